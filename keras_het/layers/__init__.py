@@ -1,0 +1,5 @@
+"""Layers, a file each."""
+
+from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
+
+__all__ = ["HeteroscedasticDense"]

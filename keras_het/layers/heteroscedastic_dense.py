@@ -1,0 +1,254 @@
+"""The head: a Dense layer whose logits carry input-dependent, correlated Gaussian noise."""
+
+import math
+import random
+
+import keras
+from keras import ops
+
+from keras_het import integrators
+from keras_het.ops.low_rank import LowRankNormal
+from keras_het.validation import check_boolean, check_choice, check_integer, check_number
+
+DEFAULT_NUM_FACTORS = 15
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class HeteroscedasticDense(keras.layers.Layer):
+    """A drop-in `Dense` for classification under noisy labels.
+
+        u(x) = mu(x) + d(x) * e_K + V(x) e_R,    e_K ~ N(0, I_K), e_R ~ N(0, I_R)          (Collier et al. 2021, section 2)
+        softmax: log E[softmax(u / temperature)]            sigmoid: logit E[sigmoid(u / temperature)]      (Eqs. 3 and 5)
+
+    mu is an affine map of the input, d = softplus(affine) + min_scale a standard deviation, and V is an affine map reshaped to
+    `(K, R)`, or diag(v(x)) V with v affine and V free of the input (`parameter_efficient`). Both outputs are used as logits, with the
+    usual losses under `from_logits=True`; softmax outputs are log-probabilities already.
+
+    In training the nodes e_K, e_R are drawn anew at every step and shared by the examples of the batch, which costs no accuracy;
+    the draw is a function of `seed` and of a counter that is saved with the weights, the same bits on every backend. Otherwise the
+    nodes are a constant: `predict` is deterministic and exports. The temperature matters: choose it on validation data.
+
+    Args:
+        units: K, the number of classes, from 2 for softmax and from 1 for sigmoid.
+        num_factors: R, from 0 (diagonal covariance) to units; None is min(15, units).
+        parameter_efficient: V(x) = diag(v(x)) V, which adds 2 (D K + K) + K R weights to a Dense layer instead of
+            D K + K + D K R + K R.
+        link: "softmax" for one label per example, "sigmoid" for independent ones.
+        temperature: tau > 0.
+        integrator: an instance or name from `keras_het.integrators`; None is QuasiMonteCarlo for softmax, ClosedForm for sigmoid.
+        use_bias, kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer: of mu, as in `Dense`.
+        min_scale: added to d; at least 0.
+        covariance_initializer, covariance_regularizer: of the kernels of d and V (or v), and of the shared V.
+        initial_scale: d at the start, by its bias; greater than `min_scale`.
+        seed: of the training noise, in [0, 2^31); None draws one, which the config then keeps.
+        dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
+    Input shape: `(..., D)`, with at least one leading axis.    Output shape: `(..., units)`.
+    Raises: ValueError for arguments outside these ranges.
+    Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, Algorithm 1 (v has K entries, not R as printed).
+
+    Example:
+        >>> import numpy as np
+        >>> head = HeteroscedasticDense(10, num_factors=3)
+        >>> log_p = head(np.zeros((2, 8), "float32"))
+        >>> tuple(log_p.shape), round(float(ops.sum(ops.exp(log_p[0]))), 4)
+        ((2, 10), 1.0)
+    """
+
+    def __init__(
+        self,
+        units,
+        num_factors=None,
+        *,
+        parameter_efficient=False,
+        link="softmax",
+        temperature=1.5,
+        integrator=None,
+        use_bias=True,
+        min_scale=1e-3,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        covariance_initializer="glorot_uniform",
+        covariance_regularizer=None,
+        initial_scale=0.7,
+        seed=None,
+        dtype="float32",
+        **kwargs,
+    ):
+        if "activation" in kwargs:
+            raise ValueError(
+                "`activation` is not an argument: the layer returns log-probabilities (softmax) or logits (sigmoid). Use a loss with "
+                f"from_logits=True, or `probabilities(x)`. Received: activation={kwargs['activation']!r}"
+            )
+        super().__init__(dtype=_check_dtype(dtype), **kwargs)
+        self.link = check_choice("link", link, ("softmax", "sigmoid"))
+        self.units = check_integer("units", units, 2 if link == "softmax" else 1)
+        self.num_factors = _check_num_factors(num_factors, self.units)
+        self.parameter_efficient = check_boolean("parameter_efficient", parameter_efficient)
+        if parameter_efficient and self.num_factors == 0:
+            raise ValueError("`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0")
+        self.temperature = check_number("temperature", temperature, above=0.0)
+        self.integrator = integrators.get(integrator or ("QuasiMonteCarlo" if link == "softmax" else "ClosedForm"))
+        self.integrator.check(self.link, self.units, self.num_factors)
+        self.use_bias = check_boolean("use_bias", use_bias)
+        self.min_scale = check_number("min_scale", min_scale, above=-math.ulp(0.0))
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.covariance_initializer = keras.initializers.get(covariance_initializer)
+        self.covariance_regularizer = keras.regularizers.get(covariance_regularizer)
+        self.initial_scale = check_number("initial_scale", initial_scale, above=self.min_scale)
+        self.seed = random.randrange(1 << 31) if seed is None else check_integer("seed", seed, 0, (1 << 31) - 1)
+        self.supports_masking = True
+        self._make_maps()
+
+    def _make_maps(self):
+        """The affine maps of the input, as Dense layers; V of the parameter-efficient form follows in `build`."""
+        self.loc = keras.layers.Dense(
+            self.units,
+            use_bias=self.use_bias,
+            kernel_initializer=self.kernel_initializer,
+            bias_initializer=self.bias_initializer,
+            kernel_regularizer=self.kernel_regularizer,
+            bias_regularizer=self.bias_regularizer,
+            name="loc",
+            dtype=self.dtype_policy,
+        )
+        excess = self.initial_scale - self.min_scale
+        softplus_inverse = excess + math.log(-math.expm1(-excess))
+        self.scale_diag = self._covariance_map("scale_diag", self.units, keras.initializers.Constant(softplus_inverse))
+        if self.parameter_efficient:
+            self.row_scale = self._covariance_map("row_scale", self.units)
+        elif self.num_factors:
+            self.factor = self._covariance_map("factor", self.units * self.num_factors)
+
+    def _covariance_map(self, name, width, bias_initializer="zeros"):
+        return keras.layers.Dense(
+            width,
+            kernel_initializer=_copy(self.covariance_initializer),
+            bias_initializer=bias_initializer,
+            kernel_regularizer=self.covariance_regularizer,
+            name=name,
+            dtype=self.dtype_policy,
+        )
+
+    def build(self, input_shape):
+        if len(input_shape) < 2 or input_shape[-1] is None:
+            raise ValueError(f"The input must have shape (..., D) with D known and a leading axis. Received: input_shape={input_shape}")
+        self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: input_shape[-1]})
+        for layer in self._flatten_layers(include_self=False, recursive=False):
+            layer.build(input_shape)
+        if self.parameter_efficient:
+            self.factor = self.add_weight(
+                name="factor",
+                shape=(self.units, self.num_factors),
+                initializer=_copy(self.covariance_initializer),
+                regularizer=self.covariance_regularizer,
+            )
+        self.step = self.add_weight(
+            name="step", shape=(), dtype="int32", initializer="zeros", trainable=False, aggregation="only_first_replica"
+        )
+
+    @property
+    def variables(self):
+        """Mean, diagonal, factor, step counter: Keras alone would put a layer's own weights before those of its maps."""
+        return self._own_last(super().variables)
+
+    @property
+    def weights(self):
+        """As `variables`."""
+        return self._own_last(super().weights)
+
+    def _own_last(self, variables):
+        own = {id(self.step)} | ({id(self.factor)} if self.parameter_efficient else set()) if self.built else set()
+        return sorted(variables, key=lambda variable: id(variable) in own)
+
+    def call(self, inputs, training=False):
+        normal = self.logit_distribution(inputs)
+        return self.integrator.integrate(self.link, normal, self.temperature, self._next_key() if training else None)
+
+    def _next_key(self):
+        step = ops.convert_to_tensor(self.step) * 1  # a copy: on two backends the tensor would follow the assignment
+        self.step.assign(step + 1)
+        return self.seed, step
+
+    def logit_distribution(self, x):
+        """The `LowRankNormal` of the logits u, before division by the temperature, for inputs of shape `(..., D)`."""
+        x = ops.convert_to_tensor(x, dtype=self.compute_dtype)
+        if not self.built:
+            self.build(tuple(x.shape))
+        loc, scale_diag = self.loc(x), ops.softplus(self.scale_diag(x)) + self.min_scale
+        if self.parameter_efficient:
+            return LowRankNormal(loc, scale_diag, ops.convert_to_tensor(self.factor), self.row_scale(x))
+        if not self.num_factors:
+            return LowRankNormal(loc, scale_diag)
+        shape = (*ops.shape(loc)[:-1], self.units, self.num_factors)
+        return LowRankNormal(loc, scale_diag, ops.reshape(self.factor(x), shape))
+
+    def covariance(self, x, centered=True):
+        """Covariance of the logits u, shape `(..., K, K)`; by default the part that a softmax identifies, see `LowRankNormal`."""
+        return self.logit_distribution(x).covariance(centered=centered)
+
+    def probabilities(self, x):
+        """Probabilities at inference, shape `(..., K)`: they sum to one for softmax, each is one label's own for sigmoid."""
+        outputs = self.integrator.integrate(self.link, self.logit_distribution(x), self.temperature)
+        return ops.exp(outputs) if self.link == "softmax" else ops.sigmoid(outputs)
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[:-1], self.units)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "num_factors": self.num_factors,
+            "parameter_efficient": self.parameter_efficient,
+            "link": self.link,
+            "temperature": self.temperature,
+            "integrator": keras.saving.serialize_keras_object(self.integrator),
+            "use_bias": self.use_bias,
+            "min_scale": self.min_scale,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
+            "covariance_initializer": keras.initializers.serialize(self.covariance_initializer),
+            "covariance_regularizer": keras.regularizers.serialize(self.covariance_regularizer),
+            "initial_scale": self.initial_scale,
+            "seed": self.seed,
+        }
+
+
+def _check_num_factors(num_factors, units):
+    if num_factors is None:
+        return min(DEFAULT_NUM_FACTORS, units)
+    try:
+        return check_integer("num_factors", num_factors, 0, units)
+    except ValueError:
+        raise ValueError(
+            f"`num_factors` must be None or an integer in [0, units]. Received: num_factors={num_factors!r}, units={units}"
+        ) from None
+
+
+def _check_dtype(dtype):
+    """The dtype's policy, if this backend computes in it. Half precision would lose the small differences that the head lives on."""
+    policy = keras.dtype_policies.get(dtype)
+    if policy.compute_dtype not in ("float32", "float64") or policy.variable_dtype != policy.compute_dtype:
+        raise ValueError(
+            '`dtype` must be "float32" or "float64"; the head takes inputs of any precision and computes in its own. '
+            f"Received: dtype={policy.name!r}"
+        )
+    probe = ops.ones((1, 1), dtype=policy.compute_dtype)
+    if policy.compute_dtype not in str(ops.matmul(probe, probe).dtype):
+        raise ValueError(
+            f'`dtype` must be "float32" on the backend {keras.config.backend()!r}, whose matrix product is not float64 as it is set up. '
+            f"Received: dtype={policy.name!r}"
+        )
+    return policy
+
+
+def _copy(initializer):
+    """An initializer of equal configuration: one instance would give every kernel of one shape the same values."""
+    return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer

@@ -1,0 +1,23 @@
+"""Pure functions of tensors, written against `keras.ops`; noise is always an argument."""
+
+from keras_het.ops.expected_sigmoid import expected_sigmoid_logit, log_expected_sigmoid, sampled_expected_sigmoid_logit
+from keras_het.ops.expected_softmax import log_expected_softmax
+from keras_het.ops.log_space import log1mexp, log_mean_exp, log_ndtr
+from keras_het.ops.low_rank import LowRankNormal, top_pairs
+from keras_het.ops.nodes import Nodes, antithetic, pseudo_random, quasi_random
+
+__all__ = [
+    "LowRankNormal",
+    "Nodes",
+    "antithetic",
+    "expected_sigmoid_logit",
+    "log1mexp",
+    "log_expected_sigmoid",
+    "log_expected_softmax",
+    "log_mean_exp",
+    "log_ndtr",
+    "pseudo_random",
+    "quasi_random",
+    "sampled_expected_sigmoid_logit",
+    "top_pairs",
+]

@@ -1,0 +1,75 @@
+"""log E[softmax] of Gaussian logits."""
+
+from keras import ops
+
+from keras_het.ops.low_rank import LowRankNormal
+from keras_het.ops.streaming import expectation
+
+
+def log_expected_softmax(loc, scale_diag, factor, nodes, temperature=1.0, row_scale=None, chunk_size="auto", unroll=False):
+    """Log of the mean softmax of Gaussian logits.
+
+        log E[softmax(u / temperature)],   u = loc + scale_diag * e_K + row_scale * (factor e_R)     (Collier et al. 2021, Eq. 3)
+
+    Streams over the nodes with a gradient of its own: memory does not grow with their number. Every sum is taken in log space with
+    its own maximum, so logits of 1e4 and noise of 1e3 are safe, and an improbable class keeps its gradient.
+
+    Args:
+        loc: mean logits mu, shape `(..., K)`.
+        scale_diag: d, standard deviations >= 0, shape `(..., K)`.
+        factor: V, shape `(..., K, R)`, or `(K, R)` shared by the batch; None for a diagonal covariance.
+        nodes: `Nodes`, S of them, shared by the batch; they get no gradient.
+        temperature: tau > 0, a number or a scalar tensor.
+        row_scale: v of the parameter-efficient form, shape `(..., K)`, or None.
+        chunk_size: nodes held at once: "auto", a positive integer, or None for all of them in plain operations.
+        unroll: plain operations in a Python loop, for graphs that are exported. Otherwise only first derivatives exist.
+    Returns: log-probabilities, shape `(..., K)`; their exponentials sum to one to rounding, for any S.
+
+    Example:
+        >>> from keras_het.ops.nodes import quasi_random
+        >>> nodes = quasi_random((0, 0), num_samples=64, units=3, num_factors=2)
+        >>> log_p = log_expected_softmax(ops.zeros((5, 3)), ops.ones((5, 3)), ops.ones((5, 3, 2)), nodes)
+        >>> round(float(ops.sum(ops.exp(log_p[0]))), 5)
+        1.0
+    """
+    return expectation(SoftmaxLink(), LowRankNormal(loc, scale_diag, factor, row_scale), nodes, temperature, chunk_size, unroll)
+
+
+class SoftmaxLink:
+    """log p_k = log mean_s exp(u_sk - L_s), L_s = logsumexp_k u_sk, and its derivative by the logits of a node.
+
+    With A_sk = exp(u_sk - log p_k - L_s), the weight of node s in the mean of class k, p_k A_sk is the softmax of node s, so
+        d (sum_k g_k log p_k) / d u_sk = A_sk (g_k - p_k sum_j g_j A_sj) / S.
+    Logits that come with log p already subtracted (the `pivot`) need one exponential per element: max_k (u_sk - log p_k) lies
+    between L_s and L_s + log S, so nothing over- or underflows, whatever the magnitude of the noise.
+    """
+
+    num_terms = 1
+
+    @staticmethod
+    def center(loc):
+        """Softmax ignores a common shift; without it the temperature's gradient does not cancel large numbers."""
+        return loc - ops.stop_gradient(ops.max(loc, axis=-1, keepdims=True))
+
+    @staticmethod
+    def log_terms(logits):
+        """Log-softmax of every node."""
+        return (logits - ops.logsumexp(logits, axis=1, keepdims=True),)
+
+    @staticmethod
+    def result(log_means):
+        """log p."""
+        return log_means[0]
+
+    @staticmethod
+    def pivot(log_p):
+        """Subtracted from the logits before `sensitivity`."""
+        return log_p
+
+    @staticmethod
+    def sensitivity(logits, log_p, upstream):
+        """Derivative by the logits of every node, times S."""
+        p, g = ops.exp(log_p)[..., None], upstream[..., None]
+        weights = ops.exp(logits - ops.max(logits, axis=1, keepdims=True))
+        weights = weights / ops.sum(weights * p, axis=1, keepdims=True)
+        return weights * (g - p * ops.sum(weights * g, axis=1, keepdims=True))

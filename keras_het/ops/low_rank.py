@@ -1,0 +1,107 @@
+"""The Gaussian of the logits: a mean, a diagonal and a low-rank factor."""
+
+import math
+from typing import Any, NamedTuple
+
+from keras import ops
+
+
+class LowRankNormal(NamedTuple):
+    """Normal distribution of the logits u with a low-rank plus diagonal covariance.
+
+        u = loc + scale_diag * e_K + diag(row_scale) factor e_R,      e_K ~ N(0, I_K), e_R ~ N(0, I_R) independent
+        covariance = diag(scale_diag^2) + W W',   W = diag(row_scale) factor          (Collier et al. 2021, section 2)
+
+    Everything is in units of the logits u, before any temperature; `scale_*` is a standard deviation, `variance` a variance.
+
+    Args:
+        loc: mean logits mu, shape `(..., K)`.
+        scale_diag: d, standard deviations >= 0, shape `(..., K)`.
+        factor: V, shape `(..., K, R)`, or `(K, R)` shared by the batch; None for a diagonal covariance.
+        row_scale: v of the parameter-efficient form, shape `(..., K)`; None otherwise.
+
+    Example:
+        >>> normal = LowRankNormal(ops.zeros((1, 3)), ops.ones((1, 3)), ops.ones((1, 3, 2)))
+        >>> ops.convert_to_numpy(normal.covariance())[0].astype(int).tolist()
+        [[3, 2, 2], [2, 3, 2], [2, 2, 3]]
+    """
+
+    loc: Any
+    scale_diag: Any
+    factor: Any = None
+    row_scale: Any = None
+
+    def scaled_factor(self):
+        """W, shape `(..., K, R)`, with `row_scale` multiplied in; R is 0 for a diagonal covariance."""
+        if self.factor is None:
+            return ops.zeros_like(self.loc)[..., None][..., :0]
+        return self.factor if self.row_scale is None else self.row_scale[..., None] * self.factor
+
+    def variance(self):
+        """Marginal variances of the logits, shape `(..., K)`: d^2 + v^2 * sum_r V_kr^2, never forming W."""
+        diagonal = ops.square(self.scale_diag)
+        if self.factor is None:
+            return diagonal
+        low_rank = ops.sum(ops.square(self.factor), axis=-1)
+        return diagonal + (low_rank if self.row_scale is None else ops.square(self.row_scale) * low_rank)
+
+    def covariance(self, centered=False):
+        """Covariance matrices, shape `(..., K, K)`.
+
+        A softmax sees only differences of logits, so its noise is identified up to Sigma + c 1 1'. `centered=True` returns the part
+        that is: C Sigma C with C = I - 1 1'/K, whose rows and columns sum to zero.
+        """
+        factor = self.scaled_factor()
+        units = self.loc.shape[-1]
+        diagonal = ops.square(self.scale_diag)[..., None] * ops.eye(units, dtype=self.loc.dtype)
+        if self.factor is not None:
+            diagonal = diagonal + ops.matmul(factor, ops.swapaxes(factor, -1, -2))
+        if not centered:
+            return diagonal
+        rows = diagonal - ops.mean(diagonal, axis=-1, keepdims=True)
+        return rows - ops.mean(rows, axis=-2, keepdims=True)
+
+    def sample(self, nodes):
+        """Logits u at `nodes` (S of them, shared by the batch), shape `(S, ..., K)`."""
+        axes = (nodes.num_samples, *(1,) * (len(self.loc.shape) - 1), self.loc.shape[-1])
+        samples = self.loc + self.scale_diag * ops.reshape(nodes.eps_diag, axes)
+        if self.factor is None:
+            return samples
+        noise = ops.moveaxis(ops.matmul(self.factor, ops.transpose(nodes.eps_factor)), -1, 0)
+        if len(noise.shape) == 2:
+            noise = ops.reshape(noise, axes)
+        return samples + (noise if self.row_scale is None else self.row_scale * noise)
+
+    def log_prob(self, value):
+        """Log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0.
+
+        By the Woodbury identity and the matrix determinant lemma the only factorisation is of the R x R matrix
+        I + W' D^-1 W, which is never singular: O(K R^2) instead of O(K^3).
+        """
+        residual = (value - self.loc) / self.scale_diag
+        quadratic = ops.sum(ops.square(residual), axis=-1)
+        log_det = 2.0 * ops.sum(ops.log(self.scale_diag), axis=-1)
+        if self.factor is not None:
+            whitened = self.scaled_factor() / self.scale_diag[..., None]
+            capacitance = ops.matmul(ops.swapaxes(whitened, -1, -2), whitened) + ops.eye(whitened.shape[-1], dtype=self.loc.dtype)
+            cholesky = ops.cholesky(capacitance)
+            projected = ops.sum(whitened * residual[..., None], axis=-2)
+            solved = ops.solve_triangular(cholesky, projected[..., None], lower=True)[..., 0]
+            quadratic = quadratic - ops.sum(ops.square(solved), axis=-1)
+            log_det = log_det + 2.0 * ops.sum(ops.log(ops.diagonal(cholesky, axis1=-2, axis2=-1)), axis=-1)
+        return -0.5 * (quadratic + log_det + self.loc.shape[-1] * math.log(2.0 * math.pi))
+
+
+def top_pairs(covariance, count=10):
+    """The pairs of classes whose covariance is largest in absolute value.
+
+    Args: covariance: one matrix, shape `(K, K)`.    count: how many pairs; at most K (K - 1) / 2 are returned.
+    Returns: list of `(i, j, covariance)` with i < j, the largest first.
+
+    Example:
+        >>> top_pairs([[1.0, 0.5, 0.0], [0.5, 1.0, -0.7], [0.0, -0.7, 1.0]], count=2)
+        [(1, 2, -0.7), (0, 1, 0.5)]
+    """
+    matrix = ops.convert_to_numpy(covariance)
+    pairs = [(i, j, float(matrix[i, j])) for i in range(len(matrix)) for j in range(i + 1, len(matrix))]
+    return sorted(pairs, key=lambda pair: -abs(pair[2]))[:count]

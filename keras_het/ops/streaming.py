@@ -1,0 +1,179 @@
+"""Expectations over nodes, a chunk at a time, with a gradient of their own: memory does not grow with the number of nodes.
+
+Two things vary and are kept apart: the *noise*, which maps nodes to logits and pulls a gradient of the logits back to its
+parameters, and the *link*, which says what is averaged and how sensitive the result is to the logits of a node. Leading axes are
+flattened to one, B; a chunk of C nodes has logits of shape `(B, K, C)`, nodes last, so that the matrix products are plain
+two-dimensional ones.
+"""
+
+import math
+
+from keras import ops
+
+from keras_het.ops.nodes import Nodes
+
+CHUNK_ELEMENTS = 1 << 23  # elements of one (B, K, C) block: 32 MiB of float32
+TYPICAL_BATCH = 128  # stands in for a batch size that is unknown when the graph is made
+
+
+class DiagonalNoise:
+    """u = loc + scale_diag * e_K."""
+
+    def __init__(self, loc, scale_diag):
+        self.loc, self.scale_diag = loc, scale_diag
+
+    def logits(self, chunk):
+        """`(B, K, C)` logits at a chunk of nodes, `(K, C)` and `(R, C)`."""
+        return self.loc[..., None] + self.scale_diag[..., None] * chunk.eps_diag
+
+    def pull_back(self, sensitivity, chunk):
+        """Gradients of (loc, scale_diag) from those of the chunk's logits."""
+        return ops.sum(sensitivity, axis=-1), ops.sum(sensitivity * chunk.eps_diag, axis=-1)
+
+
+class FactorNoise(DiagonalNoise):
+    """u = loc + scale_diag * e_K + factor e_R: one (B K, R + 1) by (R + 1, C) product, with loc as the last column."""
+
+    def __init__(self, loc, scale_diag, factor):
+        super().__init__(loc, scale_diag)
+        columns = factor.shape[-1] + 1
+        self.columns = ops.reshape(ops.concatenate([factor, loc[..., None]], axis=-1), (-1, columns))
+
+    def _rows(self, chunk):
+        return ops.concatenate([chunk.eps_factor, ops.ones_like(chunk.eps_factor[:1])], axis=0)
+
+    def logits(self, chunk):
+        correlated = ops.reshape(ops.matmul(self.columns, self._rows(chunk)), (-1, *chunk.eps_diag.shape))
+        return correlated + self.scale_diag[..., None] * chunk.eps_diag
+
+    def pull_back(self, sensitivity, chunk):
+        """Gradients of (loc, scale_diag, factor)."""
+        flat = ops.reshape(sensitivity, (-1, sensitivity.shape[-1]))
+        columns = ops.reshape(ops.matmul(flat, ops.transpose(self._rows(chunk))), (-1, sensitivity.shape[1], self.columns.shape[-1]))
+        return columns[..., -1], ops.sum(sensitivity * chunk.eps_diag, axis=-1), columns[..., :-1]
+
+
+class ScaledFactorNoise(DiagonalNoise):
+    """u = loc + scale_diag * e_K + row_scale * (factor e_R), the product taken once for the whole batch."""
+
+    def __init__(self, loc, scale_diag, factor, row_scale):
+        super().__init__(loc, scale_diag)
+        self.factor, self.row_scale = factor, row_scale
+
+    def logits(self, chunk):
+        return super().logits(chunk) + self.row_scale[..., None] * ops.matmul(self.factor, chunk.eps_factor)
+
+    def pull_back(self, sensitivity, chunk):
+        """Gradients of (loc, scale_diag, factor, row_scale)."""
+        shared = ops.matmul(self.factor, chunk.eps_factor)
+        of_shared = ops.sum(sensitivity * self.row_scale[..., None], axis=0)
+        of_factor = ops.matmul(of_shared, ops.transpose(chunk.eps_factor))
+        return *super().pull_back(sensitivity, chunk), of_factor, ops.sum(sensitivity * shared, axis=-1)
+
+
+_NOISES = {2: DiagonalNoise, 3: FactorNoise, 4: ScaledFactorNoise}
+
+
+def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=False):
+    """The link's expectation under `normal / temperature`, averaged over the nodes.
+
+    Args:
+        link: `SoftmaxLink()` or `SigmoidLink()`.    normal: `LowRankNormal`, with any number of leading axes.
+        nodes: `Nodes`, S of them.    temperature: tau, a number or a scalar tensor; it gets a gradient.
+        chunk_size: nodes per chunk; "auto" fits a block to a budget; None takes all at once in plain operations, so that it can be
+            differentiated any number of times.
+        unroll: a Python loop over the chunks in plain operations, for graphs that are exported.
+    Returns: shape `(..., K)`.
+    """
+    parameters = _parameters(link, normal, temperature)
+    nodes = Nodes(*(ops.cast(x, normal.loc.dtype) for x in nodes))
+    if chunk_size is None:
+        chunk_size, unroll = nodes.num_samples, True
+    elif chunk_size == "auto":
+        chunk_size = auto_chunk_size(parameters[0].shape)
+    average = _unrolled if unroll else _streamed
+    return ops.reshape(average(link, parameters, nodes, min(chunk_size, nodes.num_samples)), ops.shape(normal.loc))
+
+
+def auto_chunk_size(shape):
+    """Nodes per chunk for logits of shape `(B, K)`: a multiple of 8 from 8 to 64, by the budget of one block."""
+    batch, units = shape
+    fitting = CHUNK_ELEMENTS // max(1, (batch or TYPICAL_BATCH) * units)
+    return min(64, max(8, fitting // 8 * 8))
+
+
+def _parameters(link, normal, temperature):
+    """The noise's parameters in units of the temperature, leading axes flattened.
+
+    Autodiff through the division gives the temperature its gradient.
+    """
+    units = normal.loc.shape[-1]
+    loc, scale_diag = (ops.reshape(x / temperature, (-1, units)) for x in (link.center(normal.loc), normal.scale_diag))
+    if normal.factor is None:
+        return loc, scale_diag
+    if len(normal.factor.shape) == 2:
+        row_scale = ops.ones_like(normal.loc) if normal.row_scale is None else normal.row_scale
+        return loc, scale_diag, normal.factor, ops.reshape(row_scale / temperature, (-1, units))
+    factor = normal.scaled_factor()
+    return loc, scale_diag, ops.reshape(factor / temperature, (-1, units, factor.shape[-1]))
+
+
+def _noise(parameters):
+    return _NOISES[len(parameters)](*parameters)
+
+
+def _unrolled(link, parameters, nodes, chunk_size):
+    noise = _noise(parameters)
+    chunks = [Nodes(*(ops.transpose(x[i : i + chunk_size]) for x in nodes)) for i in range(0, nodes.num_samples, chunk_size)]
+    sums = zip(*([ops.logsumexp(term, axis=-1) for term in link.log_terms(noise.logits(chunk))] for chunk in chunks), strict=True)
+    return link.result([ops.logsumexp(ops.stack(parts), axis=0) - math.log(nodes.num_samples) for parts in sums])
+
+
+def _streamed(link, parameters, nodes, chunk_size):
+    """Forward and backward pass are each one loop over the chunks; the backward pass computes the logits again."""
+
+    def forward(*arguments):
+        *parameters, eps_diag, eps_factor = arguments
+        nodes = Nodes(eps_diag, eps_factor)
+        value = _log_averages(link, parameters, nodes, chunk_size)
+
+        def gradient(*saved, upstream=None):
+            upstream = saved[-1] if upstream is None else upstream
+            return *_pull_back(link, parameters, nodes, chunk_size, value, upstream), None, None
+
+        return value, gradient
+
+    return ops.custom_gradient(forward)(*parameters, *nodes)
+
+
+def _log_averages(link, parameters, nodes, chunk_size):
+    noise = _noise(parameters)
+
+    def add(chunk, sums):
+        terms = link.log_terms(noise.logits(chunk))
+        return tuple(ops.logaddexp(s, ops.logsumexp(term, axis=-1)) for s, term in zip(sums, terms, strict=True))
+
+    # Not -inf: the difference of two infinities in logaddexp is NaN.
+    empty = (ops.full_like(parameters[0], -1e30),) * link.num_terms
+    return link.result([s - math.log(nodes.num_samples) for s in _fold(add, empty, nodes, chunk_size)])
+
+
+def _pull_back(link, parameters, nodes, chunk_size, value, upstream):
+    loc, *others = parameters
+    noise = _noise((loc - link.pivot(value), *others))
+
+    def add(chunk, gradients):
+        sensitivity = link.sensitivity(noise.logits(chunk), value, upstream)
+        return tuple(g + part for g, part in zip(gradients, noise.pull_back(sensitivity, chunk), strict=True))
+
+    sums = _fold(add, tuple(ops.zeros_like(p) for p in parameters), nodes, chunk_size)
+    return [s / nodes.num_samples for s in sums]
+
+
+def _fold(add, carry, nodes, chunk_size):
+    """carry = add(chunk, carry) over all chunks, in a loop that compiles to one body, and the remainder after it."""
+    full, rest = divmod(nodes.num_samples, chunk_size)
+    split = full * chunk_size
+    blocks = [ops.transpose(ops.reshape(x[:split], (full, chunk_size, x.shape[1])), (0, 2, 1)) for x in nodes]
+    carry = ops.fori_loop(0, full, lambda i, carry: add(Nodes(*(x[i] for x in blocks)), carry), carry)
+    return add(Nodes(*(ops.transpose(x[split:]) for x in nodes)), carry) if rest else carry

@@ -1,0 +1,86 @@
+"""Sessions of nox: `python -m nox` lints, tests on three backends and compares them; `python -m nox -l` lists the others."""
+
+import pathlib
+
+import nox
+
+nox.options.sessions = ["lint", "tests", "parity"]
+nox.options.default_venv_backend = "virtualenv"
+nox.options.reuse_venv = "yes"
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+BACKENDS = ["jax", "tensorflow", "torch"]
+
+
+def install(session, *requirements, groups=()):
+    """Installs the package with extras (such as ".[jax]") and dependency groups at the pinned versions."""
+    session.install("-c", "constraints.txt", *requirements, *nox.project.dependency_groups(PROJECT, *groups))
+
+
+def backend_environment(backend):
+    return {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "2", "MPLBACKEND": "agg"}
+
+
+def option(session, name, default):
+    """The value of a command-line option given behind `--`, which picks the backend to install."""
+    arguments = session.posargs
+    return arguments[arguments.index(name) + 1] if name in arguments[:-1] else default
+
+
+@nox.session
+def lint(session):
+    """Style, types, and what the imports may be."""
+    install(session, "keras", "numpy", groups=["lint"])
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+
+
+@nox.session
+@nox.parametrize("backend", [nox.param(b, id=b, tags=[b]) for b in BACKENDS])
+def tests(session, backend):
+    """All tests, with one backend installed and no other."""
+    groups = ["test", "export"] if backend == "torch" else ["test"]
+    install(session, "-e", f".[{backend},demo]", groups=groups)
+    session.run("pytest", *session.posargs, env=backend_environment(backend))
+
+
+@nox.session
+def parity(session):
+    """The same weights, seeds and data on three backends: noise, outputs, gradients and a training run compared."""
+    install(session, "-e", ".[jax,tensorflow,torch]")
+    folder = pathlib.Path(session.create_tmp()).resolve()
+    for backend in BACKENDS:
+        session.run("python", "tests/parity.py", "write", str(folder / f"{backend}.npz"), env=backend_environment(backend))
+    session.run("python", "tests/parity.py", "compare", *(str(folder / f"{backend}.npz") for backend in BACKENDS))
+
+
+@nox.session
+def demo(session):
+    """Digits with noisy labels, a plain head beside the heteroscedastic ones; `-- --backend torch` for another backend."""
+    install(session, "-e", f".[{option(session, '--backend', 'jax')},demo]")
+    session.run("python", "-m", "keras_het", "demo", *session.posargs, env={"TF_CPP_MIN_LOG_LEVEL": "2", "MPLBACKEND": "agg"})
+
+
+@nox.session
+def bench(session):
+    """Seconds and memory of a training step beside a plain Dense; `-- --backend torch` for another backend."""
+    backend = option(session, "--backend", "jax")
+    install(session, "-e", f".[{backend}]", "psutil")
+    session.run("python", "benchmarks/speed.py", *session.posargs, env=backend_environment(backend))
+
+
+@nox.session
+def package(session):
+    """Builds the wheel, installs it outside the repository, and runs the README's first example with it."""
+    install(session, "build", "jax")
+    folder = pathlib.Path(session.create_tmp()).resolve()
+    session.run("python", "-m", "build", "--wheel", "--outdir", str(folder / "dist"))
+    (wheel,) = (folder / "dist").glob("*.whl")
+    session.install("-c", "constraints.txt", "--force-reinstall", "--no-deps", str(wheel))
+    session.install("-c", "constraints.txt", str(wheel))
+    example = pathlib.Path("README.md").read_text().split("```python\n")[1].split("```")[0]
+    (folder / "example.py").write_text(example)
+    session.chdir(folder)
+    session.run("python", "example.py", env=backend_environment("jax"))
+    session.run("python", "-c", "import keras_het; assert 'site-packages' in keras_het.__file__; print(keras_het.__file__)")

@@ -32,7 +32,9 @@ def log_expected_sigmoid(loc, variance, temperature=1.0):
         >>> round(float(ops.exp(log_p[0])), 6), round(float(ops.exp(log_q[0])), 6)
         (0.5, 0.5)
     """
-    mean, variance = loc / temperature, variance / temperature**2
+    loc = ops.convert_to_tensor(loc)
+    temperature = ops.convert_to_tensor(temperature, loc.dtype)
+    mean, variance = loc / temperature, ops.convert_to_tensor(variance, loc.dtype) / temperature**2
     upper = mean > 0
     # Not abs(): its derivative at 0 is 0, and that is where training starts.
     log_small = _log_lower_tail(ops.where(upper, -mean, mean), variance)

@@ -1,5 +1,7 @@
 """log E[softmax] of Gaussian logits."""
 
+import math
+
 from keras import ops
 
 from keras_het.ops.low_rank import LowRankNormal
@@ -49,7 +51,7 @@ class SoftmaxLink:
     @staticmethod
     def center(loc):
         """Softmax ignores a common shift; without it the temperature's gradient does not cancel large numbers."""
-        return loc - ops.stop_gradient(ops.max(loc, axis=-1, keepdims=True))
+        return loc - ops.stop_gradient(_max(loc, axis=-1))
 
     @staticmethod
     def log_terms(logits):
@@ -70,6 +72,11 @@ class SoftmaxLink:
     def sensitivity(logits, log_p, upstream):
         """Derivative by the logits of every node, times S."""
         p, g = ops.exp(log_p)[..., None], upstream[..., None]
-        weights = ops.exp(logits - ops.max(logits, axis=1, keepdims=True))
+        weights = ops.exp(logits - _max(logits, axis=1))
         weights = weights / ops.sum(weights * p, axis=1, keepdims=True)
         return weights * (g - p * ops.sum(weights * g, axis=1, keepdims=True))
+
+
+def _max(x, axis):
+    # With an initial value the maximum of an empty batch is an empty batch, not an error.
+    return ops.max(x, axis=axis, keepdims=True, initial=-math.inf)

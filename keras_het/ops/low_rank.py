@@ -31,6 +31,10 @@ class LowRankNormal(NamedTuple):
     factor: Any = None
     row_scale: Any = None
 
+    def as_tensors(self):
+        """The same distribution with arrays converted to tensors of the backend."""
+        return LowRankNormal(*(None if x is None else ops.convert_to_tensor(x) for x in self))
+
     def scaled_factor(self):
         """W, shape `(..., K, R)`, with `row_scale` multiplied in; R is 0 for a diagonal covariance."""
         if self.factor is None:
@@ -78,7 +82,7 @@ class LowRankNormal(NamedTuple):
         By the Woodbury identity and the matrix determinant lemma the only factorisation is of the R x R matrix
         I + W' D^-1 W, which is never singular: O(K R^2) instead of O(K^3).
         """
-        residual = (value - self.loc) / self.scale_diag
+        residual = (ops.convert_to_tensor(value) - self.loc) / self.scale_diag
         quadratic = ops.sum(ops.square(residual), axis=-1)
         log_det = 2.0 * ops.sum(ops.log(self.scale_diag), axis=-1)
         if self.factor is not None:

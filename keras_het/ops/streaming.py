@@ -85,7 +85,8 @@ def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=Fals
         unroll: a Python loop over the chunks in plain operations, for graphs that are exported.
     Returns: shape `(..., K)`.
     """
-    parameters = _parameters(link, normal, temperature)
+    normal = normal.as_tensors()
+    parameters = _parameters(link, normal, ops.convert_to_tensor(temperature, normal.loc.dtype))
     nodes = Nodes(*(ops.cast(x, normal.loc.dtype) for x in nodes))
     if chunk_size is None:
         chunk_size, unroll = nodes.num_samples, True

@@ -1,0 +1,71 @@
+"""`python -m keras_het demo`: the command line."""
+
+import argparse
+import importlib.util
+import os
+import subprocess
+import sys
+
+BACKENDS = ("jax", "tensorflow", "torch")
+
+
+def make_parser():
+    """The parser of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m keras_het", description="Classification under noisy labels in Keras 3.")
+    demo = parser.add_subparsers(dest="command", required=True).add_parser(
+        "demo", help="train on digits with noisy labels, a plain head beside the heteroscedastic ones"
+    )
+    demo.add_argument("--backend", choices=BACKENDS, help="default: KERAS_BACKEND if set, else the first installed of the three")
+    demo.add_argument("--seeds", type=int, help="number of repetitions, each with its own split and noise (default: 3, 1 with --quick)")
+    demo.add_argument("--noise", type=float, help="rate of flipped labels, in [0, 1) (default: 0.4)")
+    demo.add_argument("--output", default="keras_het_demo", help="folder for the figures and results.json (default: %(default)s)")
+    demo.add_argument("--quick", action="store_true", help="under a minute: fewer seeds, epochs and temperatures")
+    return parser
+
+
+def choose_backend(requested=None):
+    """The backend to run on: the one requested, else KERAS_BACKEND, else the first installed.
+
+    Raises: ValueError if it is not one of the three, or not installed.
+    """
+    installed = [name for name in BACKENDS if importlib.util.find_spec(name)]
+    backend = requested or os.environ.get("KERAS_BACKEND") or next(iter(installed), "jax")
+    if backend not in BACKENDS:
+        raise ValueError(f"`backend` must be one of {', '.join(BACKENDS)}. Received: backend={backend!r}")
+    if backend not in installed:
+        raise ValueError(f'`backend` must be installed: pip install "keras-het[{backend}]". Received: backend={backend!r}')
+    return backend
+
+
+def main(arguments=None):
+    """Runs a command line, `sys.argv` by default, and returns its exit status."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    try:
+        backend = choose_backend(options.backend)
+    except ValueError as error:
+        parser.error(str(error))
+    os.environ["KERAS_BACKEND"] = backend
+    loaded = sys.modules.get("keras")
+    if loaded and loaded.config.backend() != backend:  # Keras cannot change its backend: start again with the right one
+        return subprocess.call([sys.executable, "-m", "keras_het", *arguments])
+    return run_demo(parser, options)
+
+
+def run_demo(parser, options):
+    """Checks the options of `demo` and runs it."""
+    from keras_het import demo  # after KERAS_BACKEND is set
+
+    given = {name: getattr(options, name) for name in ("seeds", "noise") if getattr(options, name) is not None}
+    settings = (demo.QUICK if options.quick else demo.Settings())._replace(**given)
+    try:
+        demo.check_settings(settings)
+    except ValueError as error:
+        parser.error(str(error))
+    demo.run(settings, options.output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

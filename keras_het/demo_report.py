@@ -1,0 +1,119 @@
+"""What the demo says and saves: a table, a verdict, the pairs of classes, a JSON file and two figures."""
+
+import importlib
+import json
+
+import keras
+import numpy as np
+
+from keras_het.ops import top_pairs
+
+PLAIN = "Dense"
+COLOURS = {PLAIN: "#9a9a9a", "diagonal": "#7fb2d6", "full": "#1f5f99"}
+NUM_PAIRS = 8
+
+
+def import_extra(name):
+    """A module of the extra `demo`.
+
+    Raises: ImportError naming the extra, if it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = {"sklearn": "scikit-learn"}.get(name.split(".")[0], name.split(".")[0])
+        raise ImportError(f'The demo needs {package}, which is not installed: pip install "keras-het[demo]"') from error
+
+
+def mean_error(values):
+    """Mean and standard error of the values of the seeds; nan is the error of a single one."""
+    return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+
+
+def describe(result):
+    """The report, as text."""
+    settings, rows = result.settings, result.rows
+    title = f"{settings.noise:.0%} noisy labels, {settings.epochs} epochs, {settings.seeds} seed(s), backend {keras.config.backend()}"
+    scope = "Accuracy and NLL on clean test data; temperatures chosen by NLL on noisy validation data, one per seed."
+    return "\n".join([title, scope, "", *table(rows), "", *verdict(rows), "", *pair_lines(result)])
+
+
+def table(rows):
+    """Lines of the table: mean +- standard error over the seeds."""
+    lines = [f"{'method':<10}{'temperatures':<18}{'accuracy':<18}{'NLL':<18}seconds per run"]
+    for row in rows:
+        accuracy, nll = ("{:.3f} +- {:.3f}".format(*mean_error(values)) for values in (row.accuracy, row.nll))
+        temperatures = ", ".join(f"{temperature:g}" for temperature in row.temperatures)
+        lines.append(f"{row.method:<10}{temperatures:<18}{accuracy:<18}{nll:<18}{row.seconds:.1f}")
+    return lines
+
+
+def verdict(rows):
+    """Which method is best, and by how much over the same seeds: against the plain head, or the plain head against the next."""
+    lines = []
+    for name, sign in (("accuracy", 1.0), ("nll", -1.0)):
+        best, second, *_ = ranked = sorted(rows, key=lambda row: -sign * np.mean(getattr(row, name)))
+        rival = second if best.method == PLAIN else next(row for row in ranked if row.method == PLAIN)
+        gain, error = mean_error(sign * (getattr(best, name) - getattr(rival, name)))
+        how = "one seed, error unknown" if np.isnan(error) else "clear" if gain > 2.0 * error else "within two standard errors: a tie"
+        label = {"accuracy": "accuracy", "nll": "NLL"}[name]
+        lines.append(f"Best {label}: {best.method}, better than {rival.method} by {gain:.3f} +- {error:.3f} ({how}).")
+    return lines
+
+
+def pair_lines(result):
+    """Lines that set the pairs of largest covariance beside the pairs flipped most, and count those in both lists."""
+    found = top_pairs(result.covariance, NUM_PAIRS)
+    planted = top_pairs(result.confusions + result.confusions.T, NUM_PAIRS)
+    units = len(result.covariance)
+    both = len({pair[:2] for pair in found} & {pair[:2] for pair in planted})
+    chance = NUM_PAIRS**2 / (units * (units - 1) / 2)
+    lines = [f"{'largest covariance (full)':<30}planted confusions (flips)"]
+    for (i, j, covariance), (k, m, flips) in zip(found, planted, strict=True):
+        lines.append(f"{f'{i} - {j}   {covariance:+.3f}':<30}{k} - {m}   {flips:.0f}")
+    return [*lines, f"{both} of {NUM_PAIRS} pairs are in both lists; chance would give {chance:.1f}."]
+
+
+def save(result, folder):
+    """Writes `results.json`, `results.png` and `covariance.png` into `folder`."""
+    content = {"backend": keras.config.backend(), "settings": result.settings._asdict(), "table": [row._asdict() for row in result.rows]}
+    content |= {"covariance": result.covariance, "confusions": result.confusions, "runs": [run._asdict() for run in result.runs]}
+    (folder / "results.json").write_text(json.dumps(content, indent=1, default=lambda array: array.tolist()) + "\n")
+    plot_rows(result, folder / "results.png")
+    plot_covariance(result, folder / "covariance.png")
+
+
+def plot_rows(result, path):
+    """The table as bars with standard errors: accuracy and NLL side by side."""
+    figure = import_extra("matplotlib.figure").Figure(figsize=(8, 4), layout="constrained")
+    methods = [row.method for row in result.rows]
+    for axes, name, label in zip(
+        figure.subplots(1, 2), ("accuracy", "nll"), ("Accuracy (higher is better)", "NLL (lower is better)"), strict=True
+    ):
+        means, errors = zip(*(mean_error(getattr(row, name)) for row in result.rows), strict=True)
+        errors = np.nan_to_num(errors)
+        axes.bar(methods, means, yerr=errors, capsize=5, width=0.6, color=[COLOURS[method] for method in methods])
+        for position, (mean, error) in enumerate(zip(means, errors, strict=True)):
+            axes.annotate(f"{mean:.3f}", (position, mean + error), (0, 4), textcoords="offset points", ha="center")
+        axes.set(ylabel=label, xlabel="Head", ylim=(0, 1.15 * max(np.add(means, errors))))
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"Clean test data, {result.settings.noise:.0%} noisy training labels, {keras.config.backend()}")
+    figure.savefig(path, dpi=150)
+
+
+def plot_covariance(result, path):
+    """The average centred covariance of the full head as a heat map; rings mark the pairs that the noise flipped most."""
+    figure = import_extra("matplotlib.figure").Figure(figsize=(6.4, 5.4), layout="constrained")
+    axes = figure.subplots()
+    off_diagonal = np.where(np.eye(len(result.covariance), dtype=bool), np.nan, result.covariance)
+    limit = np.nanmax(np.abs(off_diagonal))
+    image = axes.imshow(off_diagonal, cmap="RdBu_r", vmin=-limit, vmax=limit)
+    image.cmap.set_bad("#d9d9d9")
+    pairs = [(i, j) for i, j, _ in top_pairs(result.confusions + result.confusions.T, NUM_PAIRS)]
+    x, y = zip(*(pairs + [(j, i) for i, j in pairs]), strict=True)
+    axes.scatter(x, y, s=170, facecolors="none", edgecolors="black", label="most flipped pairs")
+    ticks = range(len(off_diagonal))
+    axes.set(xlabel="Class", ylabel="Class", xticks=ticks, yticks=ticks, title="Full head: average centred covariance of the logits")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), frameon=False)
+    figure.colorbar(image, label="Covariance of the logits / temperature")
+    figure.savefig(path, dpi=150)

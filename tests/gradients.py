@@ -1,0 +1,60 @@
+"""Gradients on the active backend, which is the only one imported: NumPy in, NumPy out."""
+
+import keras
+import numpy as np
+
+
+def value_and_gradients(function, tensors):
+    """The value of a scalar function of a list of backend tensors, and its gradient for each of them.
+
+    Args:
+        function: maps a list of tensors to a scalar tensor.    tensors: list of float arrays; each keeps its dtype.
+    Returns: `(value, gradients)`, NumPy. A tensor that the function does not use has gradient None on TensorFlow and PyTorch, zeros on JAX.
+    """
+    tensors = [keras.ops.convert_to_tensor(np.asarray(tensor)) for tensor in tensors]
+    value, gradients = _BACKENDS[keras.config.backend()](function, tensors)
+    to_numpy = keras.ops.convert_to_numpy
+    return to_numpy(value), [None if gradient is None else to_numpy(gradient) for gradient in gradients]
+
+
+def layer_gradients(layer, loss, x, training=True):
+    """`value_and_gradients` of `loss(layer(x, training=training))` for the trainable weights of a built layer, which stays unchanged.
+
+    Returns: `(value, gradients)` with gradients a dict from the weight's path, without the layer's own name.
+    """
+    state = [variable.numpy() for variable in layer.non_trainable_variables]
+
+    def function(weights):
+        outputs, _ = layer.stateless_call(weights, state, keras.ops.convert_to_tensor(x), training=training)
+        return loss(outputs)
+
+    weights = layer.trainable_variables
+    value, gradients = value_and_gradients(function, [weight.numpy() for weight in weights])
+    names = [weight.path.split("/", 1)[-1] for weight in weights]
+    return value, dict(zip(names, gradients, strict=True))
+
+
+def _jax(function, tensors):
+    import jax
+
+    return jax.value_and_grad(function)(tensors)
+
+
+def _tensorflow(function, tensors):
+    import tensorflow as tf
+
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(tensors)
+        value = function(tensors)
+    return value, tape.gradient(value, tensors)
+
+
+def _torch(function, tensors):
+    import torch
+
+    tensors = [tensor.detach().clone().requires_grad_() for tensor in tensors]
+    value = function(tensors)
+    return value, torch.autograd.grad(value, tensors, allow_unused=True)
+
+
+_BACKENDS = {"jax": _jax, "tensorflow": _tensorflow, "torch": _torch}

@@ -1,0 +1,208 @@
+import numpy as np
+import pytest
+from keras import ops
+from scipy.integrate import quad
+from scipy.special import expit, log_softmax
+
+from keras_het.ops import Nodes, log_expected_softmax, pseudo_random, quasi_random
+from tests import reference
+from tests.gradients import value_and_gradients
+
+UNITS, FACTORS, SAMPLES = 6, 3, 50
+KINDS = ["diagonal", "full", "shared", "parameter_efficient"]
+
+
+def problem(kind, batch=(5,), scale=1.0, loc_scale=2.0, seed=0):
+    """Arguments of `log_expected_softmax` as float32 arrays; absent ones are left out."""
+    rng = np.random.default_rng(seed)
+    arguments = {
+        "loc": rng.normal(size=(*batch, UNITS)) * loc_scale,
+        "scale_diag": rng.uniform(0.1, 1.0, size=(*batch, UNITS)) * scale,
+        "factor": rng.normal(size=(*batch, UNITS, FACTORS) if kind == "full" else (UNITS, FACTORS)) * scale,
+        "row_scale": rng.normal(size=(*batch, UNITS)),
+        "temperature": np.array(1.3),
+    }
+    dropped = {"diagonal": ("factor", "row_scale"), "full": ("row_scale",), "shared": ("row_scale",), "parameter_efficient": ()}[kind]
+    return {name: value.astype("float32") for name, value in arguments.items() if name not in dropped}
+
+
+def nodes_of(kind, num_samples=SAMPLES, seed=0):
+    return pseudo_random((seed, 0), num_samples, UNITS, 0 if kind == "diagonal" else FACTORS)
+
+
+def evaluate(arguments, nodes, **options):
+    return ops.convert_to_numpy(log_expected_softmax(**{"factor": None, **arguments}, nodes=nodes, **options))
+
+
+def oracle(arguments, nodes):
+    eps_diag, eps_factor = (ops.convert_to_numpy(x) for x in nodes)
+    given = {name: value for name, value in arguments.items() if name != "temperature"}
+    logits = reference.logits_at(**given, eps_diag=eps_diag, eps_factor=eps_factor)
+    return reference.log_mean_softmax(logits, np.float64(arguments["temperature"]))
+
+
+def gradients(arguments, nodes, upstream, **options):
+    names, upstream = list(arguments), ops.convert_to_tensor(upstream)
+
+    def loss(tensors):
+        return ops.sum(
+            log_expected_softmax(**{"factor": None, **dict(zip(names, tensors, strict=True))}, nodes=nodes, **options) * upstream
+        )
+
+    return dict(zip(names, value_and_gradients(loss, list(arguments.values()))[1], strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "options", [{}, {"chunk_size": 8}, {"chunk_size": 1}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}], ids=str
+)
+def test_value_at_given_nodes(kind, options):
+    arguments, nodes = problem(kind), nodes_of(kind)
+    np.testing.assert_allclose(evaluate(arguments, nodes, **options), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("loc_scale", [2.0, 40.0])
+@pytest.mark.parametrize("chunk_size", [8, "auto"])
+def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, chunk_size):
+    arguments, nodes = problem(kind, loc_scale=loc_scale), nodes_of(kind)
+    upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
+    streamed = gradients(arguments, nodes, upstream, chunk_size=chunk_size)
+    plain = gradients(arguments, nodes, upstream, chunk_size=None)
+    for name, gradient in plain.items():
+        largest = np.abs(gradient).max()
+        np.testing.assert_allclose(streamed[name], gradient, rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradient_against_finite_differences_in_float64(kind):
+    arguments, nodes = problem(kind), nodes_of(kind)
+    upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
+    analytic = gradients(arguments, nodes, upstream)
+    rng = np.random.default_rng(2)
+    for name, gradient in analytic.items():
+        direction = rng.normal(size=gradient.shape)
+        step = 1e-5
+
+        def loss(sign, name=name, direction=direction, step=step):
+            moved = {**arguments, name: np.float64(arguments[name]) + sign * step * direction}
+            return np.sum(oracle(moved, nodes) * upstream)
+
+        slope = (loss(1) - loss(-1)) / (2 * step)
+        np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=1e-4, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["diagonal", "full", "parameter_efficient"])
+def test_value_against_a_million_samples(kind):
+    """Within 5.5 standard errors of the sum of both errors: ours by the spread of 16 independent sets of nodes."""
+    arguments = problem(kind, batch=(1,))
+    temperature = float(arguments["temperature"])
+    given = [arguments.get(name) for name in ("loc", "scale_diag", "factor", "row_scale")]
+    loc, scale_diag, factor, row_scale = (x if x is None or len(x) == UNITS else x[0] for x in given)
+    expected, error = reference.log_expected_softmax(loc, scale_diag, factor, temperature, row_scale)
+    factors = 0 if kind == "diagonal" else FACTORS
+    ours = np.array([evaluate(arguments, quasi_random((0, step), 4096, UNITS, factors))[0] for step in range(16)])
+    combined = np.hypot(error, ours.std(0, ddof=1) / 4)
+    assert np.all(np.abs(ours.mean(0) - expected) < 7 * combined)  # Student's t, 15 degrees of freedom: 1e-5 a class at most
+    assert combined.max() < 5e-3
+
+
+@pytest.mark.parametrize(("difference", "scale"), [(0.5, 0.3), (-2.0, 1.0), (6.0, 3.0)])
+def test_two_classes_against_the_one_dimensional_integral(difference, scale):
+    """p_0 = E[sigmoid(N(difference, s^2) / tau)] with s^2 = 2 scale^2 + (V_0 - V_1)^2."""
+    tau, factor = 0.9, np.array([[[0.7], [-0.2]]], "float32") * scale
+    deviation = np.sqrt(2 * scale**2 + float(np.diff(factor[0, :, 0])[0]) ** 2)
+    integrand = lambda z: expit((difference + deviation * z) / tau) * np.exp(-z * z / 2) / np.sqrt(2 * np.pi)  # noqa: E731
+    expected = quad(integrand, -12, 12, epsabs=1e-12)[0]
+    loc = np.array([[difference, 0.0]], "float32")
+    values = [
+        np.exp(
+            ops.convert_to_numpy(log_expected_softmax(loc, np.full_like(loc, scale), factor, quasi_random((0, s), 4096, 2, 1), tau))[0, 0]
+        )
+        for s in range(8)
+    ]
+    assert abs(np.mean(values) - expected) < 1e-4
+
+
+def test_vanishing_noise_is_log_softmax():
+    arguments = problem("full", scale=1e-6)
+    expected = log_softmax(np.float64(arguments["loc"]) / 1.3, axis=-1)
+    np.testing.assert_allclose(evaluate(arguments, nodes_of("full")), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_samples", [1, 3, 64])
+def test_probabilities_sum_to_one_and_ignore_a_common_shift(num_samples):
+    arguments, nodes = problem("full"), nodes_of("full", num_samples)
+    log_p = evaluate(arguments, nodes)
+    np.testing.assert_allclose(np.exp(log_p).sum(-1), 1.0, atol=2e-6)
+    shifted = evaluate({**arguments, "loc": arguments["loc"] + 8.0}, nodes)
+    np.testing.assert_allclose(shifted, log_p, rtol=1e-5, atol=1e-5)
+
+
+def test_a_permutation_of_the_classes_permutes_the_result():
+    arguments, nodes = problem("full"), nodes_of("full")
+    order = np.array([3, 1, 5, 0, 2, 4])
+    moved = {**arguments, **{name: arguments[name][:, order] for name in ("loc", "scale_diag", "factor")}}
+    moved_nodes = Nodes(ops.take(nodes.eps_diag, order, axis=1), nodes.eps_factor)
+    np.testing.assert_allclose(evaluate(moved, moved_nodes), evaluate(arguments, nodes)[:, order], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("batch", [(), (1,), (0,), (2, 3), (2, 3, 4)])
+def test_leading_axes(batch):
+    arguments, nodes = problem("full", batch=batch), nodes_of("full")
+    log_p = evaluate(arguments, nodes)
+    assert log_p.shape == (*batch, UNITS)
+    np.testing.assert_allclose(log_p, oracle_any(arguments, nodes), rtol=1e-5, atol=1e-5)
+
+
+def oracle_any(arguments, nodes):
+    flat = {
+        name: x if name == "temperature" else x.reshape(-1, *x.shape[-2 if name == "factor" else -1 :]) for name, x in arguments.items()
+    }
+    return oracle(flat, nodes).reshape(arguments["loc"].shape)
+
+
+EXTREMES = {
+    "large logits, loud noise": ([1e4, -1e4, 0.0, 9e3, -5e3, 1e4], [1e3] * 6),
+    "one quiet class among loud ones": ([0.0, 5.0, -5.0, 2.0, 1.0, 0.0], [1e3, 1e3, 1e-3, 1e3, 1e3, 1e3]),
+    "all equal": ([3.0] * 6, [1.0] * 6),
+    "large offset": ([1e4, 1e4 - 1, 1e4 + 2, 1e4, 1e4, 1e4 + 1], [0.5] * 6),
+}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+@pytest.mark.parametrize("chunk_size", [16, None])
+def test_extremes_are_finite_and_agree_with_float64(name, chunk_size):
+    loc, scale = (np.array([x], "float32") for x in EXTREMES[name])
+    factor = np.random.default_rng(0).normal(size=(1, UNITS, FACTORS)).astype("float32") * scale[..., None]
+    arguments, nodes = {"loc": loc, "scale_diag": scale, "factor": factor, "temperature": np.float32(1.5)}, nodes_of("full")
+    log_p = evaluate(arguments, nodes, chunk_size=chunk_size)
+    np.testing.assert_allclose(log_p, oracle(arguments, nodes), rtol=1e-3, atol=1e-3)
+    for label in range(UNITS):
+        upstream = -np.eye(UNITS, dtype="float32")[[label]]
+        computed = gradients(arguments, nodes, upstream, chunk_size=chunk_size)
+        for parameter, gradient in computed.items():
+            assert np.all(np.isfinite(gradient)), (parameter, label)
+        step, direction = 1e-4, np.random.default_rng(label).normal(size=loc.shape)
+        ends = [np.sum(oracle({**arguments, "loc": np.float64(loc) + sign * step * direction}, nodes) * upstream) for sign in (1, -1)]
+        slope = (ends[0] - ends[1]) / (2 * step)
+        np.testing.assert_allclose(np.sum(computed["loc"] * direction), slope, rtol=1e-3, atol=1e-3)
+
+
+def check_hard_example(function):
+    """Asserts a finite loss above that of p = 1e-12 and a gradient that still pulls the label up."""
+    loc = np.array([[30.0, -30.0, 0.0]], "float32")
+
+    def loss(tensors):
+        return -ops.sum(function(*tensors)[..., 1])
+
+    value, (gradient,) = value_and_gradients(loss, [loc])
+    assert np.isfinite(value)
+    assert value > -np.log(1e-12)
+    assert gradient[0, 1] < -0.5
+
+
+def test_a_mislabelled_example_keeps_its_gradient():
+    nodes = pseudo_random((0, 0), 64, 3, 0)
+    for chunk_size in (16, None):
+        check_hard_example(lambda loc, c=chunk_size: log_expected_softmax(loc, ops.ones_like(loc), None, nodes, chunk_size=c))

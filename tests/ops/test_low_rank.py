@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+from keras import ops
+from scipy.stats import multivariate_normal
+
+from keras_het.ops import LowRankNormal, Nodes, top_pairs
+from tests import reference
+
+BATCH, UNITS, FACTORS = 4, 5, 2
+
+
+def parameters(kind):
+    """(loc, scale_diag, factor, row_scale) of a batch, float32."""
+    rng = np.random.default_rng(0)
+    loc, row_scale = rng.normal(size=(2, BATCH, UNITS)).astype("float32")
+    scale_diag = rng.uniform(0.5, 2.0, size=(BATCH, UNITS)).astype("float32")
+    factor = rng.normal(size=(BATCH, UNITS, FACTORS)).astype("float32")
+    return {
+        "diagonal": (loc, scale_diag, None, None),
+        "full": (loc, scale_diag, factor, None),
+        "shared": (loc, scale_diag, factor[0], None),
+        "parameter_efficient": (loc, scale_diag, factor[0], row_scale),
+    }[kind]
+
+
+def dense(kind):
+    """The covariance matrices, by the definition."""
+    _, scale_diag, factor, row_scale = parameters(kind)
+    batched = [None if factor is None else np.broadcast_to(factor, (BATCH, UNITS, FACTORS)), row_scale]
+    return np.stack([reference.noise_covariance(scale_diag[i], *(None if x is None else x[i] for x in batched)) for i in range(BATCH)])
+
+
+def normal(kind):
+    return LowRankNormal(*(None if x is None else ops.convert_to_tensor(x) for x in parameters(kind)))
+
+
+@pytest.fixture(params=["diagonal", "full", "shared", "parameter_efficient"])
+def kind(request):
+    return request.param
+
+
+def test_covariance_and_variance(kind):
+    covariance = ops.convert_to_numpy(ops.broadcast_to(normal(kind).covariance(), (BATCH, UNITS, UNITS)))
+    np.testing.assert_allclose(covariance, dense(kind), rtol=1e-5, atol=1e-5)
+    variance = ops.convert_to_numpy(normal(kind).variance())
+    np.testing.assert_allclose(variance, np.diagonal(dense(kind), axis1=1, axis2=2), rtol=1e-5)
+
+
+def test_centered_covariance(kind):
+    centering = np.eye(UNITS) - 1 / UNITS
+    covariance = ops.convert_to_numpy(normal(kind).covariance(centered=True))
+    np.testing.assert_allclose(covariance, centering @ dense(kind) @ centering, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(covariance.sum(-1), 0.0, atol=1e-5)
+
+
+def test_log_prob(kind):
+    value = np.random.default_rng(1).normal(size=(BATCH, UNITS)).astype("float32") * 3
+    loc = parameters(kind)[0]
+    expected = [multivariate_normal(loc[i], dense(kind)[i]).logpdf(value[i]) for i in range(BATCH)]
+    np.testing.assert_allclose(ops.convert_to_numpy(normal(kind).log_prob(value)), expected, rtol=1e-4)
+
+
+def test_sample(kind):
+    rng = np.random.default_rng(2)
+    nodes = Nodes(rng.normal(size=(7, UNITS)).astype("float32"), rng.normal(size=(7, FACTORS)).astype("float32"))
+    loc, scale_diag, factor, row_scale = parameters(kind)
+    expected = reference.logits_at(loc, scale_diag, nodes.eps_diag, factor, nodes.eps_factor, row_scale)
+    tensors = Nodes(*map(ops.convert_to_tensor, nodes))
+    np.testing.assert_allclose(ops.convert_to_numpy(normal(kind).sample(tensors)), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_sample_of_one_example_without_leading_axes():
+    one = LowRankNormal(*(None if x is None else ops.convert_to_tensor(x[0]) for x in parameters("full")))
+    nodes = Nodes(ops.ones((3, UNITS)), ops.ones((3, FACTORS)))
+    assert tuple(one.sample(nodes).shape) == (3, UNITS)
+
+
+def test_top_pairs_are_sorted_by_magnitude_and_never_more_than_there_are():
+    covariance = ops.array([[9.0, 0.1, -3.0], [0.1, 9.0, 2.0], [-3.0, 2.0, 9.0]])
+    assert [(i, j) for i, j, _ in top_pairs(covariance)] == [(0, 2), (1, 2), (0, 1)]
+    assert top_pairs(covariance, count=1) == [(0, 2, -3.0)]

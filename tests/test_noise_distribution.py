@@ -1,0 +1,115 @@
+"""The noise of the training path has the distribution that the weights say, and the tests that say so can fail.
+
+The logits are taken where the link receives them, inside `layer(x, training=True)`. Then four bugs that other implementations have
+shipped are planted one at a time, and the same checks must object.
+"""
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_het import integrators
+from keras_het.layers import HeteroscedasticDense
+from keras_het.ops import expected_softmax, log_expected_softmax, nodes, pseudo_random, streaming
+from tests import reference
+from tests.checks import check_independent, check_moments
+from tests.ops.test_expected_softmax import check_hard_example
+
+UNITS, SAMPLES = 5, 1 << 16
+HEADS = {
+    "diagonal": {"num_factors": 0},
+    "full": {"num_factors": 2},
+    "as many factors as classes": {"num_factors": UNITS},
+    "parameter-efficient": {"num_factors": 3, "parameter_efficient": True},
+}
+
+
+def training_logits(monkeypatch, head, x):
+    """Logits of the nodes of one training step for one example, (S, K)."""
+    seen = []
+    log_terms = expected_softmax.SoftmaxLink.log_terms
+
+    def record(logits):
+        seen.append(ops.convert_to_numpy(logits))
+        return log_terms(logits)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(expected_softmax.SoftmaxLink, "log_terms", staticmethod(record))
+        head(x, training=True)
+    (logits,) = seen
+    return logits[0].T
+
+
+def check_head(monkeypatch, options, seed=0):
+    """Asserts the mean and covariance of the logits that the link receives, in units of the temperature."""
+    integrator = integrators.MonteCarlo(SAMPLES, chunk_size=None)
+    head = HeteroscedasticDense(UNITS, seed=seed, temperature=0.8, integrator=integrator, covariance_initializer="random_normal", **options)
+    x = np.random.default_rng(seed).normal(size=(1, 40)).astype("float32") * 4
+    logits = training_logits(monkeypatch, head, x) * 0.8
+    normal = head.logit_distribution(x)
+    parts = [None if part is None else ops.convert_to_numpy(part) for part in normal]
+    loc, scale_diag, factor, row_scale = (part if part is None or part.shape[0] == UNITS else part[0] for part in parts)
+    check_moments(logits, softmax_center(loc), reference.noise_covariance(scale_diag, factor, row_scale))
+
+
+def softmax_center(loc):
+    """The link takes the largest mean off, which a softmax cannot see."""
+    return loc - loc.max()
+
+
+def check_nodes(seed=0):
+    """Asserts that e_K and e_R are independent with K = R and a seed given."""
+    check_independent(*map(ops.convert_to_numpy, integrators.MonteCarlo().draw((seed, 0), SAMPLES, UNITS, UNITS)))
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_training_noise_has_the_covariance_of_the_weights(monkeypatch, name, seed):
+    check_head(monkeypatch, HEADS[name], seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_two_noises_are_independent(seed):
+    check_nodes(seed)
+
+
+def test_planted_one_scalar_for_all_classes_is_caught(monkeypatch):
+    def one_scalar(*args):
+        eps_diag, eps_factor = pseudo_random(*args)
+        return nodes.Nodes(eps_diag[:, :1] * ops.ones_like(eps_diag), eps_factor)
+
+    monkeypatch.setattr(nodes, "pseudo_random", one_scalar)
+    for name in HEADS:
+        with pytest.raises(AssertionError, match="covariance"):
+            check_head(monkeypatch, HEADS[name])
+
+
+def test_planted_equal_noises_are_caught(monkeypatch):
+    def equal(*args):
+        eps_diag, eps_factor = pseudo_random(*args)
+        return nodes.Nodes(eps_diag, eps_factor if eps_factor.shape[1] > UNITS else eps_diag[:, : eps_factor.shape[1]])
+
+    monkeypatch.setattr(nodes, "pseudo_random", equal)
+    with pytest.raises(AssertionError, match="correlation"):
+        check_nodes()
+    with pytest.raises(AssertionError, match="covariance"):
+        check_head(monkeypatch, HEADS["as many factors as classes"])
+
+
+def test_planted_biased_factor_is_caught(monkeypatch):
+    """A bias on V shifts the mean of the noise by v(x) * b."""
+    logits = streaming.ScaledFactorNoise.logits
+    monkeypatch.setattr(streaming.ScaledFactorNoise, "logits", lambda self, chunk: logits(self, chunk) + 0.1 * self.row_scale[..., None])
+    with pytest.raises(AssertionError, match="mean"):
+        check_head(monkeypatch, HEADS["parameter-efficient"])
+
+
+def test_planted_clip_before_log_is_caught(monkeypatch):
+    """Clipping p at 1e-7 caps the loss at 16.1 and zeroes the gradient of exactly the mislabelled examples."""
+    result = expected_softmax.SoftmaxLink.result
+    monkeypatch.setattr(
+        expected_softmax.SoftmaxLink, "result", staticmethod(lambda terms: ops.log(ops.clip(ops.exp(result(terms)), 1e-7, 1.0)))
+    )
+    drawn = pseudo_random((0, 0), 64, 3, 0)
+    with pytest.raises(AssertionError):
+        check_hard_example(lambda loc: log_expected_softmax(loc, ops.ones_like(loc), None, drawn, chunk_size=None))

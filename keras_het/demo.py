@@ -57,7 +57,7 @@ class Data(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One trained model: NLL on noisy validation data; accuracy and NLL on clean test data; the logits' covariance at `num_factors` > 0."""
+    """One trained model: NLL on noisy validation data, accuracy and NLL on clean test data, covariance of a head with factors."""
 
     method: str
     temperature: float
@@ -98,7 +98,7 @@ def check_settings(settings):
     check_integer("epochs", settings.epochs, 1)
     for temperature in settings.temperatures:
         check_number("temperatures", temperature, above=0.0)
-    if not 0.0 <= settings.noise < 1.0:
+    if not isinstance(settings.noise, int | float) or not 0.0 <= settings.noise < 1.0:
         raise ValueError(f"`noise` must be a number in [0, 1). Received: noise={settings.noise!r}")
     return settings
 
@@ -172,8 +172,9 @@ def train(method, temperature, seed, data, epochs):
     model.fit(features[order], labels[order], batch_size=BATCH, shuffle=False, verbose=0)
     seconds = time.perf_counter() - start
     validation_nll = score(model, data.validation)[1]
-    run = Run(method, temperature, seed, validation_nll, *score(model, data.test), seconds)
-    return run._replace(covariance=mean_covariance(model, data.test.features)) if METHODS[method] else run
+    accuracy, nll = score(model, data.test)
+    covariance = mean_covariance(model, data.test.features) if METHODS[method] else None
+    return Run(method, temperature, seed, validation_nll, accuracy, nll, seconds, covariance)
 
 
 def mean_covariance(model, features):
@@ -194,12 +195,12 @@ def select(runs):
 
 
 def summarise(runs):
-    """A `Row` per method from the runs of `select`; the seconds are the mean over all `runs`."""
+    """A `Row` per method from the runs of `select`; the seconds are the median over all `runs`, which a pause does not move."""
     chosen = sorted(select(runs), key=lambda run: run.seed)
     rows = []
     for method in dict.fromkeys(run.method for run in runs):
         own = [run for run in chosen if run.method == method]
-        seconds = float(np.mean([run.seconds for run in runs if run.method == method]))
+        seconds = float(np.median([run.seconds for run in runs if run.method == method]))
         accuracy, nll = np.array([run.accuracy for run in own]), np.array([run.nll for run in own])
         rows.append(Row(method, tuple(run.temperature for run in own), accuracy, nll, seconds))
     return rows
@@ -226,5 +227,5 @@ def run(settings=None, output="keras_het_demo", verbose=1):
     result = Result(settings, runs, summarise(runs), covariance, sum(part.confusions for part in data))
     print(describe(result))
     save(result, output)
-    print(f"\nWritten to {output.resolve()}: {', '.join(sorted(file.name for file in output.iterdir()))}")
+    print(f"\nWritten to {output.resolve()}: results.json, results.png, covariance.png")
     return result

@@ -1,6 +1,7 @@
 """What the demo says and saves: a table, a verdict, the pairs of classes, a JSON file and two figures."""
 
 import importlib
+import itertools
 import json
 
 import keras
@@ -10,6 +11,7 @@ from keras_het.ops import top_pairs
 
 PLAIN = "Dense"
 COLOURS = {PLAIN: "#9a9a9a", "diagonal": "#7fb2d6", "full": "#1f5f99"}
+METRICS = (("accuracy", "accuracy", 1.0), ("nll", "NLL", -1.0))  # field of a row, name, sign of what is better
 NUM_PAIRS = 8
 
 
@@ -30,6 +32,17 @@ def mean_error(values):
     return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
+def with_error(values):
+    """Their mean +- standard error as text, the mean alone for a single value."""
+    mean, error = mean_error(values)
+    return f"{mean:.3f}" if np.isnan(error) else f"{mean:.3f} +- {error:.3f}"
+
+
+def planted_pairs(confusions):
+    """The pairs flipped most, either way, as `(i, j, flips)`."""
+    return [pair for pair in top_pairs(confusions + confusions.T, NUM_PAIRS) if pair[2]]
+
+
 def describe(result):
     """The report, as text."""
     settings, rows = result.settings, result.rows
@@ -40,38 +53,41 @@ def describe(result):
 
 def table(rows):
     """Lines of the table: mean +- standard error over the seeds."""
-    lines = [f"{'method':<10}{'temperatures':<18}{'accuracy':<18}{'NLL':<18}seconds per run"]
+    lines = [f"{'method':<10}{'temperatures':<18}{'accuracy':<18}{'NLL':<18}seconds per run (median)"]
     for row in rows:
-        accuracy, nll = ("{:.3f} +- {:.3f}".format(*mean_error(values)) for values in (row.accuracy, row.nll))
         temperatures = ", ".join(f"{temperature:g}" for temperature in row.temperatures)
-        lines.append(f"{row.method:<10}{temperatures:<18}{accuracy:<18}{nll:<18}{row.seconds:.1f}")
+        lines.append(f"{row.method:<10}{temperatures:<18}{with_error(row.accuracy):<18}{with_error(row.nll):<18}{row.seconds:.1f}")
     return lines
 
 
 def verdict(rows):
     """Which method is best, and by how much over the same seeds: against the plain head, or the plain head against the next."""
     lines = []
-    for name, sign in (("accuracy", 1.0), ("nll", -1.0)):
-        best, second, *_ = ranked = sorted(rows, key=lambda row: -sign * np.mean(getattr(row, name)))
+    for field, name, sign in METRICS:
+        best, second, *_ = ranked = sorted(rows, key=lambda row: -sign * np.mean(getattr(row, field)))
         rival = second if best.method == PLAIN else next(row for row in ranked if row.method == PLAIN)
-        gain, error = mean_error(sign * (getattr(best, name) - getattr(rival, name)))
-        how = "one seed, error unknown" if np.isnan(error) else "clear" if gain > 2.0 * error else "within two standard errors: a tie"
-        label = {"accuracy": "accuracy", "nll": "NLL"}[name]
-        lines.append(f"Best {label}: {best.method}, better than {rival.method} by {gain:.3f} +- {error:.3f} ({how}).")
+        gains = sign * (getattr(best, field) - getattr(rival, field))
+        lines.append(f"Best {name}: {best.method}, better than {rival.method} by {with_error(gains)}{doubt(*mean_error(gains))}.")
     return lines
+
+
+def doubt(gain, error):
+    """What to add to a gain that may be chance."""
+    if np.isnan(error):
+        return " (one seed, error unknown)"
+    return "" if gain > 2.0 * error else " (within two standard errors: no clear winner)"
 
 
 def pair_lines(result):
     """Lines that set the pairs of largest covariance beside the pairs flipped most, and count those in both lists."""
-    found = top_pairs(result.covariance, NUM_PAIRS)
-    planted = top_pairs(result.confusions + result.confusions.T, NUM_PAIRS)
-    units = len(result.covariance)
+    found, planted = top_pairs(result.covariance, NUM_PAIRS), planted_pairs(result.confusions)
     both = len({pair[:2] for pair in found} & {pair[:2] for pair in planted})
-    chance = NUM_PAIRS**2 / (units * (units - 1) / 2)
-    lines = [f"{'largest covariance (full)':<30}planted confusions (flips)"]
-    for (i, j, covariance), (k, m, flips) in zip(found, planted, strict=True):
-        lines.append(f"{f'{i} - {j}   {covariance:+.3f}':<30}{k} - {m}   {flips:.0f}")
-    return [*lines, f"{both} of {NUM_PAIRS} pairs are in both lists; chance would give {chance:.1f}."]
+    units = len(result.covariance)
+    chance = len(found) * len(planted) / (units * (units - 1) / 2)
+    left = ["largest covariance (full)", *(f"{i} - {j}   {covariance:+.3f}" for i, j, covariance in found)]
+    right = ["planted confusions (flips)", *(f"{i} - {j}   {flips:.0f}" for i, j, flips in planted)]
+    lines = [f"{a:<30}{b}" for a, b in itertools.zip_longest(left, right, fillvalue="")]
+    return [*lines, f"{both} pairs are in both lists; chance would give {chance:.1f}."]
 
 
 def save(result, folder):
@@ -87,17 +103,17 @@ def plot_rows(result, path):
     """The table as bars with standard errors: accuracy and NLL side by side."""
     figure = import_extra("matplotlib.figure").Figure(figsize=(8, 4), layout="constrained")
     methods = [row.method for row in result.rows]
-    for axes, name, label in zip(
-        figure.subplots(1, 2), ("accuracy", "nll"), ("Accuracy (higher is better)", "NLL (lower is better)"), strict=True
-    ):
-        means, errors = zip(*(mean_error(getattr(row, name)) for row in result.rows), strict=True)
+    for axes, (field, name, sign) in zip(figure.subplots(1, 2), METRICS, strict=True):
+        means, errors = zip(*(mean_error(getattr(row, field)) for row in result.rows), strict=True)
         errors = np.nan_to_num(errors)
         axes.bar(methods, means, yerr=errors, capsize=5, width=0.6, color=[COLOURS[method] for method in methods])
         for position, (mean, error) in enumerate(zip(means, errors, strict=True)):
             axes.annotate(f"{mean:.3f}", (position, mean + error), (0, 4), textcoords="offset points", ha="center")
-        axes.set(ylabel=label, xlabel="Head", ylim=(0, 1.15 * max(np.add(means, errors))))
+        axes.set(
+            xlabel="head", ylabel=f"{name} ({'higher' if sign > 0 else 'lower'} is better)", ylim=(0, 1.15 * max(np.add(means, errors)))
+        )
         axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"Clean test data, {result.settings.noise:.0%} noisy training labels, {keras.config.backend()}")
+    figure.suptitle(f"Clean test data, {result.settings.noise:.0%} noisy training labels, backend {keras.config.backend()}")
     figure.savefig(path, dpi=150)
 
 
@@ -108,12 +124,12 @@ def plot_covariance(result, path):
     off_diagonal = np.where(np.eye(len(result.covariance), dtype=bool), np.nan, result.covariance)
     limit = np.nanmax(np.abs(off_diagonal))
     image = axes.imshow(off_diagonal, cmap="RdBu_r", vmin=-limit, vmax=limit)
-    image.cmap.set_bad("#d9d9d9")
-    pairs = [(i, j) for i, j, _ in top_pairs(result.confusions + result.confusions.T, NUM_PAIRS)]
-    x, y = zip(*(pairs + [(j, i) for i, j in pairs]), strict=True)
-    axes.scatter(x, y, s=170, facecolors="none", edgecolors="black", label="most flipped pairs")
+    axes.set_facecolor("#d9d9d9")  # shows through the nans
+    pairs = np.array([pair[:2] for pair in planted_pairs(result.confusions)]).reshape(-1, 2)
+    rings = np.concatenate([pairs, pairs[:, ::-1]])
+    axes.scatter(*rings.T, s=190, facecolors="none", edgecolors="#e69f00", linewidths=2, label="pairs flipped most")
     ticks = range(len(off_diagonal))
-    axes.set(xlabel="Class", ylabel="Class", xticks=ticks, yticks=ticks, title="Full head: average centred covariance of the logits")
+    axes.set(xlabel="class", ylabel="class", xticks=ticks, yticks=ticks, title="Full head: average centred covariance of the logits")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), frameon=False)
-    figure.colorbar(image, label="Covariance of the logits / temperature")
+    figure.colorbar(image, label="covariance of logits / temperature (grey: variances, left out)")
     figure.savefig(path, dpi=150)

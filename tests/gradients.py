@@ -37,7 +37,7 @@ def layer_gradients(layer, loss, x, training=True):
 def _jax(function, tensors):
     import jax
 
-    return jax.value_and_grad(function)(tensors)
+    return jax.jit(jax.value_and_grad(function))(tensors)
 
 
 def _tensorflow(function, tensors):

@@ -71,10 +71,11 @@ class SoftmaxLink:
     @staticmethod
     def sensitivity(logits, log_p, upstream):
         """Derivative by the logits of every node, times S."""
-        p, g = ops.exp(log_p)[..., None], upstream[..., None]
+        p = ops.exp(log_p)
         weights = ops.exp(logits - _max(logits, axis=1))
-        weights = weights / ops.sum(weights * p, axis=1, keepdims=True)
-        return weights * (g - p * ops.sum(weights * g, axis=1, keepdims=True))
+        # Both sums over the classes in one product of (B, 2, K) by (B, K, C).
+        total, of_upstream = ops.split(ops.matmul(ops.stack([p, upstream], axis=1), weights), 2, axis=1)
+        return weights / total * (upstream[..., None] - p[..., None] * (of_upstream / total))
 
 
 def _max(x, axis):

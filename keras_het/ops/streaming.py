@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_het.ops.nodes import Nodes
 
-CHUNK_ELEMENTS = 1 << 23  # elements of one (B, K, C) block: 32 MiB of float32
+CHUNK_ELEMENTS = 1 << 22  # elements of one (B, K, C) block: 16 MiB of float32
 TYPICAL_BATCH = 128  # stands in for a batch size that is unknown when the graph is made
 
 

@@ -58,8 +58,9 @@ def parity(session):
 @nox.session
 def demo(session):
     """Digits with noisy labels, a plain head beside the heteroscedastic ones; `-- --backend torch` for another backend."""
-    install(session, "-e", f".[{option(session, '--backend', 'jax')},demo]")
-    session.run("python", "-m", "keras_het", "demo", *session.posargs, env={"TF_CPP_MIN_LOG_LEVEL": "2", "MPLBACKEND": "agg"})
+    backend = option(session, "--backend", "jax")
+    install(session, "-e", f".[{backend},demo]")
+    session.run("python", "-m", "keras_het", "demo", *session.posargs, env=backend_environment(backend))
 
 
 @nox.session

@@ -1,0 +1,205 @@
+"""The demo: its noise, its choice of temperatures, its errors, and one tiny run from the command line."""
+
+import json
+import re
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from keras_het import __main__, demo, demo_report
+
+BACKEND = keras.config.backend()
+
+
+def blobs(num_examples=600, seed=0):
+    """Three classes on a line, so that 0 and 2 look like 1 and never like each other."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat([0, 1, 2], num_examples // 3)
+    return labels[:, None] + 0.2 * rng.standard_normal((num_examples, 1)), labels
+
+
+def make_run(method="Dense", temperature=1.0, seed=0, validation_nll=1.0, accuracy=0.5, nll=1.0, seconds=1.0, covariance=None):
+    return demo.Run(method, temperature, seed, validation_nll, accuracy, nll, seconds, covariance)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.2, 0.4, 0.99])
+def test_noise_has_its_rate_and_counts_its_flips(noise):
+    features, labels = blobs()
+    noisy = demo.noisy_labels(features, labels, noise, seed=0)
+    flipped = noisy.labels != labels
+    assert flipped.sum() == noisy.confusions.sum() == round(noise * len(labels))
+    assert np.diag(noisy.confusions).sum() == 0
+    for i in range(3):
+        np.testing.assert_array_equal(noisy.confusions[i], np.bincount(noisy.labels[flipped & (labels == i)], minlength=3))
+
+
+def test_noise_is_a_function_of_its_seed_and_leaves_its_arguments_alone():
+    features, labels = blobs()
+    original = features.copy(), labels.copy()
+    first, again, other = (demo.noisy_labels(features, labels, 0.4, seed).labels for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert np.any(first != other)
+    np.testing.assert_array_equal(features, original[0])
+    np.testing.assert_array_equal(labels, original[1])
+
+
+def test_noise_flips_to_the_class_that_looks_alike():
+    features, labels = blobs()
+    confusions = demo.noisy_labels(features, labels, 0.4, seed=0).confusions
+    assert confusions[0, 2] == confusions[2, 0] == 0
+    assert min(confusions[0, 1], confusions[2, 1], confusions[1, 0], confusions[1, 2]) > 0
+
+
+def test_noise_prefers_examples_near_the_boundary():
+    features, labels = blobs()
+    flipped = demo.noisy_labels(features, labels, 0.4, seed=0).labels != labels
+    towards_the_neighbour = features[labels == 0, 0]
+    assert towards_the_neighbour[flipped[labels == 0]].mean() > towards_the_neighbour[~flipped[labels == 0]].mean() + 0.05
+
+
+def test_data_has_clean_test_labels_and_noisy_others():
+    data, clean = demo.load_data(0.4, seed=0), demo.load_data(0.0, seed=0)
+    for part, reference in zip(data[:3], clean[:3], strict=True):
+        np.testing.assert_array_equal(part.features, reference.features)
+        assert part.labels.min() >= 0
+        assert part.labels.max() <= 9
+    rates = [np.mean(part.labels != reference.labels) for part, reference in zip(data[:3], clean[:3], strict=True)]
+    assert 0.3 < rates[0] < 0.5
+    assert 0.3 < rates[1] < 0.5
+    assert rates[2] == 0.0
+    assert data.confusions.sum() == round(0.4 * (demo.TRAIN + demo.VALIDATION))
+
+
+def test_temperature_is_chosen_on_validation_data_for_each_method_and_seed():
+    runs = [
+        make_run(temperature=1.0, validation_nll=0.9, accuracy=0.6, nll=0.8),
+        make_run(temperature=5.0, validation_nll=0.7, accuracy=0.2, nll=2.0),  # the worst on test data
+        make_run(temperature=1.0, validation_nll=0.3, seed=1, accuracy=0.4, nll=1.0),
+        make_run(temperature=5.0, validation_nll=0.4, seed=1, accuracy=0.9, nll=0.1),
+        make_run("full", temperature=3.0, validation_nll=2.0),
+    ]
+    dense, full = demo.summarise(runs)
+    assert (dense.method, dense.temperatures) == ("Dense", (5.0, 1.0))
+    np.testing.assert_array_equal(dense.accuracy, [0.2, 0.4])
+    np.testing.assert_array_equal(dense.nll, [2.0, 1.0])
+    assert (full.method, full.temperatures) == ("full", (3.0,))
+
+
+def test_verdict_admits_that_the_plain_head_wins_and_when_nothing_is_clear():
+    def row(method, accuracy, nll):
+        return demo.Row(method, (1.0, 1.0), np.array(accuracy), np.array(nll), 1.0)
+
+    rows = [row("Dense", [0.9, 0.9], [0.5, 0.7]), row("diagonal", [0.6, 0.6], [0.7, 0.7]), row("full", [0.8, 0.8], [0.6, 0.55])]
+    accuracy, nll = demo_report.verdict(rows)
+    assert accuracy == "Best accuracy: Dense, better than full by 0.100 +- 0.000."
+    assert nll == "Best NLL: full, better than Dense by 0.025 +- 0.125 (within two standard errors: no clear winner)."
+
+
+def test_mean_and_standard_error():
+    assert demo_report.mean_error([1.0, 2.0, 3.0]) == pytest.approx((2.0, 1.0 / np.sqrt(3.0)))
+    assert demo_report.with_error([0.5]) == "0.500"
+
+
+def test_initial_weights_are_those_of_the_seed_and_shared_by_the_methods():
+    dense, full, other = (demo.make_model(factors, 5.0, seed).get_weights() for factors, seed in ((None, 3), (5, 3), (5, 4)))
+    for ours, theirs in zip(dense, full, strict=False):  # backbone and mean: the first weights of both
+        np.testing.assert_array_equal(ours, theirs)
+    assert np.any(full[0] != other[0])
+
+
+def test_plain_head_divides_its_logits():
+    x = np.random.default_rng(0).standard_normal((4, 64)).astype("float32")
+    one, five = (demo.make_model(None, temperature, 0).predict(x, verbose=0) for temperature in (1.0, 5.0))
+    np.testing.assert_allclose(five, one / 5.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"noise": 1.0}, "`noise` must be a number in [0, 1). Received: noise=1.0"),
+        ({"noise": -0.1}, "`noise` must be a number in [0, 1). Received: noise=-0.1"),
+        ({"noise": float("nan")}, "`noise` must be a number in [0, 1). Received: noise=nan"),
+        ({"noise": "much"}, "`noise` must be a number in [0, 1). Received: noise='much'"),
+        ({"seeds": 0}, "`seeds` must be an integer at least 1. Received: seeds=0"),
+        ({"epochs": 0}, "`epochs` must be an integer at least 1. Received: epochs=0"),
+        ({"temperatures": (1.5, 0.0)}, "`temperatures` must be a finite number greater than 0. Received: temperatures=0.0"),
+    ],
+)
+def test_settings_are_checked_before_anything_runs(change, message, tmp_path):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        demo.run(demo.Settings()._replace(**change), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_package_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(ImportError, match=re.escape('The demo needs scikit-learn, which is not installed: pip install "keras-het[demo]"')):
+        demo.load_data(0.4, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--noise", "1"], "`noise` must be a number in [0, 1). Received: noise=1.0"),
+        (["--seeds", "0"], "`seeds` must be an integer at least 1. Received: seeds=0"),
+    ],
+)
+def test_command_line_reports_a_bad_argument(arguments, message, capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        __main__.main(["demo", "--backend", BACKEND, *arguments])
+    assert exit_info.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_backend_is_requested_or_from_the_environment_or_the_first_installed(monkeypatch):
+    monkeypatch.setattr(__main__.importlib.util, "find_spec", lambda name: name in ("tensorflow", "torch") or None)
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    assert __main__.choose_backend() == "torch"
+    assert __main__.choose_backend("tensorflow") == "tensorflow"
+    monkeypatch.delenv("KERAS_BACKEND")
+    assert __main__.choose_backend() == "tensorflow"
+    with pytest.raises(ValueError, match=re.escape("must be installed: pip install \"keras-het[jax]\". Received: backend='jax'")):
+        __main__.choose_backend("jax")
+    monkeypatch.setenv("KERAS_BACKEND", "numpy")
+    with pytest.raises(ValueError, match=re.escape("`backend` must be one of jax, tensorflow, torch. Received: backend='numpy'")):
+        __main__.choose_backend()
+
+
+def test_another_backend_starts_a_process_of_its_own(monkeypatch):
+    calls = []
+    other = "torch" if BACKEND != "torch" else "jax"
+    monkeypatch.setenv("KERAS_BACKEND", BACKEND)
+    monkeypatch.setattr(__main__, "choose_backend", lambda requested: requested)
+    monkeypatch.setattr(subprocess, "call", lambda command: calls.append((command, __main__.os.environ["KERAS_BACKEND"])) or 7)
+    arguments = ["demo", "--backend", other, "--quick"]
+    assert __main__.main(arguments) == 7
+    assert calls == [([sys.executable, "-m", "keras_het", *arguments], other)]
+
+
+def test_the_command_trains_reports_and_draws(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("KERAS_BACKEND", BACKEND)
+    monkeypatch.setattr(demo, "QUICK", demo.Settings(seeds=1, epochs=1, temperatures=(5.0,)))
+    assert __main__.main(["demo", "--quick", "--noise", "0.3", "--output", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert "30% noisy labels" in printed
+    assert "Best NLL" in printed
+    for name in ("results.png", "covariance.png"):
+        assert (tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG")
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["backend"] == BACKEND
+    assert [row["method"] for row in results["table"]] == ["Dense", "diagonal", "full"]
+    assert all(run["accuracy"] > 0.15 for run in results["runs"])
+    covariance = np.array(results["covariance"])
+    np.testing.assert_allclose(covariance.sum(0), 0.0, atol=1e-5)
+    np.testing.assert_allclose(covariance, covariance.T, atol=1e-6)
+
+
+def test_report_without_noise_has_no_planted_pairs(tmp_path):
+    runs = [make_run(method, covariance=np.diag([1.0, 2.0, 3.0]) - 1.0 if method == "full" else None) for method in demo.METHODS]
+    result = demo.Result(demo.Settings(seeds=1, noise=0.0), runs, demo.summarise(runs), runs[-1].covariance, np.zeros((3, 3), int))
+    assert "0 pairs are in both lists; chance would give 0.0." in demo_report.describe(result)
+    demo_report.save(result, tmp_path)
+    assert (tmp_path / "covariance.png").exists()

@@ -58,3 +58,38 @@ def _torch(function, tensors):
 
 
 _BACKENDS = {"jax": _jax, "tensorflow": _tensorflow, "torch": _torch}
+
+
+def second_derivative(function, point):
+    """f''(point) of a scalar function of a scalar tensor."""
+    point = keras.ops.convert_to_tensor(np.float32(point))
+    return float(_SECOND[keras.config.backend()](function, point))
+
+
+def _jax_second(function, point):
+    import jax
+
+    return jax.grad(jax.grad(function))(point)
+
+
+def _tensorflow_second(function, point):
+    import tensorflow as tf
+
+    with tf.GradientTape() as outer:
+        outer.watch(point)
+        with tf.GradientTape() as inner:
+            inner.watch(point)
+            value = function(point)
+        slope = inner.gradient(value, point)
+    return outer.gradient(slope, point)
+
+
+def _torch_second(function, point):
+    import torch
+
+    point = point.detach().clone().requires_grad_()
+    (slope,) = torch.autograd.grad(function(point), point, create_graph=True)
+    return torch.autograd.grad(slope, point)[0]
+
+
+_SECOND = {"jax": _jax_second, "tensorflow": _tensorflow_second, "torch": _torch_second}

@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -6,7 +7,7 @@ from scipy.special import expit, log_softmax
 
 from keras_het.ops import Nodes, log_expected_softmax, pseudo_random, quasi_random
 from tests import reference
-from tests.gradients import value_and_gradients
+from tests.gradients import second_derivative, value_and_gradients
 
 UNITS, FACTORS, SAMPLES = 6, 3, 50
 KINDS = ["diagonal", "full", "shared", "parameter_efficient"]
@@ -206,3 +207,26 @@ def test_a_mislabelled_example_keeps_its_gradient():
     nodes = pseudo_random((0, 0), 64, 3, 0)
     for chunk_size in (16, None):
         check_hard_example(lambda loc, c=chunk_size: log_expected_softmax(loc, ops.ones_like(loc), None, nodes, chunk_size=c))
+
+
+def test_plain_operations_have_second_derivatives():
+    arguments, nodes = problem("full", batch=(1,)), nodes_of("full")
+    direction = np.random.default_rng(3).normal(size=(1, UNITS)).astype("float32")
+
+    def loss(t):
+        moved = ops.convert_to_tensor(arguments["loc"]) + t * ops.convert_to_tensor(direction)
+        return log_expected_softmax(**{**arguments, "loc": moved}, nodes=nodes, chunk_size=None)[0, 0]
+
+    step = 1e-3
+    ends = [oracle({**arguments, "loc": np.float64(arguments["loc"]) + t * direction}, nodes)[0, 0] for t in (-step, 0.0, step)]
+    expected = (ends[0] - 2 * ends[1] + ends[2]) / step**2
+    np.testing.assert_allclose(second_derivative(loss, 0.0), expected, rtol=1e-3)
+
+
+def test_float64_where_the_backend_computes_in_it():
+    if keras.config.backend() != "tensorflow":
+        pytest.skip("matrix products are float32 here: torch by Keras' choice, JAX without its x64 mode")
+    arguments, nodes = {name: np.float64(value) for name, value in problem("full").items()}, nodes_of("full")
+    log_p = evaluate(arguments, nodes)
+    assert log_p.dtype == "float64"
+    np.testing.assert_allclose(log_p, oracle(arguments, nodes), rtol=1e-12, atol=1e-12)

@@ -51,8 +51,8 @@ def parity(session):
     install(session, "-e", ".[jax,tensorflow,torch]")
     folder = pathlib.Path(session.create_tmp()).resolve()
     for backend in BACKENDS:
-        session.run("python", "tests/parity.py", "write", str(folder / f"{backend}.npz"), env=backend_environment(backend))
-    session.run("python", "tests/parity.py", "compare", *(str(folder / f"{backend}.npz") for backend in BACKENDS))
+        session.run("python", "-m", "tests.parity", "write", str(folder / f"{backend}.npz"), env=backend_environment(backend))
+    session.run("python", "-m", "tests.parity", "compare", *(str(folder / f"{backend}.npz") for backend in BACKENDS))
 
 
 @nox.session
@@ -78,10 +78,10 @@ def package(session):
     folder = pathlib.Path(session.create_tmp()).resolve()
     session.run("python", "-m", "build", "--wheel", "--outdir", str(folder / "dist"))
     (wheel,) = (folder / "dist").glob("*.whl")
-    session.install("-c", "constraints.txt", "--force-reinstall", "--no-deps", str(wheel))
     session.install("-c", "constraints.txt", str(wheel))
+    session.install("--force-reinstall", "--no-deps", str(wheel))  # the version may be one that is installed already
     example = pathlib.Path("README.md").read_text().split("```python\n")[1].split("```")[0]
     (folder / "example.py").write_text(example)
     session.chdir(folder)
-    session.run("python", "example.py", env=backend_environment("jax"))
-    session.run("python", "-c", "import keras_het; assert 'site-packages' in keras_het.__file__; print(keras_het.__file__)")
+    for command in (["example.py"], ["-c", "import keras_het; assert 'site-packages' in keras_het.__file__"]):
+        session.run("python", *command, env=backend_environment("jax"))

@@ -95,6 +95,11 @@ class SigmoidLink:
         return loc
 
     @staticmethod
+    def terms(logits):
+        """sigmoid(u) and sigmoid(-u)."""
+        return ops.sigmoid(logits), ops.sigmoid(-logits)
+
+    @staticmethod
     def log_terms(logits):
         """log sigmoid(u) and log sigmoid(-u)."""
         return ops.log_sigmoid(logits), ops.log_sigmoid(-logits)

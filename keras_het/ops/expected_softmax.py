@@ -54,6 +54,12 @@ class SoftmaxLink:
         return loc - ops.stop_gradient(_max(loc, axis=-1))
 
     @staticmethod
+    def terms(logits):
+        """Softmax of every node."""
+        weights = ops.exp(logits - _max(logits, axis=1))
+        return (weights / ops.sum(weights, axis=1, keepdims=True),)
+
+    @staticmethod
     def log_terms(logits):
         """Log-softmax of every node."""
         return (logits - ops.logsumexp(logits, axis=1, keepdims=True),)

@@ -13,6 +13,7 @@ from keras import ops
 from keras_het.ops.nodes import Nodes
 
 CHUNK_ELEMENTS = 1 << 22  # elements of one (B, K, C) block: 16 MiB of float32
+SMALLEST_SUM = 1e-30  # of probabilities: what underflows below it is less than a rounding error
 TYPICAL_BATCH = 128  # stands in for a batch size that is unknown when the graph is made
 
 
@@ -148,15 +149,29 @@ def _streamed(link, parameters, nodes, chunk_size):
 
 
 def _log_averages(link, parameters, nodes, chunk_size):
+    """The link's result from averages of probabilities, or, where one of them is too small for that, of their logs.
+
+    The sum of probabilities needs one exponential per element, the sum in log space two.
+    """
     noise = _noise(parameters)
 
     def add(chunk, sums):
+        terms = link.terms(noise.logits(chunk))
+        return tuple(s + ops.sum(term, axis=-1) for s, term in zip(sums, terms, strict=True))
+
+    def add_in_logs(chunk, sums):
         terms = link.log_terms(noise.logits(chunk))
         return tuple(ops.logaddexp(s, ops.logsumexp(term, axis=-1)) for s, term in zip(sums, terms, strict=True))
 
-    # Not -inf: the difference of two infinities in logaddexp is NaN.
-    empty = (ops.full_like(parameters[0], -1e30),) * link.num_terms
-    return link.result([s - math.log(nodes.num_samples) for s in _fold(add, empty, nodes, chunk_size)])
+    def in_logs():
+        # Not from -inf: the difference of two infinities in logaddexp is NaN.
+        empty = (ops.full_like(parameters[0], -1e30),) * link.num_terms
+        return _fold(add_in_logs, empty, nodes, chunk_size)
+
+    sums = _fold(add, (ops.zeros_like(parameters[0]),) * link.num_terms, nodes, chunk_size)
+    safe = ops.all(ops.stack(sums) > SMALLEST_SUM)
+    log_sums = ops.cond(safe, lambda: tuple(ops.log(s) for s in sums), in_logs)
+    return link.result([s - math.log(nodes.num_samples) for s in log_sums])
 
 
 def _pull_back(link, parameters, nodes, chunk_size, value, upstream):

@@ -31,14 +31,15 @@ class Integrator:
             fitting = ", ".join(repr(served) for served in self.links)
             raise ValueError(f"`integrator` {type(self).__name__} serves only link {fitting}. Received: link={link!r}")
 
-    def integrate(self, link, normal, temperature, key=None):
+    def integrate(self, link, normal, temperature, size, key=None):
         """The expectation, shape `(..., K)`: log-probabilities for softmax, logits of the probabilities for sigmoid.
 
         Args:
             link: "softmax" or "sigmoid".    normal: `LowRankNormal` of the logits.    temperature: tau > 0.
+            size: (units, num_factors), Python integers.
             key: (seed, step) for fresh noise in training; None at inference, where the result is a fixed function of `normal`.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define integrate(link, normal, temperature, key)")
+        raise NotImplementedError(f"{type(self).__name__} must define integrate(link, normal, temperature, size, key)")
 
     def get_config(self):
         """Arguments of the constructor."""
@@ -86,9 +87,7 @@ class Sampler(Integrator):
                     f"Received: {name}={getattr(self, name)}, units={units}, num_factors={num_factors}"
                 )
 
-    def integrate(self, link, normal, temperature, key=None):
-        units, num_factors = normal.loc.shape[-1], 0 if normal.factor is None else normal.factor.shape[-1]
-        size = (units, num_factors)
+    def integrate(self, link, normal, temperature, size, key=None):
         points = self.constant_nodes(*size) if key is None else self.draw(key, self.num_samples, *size)
         return _SAMPLED[link](
             normal.loc,
@@ -106,7 +105,7 @@ class Sampler(Integrator):
         size = (units, num_factors)
         if size not in self._constants:
             self._constants = {size: self.draw((0, 0), self.inference_samples or self.num_samples, *size, xp=np)}
-        return nodes.Nodes(*(ops.convert_to_tensor(x) for x in self._constants[size]))
+        return self._constants[size]
 
     def get_config(self):
         return {"num_samples": self.num_samples, "inference_samples": self.inference_samples, "chunk_size": self.chunk_size}
@@ -174,7 +173,7 @@ class ClosedForm(Integrator):
 
     links = ("sigmoid",)
 
-    def integrate(self, link, normal, temperature, key=None):
+    def integrate(self, link, normal, temperature, size, key=None):
         return expected_sigmoid.expected_sigmoid_logit(normal.loc, normal.variance(), temperature)
 
 

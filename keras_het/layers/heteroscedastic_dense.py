@@ -166,8 +166,11 @@ class HeteroscedasticDense(keras.layers.Layer):
         return sorted(variables, key=lambda variable: id(variable) in own)
 
     def call(self, inputs, training=False):
-        normal = self.logit_distribution(inputs)
-        return self.integrator.integrate(self.link, normal, self.temperature, self._next_key() if training else None)
+        return self._integrate(inputs, self._next_key() if training else None)
+
+    def _integrate(self, inputs, key=None):
+        size = (self.units, self.num_factors)
+        return self.integrator.integrate(self.link, self.logit_distribution(inputs), self.temperature, size, key)
 
     def _next_key(self):
         step = ops.convert_to_tensor(self.step) * 1  # a copy: on two backends the tensor would follow the assignment
@@ -193,7 +196,7 @@ class HeteroscedasticDense(keras.layers.Layer):
 
     def probabilities(self, x):
         """Probabilities at inference, shape `(..., K)`: they sum to one for softmax, each is one label's own for sigmoid."""
-        outputs = self.integrator.integrate(self.link, self.logit_distribution(x), self.temperature)
+        outputs = self._integrate(x)
         return ops.exp(outputs) if self.link == "softmax" else ops.sigmoid(outputs)
 
     def compute_output_shape(self, input_shape):

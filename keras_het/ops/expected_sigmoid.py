@@ -4,7 +4,7 @@ import math
 
 from keras import ops
 
-from keras_het.ops.log_space import log1mexp, log_ndtr
+from keras_het.ops.log_space import log_ndtr
 from keras_het.ops.low_rank import LowRankNormal
 from keras_het.ops.streaming import expectation
 
@@ -38,7 +38,7 @@ def log_expected_sigmoid(loc, variance, temperature=1.0):
     upper = mean > 0
     # Not abs(): its derivative at 0 is 0, and that is where training starts.
     log_small = _log_lower_tail(ops.where(upper, -mean, mean), variance)
-    log_large = log1mexp(log_small)
+    log_large = ops.log1p(-ops.exp(log_small))  # exact, since the smaller tail is at most a half
     return ops.where(upper, log_large, log_small), ops.where(upper, log_small, log_large)
 
 

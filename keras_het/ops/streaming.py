@@ -86,38 +86,35 @@ def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=Fals
         unroll: a Python loop over the chunks in plain operations, for graphs that are exported.
     Returns: shape `(..., K)`.
     """
-    normal = normal.as_tensors()
-    parameters = _parameters(link, normal, ops.convert_to_tensor(temperature, normal.loc.dtype))
-    nodes = Nodes(*(ops.cast(x, normal.loc.dtype) for x in nodes))
+    normal, size = normal.as_tensors(), (nodes.eps_diag.shape[1], nodes.eps_factor.shape[1])
+    parameters = _parameters(link, normal, ops.convert_to_tensor(temperature, normal.loc.dtype), *size)
     if chunk_size is None:
         chunk_size, unroll = nodes.num_samples, True
     elif chunk_size == "auto":
-        chunk_size = auto_chunk_size(parameters[0].shape)
+        chunk_size = auto_chunk_size(TYPICAL_BATCH if unroll else parameters[0].shape[0], size[0])
     average = _unrolled if unroll else _streamed
     return ops.reshape(average(link, parameters, nodes, min(chunk_size, nodes.num_samples)), ops.shape(normal.loc))
 
 
-def auto_chunk_size(shape):
+def auto_chunk_size(batch, units):
     """Nodes per chunk for logits of shape `(B, K)`: a multiple of 8 from 8 to 64, by the budget of one block."""
-    batch, units = shape
     fitting = CHUNK_ELEMENTS // max(1, (batch or TYPICAL_BATCH) * units)
     return min(64, max(8, fitting // 8 * 8))
 
 
-def _parameters(link, normal, temperature):
+def _parameters(link, normal, temperature, units, num_factors):
     """The noise's parameters in units of the temperature, leading axes flattened.
 
-    Autodiff through the division gives the temperature its gradient.
+    Autodiff through the division gives the temperature its gradient. The sizes are those of the nodes: a tensor that is traced for
+    export does not know its own.
     """
-    units = normal.loc.shape[-1]
     loc, scale_diag = (ops.reshape(x / temperature, (-1, units)) for x in (link.center(normal.loc), normal.scale_diag))
     if normal.factor is None:
         return loc, scale_diag
     if len(normal.factor.shape) == 2:
         row_scale = ops.ones_like(normal.loc) if normal.row_scale is None else normal.row_scale
         return loc, scale_diag, normal.factor, ops.reshape(row_scale / temperature, (-1, units))
-    factor = normal.scaled_factor()
-    return loc, scale_diag, ops.reshape(factor / temperature, (-1, units, factor.shape[-1]))
+    return loc, scale_diag, ops.reshape(normal.scaled_factor() / temperature, (-1, units, num_factors))
 
 
 def _noise(parameters):
@@ -125,8 +122,9 @@ def _noise(parameters):
 
 
 def _unrolled(link, parameters, nodes, chunk_size):
-    noise = _noise(parameters)
-    chunks = [Nodes(*(ops.transpose(x[i : i + chunk_size]) for x in nodes)) for i in range(0, nodes.num_samples, chunk_size)]
+    noise, dtype = _noise(parameters), parameters[0].dtype
+    starts = range(0, nodes.num_samples, chunk_size)
+    chunks = [Nodes(*(ops.cast(ops.transpose(x[i : i + chunk_size]), dtype) for x in nodes)) for i in starts]
     sums = zip(*([ops.logsumexp(term, axis=-1) for term in link.log_terms(noise.logits(chunk))] for chunk in chunks), strict=True)
     return link.result([ops.logsumexp(ops.stack(parts), axis=0) - math.log(nodes.num_samples) for parts in sums])
 
@@ -145,7 +143,7 @@ def _streamed(link, parameters, nodes, chunk_size):
 
         return value, gradient
 
-    return ops.custom_gradient(forward)(*parameters, *nodes)
+    return ops.custom_gradient(forward)(*parameters, *(ops.cast(x, parameters[0].dtype) for x in nodes))
 
 
 def _log_averages(link, parameters, nodes, chunk_size):

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.ops import expected_sigmoid, expected_softmax, nodes
-from keras_het.validation import check_boolean, check_choice, check_integer
+from keras_het.validation import check_boolean, check_integer
 
 MAX_NUM_SAMPLES = 1 << 20
 MAX_TABLE_BYTES = 2 << 30
@@ -193,9 +193,13 @@ def get(identifier):
         return identifier
     if isinstance(identifier, str):
         name = re.sub(r"(?:^|_)([a-z])", lambda match: match[1].upper(), identifier)
-        return _BY_NAME[check_choice("integrator", name, tuple(_BY_NAME))]()
+        if name in _BY_NAME:
+            return _BY_NAME[name]()
     if isinstance(identifier, dict):
         integrator = keras.saving.deserialize_keras_object(identifier)
         if isinstance(integrator, Integrator):
             return integrator
-    raise ValueError(f"`integrator` must be an Integrator, its name, or its serialised dict. Received: integrator={identifier!r}")
+    raise ValueError(
+        f"`integrator` must be an Integrator, one of the names {', '.join(map(repr, _BY_NAME))}, or a serialised dict. "
+        f"Received: integrator={identifier!r}"
+    )

@@ -13,11 +13,13 @@ def check_integer(name, value, low, high=None):
     return int(value)
 
 
-def check_number(name, value, above):
-    """`value` as a float, if it is finite and greater than `above`."""
+def check_number(name, value, above=None, low=None):
+    """`value` as a float, if it is finite and greater than `above`, or at least `low`."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value <= above:
-        raise ValueError(f"`{name}` must be a finite number greater than {above:g}. Received: {name}={value!r}")
+    in_range = number and math.isfinite(value) and (value > above if low is None else value >= low)
+    if not in_range:
+        rule = f"greater than {above:g}" if low is None else f"at least {low:g}"
+        raise ValueError(f"`{name}` must be a finite number {rule}. Received: {name}={value!r}")
     return float(value)
 
 

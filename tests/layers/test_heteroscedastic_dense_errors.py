@@ -1,0 +1,121 @@
+"""Every refusal names the argument, the rule and the value received."""
+
+import json
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+
+from keras_het import integrators
+from keras_het.layers import HeteroscedasticDense
+
+WRONG = {
+    "num_factors negative": (
+        {"num_factors": -1},
+        "`num_factors` must be None or an integer in [0, units]. Received: num_factors=-1, units=10",
+    ),
+    "num_factors fractional": (
+        {"num_factors": 2.5},
+        "`num_factors` must be None or an integer in [0, units]. Received: num_factors=2.5, units=10",
+    ),
+    "num_factors above units": (
+        {"num_factors": 12},
+        "`num_factors` must be None or an integer in [0, units]. Received: num_factors=12, units=10",
+    ),
+    "temperature 0": ({"temperature": 0}, "`temperature` must be a finite number greater than 0. Received: temperature=0"),
+    "temperature negative": ({"temperature": -1.0}, "`temperature` must be a finite number greater than 0. Received: temperature=-1.0"),
+    "temperature nan": ({"temperature": float("nan")}, "`temperature` must be a finite number greater than 0. Received: temperature=nan"),
+    "temperature a word": ({"temperature": "warm"}, "`temperature` must be a finite number greater than 0. Received: temperature='warm'"),
+    "min_scale negative": ({"min_scale": -1e-3}, "`min_scale` must be a finite number at least 0. Received: min_scale=-0.001"),
+    "initial_scale too small": (
+        {"initial_scale": 1e-3},
+        "`initial_scale` must be a finite number greater than 0.001. Received: initial_scale=0.001",
+    ),
+    "one class": ({"units": 1}, "`units` must be an integer at least 2. Received: units=1"),
+    "no class": ({"units": 0, "link": "sigmoid"}, "`units` must be an integer at least 1. Received: units=0"),
+    "unknown link": ({"link": "probit"}, "`link` must be one of 'softmax', 'sigmoid'. Received: link='probit'"),
+    "closed-form softmax": (
+        {"integrator": "closed_form"},
+        "`integrator` ClosedForm serves only link 'sigmoid'. Received: link='softmax'",
+    ),
+    "unknown integrator": (
+        {"integrator": "simpson"},
+        "one of the names 'MonteCarlo', 'QuasiMonteCarlo', 'ClosedForm', or a serialised dict. Received: integrator='simpson'",
+    ),
+    "seed negative": ({"seed": -1}, "`seed` must be an integer in [0, 2147483647]. Received: seed=-1"),
+    "seed too large": ({"seed": 1 << 31}, "`seed` must be an integer in [0, 2147483647]. Received: seed=2147483648"),
+    "seed fractional": ({"seed": 1.5}, "`seed` must be an integer in [0, 2147483647]. Received: seed=1.5"),
+    "use_bias no boolean": ({"use_bias": "no"}, "`use_bias` must be True or False. Received: use_bias='no'"),
+    "efficient without factors": (
+        {"parameter_efficient": True, "num_factors": 0},
+        "`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0",
+    ),
+    "activation": ({"activation": "softmax"}, "Received: activation='softmax'"),
+    "half precision": ({"dtype": "float16"}, "Received: dtype='float16'"),
+    "mixed precision": ({"dtype": "mixed_bfloat16"}, "Received: dtype='mixed_bfloat16'"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_arguments(case):
+    arguments, message = WRONG[case]
+    with pytest.raises(ValueError) as error:
+        HeteroscedasticDense(**{"units": 10, **arguments})
+    assert message in str(error.value)
+
+
+def test_activation_is_refused_with_a_hint():
+    with pytest.raises(ValueError, match=r"`activation` is not an argument.*from_logits=True"):
+        HeteroscedasticDense(3, activation="softmax")
+
+
+def test_float64_is_obeyed_or_refused():
+    if keras.config.backend() == "tensorflow":
+        head = HeteroscedasticDense(3, dtype="float64")
+        assert "float64" in str(head(np.zeros((2, 4))).dtype)
+    else:
+        with pytest.raises(ValueError, match=r"`dtype` must be \"float32\" on the backend .* Received: dtype='float64'"):
+            HeteroscedasticDense(3, dtype="float64")
+
+
+@pytest.mark.parametrize("shape", [(4,), (None,), (2, None)])
+def test_input_without_a_last_dimension(shape):
+    with pytest.raises(ValueError, match=r"The input must have shape \(\.\.\., D\).*Received: input_shape="):
+        HeteroscedasticDense(3).build(shape)
+
+
+def test_input_of_another_width():
+    head = HeteroscedasticDense(3)
+    head(np.zeros((2, 4), "float32"))
+    with pytest.raises(ValueError, match=r"expected axis -1 of input shape to have value 4, but received input with shape \(2, 5\)"):
+        head(np.zeros((2, 5), "float32"))
+
+
+def test_a_config_is_checked_like_a_constructor():
+    config = HeteroscedasticDense(3).get_config()
+    with pytest.raises((ValueError, TypeError), match=r"`num_factors` must be .* Received: num_factors=99, units=3"):  # Keras wraps it
+        HeteroscedasticDense.from_config({**config, "num_factors": 99})
+
+
+@pytest.mark.parametrize("num_samples", [1 << 62, (1 << 20) + 1, -1])
+def test_a_file_with_an_absurd_number_of_samples_is_refused(tmp_path, num_samples):
+    """Before any memory is allocated: a terabyte of nodes would not fit."""
+    path, hostile = tmp_path / "good.keras", tmp_path / "hostile.keras"
+    keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3)]).save(path)
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(hostile, "w") as target:
+        for item in source.namelist():
+            data = source.read(item)
+            if item == "config.json":
+                config = json.loads(data)
+                head = config["config"]["layers"][-1]["config"]
+                head["integrator"]["config"]["num_samples"] = num_samples
+                data = json.dumps(config).encode()
+            target.writestr(item, data)
+    with pytest.raises((ValueError, TypeError), match=r"`num_samples` must be an integer in \[1, 1048576\]. Received: num_samples="):
+        keras.models.load_model(hostile)
+
+
+def test_a_config_with_more_classes_than_the_table_of_nodes_holds_is_refused():
+    with pytest.raises(ValueError, match=r"2 GiB"):
+        HeteroscedasticDense(10**7, num_factors=0, integrator=integrators.QuasiMonteCarlo(256))

@@ -1,0 +1,121 @@
+"""Imports point down, no backend is named, every public name is documented, and every example runs."""
+
+import ast
+import doctest
+import importlib
+import pathlib
+import pkgutil
+import subprocess
+import sys
+import types
+
+import pytest
+
+import keras_het
+
+PACKAGE = pathlib.Path(keras_het.__file__).parent
+ROOT = PACKAGE.parent
+MODULES = sorted(module.name for module in pkgutil.walk_packages(keras_het.__path__, "keras_het."))
+PACKAGES = ["keras_het", "keras_het.ops", "keras_het.layers"]
+
+# What a floor may import of the package. The longest name that fits counts; the roof, which is not listed, may import everything.
+GROUND = ("keras_het.ops", "keras_het.validation")
+ALLOWED = {
+    "keras_het.ops": ("keras_het.ops",),
+    "keras_het.validation": (),
+    "keras_het.integrators": GROUND,
+    "keras_het.layers": (*GROUND, "keras_het.integrators", "keras_het.layers"),
+}
+FORBIDDEN = ("jax", "torch", "tensorflow", "keras.src", "keras.backend")
+
+
+def within(name, prefixes):
+    return any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
+
+
+def imported(tree):
+    """Names that a module imports or reaches through an attribute of keras."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "keras":
+            yield f"keras.{node.attr}"
+
+
+def wrong_imports(module, source):
+    """Imports of a module's source that its floor does not allow."""
+    names = list(imported(ast.parse(source)))
+    wrong = [name for name in names if within(name, FORBIDDEN)]
+    floor = max((prefix for prefix in ALLOWED if within(module, (prefix,))), key=len, default=None)
+    if floor is not None:
+        wrong += [name for name in names if within(name, ("keras_het",)) and not within(name, ALLOWED[floor])]
+    return wrong
+
+
+def source_of(module):
+    return pathlib.Path(importlib.util.find_spec(module).origin).read_text()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_down_and_name_no_backend(module):
+    assert wrong_imports(module, source_of(module)) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("keras_het.ops.random", "from keras_het import layers"),
+        ("keras_het.ops.random", "from keras_het.validation import check_integer"),
+        ("keras_het.integrators", "import keras_het.layers"),
+        ("keras_het.layers.heteroscedastic_dense", "from keras_het import demo"),
+        ("keras_het.demo", "import torch.nn"),
+        ("keras_het.ops.nodes", "from jax import numpy"),
+        ("keras_het.integrators", "from keras.src import ops"),
+        ("keras_het.layers", "import keras\nkeras.backend.backend()"),
+    ],
+)
+def test_a_planted_wrong_import_is_caught(module, line):
+    assert wrong_imports(module, line)
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_table_of_contents_is_sorted_and_complete(name):
+    package = importlib.import_module(name)
+    assert package.__all__ == sorted(package.__all__)
+    defined = {key for key, value in vars(package).items() if not key.startswith("_") and not isinstance(value, types.ModuleType)}
+    modules = {key for key in package.__all__ if isinstance(getattr(package, key), types.ModuleType)}
+    assert set(package.__all__) == defined | modules
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_public_names_have_docstrings(module):
+    tree = ast.parse(source_of(module))
+    assert ast.get_docstring(tree)
+    public = [n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")]
+    assert [node.name for node in public if not ast.get_docstring(node)] == []
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if not name.endswith("__main__")])
+def test_the_examples_in_docstrings_run(module):
+    assert doctest.testmod(importlib.import_module(module)).failed == 0
+
+
+def test_enough_docstrings_have_examples():
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    examples = [
+        test for name in MODULES if not name.endswith("__main__") for test in finder.find(importlib.import_module(name)) if test.examples
+    ]
+    assert len(examples) >= 15
+
+
+def python_blocks():
+    blocks = (ROOT / "README.md").read_text().split("```python\n")[1:]
+    return [block.split("```")[0] for block in blocks]
+
+
+@pytest.mark.parametrize("block", python_blocks(), ids=lambda block: block.split("\n", 1)[0])
+def test_the_examples_of_the_readme_run(block, tmp_path):
+    result = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

@@ -1,0 +1,123 @@
+import inspect
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_het import integrators
+from keras_het.integrators import ClosedForm, Integrator, MonteCarlo, QuasiMonteCarlo
+from keras_het.ops import LowRankNormal
+
+ALL = [MonteCarlo, QuasiMonteCarlo, ClosedForm]
+SIZE = (4, 2)
+
+
+def normal():
+    rng = np.random.default_rng(0)
+    arrays = rng.normal(size=(3, 4)), rng.uniform(0.5, 1, size=(3, 4)), rng.normal(size=(3, 4, 2))
+    return LowRankNormal(*(ops.convert_to_tensor(x.astype("float32")) for x in arrays))
+
+
+def integrate(integrator, key=None):
+    return ops.convert_to_numpy(integrator.integrate("sigmoid", normal(), 1.5, SIZE, key))
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_every_integrator_keeps_the_protocol(cls):
+    assert inspect.signature(cls.integrate) == inspect.signature(Integrator.integrate)
+    arguments = list(inspect.signature(cls).parameters)
+    integrator = cls()
+    assert sorted(integrator.get_config()) == sorted(arguments)
+    assert set(integrator.links) <= {"softmax", "sigmoid"}
+    for name, value in integrator.get_config().items():
+        assert getattr(integrator, name) == value
+
+
+@pytest.mark.parametrize(
+    "integrator",
+    [MonteCarlo(7, antithetic=True, inference_samples=9, chunk_size=3), QuasiMonteCarlo(5, chunk_size=None), ClosedForm()],
+    ids=repr,
+)
+def test_a_config_makes_an_equal_integrator(integrator):
+    serialised = keras.saving.serialize_keras_object(integrator)
+    again = integrators.get(serialised)
+    assert type(again) is type(integrator)
+    assert repr(again) == repr(integrator) == repr(type(integrator)(**integrator.get_config()))
+    np.testing.assert_array_equal(integrate(again), integrate(integrator))
+
+
+@pytest.mark.parametrize("name", ["QuasiMonteCarlo", "quasi_monte_carlo"])
+def test_get_by_name(name):
+    assert repr(integrators.get(name)) == repr(QuasiMonteCarlo())
+
+
+def test_get_passes_an_instance_through():
+    integrator = MonteCarlo(3)
+    assert integrators.get(integrator) is integrator
+
+
+@pytest.mark.parametrize("identifier", ["simpson", 7, None, keras.saving.serialize_keras_object(keras.initializers.Zeros())], ids=repr)
+def test_get_refuses_what_is_no_integrator(identifier):
+    with pytest.raises(ValueError, match=r"`integrator` must be .*Received: integrator="):
+        integrators.get(identifier)
+
+
+@pytest.mark.parametrize("cls", [MonteCarlo, QuasiMonteCarlo])
+@pytest.mark.parametrize("name", ["num_samples", "inference_samples"])
+@pytest.mark.parametrize("value", [0, -1, 2.5, True, "8", (1 << 20) + 1])
+def test_numbers_of_samples_outside_the_range_are_refused(cls, name, value):
+    with pytest.raises(ValueError) as error:
+        cls(**{name: value})
+    assert str(error.value) == f"`{name}` must be an integer in [1, 1048576]. Received: {name}={value!r}"
+
+
+@pytest.mark.parametrize("value", [0, -4, 1.5, "all"])
+def test_chunk_sizes_outside_the_range_are_refused(value):
+    with pytest.raises(ValueError, match=r"`chunk_size` must be an integer at least 1. Received: chunk_size="):
+        QuasiMonteCarlo(chunk_size=value)
+
+
+def test_tables_above_two_gigabytes_are_refused():
+    QuasiMonteCarlo(1 << 18).check("softmax", 2000, 48)  # 2 GiB exactly
+    with pytest.raises(ValueError, match=r"`num_samples` must keep the table of nodes.* 2 GiB. Received: num_samples=262144, units=2000"):
+        QuasiMonteCarlo(1 << 18).check("softmax", 2000, 49)
+    with pytest.raises(ValueError, match=r"`inference_samples` must keep"):
+        MonteCarlo(1, inference_samples=1 << 20).check("softmax", 1000, 0)
+
+
+def test_a_link_that_is_not_served_is_refused():
+    with pytest.raises(ValueError, match=r"`integrator` ClosedForm serves only link 'sigmoid'. Received: link='softmax'"):
+        ClosedForm().check("softmax", 3, 0)
+
+
+@pytest.mark.parametrize("integrator", [MonteCarlo(50), MonteCarlo(50, antithetic=True), QuasiMonteCarlo(50)], ids=repr)
+def test_training_noise_follows_the_key_and_inference_has_none(integrator):
+    first, same, next_step, other_seed = (integrate(integrator, key) for key in ((1, 0), (1, 0), (1, 1), (2, 0)))
+    np.testing.assert_array_equal(first, same)
+    assert not np.allclose(first, next_step)
+    assert not np.allclose(first, other_seed)
+    np.testing.assert_array_equal(integrate(integrator), integrate(integrator))
+
+
+def test_inference_samples_are_those_asked_for():
+    few, many = MonteCarlo(4, inference_samples=64), MonteCarlo(64)
+    np.testing.assert_array_equal(integrate(few), integrate(many))
+    assert few.draw((0, 0), few.num_samples, *SIZE).num_samples == 4
+    assert few.constant_nodes(*SIZE).num_samples == 64
+
+
+def test_constants_follow_the_size_they_are_asked_for():
+    integrator = QuasiMonteCarlo(8)
+    assert [integrator.constant_nodes(*size).eps_diag.shape for size in ((3, 1), (5, 0), (3, 1))] == [(8, 3), (8, 5), (8, 3)]
+
+
+def test_all_integrators_agree_where_sampling_is_fine_enough():
+    exact = integrate(ClosedForm())
+    np.testing.assert_allclose(integrate(QuasiMonteCarlo(1 << 14)), exact, atol=2e-3)
+    np.testing.assert_allclose(integrate(MonteCarlo(1 << 16)), exact, atol=5e-2)
+
+
+def test_a_new_integrator_without_integrate_says_what_is_missing():
+    with pytest.raises(NotImplementedError, match=r"Integrator must define integrate"):
+        Integrator().integrate("softmax", normal(), 1.0, SIZE)

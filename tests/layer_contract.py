@@ -1,0 +1,113 @@
+"""What every layer keeps, as checkers that any layer's tests can call; `test_layer_contract.py` shows each of them failing.
+
+A layer comes as `make`, a function that returns it new and unbuilt, always of the same arguments; models are made around it.
+"""
+
+import inspect
+import itertools
+import json
+
+import keras
+import numpy as np
+
+
+def check_config(make):
+    """The config holds every argument, survives JSON, and makes a layer of the same config, by `from_config` and by Keras' registry."""
+    layer = make()
+    config = layer.get_config()
+    arguments = set(inspect.signature(type(layer)).parameters) - {"kwargs"}
+    assert arguments <= set(config), f"arguments missing from the config: {sorted(arguments - set(config))}"
+    assert type(layer).from_config(config).get_config() == config, "from_config changes the config"
+    serialized = keras.saving.serialize_keras_object(layer)
+    again = keras.saving.deserialize_keras_object(json.loads(json.dumps(serialized)))
+    assert type(again) is type(layer)
+    assert again.get_config() == config, "a JSON round trip changes the config"
+
+
+def check_shapes(make, x, dtype="float32"):
+    """Symbolic and eager outputs have the shape that `compute_output_shape` says and this dtype, also when the batch size is unknown."""
+    expected = tuple(make().compute_output_shape(x.shape))
+    symbolic = make()(keras.Input(batch_shape=x.shape, dtype=x.dtype.name))
+    unknown = make()(keras.Input(x.shape[1:], dtype=x.dtype.name))
+    for outputs, shape in ((make()(x), expected), (symbolic, expected), (unknown, (None, *expected[1:]))):
+        assert tuple(outputs.shape) == shape, f"shape {tuple(outputs.shape)}, not {shape}"
+        assert keras.backend.standardize_dtype(outputs.dtype) == dtype, f"dtype {outputs.dtype}, not {dtype}"
+
+
+def check_unknown_batch(make, x):
+    """One model serves batches of any size, and an example's output does not depend on the others."""
+    model = wrap(make(), x)
+    together = model.predict(x, batch_size=len(x), verbose=0)
+    for size in (1, len(x) - 1):
+        apart = np.concatenate([model.predict_on_batch(x[:size]), model.predict_on_batch(x[size:])])
+        np.testing.assert_allclose(apart, together, rtol=1e-5, atol=1e-6)
+
+
+def check_train_step(make, x, y, loss, **options):
+    """A step of `fit` has a finite loss and moves every trainable weight, by finite amounts. `options` go to `compile`."""
+    model = wrap(make(), x)
+    before = [weight.numpy() for weight in model.trainable_weights]
+    assert before, "the layer has no trainable weight"
+    model.compile(keras.optimizers.SGD(0.1), loss, **options)
+    history = model.fit(x, y, batch_size=len(x), verbose=0)
+    assert np.isfinite(history.history["loss"][0]), "the loss is not finite"
+    for weight, start in zip(model.trainable_weights, before, strict=True):
+        moved = np.abs(weight.numpy() - start)
+        assert np.isfinite(moved).all(), f"{weight.path} is not finite"
+        assert moved.max() > 0, f"{weight.path} did not move"
+    return model
+
+
+def check_half_precision(make, x, y, loss, policy, dtype="float32", tolerance=0.05):
+    """Behind a layer in half precision it computes in its own dtype: weights, outputs, a train step, values near the full ones."""
+    before = keras.config.dtype_policy()
+    full = wrap(make(), x, keras.layers.Dense(x.shape[-1]))
+    expected = full.predict(x, verbose=0)
+    try:
+        keras.config.set_dtype_policy(policy)
+        layer = make()
+        half = wrap(layer, x, keras.layers.Dense(x.shape[-1]))
+        half.set_weights(full.get_weights())
+        outputs = half.predict(x, verbose=0)
+        assert half.layers[0].compute_dtype == policy.removeprefix("mixed_")
+        assert layer.compute_dtype == dtype, f"computes in {layer.compute_dtype}, not {dtype}"
+        assert outputs.dtype == dtype, f"outputs in {outputs.dtype}, not {dtype}"
+        assert {weight.dtype for weight in layer.trainable_weights} == {dtype}
+        np.testing.assert_allclose(outputs, expected, atol=tolerance)
+        check_train_step(lambda: keras.Sequential([keras.layers.Dense(x.shape[-1]), make()]), x, y, loss)
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def check_saved_model(make, x, folder):
+    """A `.keras` file gives the same config, weights and, exactly, predictions."""
+    model = wrap(make(), x)
+    model.save(folder / "model.keras")
+    loaded = keras.models.load_model(folder / "model.keras")
+    assert loaded.layers[-1].get_config() == model.layers[-1].get_config(), "the file changes the config"
+    check_same(model, loaded, x)
+
+
+def check_saved_weights(make, x, folder):
+    """A weights file makes a new layer, whose weights were others, equal: its weights and, exactly, its predictions."""
+    model, other = wrap(make(), x), wrap(make(), x)
+    rng = np.random.default_rng(0)
+    for first, weight in zip(model.weights, other.weights, strict=True):
+        weight.assign(first.numpy() + rng.uniform(1, 9, size=weight.shape).astype(first.dtype))
+    model.save_weights(folder / "model.weights.h5")
+    other.load_weights(folder / "model.weights.h5")
+    check_same(model, other, x)
+
+
+def check_same(model, other, x):
+    """Two models have equal weights and predict the same, exactly."""
+    for a, b in itertools.zip_longest(model.weights, other.weights):
+        assert a.name == b.name
+        np.testing.assert_array_equal(a.numpy(), b.numpy(), err_msg=a.path)
+    outputs, others = (keras.ops.convert_to_numpy(m(x, training=False)) for m in (model, other))
+    np.testing.assert_array_equal(outputs, others, err_msg="predictions")
+
+
+def wrap(layer, x, *before):
+    """A built model that ends in the layer."""
+    return keras.Sequential([keras.Input(x.shape[1:], dtype=x.dtype.name), *before, layer])

@@ -1,0 +1,65 @@
+"""The kinds of head under test, small, with data and models for them."""
+
+import keras
+import numpy as np
+
+from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
+from keras_het.layers import HeteroscedasticDense
+
+UNITS, FEATURES, EXAMPLES = 4, 6, 8
+NODES = 84  # a loop over chunks, and a remainder
+HEADS = {
+    "full": {"num_factors": 2, "integrator": QuasiMonteCarlo(NODES)},
+    "parameter-efficient": {"num_factors": 2, "parameter_efficient": True, "integrator": QuasiMonteCarlo(NODES)},
+    "diagonal": {"num_factors": 0, "integrator": QuasiMonteCarlo(NODES)},
+    "sigmoid": {"num_factors": 2, "link": "sigmoid"},
+    "sampled sigmoid": {"num_factors": 2, "link": "sigmoid", "integrator": MonteCarlo(NODES)},
+}
+X = np.random.default_rng(7).normal(size=(EXAMPLES, FEATURES)).astype("float32")
+LABELS = np.random.default_rng(8).integers(UNITS, size=EXAMPLES)
+
+
+def make_head(kind, units=UNITS, seed=1, **arguments):
+    """A head of this kind, new and unbuilt."""
+    return HeteroscedasticDense(units, seed=seed, **{**HEADS[kind], **arguments})
+
+
+def built_head(kind, features=FEATURES, weight_seed=0, **arguments):
+    """A head of this kind with weights from NumPy, biases and shared factor too."""
+    head = make_head(kind, **arguments)
+    head.build((None, features))
+    set_random_weights(head, weight_seed)
+    return head
+
+
+def set_random_weights(layer, seed=0):
+    """Normal weights of standard deviation 0.5; integer ones, the step counters, stay."""
+    rng = np.random.default_rng(seed)
+    for weight in layer.weights:
+        if weight.dtype == "float32":
+            weight.assign(0.5 * rng.standard_normal(weight.shape))
+
+
+def make_model(head, *before, weight_seed=0, **compile_arguments):
+    """A compiled Sequential model of the layers `before` and the head, with weights from NumPy."""
+    model = keras.Sequential([keras.Input((FEATURES,)), *before, head])
+    set_random_weights(model, weight_seed)
+    model.compile(**{"optimizer": keras.optimizers.SGD(0.2), "loss": make_loss(head.link), **compile_arguments})
+    return model
+
+
+def make_loss(link):
+    if link == "softmax":
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    return keras.losses.BinaryCrossentropy(from_logits=True)
+
+
+def targets(link, labels=LABELS, units=UNITS):
+    """The labels as the link's loss takes them."""
+    return labels if link == "softmax" else np.eye(units, dtype="float32")[labels]
+
+
+def to_numpy(*tensors):
+    """Tensors as NumPy arrays, None as None; one alone as one."""
+    arrays = [None if x is None else keras.ops.convert_to_numpy(x) for x in tensors]
+    return arrays if len(arrays) > 1 else arrays[0]

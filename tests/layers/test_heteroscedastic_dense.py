@@ -1,0 +1,237 @@
+"""What the head computes: its weights, its distribution of the logits, and its outputs against NumPy."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from scipy.special import expit, log_softmax
+
+from keras_het import integrators, layers
+from keras_het.ops import LowRankNormal
+from tests import reference
+from tests.layers.heads import EXAMPLES, FEATURES, HEADS, UNITS, X, built_head, make_head, to_numpy
+
+
+def count(variables):
+    return sum(int(np.prod(variable.shape)) for variable in variables)
+
+
+@pytest.mark.parametrize(
+    ("features", "units", "arguments", "added"),
+    [
+        (2048, 1000, {"num_factors": 15}, 32_784_000),
+        (2048, 1000, {}, 32_784_000),  # 15 is the default
+        (2048, 21_843, {"num_factors": 50, "parameter_efficient": True}, 90_604_764),
+        (2048, 1000, {"num_factors": 0}, 2048 * 1000 + 1000),
+        (5, 3, {}, 5 * 3 + 3 + 5 * 9 + 9),  # num_factors is at most units
+    ],
+)
+def test_trainable_weights_added_to_a_dense_layer(features, units, arguments, added):
+    integrator = integrators.QuasiMonteCarlo(16)
+    head = layers.HeteroscedasticDense(
+        units, integrator=integrator, kernel_initializer="zeros", covariance_initializer="zeros", **arguments
+    )
+    head.build((None, features))
+    assert count(head.trainable_weights) - (features * units + units) == added
+    assert count(head.non_trainable_weights) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "factor"),
+    [
+        ("full", ["factor/kernel", "factor/bias"]),
+        ("parameter-efficient", ["row_scale/kernel", "row_scale/bias", "factor"]),
+        ("diagonal", []),
+    ],
+)
+def test_weights_have_stable_names_and_order_and_the_step_is_last(kind, factor):
+    head = make_head(kind, name="head")
+    head(X)
+    names = ["loc/kernel", "loc/bias", "scale_diag/kernel", "scale_diag/bias", *factor]
+    model = keras.Sequential([keras.layers.Dense(FEATURES, name="dense"), head])
+    model.build(X.shape)
+    for weights in (head.weights, head.variables, model.weights[2:]):
+        assert [weight.path.split("head/")[-1] for weight in weights] == [*names, "step"]
+    assert [weight.path.split("head/")[-1] for weight in head.trainable_variables] == names
+    assert (head.step.dtype, tuple(head.step.shape), head.step.trainable) == ("int32", (), False)
+
+
+def test_without_bias_only_the_mean_has_none():
+    head = make_head("full", use_bias=False, name="head")
+    head(X)
+    assert [weight.path.split("head/")[-1] for weight in head.trainable_weights][:4] == [
+        "loc/kernel",
+        "scale_diag/kernel",
+        "scale_diag/bias",
+        "factor/kernel",
+    ]
+
+
+def test_initializers_and_regularizers_govern_the_weights_they_name():
+    head = make_head(
+        "parameter-efficient",
+        kernel_initializer="ones",
+        bias_initializer=keras.initializers.Constant(2.0),
+        covariance_initializer=keras.initializers.Constant(3.0),
+        kernel_regularizer=keras.regularizers.L1(1.0),
+        bias_regularizer=keras.regularizers.L1(10.0),
+        covariance_regularizer=keras.regularizers.L1(100.0),
+    )
+    head(X)
+    kernel, bias, scale_kernel, _, row_kernel, row_bias, factor, _ = head.get_weights()
+    assert all((kernel == 1).ravel()) and all(bias == 2) and all(row_bias == 0)
+    assert all(np.all(weight == 3) for weight in (scale_kernel, row_kernel, factor))
+    size = FEATURES * UNITS
+    expected = [size, 10 * 2 * UNITS, 100 * 3 * size, 100 * 3 * size, 100 * 3 * 2 * UNITS]
+    np.testing.assert_allclose(np.sort([to_numpy(loss) for loss in head.losses]), sorted(expected))
+
+
+@pytest.mark.parametrize("kind", ["full", "parameter-efficient"])
+def test_kernels_of_one_shape_start_different(kind):
+    head = make_head(kind, units=1, num_factors=1, link="sigmoid", integrator=None)
+    head.build((None, FEATURES))
+    kernels = [weight.numpy() for weight in head.weights if weight.path.endswith("kernel")]
+    assert len(kernels) == 3
+    assert not any(np.array_equal(a, b) for i, a in enumerate(kernels) for b in kernels[:i])
+
+
+@pytest.mark.parametrize("initial_scale", [0.002, 0.7, 30.0, 1e4])
+def test_scale_diag_starts_at_initial_scale(initial_scale):
+    head = make_head("full", initial_scale=initial_scale)
+    scale_diag = to_numpy(head.logit_distribution(np.zeros((1, FEATURES))).scale_diag)
+    np.testing.assert_allclose(scale_diag, np.full((1, UNITS), initial_scale), rtol=1e-4)
+
+
+def numpy_distribution(head, x):
+    """loc, scale_diag, factor and row_scale from `get_weights`, in float64."""
+    kernel, bias, scale_kernel, scale_bias, *others = [w.astype("float64") for w in head.get_weights()[:-1]]
+    loc = x @ kernel + bias
+    scale_diag = np.logaddexp(0, x @ scale_kernel + scale_bias) + head.min_scale
+    if head.parameter_efficient:
+        row_kernel, row_bias, factor = others
+        return loc, scale_diag, factor, x @ row_kernel + row_bias
+    if not head.num_factors:
+        return loc, scale_diag, None, None
+    factor_kernel, factor_bias = others
+    return loc, scale_diag, (x @ factor_kernel + factor_bias).reshape(*loc.shape, head.num_factors), None
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_logit_distribution_is_the_affine_maps_of_the_weights(kind):
+    head = built_head(kind, min_scale=0.1)
+    normal = head.logit_distribution(X)
+    assert isinstance(normal, LowRankNormal)
+    for part, expected in zip(to_numpy(*normal), numpy_distribution(head, X), strict=True):
+        assert (part is None) == (expected is None)
+        if expected is not None:
+            np.testing.assert_allclose(part, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_covariance_is_that_of_numpy_and_its_centered_rows_sum_to_zero(kind):
+    head = built_head(kind)
+    _, scale_diag, factor, row_scale = numpy_distribution(head, X)
+    centering = np.eye(UNITS) - 1 / UNITS
+    raw, centered = to_numpy(head.covariance(X, centered=False), head.covariance(X))
+    for i in range(EXAMPLES):
+        own = None if factor is None else (factor if factor.ndim == 2 else factor[i])
+        expected = reference.noise_covariance(scale_diag[i], own, None if row_scale is None else row_scale[i])
+        np.testing.assert_allclose(raw[i], expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(centered[i], centering @ expected @ centering, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(centered.sum(-1), 0, atol=1e-5)
+    np.testing.assert_allclose(centered.sum(-2), 0, atol=1e-5)
+
+
+def expected_outputs(head, x, nodes):
+    """The outputs at these nodes, in float64."""
+    loc, scale_diag, factor, row_scale = numpy_distribution(head, x)
+    logits = reference.logits_at(loc, scale_diag, nodes.eps_diag, factor, nodes.eps_factor, row_scale)
+    link = reference.log_mean_softmax if head.link == "softmax" else reference.logit_mean_sigmoid
+    return link(logits, head.temperature)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in HEADS if kind != "sigmoid"])
+def test_outputs_are_the_mean_over_the_nodes_of_the_mode(kind):
+    head = built_head(kind, temperature=0.8)
+    size = (UNITS, head.num_factors)
+    inference = integrators.get(head.integrator).constant_nodes(*size)
+    np.testing.assert_allclose(to_numpy(head(X)), expected_outputs(head, X, inference), rtol=1e-5, atol=1e-5)
+    for step in range(3):  # the key of training is (seed, step)
+        training = head.integrator.draw((head.seed, step), head.integrator.num_samples, *size, np)
+        outputs = to_numpy(head(X, training=True))
+        np.testing.assert_allclose(outputs, expected_outputs(head, X, training), rtol=1e-5, atol=1e-5)
+        assert int(head.step.numpy()) == step + 1
+
+
+def test_closed_form_sigmoid_is_the_integral_in_training_and_at_inference():
+    head = built_head("sigmoid", temperature=0.8)
+    loc, scale_diag, factor, _ = numpy_distribution(head, X)
+    scale = np.sqrt(scale_diag**2 + (factor**2).sum(-1)) / head.temperature
+    cases = zip((loc / head.temperature).ravel(), scale.ravel(), strict=True)
+    log_p = np.reshape([reference.expected_sigmoid(mean, s)[0] for mean, s in cases], loc.shape)
+    np.testing.assert_allclose(to_numpy(head(X)), log_p - np.log(-np.expm1(log_p)), atol=1e-3)
+    np.testing.assert_array_equal(to_numpy(head(X, training=True)), to_numpy(head(X)))
+
+
+@pytest.mark.parametrize("kind", ["full", "parameter-efficient", "diagonal"])
+@pytest.mark.parametrize("training", [True, False])
+def test_vanishing_noise_gives_log_softmax_of_the_mean(kind, training):
+    head = built_head(kind, temperature=0.8, min_scale=0.0)
+    kernel, bias, scale_kernel, scale_bias, *others, step = head.get_weights()
+    head.set_weights([kernel, bias, 0 * scale_kernel, scale_bias * 0 - 60, *(0 * w for w in others), step])
+    expected = log_softmax((X @ kernel.astype("float64") + bias) / 0.8, axis=-1)
+    np.testing.assert_allclose(to_numpy(head(X, training=training)), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_probabilities_are_those_of_the_outputs(kind):
+    head = built_head(kind)
+    outputs, p = to_numpy(head(X), head.probabilities(X))
+    if head.link == "softmax":
+        np.testing.assert_allclose(p, np.exp(outputs), rtol=1e-6)
+        np.testing.assert_allclose(p.sum(-1), 1, rtol=1e-5)
+        np.testing.assert_allclose(np.exp(to_numpy(head(X, training=True))).sum(-1), 1, rtol=1e-5)
+    else:
+        np.testing.assert_allclose(p, expit(outputs), rtol=1e-5)
+        assert p.min() > 0 and p.max() < 1
+
+
+def test_methods_build_the_layer_on_first_use():
+    for use in (lambda head: head.logit_distribution(X), lambda head: head.covariance(X), lambda head: head.probabilities(X)):
+        head = make_head("full")
+        use(head)
+        assert head.built and len(head.weights) == 7
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("training", [True, False])
+def test_any_leading_axes_are_a_batch(kind, training):
+    head = built_head(kind)
+    flat = to_numpy(head(X, training=training))
+    head.step.assign(0)
+    leading = (2, 1, 4)
+    x = X.reshape(*leading, FEATURES)
+    outputs = to_numpy(head(x, training=training))
+    assert outputs.shape == (*leading, UNITS)
+    np.testing.assert_allclose(outputs.reshape(flat.shape), flat, rtol=1e-5, atol=1e-5)
+    assert tuple(head.covariance(x).shape) == (*leading, UNITS, UNITS)
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("leading", [(0,), (0, 3), (1,)])
+def test_batches_of_zero_and_one(kind, training, leading):
+    x = np.zeros((*leading, FEATURES), "float32")
+    outputs = to_numpy(built_head(kind)(x, training=training))
+    assert outputs.shape == (*leading, UNITS)
+    assert np.isfinite(outputs).all()
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32"])
+def test_inputs_of_any_dtype_are_computed_in_float32(kind, dtype):
+    head = built_head(kind)
+    x = np.round(4 * X)  # small integers are exact in every dtype
+    outputs = to_numpy(head(ops.cast(x, dtype) if dtype == "bfloat16" else x.astype(dtype)))
+    assert outputs.dtype == "float32"
+    np.testing.assert_array_equal(outputs, to_numpy(head(x)))

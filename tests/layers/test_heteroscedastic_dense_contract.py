@@ -1,0 +1,86 @@
+"""The head keeps the contract of `tests/layer_contract.py`, in every kind; the full one also with every argument set."""
+
+import functools
+
+import keras
+import pytest
+
+from keras_het.integrators import MonteCarlo
+from tests import layer_contract
+from tests.layers.heads import HEADS, LABELS, X, make_head, make_loss, targets
+
+ALL_ARGUMENTS = {
+    "use_bias": False,
+    "temperature": 2,
+    "min_scale": 0.1,
+    "integrator": MonteCarlo(7, antithetic=True, inference_samples=9, chunk_size=3),
+    "kernel_initializer": keras.initializers.HeNormal(seed=1),
+    "bias_initializer": "ones",
+    "kernel_regularizer": keras.regularizers.L2(0.01),
+    "bias_regularizer": "l1",
+    "covariance_initializer": keras.initializers.RandomNormal(stddev=0.1, seed=2),
+    "covariance_regularizer": keras.regularizers.L1L2(0.1, 0.2),
+    "initial_scale": 1,
+    "name": "head",
+    "trainable": False,
+}
+
+
+@pytest.fixture(params=HEADS)
+def make(request):
+    return functools.partial(make_head, request.param)
+
+
+@pytest.fixture
+def task(make):
+    """x, targets and a loss that fit the head."""
+    return X, targets(make().link), make_loss(make().link)
+
+
+def test_config(make):
+    layer_contract.check_config(make)
+
+
+def test_config_with_every_argument_set():
+    layer_contract.check_config(functools.partial(make_head, "full", **ALL_ARGUMENTS))
+
+
+def test_the_config_holds_the_arguments_as_given_and_the_drawn_seed():
+    head = make_head("full", seed=None, **ALL_ARGUMENTS)
+    config = head.get_config()
+    assert (config["temperature"], config["min_scale"], config["use_bias"], config["trainable"]) == (2.0, 0.1, False, False)
+    assert config["seed"] == head.seed
+    assert 0 <= head.seed < 2**31
+    assert make_head("full", seed=None).seed != head.seed  # one in 2^31
+    assert type(head).from_config(config).seed == head.seed
+    for name, value in (("integrator", ALL_ARGUMENTS["integrator"]), ("covariance_regularizer", ALL_ARGUMENTS["covariance_regularizer"])):
+        assert config[name]["config"] == value.get_config()
+
+
+def test_shapes(make):
+    layer_contract.check_shapes(make, X)
+    layer_contract.check_shapes(make, X.reshape(2, 4, -1))
+
+
+def test_unknown_batch(make):
+    layer_contract.check_unknown_batch(make, X)
+
+
+def test_train_step(make, task):
+    layer_contract.check_train_step(make, *task)
+
+
+def test_bfloat16_backbone(make, task):
+    layer_contract.check_half_precision(make, *task, "mixed_bfloat16")
+
+
+def test_float16_backbone():
+    layer_contract.check_half_precision(functools.partial(make_head, "full"), X, LABELS, make_loss("softmax"), "mixed_float16")
+
+
+def test_saved_model(make, tmp_path):
+    layer_contract.check_saved_model(make, X, tmp_path)
+
+
+def test_saved_weights(make, tmp_path):
+    layer_contract.check_saved_weights(make, X, tmp_path)

@@ -1,0 +1,180 @@
+"""The head inside models: the three ways to make one, compiled or not, with masks and weights for samples and classes."""
+
+import keras
+import numpy as np
+import pytest
+
+from tests.layers.heads import (
+    EXAMPLES,
+    FEATURES,
+    HEADS,
+    LABELS,
+    UNITS,
+    X,
+    make_head,
+    make_loss,
+    make_model,
+    set_random_weights,
+    targets,
+    to_numpy,
+)
+
+SEQUENCES = np.random.default_rng(3).normal(size=(4, 5, FEATURES)).astype("float32")
+
+
+class Subclassed(keras.Model):
+    def __init__(self, head):
+        super().__init__()
+        self.head = head
+
+    def call(self, inputs, training=False):
+        return self.head(inputs, training=training)
+
+
+def functional(head):
+    inputs = keras.Input((FEATURES,))
+    return keras.Model(inputs, head(inputs))
+
+
+def sequential(head):
+    return keras.Sequential([head])
+
+
+def test_sequential_functional_and_subclassed_models_train_alike():
+    weights = []
+    for make in (sequential, functional, Subclassed):
+        model = make(make_head("full"))
+        assert model(X).shape == (EXAMPLES, UNITS)
+        set_random_weights(model)
+        model.compile(keras.optimizers.SGD(0.2), make_loss("softmax"))
+        model.fit(X, LABELS, batch_size=4, shuffle=False, verbose=0)
+        weights.append(model.get_weights())
+    assert_all_close(weights[0], weights[1])
+    assert_all_close(weights[0], weights[2])
+    assert weights[0][-1] == 2
+
+
+# PyTorch's compiler imports modules of its own that warn.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("kind", ["full", "parameter-efficient", "sampled sigmoid"])
+def test_training_is_the_same_with_jit_compile_on_and_off(kind):
+    modes = [{"jit_compile": False}, {"jit_compile": True}]
+    if keras.config.backend() == "torch" and kind != "full":
+        pytest.skip("PyTorch compiles for half a minute: once is enough")
+    if keras.config.backend() == "tensorflow":
+        modes.append({"run_eagerly": True})  # elsewhere the same as without jit
+    weights = []
+    for mode in modes:
+        head = make_head(kind)
+        model = make_model(head, **mode)
+        history = model.fit(X, targets(head.link), batch_size=4, shuffle=False, verbose=0)
+        assert np.isfinite(history.history["loss"]).all()
+        weights.append(model.get_weights())
+    for other in weights[1:]:
+        assert_all_close(weights[0], other)
+    assert weights[0][-1] == 2
+
+
+def assert_all_close(first, second):
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_sample_and_class_weights_weigh_the_examples():
+    model = make_model(make_head("full"))
+    start = model.get_weights()
+
+    def step(x, y, **arguments):
+        model.set_weights(start)
+        model.fit(x, y, batch_size=EXAMPLES, shuffle=False, verbose=0, **arguments)
+        return model.get_weights()
+
+    ones, weights = np.ones(EXAMPLES, "float32"), np.array([2.0] * 4 + [0.0] * 4, "float32")
+    weighted = step(X, LABELS, sample_weight=weights)  # the mean over 8 is then that over the first 4
+    assert_all_close(weighted, step(np.tile(X[:4], (2, 1)), np.tile(LABELS[:4], 2), sample_weight=ones))
+    assert not np.allclose(weighted[0], step(X, LABELS, sample_weight=ones)[0], atol=1e-4)
+
+    class_weight = {label: 0.5 + label for label in range(UNITS)}
+    weights = np.array([class_weight[label] for label in LABELS], "float32")
+    assert_all_close(step(X, LABELS, class_weight=class_weight), step(X, LABELS, sample_weight=weights))
+
+
+def test_masks_pass_through_to_the_loss():
+    x = SEQUENCES.copy()
+    x[:, 3:] = 0.0
+    model = keras.Sequential([keras.layers.Masking(), make_head("full")])
+    model.build(x.shape)
+    set_random_weights(model)
+    model.compile(loss=make_loss("softmax"))
+    y = np.random.default_rng(0).integers(UNITS, size=x.shape[:2])
+    log_p = model.predict(x, verbose=0)
+    assert log_p.shape == (*x.shape[:2], UNITS)
+    own = -np.take_along_axis(log_p, y[..., None], axis=-1)[..., 0]
+    np.testing.assert_allclose(model.evaluate(x, y, verbose=0), own[:, :3].mean(), rtol=1e-5)
+    assert not np.isclose(own[:, :3].mean(), own.mean(), rtol=1e-3)
+
+
+@pytest.mark.parametrize(("kind", "shape"), [("full", (4, 5, FEATURES)), ("parameter-efficient", (4, 2, 3, FEATURES))])
+def test_dense_prediction_trains_with_axes_of_unknown_length(kind, shape):
+    x = np.random.default_rng(4).normal(size=shape).astype("float32")
+    y = np.random.default_rng(5).integers(UNITS, size=shape[:-1])
+    model = keras.Sequential([keras.Input((*(None for _ in shape[1:-1]), FEATURES)), make_head(kind)])
+    set_random_weights(model)
+    before = model.get_weights()
+    model.compile(keras.optimizers.SGD(0.1), make_loss("softmax"))
+    losses = model.fit(x, y, epochs=8, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    assert model.predict(x, verbose=0).shape == (*shape[:-1], UNITS)
+    assert all(np.any(a != b) for a, b in zip(before, model.get_weights(), strict=True))
+
+
+@pytest.mark.parametrize(("units", "link"), [(2, "softmax"), (1, "sigmoid"), (2, "sigmoid")])
+def test_the_fewest_classes_train(units, link):
+    kind = "full" if link == "softmax" else "sigmoid"
+    head = make_head(kind, units=units, num_factors=1)
+    model = make_model(head)
+    labels = LABELS % 2
+    y = labels if link == "softmax" else np.eye(2, dtype="float32")[labels][:, :units]
+    losses = model.fit(X, y, epochs=10, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    assert model.predict(X, verbose=0).shape == (EXAMPLES, units)
+
+
+def freeze_later(kind, folder):
+    head = make_head(kind)
+    head.trainable = False
+    return make_model(head, keras.layers.Dense(FEATURES))
+
+
+def freeze_when_made(kind, folder):
+    return make_model(make_head(kind, trainable=False), keras.layers.Dense(FEATURES))
+
+
+def freeze_and_reload(kind, folder):
+    model = freeze_later(kind, folder)
+    model.layers[-1].trainable = False
+    model.save(folder / "model.keras")
+    return keras.models.load_model(folder / "model.keras")
+
+
+@pytest.mark.parametrize("kind", ["full", "parameter-efficient"])
+@pytest.mark.parametrize("frozen", [freeze_later, freeze_when_made, freeze_and_reload])
+def test_a_frozen_head_is_not_trained(kind, frozen, tmp_path):
+    model = frozen(kind, tmp_path)
+    assert [weight.path.split("/")[-2] for weight in model.trainable_weights] == [model.layers[0].name] * 2
+
+
+def test_a_frozen_head_keeps_its_weights_and_draws_new_noise():
+    model = freeze_later("full", None)
+    before = model.get_weights()
+    model.fit(X, LABELS, verbose=0)
+    after = model.get_weights()
+    assert np.any(before[0] != after[0])
+    for a, b in zip(before[2:-1], after[2:-1], strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert (before[-1], after[-1]) == (0, 1)
+
+
+def test_inference_is_the_same_compiled_and_eager():
+    model = make_model(make_head("full"))
+    np.testing.assert_allclose(model.predict(X, verbose=0), to_numpy(model.layers[-1](X)), rtol=1e-5, atol=1e-6)

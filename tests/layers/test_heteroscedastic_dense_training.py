@@ -1,0 +1,172 @@
+"""Promises about training and inference: what is deterministic, what a counter moves, and what our calls leave alone."""
+
+import copy
+import random
+
+import keras
+import numpy as np
+import pytest
+
+from tests.layers.heads import FEATURES, HEADS, LABELS, X, built_head, make_head, make_model, set_random_weights, targets, to_numpy
+
+
+class KilledError(Exception):
+    """Stands for the end of a process."""
+
+
+class KillAfter(keras.callbacks.Callback):
+    """Ends a run after so many epochs."""
+
+    def __init__(self, epochs):
+        super().__init__()
+        self.epochs = epochs
+
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch + 1 == self.epochs:
+            raise KilledError
+
+
+def fit(model, epochs=2, **arguments):
+    """`fit` on X in two batches, never shuffled; returns the weights."""
+    model.fit(X, targets(model.layers[-1].link), batch_size=4, epochs=epochs, shuffle=False, verbose=0, **arguments)
+    return model.get_weights()
+
+
+def assert_equal(first, second):
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+@pytest.mark.parametrize("kind", ["full", "sigmoid"])
+def test_predict_is_deterministic_also_after_training_and_a_reload(kind, seed, tmp_path):
+    model = make_model(make_head(kind, seed=seed))
+    before = model.predict(X, verbose=0)
+    fit(model)
+    first, second = (model.predict(X, verbose=0) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert not np.allclose(before, first)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded.predict(X, verbose=0), first)
+    assert_equal(fit(loaded), fit(model))  # the seed, the counter and the optimizer came along
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_inference_depends_neither_on_the_seed_nor_on_the_step(kind):
+    head, other = built_head(kind, seed=1), built_head(kind, seed=2)
+    other.step.assign(100)
+    np.testing.assert_array_equal(to_numpy(head(X)), to_numpy(other(X)))
+    assert (int(head.step.numpy()), int(other.step.numpy())) == (0, 100)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in HEADS if kind != "sigmoid"])
+def test_training_noise_depends_on_the_seed_and_on_the_step(kind):
+    head, same, other = built_head(kind, seed=1), built_head(kind, seed=1), built_head(kind, seed=2)
+    first, second = to_numpy(head(X, training=True)), to_numpy(head(X, training=True))
+    np.testing.assert_array_equal(first, to_numpy(same(X, training=True)))
+    for changed in (second, to_numpy(other(X, training=True)), to_numpy(head(X))):
+        assert np.abs(changed - first).max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["full", "parameter-efficient"])
+def test_a_run_killed_and_resumed_equals_the_run_that_was_not_bit_for_bit(kind, tmp_path):
+    def make(weight_seed):
+        return make_model(make_head(kind, seed=3), keras.layers.Dense(FEATURES), optimizer="adam", weight_seed=weight_seed)
+
+    whole = make(0)
+    expected = fit(whole, epochs=4)
+    with pytest.raises(KilledError):
+        fit(make(0), epochs=4, callbacks=[keras.callbacks.BackupAndRestore(tmp_path / "backup"), KillAfter(2)])
+    resumed = make(1)  # its own weights are others and must be replaced
+    epochs = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: seen.append(epoch))
+    seen = []
+    weights = fit(resumed, epochs=4, callbacks=[keras.callbacks.BackupAndRestore(tmp_path / "backup"), epochs])
+    assert seen == [2, 3]
+    assert_equal(weights, expected)
+    assert weights[-1] == 8
+
+
+def test_resuming_without_the_counter_would_not_be_exact():
+    """What the test above sees: the same two epochs with the noise of other steps end elsewhere."""
+    model = make_model(make_head("full"))
+    start = fit(model)
+    expected = fit(model)
+    model.set_weights([*start[:-1], np.int32(0)])
+    assert np.abs(fit(model)[0] - expected[0]).max() > 1e-4
+
+
+def test_validation_evaluation_and_prediction_do_not_advance_the_noise():
+    plain, validated = make_model(make_head("full")), make_model(make_head("full"))
+    expected = fit(plain)
+    weights = fit(validated, validation_data=(X, LABELS), validation_batch_size=3)
+    assert_equal(weights, expected)
+    assert weights[-1] == 4
+    validated.evaluate(X, LABELS, verbose=0)
+    validated.predict(X, verbose=0)
+    assert int(validated.layers[-1].step.numpy()) == 4
+
+
+def test_the_same_seed_trains_the_same_twice_and_another_seed_does_not():
+    first, same, other = (fit(make_model(make_head("full", seed=seed))) for seed in (1, 1, 2))
+    assert_equal(first, same)
+    assert np.abs(first[0] - other[0]).max() > 1e-4
+
+
+def test_a_clone_has_the_config_and_trains_as_the_original():
+    model = make_model(make_head("parameter-efficient", seed=None))
+    clone = keras.models.clone_model(model)
+    assert clone.layers[-1].get_config() == model.layers[-1].get_config()
+    assert not {id(weight) for weight in clone.weights} & {id(weight) for weight in model.weights}
+    clone.set_weights(model.get_weights())
+    clone.compile(keras.optimizers.SGD(0.2), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    assert_equal(fit(clone), fit(model))
+
+
+def states_after(call):
+    """What the global generators of Python, NumPy and Keras give next, when the call starts from known ones."""
+    keras.utils.set_random_seed(0)
+    call()
+    return random.getstate(), np.random.get_state()[1].tolist(), to_numpy(keras.random.uniform((4,))).tolist()
+
+
+def use(head):
+    """Every public way to use a head."""
+    for training in (False, True):
+        head(X, training=training)
+    head.logit_distribution(X)
+    head.covariance(X)
+    head.probabilities(X)
+    type(head).from_config(head.get_config())
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_our_calls_leave_the_global_generators_alone(kind):
+    arguments = {"kernel_initializer": "zeros", "covariance_initializer": "zeros"}  # Keras' random ones draw their seeds
+    untouched = states_after(lambda: None)
+    assert states_after(lambda: use(make_head(kind, seed=1, **arguments))) == untouched
+    for part, draw in enumerate((random.random, np.random.random, lambda: keras.random.uniform((1,)))):
+        assert states_after(draw)[part] != untouched[part]  # the test can fail
+
+
+def test_a_seed_is_drawn_as_keras_draws_its_own():
+    drawn = []
+    for _ in range(2):
+        keras.utils.set_random_seed(0)
+        drawn.append((make_head("full", seed=None).seed, make_head("full", seed=None).seed))
+    assert drawn[0] == drawn[1]
+    assert drawn[0][0] != drawn[0][1]
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_our_calls_leave_the_arrays_and_objects_of_the_caller_alone(kind):
+    x, config = X.copy(), make_head(kind).get_config()
+    config_before, integrator = copy.deepcopy(config), HEADS[kind].get("integrator")
+    integrator_before = integrator and integrator.get_config()
+    head = type(make_head(kind)).from_config(config)
+    head(x)
+    set_random_weights(head)
+    use(head)
+    np.testing.assert_array_equal(x, X)
+    assert config == config_before
+    assert (integrator and integrator.get_config()) == integrator_before

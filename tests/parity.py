@@ -1,0 +1,264 @@
+"""The same weights, seeds and data on several backends: noise, outputs, gradients and a training run, written and compared.
+
+    KERAS_BACKEND=jax python -m tests.parity write jax.npz           (once per backend)
+    python -m tests.parity compare jax.npz tensorflow.npz torch.npz  (prints a table, fails above a limit)
+
+Models compile as Keras does by default (JAX jit, TensorFlow graph, PyTorch eager); `write --jit FILE` compiles them by XLA or
+TorchInductor. A quantity is named "kind/case/detail"; the table has a row per kind and case, with the maximum over the details.
+"""
+
+import itertools
+import pathlib
+import sys
+
+import numpy as np
+
+UNITS, NUM_FACTORS, FEATURES, BATCH, NUM_SAMPLES, SEED = 20, 4, 12, 16, 100, 2021
+FIT_STEPS, FIT_EPOCHS = 50, 5
+LEARNING_RATES = {"softmax": 0.5, "sigmoid": 0.5 * UNITS}  # the loss of the sigmoid is a mean over the units
+MAX_LOGIT = 100.0
+HEADS = {
+    "full": {"num_factors": NUM_FACTORS},
+    "parameter-efficient": {"num_factors": NUM_FACTORS, "parameter_efficient": True},
+    "diagonal": {"num_factors": 0},
+}
+LINKS = {  # name of a case: link, integrator
+    "softmax": ("softmax", ("QuasiMonteCarlo", {})),
+    "softmax MonteCarlo": ("softmax", ("MonteCarlo", {})),
+    "softmax antithetic": ("softmax", ("MonteCarlo", {"antithetic": True})),
+    "sigmoid": ("sigmoid", ("ClosedForm", None)),
+    "sigmoid MonteCarlo": ("sigmoid", ("MonteCarlo", {})),
+}
+FITTED = ("softmax", "sigmoid", "sigmoid MonteCarlo")
+
+
+# Comparing: NumPy only.
+
+
+def bits(a, b):
+    """How many entries differ in their bits."""
+    return np.sum(a.view(f"u{a.itemsize}") != b.view(f"u{b.itemsize}"))
+
+
+def mixed(a, b):
+    """The largest |a - b| / (1 + min(|a|, |b|)): at most 1e-5 is rtol 1e-5 + atol 1e-5."""
+    return np.max(np.abs(a - b) / (1 + np.minimum(np.abs(a), np.abs(b))), initial=0.0)
+
+
+def relative(a, b):
+    """The largest |a - b|, relative to the largest |entry| of this array."""
+    scale = min(np.max(np.abs(a), initial=0.0), np.max(np.abs(b), initial=0.0))
+    return absolute(a, b) / max(scale, np.finfo("float32").tiny)
+
+
+def absolute(a, b):
+    """The largest |a - b|."""
+    return np.max(np.abs(a - b), initial=0.0)
+
+
+LIMITS = {  # kind: measure, limit, what the table says of it
+    "noise": (bits, 0.0, "entries with other bits, eager and compiled"),
+    "outputs": (mixed, 1e-5, "|a - b| / (1 + the smaller of |a| and |b|), so rtol 1e-5 + atol 1e-5"),
+    "gradients": (
+        relative,
+        1e-4,
+        "|a - b| / max |gradient of that weight|, on every trainable weight",
+    ),
+    "fit": (absolute, 1e-4, f"|a - b| on every weight at every one of {FIT_STEPS} SGD steps of model.fit"),
+}
+
+
+def difference(kind, a, b):
+    """The kind's measure of a difference; infinite where shapes or dtypes differ or a value is not finite."""
+    if a.shape != b.shape or a.dtype != b.dtype or not (np.all(np.isfinite(a)) and np.all(np.isfinite(b))):
+        return np.inf
+    if kind != "noise":
+        a, b = a.astype("float64"), b.astype("float64")
+    return float(LIMITS[kind][0](a, b))
+
+
+def compare(files):
+    """Rows {(kind, case): {pair of files: (largest difference, its detail)}}; a quantity missing from one file differs infinitely."""
+    rows = {}
+    for first, second in itertools.combinations(files, 2):
+        a, b = files[first], files[second]
+        for name in dict.fromkeys([*a, *b]):
+            kind, case, detail = name.split("/", 2)
+            found = difference(kind, a[name], b[name]) if name in a and name in b else np.inf
+            row = rows.setdefault((kind, case), {})
+            row[first, second] = max(row.get((first, second), (-1.0, "")), (found, detail))
+    return rows
+
+
+def above_limit(rows):
+    """The entries of `rows` that exceed their kind's limit, as lines of text; a whole kind that is missing is one too."""
+    lines = [f"no {kind} in any file" for kind in LIMITS if kind not in {kind for kind, _ in rows}]
+    for (kind, case), row in rows.items():
+        for (first, second), (found, detail) in row.items():
+            if not found <= LIMITS[kind][1]:
+                lines.append(f"{kind}, {case}, {detail}: {first} and {second} differ by {found:.2e} (limit {LIMITS[kind][1]:.0e})")
+    return lines
+
+
+def table(rows):
+    """`rows` as Markdown, with the meaning of the figures below."""
+    pairs = list(next(iter(rows.values())))
+    lines = [["quantity", *(" - ".join(pair) for pair in pairs), "limit"]]
+    for kind, (_, limit, _) in LIMITS.items():
+        for case in (case for k, case in rows if k == kind):
+            found = [rows[kind, case].get(pair, (np.inf, ""))[0] for pair in pairs]
+            lines.append([f"{kind}: {case}", *(f"{x:.0f}" if limit == 0 else f"{x:.1e}" for x in found), f"{limit:g}"])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines.insert(1, ["-" * width for width in widths])
+    body = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines]
+    return "\n".join([*body, "", *(f"{kind}: {text}" for kind, (_, _, text) in LIMITS.items())])
+
+
+# Writing: on the active backend.
+
+
+def make_head(kind, link):
+    """A built head of fixed NumPy weights, step counter included."""
+    from keras_het import integrators, layers
+
+    link, (integrator, arguments) = LINKS[link]
+    arguments = {} if arguments is None else {"num_samples": NUM_SAMPLES, **arguments}
+    integrator = getattr(integrators, integrator)(**arguments)
+    head = layers.HeteroscedasticDense(UNITS, **HEADS[kind], link=link, integrator=integrator, seed=SEED, name="head")
+    head.build((None, FEATURES))
+    rng = np.random.default_rng(SEED)
+    weights = [0.5 * rng.standard_normal(w.shape) / np.sqrt(max(1, w.shape[0] if len(w.shape) == 2 else 1)) for w in head.weights[:-1]]
+    head.set_weights([*(w.astype("float32") for w in weights), np.int32(7)])
+    return head
+
+
+def set_largest_logit(head, x, size):
+    """Scales the mean's kernel and bias so that its largest |logit| on x is `size`."""
+    kernel, bias, *others = head.get_weights()
+    scale = size / np.max(np.abs(x.astype("float64") @ kernel + bias))
+    head.set_weights([(scale * kernel).astype("float32"), (scale * bias).astype("float32"), *others])
+
+
+def data(link, examples):
+    """(features, labels): classes for softmax, label vectors for sigmoid."""
+    rng = np.random.default_rng(SEED + 1)
+    x = rng.standard_normal((examples, FEATURES)).astype("float32")
+    classes = np.argmax(x @ rng.standard_normal((FEATURES, UNITS)) + rng.standard_normal((examples, UNITS)), axis=1)
+    vectors = (rng.random((examples, UNITS)) < 0.2).astype("float32")
+    return x, vectors if LINKS[link][0] == "sigmoid" else classes.astype("int32")
+
+
+def make_loss(link):
+    import keras
+
+    softmax = LINKS[link][0] == "softmax"
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=True) if softmax else keras.losses.BinaryCrossentropy(from_logits=True)
+
+
+def write_noise(results, jit):
+    """Training draws at several steps, eager and through a compiled `predict`."""
+    import keras
+
+    from keras_het import integrators
+
+    class Draw(keras.layers.Layer):
+        def __init__(self, rule):
+            super().__init__()
+            self.rule = rule
+
+        def call(self, step):
+            return tuple(self.rule.draw((SEED, step[0]), NUM_SAMPLES, UNITS, NUM_FACTORS))
+
+    rules = {
+        "MonteCarlo": integrators.MonteCarlo(),
+        "antithetic": integrators.MonteCarlo(antithetic=True),
+        "QuasiMonteCarlo": integrators.QuasiMonteCarlo(),
+    }
+    for name, rule in rules.items():
+        inputs = keras.Input((), dtype="int32")
+        model = keras.Model(inputs, Draw(rule)(inputs))
+        model.compile(jit_compile=jit)
+        for step in (0, 1, 12345, 2**31 - 1):
+            eager = rule.draw((SEED, step), NUM_SAMPLES, UNITS, NUM_FACTORS)
+            compiled = model.predict_on_batch(np.array([step], "int32"))
+            for mode, nodes in (("eager", eager), ("compiled", compiled)):
+                for part, noise in zip(("diagonal", "factor"), nodes, strict=True):
+                    results[f"noise/{name}/{mode}, step {step}, {part}"] = keras.ops.convert_to_numpy(noise)
+
+
+def write_outputs_and_gradients(results, kind, link):
+    """Outputs of one head and the gradients of its loss, at logits up to 3 and up to MAX_LOGIT, in training and at inference."""
+    import keras
+
+    from tests.gradients import layer_gradients
+
+    x, y = data(link, BATCH)
+    loss = make_loss(link)
+    for size, training in itertools.product((3.0, MAX_LOGIT), (True, False)):
+        head = make_head(kind, link)
+        set_largest_logit(head, x, size)
+        detail = f"logits to {size:g}, {'training' if training else 'inference'}"
+        _, gradients = layer_gradients(head, lambda outputs: loss(y, outputs), x, training)
+        for weight, gradient in gradients.items():
+            if gradient is None or not np.any(gradient):
+                raise RuntimeError(f"Every trainable weight must have a gradient. Received: none for {weight} of the {kind} {link} head")
+            results[f"gradients/{kind} {link}/{detail}, {weight}"] = gradient
+        results[f"outputs/{kind} {link}/{detail}"] = keras.ops.convert_to_numpy(head(x, training=training))
+
+
+def write_fit(results, kind, link, jit):
+    """The weights at every step of `model.fit` with plain SGD."""
+    import keras
+
+    head = make_head(kind, link)
+    model = keras.Sequential([keras.Input((FEATURES,)), head])
+    model.compile(optimizer=keras.optimizers.SGD(LEARNING_RATES[LINKS[link][0]]), loss=make_loss(link), jit_compile=jit)
+    start = head.get_weights()
+    trajectory = []
+
+    class Record(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            trajectory.append(self.model.get_weights())
+
+    x, y = data(link, BATCH * FIT_STEPS // FIT_EPOCHS)
+    model.fit(x, y, batch_size=BATCH, epochs=FIT_EPOCHS, shuffle=False, verbose=0, callbacks=[Record()])
+    if len(trajectory) != FIT_STEPS:
+        raise RuntimeError(f"The run must have {FIT_STEPS} steps. Received: {len(trajectory)}")
+    for variable, first, values in zip(head.weights, start, zip(*trajectory, strict=True), strict=True):
+        values = np.stack(values)
+        moved = absolute(values[-1], first)
+        if moved < 100 * LIMITS["fit"][1]:
+            raise RuntimeError(f"The run must move every weight by much more than the limit. Received: {variable.path} moved by {moved:g}")
+        results[f"fit/{kind} {link}/{variable.path}"] = values
+
+
+def write(file, jit="auto"):
+    """Computes everything on the active backend and saves it."""
+    import keras
+
+    results = {}
+    write_noise(results, jit)
+    for kind, link in itertools.product(HEADS, LINKS):
+        write_outputs_and_gradients(results, kind, link)
+    for kind, link in itertools.product(HEADS, FITTED):
+        write_fit(results, kind, link, jit)
+    np.savez_compressed(file, **results)
+    print(f"{keras.config.backend()}: {len(results)} quantities in {file}")
+
+
+def main(arguments):
+    match arguments:
+        case ["write", file]:
+            return write(file)
+        case ["write", "--jit", file]:
+            return write(file, jit=True)
+        case ["compare", _, _, *_]:
+            rows = compare({pathlib.Path(name).stem: dict(np.load(name)) for name in arguments[1:]})
+            print(table(rows))
+            failures = above_limit(rows)
+            return "\nABOVE THE LIMIT\n" + "\n".join(failures) if failures else None
+    return __doc__
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,52 @@
+"""Peak memory of a training step does not grow with the number of nodes: design, promise 4."""
+
+import subprocess
+import sys
+
+import keras
+import pytest
+
+# Not ru_maxrss: on Linux a child inherits that of the process that started it, and a test session may have grown large.
+STEP = """
+import resource, sys
+import keras, keras_het
+import numpy as np
+
+B, D, K, R = 128, 2048, 1000, 15
+integrator = keras_het.integrators.QuasiMonteCarlo(num_samples={num_samples}, chunk_size={chunk_size!r})
+quiet = dict(kernel_initializer="zeros", covariance_initializer="zeros")  # random ones would take memory of their own
+head = keras_het.layers.HeteroscedasticDense(K, num_factors=R, integrator=integrator, seed=0, **quiet)
+model = keras.Sequential([keras.Input((D,)), head])
+model.compile(optimizer=keras.optimizers.SGD(0.1), loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+rng = np.random.default_rng(0)
+loss = model.train_on_batch(rng.standard_normal((B, D), dtype="float32"), rng.integers(K, size=B))
+assert np.isfinite(loss) and np.any(head.get_weights()[1]), "no training step was taken"
+try:
+    kibibytes = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+except FileNotFoundError:
+    kibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
+print(kibibytes / 1024)
+"""
+
+
+def peak_mebibytes(num_samples, chunk_size="auto"):
+    """Peak resident memory of a fresh process that takes one training step of the full head, gradients and update included."""
+    code = STEP.format(num_samples=num_samples, chunk_size=chunk_size)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return float(result.stdout.split()[-1])
+
+
+@pytest.fixture(scope="module")
+def small():
+    return peak_mebibytes(256)
+
+
+def test_sixteen_times_the_nodes_take_no_more_memory(small):
+    large = peak_mebibytes(4096)
+    assert large <= 1.15 * small, f"{keras.config.backend()}: {small:.0f} MiB at S=256, {large:.0f} MiB at S=4096"
+
+
+def test_the_limit_is_exceeded_by_a_head_that_holds_all_nodes_at_once(small):
+    large = peak_mebibytes(1024, chunk_size=None)
+    assert large > 1.15 * small, f"{keras.config.backend()}: {small:.0f} MiB streamed at S=256, {large:.0f} MiB unstreamed at S=1024"

@@ -113,7 +113,7 @@ def _parameters(link, normal, temperature, units, num_factors):
         return loc, scale_diag
     if len(normal.factor.shape) == 2:
         row_scale = ops.ones_like(normal.loc) if normal.row_scale is None else normal.row_scale
-        return loc, scale_diag, normal.factor, ops.reshape(row_scale / temperature, (-1, units))
+        return loc, scale_diag, normal.factor / temperature, ops.reshape(row_scale, (-1, units))
     return loc, scale_diag, ops.reshape(normal.scaled_factor() / temperature, (-1, units, num_factors))
 
 

@@ -79,8 +79,8 @@ def test_initializers_and_regularizers_govern_the_weights_they_name():
     )
     head(X)
     kernel, bias, scale_kernel, _, row_kernel, row_bias, factor, _ = head.get_weights()
-    assert all((kernel == 1).ravel()) and all(bias == 2) and all(row_bias == 0)
-    assert all(np.all(weight == 3) for weight in (scale_kernel, row_kernel, factor))
+    for expected, weights in ((0, [row_bias]), (1, [kernel]), (2, [bias]), (3, [scale_kernel, row_kernel, factor])):
+        assert all(np.all(weight == expected) for weight in weights)
     size = FEATURES * UNITS
     expected = [size, 10 * 2 * UNITS, 100 * 3 * size, 100 * 3 * size, 100 * 3 * 2 * UNITS]
     np.testing.assert_allclose(np.sort([to_numpy(loss) for loss in head.losses]), sorted(expected))
@@ -193,14 +193,14 @@ def test_probabilities_are_those_of_the_outputs(kind):
         np.testing.assert_allclose(np.exp(to_numpy(head(X, training=True))).sum(-1), 1, rtol=1e-5)
     else:
         np.testing.assert_allclose(p, expit(outputs), rtol=1e-5)
-        assert p.min() > 0 and p.max() < 1
+        assert np.all((p > 0) & (p < 1))
 
 
 def test_methods_build_the_layer_on_first_use():
     for use in (lambda head: head.logit_distribution(X), lambda head: head.covariance(X), lambda head: head.probabilities(X)):
         head = make_head("full")
         use(head)
-        assert head.built and len(head.weights) == 7
+        assert len(head.weights) == 7
 
 
 @pytest.mark.parametrize("kind", HEADS)

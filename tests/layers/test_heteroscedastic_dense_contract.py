@@ -4,8 +4,11 @@ import functools
 
 import keras
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from keras_het.integrators import MonteCarlo
+from keras_het.layers import HeteroscedasticDense
 from tests import layer_contract
 from tests.layers.heads import HEADS, LABELS, X, make_head, make_loss, targets
 
@@ -39,6 +42,28 @@ def task(make):
 
 def test_config(make):
     layer_contract.check_config(make)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True, database=None)
+@given(
+    units=st.integers(2, 40),
+    num_factors=st.none() | st.integers(1, 2),
+    parameter_efficient=st.booleans(),
+    link=st.sampled_from(["softmax", "sigmoid"]),
+    temperature=st.floats(1e-6, 1e6),
+    integrator=st.builds(
+        MonteCarlo,
+        st.integers(1, 1 << 20),
+        antithetic=st.booleans(),
+        inference_samples=st.none() | st.integers(1, 1 << 20),
+        chunk_size=st.sampled_from(["auto", None, 1, 1000]),
+    ),
+    min_scale=st.floats(0, 1),
+    initial_scale=st.floats(2, 1e4),
+    seed=st.integers(0, 2**31 - 1),
+)
+def test_any_config_round_trips(**arguments):
+    layer_contract.check_config(functools.partial(HeteroscedasticDense, **arguments))
 
 
 def test_config_with_every_argument_set():

@@ -7,7 +7,6 @@ import pytest
 from tests.layers.heads import (
     EXAMPLES,
     FEATURES,
-    HEADS,
     LABELS,
     UNITS,
     X,

@@ -1,5 +1,6 @@
 """Sessions of nox: `python -m nox` lints, tests on three backends and compares them; `python -m nox -l` lists the others."""
 
+import argparse
 import pathlib
 
 import nox
@@ -21,10 +22,12 @@ def backend_environment(backend):
     return {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "2", "MPLBACKEND": "agg"}
 
 
-def option(session, name, default):
-    """The value of a command-line option given behind `--`, which picks the backend to install."""
-    arguments = session.posargs
-    return arguments[arguments.index(name) + 1] if name in arguments[:-1] else default
+def split_backend(session):
+    """The backend named behind `--` as `--backend NAME` (JAX if none is), and the other arguments."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--backend", choices=BACKENDS, default="jax")
+    known, others = parser.parse_known_args(session.posargs)
+    return known.backend, others
 
 
 @nox.session
@@ -58,17 +61,17 @@ def parity(session):
 @nox.session
 def demo(session):
     """Digits with noisy labels, a plain head beside the heteroscedastic ones; `-- --backend torch` for another backend."""
-    backend = option(session, "--backend", "jax")
+    backend, arguments = split_backend(session)
     install(session, "-e", f".[{backend},demo]")
-    session.run("python", "-m", "keras_het", "demo", *session.posargs, env=backend_environment(backend))
+    session.run("python", "-m", "keras_het", "demo", "--backend", backend, *arguments, env=backend_environment(backend))
 
 
 @nox.session
 def bench(session):
     """Seconds and memory of a training step beside a plain Dense; `-- --backend torch` for another backend."""
-    backend = option(session, "--backend", "jax")
-    install(session, "-e", f".[{backend}]", "psutil")
-    session.run("python", "benchmarks/speed.py", *session.posargs, env=backend_environment(backend))
+    backend, arguments = split_backend(session)
+    install(session, "-e", f".[{backend}]")
+    session.run("python", "benchmarks/speed.py", *arguments, env=backend_environment(backend))
 
 
 @nox.session

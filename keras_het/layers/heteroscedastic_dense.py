@@ -115,6 +115,7 @@ class HeteroscedasticDense(keras.layers.Layer):
             kernel_regularizer=self.kernel_regularizer,
             bias_regularizer=self.bias_regularizer,
             name="loc",
+            trainable=self.trainable,
             dtype=self.dtype_policy,
         )
         excess = self.initial_scale - self.min_scale
@@ -132,6 +133,7 @@ class HeteroscedasticDense(keras.layers.Layer):
             bias_initializer=bias_initializer,
             kernel_regularizer=self.covariance_regularizer,
             name=name,
+            trainable=self.trainable,
             dtype=self.dtype_policy,
         )
 

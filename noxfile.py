@@ -2,6 +2,7 @@
 
 import argparse
 import pathlib
+import shutil
 
 import nox
 
@@ -79,6 +80,7 @@ def package(session):
     """Builds the wheel, installs it outside the repository, and runs the README's first example with it."""
     install(session, "build", "jax")
     folder = pathlib.Path(session.create_tmp()).resolve()
+    shutil.rmtree(folder / "dist", ignore_errors=True)
     session.run("python", "-m", "build", "--wheel", "--outdir", str(folder / "dist"))
     (wheel,) = (folder / "dist").glob("*.whl")
     session.install("-c", "constraints.txt", str(wheel))

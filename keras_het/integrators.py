@@ -101,7 +101,7 @@ class Sampler(Integrator):
         )
 
     def constant_nodes(self, units, num_factors):
-        """The nodes of inference, NumPy float32, made once per size."""
+        """The nodes of inference, NumPy float32, kept for the size asked for last."""
         size = (units, num_factors)
         if size not in self._constants:
             self._constants = {size: self.draw((0, 0), self.inference_samples or self.num_samples, *size, xp=np)}

@@ -3,6 +3,10 @@
 import math
 import numbers
 
+import numpy as np
+
+_LARGEST, _SMALLEST = float(np.finfo("float32").max), float(np.finfo("float32").tiny)
+
 
 def check_integer(name, value, low, high=None):
     """`value` as an int, if it is an integer in [low, high]."""
@@ -13,14 +17,15 @@ def check_integer(name, value, low, high=None):
     return int(value)
 
 
-def check_number(name, value, above=None, low=None):
-    """`value` as a float, if it is finite and greater than `above`, or at least `low`."""
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    in_range = number and math.isfinite(value) and (value > above if low is None else value >= low)
-    if not in_range:
+def check_number(name, value, above=-math.inf, low=None):
+    """`value` as a float, if it is greater than `above`, or at least `low`, and neither infinite nor lost in float32."""
+    whole_or_float = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    number = float(value) if whole_or_float and -_LARGEST < value < _LARGEST else math.nan
+    in_range = number > above if low is None else number >= low
+    if not in_range or (number and abs(number) < _SMALLEST):
         rule = f"greater than {above:g}" if low is None else f"at least {low:g}"
-        raise ValueError(f"`{name}` must be a finite number {rule}. Received: {name}={value!r}")
-    return float(value)
+        raise ValueError(f"`{name}` must be a finite float32 number {rule}. Received: {name}={value!r}")
+    return number
 
 
 def check_boolean(name, value):

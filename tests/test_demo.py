@@ -125,7 +125,7 @@ def test_plain_head_divides_its_logits():
         ({"noise": "much"}, "`noise` must be a number in [0, 1). Received: noise='much'"),
         ({"seeds": 0}, "`seeds` must be an integer at least 1. Received: seeds=0"),
         ({"epochs": 0}, "`epochs` must be an integer at least 1. Received: epochs=0"),
-        ({"temperatures": (1.5, 0.0)}, "`temperatures` must be a finite number greater than 0. Received: temperatures=0.0"),
+        ({"temperatures": (1.5, 0.0)}, "`temperatures` must be a finite float32 number greater than 0. Received: temperatures=0.0"),
     ],
 )
 def test_settings_are_checked_before_anything_runs(change, message, tmp_path):

@@ -19,8 +19,12 @@ head = keras_het.layers.HeteroscedasticDense(K, num_factors=R, integrator=integr
 model = keras.Sequential([keras.Input((D,)), head])
 model.compile(optimizer=keras.optimizers.SGD(0.1), loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 rng = np.random.default_rng(0)
-loss = model.train_on_batch(rng.standard_normal((B, D), dtype="float32"), rng.integers(K, size=B))
-assert np.isfinite(loss) and np.any(head.get_weights()[1]), "no training step was taken"
+x = rng.standard_normal((B, D), dtype="float32")
+if "{mode}" == "predict":
+    assert np.all(np.isfinite(model.predict_on_batch(x)))
+else:
+    loss = model.train_on_batch(x, rng.integers(K, size=B))
+    assert np.isfinite(loss) and np.any(head.get_weights()[1]), "no training step was taken"
 try:
     kibibytes = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 except FileNotFoundError:
@@ -29,9 +33,9 @@ print(kibibytes / 1024)
 """
 
 
-def peak_mebibytes(num_samples, chunk_size="auto"):
-    """Peak resident memory of a fresh process that takes one training step of the full head, gradients and update included."""
-    code = STEP.format(num_samples=num_samples, chunk_size=chunk_size)
+def peak_mebibytes(num_samples, chunk_size="auto", mode="train"):
+    """Peak resident memory of a fresh process that takes one training step of the full head, gradients and update included, or predicts."""
+    code = STEP.format(num_samples=num_samples, chunk_size=chunk_size, mode=mode)
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return float(result.stdout.split()[-1])
@@ -50,3 +54,9 @@ def test_sixteen_times_the_nodes_take_no_more_memory(small):
 def test_the_limit_is_exceeded_by_a_head_that_holds_all_nodes_at_once(small):
     large = peak_mebibytes(1024, chunk_size=None)
     assert large > 1.15 * small, f"{keras.config.backend()}: {small:.0f} MiB streamed at S=256, {large:.0f} MiB unstreamed at S=1024"
+
+
+def test_prediction_does_not_hold_the_nodes_at_once_either():
+    few, many = (peak_mebibytes(num_samples, mode="predict") for num_samples in (256, 2048))
+    all_at_once = 128 * 1000 * (2048 - 256) * 4 / 2**20  # MiB that a block of all the nodes would add
+    assert many - few < 0.2 * all_at_once, f"{keras.config.backend()}: {few:.0f} MiB at S=256, {many:.0f} MiB at S=2048"

@@ -41,7 +41,7 @@ class HeteroscedasticDense(keras.layers.Layer):
         min_scale: added to d; at least 0.
         covariance_initializer, covariance_regularizer: of the kernels of d and V (or v), and of the shared V.
         initial_scale: d at the start, by its bias; greater than `min_scale`.
-        seed: of the training noise, in [0, 2^31); None draws one, which the config then keeps.
+        seed: of the training noise, in [0, 2^31); None draws one from Python's `random`, as Keras does; the config keeps it.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
     Input shape: `(..., D)`, with at least one leading axis.    Output shape: `(..., units)`.
     Raises: ValueError for arguments outside these ranges.
@@ -90,7 +90,7 @@ class HeteroscedasticDense(keras.layers.Layer):
         if parameter_efficient and self.num_factors == 0:
             raise ValueError("`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0")
         self.temperature = check_number("temperature", temperature, above=0.0)
-        self.integrator = integrators.get(integrator or ("QuasiMonteCarlo" if link == "softmax" else "ClosedForm"))
+        self.integrator = integrators.get(("QuasiMonteCarlo" if link == "softmax" else "ClosedForm") if integrator is None else integrator)
         self.integrator.check(self.link, self.units, self.num_factors)
         self.use_bias = check_boolean("use_bias", use_bias)
         self.min_scale = check_number("min_scale", min_scale, low=0.0)
@@ -141,14 +141,16 @@ class HeteroscedasticDense(keras.layers.Layer):
         if len(input_shape) < 2 or input_shape[-1] is None:
             raise ValueError(f"The input must have shape (..., D) with D known and a leading axis. Received: input_shape={input_shape}")
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: input_shape[-1]})
-        for layer in self._flatten_layers(include_self=False, recursive=False):
-            layer.build(input_shape)
+        for name in ("loc", "scale_diag", "row_scale" if self.parameter_efficient else "factor"):
+            if hasattr(self, name):
+                getattr(self, name).build(input_shape)
         if self.parameter_efficient:
             self.factor = self.add_weight(
                 name="factor",
                 shape=(self.units, self.num_factors),
                 initializer=_copy(self.covariance_initializer),
                 regularizer=self.covariance_regularizer,
+                autocast=False,  # or a method called inside another layer would see it rounded to that layer's precision
             )
         self.step = self.add_weight(
             name="step", shape=(), dtype="int32", initializer="zeros", trainable=False, aggregation="only_first_replica"
@@ -240,7 +242,7 @@ def _check_num_factors(num_factors, units):
 
 def _check_dtype(dtype):
     """The dtype's policy, if this backend computes in it. Half precision would lose the small differences that the head lives on."""
-    policy = keras.dtype_policies.get(dtype)
+    policy = keras.dtype_policies.get("float32" if dtype is None else dtype)
     if policy.compute_dtype not in ("float32", "float64") or policy.variable_dtype != policy.compute_dtype:
         raise ValueError(
             '`dtype` must be "float32" or "float64"; the head takes inputs of any precision and computes in its own. '
@@ -248,7 +250,7 @@ def _check_dtype(dtype):
         )
     if policy.compute_dtype == "float64" and not _computes_in_float64():
         raise ValueError(
-            f'`dtype` must be "float32" on the backend {keras.config.backend()!r}, whose matrix product is not float64 as it is set up. '
+            f'`dtype` must be "float32" on the backend {keras.config.backend()!r}, where not every operation is float64. '
             f"Received: dtype={policy.name!r}"
         )
     return policy
@@ -258,9 +260,9 @@ def _computes_in_float64():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # JAX warns that it gives float32 instead, which is the answer
         probe = ops.ones((1, 1), dtype="float64")
-        return "float64" in str(ops.matmul(probe, probe).dtype)
+        return "float64" in str(ops.matmul(probe, probe).dtype) and "float64" in str(ops.logaddexp(probe, probe).dtype)
 
 
 def _copy(initializer):
-    """An initializer of equal configuration: one instance would give every kernel of one shape the same values."""
+    """An initializer of equal configuration. One unseeded instance would give every kernel of one shape the same values."""
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer

@@ -3,6 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 from keras import ops
 
 
@@ -107,5 +108,7 @@ def top_pairs(covariance, count=10):
         [(1, 2, -0.7), (0, 1, 0.5)]
     """
     matrix = ops.convert_to_numpy(covariance)
-    pairs = [(i, j, float(matrix[i, j])) for i in range(len(matrix)) for j in range(i + 1, len(matrix))]
-    return sorted(pairs, key=lambda pair: -abs(pair[2]))[:count]
+    rows, columns = np.triu_indices(len(matrix), k=1)
+    values = matrix[rows, columns]
+    order = np.argsort(-np.abs(values), kind="stable")[:count]
+    return [(int(rows[i]), int(columns[i]), float(values[i])) for i in order]

@@ -13,7 +13,7 @@ from keras import ops
 from keras_het.ops.nodes import Nodes
 
 CHUNK_ELEMENTS = 1 << 22  # elements of one (B, K, C) block: 16 MiB of float32
-SMALLEST_SUM = 1e-30  # of probabilities: what underflows below it is less than a rounding error
+SMALLEST_MEAN = 1e-30  # of probabilities: terms that underflow, below 1.2e-38 each, are less than a rounding error of it
 TYPICAL_BATCH = 128  # stands in for a batch size that is unknown when the graph is made
 
 
@@ -33,25 +33,21 @@ class DiagonalNoise:
 
 
 class FactorNoise(DiagonalNoise):
-    """u = loc + scale_diag * e_K + factor e_R: one (B K, R + 1) by (R + 1, C) product, with loc as the last column."""
+    """u = loc + scale_diag * e_K + factor e_R, the last term as one (B K, R) by (R, C) product."""
 
     def __init__(self, loc, scale_diag, factor):
         super().__init__(loc, scale_diag)
-        columns = factor.shape[-1] + 1
-        self.columns = ops.reshape(ops.concatenate([factor, loc[..., None]], axis=-1), (-1, columns))
-
-    def _rows(self, chunk):
-        return ops.concatenate([chunk.eps_factor, ops.ones_like(chunk.eps_factor[:1])], axis=0)
+        self.rows = ops.reshape(factor, (-1, factor.shape[-1]))
 
     def logits(self, chunk):
-        correlated = ops.reshape(ops.matmul(self.columns, self._rows(chunk)), (-1, *chunk.eps_diag.shape))
-        return correlated + self.scale_diag[..., None] * chunk.eps_diag
+        correlated = ops.reshape(ops.matmul(self.rows, chunk.eps_factor), (-1, *chunk.eps_diag.shape))
+        return correlated + super().logits(chunk)
 
     def pull_back(self, sensitivity, chunk):
         """Gradients of (loc, scale_diag, factor)."""
-        flat = ops.reshape(sensitivity, (-1, sensitivity.shape[-1]))
-        columns = ops.reshape(ops.matmul(flat, ops.transpose(self._rows(chunk))), (-1, sensitivity.shape[1], self.columns.shape[-1]))
-        return columns[..., -1], ops.sum(sensitivity * chunk.eps_diag, axis=-1), columns[..., :-1]
+        rows = ops.reshape(sensitivity, (-1, sensitivity.shape[-1]))
+        of_factor = ops.matmul(rows, ops.transpose(chunk.eps_factor))
+        return *super().pull_back(sensitivity, chunk), ops.reshape(of_factor, (-1, sensitivity.shape[1], of_factor.shape[-1]))
 
 
 class ScaledFactorNoise(DiagonalNoise):
@@ -87,6 +83,7 @@ def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=Fals
     Returns: shape `(..., K)`.
     """
     normal, size = normal.as_tensors(), (nodes.eps_diag.shape[1], nodes.eps_factor.shape[1])
+    _check_sizes(normal, *size)
     parameters = _parameters(link, normal, ops.convert_to_tensor(temperature, normal.loc.dtype), *size)
     if chunk_size is None:
         chunk_size, unroll = nodes.num_samples, True
@@ -94,6 +91,19 @@ def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=Fals
         chunk_size = auto_chunk_size(TYPICAL_BATCH if unroll else parameters[0].shape[0], size[0])
     average = _unrolled if unroll else _streamed
     return ops.reshape(average(link, parameters, nodes, min(chunk_size, nodes.num_samples)), ops.shape(normal.loc))
+
+
+def _check_sizes(normal, units, num_factors):
+    given = {"loc": (normal.loc, -1, units)}
+    if normal.factor is not None:
+        given |= {"factor": (normal.factor, -2, units), "factor ": (normal.factor, -1, num_factors)}
+    elif normal.row_scale is not None:
+        raise ValueError("`row_scale` scales the rows of `factor`, which must be given. Received: factor=None")
+    for name, (tensor, axis, size) in given.items():
+        if isinstance(tensor.shape[axis], int) and tensor.shape[axis] != size:  # a traced size is a tensor, and was checked before
+            raise ValueError(
+                f"`{name.strip()}` must have the size of the nodes, {size}, on axis {axis}. Received: shape {tuple(tensor.shape)}"
+            )
 
 
 def auto_chunk_size(batch, units):
@@ -122,11 +132,14 @@ def _noise(parameters):
 
 
 def _unrolled(link, parameters, nodes, chunk_size):
-    noise, dtype = _noise(parameters), parameters[0].dtype
-    starts = range(0, nodes.num_samples, chunk_size)
-    chunks = [Nodes(*(ops.cast(ops.transpose(x[i : i + chunk_size]), dtype) for x in nodes)) for i in starts]
-    sums = zip(*([ops.logsumexp(term, axis=-1) for term in link.log_terms(noise.logits(chunk))] for chunk in chunks), strict=True)
-    return link.result([ops.logsumexp(ops.stack(parts), axis=0) - math.log(nodes.num_samples) for parts in sums])
+    noise, dtype, sums, zero = _noise(parameters), parameters[0].dtype, [], 0.0
+    for start in range(0, nodes.num_samples, chunk_size):
+        chunk = Nodes(*(ops.cast(ops.transpose(x[start : start + chunk_size]), dtype) + zero for x in nodes))
+        sums.append([ops.logsumexp(term, axis=-1) for term in link.log_terms(noise.logits(chunk))])
+        # A compiler that sees no dependence between the chunks holds all of them in memory at once. Adding this zero is one.
+        zero = 0.0 * ops.stop_gradient(ops.sum(sums[-1][0]))
+    totals = [ops.logsumexp(ops.stack(parts), axis=0) for parts in zip(*sums, strict=True)]
+    return link.result([total - math.log(nodes.num_samples) for total in totals])
 
 
 def _streamed(link, parameters, nodes, chunk_size):
@@ -167,7 +180,7 @@ def _log_averages(link, parameters, nodes, chunk_size):
         return _fold(add_in_logs, empty, nodes, chunk_size)
 
     sums = _fold(add, (ops.zeros_like(parameters[0]),) * link.num_terms, nodes, chunk_size)
-    safe = ops.all(ops.stack(sums) > SMALLEST_SUM)
+    safe = ops.all(ops.stack(sums) > SMALLEST_MEAN * nodes.num_samples)
     log_sums = ops.cond(safe, lambda: tuple(ops.log(s) for s in sums), in_logs)
     return link.result([s - math.log(nodes.num_samples) for s in log_sums])
 

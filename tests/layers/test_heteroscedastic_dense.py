@@ -235,3 +235,19 @@ def test_inputs_of_any_dtype_are_computed_in_float32(kind, dtype):
     outputs = to_numpy(head(ops.cast(x, dtype) if dtype == "bfloat16" else x.astype(dtype)))
     assert outputs.dtype == "float32"
     np.testing.assert_array_equal(outputs, to_numpy(head(x)))
+
+
+def test_methods_keep_float32_inside_a_layer_of_lower_precision():
+    """A parameter-efficient head has a weight of its own, which Keras would round inside the other layer's call."""
+    head = built_head("parameter-efficient")
+
+    class Outer(keras.layers.Layer):
+        def __init__(self):
+            super().__init__(dtype="mixed_bfloat16")
+            self.head = head
+
+        def call(self, x):
+            return self.head.covariance(keras.ops.cast(x, "bfloat16"))
+
+    rounded = to_numpy(keras.ops.cast(keras.ops.cast(X, "bfloat16"), "float32"))
+    np.testing.assert_allclose(to_numpy(Outer()(X)), to_numpy(head.covariance(rounded)), rtol=1e-5, atol=1e-6)

@@ -23,14 +23,32 @@ WRONG = {
         {"num_factors": 12},
         "`num_factors` must be None or an integer in [0, units]. Received: num_factors=12, units=10",
     ),
-    "temperature 0": ({"temperature": 0}, "`temperature` must be a finite number greater than 0. Received: temperature=0"),
-    "temperature negative": ({"temperature": -1.0}, "`temperature` must be a finite number greater than 0. Received: temperature=-1.0"),
-    "temperature nan": ({"temperature": float("nan")}, "`temperature` must be a finite number greater than 0. Received: temperature=nan"),
-    "temperature a word": ({"temperature": "warm"}, "`temperature` must be a finite number greater than 0. Received: temperature='warm'"),
-    "min_scale negative": ({"min_scale": -1e-3}, "`min_scale` must be a finite number at least 0. Received: min_scale=-0.001"),
+    "temperature 0": ({"temperature": 0}, "`temperature` must be a finite float32 number greater than 0. Received: temperature=0"),
+    "temperature negative": (
+        {"temperature": -1.0},
+        "`temperature` must be a finite float32 number greater than 0. Received: temperature=-1.0",
+    ),
+    "temperature nan": (
+        {"temperature": float("nan")},
+        "`temperature` must be a finite float32 number greater than 0. Received: temperature=nan",
+    ),
+    "temperature infinite": (
+        {"temperature": 10**400},
+        f"`temperature` must be a finite float32 number greater than 0. Received: temperature={10**400}",
+    ),
+    "temperature lost in float32": (
+        {"temperature": 1e-60},
+        "`temperature` must be a finite float32 number greater than 0. Received: temperature=1e-60",
+    ),
+    "integrator empty": ({"integrator": ""}, "or a serialised dict. Received: integrator=''"),
+    "temperature a word": (
+        {"temperature": "warm"},
+        "`temperature` must be a finite float32 number greater than 0. Received: temperature='warm'",
+    ),
+    "min_scale negative": ({"min_scale": -1e-3}, "`min_scale` must be a finite float32 number at least 0. Received: min_scale=-0.001"),
     "initial_scale too small": (
         {"initial_scale": 1e-3},
-        "`initial_scale` must be a finite number greater than 0.001. Received: initial_scale=0.001",
+        "`initial_scale` must be a finite float32 number greater than 0.001. Received: initial_scale=0.001",
     ),
     "one class": ({"units": 1}, "`units` must be an integer at least 2. Received: units=1"),
     "no class": ({"units": 0, "link": "sigmoid"}, "`units` must be an integer at least 1. Received: units=0"),

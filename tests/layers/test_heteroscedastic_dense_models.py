@@ -1,9 +1,12 @@
 """The head inside models: the three ways to make one, compiled or not, with masks and weights for samples and classes."""
 
+import shutil
+
 import keras
 import numpy as np
 import pytest
 
+from keras_het.integrators import QuasiMonteCarlo
 from tests.layers.heads import (
     EXAMPLES,
     FEATURES,
@@ -53,18 +56,10 @@ def test_sequential_functional_and_subclassed_models_train_alike():
     assert weights[0][-1] == 2
 
 
-# PyTorch's compiler imports modules of its own that warn.
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("kind", ["full", "parameter-efficient", "sampled sigmoid"])
-def test_training_is_the_same_with_jit_compile_on_and_off(kind):
-    modes = [{"jit_compile": False}, {"jit_compile": True}]
-    if keras.config.backend() == "torch" and kind != "full":
-        pytest.skip("PyTorch compiles for half a minute: once is enough")
-    if keras.config.backend() == "tensorflow":
-        modes.append({"run_eagerly": True})  # elsewhere the same as without jit
+def assert_modes_train_alike(modes, kind, **arguments):
     weights = []
     for mode in modes:
-        head = make_head(kind)
+        head = make_head(kind, **arguments)
         model = make_model(head, **mode)
         history = model.fit(X, targets(head.link), batch_size=4, shuffle=False, verbose=0)
         assert np.isfinite(history.history["loss"]).all()
@@ -72,6 +67,22 @@ def test_training_is_the_same_with_jit_compile_on_and_off(kind):
     for other in weights[1:]:
         assert_all_close(weights[0], other)
     assert weights[0][-1] == 2
+
+
+@pytest.mark.skipif(keras.config.backend() == "torch", reason="PyTorch has a test of its own: it compiles for a minute")
+@pytest.mark.parametrize("kind", ["full", "parameter-efficient", "sampled sigmoid"])
+def test_training_is_the_same_with_jit_compile_on_and_off(kind):
+    eager = [{"run_eagerly": True}] if keras.config.backend() == "tensorflow" else []  # on JAX the same as without jit
+    assert_modes_train_alike([{"jit_compile": False}, {"jit_compile": True}, *eager], kind)
+
+
+@pytest.mark.skipif(keras.config.backend() != "torch", reason="for PyTorch")
+@pytest.mark.skipif(not shutil.which("g++"), reason="PyTorch compiles with g++")
+# PyTorch's compiler warns of its own imports, of caches that it traces through, and of classes and gradients that it looks at.
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:torch\.")
+@pytest.mark.filterwarnings(r"ignore::UserWarning:torch\.")
+def test_training_is_the_same_compiled_by_pytorch():
+    assert_modes_train_alike([{"jit_compile": False}, {"jit_compile": True}], "full", integrator=QuasiMonteCarlo(8))
 
 
 def assert_all_close(first, second):

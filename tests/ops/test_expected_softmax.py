@@ -171,15 +171,27 @@ EXTREMES = {
 }
 
 
-@pytest.mark.parametrize("name", EXTREMES)
-@pytest.mark.parametrize("chunk_size", [16, None])
-def test_extremes_are_finite_and_agree_with_float64(name, chunk_size):
+def extreme(name, kind):
+    """Arguments of an extreme case; the factor of each kind is as loud as the diagonal."""
     loc, scale = (np.array([x], "float32") for x in EXTREMES[name])
-    factor = np.random.default_rng(0).normal(size=(1, UNITS, FACTORS)).astype("float32") * scale[..., None]
-    arguments, nodes = {"loc": loc, "scale_diag": scale, "factor": factor, "temperature": np.float32(1.5)}, nodes_of("full")
+    factor = np.random.default_rng(0).normal(size=(1, UNITS, FACTORS)).astype("float32")
+    arguments = {"loc": loc, "scale_diag": scale, "temperature": np.float32(1.5)}
+    added = {
+        "diagonal": {},
+        "full": {"factor": factor * scale[..., None]},
+        "parameter_efficient": {"factor": factor[0], "row_scale": scale},
+    }
+    return {**arguments, **added[kind]}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+@pytest.mark.parametrize(("kind", "chunk_size"), [("diagonal", 16), ("full", 16), ("full", None), ("parameter_efficient", 16)])
+def test_extremes_are_finite_and_agree_with_float64(name, kind, chunk_size):
+    arguments, nodes = extreme(name, kind), nodes_of(kind)
+    loc = arguments["loc"]
     log_p = evaluate(arguments, nodes, chunk_size=chunk_size)
     np.testing.assert_allclose(log_p, oracle(arguments, nodes), rtol=1e-3, atol=1e-3)
-    for label in range(UNITS):
+    for label in range(0, UNITS, 2):  # the quiet class is one of them
         upstream = -np.eye(UNITS, dtype="float32")[[label]]
         computed = gradients(arguments, nodes, upstream, chunk_size=chunk_size)
         for parameter, gradient in computed.items():
@@ -230,3 +242,23 @@ def test_float64_where_the_backend_computes_in_it():
     log_p = evaluate(arguments, nodes)
     assert log_p.dtype == "float64"
     np.testing.assert_allclose(log_p, oracle(arguments, nodes), rtol=1e-12, atol=1e-12)
+
+
+def test_nodes_of_another_size_are_refused():
+    arguments, nodes = problem("full"), pseudo_random((0, 0), 8, UNITS - 1, FACTORS)
+    with pytest.raises(ValueError, match=r"`loc` must have the size of the nodes, 5, on axis -1. Received: shape \(5, 6\)"):
+        evaluate(arguments, nodes)
+    with pytest.raises(ValueError, match="`factor` must have the size of the nodes, 2, on axis -1"):
+        evaluate(arguments, pseudo_random((0, 0), 8, UNITS, 2))
+    with pytest.raises(ValueError, match="`row_scale` scales the rows of `factor`"):
+        evaluate({**problem("diagonal"), "row_scale": arguments["loc"]}, nodes_of("diagonal"))
+
+
+def test_as_many_classes_as_imagenet_21k():
+    rng, shape = np.random.default_rng(0), (2, 21_843)
+    loc, row_scale = rng.normal(size=(2, *shape)).astype("float32")
+    arguments = {"loc": loc, "scale_diag": np.ones(shape, "float32"), "factor": np.ones((shape[1], 2), "float32"), "row_scale": row_scale}
+    arguments["temperature"] = np.float32(0.4)
+    nodes = quasi_random((0, 0), 3, shape[1], 2)
+    np.testing.assert_allclose(evaluate(arguments, nodes), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
+    assert all(np.all(np.isfinite(gradient)) for gradient in gradients(arguments, nodes, np.ones(shape, "float32")).values())

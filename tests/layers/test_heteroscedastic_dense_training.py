@@ -125,7 +125,7 @@ def test_a_clone_has_the_config_and_trains_as_the_original():
 
 def states_after(call):
     """What the global generators of Python, NumPy and Keras give next, when the call starts from known ones."""
-    keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(2021)
     call()
     return random.getstate(), np.random.get_state()[1].tolist(), to_numpy(keras.random.uniform((4,))).tolist()
 
@@ -142,7 +142,8 @@ def use(head):
 
 @pytest.mark.parametrize("kind", HEADS)
 def test_our_calls_leave_the_global_generators_alone(kind):
-    arguments = {"kernel_initializer": "zeros", "covariance_initializer": "zeros"}  # Keras' random ones draw their seeds
+    # Keras' random initializers draw their seeds; tables for seven classes are made here for the first time.
+    arguments = {"units": 7, "kernel_initializer": "zeros", "covariance_initializer": "zeros"}
     untouched = states_after(lambda: None)
     assert states_after(lambda: use(make_head(kind, seed=1, **arguments))) == untouched
     for part, draw in enumerate((random.random, np.random.random, lambda: keras.random.uniform((1,)))):

@@ -133,7 +133,8 @@ def print_speed(options):
     print_table(lines)
     print(f"\n{describe(options)}; median of {options.repeats} steps")
     print(
-        f"measured in turn with the steps: {flop_rate / 1e9:.0f} GFLOP/s, {exp_rate / 1e9:.2f}e9 exp/s; load average {os.getloadavg()[0]:.1f}"
+        "measured in turn with the steps: "
+        f"{flop_rate / 1e9:.0f} GFLOP/s, {exp_rate / 1e9:.2f}e9 exp/s; load average {os.getloadavg()[0]:.1f}"
     )
 
 

@@ -59,7 +59,7 @@ def test_inference_depends_neither_on_the_seed_nor_on_the_step(kind):
     assert (int(head.step.numpy()), int(other.step.numpy())) == (0, 100)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in HEADS if kind != "sigmoid"])
+@pytest.mark.parametrize("kind", ["full", "sampled sigmoid"])
 def test_training_noise_depends_on_the_seed_and_on_the_step(kind):
     head, same, other = built_head(kind, seed=1), built_head(kind, seed=1), built_head(kind, seed=2)
     first, second = to_numpy(head(X, training=True)), to_numpy(head(X, training=True))

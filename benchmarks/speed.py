@@ -131,11 +131,8 @@ def print_speed(options):
         ratio = f"{step / seconds['Dense', 0]:.1f}" if ("Dense", 0) in seconds else ""
         lines.append([head, str(samples or ""), f"{step:.3g}", ratio, f"{least:.2g}", f"{step / least:.1f}"])
     print_table(lines)
-    print(f"\n{describe(options)}; median of {options.repeats} steps")
-    print(
-        "measured in turn with the steps: "
-        f"{flop_rate / 1e9:.0f} GFLOP/s, {exp_rate / 1e9:.2f}e9 exp/s; load average {os.getloadavg()[0]:.1f}"
-    )
+    print(f"\n{describe(options)}; median of {options.repeats} steps, load average {os.getloadavg()[0]:.1f}")
+    print(f"in turn with the steps: {flop_rate / 1e9:.0f} GFLOP/s (matmul of {MATMUL_SIZE}), {exp_rate / 1e9:.2f}e9 exp/s")
 
 
 def print_memory(options):

@@ -68,9 +68,7 @@ class Sampler(Integrator):
         self.inference_samples = inference_samples
         if inference_samples is not None:
             self.inference_samples = check_integer("inference_samples", inference_samples, 1, MAX_NUM_SAMPLES)
-        self.chunk_size = chunk_size
-        if chunk_size not in ("auto", None):
-            self.chunk_size = check_integer("chunk_size", chunk_size, 1)
+        self.chunk_size = _check_chunk_size(chunk_size)
         self._constants = {}
 
     def draw(self, key, num_samples, units, num_factors, xp=ops):
@@ -109,6 +107,16 @@ class Sampler(Integrator):
 
     def get_config(self):
         return {"num_samples": self.num_samples, "inference_samples": self.inference_samples, "chunk_size": self.chunk_size}
+
+
+def _check_chunk_size(chunk_size):
+    if chunk_size is None or (isinstance(chunk_size, str) and chunk_size == "auto"):
+        return chunk_size
+    try:
+        return check_integer("chunk_size", chunk_size, 1)
+    except ValueError:
+        rule = '`chunk_size` must be "auto", None or an integer at least 1.'
+        raise ValueError(f"{rule} Received: chunk_size={chunk_size!r}") from None
 
 
 @keras.saving.register_keras_serializable("keras_het")

@@ -27,6 +27,7 @@ ALLOWED = {
     "keras_het.layers": (*GROUND, "keras_het.integrators", "keras_het.layers"),
 }
 FORBIDDEN = ("jax", "torch", "tensorflow", "keras.src", "keras.backend")
+OPTIONAL = ("matplotlib", "sklearn", "pandas")
 
 
 def within(name, prefixes):
@@ -34,20 +35,32 @@ def within(name, prefixes):
 
 
 def imported(tree):
-    """Names that a module imports or reaches through an attribute of keras."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+    """Names that a module imports, by statement or by a function, or reaches as an attribute of keras under any alias."""
+    nodes = list(ast.walk(tree))
+    aliases = [alias for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    of_keras = {"keras"} | {alias.asname for alias in aliases if alias.name == "keras"}
+    yield from (alias.name for alias in aliases)
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "keras":
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in of_keras:
             yield f"keras.{node.attr}"
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+            yield from (argument.value for argument in node.args if isinstance(argument, ast.Constant))
+
+
+def imported_at_once(tree):
+    """Names that the import of a module imports: those of statements outside functions."""
+    statements = [node for node in tree.body if not isinstance(node, ast.FunctionDef)]
+    return imported(ast.Module(statements, []))
 
 
 def wrong_imports(module, source):
-    """Imports of a module's source that its floor does not allow."""
-    names = list(imported(ast.parse(source)))
+    """Imports of a module's source that its floor does not allow, and optional packages that it needs at once."""
+    tree = ast.parse(source)
+    names = list(imported(tree))
     wrong = [name for name in names if within(name, FORBIDDEN)]
+    wrong += [name for name in imported_at_once(tree) if within(name, OPTIONAL)]
     floor = max((prefix for prefix in ALLOWED if within(module, (prefix,))), key=len, default=None)
     if floor is not None:
         wrong += [name for name in names if within(name, ("keras_het",)) and not within(name, ALLOWED[floor])]
@@ -74,10 +87,18 @@ def test_imports_point_down_and_name_no_backend(module):
         ("keras_het.ops.nodes", "from jax import numpy"),
         ("keras_het.integrators", "from keras.src import ops"),
         ("keras_het.layers", "import keras\nkeras.backend.backend()"),
+        ("keras_het.layers", "import keras as k\nk.backend.backend()"),
+        ("keras_het.layers", "import importlib\nimportlib.import_module('jax')"),
+        ("keras_het.demo", "import matplotlib.figure"),
+        ("keras_het.demo", "from sklearn import datasets"),
     ],
 )
 def test_a_planted_wrong_import_is_caught(module, line):
     assert wrong_imports(module, line)
+
+
+def test_an_optional_package_inside_a_function_is_right():
+    assert not wrong_imports("keras_het.demo", "def load():\n    from sklearn import datasets\n    return datasets")
 
 
 @pytest.mark.parametrize("name", PACKAGES)

@@ -243,7 +243,8 @@ def _check_num_factors(num_factors, units):
 def _check_dtype(dtype):
     """The dtype's policy, if this backend computes in it. Half precision would lose the small differences that the head lives on."""
     policy = keras.dtype_policies.get("float32" if dtype is None else dtype)
-    if policy.compute_dtype not in ("float32", "float64") or policy.variable_dtype != policy.compute_dtype:
+    plain = policy.quantization_mode is None and policy.variable_dtype == policy.compute_dtype
+    if not plain or policy.compute_dtype not in ("float32", "float64"):
         raise ValueError(
             '`dtype` must be "float32" or "float64"; the head takes inputs of any precision and computes in its own. '
             f"Received: dtype={policy.name!r}"

@@ -71,6 +71,7 @@ WRONG = {
     ),
     "activation": ({"activation": "softmax"}, "Received: activation='softmax'"),
     "half precision": ({"dtype": "float16"}, "Received: dtype='float16'"),
+    "quantised": ({"dtype": "int8_from_float32"}, "Received: dtype='int8_from_float32'"),
     "mixed precision": ({"dtype": "mixed_bfloat16"}, "Received: dtype='mixed_bfloat16'"),
 }
 

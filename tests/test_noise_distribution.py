@@ -40,9 +40,9 @@ def training_logits(monkeypatch, head, x):
     return logits[0].T
 
 
-def check_head(monkeypatch, options, seed=0):
+def check_head(monkeypatch, options, seed=0, rule=integrators.MonteCarlo):
     """Asserts the mean and covariance of the logits that the link receives, in units of the temperature."""
-    integrator = integrators.MonteCarlo(SAMPLES, chunk_size=None)
+    integrator = rule(SAMPLES, chunk_size=None)
     head = HeteroscedasticDense(UNITS, seed=seed, temperature=0.8, integrator=integrator, covariance_initializer="random_normal", **options)
     x = np.random.default_rng(seed).normal(size=(1, 40)).astype("float32") * 4
     logits = training_logits(monkeypatch, head, x) * 0.8
@@ -66,6 +66,11 @@ def check_nodes(seed=0):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_training_noise_has_the_covariance_of_the_weights(monkeypatch, name, seed):
     check_head(monkeypatch, HEADS[name], seed)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_quasi_random_noise_has_the_same_covariance(monkeypatch, name):
+    check_head(monkeypatch, HEADS[name], rule=integrators.QuasiMonteCarlo)  # its error is smaller than the check assumes
 
 
 @pytest.mark.parametrize("seed", range(3))

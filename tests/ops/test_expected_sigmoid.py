@@ -5,7 +5,7 @@ from keras import ops
 from keras_het.ops import expected_sigmoid_logit, log_expected_sigmoid, pseudo_random, sampled_expected_sigmoid_logit
 from tests import reference
 from tests.gradients import value_and_gradients
-from tests.ops.test_expected_softmax import FACTORS, KINDS, UNITS, nodes_of, problem
+from tests.ops.test_expected_softmax import EXTREMES, FACTORS, KINDS, UNITS, check_slope, extreme, nodes_of, problem
 
 MEANS = np.concatenate([np.linspace(-100, 100, 41), np.linspace(-6, 6, 25), [-1e-3, 1e-3]])
 SCALES = np.concatenate([[0.0, 1e-3, 0.1, 0.3, 0.5, 1.0, 1.5, 2.0, 3.0], np.linspace(4, 30, 14)])
@@ -55,6 +55,13 @@ def test_logit_is_odd_has_a_slope_at_zero_and_survives_extremes():
     np.testing.assert_allclose(logit[1], 53.2, rtol=1e-2)
 
 
+def oracle(arguments, nodes):
+    given = {name: value for name, value in arguments.items() if name != "temperature"}
+    eps_diag, eps_factor = (ops.convert_to_numpy(x) for x in nodes)
+    logits = reference.logits_at(**given, eps_diag=eps_diag, eps_factor=eps_factor)
+    return reference.logit_mean_sigmoid(logits, np.float64(arguments["temperature"]))
+
+
 def loss(names, nodes, upstream, options):
     upstream = ops.convert_to_tensor(upstream)
 
@@ -69,12 +76,22 @@ def loss(names, nodes, upstream, options):
 @pytest.mark.parametrize("options", [{}, {"chunk_size": 8}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}], ids=str)
 def test_sampled_value_at_given_nodes(kind, options):
     arguments, nodes = problem(kind), nodes_of(kind)
-    given = {name: value for name, value in arguments.items() if name != "temperature"}
-    eps_diag, eps_factor = (ops.convert_to_numpy(x) for x in nodes)
-    logits = reference.logits_at(**given, eps_diag=eps_diag, eps_factor=eps_factor)
-    expected = reference.logit_mean_sigmoid(logits, np.float64(arguments["temperature"]))
     computed = sampled_expected_sigmoid_logit(**{"factor": None, **arguments}, nodes=nodes, **options)
-    np.testing.assert_allclose(ops.convert_to_numpy(computed), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(ops.convert_to_numpy(computed), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+@pytest.mark.parametrize("kind", ["diagonal", "full", "parameter_efficient"])
+@pytest.mark.parametrize("chunk_size", [16, None])
+def test_extremes_are_finite_and_agree_with_float64(name, kind, chunk_size):
+    arguments, nodes = extreme(name, kind), nodes_of(kind)
+    logit = sampled_expected_sigmoid_logit(**{"factor": None, **arguments}, nodes=nodes, chunk_size=chunk_size)
+    np.testing.assert_allclose(ops.convert_to_numpy(logit), oracle(arguments, nodes), rtol=1e-3, atol=1e-3)
+    upstream = np.eye(UNITS, dtype="float32")[[2]]  # the quiet class, where there is one
+    function = loss(list(arguments), nodes, upstream, {"chunk_size": chunk_size})
+    for parameter, gradient in zip(arguments, value_and_gradients(function, list(arguments.values()))[1], strict=True):
+        assert np.all(np.isfinite(gradient)), parameter
+        check_slope(oracle, arguments, nodes, upstream, parameter, gradient)
 
 
 @pytest.mark.parametrize("kind", KINDS)

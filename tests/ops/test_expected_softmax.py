@@ -188,7 +188,6 @@ def extreme(name, kind):
 @pytest.mark.parametrize(("kind", "chunk_size"), [("diagonal", 16), ("full", 16), ("full", None), ("parameter_efficient", 16)])
 def test_extremes_are_finite_and_agree_with_float64(name, kind, chunk_size):
     arguments, nodes = extreme(name, kind), nodes_of(kind)
-    loc = arguments["loc"]
     log_p = evaluate(arguments, nodes, chunk_size=chunk_size)
     np.testing.assert_allclose(log_p, oracle(arguments, nodes), rtol=1e-3, atol=1e-3)
     for label in range(0, UNITS, 2):  # the quiet class is one of them
@@ -196,10 +195,17 @@ def test_extremes_are_finite_and_agree_with_float64(name, kind, chunk_size):
         computed = gradients(arguments, nodes, upstream, chunk_size=chunk_size)
         for parameter, gradient in computed.items():
             assert np.all(np.isfinite(gradient)), (parameter, label)
-        step, direction = 1e-4, np.random.default_rng(label).normal(size=loc.shape)
-        ends = [np.sum(oracle({**arguments, "loc": np.float64(loc) + sign * step * direction}, nodes) * upstream) for sign in (1, -1)]
-        slope = (ends[0] - ends[1]) / (2 * step)
-        np.testing.assert_allclose(np.sum(computed["loc"] * direction), slope, rtol=1e-3, atol=1e-3)
+            check_slope(oracle, arguments, nodes, upstream, parameter, gradient)
+
+
+def check_slope(oracle, arguments, nodes, upstream, parameter, gradient):
+    """Asserts that the float64 oracle has this gradient along a random direction, to 1e-3 of the gradient's own size."""
+    value = np.float64(arguments[parameter])
+    direction = np.random.default_rng(0).normal(size=value.shape)
+    step = 1e-4 if parameter == "loc" else 1e-7 * np.abs(value).max()
+    ends = [np.sum(oracle({**arguments, parameter: value + sign * step * direction}, nodes) * upstream) for sign in (1, -1)]
+    slope, size = (ends[0] - ends[1]) / (2 * step), np.sum(np.abs(gradient * direction))
+    np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=1e-3, atol=1e-3 * max(size, 1.0), err_msg=parameter)
 
 
 def check_hard_example(function):

@@ -1,9 +1,9 @@
-"""Expectations over nodes, a chunk at a time, with a gradient of their own: memory does not grow with the number of nodes.
+"""Expectations over nodes, a block at a time, with a gradient of their own: memory does not grow with the number of nodes.
 
 Two things vary and are kept apart: the *noise*, which maps nodes to logits and pulls a gradient of the logits back to its
-parameters, and the *link*, which says what is averaged and how sensitive the result is to the logits of a node. Leading axes are
-flattened to one, B; a chunk of C nodes has logits of shape `(B, K, C)`, nodes last, so that the matrix products are plain
-two-dimensional ones.
+parameters, and the *link*, which says what is averaged and how sensitive the result is to the logits of a node. A block is some
+rows of the batch at a chunk of the nodes, small enough for a processor's cache: the work on it is a dozen passes over its logits,
+and from the main memory they would take two to three times as long.
 """
 
 import math
@@ -11,64 +11,12 @@ import math
 from keras import ops
 
 from keras_het.ops.nodes import Nodes
+from keras_het.ops.noise import Chunk, make_noise
 
-CHUNK_ELEMENTS = 1 << 22  # elements of one (B, K, C) block: 16 MiB of float32
+BLOCK_ELEMENTS = 1 << 20  # logits of one block: 4 MiB of float32
+CHUNK_SIZE = 64  # nodes of one block: fewer make thin matrix products
 SMALLEST_MEAN = 1e-30  # of probabilities: terms that underflow, below 1.2e-38 each, are less than a rounding error of it
 TYPICAL_BATCH = 128  # stands in for a batch size that is unknown when the graph is made
-
-
-class DiagonalNoise:
-    """u = loc + scale_diag * e_K."""
-
-    def __init__(self, loc, scale_diag):
-        self.loc, self.scale_diag = loc, scale_diag
-
-    def logits(self, chunk):
-        """`(B, K, C)` logits at a chunk of nodes, `(K, C)` and `(R, C)`."""
-        return self.loc[..., None] + self.scale_diag[..., None] * chunk.eps_diag
-
-    def pull_back(self, sensitivity, chunk):
-        """Gradients of (loc, scale_diag) from those of the chunk's logits."""
-        return ops.sum(sensitivity, axis=-1), ops.sum(sensitivity * chunk.eps_diag, axis=-1)
-
-
-class FactorNoise(DiagonalNoise):
-    """u = loc + scale_diag * e_K + factor e_R, the last term as one (B K, R) by (R, C) product."""
-
-    def __init__(self, loc, scale_diag, factor):
-        super().__init__(loc, scale_diag)
-        self.rows = ops.reshape(factor, (-1, factor.shape[-1]))
-
-    def logits(self, chunk):
-        correlated = ops.reshape(ops.matmul(self.rows, chunk.eps_factor), (-1, *chunk.eps_diag.shape))
-        return correlated + super().logits(chunk)
-
-    def pull_back(self, sensitivity, chunk):
-        """Gradients of (loc, scale_diag, factor)."""
-        rows = ops.reshape(sensitivity, (-1, sensitivity.shape[-1]))
-        of_factor = ops.matmul(rows, ops.transpose(chunk.eps_factor))
-        return *super().pull_back(sensitivity, chunk), ops.reshape(of_factor, (-1, sensitivity.shape[1], of_factor.shape[-1]))
-
-
-class ScaledFactorNoise(DiagonalNoise):
-    """u = loc + scale_diag * e_K + row_scale * (factor e_R), the product taken once for the whole batch."""
-
-    def __init__(self, loc, scale_diag, factor, row_scale):
-        super().__init__(loc, scale_diag)
-        self.factor, self.row_scale = factor, row_scale
-
-    def logits(self, chunk):
-        return super().logits(chunk) + self.row_scale[..., None] * ops.matmul(self.factor, chunk.eps_factor)
-
-    def pull_back(self, sensitivity, chunk):
-        """Gradients of (loc, scale_diag, factor, row_scale)."""
-        shared = ops.matmul(self.factor, chunk.eps_factor)
-        of_shared = ops.sum(sensitivity * self.row_scale[..., None], axis=0)
-        of_factor = ops.matmul(of_shared, ops.transpose(chunk.eps_factor))
-        return *super().pull_back(sensitivity, chunk), of_factor, ops.sum(sensitivity * shared, axis=-1)
-
-
-_NOISES = {2: DiagonalNoise, 3: FactorNoise, 4: ScaledFactorNoise}
 
 
 def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=False):
@@ -77,20 +25,23 @@ def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=Fals
     Args:
         link: `SoftmaxLink()` or `SigmoidLink()`.    normal: `LowRankNormal`, with any number of leading axes.
         nodes: `Nodes`, S of them.    temperature: tau, a number or a scalar tensor; it gets a gradient.
-        chunk_size: nodes per chunk; "auto" fits a block to a budget; None takes all at once in plain operations, so that it can be
+        chunk_size: nodes per block; "auto" fits a block to a budget; None takes all at once in plain operations, so that it can be
             differentiated any number of times.
         unroll: a Python loop over the chunks in plain operations, for graphs that are exported.
     Returns: shape `(..., K)`.
     """
     normal, size = normal.as_tensors(), (nodes.eps_diag.shape[1], nodes.eps_factor.shape[1])
     _check_sizes(normal, *size)
-    parameters = _parameters(link, normal, ops.convert_to_tensor(temperature, normal.loc.dtype), *size)
+    rows, shared = _parameters(link, normal, ops.convert_to_tensor(temperature, normal.loc.dtype), *size)
+    nodes = Nodes(*(ops.cast(x, rows[0].dtype) for x in nodes))
     if chunk_size is None:
-        chunk_size, unroll = nodes.num_samples, True
-    elif chunk_size == "auto":
-        chunk_size = auto_chunk_size(TYPICAL_BATCH if unroll else parameters[0].shape[0], size[0])
-    average = _unrolled if unroll else _streamed
-    return ops.reshape(average(link, parameters, nodes, min(chunk_size, nodes.num_samples)), ops.shape(normal.loc))
+        average = _unrolled(link, rows, shared, nodes, nodes.num_samples)
+    else:
+        block_size, chunk_size = block_sizes(None if unroll else rows[0].shape[0], size[0], nodes.num_samples, chunk_size)
+        average = (
+            _unrolled(link, rows, shared, nodes, chunk_size) if unroll else _streamed(link, rows, shared, nodes, block_size, chunk_size)
+        )
+    return ops.reshape(average, ops.shape(normal.loc))
 
 
 def _check_sizes(normal, units, num_factors):
@@ -106,35 +57,40 @@ def _check_sizes(normal, units, num_factors):
             )
 
 
-def auto_chunk_size(batch, units):
-    """Nodes per chunk for logits of shape `(B, K)`: a multiple of 8 from 8 to 64, by the budget of one block."""
-    fitting = CHUNK_ELEMENTS // max(1, (batch or TYPICAL_BATCH) * units)
-    return min(64, max(8, fitting // 8 * 8))
+def block_sizes(batch, units, num_samples, chunk_size="auto"):
+    """(rows, nodes) of a block that fits the budget: `CHUNK_SIZE` nodes, or more if the whole batch leaves room, and at least two rows.
+
+    Two, because XLA shares out the work on a block by rows. A batch is cut evenly; of an unknown one the last block may be mostly
+    padding, so its blocks are small.
+    """
+    if chunk_size == "auto":
+        chunk_size = max(CHUNK_SIZE, BLOCK_ELEMENTS // (units * max(1, batch or TYPICAL_BATCH)))
+    chunk_size = min(num_samples, chunk_size)
+    rows = max(2, BLOCK_ELEMENTS // (units * chunk_size))
+    if batch is None:
+        return min(rows, TYPICAL_BATCH // 8), chunk_size
+    return math.ceil(batch / math.ceil(batch / rows)) if batch > rows else rows, chunk_size
 
 
 def _parameters(link, normal, temperature, units, num_factors):
-    """The noise's parameters in units of the temperature, leading axes flattened.
+    """The noise's parameters in units of the temperature: those with a row for each example, leading axes flattened, and shared ones.
 
     Autodiff through the division gives the temperature its gradient. The sizes are those of the nodes: a tensor that is traced for
     export does not know its own.
     """
     loc, scale_diag = (ops.reshape(x / temperature, (-1, units)) for x in (link.center(normal.loc), normal.scale_diag))
     if normal.factor is None:
-        return loc, scale_diag
+        return (loc, scale_diag), ()
     if len(normal.factor.shape) == 2:
         row_scale = ops.ones_like(normal.loc) if normal.row_scale is None else normal.row_scale
-        return loc, scale_diag, normal.factor / temperature, ops.reshape(row_scale, (-1, units))
-    return loc, scale_diag, ops.reshape(normal.scaled_factor() / temperature, (-1, units, num_factors))
+        return (loc, scale_diag, ops.reshape(row_scale, (-1, units))), (normal.factor / temperature,)
+    return (loc, scale_diag, ops.reshape(normal.scaled_factor() / temperature, (-1, units, num_factors))), ()
 
 
-def _noise(parameters):
-    return _NOISES[len(parameters)](*parameters)
-
-
-def _unrolled(link, parameters, nodes, chunk_size):
-    noise, dtype, sums, zero = _noise(parameters), parameters[0].dtype, [], 0.0
+def _unrolled(link, rows, shared, nodes, chunk_size):
+    noise, tables, sums, zero = make_noise(rows, *shared), _tables(nodes, shared), [], 0.0
     for start in range(0, nodes.num_samples, chunk_size):
-        chunk = Nodes(*(ops.cast(ops.transpose(x[start : start + chunk_size]), dtype) + zero for x in nodes))
+        chunk = Chunk(*(ops.transpose(x[start : start + chunk_size]) + zero for x in tables))
         sums.append([ops.logsumexp(term, axis=-1) for term in link.log_terms(noise.logits(chunk))])
         # A compiler that sees no dependence between the chunks holds all of them in memory at once. Adding this zero is one.
         zero = 0.0 * ops.stop_gradient(ops.sum(sums[-1][0]))
@@ -142,29 +98,49 @@ def _unrolled(link, parameters, nodes, chunk_size):
     return link.result([total - math.log(nodes.num_samples) for total in totals])
 
 
-def _streamed(link, parameters, nodes, chunk_size):
-    """Forward and backward pass are each one loop over the chunks; the backward pass computes the logits again."""
+def _streamed(link, rows, shared, nodes, block_size, chunk_size):
+    """Forward and backward pass are each a loop over the blocks; the backward pass computes the logits again."""
 
     def forward(*arguments):
-        *parameters, eps_diag, eps_factor = arguments
-        nodes = Nodes(eps_diag, eps_factor)
-        value = _log_averages(link, parameters, nodes, chunk_size)
+        rows, shared, nodes = arguments[:split], arguments[split:-2], Nodes(*arguments[-2:])
+        chunks = Chunks(_tables(nodes, shared), chunk_size)
+        value = _by_blocks(lambda block: ((_log_averages(link, make_noise(block, *shared), chunks),), ()), rows, block_size)[0][0]
+
+        def pull_back(block):
+            (loc, *others), value, upstream = block[:-2], *block[-2:]
+            return _gradients(link, make_noise((loc - link.pivot(value), *others), *shared), chunks, value, upstream)
 
         def gradient(*saved, upstream=None):
             upstream = saved[-1] if upstream is None else upstream
-            return *_pull_back(link, parameters, nodes, chunk_size, value, upstream), None, None
+            of_rows, of_shared = _by_blocks(pull_back, (*rows, value, upstream), block_size)
+            return *of_rows, *of_shared, None, None
 
         return value, gradient
 
-    return ops.custom_gradient(forward)(*parameters, *(ops.cast(x, parameters[0].dtype) for x in nodes))
+    split = len(rows)
+    return ops.custom_gradient(forward)(*rows, *shared, *nodes)
 
 
-def _log_averages(link, parameters, nodes, chunk_size):
+def _by_blocks(function, rows, block_size):
+    """`function` of blocks of rows gives results for its rows, which are joined, and totals, which are added.
+
+    Rows of zeros fill the last block.
+    """
+    if rows[0].shape[0] is not None and rows[0].shape[0] <= block_size:
+        return function(rows)
+    batch = ops.shape(rows[0])[0]
+    padding = [[0, -batch % block_size]]
+    blocks = (ops.pad(x, padding + [[0, 0]] * (len(x.shape) - 1)) for x in rows)
+    results, totals = ops.map(function, tuple(ops.reshape(x, (-1, block_size, *x.shape[1:])) for x in blocks))
+    results = tuple(ops.reshape(x, (-1, *x.shape[2:]))[:batch] for x in results)
+    return results, tuple(ops.sum(x, axis=0) for x in totals)
+
+
+def _log_averages(link, noise, chunks):
     """The link's result from averages of probabilities, or, where one of them is too small for that, of their logs.
 
     The sum of probabilities needs one exponential per element, the sum in log space two.
     """
-    noise = _noise(parameters)
 
     def add(chunk, sums):
         terms = link.terms(noise.logits(chunk))
@@ -176,31 +152,38 @@ def _log_averages(link, parameters, nodes, chunk_size):
 
     def in_logs():
         # Not from -inf: the difference of two infinities in logaddexp is NaN.
-        empty = (ops.full_like(parameters[0], -1e30),) * link.num_terms
-        return _fold(add_in_logs, empty, nodes, chunk_size)
+        return chunks.fold(add_in_logs, (ops.full_like(noise.loc, -1e30),) * link.num_terms)
 
-    sums = _fold(add, (ops.zeros_like(parameters[0]),) * link.num_terms, nodes, chunk_size)
-    safe = ops.all(ops.stack(sums) > SMALLEST_MEAN * nodes.num_samples)
+    sums = chunks.fold(add, (ops.zeros_like(noise.loc),) * link.num_terms)
+    safe = ops.all(ops.stack(sums) > SMALLEST_MEAN * chunks.num_samples)
     log_sums = ops.cond(safe, lambda: tuple(ops.log(s) for s in sums), in_logs)
-    return link.result([s - math.log(nodes.num_samples) for s in log_sums])
+    return link.result([s - math.log(chunks.num_samples) for s in log_sums])
 
 
-def _pull_back(link, parameters, nodes, chunk_size, value, upstream):
-    loc, *others = parameters
-    noise = _noise((loc - link.pivot(value), *others))
+def _gradients(link, noise, chunks, value, upstream):
+    def add(chunk, sums):
+        parts = noise.pull_back(link.sensitivity(noise.logits(chunk), value, upstream), chunk)
+        return tuple(s + part for s, part in zip(sums, parts, strict=True))
 
-    def add(chunk, gradients):
-        sensitivity = link.sensitivity(noise.logits(chunk), value, upstream)
-        return tuple(g + part for g, part in zip(gradients, noise.pull_back(sensitivity, chunk), strict=True))
-
-    sums = _fold(add, tuple(ops.zeros_like(p) for p in parameters), nodes, chunk_size)
-    return [s / nodes.num_samples for s in sums]
+    return noise.gradients(*(s / chunks.num_samples for s in chunks.fold(add, noise.no_sums())))
 
 
-def _fold(add, carry, nodes, chunk_size):
-    """carry = add(chunk, carry) over all chunks, in a loop that compiles to one body, and the remainder after it."""
-    full, rest = divmod(nodes.num_samples, chunk_size)
-    split = full * chunk_size
-    blocks = [ops.transpose(ops.reshape(x[:split], (full, chunk_size, x.shape[1])), (0, 2, 1)) for x in nodes]
-    carry = ops.fori_loop(0, full, lambda i, carry: add(Nodes(*(x[i] for x in blocks)), carry), carry)
-    return add(Nodes(*(ops.transpose(x[split:]) for x in nodes)), carry) if rest else carry
+def _tables(nodes, shared):
+    """What a `Chunk` is cut from: the nodes, and factor e_R of a shared factor."""
+    return (*nodes, *(ops.matmul(nodes.eps_factor, ops.transpose(factor)) for factor in shared))
+
+
+class Chunks:
+    """Tables of S rows, cut into chunks for a loop: those of full size along one axis, and a smaller last one."""
+
+    def __init__(self, tables, chunk_size):
+        self.num_samples = tables[0].shape[0]
+        self.count, rest = divmod(self.num_samples, chunk_size)
+        stop = self.count * chunk_size
+        self._full = [ops.transpose(ops.reshape(x[:stop], (self.count, chunk_size, x.shape[1])), (0, 2, 1)) for x in tables]
+        self._rest = Chunk(*(ops.transpose(x[stop:]) for x in tables)) if rest else None
+
+    def fold(self, add, carry):
+        """carry = add(chunk, carry) over all chunks, in a loop that compiles to one body, and the last one after it."""
+        carry = ops.fori_loop(0, self.count, lambda i, carry: add(Chunk(*(x[i] for x in self._full)), carry), carry)
+        return carry if self._rest is None else add(self._rest, carry)

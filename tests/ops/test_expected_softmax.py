@@ -5,7 +5,7 @@ from keras import ops
 from scipy.integrate import quad
 from scipy.special import expit, log_softmax
 
-from keras_het.ops import Nodes, log_expected_softmax, pseudo_random, quasi_random
+from keras_het.ops import Nodes, log_expected_softmax, pseudo_random, quasi_random, streaming
 from tests import reference
 from tests.gradients import second_derivative, value_and_gradients
 
@@ -73,6 +73,39 @@ def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, chunk_size):
     for name, gradient in plain.items():
         largest = np.abs(gradient).max()
         np.testing.assert_allclose(streamed[name], gradient, rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("batch", [5, 6])
+def test_blocks_of_rows_give_the_same_values_and_gradients(kind, batch, monkeypatch):
+    """Blocks of two rows: three of them, the last one padded or full; the nodes in chunks of 8 and a remainder."""
+    monkeypatch.setattr(streaming, "BLOCK_ELEMENTS", 2 * UNITS * 8)
+    assert streaming.block_sizes(batch, UNITS, SAMPLES, 8) == (2, 8)
+    arguments, nodes = problem(kind, batch=(batch,)), nodes_of(kind)
+    np.testing.assert_allclose(evaluate(arguments, nodes, chunk_size=8), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
+    upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
+    plain = gradients(arguments, nodes, upstream, chunk_size=None)
+    for name, gradient in gradients(arguments, nodes, upstream, chunk_size=8).items():
+        largest = np.abs(plain[name]).max()
+        np.testing.assert_allclose(gradient, plain[name], rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("batch", "units", "samples", "expected"),
+    [
+        (128, 1000, 1024, (16, 64)),
+        (128, 1000, 16, (64, 16)),
+        (17, 1000, 64, (9, 64)),  # two even blocks
+        (128, 10, 1024, (128, 819)),
+        (16, 21_843, 256, (2, 64)),
+        (None, 10, 64, (16, 64)),
+        (0, 10, 64, (1638, 64)),
+    ],
+)
+def test_block_sizes(batch, units, samples, expected):
+    rows, nodes = streaming.block_sizes(batch, units, samples)
+    assert (rows, nodes) == expected
+    assert rows == 2 or rows * nodes * units <= streaming.BLOCK_ELEMENTS
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -69,10 +69,16 @@ def demo(session):
 
 @nox.session
 def bench(session):
-    """Seconds and memory of a training step beside a plain Dense; `-- --backend torch` for another backend."""
-    backend, arguments = split_backend(session)
-    install(session, "-e", f".[{backend}]")
-    session.run("python", "benchmarks/speed.py", *arguments, env=backend_environment(backend))
+    """Seconds and memory of a step and of predict beside a plain Dense and the machine's floor; `-- --quick`, `-- --backends jax`."""
+    install(session, "-e", ".[jax,tensorflow,torch,plot]")
+    session.run("python", "benchmarks/speed.py", *session.posargs)
+
+
+@nox.session
+def peers(session):
+    """The same heads in edward2, in an environment of its own; `-- --quick` to see that it runs."""
+    install(session, "-e", ".[tensorflow]", groups=["peers"])
+    session.run("python", "benchmarks/peers.py", *session.posargs)
 
 
 @nox.session

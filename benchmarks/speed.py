@@ -1,191 +1,215 @@
-"""Seconds, or with --memory peak memory, of one training step of a heteroscedastic head beside a plain Dense layer.
+"""Seconds and peak memory of a training step and of a prediction, beside a plain Dense layer and the floor of the machine.
 
-KERAS_BACKEND=jax python benchmarks/speed.py [--quick] [--memory] [--no-jit] [--heads full] [--samples 64 256 1024] ...
+python benchmarks/speed.py [--backends jax tensorflow torch] [--quick] [--output FOLDER]
+
+Every row is measured in a fresh process, Dense and the machine's rates in the same one, in turn with the head. The floor is
+
+    max(exp / exp rate + flops / matmul rate, bytes / read rate),        m = 1 (Dense), 2 (diagonal), 3 (parameter-efficient), 2 + R (full)
+    training:    exp = 2 S B K,  flops = 4 m B D K + 6 S B K R (full) or 6 S K R (parameter-efficient),  bytes = 20 m D K
+    prediction:  exp =   S B K,  flops = 2 m B D K + 2 S B K R (full) or 2 S K R (parameter-efficient),  bytes =  4 m D K
+
+with S = 0 and 16 B K exponentials (32 B K in training) for the closed form of the sigmoid. A Dense layer needs no gradient of its
+features here, hence 4 and not 6; element-wise work counts for nothing; 20 bytes are a kernel read, its gradient written, and the update.
 """
 
 import argparse
+import itertools
 import json
-import os
-import platform
-import resource
-import statistics
-import subprocess
-import sys
-import time
+import pathlib
 
-import keras
-import numpy as np
-from keras import ops
+import harness
 
-import keras_het
-
+BACKENDS = ["jax", "tensorflow", "torch"]
+BASE = {"B": 128, "D": 2048, "K": 1000, "R": 15, "S": 256}
+QUICK = {"B": 16, "D": 64, "K": 100, "R": 5, "S": 64}
+SWEEPS = {"S": [16, 64, 256, 1024], "K": [10, 100, 1000, 21_843], "B": [16, 128, 512], "R": [5, 15, 50]}
+QUICK_SWEEPS = {"S": [16, 256], "B": [16]}
 HEADS = {
-    "Dense": None,
-    "diagonal": lambda factors: {"num_factors": 0},
-    "parameter-efficient": lambda factors: {"num_factors": factors, "parameter_efficient": True},
-    "full": lambda factors: {"num_factors": factors},
+    "diagonal": lambda r: {"num_factors": 0},
+    "full": lambda r: {"num_factors": r},
+    "parameter-efficient": lambda r: {"num_factors": r, "parameter_efficient": True},
+    "sigmoid parameter-efficient": lambda r: {"num_factors": r, "parameter_efficient": True, "link": "sigmoid"},
 }
-QUICK = {"batch": 16, "features": 64, "units": 50, "factors": 5, "repeats": 3}
-MATMUL_SIZE, EXP_SIZE = 2048, 1 << 22
+MODES = ["train", "predict"]
+LARGEST_KERNEL = 1 << 28  # numbers: the full head at K = 21,843 would need gigabytes for its kernel alone
 
 
-def parse(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--batch", type=int, default=128, help="B")
-    parser.add_argument("--features", type=int, default=2048, help="D")
-    parser.add_argument("--units", type=int, default=1000, help="K")
-    parser.add_argument("--factors", type=int, default=15, help="R")
-    parser.add_argument("--samples", type=int, nargs="+", help="S; 64 256 1024, or 256 4096 with --memory")
-    parser.add_argument("--heads", nargs="+", choices=HEADS, default=list(HEADS))
-    parser.add_argument("--repeats", type=int, default=11)
-    parser.add_argument("--no-jit", action="store_true", help="TensorFlow without XLA, JAX without jit (PyTorch is always eager)")
-    parser.add_argument("--memory", action="store_true", help="peak memory of a fresh process per row instead of seconds")
-    parser.add_argument("--quick", action="store_true", help="small sizes, under a minute")
-    parser.add_argument("--one-row", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.quick:
-        vars(options).update(QUICK)
-    options.samples = options.samples or ([256, 4096] if options.memory else [64, 256, 1024])
-    options.jit = keras.config.backend() != "torch" and not options.no_jit
-    options.run_eagerly = keras.config.backend() == "jax" and not options.jit
-    return options
+def grid(base, sweeps):
+    """(head, sizes) of every row: one size varies at a time, where the head has it."""
+    for head, (name, values) in itertools.product(HEADS, sweeps.items()):
+        for value in values:
+            sizes = {**base, name: value}
+            sizes["R"] = min(sizes["R"], sizes["K"])
+            unused = {"diagonal": "R", "sigmoid parameter-efficient": "S"}.get(head)
+            if name != unused and not (head == "full" and sizes["D"] * sizes["K"] * sizes["R"] > LARGEST_KERNEL):
+                yield head, {**sizes, **({unused: 0} if unused else {})}
 
 
-def rows_of(options):
-    """(head, S) of every row; Dense has no S."""
-    return [(head, samples) for head in options.heads for samples in (options.samples if HEADS[head] else [0])]
+def work(head, mode, B, D, K, R, S):
+    """(exp, flops, bytes) of the floor, as the module says."""
+    maps = {"Dense": 1, "diagonal": 2, "full": 2 + R}.get(head, 3)
+    passes, exps = (3, 2) if mode == "train" else (1, 1)
+    samples = {"full": S * B * K * R, "parameter-efficient": S * K * R}.get(head, 0)
+    elements = 0 if head == "Dense" else (16 if head.startswith("sigmoid") else S) * B * K
+    dense = (4 if mode == "train" else 2) * maps * B * D * K
+    return exps * elements, dense + 2 * passes * samples, (20 if mode == "train" else 4) * maps * D * K
 
 
-def make_step(head, samples, options):
-    """A function that does one training step of a model that is the head alone, by the public API, and waits for its end."""
-    layer = keras.layers.Dense(options.units)
-    if HEADS[head]:
-        integrator = keras_het.integrators.QuasiMonteCarlo(num_samples=samples)
-        layer = keras_het.layers.HeteroscedasticDense(options.units, **HEADS[head](options.factors), integrator=integrator, seed=0)
-    model = keras.Sequential([keras.Input((options.features,)), layer])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=keras.optimizers.SGD(0.01), loss=loss, jit_compile=options.jit, run_eagerly=options.run_eagerly)
+def floor(head, mode, sizes, rates):
+    exps, flops, moved = work(head, mode, **sizes)
+    flop_rate, exp_rate, read_rate = rates
+    return max(exps / exp_rate + flops / flop_rate, moved / read_rate)
+
+
+def make_call(head, mode, B, D, K, R, S):
+    """A function that takes one step, or predicts, with a model that is the head alone, by the public API, and waits for its end."""
+    import keras
+    import numpy as np
+
+    import keras_het
+
+    layer = keras.layers.Dense(K)
+    if head in HEADS:
+        integrator = keras_het.integrators.QuasiMonteCarlo(S) if S else None
+        layer = keras_het.layers.HeteroscedasticDense(K, **HEADS[head](R), integrator=integrator, seed=0)
+    model = keras.Sequential([keras.Input((D,)), layer])
+    sigmoid = head.startswith("sigmoid")
+    loss = keras.losses.BinaryCrossentropy if sigmoid else keras.losses.SparseCategoricalCrossentropy
+    model.compile(keras.optimizers.SGD(0.01), loss(from_logits=True), jit_compile=keras.config.backend() != "torch")
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((options.batch, options.features), dtype="float32")
-    y = rng.integers(options.units, size=options.batch)
+    x = rng.standard_normal((B, D), dtype="float32")
+    y = rng.integers(2, size=(B, K)).astype("float32") if sigmoid else rng.integers(K, size=B)
 
-    def step():
+    def train():
         model.train_on_batch(x, y)
-        return ops.convert_to_numpy(model.optimizer.iterations)  # written last: to read it is to wait for the step
+        return harness.wait(model.optimizer.iterations)  # written last
 
-    return step
-
-
-def make_probe(function, shapes, options):
-    """A function that computes `function`, a scalar, of normal arrays on the active backend, compiled as the step is, and waits."""
-    rng = np.random.default_rng(0)
-    arrays = [ops.convert_to_tensor(rng.standard_normal(shape, dtype="float32")) for shape in shapes]
-    if keras.config.backend() == "jax":
-        import jax
-
-        function = jax.jit(function)
-    elif keras.config.backend() == "tensorflow":
-        import tensorflow as tf
-
-        function = tf.function(function, jit_compile=options.jit)
-    return lambda: ops.convert_to_numpy(function(*arrays))
+    return train if mode == "train" else lambda: model.predict_on_batch(x)
 
 
-def measure(functions, repeats):
-    """Median seconds of each function. They take turns, so that a change in the machine's load meets all of them alike."""
-    for function in functions.values():
-        function(), function()  # compiles, and allocates
-    seconds = {name: [] for name in functions}
-    for _ in range(repeats):
-        for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values) for name, values in seconds.items()}
+def measure_row(head, what, sizes, repeats):
+    """What one process measures: seconds of all modes, or the peak memory of one."""
+    if what != "seconds":
+        call = make_call(head, what, **sizes)
+        call(), call()
+        return {"peak_mib": harness.peak_memory()}
+    functions = harness.probes()
+    for mode in MODES:
+        functions |= {(head, mode): make_call(head, mode, **sizes), ("Dense", mode): make_call("Dense", mode, **sizes)}
+    timings = harness.measure(functions, repeats)
+    rates = harness.rates(timings)
+    result = {"machine": harness.describe()}
+    for mode in MODES:
+        own, dense = timings[head, mode], timings["Dense", mode]
+        least, dense_least = floor(head, mode, sizes, rates), floor("Dense", mode, sizes, rates)
+        result[mode] = {
+            "seconds": own.median,
+            "low": own.low,
+            "high": own.high,
+            "dense": dense.median,
+            "times dense": own.median / dense.median,
+            "floor": least,
+            "times floor": own.median / least,
+            "dense times floor": dense.median / dense_least,
+        }
+    return result
 
 
-def floor(head, samples, options, exp_rate, flop_rate):
-    """The least seconds of a step: 2 S B K exp, 3 passes of 2 S B K R flops (full), and the products of the affine maps.
-
-    Those are 4 B D K flops for each of the maps, not 6: below this head nothing asks for the gradient of the features. The
-    element-wise work, memory traffic and the optimizer count for nothing.
-    """
-    elements = options.batch * options.units
-    maps = {"Dense": 1, "diagonal": 2, "parameter-efficient": 3, "full": 2 + options.factors}[head]
-    passes = 3 * 2 * samples * elements * options.factors if head == "full" else 0
-    return 2 * samples * elements / exp_rate + (passes + 4 * elements * options.features * maps) / flop_rate
-
-
-def print_speed(options):
-    probes = {
-        "matmul": make_probe(lambda a, b: ops.max(ops.matmul(a, b)), [(MATMUL_SIZE, MATMUL_SIZE)] * 2, options),
-        "exp": make_probe(lambda x: ops.sum(ops.exp(x)), [(EXP_SIZE,)], options),
-    }
-    rows = rows_of(options)
-    steps = {row: make_step(*row, options) for row in rows}
-    seconds = measure(probes | steps, options.repeats)
-    flop_rate, exp_rate = 2 * MATMUL_SIZE**3 / seconds["matmul"], EXP_SIZE / seconds["exp"]
-    lines = [["head", "S", "seconds", "times Dense", "floor", "times floor"]]
-    for head, samples in rows:
-        step, least = seconds[head, samples], floor(head, samples, options, exp_rate, flop_rate)
-        ratio = f"{step / seconds['Dense', 0]:.1f}" if ("Dense", 0) in seconds else ""
-        lines.append([head, str(samples or ""), f"{step:.3g}", ratio, f"{least:.2g}", f"{step / least:.1f}"])
-    print_table(lines)
-    print(f"\n{describe(options)}; median of {options.repeats} steps, load average {os.getloadavg()[0]:.1f}")
-    print(f"in turn with the steps: {flop_rate / 1e9:.0f} GFLOP/s (matmul of {MATMUL_SIZE}), {exp_rate / 1e9:.2f}e9 exp/s")
+def run(backend, base, sweeps, repeats):
+    """All rows of a backend, with a line of progress for each."""
+    rows, seen = list(dict.fromkeys((head, tuple(sizes.items())) for head, sizes in grid(base, sweeps))), []
+    for number, (head, sizes) in enumerate(rows, 1):
+        print(f"\r{backend}: row {number} of {len(rows)}: {head} {dict(sizes)}".ljust(100), end="", flush=True)
+        row = {"head": head, "sizes": dict(sizes), "repeats": repeats}
+        timed = harness.in_fresh_process(__file__, {**row, "what": "seconds"}, KERAS_BACKEND=backend)
+        for mode in MODES:
+            memory = harness.in_fresh_process(__file__, {**row, "what": mode}, KERAS_BACKEND=backend, **harness.STEADY_MEMORY)
+            seen.append({"backend": backend, "head": head, "mode": mode, **dict(sizes), **timed[mode], **memory})
+    print("\r".ljust(101) + "\r", end="")
+    return seen, timed["machine"]
 
 
-def print_memory(options):
-    """Runs every row in a fresh process of its own, two steps each."""
-    lines = [["head", "S", "peak MiB", f"times S={options.samples[0]}"]]
-    peaks = {}
-    for head, samples in rows_of(options):
-        command = [sys.executable, __file__, *sys.argv[1:], "--one-row", "--heads", head, "--samples", str(samples)]
-        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        peaks[head, samples] = json.loads(output.splitlines()[-1])
-        ratio = f"{peaks[head, samples] / peaks[head, options.samples[0]]:.2f}" if samples else ""
-        lines.append([head, str(samples or ""), f"{peaks[head, samples]:.0f}", ratio])
-    print_table(lines)
-    print(f"\n{describe(options)}; fresh process, two steps")
+def report(rows, sweeps, base, machines):
+    """Markdown: a table for each mode, then how cost grows."""
+    parts = []
+    for mode in MODES:
+        lines = [["backend", "head", "B", "K", "R", "S", "ms (quartiles)", "times Dense", "times floor", "peak MiB"]]
+        for row in (row for row in rows if row["mode"] == mode):
+            spread = f"{1e3 * row['seconds']:.3g} ({1e3 * row['low']:.3g}-{1e3 * row['high']:.3g})"
+            sizes = [str(row[name] or "") for name in "BKRS"]
+            ratios = [f"{row['times dense']:.1f}", f"{row['times floor']:.1f}", f"{row['peak_mib']:.0f}"]
+            lines.append([row["backend"], row["head"], *sizes, spread, *ratios])
+        parts.append(f"### {mode}, D={base['D']}\n\n{harness.markdown(lines)}")
+    lines = [["backend", "head", *(f"{mode}: time by {name}" for mode in MODES for name in sweeps), "memory by S"]]
+    for backend, head in dict.fromkeys((row["backend"], row["head"]) for row in rows):
+        own = [row for row in rows if (row["backend"], row["head"]) == (backend, head)]
+        fitted = [exponent(own, mode, name, base, "seconds") for mode in MODES for name in sweeps]
+        lines.append([backend, head, *fitted, exponent(own, "train", "S", base, "peak_mib")])
+    parts.append(f"### growth: exponents fitted over the sweeps\n\n{harness.markdown(lines)}")
+    return "\n\n".join([*parts, "\n".join(machines)]) + "\n"
 
 
-def peak_memory():
-    """Peak resident MiB of this process. On Linux not by ru_maxrss, which a child inherits from a larger parent."""
-    try:
-        with open("/proc/self/status") as status:
-            return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+def sweep(rows, mode, name, base):
+    """The rows of a mode in which `name` varies and all else is as in `base`, in order."""
+    fixed = [other for other in base if other != name]
+    same = [row for row in rows if row["mode"] == mode and all(row[other] in (0, base[other]) for other in fixed)]
+    return sorted(same, key=lambda row: row[name])
 
 
-def describe(options):
-    backend = keras.config.backend()
-    mode = {"jax": "jit", "tensorflow": "XLA", "torch": "eager"}[backend] if not options.no_jit else "no jit"
-    versions = (
-        f"{backend} {__import__(backend).__version__} ({mode}), keras {keras.__version__}, {platform.machine()}, {os.cpu_count()} cores"
-    )
-    return f"{versions}; B={options.batch}, D={options.features}, K={options.units}, R={options.factors}"
+def exponent(rows, mode, name, base, quantity):
+    """The slope of log quantity by log size, least squares."""
+    import numpy as np
+
+    rows = sweep(rows, mode, name, base)
+    if len(rows) < 2 or not rows[0][name]:
+        return ""
+    return f"{np.polyfit(*np.log([[row[name] for row in rows], [row[quantity] for row in rows]]), 1)[0]:.2f}"
 
 
-def print_table(lines):
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for number, line in enumerate(lines):
-        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |")
-        if number == 0:
-            print("| " + " | ".join("-" * width for width in widths) + " |")
+def plot(rows, base, folder):
+    """Two figures: seconds against S, and peak memory against S, a panel for each backend."""
+    from matplotlib.figure import Figure
+
+    for quantity, label in (("seconds", "seconds of a training step"), ("peak_mib", "peak memory of a training step, MiB")):
+        backends = list(dict.fromkeys(row["backend"] for row in rows))
+        figure = Figure(figsize=(3.6 * len(backends), 3.6), layout="constrained")
+        for axis, backend in zip(figure.subplots(1, len(backends), sharey=True, squeeze=False)[0], backends, strict=True):
+            for head in HEADS:
+                own = sweep([row for row in rows if (row["backend"], row["head"]) == (backend, head)], "train", "S", base)
+                if own and own[0]["S"]:
+                    axis.plot([row["S"] for row in own], [row[quantity] for row in own], marker="o", label=head)
+                    if quantity == "seconds":
+                        axis.plot([row["S"] for row in own], [row["floor"] for row in own], color="0.7", linestyle="--", zorder=0)
+            axis.set(title=backend, xlabel="nodes S", xscale="log", yscale="log" if quantity == "seconds" else "linear")
+            if quantity == "peak_mib":
+                axis.set_ylim(bottom=0)
+        figure.axes[0].set_ylabel(label)
+        figure.axes[0].legend(fontsize="small")
+        figure.savefig(folder / f"{quantity}_against_samples.png", dpi=120)
 
 
 def main():
-    options = parse()
-    if options.one_row:
-        (row,) = rows_of(options)
-        step = make_step(*row, options)
-        step(), step()
-        print(json.dumps(peak_memory()))
-    elif options.memory:
-        print_memory(options)
-    else:
-        print_speed(options)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--quick", action="store_true", help="small sizes, under two minutes")
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for CSV, table and plots")
+    parser.add_argument("--row", type=json.loads, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.row:
+        print(json.dumps(measure_row(**options.row)))
+        return
+    base, sweeps = (QUICK, QUICK_SWEEPS) if options.quick else (BASE, SWEEPS)
+    rows, machines = [], []
+    for backend in options.backends:
+        measured, machine = run(backend, base, sweeps, 3 if options.quick else options.repeats)
+        rows += measured
+        machines.append(machine)
+        harness.write_csv(options.output / "speed.csv", rows)
+    text = report(rows, sweeps, base, machines)
+    (options.output / "speed.md").write_text(text)
+    plot(rows, base, options.output)
+    print(text + f"\nwritten to {options.output}")
 
 
 if __name__ == "__main__":

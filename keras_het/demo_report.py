@@ -131,5 +131,5 @@ def plot_covariance(result, path):
     ticks = range(len(off_diagonal))
     axes.set(xlabel="class", ylabel="class", xticks=ticks, yticks=ticks, title="Full head: average centred covariance of the logits")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), frameon=False)
-    figure.colorbar(image, label="covariance of logits / temperature (grey: variances, left out)")
+    figure.colorbar(image, label="covariance of (logits / temperature); grey: variances, left out")
     figure.savefig(path, dpi=150)

@@ -195,8 +195,13 @@ class HeteroscedasticDense(keras.layers.Layer):
         shape = (*ops.shape(loc)[:-1], self.units, self.num_factors)
         return LowRankNormal(loc, scale_diag, ops.reshape(self.factor(x), shape))
 
-    def covariance(self, x, centered=True):
-        """Covariance of the logits u, shape `(..., K, K)`; by default the part that a softmax identifies, see `LowRankNormal`."""
+    def covariance(self, x, centered=None):
+        """Covariance of the logits u, shape `(..., K, K)`.
+
+        By default, for softmax, `centered=True`: only the part that a softmax identifies, see `LowRankNormal.covariance`. A sigmoid
+        identifies the variances, so for it the default is False.
+        """
+        centered = self.link == "softmax" if centered is None else check_boolean("centered", centered)
         return self.logit_distribution(x).covariance(centered=centered)
 
     def probabilities(self, x):

@@ -33,7 +33,6 @@ def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=Fals
     normal, size = normal.as_tensors(), (nodes.eps_diag.shape[1], nodes.eps_factor.shape[1])
     _check_sizes(normal, *size)
     rows, shared = _parameters(link, normal, ops.convert_to_tensor(temperature, normal.loc.dtype), *size)
-    nodes = Nodes(*(ops.cast(x, rows[0].dtype) for x in nodes))
     if chunk_size is None:
         average = _unrolled(link, rows, shared, nodes, nodes.num_samples)
     else:
@@ -88,9 +87,10 @@ def _parameters(link, normal, temperature, units, num_factors):
 
 
 def _unrolled(link, rows, shared, nodes, chunk_size):
-    noise, tables, sums, zero = make_noise(rows, *shared), _tables(nodes, shared), [], 0.0
+    noise, sums, zero = make_noise(rows, *shared), [], 0.0
     for start in range(0, nodes.num_samples, chunk_size):
-        chunk = Chunk(*(ops.transpose(x[start : start + chunk_size]) + zero for x in tables))
+        part = Nodes(*(ops.cast(x[start : start + chunk_size], rows[0].dtype) + zero for x in nodes))
+        chunk = Chunk(*(ops.transpose(x) for x in _tables(part, shared)))
         sums.append([ops.logsumexp(term, axis=-1) for term in link.log_terms(noise.logits(chunk))])
         # A compiler that sees no dependence between the chunks holds all of them in memory at once. Adding this zero is one.
         zero = 0.0 * ops.stop_gradient(ops.sum(sums[-1][0]))
@@ -118,7 +118,7 @@ def _streamed(link, rows, shared, nodes, block_size, chunk_size):
         return value, gradient
 
     split = len(rows)
-    return ops.custom_gradient(forward)(*rows, *shared, *nodes)
+    return ops.custom_gradient(forward)(*rows, *shared, *(ops.cast(x, rows[0].dtype) for x in nodes))
 
 
 def _by_blocks(function, rows, block_size):

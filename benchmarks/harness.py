@@ -1,0 +1,156 @@
+"""What the benchmarks share: compiled functions, repeats in turn, rates of the machine, fresh processes, peak memory, tables."""
+
+import csv
+import json
+import os
+import pathlib
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+MATMUL_SIZE, EXP_SIZE, COPY_SIZE = 2048, 1 << 22, 1 << 25
+
+
+class Timing(NamedTuple):
+    """Seconds of repeated calls: the median, and the quartiles for the spread."""
+
+    median: float
+    low: float
+    high: float
+
+
+def measure(functions, repeats, warmup=2):
+    """`Timing` of each function of a dict. They take turns, so that a change in the machine's load meets all of them alike.
+
+    Every function must wait for its own result. The calls of the warm-up compile and allocate, and are not counted.
+    """
+    for function in functions.values():
+        for _ in range(warmup):
+            function()
+    seconds = {name: [] for name in functions}
+    for _ in range(repeats):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: Timing(statistics.median(values), *_quartiles(values)) for name, values in seconds.items()}
+
+
+def _quartiles(values):
+    if len(values) < 3:
+        return min(values), max(values)
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high
+
+
+def compiled(function, jit=True):
+    """`function` of tensors, compiled as Keras compiles a model on the active backend (PyTorch: not), and waited for."""
+    import keras
+
+    backend = keras.config.backend()
+    if backend == "jax" and jit:
+        import jax
+
+        function = jax.jit(function)
+    elif backend == "tensorflow":
+        import tensorflow as tf
+
+        function = tf.function(function, jit_compile=jit)
+    elif backend == "torch":
+        import torch
+
+        function = torch.no_grad()(function)
+    return lambda *tensors: wait(function(*tensors))
+
+
+def wait(tensor):
+    """Copies a small tensor to the host, which ends after everything it depends on."""
+    import keras
+
+    return keras.ops.convert_to_numpy(tensor)
+
+
+def probes(jit=True):
+    """Functions whose time gives the machine's rates: see `rates`."""
+    import numpy as np
+    from keras import ops
+
+    rng = np.random.default_rng(0)
+    square, line, long = (ops.convert_to_tensor(rng.random(n, "float32")) for n in ((MATMUL_SIZE,) * 2, EXP_SIZE, COPY_SIZE))
+    matmul = compiled(lambda a: ops.max(ops.matmul(a, a)), jit)
+    exp = compiled(lambda x: ops.sum(ops.exp(x)), jit)
+    read = compiled(lambda x: ops.sum(x), jit)
+    return {"matmul": lambda: matmul(square), "exp": lambda: exp(line), "read": lambda: read(long)}
+
+
+def rates(timings):
+    """(flop/s of a matrix product, exp/s, bytes/s of reading) from the timings of `probes`."""
+    return (
+        2 * MATMUL_SIZE**3 / timings["matmul"].median,
+        EXP_SIZE / timings["exp"].median,
+        4 * COPY_SIZE / timings["read"].median,
+    )
+
+
+def in_fresh_process(script, row, **environment):
+    """Runs `script --row JSON` in a process of its own and returns the dict that it prints last."""
+    command = [sys.executable, str(script), "--row", json.dumps(row)]
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, **environment}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise RuntimeError(f"{row} failed:\n{result.stderr[-3000:]}")
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+# glibc keeps freed blocks by chance, which moves the peak of one and the same step by half. With a fixed threshold it gives them
+# back, and the peak is what the step holds. It costs time, so seconds and memory are measured in different processes.
+STEADY_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
+
+
+def peak_memory():
+    """Peak resident MiB of this process. On Linux not by ru_maxrss, which a child inherits from a larger parent."""
+    try:
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+
+
+def describe():
+    """The date, versions and machine, for the line below a table."""
+    import keras
+
+    backend = keras.config.backend()
+    version = __import__(backend).__version__
+    return f"{time.strftime('%Y-%m-%d')}, {backend} {version}, keras {keras.__version__}, {os.cpu_count()} cores ({_processor()})"
+
+
+def _processor():
+    try:
+        with open("/proc/cpuinfo") as lines:
+            return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def markdown(lines):
+    """A Markdown table of rows of strings, the first its head."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rows = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines]
+    rows.insert(1, "| " + " | ".join("-" * width for width in widths) + " |")
+    return "\n".join(rows)
+
+
+def write_csv(path, rows):
+    """Dicts as CSV; the columns are the keys in order of first appearance."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)

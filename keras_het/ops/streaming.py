@@ -8,6 +8,7 @@ and from the main memory they would take two to three times as long.
 
 import math
 
+import keras
 from keras import ops
 
 from keras_het.ops.nodes import Nodes
@@ -17,6 +18,7 @@ BLOCK_ELEMENTS = 1 << 20  # logits of one block: 4 MiB of float32
 CHUNK_SIZE = 64  # nodes of one block: fewer make thin matrix products
 SMALLEST_MEAN = 1e-30  # of probabilities: terms that underflow, below 1.2e-38 each, are less than a rounding error of it
 TYPICAL_BATCH = 128  # stands in for a batch size that is unknown when the graph is made
+UNKNOWN_ROWS = 32  # of a block, then; it is the batch size of `fit` by default
 
 
 def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=False):
@@ -33,27 +35,41 @@ def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=Fals
     normal, size = normal.as_tensors(), (nodes.eps_diag.shape[1], nodes.eps_factor.shape[1])
     _check_sizes(normal, *size)
     rows, shared = _parameters(link, normal, ops.convert_to_tensor(temperature, normal.loc.dtype), *size)
+    batch, num_samples = rows[0].shape[0], nodes.num_samples
     if chunk_size is None:
-        average = _unrolled(link, rows, shared, nodes, nodes.num_samples)
+        average = _unrolled(link, rows, shared, nodes, num_samples)
+    elif unroll:
+        chunk_size = inference_chunk_size(batch, size[0]) if chunk_size == "auto" else chunk_size
+        average = _unrolled(link, rows, shared, nodes, min(chunk_size, num_samples))
     else:
-        block_size, chunk_size = block_sizes(None if unroll else rows[0].shape[0], size[0], nodes.num_samples, chunk_size)
-        average = (
-            _unrolled(link, rows, shared, nodes, chunk_size) if unroll else _streamed(link, rows, shared, nodes, block_size, chunk_size)
-        )
+        average = _streamed(link, rows, shared, nodes, *block_sizes(batch, size[0], num_samples, chunk_size))
     return ops.reshape(average, ops.shape(normal.loc))
 
 
 def _check_sizes(normal, units, num_factors):
-    given = {"loc": (normal.loc, -1, units)}
-    if normal.factor is not None:
-        given |= {"factor": (normal.factor, -2, units), "factor ": (normal.factor, -1, num_factors)}
-    elif normal.row_scale is not None:
+    if normal.factor is None and normal.row_scale is not None:
         raise ValueError("`row_scale` scales the rows of `factor`, which must be given. Received: factor=None")
-    for name, (tensor, axis, size) in given.items():
-        if isinstance(tensor.shape[axis], int) and tensor.shape[axis] != size:  # a traced size is a tensor, and was checked before
-            raise ValueError(
-                f"`{name.strip()}` must have the size of the nodes, {size}, on axis {axis}. Received: shape {tuple(tensor.shape)}"
-            )
+    checks = [("loc", -1, units), ("factor", -2, units), ("factor", -1, num_factors)]
+    for name, axis, size in checks:
+        tensor = getattr(normal, name)
+        # A traced size is a tensor, and was checked before.
+        if tensor is not None and isinstance(tensor.shape[axis], int) and tensor.shape[axis] != size:
+            raise ValueError(f"`{name}` must have the size of the nodes, {size}, on axis {axis}. Received: shape {tuple(tensor.shape)}")
+    for name in ("scale_diag", "row_scale"):
+        tensor = getattr(normal, name)
+        if tensor is not None and not _fits(tensor.shape, normal.loc.shape):
+            raise ValueError(f"`{name}` must have the shape of `loc`, {tuple(normal.loc.shape)}. Received: shape {tuple(tensor.shape)}")
+
+
+def _fits(shape, expected):
+    known = ((a, b) for a, b in zip(shape, expected, strict=False) if isinstance(a, int) and isinstance(b, int))
+    return len(shape) == len(expected) and all(a == b for a, b in known)
+
+
+def inference_chunk_size(batch, units):
+    """Nodes held at once for all rows of a prediction: 8 to 64, by the budget of four blocks."""
+    batch = batch if isinstance(batch, int) else TYPICAL_BATCH  # unknown, or a tensor where it is traced
+    return min(64, max(8, 4 * BLOCK_ELEMENTS // (units * max(1, batch))))
 
 
 def block_sizes(batch, units, num_samples, chunk_size="auto"):
@@ -67,7 +83,7 @@ def block_sizes(batch, units, num_samples, chunk_size="auto"):
     chunk_size = min(num_samples, chunk_size)
     rows = max(2, BLOCK_ELEMENTS // (units * chunk_size))
     if batch is None:
-        return min(rows, TYPICAL_BATCH // 8), chunk_size
+        return min(rows, UNKNOWN_ROWS), chunk_size
     return math.ceil(batch / math.ceil(batch / rows)) if batch > rows else rows, chunk_size
 
 
@@ -92,8 +108,9 @@ def _unrolled(link, rows, shared, nodes, chunk_size):
         part = Nodes(*(ops.cast(x[start : start + chunk_size], rows[0].dtype) + zero for x in nodes))
         chunk = Chunk(*(ops.transpose(x) for x in _tables(part, shared)))
         sums.append([ops.logsumexp(term, axis=-1) for term in link.log_terms(noise.logits(chunk))])
-        # A compiler that sees no dependence between the chunks holds all of them in memory at once. Adding this zero is one.
-        zero = 0.0 * ops.stop_gradient(ops.sum(sums[-1][0]))
+        # A compiler that sees no dependence between the chunks holds all of them in memory at once. Adding this zero is one: sums of
+        # logarithms of averages are never so large, and for NaN, which belongs to one row, it is zero too.
+        zero = ops.cast(ops.sum(sums[-1][0]) > 1e30, rows[0].dtype)
     totals = [ops.logsumexp(ops.stack(parts), axis=0) for parts in zip(*sums, strict=True)]
     return link.result([total - math.log(nodes.num_samples) for total in totals])
 
@@ -105,6 +122,7 @@ def _streamed(link, rows, shared, nodes, block_size, chunk_size):
         rows, shared, nodes = arguments[:split], arguments[split:-2], Nodes(*arguments[-2:])
         chunks = Chunks(_tables(nodes, shared), chunk_size)
         value = _by_blocks(lambda block: ((_log_averages(link, make_noise(block, *shared), chunks),), ()), rows, block_size)[0][0]
+        saved_value = ops.stop_gradient(value)  # PyTorch: a closure over the output itself would keep all of this alive
 
         def pull_back(block):
             (loc, *others), value, upstream = block[:-2], *block[-2:]
@@ -112,7 +130,7 @@ def _streamed(link, rows, shared, nodes, block_size, chunk_size):
 
         def gradient(*saved, upstream=None):
             upstream = saved[-1] if upstream is None else upstream
-            of_rows, of_shared = _by_blocks(pull_back, (*rows, value, upstream), block_size)
+            of_rows, of_shared = _by_blocks(pull_back, (*rows, saved_value, upstream), block_size)
             return *of_rows, *of_shared, None, None
 
         return value, gradient
@@ -124,16 +142,31 @@ def _streamed(link, rows, shared, nodes, block_size, chunk_size):
 def _by_blocks(function, rows, block_size):
     """`function` of blocks of rows gives results for its rows, which are joined, and totals, which are added.
 
-    Rows of zeros fill the last block.
+    Rows of zeros fill the last block: their logits are finite, and their upstream gradient is zero. A block takes its rows from all
+    over the batch, so that devices that share a batch share every block.
     """
-    if rows[0].shape[0] is not None and rows[0].shape[0] <= block_size:
+    batch = rows[0].shape[0]
+    if batch is not None and batch <= block_size:
         return function(rows)
+    if keras.config.backend() == "torch":  # it unrolls all loops, and `ops.map` would keep the blocks alive in reference cycles
+        parts = [function([x[start : start + block_size] for x in rows]) for start in range(0, batch, block_size)]
+        results, totals = (list(zip(*part, strict=True)) for part in zip(*parts, strict=True))
+        return tuple(ops.concatenate(x) for x in results), tuple(sum(x) for x in totals)
+    missing = -batch % block_size if batch is not None else _missing(ops.shape(rows[0])[0], block_size)
+    results, totals = ops.map(function, tuple(_to_blocks(x, block_size, missing) for x in rows))
     batch = ops.shape(rows[0])[0]
-    padding = [[0, -batch % block_size]]
-    blocks = (ops.pad(x, padding + [[0, 0]] * (len(x.shape) - 1)) for x in rows)
-    results, totals = ops.map(function, tuple(ops.reshape(x, (-1, block_size, *x.shape[1:])) for x in blocks))
-    results = tuple(ops.reshape(x, (-1, *x.shape[2:]))[:batch] for x in results)
+    results = tuple(ops.reshape(ops.swapaxes(x, 0, 1), (-1, *x.shape[2:]))[:batch] for x in results)
     return results, tuple(ops.sum(x, axis=0) for x in totals)
+
+
+def _missing(batch, block_size):
+    """Rows that fill the last block of an unknown batch; TensorFlow needs one block at least."""
+    return ops.where(batch > 0, -batch % block_size, block_size)
+
+
+def _to_blocks(x, block_size, missing):
+    padded = ops.pad(x, [[0, missing]] + [[0, 0]] * (len(x.shape) - 1))
+    return ops.swapaxes(ops.reshape(padded, (block_size, -1, *x.shape[1:])), 0, 1)
 
 
 def _log_averages(link, noise, chunks):

@@ -17,11 +17,10 @@ class Chunk(NamedTuple):
     shared: Any = None
 
 
-def make_noise(rows, factor=None):
-    """The noise of these parameters: `rows` have one row for each example, `factor` is shared by all or None."""
-    if factor is not None:
-        return ScaledFactorNoise(*rows, factor)
-    return FactorNoise(*rows) if len(rows) == 3 else DiagonalNoise(*rows)
+def make_noise(rows, *shared):
+    """The noise of these parameters: `rows` have one row for each example, `shared` is a factor that all share, or nothing."""
+    kind = ScaledFactorNoise if shared else FactorNoise if len(rows) == 3 else DiagonalNoise
+    return kind(*rows, *shared)
 
 
 class DiagonalNoise:

@@ -125,7 +125,7 @@ def _streamed(link, rows, shared, nodes, block_size, chunk_size):
         saved_value = ops.stop_gradient(value)  # PyTorch: a closure over the output itself would keep all of this alive
 
         def pull_back(block):
-            (loc, *others), value, upstream = block[:-2], *block[-2:]
+            loc, *others, value, upstream = block
             return _gradients(link, make_noise((loc - link.pivot(value), *others), *shared), chunks, value, upstream)
 
         def gradient(*saved, upstream=None):
@@ -148,15 +148,19 @@ def _by_blocks(function, rows, block_size):
     batch = rows[0].shape[0]
     if batch is not None and batch <= block_size:
         return function(rows)
-    if keras.config.backend() == "torch":  # it unrolls all loops, and `ops.map` would keep the blocks alive in reference cycles
-        parts = [function([x[start : start + block_size] for x in rows]) for start in range(0, batch, block_size)]
-        results, totals = (list(zip(*part, strict=True)) for part in zip(*parts, strict=True))
-        return tuple(ops.concatenate(x) for x in results), tuple(sum(x) for x in totals)
+    if keras.config.backend() == "torch":
+        return _by_python(function, rows, block_size)
     missing = -batch % block_size if batch is not None else _missing(ops.shape(rows[0])[0], block_size)
     results, totals = ops.map(function, tuple(_to_blocks(x, block_size, missing) for x in rows))
-    batch = ops.shape(rows[0])[0]
-    results = tuple(ops.reshape(ops.swapaxes(x, 0, 1), (-1, *x.shape[2:]))[:batch] for x in results)
-    return results, tuple(ops.sum(x, axis=0) for x in totals)
+    joined = (ops.reshape(ops.swapaxes(x, 0, 1), (-1, *x.shape[2:])) for x in results)
+    return tuple(x[: ops.shape(rows[0])[0]] for x in joined), tuple(ops.sum(x, axis=0) for x in totals)
+
+
+def _by_python(function, rows, block_size):
+    """`_by_blocks` for PyTorch, which unrolls every loop, and where `ops.map` would keep the blocks alive in reference cycles."""
+    starts = range(0, rows[0].shape[0], block_size)
+    results, totals = zip(*(function([x[start : start + block_size] for x in rows]) for start in starts), strict=True)
+    return tuple(ops.concatenate(x) for x in zip(*results, strict=True)), tuple(sum(x) for x in zip(*totals, strict=True))
 
 
 def _missing(batch, block_size):

@@ -1,6 +1,6 @@
 """Seconds and peak memory of a training step and of a prediction, beside a plain Dense layer and the floor of the machine.
 
-python benchmarks/speed.py [--backends jax tensorflow torch] [--quick] [--output FOLDER]
+python benchmarks/speed.py [--backends jax tensorflow torch] [--sweeps S K B R] [--quick] [--output FOLDER]
 
 Every row is measured in a fresh process, Dense and the machine's rates in the same one, in turn with the head. The floor is
 
@@ -191,6 +191,7 @@ def plot(rows, base, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)
+    parser.add_argument("--sweeps", nargs="+", choices=SWEEPS, default=list(SWEEPS), help="which sizes to vary, one at a time")
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--quick", action="store_true", help="small sizes, under two minutes")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for CSV, table and plots")
@@ -199,7 +200,7 @@ def main():
     if options.row:
         print(json.dumps(measure_row(**options.row)))
         return
-    base, sweeps = (QUICK, QUICK_SWEEPS) if options.quick else (BASE, SWEEPS)
+    base, sweeps = (QUICK, QUICK_SWEEPS) if options.quick else (BASE, {name: SWEEPS[name] for name in options.sweeps})
     rows, machines = [], []
     for backend in options.backends:
         measured, machine = run(backend, base, sweeps, 3 if options.quick else options.repeats)

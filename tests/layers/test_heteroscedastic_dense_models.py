@@ -188,3 +188,19 @@ def test_a_frozen_head_keeps_its_weights_and_draws_new_noise():
 def test_inference_is_the_same_compiled_and_eager():
     model = make_model(make_head("full"))
     np.testing.assert_allclose(model.predict(X, verbose=0), to_numpy(model.layers[-1](X)), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(keras.config.backend() == "torch", reason="PyTorch runs eagerly: it traces nothing")
+@pytest.mark.parametrize("kind", ["full", "parameter-efficient", "diagonal", "sigmoid"])
+def test_batches_of_one_shape_are_traced_once(kind, monkeypatch):
+    head, traces = make_head(kind), []
+    call = type(head).call
+    monkeypatch.setattr(type(head), "call", lambda self, *args, **kwargs: traces.append(1) or call(self, *args, **kwargs))
+    model = make_model(head, jit_compile=True)
+    for _ in range(2):  # the second time with other noise, weights and counter
+        model.fit(X, targets(head.link), batch_size=4, verbose=0)
+        model.predict(X, batch_size=4, verbose=0)
+        traces.append(0)
+    first, second = (sum(part) for part in (traces[: traces.index(0)], traces[traces.index(0) + 1 :]))
+    assert first > 0
+    assert second == 0

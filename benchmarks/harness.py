@@ -137,6 +137,11 @@ def _processor():
         return platform.processor() or platform.machine()
 
 
+def milliseconds(seconds):
+    """As text, with three digits or all that are whole."""
+    return f"{1e3 * seconds:.0f}" if seconds >= 0.1 else f"{1e3 * seconds:.3g}"
+
+
 def markdown(lines):
     """A Markdown table of rows of strings, the first its head."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

@@ -198,14 +198,16 @@ def main():
     harness.write_csv(options.output / "peers.csv", rows)
     lines = [["head", "package", "XLA", "shared", "step ms (quartiles)", "step at S=1 ms", "peak MiB", "over S=1 MiB"]]
     for row in rows:
-        spread = f"{1e3 * row['seconds']:.3g} ({1e3 * row['low']:.3g}-{1e3 * row['high']:.3g})"
+        spread = f"{harness.milliseconds(row['seconds'])} ({harness.milliseconds(row['low'])}-{harness.milliseconds(row['high'])})"
         flags = ["yes" if row[name] else "no" for name in ("jit", "shared")]
         memory = [f"{row['peak_mib']:.0f}", f"{row['over S=1 mib']:.0f}"]
-        lines.append([row["head"], row["package"], *flags, spread, f"{1e3 * row['S=1 seconds']:.3g}", *memory])
+        lines.append([row["head"], row["package"], *flags, spread, harness.milliseconds(row["S=1 seconds"]), *memory])
     text = harness.markdown(lines) + "\n\n"
     head = ["sd", "edward2's error", "ours", "our S", "edward2's step s", "our step s", "ratio", "ratio of the sampling parts"]
     found = time_to_error(cases["softmax full"], rows, options.repeats)
-    text += harness.markdown([head, *([f"{value:.3g}" for value in line] for line in found)]) + "\n"
+    text += (
+        harness.markdown([head, *([f"{value:.3g}" if isinstance(value, float) else str(value) for value in line] for line in found)]) + "\n"
+    )
     (options.output / "peers.md").write_text(text)
     print("\n" + text)
 

@@ -174,12 +174,20 @@ def plot(rows, base, folder):
         backends = list(dict.fromkeys(row["backend"] for row in rows))
         figure = Figure(figsize=(3.6 * len(backends), 3.6), layout="constrained")
         for axis, backend in zip(figure.subplots(1, len(backends), sharey=True, squeeze=False)[0], backends, strict=True):
+            floors = ["_nolegend_"] * (len(HEADS) - 1) + ["floor of each"]
             for head in HEADS:
                 own = sweep([row for row in rows if (row["backend"], row["head"]) == (backend, head)], "train", "S", base)
                 if own and own[0]["S"]:
                     axis.plot([row["S"] for row in own], [row[quantity] for row in own], marker="o", label=head)
                     if quantity == "seconds":
-                        axis.plot([row["S"] for row in own], [row["floor"] for row in own], color="0.7", linestyle="--", zorder=0)
+                        axis.plot(
+                            [row["S"] for row in own],
+                            [row["floor"] for row in own],
+                            color="0.7",
+                            linestyle="--",
+                            zorder=0,
+                            label=floors.pop(),
+                        )
             axis.set(title=backend, xlabel="nodes S", xscale="log", yscale="log" if quantity == "seconds" else "linear")
             if quantity == "peak_mib":
                 axis.set_ylim(bottom=0)

@@ -1,5 +1,6 @@
 """What the benchmarks share: compiled functions, repeats in turn, rates of the machine, fresh processes, peak memory, tables."""
 
+import argparse
 import csv
 import json
 import os
@@ -12,7 +13,17 @@ import sys
 import time
 from typing import NamedTuple
 
-MATMUL_SIZE, EXP_SIZE, COPY_SIZE = 2048, 1 << 22, 1 << 25
+MATMUL_SIZE, EXP_SIZE, READ_SIZE = 2048, 1 << 22, 1 << 25
+
+
+def command_line(description, repeats):
+    """A parser of what all benchmarks take; `--row` is how `in_fresh_process` starts them again."""
+    parser = argparse.ArgumentParser(description=description.split("\n")[0])
+    parser.add_argument("--repeats", type=int, default=repeats)
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
+    parser.add_argument("--row", type=json.loads, help=argparse.SUPPRESS)
+    return parser
 
 
 class Timing(NamedTuple):
@@ -47,19 +58,19 @@ def _quartiles(values):
     return low, high
 
 
-def compiled(function, jit=True):
+def compiled(function):
     """`function` of tensors, compiled as Keras compiles a model on the active backend (PyTorch: not), and waited for."""
     import keras
 
     backend = keras.config.backend()
-    if backend == "jax" and jit:
+    if backend == "jax":
         import jax
 
         function = jax.jit(function)
     elif backend == "tensorflow":
         import tensorflow as tf
 
-        function = tf.function(function, jit_compile=jit)
+        function = tf.function(function, jit_compile=True)
     elif backend == "torch":
         import torch
 
@@ -74,16 +85,16 @@ def wait(tensor):
     return keras.ops.convert_to_numpy(tensor)
 
 
-def probes(jit=True):
+def probes():
     """Functions whose time gives the machine's rates: see `rates`."""
     import numpy as np
     from keras import ops
 
     rng = np.random.default_rng(0)
-    square, line, long = (ops.convert_to_tensor(rng.random(n, "float32")) for n in ((MATMUL_SIZE,) * 2, EXP_SIZE, COPY_SIZE))
-    matmul = compiled(lambda a: ops.max(ops.matmul(a, a)), jit)
-    exp = compiled(lambda x: ops.sum(ops.exp(x)), jit)
-    read = compiled(lambda x: ops.sum(x), jit)
+    square, line, long = (ops.convert_to_tensor(rng.random(n, "float32")) for n in ((MATMUL_SIZE,) * 2, EXP_SIZE, READ_SIZE))
+    matmul = compiled(lambda a: ops.max(ops.matmul(a, a)))
+    exp = compiled(lambda x: ops.sum(ops.exp(x)))
+    read = compiled(lambda x: ops.sum(x))
     return {"matmul": lambda: matmul(square), "exp": lambda: exp(line), "read": lambda: read(long)}
 
 
@@ -92,7 +103,7 @@ def rates(timings):
     return (
         2 * MATMUL_SIZE**3 / timings["matmul"].median,
         EXP_SIZE / timings["exp"].median,
-        4 * COPY_SIZE / timings["read"].median,
+        4 * READ_SIZE / timings["read"].median,
     )
 
 

@@ -4,14 +4,12 @@ python benchmarks/peers.py [--quick] [--output FOLDER]              (needs edwar
 
 edward2 runs in each of its modes: compiled by XLA or not, samples shared by the batch or not. The error is the root mean square of the
 error of log p, weighted by p, against 2^20 samples drawn by NumPy, over examples with mu ~ 2 N(0, 1), d = sd and rows of V of
-length sd, at temperature 0.9; for the sigmoid that of the logit against numerical integration.
+length sd, at temperature 0.9.
 """
 
-import argparse
 import functools
 import itertools
 import json
-import pathlib
 import sys
 
 import harness
@@ -184,12 +182,7 @@ def time_to_error(sizes, seconds, repeats):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for CSV and table")
-    parser.add_argument("--row", type=json.loads, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = harness.command_line(__doc__, repeats=7).parse_args()
     if options.row:
         print(json.dumps(measure_row(**options.row)))
         return

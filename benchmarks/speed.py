@@ -12,10 +12,8 @@ with S = 0 and 16 B K exponentials (32 B K in training) for the closed form of t
 features here, hence 4 and not 6; element-wise work counts for nothing; 20 bytes are a kernel read, its gradient written, and the update.
 """
 
-import argparse
 import itertools
 import json
-import pathlib
 
 import harness
 
@@ -135,7 +133,7 @@ def report(rows, sweeps, base, machines):
     for mode in MODES:
         lines = [["backend", "head", "B", "K", "R", "S", "ms (quartiles)", "times Dense", "times floor", "peak MiB"]]
         for row in (row for row in rows if row["mode"] == mode):
-            spread = f"{1e3 * row['seconds']:.3g} ({1e3 * row['low']:.3g}-{1e3 * row['high']:.3g})"
+            spread = f"{harness.milliseconds(row['seconds'])} ({harness.milliseconds(row['low'])}-{harness.milliseconds(row['high'])})"
             sizes = [str(row[name] or "") for name in "BKRS"]
             ratios = [f"{row['times dense']:.1f}", f"{row['times floor']:.1f}", f"{row['peak_mib']:.0f}"]
             lines.append([row["backend"], row["head"], *sizes, spread, *ratios])
@@ -174,7 +172,6 @@ def plot(rows, base, folder):
         backends = list(dict.fromkeys(row["backend"] for row in rows))
         figure = Figure(figsize=(3.6 * len(backends), 3.6), layout="constrained")
         for axis, backend in zip(figure.subplots(1, len(backends), sharey=True, squeeze=False)[0], backends, strict=True):
-            floors = ["_nolegend_"] * (len(HEADS) - 1) + ["floor of each"]
             for head in HEADS:
                 own = sweep([row for row in rows if (row["backend"], row["head"]) == (backend, head)], "train", "S", base)
                 if own and own[0]["S"]:
@@ -186,7 +183,7 @@ def plot(rows, base, folder):
                             color="0.7",
                             linestyle="--",
                             zorder=0,
-                            label=floors.pop(),
+                            label="floor of each" if head == "full" else None,
                         )
             axis.set(title=backend, xlabel="nodes S", xscale="log", yscale="log" if quantity == "seconds" else "linear")
             if quantity == "peak_mib":
@@ -197,13 +194,9 @@ def plot(rows, base, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = harness.command_line(__doc__, repeats=9)
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)
     parser.add_argument("--sweeps", nargs="+", choices=SWEEPS, default=list(SWEEPS), help="which sizes to vary, one at a time")
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--quick", action="store_true", help="small sizes, under two minutes")
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for CSV, table and plots")
-    parser.add_argument("--row", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.row:
         print(json.dumps(measure_row(**options.row)))

@@ -34,11 +34,11 @@ class DiagonalNoise:
         return self.loc[..., None] + self.scale_diag[..., None] * chunk.eps_diag
 
     def no_sums(self):
-        """What `pull_back` adds to."""
+        """Zeros to which `pull_back` adds: `(B, K)` and `(B, K)`; with factors `(B, K)` and `(B, K, R + 1)`."""
         return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
 
     def pull_back(self, sensitivity, chunk):
-        """Sums over the chunk from the gradients of its logits: with e_K, and alone."""
+        """Sums over the chunk of its logits' gradients, `(B, K, C)`: times e_K, and alone, each `(B, K)`."""
         return ops.sum(sensitivity * chunk.eps_diag, axis=-1), ops.sum(sensitivity, axis=-1)
 
     def gradients(self, of_scale_diag, of_loc):
@@ -62,7 +62,7 @@ class FactorNoise(DiagonalNoise):
         return ops.zeros_like(self.loc), ops.zeros((*self.loc.shape, self.num_factors + 1), self.loc.dtype)
 
     def pull_back(self, sensitivity, chunk):
-        """Sums over the chunk: with e_K, and, by one product, with e_R and alone."""
+        """Sums over the chunk: times e_K, `(B, K)`, and, by one product, times e_R and alone, `(B, K, R + 1)`."""
         with_one = ops.concatenate([chunk.eps_factor, ops.ones_like(chunk.eps_factor[:1])])
         sums = ops.matmul(ops.reshape(sensitivity, (-1, sensitivity.shape[-1])), ops.transpose(with_one))
         of_scale_diag = ops.sum(sensitivity * chunk.eps_diag, axis=-1)

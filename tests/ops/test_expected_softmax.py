@@ -1,6 +1,3 @@
-import gc
-import weakref
-
 import keras
 import numpy as np
 import pytest
@@ -8,7 +5,7 @@ from keras import ops
 from scipy.integrate import quad
 from scipy.special import expit, log_softmax
 
-from keras_het.ops import Nodes, log_expected_softmax, pseudo_random, quasi_random, streaming
+from keras_het.ops import Nodes, log_expected_softmax, pseudo_random, quasi_random
 from tests import reference
 from tests.gradients import second_derivative, value_and_gradients
 
@@ -76,104 +73,6 @@ def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, chunk_size):
     for name, gradient in plain.items():
         largest = np.abs(gradient).max()
         np.testing.assert_allclose(streamed[name], gradient, rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("batch", [5, 6])
-def test_blocks_of_rows_give_the_same_values_and_gradients(kind, batch, monkeypatch):
-    """Blocks of two rows: three of them, the last one padded or full; the nodes in chunks of 8 and a remainder."""
-    monkeypatch.setattr(streaming, "BLOCK_ELEMENTS", 2 * UNITS * 8)
-    assert streaming.block_sizes(batch, UNITS, SAMPLES, 8) == (2, 8)
-    arguments, nodes = problem(kind, batch=(batch,)), nodes_of(kind)
-    np.testing.assert_allclose(evaluate(arguments, nodes, chunk_size=8), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
-    upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
-    plain = gradients(arguments, nodes, upstream, chunk_size=None)
-    for name, gradient in gradients(arguments, nodes, upstream, chunk_size=8).items():
-        largest = np.abs(plain[name]).max()
-        np.testing.assert_allclose(gradient, plain[name], rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
-
-
-@pytest.mark.parametrize(
-    ("batch", "units", "samples", "expected"),
-    [
-        (128, 1000, 1024, (16, 64)),
-        (128, 1000, 16, (64, 16)),
-        (17, 1000, 64, (9, 64)),  # two even blocks
-        (128, 10, 1024, (128, 819)),
-        (16, 21_843, 256, (2, 64)),
-        (None, 10, 64, (32, 64)),
-        (0, 10, 64, (1638, 64)),
-    ],
-)
-def test_block_sizes_are_within_the_budget(batch, units, samples, expected):
-    rows, nodes = streaming.block_sizes(batch, units, samples)
-    assert (rows, nodes) == expected
-    assert rows == 2 or rows * nodes * units <= streaming.BLOCK_ELEMENTS
-
-
-def test_a_row_that_is_not_a_number_leaves_the_others_alone():
-    arguments, nodes = problem("full"), nodes_of("full")
-    spoiled = {**arguments, "loc": np.where(np.arange(5)[:, None] == 3, np.float32("nan"), arguments["loc"])}
-    others = [0, 1, 2, 4]
-    for options in ({"chunk_size": 8}, {"chunk_size": 8, "unroll": True}):
-        np.testing.assert_allclose(evaluate(spoiled, nodes, **options)[others], evaluate(arguments, nodes, **options)[others], rtol=1e-6)
-
-
-@pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="the other backends know the batch size when they make the graph")
-@pytest.mark.parametrize("jit", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_batch_of_unknown_size(kind, jit):
-    import tensorflow as tf
-
-    names, nodes = list(problem(kind)), nodes_of(kind)
-    per_row = [name for name in names if name in ("loc", "scale_diag", "row_scale") or (name, kind) == ("factor", "full")]
-
-    @tf.function(jit_compile=jit, reduce_retracing=True)
-    def value_and_slopes(*tensors):
-        with tf.GradientTape() as tape:
-            tape.watch(tensors)
-            value = log_expected_softmax(**{"factor": None, **dict(zip(names, tensors, strict=True))}, nodes=nodes, chunk_size=8)
-        return value, tape.gradient(value, tensors)
-
-    shapes = {name: (None, *x.shape[1:]) if name in per_row else x.shape for name, x in problem(kind).items()}
-    function = value_and_slopes.get_concrete_function(*(tf.TensorSpec(shapes[name], "float32") for name in names))
-    for batch in (0, 1, 5, 33):
-        arguments = problem(kind, batch=(batch,))
-        value, slopes = function(*(tf.constant(x) for x in arguments.values()))
-        np.testing.assert_allclose(value.numpy(), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
-        plain = gradients(arguments, nodes, np.ones_like(arguments["loc"]), chunk_size=None)
-        for name, slope in zip(names, slopes, strict=True):
-            largest = np.abs(plain[name]).max(initial=0)
-            np.testing.assert_allclose(slope.numpy(), plain[name], rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
-
-
-@pytest.mark.parametrize("kind", ["diagonal", "full", "parameter_efficient"])
-def test_blocks_at_extremes_fall_back_to_logarithms_each_for_itself(kind, monkeypatch):
-    """Five rows in blocks of two, one row extreme: probabilities that underflow beside ordinary ones."""
-    monkeypatch.setattr(streaming, "BLOCK_ELEMENTS", 2 * UNITS * 8)
-    arguments, nodes = problem(kind), nodes_of(kind)
-    arguments["loc"][3] = [1e4, -1e4, 0.0, 9e3, -5e3, 1e4]
-    np.testing.assert_allclose(evaluate(arguments, nodes, chunk_size=8), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
-    upstream = np.eye(UNITS, dtype="float32")[[0, 1, 2, 2, 4]]
-    for name, gradient in gradients(arguments, nodes, upstream, chunk_size=8).items():
-        assert np.all(np.isfinite(gradient)), name
-        check_slope(oracle, arguments, nodes, upstream, name, gradient)
-
-
-@pytest.mark.skipif(keras.config.backend() != "torch", reason="only PyTorch frees by counting references")
-def test_nothing_of_a_step_outlives_it(monkeypatch):
-    monkeypatch.setattr(streaming, "BLOCK_ELEMENTS", 2 * UNITS * 8)
-    arguments, nodes = problem("full"), nodes_of("full")
-    tensors = {name: ops.convert_to_tensor(x).requires_grad_() for name, x in arguments.items()}
-    scaled = tensors["factor"] * 2
-    gone = weakref.ref(scaled)
-    gc.disable()
-    try:
-        ops.sum(log_expected_softmax(**{**tensors, "factor": scaled}, nodes=nodes, chunk_size=8)).backward()
-        del scaled
-        assert gone() is None
-    finally:
-        gc.enable()
 
 
 @pytest.mark.parametrize("kind", KINDS)

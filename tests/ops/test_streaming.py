@@ -1,0 +1,113 @@
+"""Blocks of rows and chunks of nodes: how the work is cut must not show in the result."""
+
+import gc
+import weakref
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_het.ops import LowRankNormal, log_expected_softmax, streaming
+from keras_het.ops.expected_softmax import SoftmaxLink
+from tests.ops.test_expected_softmax import KINDS, SAMPLES, UNITS, check_slope, evaluate, gradients, nodes_of, oracle, problem
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("batch", [5, 6])
+def test_blocks_of_rows_give_the_same_values_and_gradients(kind, batch, monkeypatch):
+    """Blocks of two rows: three of them, the last one padded or full; the nodes in chunks of 8 and a remainder."""
+    monkeypatch.setattr(streaming, "BLOCK_ELEMENTS", 2 * UNITS * 8)
+    assert streaming.block_sizes(batch, UNITS, SAMPLES, 8) == (2, 8)
+    arguments, nodes = problem(kind, batch=(batch,)), nodes_of(kind)
+    np.testing.assert_allclose(evaluate(arguments, nodes, chunk_size=8), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
+    upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
+    plain = gradients(arguments, nodes, upstream, chunk_size=None)
+    for name, gradient in gradients(arguments, nodes, upstream, chunk_size=8).items():
+        largest = np.abs(plain[name]).max()
+        np.testing.assert_allclose(gradient, plain[name], rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("batch", "units", "samples", "expected"),
+    [
+        (128, 1000, 1024, (16, 64)),
+        (128, 1000, 16, (64, 16)),
+        (17, 1000, 64, (9, 64)),  # two even blocks
+        (128, 10, 1024, (128, 819)),
+        (16, 21_843, 256, (2, 64)),
+        (None, 10, 64, (32, 64)),
+        (0, 10, 64, (1638, 64)),
+    ],
+)
+def test_block_sizes_are_within_the_budget(batch, units, samples, expected):
+    rows, nodes = streaming.block_sizes(batch, units, samples)
+    assert (rows, nodes) == expected
+    assert rows == 2 or rows * nodes * units <= streaming.BLOCK_ELEMENTS
+
+
+def test_a_row_that_is_not_a_number_leaves_the_others_alone():
+    arguments, nodes = problem("full"), nodes_of("full")
+    spoiled = {**arguments, "loc": np.where(np.arange(5)[:, None] == 3, np.float32("nan"), arguments["loc"])}
+    others = [0, 1, 2, 4]
+    for options in ({"chunk_size": 8}, {"chunk_size": 8, "unroll": True}):
+        np.testing.assert_allclose(evaluate(spoiled, nodes, **options)[others], evaluate(arguments, nodes, **options)[others], rtol=1e-6)
+
+
+@pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="the other backends know the batch size when they make the graph")
+@pytest.mark.parametrize("jit", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_of_unknown_size(kind, jit):
+    import tensorflow as tf
+
+    names, nodes = list(problem(kind)), nodes_of(kind)
+    per_row = [name for name in names if name in ("loc", "scale_diag", "row_scale") or (name, kind) == ("factor", "full")]
+
+    @tf.function(jit_compile=jit, reduce_retracing=True)
+    def value_and_slopes(*tensors):
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            value = log_expected_softmax(**{"factor": None, **dict(zip(names, tensors, strict=True))}, nodes=nodes, chunk_size=8)
+        return value, tape.gradient(value, tensors)
+
+    shapes = {name: (None, *x.shape[1:]) if name in per_row else x.shape for name, x in problem(kind).items()}
+    function = value_and_slopes.get_concrete_function(*(tf.TensorSpec(shapes[name], "float32") for name in names))
+    for batch in (0, 1, 5, 33):
+        arguments = problem(kind, batch=(batch,))
+        value, slopes = function(*(tf.constant(x) for x in arguments.values()))
+        np.testing.assert_allclose(value.numpy(), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
+        plain = gradients(arguments, nodes, np.ones_like(arguments["loc"]), chunk_size=None)
+        for name, slope in zip(names, slopes, strict=True):
+            largest = np.abs(plain[name]).max(initial=0)
+            np.testing.assert_allclose(slope.numpy(), plain[name], rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["diagonal", "full", "parameter_efficient"])
+def test_blocks_at_extremes_fall_back_to_logarithms_each_for_itself(kind, monkeypatch):
+    """Five rows in blocks of two, one row extreme: probabilities that underflow beside ordinary ones."""
+    monkeypatch.setattr(streaming, "BLOCK_ELEMENTS", 2 * UNITS * 8)
+    arguments, nodes = problem(kind), nodes_of(kind)
+    arguments["loc"][3] = [1e4, -1e4, 0.0, 9e3, -5e3, 1e4]
+    np.testing.assert_allclose(evaluate(arguments, nodes, chunk_size=8), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
+    upstream = np.eye(UNITS, dtype="float32")[[0, 1, 2, 2, 4]]
+    for name, gradient in gradients(arguments, nodes, upstream, chunk_size=8).items():
+        assert np.all(np.isfinite(gradient)), name
+        check_slope(oracle, arguments, nodes, upstream, name, gradient)
+
+
+@pytest.mark.skipif(keras.config.backend() != "torch", reason="only PyTorch frees by counting references")
+def test_a_step_is_freed_when_it_is_done(monkeypatch):
+    """Without the garbage collector: what is not freed then lies in a reference cycle, and waits there for its next run."""
+    monkeypatch.setattr(streaming, "BLOCK_ELEMENTS", 2 * UNITS * 8)
+    tensors = {name: ops.convert_to_tensor(x).requires_grad_() for name, x in problem("full").items()}
+    temperature = tensors.pop("temperature")
+    link = SoftmaxLink()  # whatever saved tensors for the backward pass saved this, too
+    freed = weakref.ref(link)
+    gc.collect()
+    gc.disable()
+    try:
+        ops.sum(streaming.expectation(link, LowRankNormal(**tensors), nodes_of("full"), temperature, chunk_size=8)).backward()
+        del link
+        assert freed() is None
+    finally:
+        gc.enable()

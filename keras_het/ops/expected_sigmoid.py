@@ -100,7 +100,7 @@ class SigmoidLink:
         return ops.sigmoid(logits), ops.sigmoid(-logits)
 
     @staticmethod
-    def log_terms(logits):
+    def log_terms(logits, axis):
         """log sigmoid(u) and log sigmoid(-u)."""
         return ops.log_sigmoid(logits), ops.log_sigmoid(-logits)
 

@@ -60,9 +60,9 @@ class SoftmaxLink:
         return (weights / ops.sum(weights, axis=1, keepdims=True),)
 
     @staticmethod
-    def log_terms(logits):
-        """Log-softmax of every node."""
-        return (logits - ops.logsumexp(logits, axis=1, keepdims=True),)
+    def log_terms(logits, axis):
+        """Log-softmax of every node, with the classes on `axis`."""
+        return (logits - ops.logsumexp(logits, axis=axis, keepdims=True),)
 
     @staticmethod
     def result(log_means):

@@ -66,16 +66,17 @@ class LowRankNormal(NamedTuple):
         rows = diagonal - ops.mean(diagonal, axis=-1, keepdims=True)
         return rows - ops.mean(rows, axis=-2, keepdims=True)
 
-    def sample(self, nodes):
-        """Logits u at `nodes` (S of them, shared by the batch), shape `(S, ..., K)`."""
-        axes = (nodes.num_samples, *(1,) * (len(self.loc.shape) - 1), self.loc.shape[-1])
-        samples = self.loc + self.scale_diag * ops.reshape(nodes.eps_diag, axes)
+    def logits(self, nodes):
+        """Logits u at `nodes` (S of them, shared by the batch), shape `(..., S, K)`."""
+        logits = self.loc[..., None, :] + self.scale_diag[..., None, :] * nodes.eps_diag
         if self.factor is None:
-            return samples
-        noise = ops.moveaxis(ops.matmul(self.factor, ops.transpose(nodes.eps_factor)), -1, 0)
-        if len(noise.shape) == 2:
-            noise = ops.reshape(noise, axes)
-        return samples + (noise if self.row_scale is None else self.row_scale * noise)
+            return logits
+        noise = ops.matmul(nodes.eps_factor, ops.swapaxes(self.factor, -1, -2))
+        return logits + (noise if self.row_scale is None else self.row_scale[..., None, :] * noise)
+
+    def sample(self, nodes):
+        """Logits u at `nodes` as independent samples, shape `(S, ..., K)`."""
+        return ops.moveaxis(self.logits(nodes), -2, 0)
 
     def log_prob(self, value):
         """Log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0.

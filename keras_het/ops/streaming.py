@@ -11,6 +11,7 @@ import math
 import keras
 from keras import ops
 
+from keras_het.ops.low_rank import LowRankNormal
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.noise import Chunk, make_noise
 
@@ -34,15 +35,14 @@ def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=Fals
     """
     normal, size = normal.as_tensors(), (nodes.eps_diag.shape[1], nodes.eps_factor.shape[1])
     _check_sizes(normal, *size)
-    rows, shared = _parameters(link, normal, ops.convert_to_tensor(temperature, normal.loc.dtype), *size)
-    batch, num_samples = rows[0].shape[0], nodes.num_samples
+    normal = _standardized(link, normal, ops.convert_to_tensor(temperature, normal.loc.dtype))
     if chunk_size is None:
-        average = _unrolled(link, rows, shared, nodes, num_samples)
-    elif unroll:
-        chunk_size = inference_chunk_size(batch, size[0]) if chunk_size == "auto" else chunk_size
-        average = _unrolled(link, rows, shared, nodes, min(chunk_size, num_samples))
-    else:
-        average = _streamed(link, rows, shared, nodes, *block_sizes(batch, size[0], num_samples, chunk_size))
+        return _unrolled(link, normal, nodes, nodes.num_samples)
+    if unroll:
+        chunk_size = inference_chunk_size(normal.loc.shape[:-1], size[0]) if chunk_size == "auto" else chunk_size
+        return _unrolled(link, normal, nodes, chunk_size)
+    rows, shared = _parameters(normal, *size)
+    average = _streamed(link, rows, shared, nodes, *block_sizes(rows[0].shape[0], size[0], nodes.num_samples, chunk_size))
     return ops.reshape(average, ops.shape(normal.loc))
 
 
@@ -67,9 +67,10 @@ def _fits(shape, expected):
 
 
 def inference_chunk_size(batch, units):
-    """Nodes held at once for all rows of a prediction: 8 to 64, by the budget of four blocks."""
-    batch = batch if isinstance(batch, int) else TYPICAL_BATCH  # unknown, or a tensor where it is traced
-    return min(64, max(8, 4 * BLOCK_ELEMENTS // (units * max(1, batch))))
+    """Nodes held at once for all rows of a prediction, whose leading axes are `batch`: 8 to 64, by the budget of two blocks."""
+    known = all(isinstance(size, int) for size in batch)  # otherwise a size is None, or a tensor where it is traced
+    rows = max(1, math.prod(batch)) if known else TYPICAL_BATCH
+    return min(64, max(8, 2 * BLOCK_ELEMENTS // (units * rows)))
 
 
 def block_sizes(batch, units, num_samples, chunk_size="auto"):
@@ -87,32 +88,37 @@ def block_sizes(batch, units, num_samples, chunk_size="auto"):
     return math.ceil(batch / math.ceil(batch / rows)) if batch > rows else rows, chunk_size
 
 
-def _parameters(link, normal, temperature, units, num_factors):
-    """The noise's parameters in units of the temperature: those with a row for each example, leading axes flattened, and shared ones.
+def _standardized(link, normal, temperature):
+    """`normal` in units of the temperature, which gets its gradient by autodiff through the division."""
+    factor = None if normal.factor is None else normal.factor / temperature
+    return LowRankNormal(link.center(normal.loc) / temperature, normal.scale_diag / temperature, factor, normal.row_scale)
 
-    Autodiff through the division gives the temperature its gradient. The sizes are those of the nodes: a tensor that is traced for
-    export does not know its own.
+
+def _unrolled(link, normal, nodes, chunk_size):
+    sums, zero = [], 0.0
+    for start in range(0, nodes.num_samples, chunk_size):
+        chunk = Nodes(*(ops.cast(x[start : start + chunk_size], normal.loc.dtype) + zero for x in nodes))
+        # Classes last: without the loops of `_streamed` that is the faster order.
+        sums.append([ops.logsumexp(term, axis=-2) for term in link.log_terms(normal.logits(chunk), axis=-1)])
+        # A compiler that sees no dependence between the chunks holds all of them in memory at once. Adding this zero is one: sums of
+        # logarithms of averages are never so large, and for NaN, which belongs to one row, it is zero too.
+        zero = ops.cast(ops.sum(sums[-1][0]) > 1e30, normal.loc.dtype)
+    totals = [ops.logsumexp(ops.stack(parts), axis=0) for parts in zip(*sums, strict=True)]
+    return link.result([total - math.log(nodes.num_samples) for total in totals])
+
+
+def _parameters(normal, units, num_factors):
+    """The noise's parameters: those with a row for each example, leading axes flattened, and those that all share.
+
+    The sizes are those of the nodes: a tensor that is traced for export does not know its own.
     """
-    loc, scale_diag = (ops.reshape(x / temperature, (-1, units)) for x in (link.center(normal.loc), normal.scale_diag))
+    loc, scale_diag = (ops.reshape(x, (-1, units)) for x in (normal.loc, normal.scale_diag))
     if normal.factor is None:
         return (loc, scale_diag), ()
     if len(normal.factor.shape) == 2:
         row_scale = ops.ones_like(normal.loc) if normal.row_scale is None else normal.row_scale
-        return (loc, scale_diag, ops.reshape(row_scale, (-1, units))), (normal.factor / temperature,)
-    return (loc, scale_diag, ops.reshape(normal.scaled_factor() / temperature, (-1, units, num_factors))), ()
-
-
-def _unrolled(link, rows, shared, nodes, chunk_size):
-    noise, sums, zero = make_noise(rows, *shared), [], 0.0
-    for start in range(0, nodes.num_samples, chunk_size):
-        part = Nodes(*(ops.cast(x[start : start + chunk_size], rows[0].dtype) + zero for x in nodes))
-        chunk = Chunk(*(ops.transpose(x) for x in _tables(part, shared)))
-        sums.append([ops.logsumexp(term, axis=-1) for term in link.log_terms(noise.logits(chunk))])
-        # A compiler that sees no dependence between the chunks holds all of them in memory at once. Adding this zero is one: sums of
-        # logarithms of averages are never so large, and for NaN, which belongs to one row, it is zero too.
-        zero = ops.cast(ops.sum(sums[-1][0]) > 1e30, rows[0].dtype)
-    totals = [ops.logsumexp(ops.stack(parts), axis=0) for parts in zip(*sums, strict=True)]
-    return link.result([total - math.log(nodes.num_samples) for total in totals])
+        return (loc, scale_diag, ops.reshape(row_scale, (-1, units))), (normal.factor,)
+    return (loc, scale_diag, ops.reshape(normal.scaled_factor(), (-1, units, num_factors))), ()
 
 
 def _streamed(link, rows, shared, nodes, block_size, chunk_size):
@@ -184,7 +190,7 @@ def _log_averages(link, noise, chunks):
         return tuple(s + ops.sum(term, axis=-1) for s, term in zip(sums, terms, strict=True))
 
     def add_in_logs(chunk, sums):
-        terms = link.log_terms(noise.logits(chunk))
+        terms = link.log_terms(noise.logits(chunk), axis=1)
         return tuple(ops.logaddexp(s, ops.logsumexp(term, axis=-1)) for s, term in zip(sums, terms, strict=True))
 
     def in_logs():

@@ -2,8 +2,7 @@
 
 Two things vary and are kept apart: the *noise*, which maps nodes to logits and pulls a gradient of the logits back to its
 parameters, and the *link*, which says what is averaged and how sensitive the result is to the logits of a node. A block is some
-rows of the batch at a chunk of the nodes, small enough for a processor's cache: the work on it is a dozen passes over its logits,
-and from the main memory they would take two to three times as long.
+rows of the batch at a chunk of the nodes; `blocking` chooses its size.
 """
 
 import math
@@ -11,15 +10,12 @@ import math
 import keras
 from keras import ops
 
+from keras_het.ops import blocking
 from keras_het.ops.low_rank import LowRankNormal
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.noise import Chunk, make_noise
 
-BLOCK_ELEMENTS = 1 << 20  # logits of one block: 4 MiB of float32
-CHUNK_SIZE = 64  # nodes of one block: fewer make thin matrix products
 SMALLEST_MEAN = 1e-30  # of probabilities: terms that underflow, below 1.2e-38 each, are less than a rounding error of it
-TYPICAL_BATCH = 128  # stands in for a batch size that is unknown when the graph is made
-UNKNOWN_ROWS = 32  # of a block, then; it is the batch size of `fit` by default
 
 
 def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=False):
@@ -39,10 +35,10 @@ def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=Fals
     if chunk_size is None:
         return _unrolled(link, normal, nodes, nodes.num_samples)
     if unroll:
-        chunk_size = inference_chunk_size(normal.loc.shape[:-1], size[0]) if chunk_size == "auto" else chunk_size
+        chunk_size = blocking.inference_chunk_size(normal.loc, *nodes.eps_diag.shape) if chunk_size == "auto" else chunk_size
         return _unrolled(link, normal, nodes, chunk_size)
     rows, shared = _parameters(normal, *size)
-    average = _streamed(link, rows, shared, nodes, *block_sizes(rows[0].shape[0], size[0], nodes.num_samples, chunk_size))
+    average = _streamed(link, rows, shared, nodes, *blocking.block_sizes(rows[0], nodes.num_samples, chunk_size))
     return ops.reshape(average, ops.shape(normal.loc))
 
 
@@ -66,28 +62,6 @@ def _fits(shape, expected):
     return len(shape) == len(expected) and all(a == b for a, b in known)
 
 
-def inference_chunk_size(batch, units):
-    """Nodes held at once for all rows of a prediction, whose leading axes are `batch`: 8 to 64, by the budget of two blocks."""
-    known = all(isinstance(size, int) for size in batch)  # otherwise a size is None, or a tensor where it is traced
-    rows = max(1, math.prod(batch)) if known else TYPICAL_BATCH
-    return min(64, max(8, 2 * BLOCK_ELEMENTS // (units * rows)))
-
-
-def block_sizes(batch, units, num_samples, chunk_size="auto"):
-    """(rows, nodes) of a block that fits the budget: `CHUNK_SIZE` nodes, or more if the whole batch leaves room, and at least two rows.
-
-    Two, because XLA shares out the work on a block by rows. A batch is cut evenly; of an unknown one the last block may be mostly
-    padding, so its blocks are small.
-    """
-    if chunk_size == "auto":
-        chunk_size = max(CHUNK_SIZE, BLOCK_ELEMENTS // (units * max(1, batch or TYPICAL_BATCH)))
-    chunk_size = min(num_samples, chunk_size)
-    rows = max(2, BLOCK_ELEMENTS // (units * chunk_size))
-    if batch is None:
-        return min(rows, UNKNOWN_ROWS), chunk_size
-    return math.ceil(batch / math.ceil(batch / rows)) if batch > rows else rows, chunk_size
-
-
 def _standardized(link, normal, temperature):
     """`normal` in units of the temperature, which gets its gradient by autodiff through the division."""
     factor = None if normal.factor is None else normal.factor / temperature
@@ -95,15 +69,15 @@ def _standardized(link, normal, temperature):
 
 
 def _unrolled(link, normal, nodes, chunk_size):
-    sums, zero = [], 0.0
+    log_sums, zero = [], 0.0
     for start in range(0, nodes.num_samples, chunk_size):
         chunk = Nodes(*(ops.cast(x[start : start + chunk_size], normal.loc.dtype) + zero for x in nodes))
         # Classes last: without the loops of `_streamed` that is the faster order.
-        sums.append([ops.logsumexp(term, axis=-2) for term in link.log_terms(normal.logits(chunk), axis=-1)])
+        log_sums.append([ops.logsumexp(term, axis=-2) for term in link.log_terms(normal.logits(chunk), axis=-1)])
         # A compiler that sees no dependence between the chunks holds all of them in memory at once. Adding this zero is one: sums of
         # logarithms of averages are never so large, and for NaN, which belongs to one row, it is zero too.
-        zero = ops.cast(ops.sum(sums[-1][0]) > 1e30, normal.loc.dtype)
-    totals = [ops.logsumexp(ops.stack(parts), axis=0) for parts in zip(*sums, strict=True)]
+        zero = ops.cast(ops.sum(log_sums[-1][0]) > 1e30, normal.loc.dtype)
+    totals = [ops.logsumexp(ops.stack(parts), axis=0) for parts in zip(*log_sums, strict=True)]
     return link.result([total - math.log(nodes.num_samples) for total in totals])
 
 

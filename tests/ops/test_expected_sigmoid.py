@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.ops import expected_sigmoid_logit, log_expected_sigmoid, pseudo_random, sampled_expected_sigmoid_logit, streaming
+from keras_het.ops import blocking, expected_sigmoid_logit, log_expected_sigmoid, pseudo_random, sampled_expected_sigmoid_logit
 from tests import reference
 from tests.gradients import value_and_gradients
 from tests.ops.test_expected_softmax import EXTREMES, FACTORS, KINDS, UNITS, check_slope, extreme, nodes_of, problem
@@ -98,7 +98,7 @@ def test_extremes_are_finite_and_agree_with_float64(name, kind, chunk_size):
 @pytest.mark.parametrize("loc_scale", [2.0, 40.0])
 @pytest.mark.parametrize("rows", [2, 1000])
 def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, rows, monkeypatch):
-    monkeypatch.setattr(streaming, "BLOCK_ELEMENTS", rows * UNITS * 8)
+    monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", rows * UNITS * 8)
     arguments, nodes = problem(kind, loc_scale=loc_scale), nodes_of(kind)
     upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
     streamed, plain = (

@@ -1,0 +1,54 @@
+"""Sizes of the blocks in which logits are computed: rows of the batch at a chunk of the nodes.
+
+The work on a block is a dozen passes over its logits. On a processor a block fits the cache: from the main memory the passes
+would take two to three times as long. On an accelerator it is large enough to outlast the launch of every pass.
+"""
+
+import math
+
+import keras
+
+BLOCK_ELEMENTS = 1 << 20  # logits of one block: 4 MiB of float32
+ACCELERATOR_ELEMENTS = 1 << 24
+CHUNK_SIZE = 64  # nodes of one block: fewer make thin matrix products
+MOST_CHUNKS = 32
+TYPICAL_BATCH = 128  # stands in for a batch size that is unknown when the graph is made
+UNKNOWN_ROWS = 32  # of a block, then; it is the batch size of `fit` by default
+
+
+def inference_chunk_size(loc, num_samples, units):
+    """Nodes held at once for all rows of a prediction: 8 to `CHUNK_SIZE`, by the budget of two blocks; `MOST_CHUNKS` of them at most.
+
+    Their loop is unrolled, and what it adds to a graph takes time and memory to compile.
+    """
+    batch = loc.shape[:-1]
+    known = all(isinstance(size, int) for size in batch)  # otherwise a size is None, or a tensor where it is traced
+    rows = max(1, math.prod(batch)) if known else TYPICAL_BATCH
+    chunk_size = min(CHUNK_SIZE, max(8, 2 * _budget(loc) // (units * rows)))
+    return max(chunk_size, math.ceil(num_samples / MOST_CHUNKS))
+
+
+def block_sizes(loc, num_samples, chunk_size="auto"):
+    """(rows, nodes) of a block of the budget: `CHUNK_SIZE` nodes, or more if the whole batch leaves room, and at least two rows.
+
+    Two, because XLA shares out the work on a block by rows. A batch is cut evenly; of an unknown one the last block may be mostly
+    padding, so its blocks are small.
+    """
+    (batch, units), budget = loc.shape, _budget(loc)
+    if chunk_size == "auto":
+        chunk_size = max(CHUNK_SIZE, budget // (units * max(1, batch or TYPICAL_BATCH)))
+        if keras.config.backend() == "torch":  # every pass writes a block of its own to memory: better thin than too large
+            chunk_size = min(chunk_size, max(8, budget // (2 * units)))
+    chunk_size = min(num_samples, chunk_size)
+    rows = max(2, budget // (units * chunk_size))
+    if batch is None:
+        return min(rows, UNKNOWN_ROWS), chunk_size
+    return math.ceil(batch / math.ceil(batch / rows)) if batch > rows else rows, chunk_size
+
+
+def _budget(tensor):
+    if keras.config.backend() == "torch":
+        on_processor = tensor.device.type == "cpu"
+    else:
+        on_processor = all(name.startswith("cpu") for name in keras.distribution.list_devices())
+    return BLOCK_ELEMENTS if on_processor else ACCELERATOR_ELEMENTS

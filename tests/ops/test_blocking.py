@@ -1,0 +1,60 @@
+"""Sizes of blocks: within the budget of the device."""
+
+from types import SimpleNamespace
+
+import keras
+import pytest
+
+from keras_het.ops import blocking
+
+IS_TORCH = keras.config.backend() == "torch"
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def device(request, monkeypatch):
+    """A device that runs the backend; PyTorch's tensors know theirs."""
+    monkeypatch.setattr(keras.distribution, "list_devices", lambda: [f"{request.param}:0"])
+    return request.param
+
+
+def tensor(device, *shape):
+    return SimpleNamespace(shape=shape, device=SimpleNamespace(type={"gpu": "cuda"}.get(device, device)))
+
+
+@pytest.mark.parametrize(
+    ("batch", "units", "samples", "on_processor", "on_accelerator"),
+    [
+        (128, 1000, 1024, (16, 64), (128, 131)),
+        (128, 1000, 16, (64, 16), (1048, 16)),
+        (17, 1000, 64, (9, 64), (262, 64)),  # two even blocks
+        (128, 10, 1024, (128, 819), (1638, 1024)),
+        (16, 21_843, 256, (2, 24) if IS_TORCH else (2, 64), (8, 64)),
+        (None, 10, 64, (32, 64), (32, 64)),
+        (0, 10, 64, (1638, 64), (26214, 64)),
+    ],
+)
+def test_blocks_are_within_the_budget(device, batch, units, samples, on_processor, on_accelerator):
+    rows, nodes = blocking.block_sizes(tensor(device, batch, units), samples)
+    assert (rows, nodes) == (on_processor if device == "cpu" else on_accelerator)
+    assert rows == 2 or rows * nodes * units <= {"cpu": blocking.BLOCK_ELEMENTS, "gpu": blocking.ACCELERATOR_ELEMENTS}[device]
+
+
+def test_a_chunk_size_that_is_given_is_taken():
+    assert blocking.block_sizes(tensor("cpu", 4, 10), 100, 7)[1] == 7
+    assert blocking.block_sizes(tensor("cpu", 4, 10), 5, 7)[1] == 5
+
+
+@pytest.mark.parametrize(
+    ("shape", "samples", "expected"),
+    [
+        ((128, 1000), 256, 16),
+        ((128, 1000), 2048, 64),  # 32 of them
+        ((1, 1000), 256, 64),
+        ((8, 16, 1000), 256, 16),
+        ((None, 1000), 256, 16),
+        ((0, 10), 256, 64),
+        ((512, 10_000), 256, 8),
+    ],
+)
+def test_chunks_of_a_prediction(shape, samples, expected):
+    assert blocking.inference_chunk_size(tensor("cpu", *shape), samples, shape[-1]) == expected

@@ -108,7 +108,7 @@ def rates(timings):
 
 
 def in_fresh_process(script, row, **environment):
-    """Runs `script --row JSON` in a process of its own and returns the dict that it prints last."""
+    """Runs `script --row JSON` in a process of its own and returns what it prints last, from JSON."""
     command = [sys.executable, str(script), "--row", json.dumps(row)]
     environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, **environment}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

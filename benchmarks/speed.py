@@ -2,7 +2,8 @@
 
 python benchmarks/speed.py [--backends jax tensorflow torch] [--sweeps S K B R] [--quick] [--output FOLDER]
 
-Every row is measured in a fresh process, Dense and the machine's rates in the same one, in turn with the head. The floor is
+Every measurement has a fresh process (with --quick they share one, and peak memory only rises). Dense and the machine's rates are
+measured in the same one as the head, in turn with it. The floor is
 
     max(exp / exp rate + flops / matmul rate, bytes / read rate),        m = 1 (Dense), 2 (diagonal), 3 (parameter-efficient), 2 + R (full)
     training:    exp = 2 S B K,  flops = 4 m B D K + 6 S B K R (full) or 6 S K R (parameter-efficient),  bytes = 20 m D K
@@ -10,6 +11,7 @@ Every row is measured in a fresh process, Dense and the machine's rates in the s
 
 with S = 0 and 16 B K exponentials (32 B K in training) for the closed form of the sigmoid. A Dense layer needs no gradient of its
 features here, hence 4 and not 6; element-wise work counts for nothing; 20 bytes are a kernel read, its gradient written, and the update.
+"times maps + exp" is the time beside m times that of Dense, plus the exponentials: what is left if only the affine maps are granted.
 """
 
 import itertools
@@ -43,9 +45,14 @@ def grid(base, sweeps):
                 yield head, {**sizes, **({unused: 0} if unused else {})}
 
 
+def num_maps(head, R):
+    """m of the floor: affine maps from the features, in units of one Dense layer."""
+    return {"Dense": 1, "diagonal": 2, "full": 2 + R}.get(head, 3)
+
+
 def work(head, mode, B, D, K, R, S):
     """(exp, flops, bytes) of the floor, as the module says."""
-    maps = {"Dense": 1, "diagonal": 2, "full": 2 + R}.get(head, 3)
+    maps = num_maps(head, R)
     passes, exps = (3, 2) if mode == "train" else (1, 1)
     samples = {"full": S * B * K * R, "parameter-efficient": S * K * R}.get(head, 0)
     elements = 0 if head == "Dense" else (16 if head.startswith("sigmoid") else S) * B * K
@@ -100,6 +107,7 @@ def measure_row(head, what, sizes, repeats):
     for mode in MODES:
         own, dense = timings[head, mode], timings["Dense", mode]
         least, dense_least = floor(head, mode, sizes, rates), floor("Dense", mode, sizes, rates)
+        maps_and_exps = num_maps(head, sizes["R"]) * dense.median + work(head, mode, **sizes)[0] / rates[1]
         result[mode] = {
             "seconds": own.median,
             "low": own.low,
@@ -108,34 +116,38 @@ def measure_row(head, what, sizes, repeats):
             "times dense": own.median / dense.median,
             "floor": least,
             "times floor": own.median / least,
+            "times maps + exp": own.median / maps_and_exps,
             "dense times floor": dense.median / dense_least,
         }
     return result
 
 
-def run(backend, base, sweeps, repeats):
-    """All rows of a backend, with a line of progress for each."""
-    rows, seen = list(dict.fromkeys((head, tuple(sizes.items())) for head, sizes in grid(base, sweeps))), []
-    for number, (head, sizes) in enumerate(rows, 1):
-        print(f"\r{backend}: row {number} of {len(rows)}: {head} {dict(sizes)}".ljust(100), end="", flush=True)
-        row = {"head": head, "sizes": dict(sizes), "repeats": repeats}
-        timed = harness.in_fresh_process(__file__, {**row, "what": "seconds"}, KERAS_BACKEND=backend)
-        for mode in MODES:
-            memory = harness.in_fresh_process(__file__, {**row, "what": mode}, KERAS_BACKEND=backend, **harness.STEADY_MEMORY)
-            seen.append({"backend": backend, "head": head, "mode": mode, **dict(sizes), **timed[mode], **memory})
-    print("\r".ljust(101) + "\r", end="")
-    return seen, timed["machine"]
+def run(backend, base, sweeps, repeats, together):
+    """All rows of a backend, and its machine. Each measurement has a fresh process, or, to be quick, all share one."""
+    rows = list(dict.fromkeys((head, tuple(sizes.items())) for head, sizes in grid(base, sweeps)))
+    jobs = [{"head": head, "sizes": dict(sizes), "repeats": repeats, "what": what} for head, sizes in rows for what in ("seconds", *MODES)]
+    results = []
+    for batch in [jobs] if together else [[job] for job in jobs]:
+        print(f"\r{backend}: {len(results)} of {len(jobs)}: {batch[0]}".ljust(160)[:160], end="", flush=True)
+        steady = {} if batch[0]["what"] == "seconds" else harness.STEADY_MEMORY
+        results += harness.in_fresh_process(__file__, batch, KERAS_BACKEND=backend, **steady)
+    print("\r".ljust(161) + "\r", end="")
+    seen = []
+    for (head, sizes), timed, *peaks in zip(rows, results[::3], results[1::3], results[2::3], strict=True):
+        for mode, peak in zip(MODES, peaks, strict=True):
+            seen.append({"backend": backend, "head": head, "mode": mode, **dict(sizes), **timed[mode], **peak})
+    return seen, results[0]["machine"]
 
 
 def report(rows, sweeps, base, machines):
     """Markdown: a table for each mode, then how cost grows."""
     parts = []
     for mode in MODES:
-        lines = [["backend", "head", "B", "K", "R", "S", "ms (quartiles)", "times Dense", "times floor", "peak MiB"]]
+        lines = [["backend", "head", "B", "K", "R", "S", "ms (quartiles)", "times Dense", "times floor", "times maps + exp", "peak MiB"]]
         for row in (row for row in rows if row["mode"] == mode):
             spread = f"{harness.milliseconds(row['seconds'])} ({harness.milliseconds(row['low'])}-{harness.milliseconds(row['high'])})"
             sizes = [str(row[name] or "") for name in "BKRS"]
-            ratios = [f"{row['times dense']:.1f}", f"{row['times floor']:.1f}", f"{row['peak_mib']:.0f}"]
+            ratios = [*(f"{row[name]:.1f}" for name in ("times dense", "times floor", "times maps + exp")), f"{row['peak_mib']:.0f}"]
             lines.append([row["backend"], row["head"], *sizes, spread, *ratios])
         parts.append(f"### {mode}, D={base['D']}\n\n{harness.markdown(lines)}")
     lines = [["backend", "head", *(f"{mode}: time by {name}" for mode in MODES for name in sweeps), "memory by S"]]
@@ -199,12 +211,12 @@ def main():
     parser.add_argument("--sweeps", nargs="+", choices=SWEEPS, default=list(SWEEPS), help="which sizes to vary, one at a time")
     options = parser.parse_args()
     if options.row:
-        print(json.dumps(measure_row(**options.row)))
+        print(json.dumps([measure_row(**row) for row in options.row]))
         return
     base, sweeps = (QUICK, QUICK_SWEEPS) if options.quick else (BASE, {name: SWEEPS[name] for name in options.sweeps})
     rows, machines = [], []
     for backend in options.backends:
-        measured, machine = run(backend, base, sweeps, 3 if options.quick else options.repeats)
+        measured, machine = run(backend, base, sweeps, 3 if options.quick else options.repeats, together=options.quick)
         rows += measured
         machines.append(machine)
         harness.write_csv(options.output / "speed.csv", rows)

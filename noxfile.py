@@ -81,6 +81,25 @@ def peers(session):
     session.run("python", "benchmarks/peers.py", *session.posargs)
 
 
+def on_one_backend(session, script):
+    """Runs a script on the backend that is named behind `--`, in an environment with no other."""
+    backend, arguments = split_backend(session)
+    install(session, "-e", f".[{backend}]")
+    session.run("python", script, *arguments, env=backend_environment(backend))
+
+
+@nox.session
+def accuracy(session):
+    """What more nodes buy and cost, in training and at inference; `-- --quick`, `-- --backend torch`."""
+    on_one_backend(session, "benchmarks/accuracy.py")
+
+
+@nox.session
+def backbone(session):
+    """The share of the head in a prediction of ResNet-50; `-- --quick`, `-- --backend torch`."""
+    on_one_backend(session, "benchmarks/backbone.py")
+
+
 @nox.session
 def package(session):
     """Builds the wheel, installs it outside the repository, and runs the README's first example with it."""

@@ -13,7 +13,16 @@ import sys
 import time
 from typing import NamedTuple
 
-MATMUL_SIZE, EXP_SIZE, READ_SIZE = 2048, 1 << 22, 1 << 25
+
+class ProbeSizes(NamedTuple):
+    """Rows of a square matrix, elements to exponentiate, elements to read: large beside the time of a call."""
+
+    matmul: int
+    exp: int
+    read: int
+
+
+PROCESSOR, ACCELERATOR = ProbeSizes(2048, 1 << 22, 1 << 25), ProbeSizes(8192, 1 << 27, 1 << 28)
 
 
 def command_line(description, repeats):
@@ -85,25 +94,25 @@ def wait(tensor):
     return keras.ops.convert_to_numpy(tensor)
 
 
-def probes():
+def probes(sizes=PROCESSOR):
     """Functions whose time gives the machine's rates: see `rates`."""
     import numpy as np
     from keras import ops
 
     rng = np.random.default_rng(0)
-    square, line, long = (ops.convert_to_tensor(rng.random(n, "float32")) for n in ((MATMUL_SIZE,) * 2, EXP_SIZE, READ_SIZE))
+    square, line, long = (ops.convert_to_tensor(rng.random(n, "float32")) for n in ((sizes.matmul,) * 2, sizes.exp, sizes.read))
     matmul = compiled(lambda a: ops.max(ops.matmul(a, a)))
     exp = compiled(lambda x: ops.sum(ops.exp(x)))
     read = compiled(lambda x: ops.sum(x))
     return {"matmul": lambda: matmul(square), "exp": lambda: exp(line), "read": lambda: read(long)}
 
 
-def rates(timings):
+def rates(timings, sizes=PROCESSOR):
     """(flop/s of a matrix product, exp/s, bytes/s of reading) from the timings of `probes`."""
     return (
-        2 * MATMUL_SIZE**3 / timings["matmul"].median,
-        EXP_SIZE / timings["exp"].median,
-        4 * READ_SIZE / timings["read"].median,
+        2 * sizes.matmul**3 / timings["matmul"].median,
+        sizes.exp / timings["exp"].median,
+        4 * sizes.read / timings["read"].median,
     )
 
 
@@ -131,13 +140,45 @@ def peak_memory():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
+def accelerator():
+    """The name of the accelerator that JAX or PyTorch would use, or None."""
+    import keras
+
+    if keras.config.backend() == "jax":
+        import jax
+
+        device = jax.devices()[0]
+        return None if device.platform == "cpu" else device.device_kind
+    if keras.config.backend() == "torch":
+        import torch
+
+        return torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return None
+
+
+def peak_device_memory():
+    """Peak MiB that this process held on the accelerator, or, without one, `peak_memory`."""
+    import keras
+
+    if accelerator() is None:
+        return peak_memory()
+    if keras.config.backend() == "jax":
+        import jax
+
+        return jax.devices()[0].memory_stats()["peak_bytes_in_use"] / (1 << 20)
+    import torch
+
+    return torch.cuda.max_memory_allocated() / (1 << 20)
+
+
 def describe():
     """The date, versions and machine, for the line below a table."""
     import keras
 
     backend = keras.config.backend()
     version = __import__(backend).__version__
-    return f"{time.strftime('%Y-%m-%d')}, {backend} {version}, keras {keras.__version__}, {os.cpu_count()} cores ({_processor()})"
+    machine = accelerator() or f"{os.cpu_count()} cores ({_processor()})"
+    return f"{time.strftime('%Y-%m-%d')}, {backend} {version}, keras {keras.__version__}, {machine}"
 
 
 def _processor():
@@ -151,6 +192,11 @@ def _processor():
 def milliseconds(seconds):
     """As text, with three digits or all that are whole."""
     return f"{1e3 * seconds:.0f}" if seconds >= 0.1 else f"{1e3 * seconds:.3g}"
+
+
+def spread(timing):
+    """Median and quartiles of a dict with "seconds", "low" and "high", in milliseconds."""
+    return f"{milliseconds(timing['seconds'])} ({milliseconds(timing['low'])}-{milliseconds(timing['high'])})"
 
 
 def markdown(lines):

@@ -191,10 +191,9 @@ def main():
     harness.write_csv(options.output / "peers.csv", rows)
     lines = [["head", "package", "XLA", "shared", "step ms (quartiles)", "step at S=1 ms", "peak MiB", "over S=1 MiB"]]
     for row in rows:
-        spread = f"{harness.milliseconds(row['seconds'])} ({harness.milliseconds(row['low'])}-{harness.milliseconds(row['high'])})"
         flags = ["yes" if row[name] else "no" for name in ("jit", "shared")]
         memory = [f"{row['peak_mib']:.0f}", f"{row['over S=1 mib']:.0f}"]
-        lines.append([row["head"], row["package"], *flags, spread, harness.milliseconds(row["S=1 seconds"]), *memory])
+        lines.append([row["head"], row["package"], *flags, harness.spread(row), harness.milliseconds(row["S=1 seconds"]), *memory])
     text = harness.markdown(lines) + "\n\n"
     head = ["sd", "edward2's error", "ours", "our S", "edward2's step s", "our step s", "ratio", "ratio of the sampling parts"]
     found = time_to_error(cases["softmax full"], rows, options.repeats)

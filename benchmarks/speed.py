@@ -66,8 +66,8 @@ def floor(head, mode, sizes, rates):
     return max(exps / exp_rate + flops / flop_rate, moved / read_rate)
 
 
-def make_call(head, mode, B, D, K, R, S):
-    """A function that takes one step, or predicts, with a model that is the head alone, by the public API, and waits for its end."""
+def make_model(head, B, D, K, R, S, learning_rate=0.01):
+    """A compiled model that is the head alone, a batch, and its labels."""
     import keras
     import numpy as np
 
@@ -80,10 +80,16 @@ def make_call(head, mode, B, D, K, R, S):
     model = keras.Sequential([keras.Input((D,)), layer])
     sigmoid = head.startswith("sigmoid")
     loss = keras.losses.BinaryCrossentropy if sigmoid else keras.losses.SparseCategoricalCrossentropy
-    model.compile(keras.optimizers.SGD(0.01), loss(from_logits=True), jit_compile=keras.config.backend() != "torch")
+    model.compile(keras.optimizers.SGD(learning_rate), loss(from_logits=True), jit_compile=keras.config.backend() != "torch")
     rng = np.random.default_rng(0)
     x = rng.standard_normal((B, D), dtype="float32")
     y = rng.integers(2, size=(B, K)).astype("float32") if sigmoid else rng.integers(K, size=B)
+    return model, x, y
+
+
+def make_call(head, mode, **sizes):
+    """A function that takes one step, or predicts, by the public API, and waits for its end."""
+    model, x, y = make_model(head, **sizes)
 
     def train():
         model.train_on_batch(x, y)
@@ -98,11 +104,16 @@ def measure_row(head, what, sizes, repeats):
         call = make_call(head, what, **sizes)
         call(), call()
         return {"peak_mib": harness.peak_memory()}
-    functions = harness.probes()
+    return measure_seconds(head, sizes, repeats, harness.PROCESSOR)
+
+
+def measure_seconds(head, sizes, repeats, probe_sizes):
+    """The machine, and for each mode its seconds, those of Dense, and their ratios to the floor."""
+    functions = harness.probes(probe_sizes)
     for mode in MODES:
         functions |= {(head, mode): make_call(head, mode, **sizes), ("Dense", mode): make_call("Dense", mode, **sizes)}
     timings = harness.measure(functions, repeats)
-    rates = harness.rates(timings)
+    rates = harness.rates(timings, probe_sizes)
     result = {"machine": harness.describe()}
     for mode in MODES:
         own, dense = timings[head, mode], timings["Dense", mode]
@@ -145,10 +156,9 @@ def report(rows, sweeps, base, machines):
     for mode in MODES:
         lines = [["backend", "head", "B", "K", "R", "S", "ms (quartiles)", "times Dense", "times floor", "times maps + exp", "peak MiB"]]
         for row in (row for row in rows if row["mode"] == mode):
-            spread = f"{harness.milliseconds(row['seconds'])} ({harness.milliseconds(row['low'])}-{harness.milliseconds(row['high'])})"
             sizes = [str(row[name] or "") for name in "BKRS"]
             ratios = [*(f"{row[name]:.1f}" for name in ("times dense", "times floor", "times maps + exp")), f"{row['peak_mib']:.0f}"]
-            lines.append([row["backend"], row["head"], *sizes, spread, *ratios])
+            lines.append([row["backend"], row["head"], *sizes, harness.spread(row), *ratios])
         parts.append(f"### {mode}, D={base['D']}\n\n{harness.markdown(lines)}")
     lines = [["backend", "head", *(f"{mode}: time by {name}" for mode in MODES for name in sweeps), "memory by S"]]
     for backend, head in dict.fromkeys((row["backend"], row["head"]) for row in rows):

@@ -20,7 +20,7 @@ from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.ops.nodes import Nodes
 
-FULL = {"K": 1000, "R": 15, "D": 64, "examples": 40_000, "epochs": 2, "samples": [16, 64, 256, 1024]}
+FULL = {"K": 1000, "R": 15, "D": 64, "examples": 20_000, "epochs": 2, "samples": [16, 64, 256, 1024]}
 QUICK = {"K": 50, "R": 5, "D": 16, "examples": 2000, "epochs": 1, "samples": [16, 64]}
 GROUP, FLIPPED, BATCH, TEST, TEMPERATURE = 5, 0.4, 128, 512, 1.5
 INFERENCE = [16, 32, 64, 128, 256, 512, 1024]

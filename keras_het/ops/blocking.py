@@ -16,16 +16,18 @@ TYPICAL_BATCH = 128  # stands in for a batch size that is unknown when the graph
 UNKNOWN_ROWS = 32  # of a block, then; it is the batch size of `fit` by default
 
 
-def inference_chunk_size(loc, num_samples, units):
-    """Nodes held at once for all rows of a prediction: 8 to `CHUNK_SIZE`, by the budget of two blocks; `MOST_CHUNKS` of them at most.
+def inference_block_sizes(loc, num_samples, units, chunk_size="auto"):
+    """(rows, nodes) of a block of a prediction, by the budget of two blocks; all rows, None, if it fits or the batch is unknown.
 
-    Their loop is unrolled, and what it adds to a graph takes time and memory to compile.
+    The loop over the nodes is unrolled, and what it adds to a graph takes time and memory to compile: `MOST_CHUNKS` at most.
     """
-    batch = loc.shape[:-1]
-    known = all(isinstance(size, int) for size in batch)  # otherwise a size is None, or a tensor where it is traced
-    rows = max(1, math.prod(batch)) if known else TYPICAL_BATCH
-    chunk_size = min(CHUNK_SIZE, max(8, 2 * _budget(loc) // (units * rows)))
-    return max(chunk_size, math.ceil(num_samples / MOST_CHUNKS))
+    known = all(isinstance(size, int) for size in loc.shape[:-1])  # otherwise a size is None, or a tensor where it is traced
+    examples, budget = math.prod(loc.shape[:-1]) if known else TYPICAL_BATCH, 2 * _budget(loc)
+    if chunk_size == "auto":
+        fitting = min(CHUNK_SIZE, max(16 if known else 8, budget // (units * max(1, examples))))
+        chunk_size = max(fitting, math.ceil(num_samples / MOST_CHUNKS))
+    rows = max(2, budget // (units * chunk_size))
+    return rows if known and rows < examples else None, chunk_size
 
 
 def block_sizes(loc, num_samples, chunk_size="auto"):

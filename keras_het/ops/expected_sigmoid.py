@@ -1,5 +1,6 @@
 """E[sigmoid] of Gaussian logits: in closed form, or averaged over nodes as the papers do it."""
 
+import functools
 import math
 
 from keras import ops
@@ -62,7 +63,9 @@ def _log_lower_tail(mean, variance):
         math.log(w / math.fsum(_WEIGHTS)) + log_ndtr(argument * b / ops.sqrt(1.0 + b**2 * variance))
         for w, b in zip(_WEIGHTS, _SLOPES, strict=True)
     ]
-    mixture = ops.logsumexp(ops.stack(terms), axis=0)
+    # Not logsumexp of a stack, which XLA computes one number at a time.
+    largest = ops.stop_gradient(functools.reduce(ops.maximum, terms))
+    mixture = largest + ops.log(sum(ops.exp(term - largest) for term in terms))
     return mixture + ops.where(tilted, mean + 0.5 * variance, 0.0)
 
 

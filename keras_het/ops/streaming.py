@@ -26,7 +26,8 @@ def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=Fals
         nodes: `Nodes`, S of them.    temperature: tau, a number or a scalar tensor; it gets a gradient.
         chunk_size: nodes per block; "auto" fits a block to a budget; None takes all at once in plain operations, so that it can be
             differentiated any number of times.
-        unroll: a Python loop over the chunks in plain operations, for graphs that are exported.
+        unroll: a Python loop over the chunks in plain operations, for graphs that are exported; only a batch of known size that is
+            too large for the budget is cut in blocks of rows.
     Returns: shape `(..., K)`.
     """
     normal, size = normal.as_tensors(), (nodes.eps_diag.shape[1], nodes.eps_factor.shape[1])
@@ -35,10 +36,14 @@ def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=Fals
     if chunk_size is None:
         return _unrolled(link, normal, nodes, nodes.num_samples)
     if unroll:
-        chunk_size = blocking.inference_chunk_size(normal.loc, *nodes.eps_diag.shape) if chunk_size == "auto" else chunk_size
-        return _unrolled(link, normal, nodes, chunk_size)
+        block_size, chunk_size = blocking.inference_block_sizes(normal.loc, nodes.num_samples, size[0], chunk_size)
+        if block_size is None:
+            return _unrolled(link, normal, nodes, chunk_size)
     rows, shared = _parameters(normal, *size)
-    average = _streamed(link, rows, shared, nodes, *blocking.block_sizes(rows[0], nodes.num_samples, chunk_size))
+    if unroll:
+        average = _by_blocks(lambda block: ((_unrolled(link, _normal(block, shared), nodes, chunk_size),), ()), rows, block_size)[0][0]
+    else:
+        average = _streamed(link, rows, shared, nodes, *blocking.block_sizes(rows[0], nodes.num_samples, chunk_size))
     return ops.reshape(average, ops.shape(normal.loc))
 
 
@@ -93,6 +98,12 @@ def _parameters(normal, units, num_factors):
         row_scale = ops.ones_like(normal.loc) if normal.row_scale is None else normal.row_scale
         return (loc, scale_diag, ops.reshape(row_scale, (-1, units))), (normal.factor,)
     return (loc, scale_diag, ops.reshape(normal.scaled_factor(), (-1, units, num_factors))), ()
+
+
+def _normal(rows, shared):
+    """The distribution of some rows, from what `_parameters` made of it."""
+    loc, scale_diag, *others = rows
+    return LowRankNormal(loc, scale_diag, *shared, *others)
 
 
 def _streamed(link, rows, shared, nodes, block_size, chunk_size):

@@ -47,14 +47,16 @@ def test_a_chunk_size_that_is_given_is_taken():
 @pytest.mark.parametrize(
     ("shape", "samples", "expected"),
     [
-        ((128, 1000), 256, 16),
-        ((128, 1000), 2048, 64),  # 32 of them
-        ((1, 1000), 256, 64),
-        ((8, 16, 1000), 256, 16),
-        ((None, 1000), 256, 16),
-        ((0, 10), 256, 64),
-        ((512, 10_000), 256, 8),
+        ((128, 1000), 256, (None, 16)),
+        ((512, 1000), 256, (131, 16)),
+        ((128, 1000), 2048, (32, 64)),  # 32 chunks
+        ((1, 1000), 256, (None, 64)),
+        ((8, 64, 64, 20), 256, (6553, 16)),
+        ((None, 1000), 256, (None, 16)),
+        ((None, 21_843), 256, (None, 8)),
+        ((128, 21_843), 256, (6, 16)),
+        ((0, 10), 256, (None, 64)),
     ],
 )
-def test_chunks_of_a_prediction(shape, samples, expected):
-    assert blocking.inference_chunk_size(tensor("cpu", *shape), samples, shape[-1]) == expected
+def test_blocks_of_a_prediction(shape, samples, expected):
+    assert blocking.inference_block_sizes(tensor("cpu", *shape), samples, shape[-1]) == expected

@@ -17,16 +17,17 @@ UNKNOWN_ROWS = 32  # of a block, then; it is the batch size of `fit` by default
 
 
 def inference_block_sizes(loc, num_samples, units, chunk_size="auto"):
-    """(rows, nodes) of a block of a prediction, by the budget of two blocks; all rows, None, if it fits or the batch is unknown.
+    """(rows, nodes) of a block of a prediction, by the budget of two blocks; all rows, None, if they fit or their number is unknown.
 
     The loop over the nodes is unrolled, and what it adds to a graph takes time and memory to compile: `MOST_CHUNKS` at most.
     """
     known = all(isinstance(size, int) for size in loc.shape[:-1])  # otherwise a size is None, or a tensor where it is traced
     examples, budget = math.prod(loc.shape[:-1]) if known else TYPICAL_BATCH, 2 * _budget(loc)
+    fewest = 16 if known else 8
     if chunk_size == "auto":
-        fitting = min(CHUNK_SIZE, max(16 if known else 8, budget // (units * max(1, examples))))
+        fitting = min(CHUNK_SIZE, max(fewest, budget // (units * max(1, examples))))
         chunk_size = max(fitting, math.ceil(num_samples / MOST_CHUNKS))
-    rows = max(2, budget // (units * chunk_size))
+    rows = max(2, budget // (units * fewest))
     return rows if known and rows < examples else None, chunk_size
 
 

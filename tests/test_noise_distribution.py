@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_het import integrators
 from keras_het.layers import HeteroscedasticDense
-from keras_het.ops import expected_softmax, log_expected_softmax, nodes, noise, pseudo_random
+from keras_het.ops import LowRankNormal, expected_softmax, log_expected_softmax, nodes, pseudo_random
 from tests import reference
 from tests.checks import check_independent, check_moments
 from tests.ops.test_expected_softmax import check_hard_example
@@ -29,15 +29,15 @@ def training_logits(monkeypatch, head, x):
     seen = []
     log_terms = expected_softmax.SoftmaxLink.log_terms
 
-    def record(logits):
+    def record(logits, axis):
         seen.append(ops.convert_to_numpy(logits))
-        return log_terms(logits)
+        return log_terms(logits, axis)
 
     with monkeypatch.context() as patch:
         patch.setattr(expected_softmax.SoftmaxLink, "log_terms", staticmethod(record))
         head(x, training=True)
     (logits,) = seen
-    return logits[0].T
+    return logits[0]
 
 
 def check_head(monkeypatch, options, seed=0, rule=integrators.MonteCarlo):
@@ -103,8 +103,8 @@ def test_planted_equal_noises_are_caught(monkeypatch):
 
 def test_planted_biased_factor_is_caught(monkeypatch):
     """A bias on V shifts the mean of the noise by v(x) * b."""
-    logits = noise.ScaledFactorNoise.logits
-    monkeypatch.setattr(noise.ScaledFactorNoise, "logits", lambda self, chunk: logits(self, chunk) + 0.1 * self.row_scale[..., None])
+    logits = LowRankNormal.logits
+    monkeypatch.setattr(LowRankNormal, "logits", lambda self, nodes: logits(self, nodes) + 0.1 * self.row_scale[..., None, :])
     with pytest.raises(AssertionError, match="mean"):
         check_head(monkeypatch, HEADS["parameter-efficient"])
 

@@ -2,15 +2,18 @@
 
 python benchmarks/peers.py [--quick] [--output FOLDER]              (needs edward2, tf-keras and tensorflow-probability)
 
-edward2 runs in each of its modes: compiled by XLA or not, samples shared by the batch or not. The error is the root mean square of the
-error of log p, weighted by p, against 2^20 samples drawn by NumPy, over examples with mu ~ 2 N(0, 1), d = sd and rows of V of
-length sd, at temperature 0.9.
+edward2 runs in each of its modes: compiled by XLA or not, samples shared by the batch or not. The error is, for softmax, the root
+mean square of the error of log p, weighted by p, against 2^20 samples drawn by NumPy, and for the sigmoid that of the logit against
+a sum in float64; over examples with mu ~ 2 N(0, 1), d = sd and rows of V, or of diag(v) V, of length sd, at temperature 0.9. In the
+first table sd is 1.
 """
 
 import functools
 import itertools
 import json
+import pathlib
 import sys
+import tempfile
 
 import harness
 import numpy as np
@@ -94,50 +97,73 @@ def measure_row(what, **row):
     return {"seconds": timing.median, "low": timing.low, "high": timing.high}
 
 
-def examples(sizes, sd):
-    """mu, d and V of some examples, by NumPy."""
+def examples(case, sizes, sd):
+    """mu, d and W = V or diag(v) V of some examples, by NumPy; every d is sd and every row of W has length sd."""
     rng = np.random.default_rng(1)
     mu = 2 * rng.standard_normal((EXAMPLES, sizes["K"]))
-    factor = rng.standard_normal((EXAMPLES, sizes["K"], sizes["R"]))
+    shared = () if case.endswith("efficient") else (EXAMPLES,)
+    factor = rng.standard_normal((*shared, sizes["K"], sizes["R"]))
     return mu, np.full_like(mu, sd), sd * factor / np.linalg.norm(factor, axis=-1, keepdims=True)
 
 
-def reference(sizes, sd):
-    """log p of the examples from 2^20 samples of NumPy, (EXAMPLES, K)."""
+def reference(case, sizes, sd):
+    """log p of the examples from 2^20 samples of NumPy, or, for the sigmoid, the logit of p by a sum over one axis, `(EXAMPLES, K)`."""
+    mu, scale, factor = (x.astype("float32") for x in examples(case, sizes, sd))
+    if case.startswith("sigmoid"):
+        return sigmoid_reference(mu.astype("float64"), sd * np.sqrt(2))
     rng, total = np.random.default_rng(2), 0.0
-    mu, scale, factor = (x.astype("float32") for x in examples(sizes, sd))
     for _ in range(REFERENCE // 1024):
         eps_diag = rng.standard_normal((1024, 1, sizes["K"]), dtype="float32")
         eps_factor = rng.standard_normal((1024, sizes["R"]), dtype="float32")
-        logits = mu + scale * eps_diag + np.tensordot(eps_factor, factor, (1, 2))
+        correlated = np.tensordot(eps_factor, factor, (1, factor.ndim - 1))
+        logits = mu + scale * eps_diag + (correlated if factor.ndim == 3 else correlated[:, None])
         weights = np.exp((logits - logits.max(-1, keepdims=True)) / TEMPERATURE)
         total += np.sum(weights / weights.sum(-1, keepdims=True), axis=0, dtype="float64")
     return np.log(total / REFERENCE)
 
 
-def error(package, sizes, samples, sd, expected, shared=True):
-    """Root mean square error of log p of the full softmax head, weighted by p, over several draws.
+def sigmoid_reference(mu, deviation):
+    """Logit of E[sigmoid(u / tau)] in float64 by the trapezoidal rule, whose error falls exponentially with the number of points."""
+    points = np.linspace(-9, 9, 401)
+    weights = np.exp(-(points**2) / 2) / np.sum(np.exp(-(points**2) / 2))
+    p = sum(w / (1 + np.exp(-(mu + deviation * z) / TEMPERATURE)) for w, z in zip(weights, points, strict=True))
+    return np.log(p) - np.log1p(-p)
 
-    The inputs are the rows of an identity matrix, so that the kernels of a head are mu, d and V of the examples.
-    """
+
+def maps(package, head):
+    """The affine maps of a head of either package, under our names."""
+    if package == "keras_het":
+        return {name: getattr(head, name) for name in ("loc", "scale_diag", "factor", "row_scale") if hasattr(head, name)}
+    names = {"loc": "_loc_layer", "scale_diag": "_diag_layer", "factor": "_scale_layer"}
+    if head._parameter_efficient:
+        names |= {"factor": "_scale_layer_homoscedastic", "row_scale": "_scale_layer_heteroscedastic"}
+    return {name: getattr(head, attribute) for name, attribute in names.items()}
+
+
+def give_weights(package, head, case, sizes, sd):
+    """The head, called once, then has mu, d and W of the examples for the rows of an identity matrix."""
+    mu, scale, factor = examples(case, sizes, sd)
+    kernels = {"loc": mu, "scale_diag": np.log(np.expm1(scale - 1e-3)), "row_scale": np.ones_like(mu)}
+    kernels["factor"] = factor.reshape(EXAMPLES, -1) if factor.ndim == 3 else factor if package == "keras_het" else factor.T
+    for name, layer in maps(package, head).items():
+        weight = getattr(layer, "kernel", layer)  # our shared V is a weight of the head itself
+        weight.assign(kernels[name].astype("float32"))
+        if hasattr(layer, "bias"):
+            layer.bias.assign(np.zeros(layer.bias.shape, "float32"))
+
+
+def error(package, case, sizes, samples, sd, expected, shared=True):
+    """Root mean square error over several draws: of log p, weighted by p, or, for the sigmoid, of the logit."""
     import tensorflow as tf
 
-    x, expected = np.eye(EXAMPLES, dtype="float32"), np.array(expected)
-    mu, scale, factor = examples(sizes, sd)
-    parts = {"loc": mu, "diag": np.log(np.expm1(scale - 1e-3)), "factor": factor.reshape(EXAMPLES, -1)}
-    if package == "edward2":
-        head = edward2_head("softmax full", sizes, samples, shared)
-        layers = {"loc": head._loc_layer, "diag": head._diag_layer, "factor": head._scale_layer}
-    else:
-        head = our_head("softmax full", sizes, samples)
-        head.build((None, EXAMPLES))
-        layers = {"loc": head.loc, "diag": head.scale_diag, "factor": head.factor}
+    x, expected = np.eye(EXAMPLES, dtype="float32"), np.load(expected)
+    head = edward2_head(case, sizes, samples, shared) if package == "edward2" else our_head(case, sizes, samples)
     draw = tf.function(lambda: head(x, training=True)) if package != "edward2" else lambda: head(x, training=True)
     draw()
-    for name, layer in layers.items():
-        layer.kernel.assign(parts[name].astype("float32"))
-        layer.bias.assign(tf.zeros_like(layer.bias))
-    return float(np.sqrt(np.mean([np.sum(np.exp(expected) * (draw().numpy() - expected) ** 2, axis=-1) for _ in range(DRAWS)])))
+    give_weights(package, head, case, sizes, sd)
+    squares = [(draw().numpy() - expected) ** 2 for _ in range(DRAWS)]
+    weights = np.full_like(expected, 1 / sizes["K"]) if case.startswith("sigmoid") else np.exp(expected)
+    return float(np.sqrt(np.mean([np.sum(weights * square, axis=-1) for square in squares])))
 
 
 def fresh(row):
@@ -149,8 +175,17 @@ def fresh(row):
     return harness.in_fresh_process(__file__, row, **environment)
 
 
-def compare(cases, repeats):
-    """A row for each package, head and mode: seconds, and memory over the same head with one sample."""
+def error_in_folder(folder, package, case, sizes, samples, sd, shared=True):
+    """`error` in a process of its own, against a reference that is computed once and kept in a folder."""
+    path = folder / f"{case.replace(' ', '-')}-{sd:g}.npy"
+    if not path.exists():
+        np.save(path, reference(case, sizes, sd))
+    row = {"package": package, "case": case, "sizes": sizes, "samples": samples, "sd": sd, "shared": shared, "expected": str(path)}
+    return fresh({"what": "error", **row})["error"]
+
+
+def compare(cases, repeats, errors):
+    """A row for each package, head and mode: seconds, memory over the same head with one sample, error at sd 1."""
     for case, sizes in cases.items():
         ours = [{"jit": jit, "shared": True} for jit in (True, False)]
         for package, mode in [*(("edward2", mode) for mode in MODES), *(("keras_het", mode) for mode in ours)]:
@@ -160,18 +195,18 @@ def compare(cases, repeats):
             timed = fresh({**row, "samples": sizes["S"], "what": "seconds", "repeats": repeats})
             single = fresh({**row, "samples": 1, "what": "seconds", "repeats": repeats})
             memory = {"peak_mib": peaks[0], "over S=1 mib": peaks[0] - peaks[1]}
-            yield {"package": package, "head": case, **mode, **sizes, **timed, "S=1 seconds": single["seconds"], **memory}
+            found = {"error": errors(package, case, sizes, sizes["S"], 1.0, mode["shared"])}
+            yield {"package": package, "head": case, **mode, **sizes, **timed, "S=1 seconds": single["seconds"], **memory, **found}
 
 
-def time_to_error(sizes, seconds, repeats):
+def time_to_error(sizes, seconds, repeats, errors):
     """For each sd: the fewest nodes with which the error is at most edward2's at S, and the seconds of a step with them."""
     modes = [row for row in seconds if row["head"] == "softmax full"]
     best = min((row for row in modes if row["package"] == "edward2"), key=lambda row: row["seconds"])
     for sd in (0.5, 1.0, 2.0):
-        common = {"what": "error", "sizes": sizes, "sd": sd, "expected": reference(sizes, sd).tolist()}
-        theirs = fresh({**common, "package": "edward2", "samples": sizes["S"], "shared": best["shared"]})["error"]
+        theirs = errors("edward2", "softmax full", sizes, sizes["S"], sd, best["shared"])
         for samples in SAMPLES:
-            ours = fresh({**common, "package": "keras_het", "samples": samples})["error"]
+            ours = errors("keras_het", "softmax full", sizes, samples, sd)
             if ours <= theirs:
                 break
         row = {"package": "keras_het", "case": "softmax full", "sizes": sizes, "jit": True, "what": "seconds", "repeats": repeats}
@@ -187,16 +222,18 @@ def main():
         print(json.dumps(measure_row(**options.row)))
         return
     cases = dict.fromkeys(CASES, QUICK) if options.quick else CASES
-    rows = list(compare(cases, options.repeats))
+    with tempfile.TemporaryDirectory() as folder:
+        errors = functools.partial(error_in_folder, pathlib.Path(folder))
+        rows = list(compare(cases, options.repeats, errors))
+        found = list(time_to_error(cases["softmax full"], rows, options.repeats, errors))
     harness.write_csv(options.output / "peers.csv", rows)
-    lines = [["head", "package", "XLA", "shared", "step ms (quartiles)", "step at S=1 ms", "peak MiB", "over S=1 MiB"]]
+    lines = [["head", "package", "XLA", "shared", "step ms (quartiles)", "step at S=1 ms", "peak MiB", "over S=1 MiB", "error"]]
     for row in rows:
         flags = ["yes" if row[name] else "no" for name in ("jit", "shared")]
-        memory = [f"{row['peak_mib']:.0f}", f"{row['over S=1 mib']:.0f}"]
+        memory = [f"{row['peak_mib']:.0f}", f"{row['over S=1 mib']:.0f}", f"{row['error']:.2g}"]
         lines.append([row["head"], row["package"], *flags, harness.spread(row), harness.milliseconds(row["S=1 seconds"]), *memory])
     text = harness.markdown(lines) + "\n\n"
     head = ["sd", "edward2's error", "ours", "our S", "edward2's step s", "our step s", "ratio", "ratio of the sampling parts"]
-    found = time_to_error(cases["softmax full"], rows, options.repeats)
     text += (
         harness.markdown([head, *([f"{value:.3g}" if isinstance(value, float) else str(value) for value in line] for line in found)]) + "\n"
     )

@@ -16,7 +16,7 @@ import keras_het
 PACKAGE = pathlib.Path(keras_het.__file__).parent
 ROOT = PACKAGE.parent
 MODULES = sorted(module.name for module in pkgutil.walk_packages(keras_het.__path__, "keras_het."))
-PACKAGES = ["keras_het", "keras_het.ops", "keras_het.layers"]
+PACKAGES = ["keras_het", "keras_het.ops", "keras_het.layers", "keras_het.models"]
 
 # What a floor may import of the package. The longest name that fits counts; the roof, which is not listed, may import everything.
 GROUND = ("keras_het.ops", "keras_het.validation")
@@ -25,6 +25,7 @@ ALLOWED = {
     "keras_het.validation": (),
     "keras_het.integrators": GROUND,
     "keras_het.layers": (*GROUND, "keras_het.integrators", "keras_het.layers"),
+    "keras_het.models": (*GROUND, "keras_het.integrators", "keras_het.layers", "keras_het.models"),
 }
 FORBIDDEN = ("jax", "torch", "tensorflow", "keras.src", "keras.backend")
 OPTIONAL = ("matplotlib", "sklearn", "pandas")
@@ -83,6 +84,8 @@ def test_imports_point_down_and_name_no_backend(module):
         ("keras_het.ops.random", "from keras_het.validation import check_integer"),
         ("keras_het.integrators", "import keras_het.layers"),
         ("keras_het.layers.heteroscedastic_dense", "from keras_het import demo"),
+        ("keras_het.layers.heteroscedastic_dense", "from keras_het.models import heteroscedastic"),
+        ("keras_het.models.conversion", "import keras_het.demo"),
         ("keras_het.demo", "import torch.nn"),
         ("keras_het.ops.nodes", "from jax import numpy"),
         ("keras_het.integrators", "from keras.src import ops"),

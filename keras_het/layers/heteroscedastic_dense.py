@@ -1,6 +1,5 @@
 """The head: a Dense layer whose logits carry input-dependent, correlated Gaussian noise."""
 
-import math
 import random
 import warnings
 
@@ -8,6 +7,8 @@ import keras
 from keras import ops
 
 from keras_het import integrators
+from keras_het.layers.full_precision import AffineMap, FullPrecision
+from keras_het.ops.log_space import softplus_inverse
 from keras_het.ops.low_rank import LowRankNormal
 from keras_het.validation import check_boolean, check_choice, check_integer, check_number
 
@@ -15,7 +16,7 @@ DEFAULT_NUM_FACTORS = 15
 
 
 @keras.saving.register_keras_serializable("keras_het")
-class HeteroscedasticDense(keras.layers.Layer):
+class HeteroscedasticDense(FullPrecision):
     """A drop-in `Dense` for classification under noisy labels.
 
         u(x) = mu(x) + d(x) * e_K + V(x) e_R,    e_K ~ N(0, I_K), e_R ~ N(0, I_R)          (Collier et al. 2021, section 2)
@@ -107,7 +108,7 @@ class HeteroscedasticDense(keras.layers.Layer):
 
     def _make_maps(self):
         """The affine maps of the input, as Dense layers; V of the parameter-efficient form follows in `build`."""
-        self.loc = keras.layers.Dense(
+        self.loc = AffineMap(
             self.units,
             use_bias=self.use_bias,
             kernel_initializer=self.kernel_initializer,
@@ -118,16 +119,15 @@ class HeteroscedasticDense(keras.layers.Layer):
             trainable=self.trainable,
             dtype=self.dtype_policy,
         )
-        excess = self.initial_scale - self.min_scale
-        softplus_inverse = excess + math.log(-math.expm1(-excess))
-        self.scale_diag = self._covariance_map("scale_diag", self.units, keras.initializers.Constant(softplus_inverse))
+        start = keras.initializers.Constant(softplus_inverse(self.initial_scale - self.min_scale))
+        self.scale_diag = self._covariance_map("scale_diag", self.units, start)
         if self.parameter_efficient:
             self.row_scale = self._covariance_map("row_scale", self.units)
         elif self.num_factors:
             self.factor = self._covariance_map("factor", self.units * self.num_factors)
 
     def _covariance_map(self, name, width, bias_initializer="zeros"):
-        return keras.layers.Dense(
+        return AffineMap(
             width,
             kernel_initializer=_copy(self.covariance_initializer),
             bias_initializer=bias_initializer,

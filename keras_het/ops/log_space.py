@@ -51,6 +51,16 @@ def log1mexp(x):
     return ops.where(near, shallow, deep)
 
 
+def softplus_inverse(value):
+    """x of a number log(1 + exp(x)) = value > 0, without overflow: value + log(1 - exp(-value)).
+
+    Example:
+        >>> round(math.log1p(math.exp(softplus_inverse(0.3))), 12)
+        0.3
+    """
+    return value + math.log(-math.expm1(-value))
+
+
 def log_ndtr(x):
     """Log of the standard normal distribution function, log Phi(x), to 3e-7 absolute or float32 rounding, for any finite x.
 

@@ -1,0 +1,79 @@
+"""What a converted model keeps, as checkers for any model."""
+
+import random
+
+import keras
+import numpy as np
+
+import keras_het
+from keras_het.models.graph import find_head
+
+UNITS = 5
+
+
+def sharpen(model):
+    """Gives the head of an untrained model large weights, so that its predictions differ between classes as a trained one's do."""
+    dense, rng = find_head(model, keras.layers.Dense).layer, np.random.default_rng(5)
+    dense.kernel.assign(rng.normal(size=dense.kernel.shape) * 3 / np.sqrt(dense.kernel.shape[0]))
+    if dense.use_bias:
+        dense.bias.assign(rng.normal(size=dense.units))
+    return model
+
+
+def state_of(model):
+    """What a call must leave alone: the model's weights, its trainable flags, and the caller's seeds and dtype policy."""
+    weights = [weight.numpy() for weight in model.weights]
+    flags = [(layer.name, layer.trainable) for layer in model._flatten_layers()]
+    return weights, flags, random.getstate(), np.random.get_state()[1].tolist(), keras.config.dtype_policy().name
+
+
+def assert_same_state(before, after, seeds=True):
+    for a, b in zip(before[0], after[0], strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert before[1] == after[1]
+    assert not seeds or before[2:] == after[2:]
+
+
+def old_probabilities(model, x):
+    """Those of the model before conversion, whatever it returns."""
+    outputs = keras.ops.convert_to_tensor(model.predict(x, verbose=0).astype("float32"))
+    link = find_head(model, keras.layers.Dense).link
+    return np.asarray(outputs) if link else keras.ops.convert_to_numpy(keras.ops.softmax(outputs))
+
+
+def probabilities(model, x):
+    """Those of a converted model."""
+    outputs = keras.ops.convert_to_tensor(model.predict(x, verbose=0))
+    function = keras.ops.exp if model.layers[-1].link == "softmax" else keras.ops.sigmoid
+    return keras.ops.convert_to_numpy(function(outputs))
+
+
+def check_conversion(model, x, y, folder, **arguments):
+    """Predictions before training as before; an epoch of `fit`; a `.keras` file that predicts the same. Returns the new model."""
+    old, before = old_probabilities(model, x), state_of(model)
+    new = keras_het.heteroscedastic(model, 2, seed=0, **arguments)
+    assert_same_state(before, state_of(model))
+    p = probabilities(new, x)
+    assert np.abs(p - old).max() < 0.02
+    assert np.mean(p.argmax(-1) == old.argmax(-1)) >= 0.99
+    check_fit(new, x, y)
+    check_file(new, x, folder)
+    return new
+
+
+def check_fit(model, x, y):
+    """An epoch of `fit` has a finite loss and moves the head."""
+    head = model.layers[-1]
+    before = [weight.numpy() for weight in head.trainable_weights]
+    model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    history = model.fit(x, y, batch_size=16, verbose=0)
+    assert np.isfinite(history.history["loss"][0])
+    for weight, start in zip(head.trainable_weights, before, strict=True):
+        assert np.abs(weight.numpy() - start).max() > 0, weight.path
+
+
+def check_file(model, x, folder):
+    """A `.keras` file gives the same predictions."""
+    model.save(folder / "model.keras")
+    loaded = keras.models.load_model(folder / "model.keras")
+    np.testing.assert_allclose(loaded.predict(x, verbose=0), model.predict(x, verbose=0), rtol=1e-5, atol=1e-5)

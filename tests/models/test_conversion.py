@@ -1,0 +1,271 @@
+"""One call in, a model with another head out, that predicts as before and has not touched the old one."""
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+import keras_het
+from keras_het.layers import HeteroscedasticDense
+from tests.models.checks import (
+    UNITS,
+    assert_same_state,
+    check_conversion,
+    check_fit,
+    old_probabilities,
+    probabilities,
+    sharpen,
+    state_of,
+)
+
+FEATURES, EXAMPLES = 8, 200
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32"), RNG.integers(UNITS, size=EXAMPLES)
+
+
+def sequential(activation=None, units=UNITS):
+    return keras.Sequential([keras.Input((FEATURES,)), layers.Dense(16, "tanh"), layers.Dropout(0.1), layers.Dense(units, activation)])
+
+
+def functional(activation=None, *behind, **head):
+    inputs = keras.Input((FEATURES,))
+    outputs = layers.Dense(UNITS, activation, name="predictions", **head)(layers.Dense(16, "tanh", name="hidden")(inputs))
+    for layer in behind:
+        outputs = layer(outputs)
+    return keras.Model(inputs, outputs)
+
+
+def nested(head):
+    inputs = keras.Input((FEATURES,))
+    return keras.Model(inputs, head(layers.Dense(16, "tanh")(inputs)))
+
+
+def two_inputs():
+    inputs = {name: keras.Input((FEATURES,), name=name) for name in ("a", "b")}
+    return keras.Model(inputs, layers.Dense(UNITS)(layers.Concatenate()([inputs["a"], layers.Dense(16, "tanh")(inputs["b"])])))
+
+
+MODELS = {
+    "Sequential": sequential,
+    "Sequential with softmax": lambda: sequential("softmax"),
+    "functional": functional,
+    "functional with activation": lambda: functional("softmax"),
+    "functional without bias": lambda: functional(use_bias=False),
+    "functional with a Softmax layer": lambda: functional(None, layers.Softmax()),
+    "functional with an Activation layer": lambda: functional(None, layers.Activation("softmax")),
+    "functional with a softmax operation": lambda: functional(None, keras.ops.softmax),
+    "head in a model": lambda: nested(keras.Sequential([keras.Input((16,)), layers.Dense(12, "relu"), layers.Dense(UNITS, "softmax")])),
+    "head alone in a model": lambda: nested(keras.Sequential([keras.Input((16,)), layers.Dense(UNITS)])),
+    "head alone": lambda: keras.Sequential([keras.Input((FEATURES,)), layers.Dense(UNITS)]),
+}
+
+
+@pytest.mark.parametrize("clone", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_converted_model_predicts_as_before_trains_and_is_saved(name, clone, tmp_path):
+    model = sharpen(MODELS[name]())
+    new = check_conversion(model, X, Y, tmp_path, clone=clone)
+    assert [layer.name for layer in new.layers][-1] == keras_het.models.graph.find_head(model, layers.Dense).layer.name
+
+
+@pytest.mark.parametrize("options", [{"num_factors": 0}, {"num_factors": 2, "parameter_efficient": True}, {"temperature": 4.0}], ids=str)
+def test_every_head_starts_at_the_old_predictions(options):
+    model = sharpen(sequential("softmax"))
+    new = keras_het.heteroscedastic(model, seed=1, **options)
+    assert np.abs(probabilities(new, X) - old_probabilities(model, X)).max() < 0.02
+    deviation = np.sqrt(keras.ops.convert_to_numpy(new.layers[-1].logit_distribution(np.zeros((1, 16), "float32")).variance()))
+    np.testing.assert_allclose(deviation, 0.15 * new.layers[-1].temperature, rtol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
+def test_without_noise_the_predictions_are_the_old_ones(activation):
+    model = sharpen(sequential(activation))
+    new = keras_het.heteroscedastic(model, 2, min_scale=1e-8)
+    head = new.layers[-1]
+    head.factor.bias.assign(0 * head.factor.bias.numpy())
+    head.scale_diag.bias.assign(np.full(UNITS, -30.0))
+    np.testing.assert_allclose(probabilities(new, X), old_probabilities(model, X), rtol=2e-5, atol=1e-6)
+
+
+def test_planted_mean_without_the_temperature_is_caught(tmp_path, monkeypatch):
+    monkeypatch.setattr(keras_het.models.conversion, "_give_mean", lambda head, weights: head.loc.set_weights(weights))
+    with pytest.raises(AssertionError):
+        check_conversion(sharpen(sequential()), X, Y, tmp_path)
+
+
+def test_the_link_follows_the_activation():
+    def link(model, **arguments):
+        return keras_het.heteroscedastic(model, **arguments).layers[-1].link
+
+    assert link(functional("sigmoid")) == link(functional(None, keras.ops.sigmoid)) == link(functional(), link="sigmoid") == "sigmoid"
+    assert link(functional("softmax")) == link(functional()) == "softmax"
+    assert link(sequential(units=1)) == link(functional("softmax"), units=3, link="sigmoid") == "sigmoid"
+    with pytest.raises(ValueError, match=r"`link` must be 'softmax', as the activation of the old head\. Received: link='sigmoid'"):
+        link(functional("softmax"), link="sigmoid")
+
+
+def test_other_units_start_a_fresh_mean():
+    model = functional("softmax")
+    new = keras_het.heteroscedastic(model, units=3, seed=0)
+    assert new.output_shape == (None, 3)
+    assert np.std(new.layers[-1].loc.kernel.numpy()) > 0.1
+    check_fit(new, X, Y % 3)
+    assert keras_het.heteroscedastic(model, units=UNITS).layers[-1].loc.bias.shape == (UNITS,)
+
+
+def test_a_cold_start_is_that_of_a_new_layer():
+    head = keras_het.heteroscedastic(functional(), 2, warm_start=False).layers[-1]
+    assert np.std(head.factor.kernel.numpy()) > 0.1
+    np.testing.assert_allclose(keras.ops.softplus(head.scale_diag.bias.numpy()), 0.7 - head.min_scale, rtol=1e-5)
+
+
+def test_what_the_caller_starts_otherwise_is_kept():
+    head = keras_het.heteroscedastic(functional(), 2, initial_scale=0.4, covariance_initializer="ones", name="het").layers[-1]
+    assert head.name == "het"
+    np.testing.assert_allclose(head.factor.kernel.numpy(), 1)
+    np.testing.assert_allclose(keras.ops.softplus(head.scale_diag.bias.numpy()), 0.4 - head.min_scale, rtol=1e-5)
+
+
+def test_a_bias_comes_or_stays_as_asked():
+    model = sharpen(functional(use_bias=False))
+    new = keras_het.heteroscedastic(model, use_bias=True)
+    np.testing.assert_array_equal(new.layers[-1].loc.bias.numpy(), 0)
+    with pytest.raises(ValueError, match="`use_bias` must be True"):
+        keras_het.heteroscedastic(functional(), use_bias=False)
+
+
+def test_layers_are_shared_or_copied():
+    model = sharpen(functional())
+    model.get_layer("hidden").trainable = False
+    before = state_of(model)
+    shared, copied = keras_het.heteroscedastic(model), keras_het.heteroscedastic(model, clone=True)
+    assert shared.get_layer("hidden") is model.get_layer("hidden")
+    assert copied.get_layer("hidden") is not model.get_layer("hidden")
+    assert not copied.get_layer("hidden").trainable
+    copied.get_layer("hidden").trainable = True
+    check_fit(copied, X, Y)
+    assert np.abs(copied.get_layer("hidden").kernel.numpy() - model.get_layer("hidden").kernel.numpy()).max() > 0
+    assert_same_state(before, state_of(model), seeds=False)  # `fit` shuffles by NumPy's
+
+
+def test_two_calls_after_one_seed_give_equal_models():
+    model = functional()
+    keras.utils.set_random_seed(3)
+    first, second = keras_het.heteroscedastic(model), keras_het.heteroscedastic(model)
+    for a, b in zip(first.weights, second.weights, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_the_head_of_a_model_in_half_precision_computes_in_float32(policy, tmp_path):
+    before = keras.config.dtype_policy()
+    try:
+        keras.config.set_dtype_policy(policy)
+        model = sharpen(sequential("softmax"))
+        new = check_conversion(model, X, Y, tmp_path)
+    finally:
+        keras.config.set_dtype_policy(before)
+    assert new.layers[1].compute_dtype == policy.removeprefix("mixed_")
+    assert new.layers[-1].compute_dtype == "float32"
+    assert new.predict(X, verbose=0).dtype == "float32"
+
+
+def test_inputs_keep_their_names():
+    model = sharpen(two_inputs())
+    new = keras_het.heteroscedastic(model, seed=0)
+    x = {"a": X, "b": -X}
+    np.testing.assert_allclose(probabilities(new, x), old_probabilities(model, x), atol=0.02)
+
+
+def test_a_layer_that_is_named_becomes_the_last():
+    model = functional(None, layers.Rescaling(0.5))
+    new = keras_het.heteroscedastic(model, layer="predictions")
+    assert [type(layer).__name__ for layer in new.layers] == ["InputLayer", "Dense", "HeteroscedasticDense"]
+    inside = nested(keras.Sequential([keras.Input((16,)), layers.Dense(UNITS, name="inner"), layers.Rescaling(2.0)]))
+    assert keras_het.heteroscedastic(inside, layer="inner").layers[-1].name == "inner"
+
+
+def test_there_and_back():
+    model = sharpen(functional("softmax"))
+    new = keras_het.heteroscedastic(model, temperature=3.0)
+    back = keras_het.homoscedastic(new)
+    assert type(back.layers[-1]) is layers.Dense
+    dense = model.get_layer("predictions")
+    np.testing.assert_allclose(back.layers[-1].kernel.numpy(), dense.kernel.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(back.layers[-1].bias.numpy(), dense.bias.numpy(), rtol=1e-6)
+    logits = keras.ops.convert_to_tensor(back.predict(X, verbose=0))
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(keras.ops.softmax(logits)), model.predict(X, verbose=0), rtol=1e-4, atol=1e-6)
+    assert keras_het.homoscedastic(new, units=2, clone=True).output_shape == (None, 2)
+    assert isinstance(new.layers[-1], HeteroscedasticDense)
+
+
+class Subclassed(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(UNITS)
+
+    def call(self, x):
+        return self.dense(x)
+
+
+def two_outputs():
+    inputs = keras.Input((FEATURES,))
+    return keras.Model(inputs, [layers.Dense(UNITS, name="first")(inputs), layers.Dense(UNITS, name="second")(inputs)])
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "text"),
+    [
+        (lambda: keras.Sequential([keras.Input((8,)), layers.Dense(5, name="a"), layers.Rescaling(2.0, name="r")]), {}, "'a'. Received: "),
+        (lambda: keras.Sequential([keras.Input((8,)), layers.Rescaling(2.0, name="r")]), {}, "layers: none. Received: "),
+        (lambda: keras.Sequential([keras.Input((8,)), layers.Rescaling(2.0, name="r")]), {}, "'r' (Rescaling)"),
+        (two_outputs, {}, "`model` must have one output. Received: a model with 2 outputs"),
+        (Subclassed, {}, "`model` must be a functional model"),
+        (lambda: keras.Sequential([layers.Dense(5)]), {}, "give it a keras.Input"),
+        (lambda: layers.Dense(5), {}, "`model` must be a functional model"),
+        (functional, {"layer": "nope"}, "`layer` must name a Dense layer of the model: 'hidden', 'predictions'. Received: layer='nope'"),
+        (functional, {"layer": "hidden"}, "The activation of the head must be softmax, sigmoid or none. Received: <function tanh"),
+        (lambda: functional("softmax", layers.Softmax()), {}, "The head must have one activation"),
+        (lambda: functional(None, layers.Softmax(axis=0)), {}, "must be over the last axis. Received: axis=0"),
+        (lambda: keras_het.heteroscedastic(functional()), {}, "is a HeteroscedasticDense already; `homoscedastic(model)`"),
+        (functional, {"warm_start": 1}, "`warm_start` must be True or False"),
+        (functional, {"clone": "yes"}, "`clone` must be True or False"),
+        (functional, {"num_factors": 12}, "`num_factors` must be None or an integer in [0, units]. Received: num_factors=12, units=5"),
+    ],
+)
+def test_errors_say_what_is_wrong(make, arguments, text):
+    with pytest.raises(ValueError) as error:
+        keras_het.heteroscedastic(make(), **arguments)
+    assert text in str(error.value)
+
+
+def test_the_way_back_needs_a_heteroscedastic_head():
+    with pytest.raises(ValueError, match="must end in a HeteroscedasticDense layer"):
+        keras_het.homoscedastic(functional())
+
+
+def test_a_quantised_model_keeps_its_head_and_reloads(tmp_path):
+    new = keras_het.heteroscedastic(sharpen(functional("softmax")), 2, seed=0)
+    before = new.predict(X, verbose=0)
+    with warnings.catch_warnings(record=True) as caught:  # pytest.warns would raise Keras' own, of layers that have no `quantize`
+        warnings.simplefilter("always")
+        new.quantize("int8")
+    assert sum("stays in full precision" in str(warning.message) for warning in caught) == 3
+    after = new.predict(X, verbose=0)
+    assert 0 < np.abs(np.exp(after) - np.exp(before)).max() < 0.1
+    assert new.layers[-1].loc.dtype_policy.name == "float32"
+    new.save(tmp_path / "model.keras")
+    np.testing.assert_allclose(keras.models.load_model(tmp_path / "model.keras").predict(X, verbose=0), after, rtol=1e-5, atol=1e-5)
+    for call in (lambda: new.layers[-1].quantize("int8"), lambda: new.layers[-1].enable_lora(2)):
+        with pytest.raises(NotImplementedError, match="heteroscedastic head"):
+            call()
+
+
+def test_keras_applications(tmp_path):
+    rng = np.random.default_rng(1)
+    for activation in ("softmax", None):
+        model = keras.applications.MobileNetV2((32, 32, 3), 0.35, weights=None, classes=UNITS, classifier_activation=activation)
+        images = rng.normal(size=(32, 32, 32, 3)).astype("float32")
+        check_conversion(sharpen(model), images, Y[:32], tmp_path)

@@ -1,0 +1,68 @@
+"""A warm head learns the noise of new labels: on digits of which 40% are flipped its noise grows."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_het
+from keras_het.models import conversion
+
+CLEAN, NOISY, EPOCHS = 600, 800, 5
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Images, labels, and labels of which 40% are flipped to the next class."""
+    from sklearn import datasets
+
+    data, rng = datasets.load_digits(), np.random.default_rng(0)
+    order = rng.permutation(len(data.target))
+    x, y = (data.data / 16).astype("float32")[order], data.target[order]
+    return x, y, np.where(rng.random(len(y)) < 0.4, (y + 1) % 10, y)
+
+
+@pytest.fixture(scope="module")
+def pretrained(digits):
+    x, y, _ = digits
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(10, "softmax")])
+    model.compile("adam", "sparse_categorical_crossentropy")
+    model.fit(x[:CLEAN], y[:CLEAN], epochs=30, verbose=0)
+    return model
+
+
+def noise(model, x):
+    """Root mean square standard deviation of the logits."""
+    features = keras.Model(model.inputs[0], model.layers[-2].output).predict(x, verbose=0)
+    variance = keras.ops.convert_to_numpy(model.layers[-1].logit_distribution(features).variance())
+    return float(np.sqrt(np.mean(variance)))
+
+
+def growth(pretrained, digits, **arguments):
+    """The noise after fine-tuning on noisy labels over the noise before."""
+    x, _, noisy = digits
+    model = keras_het.heteroscedastic(pretrained, clone=True, seed=0, **arguments)
+    before = noise(model, x)
+    keras.utils.set_random_seed(1)
+    model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(x[CLEAN:][:NOISY], noisy[CLEAN:][:NOISY], epochs=EPOCHS, verbose=0)
+    return noise(model, x) / before
+
+
+def test_a_pretrained_model_agrees_with_the_converted_one(pretrained, digits):
+    new = keras_het.heteroscedastic(pretrained, seed=0)
+    p, old = np.exp(new.predict(digits[0], verbose=0)), pretrained.predict(digits[0], verbose=0)
+    assert np.abs(p - old).max() < 0.02
+    assert np.mean(p.argmax(1) == old.argmax(1)) >= 0.99
+
+
+@pytest.mark.parametrize("arguments", [{"num_factors": 0}, {"num_factors": 3}, {"num_factors": 3, "parameter_efficient": True}], ids=str)
+def test_noisy_labels_at_least_double_the_noise(pretrained, digits, arguments):
+    assert growth(pretrained, digits, **arguments) > 2
+
+
+def test_a_start_that_is_too_small_stays_where_it_is(pretrained, digits, monkeypatch):
+    """Why START is not smaller: a standard deviation of a thousandth has hardly a gradient."""
+    monkeypatch.setattr(conversion, "START", 1e-3)
+    started = growth(pretrained, digits, num_factors=0)
+    assert started < 2

@@ -76,9 +76,49 @@ def bench(session):
 
 @nox.session
 def peers(session):
-    """The same heads in edward2, in an environment of its own; `-- --quick` to see that it runs."""
-    install(session, "-e", ".[tensorflow]", groups=["peers"])
+    """The same heads in edward2, in an environment of its own: imported weights compared, then time; `-- --quick` to see that it runs."""
+    install(session, "-e", ".[tensorflow]", groups=["test", "peers"])
+    environment = {**backend_environment("tensorflow"), "TF_USE_LEGACY_KERAS": "1"}
+    session.run("pytest", "tests/peers", env=environment)
     session.run("python", "benchmarks/peers.py", *session.posargs)
+
+
+@nox.session
+def hub(session):
+    """Real KerasHub classes on three backends: presets, preprocessing, conversion, files, LoRA, int8."""
+    on_every_backend(session, "tests/hub", "-e", ".[jax,tensorflow,torch,hub]")
+
+
+@nox.session
+def cv(session):
+    """KerasCV classifiers on three backends."""
+    on_every_backend(session, "tests/cv", "-e", ".[jax,tensorflow,torch,cv]")
+
+
+def on_every_backend(session, tests, *requirements):
+    """Runs tests on one backend after the other, in one environment that has all."""
+    install(session, *requirements, groups=["test"])
+    for backend in BACKENDS:
+        session.run("pytest", tests, *session.posargs, env=backend_environment(backend))
+
+
+@nox.session
+@nox.parametrize("backend", [nox.param(b, id=b, tags=[f"export-{b}"]) for b in BACKENDS])
+def export(session, backend):
+    """Every export format of this backend, run by the format's own runtime."""
+    install(session, "-e", f".[{backend}]", groups=["test", f"export-{backend}"])
+    session.run("pytest", "tests/export", *session.posargs, env=backend_environment(backend))
+
+
+@nox.session
+def guides(session):
+    """The guides, run on every backend; `-- --backend torch` for one."""
+    backends = [split_backend(session)[0]] if session.posargs else BACKENDS
+    install(session, "-e", ".[jax,tensorflow,torch,hub]")
+    for backend in backends:
+        for guide in sorted(pathlib.Path("guides").resolve().glob("*.py")):
+            session.chdir(session.create_tmp())
+            session.run("python", str(guide), env=backend_environment(backend))
 
 
 def on_one_backend(session, script):

@@ -41,6 +41,9 @@ class Integrator:
         """
         raise NotImplementedError(f"{type(self).__name__} must define integrate(link, normal, temperature, size, key)")
 
+    def prepare(self, units, num_factors):
+        """Computes on the host, when a layer is built, what no compiler should have to trace."""
+
     def get_config(self):
         """Arguments of the constructor."""
         return {}
@@ -98,11 +101,14 @@ class Sampler(Integrator):
             unroll=key is None,
         )
 
+    def prepare(self, units, num_factors):
+        self.constant_nodes(units, num_factors)
+
     def constant_nodes(self, units, num_factors):
-        """The nodes of inference, NumPy float32, kept for the size asked for last."""
+        """The nodes of inference, NumPy float32, kept for every size asked for."""
         size = (units, num_factors)
         if size not in self._constants:
-            self._constants = {size: self.draw((0, 0), self.inference_samples or self.num_samples, *size, xp=np)}
+            self._constants[size] = self.draw((0, 0), self.inference_samples or self.num_samples, *size, xp=np)
         return self._constants[size]
 
     def get_config(self):
@@ -166,6 +172,10 @@ class QuasiMonteCarlo(Sampler):
 
     def draw(self, key, num_samples, units, num_factors, xp=ops):
         return nodes.quasi_random(key, num_samples, units, num_factors, xp)
+
+    def prepare(self, units, num_factors):
+        super().prepare(units, num_factors)
+        nodes.directions(min(units + num_factors, nodes.SOBOL_DIMENSIONS), self.num_samples)
 
 
 @keras.saving.register_keras_serializable("keras_het")

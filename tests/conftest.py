@@ -1,4 +1,9 @@
-"""What every test starts from: no display, and a Keras without state of earlier tests (names, dtype policy, global seeds)."""
+"""What every test starts from: no display, and a Keras without state of earlier tests (names, dtype policy, global seeds).
+
+Folders of tests for a package that is no dependency are collected only where it is installed: each has its own nox session.
+"""
+
+import importlib.util
 
 import keras
 import pytest
@@ -9,6 +14,9 @@ except ImportError:  # an extra
     pass
 else:
     matplotlib.use("agg")
+
+NEEDED = {"hub": "keras_hub", "cv": "keras_cv", "peers": "edward2"}
+collect_ignore = [folder for folder, package in NEEDED.items() if importlib.util.find_spec(package) is None]
 
 
 @pytest.fixture(autouse=True)

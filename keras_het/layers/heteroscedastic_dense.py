@@ -152,6 +152,7 @@ class HeteroscedasticDense(FullPrecision):
                 regularizer=self.covariance_regularizer,
                 autocast=False,  # or a method called inside another layer would see it rounded to that layer's precision
             )
+        self.integrator.prepare(self.units, self.num_factors)
         self.step = self.add_weight(
             name="step", shape=(), dtype="int32", initializer="zeros", trainable=False, aggregation="only_first_replica"
         )

@@ -39,7 +39,7 @@ def log_expected_sigmoid(loc, variance, temperature=1.0):
     upper = mean > 0
     # Not abs(): its derivative at 0 is 0, and that is where training starts.
     log_small = _log_lower_tail(ops.where(upper, -mean, mean), variance)
-    log_large = ops.log1p(-ops.exp(log_small))  # exact as it stands: the smaller tail is at most a half
+    log_large = ops.log(1.0 - ops.exp(log_small))  # the smaller tail is at most a half; ONNX has no log1p
     return ops.where(upper, log_large, log_small), ops.where(upper, log_small, log_large)
 
 

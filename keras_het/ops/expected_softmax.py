@@ -51,12 +51,13 @@ class SoftmaxLink:
     @staticmethod
     def center(loc):
         """Softmax ignores a common shift; without it the temperature's gradient does not cancel large numbers."""
-        return loc - ops.stop_gradient(_max(loc, axis=-1))
+        # Between the maximum and log K above it, but with no maximum of an empty batch, which some exporters do not know.
+        return loc - ops.stop_gradient(ops.logsumexp(loc, axis=-1, keepdims=True))
 
     @staticmethod
     def terms(logits):
         """Softmax of every node."""
-        weights = ops.exp(logits - _max(logits, axis=1))
+        weights = ops.exp(logits - _max(logits))
         return (weights / ops.sum(weights, axis=1, keepdims=True),)
 
     @staticmethod
@@ -78,12 +79,13 @@ class SoftmaxLink:
     def sensitivity(logits, log_p, upstream):
         """Derivative by the logits of every node, times S."""
         p = ops.exp(log_p)
-        weights = ops.exp(logits - _max(logits, axis=1))
+        weights = ops.exp(logits - _max(logits))
         # Both sums over the classes in one product of (B, 2, K) by (B, K, C).
         total, of_upstream = ops.split(ops.matmul(ops.stack([p, upstream], axis=1), weights), 2, axis=1)
         return weights / total * (upstream[..., None] - p[..., None] * (of_upstream / total))
 
 
-def _max(x, axis):
+def _max(logits):
+    """The largest logit of every node, `(B, 1, C)`."""
     # With an initial value the maximum of an empty batch is an empty batch, not an error.
-    return ops.max(x, axis=axis, keepdims=True, initial=-math.inf)
+    return ops.max(logits, axis=1, keepdims=True, initial=-math.inf)

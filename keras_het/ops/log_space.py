@@ -81,4 +81,4 @@ def log_ndtr(x):
     for coefficient in _LOG_ERFCX[-2::-1]:
         polynomial = polynomial * t + coefficient
     lower = math.log(0.5) + ops.log(t) - z * z + polynomial
-    return ops.where(positive, ops.log1p(-ops.exp(lower)), lower)
+    return ops.where(positive, ops.log(1.0 - ops.exp(lower)), lower)  # to absolute accuracy; ONNX has no log1p

@@ -4,7 +4,6 @@ Every rule takes a `key`, the pair (seed, training step). The diagonal noise e_K
 streams or different coordinates of it, so they are independent also when K = R.
 """
 
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,13 +15,14 @@ from keras_het.ops import random
 DIAGONAL_STREAM, FACTOR_STREAM, SHIFT_STREAM, SCRAMBLE_STREAM = range(4)
 SOBOL_DIMENSIONS = qmc.Sobol.MAXDIM
 _BITS = 16
+_DIRECTIONS: dict[tuple, np.ndarray] = {}  # not a cache of functools: PyTorch's compiler looks through those, into SciPy
 
 
 class Nodes(NamedTuple):
-    """S points of the standard normal noise: `eps_diag` is e_K, shape `(S, K)`; `eps_factor` is e_R, shape `(S, R)`."""
+    """S points of the standard normal noise: `eps_diag` is e_K, shape `(S, K)`; `eps_factor` is e_R, shape `(S, R)`, or None."""
 
     eps_diag: Any
-    eps_factor: Any
+    eps_factor: Any = None
 
     @property
     def num_samples(self):
@@ -83,7 +83,7 @@ def quasi_random(key, num_samples, units, num_factors, xp=ops):
     """
     dimensions = min(units + num_factors, SOBOL_DIMENSIONS)
     levels = random.uniform_levels(random.random_bits(key, SHIFT_STREAM, dimensions, xp), xp)[None]
-    for direction in directions(dimensions, (num_samples - 1).bit_length()):
+    for direction in directions(dimensions, num_samples):
         levels = xp.concatenate([levels, xp.bitwise_xor(levels, xp.array(direction[None]))])
     points = random.normal_quantile(levels[:num_samples], xp)
     eps_diag = points[:, num_factors:]
@@ -93,13 +93,19 @@ def quasi_random(key, num_samples, units, num_factors, xp=ops):
     return Nodes(eps_diag, points[:, :num_factors])
 
 
-@functools.lru_cache(maxsize=8)
-def directions(dimensions, count):
-    """The first `count` direction numbers of every Sobol dimension, linearly scrambled, shape `(count, dimensions)`, 16 bits each.
+def directions(dimensions, num_samples):
+    """Direction numbers of every Sobol dimension, linearly scrambled, shape `(log2(S), dimensions)`, 16 bits each; log2 rounded up.
 
     SciPy lists the points in Gray-code order, so point 2^(j+1) - 1 is direction number j itself. The scramble is a random
     lower-triangular binary matrix with unit diagonal per dimension, from our own bits, so that no SciPy version changes it.
     """
+    count = (num_samples - 1).bit_length()
+    if (dimensions, count) not in _DIRECTIONS:
+        _DIRECTIONS[dimensions, count] = _compute_directions(dimensions, count)
+    return _DIRECTIONS[dimensions, count]
+
+
+def _compute_directions(dimensions, count):
     engine = qmc.Sobol(dimensions, scramble=False, bits=30)
     points = np.empty((count, dimensions))
     for j in range(count):

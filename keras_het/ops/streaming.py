@@ -75,8 +75,9 @@ def _standardized(link, normal, temperature):
 
 def _unrolled(link, normal, nodes, chunk_size):
     log_sums, zero = [], 0.0
+    tables = nodes if normal.factor is not None else (nodes.eps_diag,)  # an empty table is more than some exporters can write
     for start in range(0, nodes.num_samples, chunk_size):
-        chunk = Nodes(*(ops.cast(x[start : start + chunk_size], normal.loc.dtype) + zero for x in nodes))
+        chunk = Nodes(*(ops.cast(x[start : start + chunk_size], normal.loc.dtype) + zero for x in tables))
         # Classes last: without the loops of `_streamed` that is the faster order.
         log_sums.append([ops.logsumexp(term, axis=-2) for term in link.log_terms(normal.logits(chunk), axis=-1)])
         # A compiler that sees no dependence between the chunks holds all of them in memory at once. Adding this zero is one: sums of

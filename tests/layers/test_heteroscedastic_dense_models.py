@@ -76,13 +76,28 @@ def test_training_is_the_same_with_jit_compile_on_and_off(kind):
     assert_modes_train_alike([{"jit_compile": False}, {"jit_compile": True}, *eager], kind)
 
 
-@pytest.mark.skipif(keras.config.backend() != "torch", reason="for PyTorch")
-@pytest.mark.skipif(not shutil.which("g++"), reason="PyTorch compiles with g++")
-# PyTorch's compiler warns of its own imports, of caches that it traces through, and of classes and gradients that it looks at.
-@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:torch\.")
-@pytest.mark.filterwarnings(r"ignore::UserWarning:torch\.")
+def compiled_by_pytorch(test):
+    """Marks a test that PyTorch compiles."""
+    # PyTorch's compiler warns of its own imports, of caches that it traces through, and of classes and gradients that it looks at.
+    for module, category in (("torch\\.", "DeprecationWarning"), ("torch\\.", "UserWarning")):
+        test = pytest.mark.filterwarnings(f"ignore::{category}:{module}")(test)
+    test = pytest.mark.skipif(not shutil.which("g++"), reason="PyTorch compiles with g++")(test)
+    return pytest.mark.skipif(keras.config.backend() != "torch", reason="for PyTorch")(test)
+
+
+@compiled_by_pytorch
 def test_training_is_the_same_compiled_by_pytorch():
     assert_modes_train_alike([{"jit_compile": False}, {"jit_compile": True}], "full", integrator=QuasiMonteCarlo(8))
+
+
+@compiled_by_pytorch
+def test_prediction_is_the_same_compiled_by_pytorch():
+    """A file of a model that JAX has compiled says so, and then PyTorch compiles it."""
+    model = make_model(make_head("full", integrator=QuasiMonteCarlo(8, inference_samples=16)))
+    model.compile("sgd", "mse", jit_compile=True)
+    compiled = model.predict(X, verbose=0)  # first: nothing that an eager call has computed is there
+    model.compile("sgd", "mse", jit_compile=False)
+    np.testing.assert_allclose(compiled, model.predict(X, verbose=0), rtol=1e-5, atol=1e-6)
 
 
 def assert_all_close(first, second):

@@ -1,0 +1,136 @@
+"""Every export format that Keras has, run by the format's own runtime: the numbers of `predict`, any batch size, no random operation."""
+
+import importlib.util
+import re
+
+import keras
+import numpy as np
+import pytest
+
+import keras_het
+from tests.layers.heads import set_random_weights
+from tests.models.checks import UNITS, sharpen
+
+BACKEND = keras.config.backend()
+FORMATS = {  # what works on this backend: the table in the README says why the others do not
+    "jax": ["tf_saved_model", "onnx"],
+    "tensorflow": ["tf_saved_model", "onnx", "openvino", "litert"],
+    "torch": ["onnx", "openvino", "torch"],
+}[BACKEND]
+SUFFIXES = {"tf_saved_model": "", "onnx": ".onnx", "openvino": ".xml", "litert": ".tflite", "torch": ".pt2"}
+HEADS = {
+    "full": {"num_factors": 2},
+    "parameter-efficient": {"num_factors": 2, "parameter_efficient": True},
+    "diagonal": {"num_factors": 0},
+    "sigmoid": {"num_factors": 2, "link": "sigmoid"},
+}
+X = np.random.default_rng(0).normal(size=(7, 32, 32, 3)).astype("float32")
+# Warnings of the converters about themselves and each other.
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.skipif(importlib.util.find_spec("onnx") is None, reason="nox -s export")]
+
+
+def converted(name):
+    """A small convolutional model with a head of this name and random weights everywhere, or MobileNetV2 with a full one."""
+    if name == "MobileNetV2":
+        model = sharpen(keras.applications.MobileNetV2((32, 32, 3), 0.35, weights=None, classes=UNITS))
+        return keras_het.heteroscedastic(model, 2, seed=0)
+    inputs = keras.Input((32, 32, 3))
+    features = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(8, 3, activation="relu")(inputs))
+    model = keras_het.heteroscedastic(keras.Model(inputs, keras.layers.Dense(UNITS)(features)), seed=0, **HEADS[name])
+    set_random_weights(model)
+    return model
+
+
+def saved_model(path):
+    import tensorflow as tf
+
+    model = tf.saved_model.load(path)
+    graph = model.signatures["serving_default"].graph.as_graph_def()
+    nodes = [node for part in (graph.node, *(f.node_def for f in graph.library.function)) for node in part]
+    return [node.op for node in nodes], lambda x: model.serve(x).numpy()
+
+
+def onnx(path):
+    import onnx
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (name,) = (value.name for value in session.get_inputs())
+    return [node.op_type for node in onnx.load(path).graph.node], lambda x: session.run(None, {name: x})[0]
+
+
+def openvino(path):
+    import openvino
+
+    model = openvino.Core().read_model(path)
+    run = openvino.Core().compile_model(model, "CPU")
+    return [node.get_type_name() for node in model.get_ops()], lambda x: run(x)[0]
+
+
+def litert(path):
+    from ai_edge_litert.interpreter import Interpreter
+
+    def run(x):
+        interpreter = Interpreter(model_path=path)
+        place = interpreter.get_input_details()[0]["index"]
+        interpreter.resize_tensor_input(place, x.shape)
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(place, x)
+        interpreter.invoke()
+        return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+
+    interpreter = Interpreter(model_path=path)
+    interpreter.allocate_tensors()
+    return [details["op_name"] for details in interpreter._get_ops_details()], run
+
+
+def torch_export(path):
+    import torch
+
+    program = torch.export.load(path)
+    run = program.module()
+
+    def first(outputs):
+        return outputs[0] if isinstance(outputs, tuple | list) else outputs
+
+    return [str(node.target) for node in program.graph.nodes], lambda x: first(run(torch.from_numpy(x))).detach().numpy()
+
+
+RUNTIMES = {"tf_saved_model": saved_model, "onnx": onnx, "openvino": openvino, "litert": litert, "torch": torch_export}
+
+
+def export(model, form, folder):
+    """The operations of the exported file and a function that runs it."""
+    path, options = str(folder / f"model{SUFFIXES[form]}"), {}
+    if form == "torch":
+        import torch
+
+        options["dynamic_shapes"] = ({0: torch.export.Dim("batch")},)  # Keras alone would freeze the batch at one example
+    model(X)  # some exporters want a model that was called
+    model.export(path, format=form, verbose=False, **options)
+    return RUNTIMES[form](path)
+
+
+def assert_not_random(operations):
+    assert operations
+    assert [name for name in operations if re.search("rand|rng|normal_|bernoulli|dropout|multinomial", name, re.IGNORECASE)] == []
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("name", [*HEADS, "MobileNetV2"])
+def test_a_converted_model_runs_outside_keras(name, form, tmp_path):
+    model = converted(name)
+    operations, run = export(model, form, tmp_path)
+    assert_not_random(operations)
+    expected = model.predict(X, verbose=0)
+    assert np.std(expected) > 0.1
+    tolerance = 1e-2 if form == "openvino" else 1e-5  # OpenVINO stores weights in half precision
+    for batch in (1, 3, 7):
+        np.testing.assert_allclose(run(X[:batch]), expected[:batch], rtol=tolerance, atol=tolerance)
+
+
+def test_a_random_operation_is_caught():
+    assert_not_random(["MatMul", "Exp"])
+    for name in ("RandomNormalLike", "StatelessRandomNormalV2", "aten.randn.default", "RngBitGenerator"):
+        with pytest.raises(AssertionError):
+            assert_not_random(["MatMul", name])

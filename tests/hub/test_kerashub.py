@@ -1,0 +1,132 @@
+"""Real KerasHub classes: presets in a local folder, preprocessing, conversion, fitting, files, LoRA, int8."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import keras
+import keras_hub
+import numpy as np
+import pytest
+
+import keras_het
+from tests.hub.tasks import LABELS, TASKS, mobilenet_v5
+from tests.models.checks import UNITS, check_conversion, check_fit, probabilities, sharpen
+
+BACKENDS = ["jax", "tensorflow", "torch"]
+OTHERS = [name for name in BACKENDS if name != keras.config.backend() and importlib.util.find_spec(name)]
+ANY_TASK = {"ResNet": keras_hub.models.ImageClassifier, "ViT": keras_hub.models.ImageClassifier, "BERT": keras_hub.models.TextClassifier}
+PREDICT = """
+import sys
+import numpy as np
+import keras
+import keras_het
+inputs = dict(np.load(sys.argv[2]))
+model = keras.models.load_model(sys.argv[1])
+np.save(sys.argv[3], model.predict(inputs["x"] if list(inputs) == ["x"] else inputs, verbose=0))
+"""
+
+
+def from_preset(name, folder, **arguments):
+    """The task of that kind, saved as a preset and loaded again."""
+    make, _ = TASKS[name]
+    sharpen(make(activation="softmax")).save_to_preset(str(folder / "preset"))
+    return ANY_TASK[name].from_preset(str(folder / "preset"), **arguments)
+
+
+def as_arrays(x):
+    return {k: np.asarray(v) for k, v in x.items()} if isinstance(x, dict) else {"x": np.asarray(x)}
+
+
+@pytest.mark.parametrize("activation", [None, "softmax"])
+@pytest.mark.parametrize("name", TASKS)
+def test_conversion(name, activation, tmp_path):
+    make, raw = TASKS[name]
+    task = sharpen(make(activation=activation))
+    old = task.predict(raw(), verbose=0)
+    x = task.preprocessor(raw())
+    preprocessor, task.preprocessor = task.preprocessor, None  # so that the checks give both models what it makes
+    new = check_conversion(task, x, LABELS, tmp_path)
+    task.preprocessor = preprocessor
+    assert new.layers[-1].name in ("predictions", "logits")
+    np.testing.assert_allclose(task.preprocessor(raw()) if name != "BERT" else x["token_ids"], x if name != "BERT" else x["token_ids"])
+    assert old.shape == (len(LABELS), UNITS)
+
+
+def test_a_head_called_classifier(tmp_path):
+    x = np.random.default_rng(0).normal(size=(len(LABELS), 32, 32, 3)).astype("float32")
+    assert check_conversion(sharpen(mobilenet_v5()), x, LABELS, tmp_path).layers[-1].name == "classifier"
+
+
+@pytest.mark.parametrize("name", ANY_TASK)
+def test_raw_inputs_of_a_preset_give_probabilities(name, tmp_path):
+    task, raw = from_preset(name, tmp_path), TASKS[name][1]()
+    model = keras_het.heteroscedastic(task, 2, seed=0)
+    p = np.exp(model.predict(task.preprocessor(raw), verbose=0))
+    np.testing.assert_allclose(p, task.predict(raw, verbose=0), atol=0.02)
+
+
+@pytest.mark.parametrize("name", ANY_TASK)
+def test_a_preset_with_other_classes(name, tmp_path):
+    task = from_preset(name, tmp_path, num_classes=7)
+    model = keras_het.heteroscedastic(task, 2, seed=0)
+    assert model.output_shape == (None, 7)
+    check_fit(model, task.preprocessor(TASKS[name][1]()), LABELS)
+
+
+@pytest.mark.skipif(not OTHERS, reason="no other backend is installed")
+@pytest.mark.parametrize("name", ANY_TASK)
+def test_a_file_predicts_the_same_on_another_backend(name, tmp_path):
+    task = from_preset(name, tmp_path)
+    model, x = keras_het.heteroscedastic(task, 2, seed=0), task.preprocessor(TASKS[name][1]())
+    check_fit(model, x, LABELS)
+    model.save(tmp_path / "model.keras")
+    np.savez(tmp_path / "x.npz", **as_arrays(x))
+    for backend in OTHERS:
+        files = [str(tmp_path / name) for name in ("model.keras", "x.npz", "outputs.npy")]
+        environment = {**os.environ, "KERAS_BACKEND": backend}
+        result = subprocess.run([sys.executable, "-c", PREDICT, *files], env=environment, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+        np.testing.assert_allclose(np.load(tmp_path / "outputs.npy"), model.predict(x, verbose=0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["ViT", "BERT"])
+def test_only_lora_weights_and_the_head_train(name, tmp_path):
+    task = from_preset(name, tmp_path)
+    task.backbone.enable_lora(2)
+    model = keras_het.heteroscedastic(task, 2, seed=0)
+    head = {id(weight) for weight in model.layers[-1].trainable_weights}
+    of_backbone = [weight.path for weight in model.trainable_weights if id(weight) not in head]
+    assert of_backbone == [weight.path for weight in task.backbone.trainable_weights]
+    assert all("lora" in path or path.endswith("bias") for path in of_backbone)  # Keras also trains the biases of LoRA's layers
+    assert any("lora" in path for path in of_backbone)
+    frozen = [weight.numpy() for weight in task.backbone.non_trainable_weights]
+    check_fit(model, task.preprocessor(TASKS[name][1]()), LABELS)
+    for weight, start in zip(task.backbone.non_trainable_weights, frozen, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), start)
+    with pytest.raises(ValueError, match="`clone` must be False"):
+        keras_het.heteroscedastic(task, clone=True)
+
+
+@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method:UserWarning")  # Keras asks every layer
+@pytest.mark.filterwarnings("ignore:The heteroscedastic head stays in full precision:UserWarning")
+@pytest.mark.parametrize("name", ["ResNet", "ViT", "BERT"])
+def test_int8_of_the_backbone(name, tmp_path):
+    task, raw = from_preset(name, tmp_path), TASKS[name][1]()
+    model, x = keras_het.heteroscedastic(task, 2, seed=0, clone=True), task.preprocessor(raw)
+    before = probabilities(model, x)
+    model.quantize("int8")
+    assert np.abs(probabilities(model, x) - before).max() < 0.1
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(again.predict(x, verbose=0), model.predict(x, verbose=0), rtol=1e-4, atol=1e-4)
+
+
+def test_a_backbone_in_half_precision(tmp_path):
+    task = from_preset("ViT", tmp_path, dtype="mixed_bfloat16")
+    model = keras_het.heteroscedastic(task, 2, seed=0)
+    assert model.layers[-1].compute_dtype == "float32"
+    x = task.preprocessor(TASKS["ViT"][1]())
+    np.testing.assert_allclose(probabilities(model, x), task.predict(TASKS["ViT"][1](), verbose=0).astype("float32"), atol=0.03)
+    check_fit(model, x, LABELS)

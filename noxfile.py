@@ -107,14 +107,15 @@ def on_every_backend(session, tests, *requirements):
 def export(session, backend):
     """Every export format of this backend, run by the format's own runtime."""
     install(session, "-e", f".[{backend}]", groups=["test", f"export-{backend}"])
-    session.run("pytest", "tests/export", *session.posargs, env=backend_environment(backend))
+    # A package below litert-torch brings a plugin for pytest that warns when it is imported.
+    session.run("pytest", "-p", "no:anyio", "tests/export", *session.posargs, env=backend_environment(backend))
 
 
 @nox.session
 def guides(session):
     """The guides, run on every backend; `-- --backend torch` for one."""
     backends = [split_backend(session)[0]] if session.posargs else BACKENDS
-    install(session, "-e", ".[jax,tensorflow,torch,hub]")
+    install(session, "-e", ".[jax,tensorflow,torch,hub,demo]")
     for backend in backends:
         for guide in sorted(pathlib.Path("guides").resolve().glob("*.py")):
             session.chdir(session.create_tmp())

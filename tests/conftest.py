@@ -15,7 +15,8 @@ except ImportError:  # an extra
 else:
     matplotlib.use("agg")
 
-NEEDED = {"hub": "keras_hub", "cv": "keras_cv", "peers": "edward2"}
+EXPORTER = {"jax": "jax2onnx", "tensorflow": "tf2onnx", "torch": "openvino"}[keras.config.backend()]
+NEEDED = {"hub": "keras_hub", "cv": "keras_cv", "peers": "edward2", "export": EXPORTER}
 collect_ignore = [folder for folder, package in NEEDED.items() if importlib.util.find_spec(package) is None]
 
 

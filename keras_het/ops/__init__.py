@@ -1,5 +1,6 @@
 """Pure functions of tensors, written against `keras.ops`; noise is always an argument."""
 
+from keras_het.ops import transition
 from keras_het.ops.expected_sigmoid import expected_sigmoid_logit, log_expected_sigmoid, sampled_expected_sigmoid_logit
 from keras_het.ops.expected_softmax import log_expected_softmax
 from keras_het.ops.log_space import log1mexp, log_mean_exp, log_ndtr
@@ -20,4 +21,5 @@ __all__ = [
     "quasi_random",
     "sampled_expected_sigmoid_logit",
     "top_pairs",
+    "transition",
 ]

@@ -1,0 +1,166 @@
+"""Label transitions: row-stochastic matrices T[i, j] = p(noisy label j | true class i), the transpose of the paper's Q.
+
+Matrices that are made or estimated are NumPy float64 `(K, K)`; `apply_transition` and `project_to_simplex` work on tensors.
+"""
+
+import numpy as np
+from keras import ops
+
+SMALLEST = float(np.finfo("float32").tiny)  # a class that no class of positive probability turns into has this probability
+
+
+def symmetric(num_classes, noise):
+    """T of flips to any other class alike: 1 - noise on the diagonal, noise / (K - 1) elsewhere.
+
+    Args: num_classes: K >= 2.    noise: share of flipped labels, in [0, 1].    Returns: `(K, K)`.
+    Raises: ValueError for values outside these ranges.
+
+    Example:
+        >>> symmetric(3, 0.5).tolist()
+        [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]]
+    """
+    _check_share("noise", noise)
+    return (1.0 - noise) * np.eye(num_classes) + noise / (num_classes - 1) * (1.0 - np.eye(num_classes))
+
+
+def pair_flip(num_classes, noise):
+    """T of flips to the next class: 1 - noise on the diagonal, noise from class i to class i + 1, and from the last to the first.
+
+    Args: num_classes: K >= 2.    noise: share of flipped labels, in [0, 1].    Returns: `(K, K)`.
+    Raises: ValueError for values outside these ranges.
+
+    Example:
+        >>> pair_flip(3, 0.25).tolist()
+        [[0.75, 0.25, 0.0], [0.0, 0.75, 0.25], [0.25, 0.0, 0.75]]
+    """
+    _check_share("noise", noise)
+    return (1.0 - noise) * np.eye(num_classes) + noise * np.roll(np.eye(num_classes), 1, axis=1)
+
+
+def from_confusion(counts):
+    """T from counts[i, j], how many examples of true class i carry the label j.
+
+    Args: counts: `(K, K)`, at least 0, with an example of every class.    Returns: `(K, K)`.
+    Raises: ValueError for another shape, a negative count, or a class without examples.
+
+    Example:
+        >>> from_confusion([[3, 1], [0, 2]]).tolist()
+        [[0.75, 0.25], [0.0, 1.0]]
+    """
+    counts = _square("counts", counts)
+    empty = np.flatnonzero(counts.sum(axis=1) == 0)
+    if len(empty):
+        raise ValueError(f"`counts` must have an example of every class. Received: none of class {empty[0]}")
+    return counts / counts.sum(axis=1, keepdims=True)
+
+
+def outlier(num_classes, alpha=0.0):
+    """T of K classes and a last one, the outliers: examples of no class, which got labels of all classes alike.
+
+    Classes keep their labels; of the outliers a share alpha is labelled as such (Sukhbaatar et al. 2014, Eq. 8).
+
+    Args: num_classes: K >= 1, without the outliers.    alpha: in [0, 1].    Returns: `(K + 1, K + 1)`.
+    Raises: ValueError for values outside these ranges.
+
+    Example:
+        >>> outlier(2, 0.5).tolist()
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5]]
+    """
+    _check_share("alpha", alpha)
+    transition = np.eye(num_classes + 1)
+    transition[-1] = [(1.0 - alpha) / num_classes] * num_classes + [alpha]
+    return transition
+
+
+def check_transition(transition, name="transition"):
+    """`transition` as NumPy float64, if it is square, not negative, and its rows sum to one.
+
+    Raises: ValueError that says which row is wrong, and its sum.
+    """
+    transition = _square(name, transition)
+    sums = transition.sum(axis=1)
+    wrong = np.flatnonzero(~(np.abs(sums - 1.0) < 1e-4))
+    if len(wrong):
+        raise ValueError(f"`{name}` must have rows that sum to one. Received: row {wrong[0]} sums to {sums[wrong[0]]:.6g}")
+    return transition
+
+
+def apply_transition(log_probs, transition):
+    """Log-probabilities of the noisy labels from those of the true classes.
+
+        log p(noisy j) = log sum_i p(true i) T[i, j]                                    (Sukhbaatar et al. 2014, Eq. 2)
+
+    In log space: T = I changes nothing, exactly, however small a probability is, and T = 0 entries have a finite gradient. A class
+    that cannot come up, or only with less than 1e-38, has that log-probability and no gradient.
+
+    Args: log_probs: shape `(..., K)`.    transition: T, shape `(K, K)`.    Returns: shape `(..., K)`.
+
+    Example:
+        >>> log_p = ops.log(ops.array([[0.5, 0.25, 0.25]]))
+        >>> ops.convert_to_numpy(ops.exp(apply_transition(log_p, pair_flip(3, 0.5).astype("float32")))).tolist()
+        [[0.375, 0.375, 0.25]]
+    """
+    log_probs = ops.convert_to_tensor(log_probs)
+    transition = ops.convert_to_tensor(transition, log_probs.dtype)
+    kept = ops.diagonal(transition)
+    largest = ops.stop_gradient(ops.max(log_probs, axis=-1, keepdims=True))
+    p = ops.exp(log_probs - largest)
+    from_others = ops.matmul(p, transition * (1.0 - ops.eye(kept.shape[0], dtype=log_probs.dtype)))
+    mostly_kept = p * kept >= from_others
+    # Each branch divides and takes logarithms of numbers of its own: an infinite gradient in the branch not taken would spoil the other.
+    ratio = ops.where(mostly_kept, from_others, 0.0) / ops.where(p > 0, p, 1.0)
+    near = log_probs + _safe_log(kept + ratio)
+    far = largest + _safe_log(ops.where(mostly_kept, 1.0, from_others + p * kept))
+    return ops.where(mostly_kept, near, far)
+
+
+def _safe_log(x):
+    return ops.log(ops.where(x > SMALLEST, x, SMALLEST))
+
+
+def project_to_simplex(rows):
+    """The nearest probability vectors, in Euclidean distance, along the last axis.
+
+    x_k = max(v_k - theta, 0) with theta such that they sum to one, found by sorting (Held, Wolfe and Crowder 1974).
+
+    Args: rows: v, shape `(..., K)`.    Returns: the same shape; every row is at least 0 and sums to one.
+
+    Example:
+        >>> ops.convert_to_numpy(project_to_simplex(ops.array([[0.75, 0.75, -1.0]]))).tolist()
+        [[0.5, 0.5, 0.0]]
+    """
+    rows = ops.convert_to_tensor(rows)
+    size = rows.shape[-1]
+    descending = ops.flip(ops.sort(rows, axis=-1), axis=-1)
+    excess = ops.cumsum(descending, axis=-1) - 1.0  # of the k + 1 largest over one
+    counts = ops.arange(1, size + 1, dtype=rows.dtype)
+    positive = ops.sum(ops.cast(descending * counts > excess, "int32"), axis=-1, keepdims=True)
+    theta = ops.take_along_axis(excess, positive - 1, axis=-1) / ops.cast(positive, rows.dtype)
+    return ops.maximum(rows - theta, 0.0)
+
+
+def total_variation(transition, reference):
+    """Mean over the rows of half the sum of |T[i] - reference[i]|: 0 where they are equal, 1 where no row has anything in common.
+
+    Args: transition, reference: `(K, K)`.    Returns: a float.
+
+    Example:
+        >>> total_variation(pair_flip(4, 0.25), np.eye(4))
+        0.25
+    """
+    return float(np.mean(0.5 * np.sum(np.abs(np.asarray(transition) - np.asarray(reference)), axis=1)))
+
+
+def _square(name, matrix):
+    matrix = np.asarray(matrix, "float64")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"`{name}` must be a square matrix. Received: shape {matrix.shape}")
+    if not np.all(matrix >= 0):
+        row, column = np.argwhere(~(matrix >= 0))[0]
+        raise ValueError(f"`{name}` must not be negative. Received: {matrix[row, column]:.6g} at [{row}, {column}]")
+    return matrix
+
+
+def _check_share(name, value):
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"`{name}` must be in [0, 1]. Received: {name}={value!r}")

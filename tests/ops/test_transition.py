@@ -1,0 +1,142 @@
+"""Transitions: the matrices, the product in log space, the projection."""
+
+import numpy as np
+import pytest
+from keras import ops
+from scipy import optimize, special
+
+from keras_het.ops import transition
+from tests.gradients import value_and_gradients
+
+UNITS = 4
+MATRICES = {
+    "random": np.random.default_rng(2).dirichlet(np.ones(UNITS), size=UNITS),
+    "pair flip": transition.pair_flip(UNITS, 0.45),
+    "symmetric": transition.symmetric(UNITS, 0.7),
+    "outlier": transition.outlier(UNITS - 1, 0.3),
+}
+
+
+def log_probabilities(scale=1.0, shape=(6, UNITS)):
+    return special.log_softmax(scale * np.random.default_rng(1).normal(size=shape), axis=-1).astype("float32")
+
+
+def oracle(log_probs, matrix):
+    """In float64 by logsumexp over the true classes."""
+    with np.errstate(divide="ignore"):
+        terms = log_probs.astype("float64")[..., :, None] + np.log(matrix)
+    return np.logaddexp.reduce(terms, axis=-2)
+
+
+def apply(log_probs, matrix):
+    return ops.convert_to_numpy(transition.apply_transition(log_probs, matrix))
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1e4])
+def test_the_identity_changes_nothing_exactly(scale):
+    log_probs = log_probabilities(scale)
+    np.testing.assert_array_equal(apply(log_probs, np.eye(UNITS)), log_probs)
+
+
+@pytest.mark.parametrize("scale", [1.0, 20.0])
+@pytest.mark.parametrize("name", MATRICES)
+def test_values_against_float64(name, scale):
+    log_probs = log_probabilities(scale)
+    np.testing.assert_allclose(apply(log_probs, MATRICES[name]), oracle(log_probs, MATRICES[name]), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(np.sum(np.exp(apply(log_probs, MATRICES[name])), axis=-1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["random", "symmetric"])
+def test_logits_of_thousands(name):
+    log_probs = log_probabilities(1e4)
+    np.testing.assert_allclose(apply(log_probs, MATRICES[name]), oracle(log_probs, MATRICES[name]), rtol=1e-6, atol=1e-6)
+
+
+def test_leading_axes():
+    log_probs = log_probabilities(shape=(2, 3, 5, UNITS))
+    np.testing.assert_allclose(apply(log_probs, MATRICES["random"]), oracle(log_probs, MATRICES["random"]), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["random", "pair flip"])
+def test_gradients_against_finite_differences_in_float64(name):
+    log_probs, matrix, weights = log_probabilities(3.0), MATRICES[name], np.random.default_rng(4).normal(size=(6, UNITS))
+
+    def loss(tensors):
+        return ops.sum(transition.apply_transition(*tensors) * ops.convert_to_tensor(weights, "float32"))
+
+    _, gradients = value_and_gradients(loss, [log_probs, matrix.astype("float32")])
+    for position, gradient in enumerate(gradients):
+        for index in np.ndindex(gradient.shape):
+            if position == 1 and matrix[index] == 0:
+                continue  # at the edge: the difference below would step to a negative probability
+            ends = []
+            for sign in (-1, 1):
+                point = [log_probs.astype("float64"), matrix.copy()]
+                point[position][index] += sign * 1e-6
+                ends.append(np.sum(weights * oracle(*point)))
+            np.testing.assert_allclose(gradient[index], (ends[1] - ends[0]) / 2e-6, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "matrix", [np.eye(UNITS), transition.outlier(UNITS - 1), np.roll(np.eye(UNITS), 1, axis=0)], ids=["I", "outlier", "swap"]
+)
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+def test_gradients_are_finite_where_entries_are_zero(matrix, scale):
+    def loss(tensors):
+        return ops.sum(transition.apply_transition(*tensors))
+
+    value, gradients = value_and_gradients(loss, [log_probabilities(scale), matrix.astype("float32")])
+    assert np.isfinite(value)
+    for gradient in gradients:
+        assert np.all(np.isfinite(gradient))
+
+
+def test_projection_agrees_with_quadratic_programming():
+    rows = np.random.default_rng(3).normal(size=(1000, 5)) * np.random.default_rng(4).choice([0.1, 1, 10], size=(1000, 1))
+    projected = ops.convert_to_numpy(transition.project_to_simplex(rows.astype("float32")))
+    for row, x in zip(rows, projected, strict=True):
+        answer = optimize.minimize(
+            lambda p, row=row: 0.5 * np.sum((p - row) ** 2),
+            np.full(5, 0.2),
+            jac=lambda p, row=row: p - row,
+            bounds=[(0, 1)] * 5,
+            constraints={"type": "eq", "fun": lambda p: p.sum() - 1, "jac": lambda p: np.ones(5)},
+            method="SLSQP",
+            options={"ftol": 1e-14},
+        )
+        np.testing.assert_allclose(x, answer.x, atol=2e-5)
+
+
+def test_projection_keeps_what_is_stochastic_and_leading_axes():
+    for matrix in MATRICES.values():
+        np.testing.assert_allclose(ops.convert_to_numpy(transition.project_to_simplex(matrix.astype("float32"))), matrix, atol=1e-6)
+    many = np.random.default_rng(5).normal(size=(2, 3, 200)).astype("float32")
+    projected = ops.convert_to_numpy(transition.project_to_simplex(many))
+    assert projected.min() >= 0
+    np.testing.assert_allclose(projected.sum(-1), 1, rtol=1e-5)
+
+
+def test_matrices_are_row_stochastic():
+    for matrix in MATRICES.values():
+        np.testing.assert_array_equal(transition.check_transition(matrix), matrix)
+    assert transition.pair_flip(3, 0.2)[2].tolist() == [0.2, 0.0, 0.8]
+    assert transition.outlier(3, 0.4)[3].tolist() == pytest.approx([0.2, 0.2, 0.2, 0.4])
+    assert transition.total_variation(transition.symmetric(5, 0.5), np.eye(5)) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: transition.check_transition(np.ones((2, 3))), "`transition` must be a square matrix. Received: shape (2, 3)"),
+        (lambda: transition.check_transition([[1.2, -0.2], [0, 1]]), "must not be negative. Received: -0.2 at [0, 1]"),
+        (lambda: transition.check_transition([[1, 0], [0.5, 0.6]]), "must have rows that sum to one. Received: row 1 sums to 1.1"),
+        (lambda: transition.check_transition([[1, 0], [np.nan, 1]]), "must not be negative. Received: nan at [1, 0]"),
+        (lambda: transition.symmetric(3, 1.5), "`noise` must be in [0, 1]. Received: noise=1.5"),
+        (lambda: transition.outlier(3, -0.1), "`alpha` must be in [0, 1]. Received: alpha=-0.1"),
+        (lambda: transition.from_confusion([[1, 0], [0, 0]]), "an example of every class. Received: none of class 1"),
+    ],
+)
+def test_errors_say_what_is_wrong(call, text):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert text in str(error.value)

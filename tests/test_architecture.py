@@ -23,8 +23,10 @@ GROUND = ("keras_het.ops", "keras_het.validation")
 ALLOWED = {
     "keras_het.ops": ("keras_het.ops",),
     "keras_het.validation": (),
+    "keras_het.constraints": GROUND,
     "keras_het.integrators": GROUND,
-    "keras_het.layers": (*GROUND, "keras_het.integrators", "keras_het.layers"),
+    "keras_het.regularizers": GROUND,
+    "keras_het.layers": (*GROUND, "keras_het.constraints", "keras_het.integrators", "keras_het.layers"),
     "keras_het.models": (*GROUND, "keras_het.integrators", "keras_het.layers", "keras_het.models"),
 }
 FORBIDDEN = ("jax", "torch", "tensorflow", "keras.src", "keras.backend")

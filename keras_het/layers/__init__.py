@@ -1,5 +1,6 @@
 """Layers, a file each."""
 
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
+from keras_het.layers.noise_transition import NoiseTransition
 
-__all__ = ["HeteroscedasticDense"]
+__all__ = ["HeteroscedasticDense", "NoiseTransition"]

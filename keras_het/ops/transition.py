@@ -130,7 +130,8 @@ def project_to_simplex(rows):
         [[0.5, 0.5, 0.0]]
     """
     rows = ops.convert_to_tensor(rows)
-    size = rows.shape[-1]
+    # A common shift does not matter; without the largest entry all that stay positive are in [-1, 0], where rounding is small.
+    rows, size = rows - ops.max(rows, axis=-1, keepdims=True), rows.shape[-1]
     descending = ops.flip(ops.sort(rows, axis=-1), axis=-1)
     excess = ops.cumsum(descending, axis=-1) - 1.0  # of the k + 1 largest over one
     counts = ops.arange(1, size + 1, dtype=rows.dtype)

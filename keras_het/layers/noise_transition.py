@@ -1,0 +1,130 @@
+"""A layer of label flips: log-probabilities of the true classes in, of the noisy labels out."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.constraints import RowStochastic
+from keras_het.ops.transition import apply_transition, check_transition, outlier
+from keras_het.validation import check_boolean, check_choice, check_integer
+
+START = 0.01  # how much of every row of a learned T is spread over all classes at the start
+LOWER = 1e-4  # smallest entry of a learned T, times K: the gradient of an entry is the inverse of a probability
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class NoiseTransition(keras.layers.Layer):
+    """Turns a model of the true classes into one of the noisy labels, to be trained on those.
+
+        log p(noisy j | x) = log sum_i p(true i | x) T[i, j]                            (Sukhbaatar et al. 2014, Eq. 2)
+
+    T[i, j] = p(noisy label j | true class i) does not depend on the input; the paper's Q is its transpose. Put the layer behind
+    log-probabilities, such as those of `HeteroscedasticDense` or a Dense layer with `activation="log_softmax"`, and train with
+    `from_logits=True`. Like Dropout it acts in training only: `predict` gives the true classes, and `evaluate` on clean labels is honest.
+
+    A learned T starts at the identity, but for a hundredth of each row that is spread evenly: an entry of exactly zero would get a
+    gradient without bound. Two ways to keep its rows stochastic: "projected" takes gradient steps in T and projects every row back
+    onto the probability vectors with entries of at least 1e-4 / K (the paper's way); "softmax" learns logits of the rows.
+    Without a `regularizer` a learned T stays where it starts.
+
+    When it fails: labels that depend on the input and not only on the class; classes without examples of which the model could be
+    sure; too little data to tell flips from hard examples. `callbacks.TransitionMonitor` shows it.
+
+    Args:
+        num_classes: K >= 2, without the outliers.
+        transition: T, `(K, K)`, where it starts, or, with `trainable=False`, stays ("true Q*"); None starts near the identity.
+        outlier: a further, last class of examples that belong to no class; T is then `(K + 1, K + 1)`, and by default starts near
+            `ops.transition.outlier(K)`. With no example labelled as an outlier the share of such labels that T learns goes to zero.
+        parameterization: "projected" or "softmax".    trainable: learn T.
+        regularizer: of T, whatever the parameterization; see `keras_het.regularizers`.
+        apply_at_inference: act at inference too, to evaluate on noisy labels.
+    Input and output shape: `(..., K)`, or `(..., K + 1)` with outliers; log-probabilities, float32.
+    Raises: ValueError for arguments outside these ranges, or inputs of another width.
+
+    Example:
+        >>> layer = NoiseTransition(3, transition=[[0.75, 0.25, 0], [0, 1, 0], [0, 0, 1]], trainable=False)
+        >>> p = ops.exp(layer(ops.log(ops.array([[0.5, 0.25, 0.25]])), training=True))
+        >>> ops.convert_to_numpy(p).round(4).tolist()
+        [[0.375, 0.375, 0.25]]
+    """
+
+    def __init__(
+        self,
+        num_classes,
+        *,
+        transition=None,
+        outlier=False,
+        parameterization="projected",
+        trainable=True,
+        regularizer=None,
+        apply_at_inference=False,
+        dtype="float32",
+        **kwargs,
+    ):
+        super().__init__(trainable=trainable, dtype=dtype, **kwargs)
+        self.num_classes = check_integer("num_classes", num_classes, 2)
+        self.outlier = check_boolean("outlier", outlier)
+        self.parameterization = check_choice("parameterization", parameterization, ("projected", "softmax"))
+        self.regularizer = keras.regularizers.get(regularizer)
+        self.apply_at_inference = check_boolean("apply_at_inference", apply_at_inference)
+        self.size = self.num_classes + self.outlier
+        self.initial_transition = None if transition is None else check_transition(transition)
+        if self.initial_transition is not None and len(self.initial_transition) != self.size:
+            raise ValueError(f"`transition` must have shape {(self.size,) * 2}. Received: shape {self.initial_transition.shape}")
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        if input_shape[-1] != self.size:
+            raise ValueError(f"The last axis of the input must have the size of T, {self.size}. Received: input_shape={input_shape}")
+        start = self._start()
+        softmax = self.parameterization == "softmax"
+        self.kernel = self.add_weight(
+            name="transition",
+            shape=start.shape,
+            initializer=lambda shape, dtype: ops.cast(np.log(start) if softmax else start, dtype),
+            regularizer=self.regularizer and self._penalty,
+            constraint=None if softmax or not self.trainable else RowStochastic(LOWER / self.size),
+            autocast=False,
+        )
+        self.gate = self.add_weight(name="gate", shape=(), initializer="ones", trainable=False, autocast=False)
+
+    def _start(self):
+        """T at the start; every entry of one that is learned is positive."""
+        start = self.initial_transition
+        if start is None:
+            start = outlier(self.num_classes) if self.outlier else np.eye(self.size)
+        return (1.0 - START) * start + START / self.size if self.trainable else start
+
+    def _penalty(self, kernel):
+        return self.regularizer(self._transition(kernel))
+
+    def _transition(self, kernel):
+        """T of the weight, whose gradient the gate scales."""
+        kernel = ops.convert_to_tensor(kernel)
+        stopped = ops.stop_gradient(kernel)
+        kernel = stopped + self.gate * (kernel - stopped)
+        return ops.softmax(kernel, axis=-1) if self.parameterization == "softmax" else kernel
+
+    @property
+    def transition(self):
+        """T, a tensor of shape `(K, K)`."""
+        return self._transition(self.kernel)
+
+    def call(self, inputs, training=False):
+        if not (training or self.apply_at_inference):
+            return inputs
+        return apply_transition(inputs, self.transition)
+
+    def compute_output_shape(self, input_shape):
+        return tuple(input_shape)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_classes": self.num_classes,
+            "transition": None if self.initial_transition is None else self.initial_transition.tolist(),
+            "outlier": self.outlier,
+            "parameterization": self.parameterization,
+            "regularizer": keras.regularizers.serialize(self.regularizer),
+            "apply_at_inference": self.apply_at_inference,
+        }

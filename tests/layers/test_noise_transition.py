@@ -1,0 +1,177 @@
+"""Label flips: what the layer computes, how T is learned, and that it is the identity at inference."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_het import regularizers
+from keras_het.constraints import RowStochastic
+from keras_het.layers import NoiseTransition
+from keras_het.ops import transition
+from tests import layer_contract
+
+UNITS, EXAMPLES, FEATURES = 4, 64, 6
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
+LABELS = RNG.integers(UNITS, size=EXAMPLES)
+LOG_P = ops.convert_to_numpy(ops.log_softmax(RNG.normal(size=(EXAMPLES, UNITS)).astype("float32")))
+T = RNG.dirichlet(np.ones(UNITS), size=UNITS)
+LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+KINDS = {
+    "projected": {},
+    "softmax": {"parameterization": "softmax"},
+    "regularized": {"regularizer": regularizers.Trace(0.1)},
+    "softmax, regularized": {"parameterization": "softmax", "regularizer": regularizers.LogVolume(0.01)},
+    "started": {"transition": T},
+}
+
+
+def make_model(layer):
+    """A base model of the true classes, and the layer behind it."""
+    inputs = keras.Input((FEATURES,))
+    outputs = keras.layers.Dense(layer.size, "log_softmax")(keras.layers.Dense(8, "tanh")(inputs))
+    return keras.Model(inputs, layer(outputs))
+
+
+def rows(layer):
+    return ops.convert_to_numpy(layer.transition)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_contract(kind, tmp_path):
+    def make():
+        return NoiseTransition(UNITS, **KINDS[kind])
+
+    layer_contract.check_config(make)
+    layer_contract.check_shapes(make, LOG_P)
+    layer_contract.check_train_step(make, LOG_P, LABELS, LOSS)
+    layer_contract.check_saved_model(make, LOG_P, tmp_path)
+    layer_contract.check_saved_weights(make, LOG_P, tmp_path)
+
+
+def test_a_fixed_transition_multiplies():
+    layer = NoiseTransition(UNITS, transition=T, trainable=False)
+    outputs = ops.convert_to_numpy(layer(LOG_P, training=True))
+    np.testing.assert_allclose(outputs, np.log(np.exp(LOG_P.astype("float64")) @ T), rtol=1e-6, atol=1e-6)
+    assert layer.trainable_weights == []
+
+
+def test_the_identity_changes_nothing_exactly():
+    layer = NoiseTransition(UNITS, transition=np.eye(UNITS), trainable=False)
+    np.testing.assert_array_equal(ops.convert_to_numpy(layer(LOG_P, training=True)), LOG_P)
+
+
+def test_inference_gives_the_true_classes():
+    layer = NoiseTransition(UNITS, transition=T, trainable=False)
+    np.testing.assert_array_equal(ops.convert_to_numpy(layer(LOG_P)), LOG_P)
+    noisy = NoiseTransition(UNITS, transition=T, trainable=False, apply_at_inference=True)
+    np.testing.assert_array_equal(ops.convert_to_numpy(noisy(LOG_P)), ops.convert_to_numpy(layer(LOG_P, training=True)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_stay_stochastic_after_every_step(kind):
+    layer = NoiseTransition(UNITS, **KINDS[kind])
+    model = make_model(layer)
+    model.compile(keras.optimizers.SGD(5.0), LOSS)  # steps far out of the simplex
+    before = rows(layer)
+    for _ in range(20):
+        model.train_on_batch(X, LABELS)
+        assert rows(layer).min() > 0
+        np.testing.assert_allclose(rows(layer).sum(axis=1), 1, rtol=1e-5)
+    assert np.abs(rows(layer) - before).max() > 1e-4
+
+
+def test_planted_steps_without_projection_are_caught(monkeypatch):
+    monkeypatch.setattr(RowStochastic, "__call__", lambda self, w: w)
+    with pytest.raises(AssertionError):
+        test_rows_stay_stochastic_after_every_step("projected")
+
+
+@pytest.mark.parametrize("kind", ["regularized", "softmax, regularized"])
+def test_a_closed_gate_keeps_the_transition_where_it_is(kind):
+    layer = NoiseTransition(UNITS, **KINDS[kind])
+    model = make_model(layer)
+    layer.gate.assign(0.0)
+    model.compile(keras.optimizers.Adam(0.1), LOSS)
+    before, base = rows(layer), model.layers[1].kernel.numpy()
+    model.fit(X, LABELS, epochs=2, verbose=0)
+    np.testing.assert_allclose(rows(layer), before, atol=1e-6)
+    assert np.abs(model.layers[1].kernel.numpy() - base).max() > 0
+    layer.gate.assign(1.0)
+    model.fit(X, LABELS, epochs=2, verbose=0)
+    assert np.abs(rows(layer) - before).max() > 1e-3
+
+
+def test_the_start_is_near_the_identity():
+    for parameterization in ("projected", "softmax"):
+        layer = NoiseTransition(UNITS, parameterization=parameterization)
+        layer.build((None, UNITS))
+        np.testing.assert_allclose(rows(layer), 0.99 * np.eye(UNITS) + 0.01 / UNITS, rtol=1e-5, atol=1e-7)
+
+
+def test_outliers():
+    layer = NoiseTransition(UNITS, outlier=True, transition=transition.outlier(UNITS, 0.3), trainable=False)
+    model = make_model(layer)
+    assert model.output_shape == (None, UNITS + 1)
+    model.compile("adam", LOSS)
+    assert np.isfinite(model.fit(X, LABELS, verbose=0).history["loss"][0])
+    learned = NoiseTransition(UNITS, outlier=True)
+    learned.build((None, UNITS + 1))
+    np.testing.assert_allclose(rows(learned), 0.99 * transition.outlier(UNITS) + 0.01 / (UNITS + 1), rtol=1e-5, atol=1e-7)
+
+
+def test_it_stands_behind_a_heteroscedastic_head():
+    from keras_het.layers import HeteroscedasticDense
+
+    model = keras.Sequential([keras.Input((FEATURES,)), HeteroscedasticDense(UNITS, seed=0), NoiseTransition(UNITS)])
+    model.compile("adam", LOSS)
+    assert np.isfinite(model.fit(X, LABELS, verbose=0).history["loss"][0])
+    np.testing.assert_allclose(np.exp(model.predict(X, verbose=0)).sum(-1), 1, rtol=1e-5)
+
+
+def test_a_bounded_projection_is_the_nearest_point():
+    w = np.random.default_rng(1).normal(size=(50, UNITS)).astype("float32")
+    x = ops.convert_to_numpy(RowStochastic(0.05)(ops.convert_to_tensor(w)))
+    assert x.min() >= 0.05 - 1e-7
+    np.testing.assert_allclose(x.sum(axis=1), 1, rtol=1e-5)
+    others = 0.05 + 0.8 * np.random.default_rng(2).dirichlet(np.ones(UNITS), size=(2000, 1))
+    assert np.all(np.sum((x - w) ** 2, axis=1) <= np.sum((others - w) ** 2, axis=2).min(axis=0) + 1e-6)
+
+
+@pytest.mark.parametrize("regularizer", [regularizers.Trace(0.3), regularizers.TraceNorm(0.3), regularizers.LogVolume(0.3)])
+def test_regularizers_against_numpy_and_their_descent(regularizer):
+    values = {
+        "Trace": np.trace(T),
+        "TraceNorm": np.linalg.svd(T, compute_uv=False).sum(),
+        "LogVolume": np.log(abs(np.linalg.det(T))),
+    }
+    value = float(regularizer(ops.convert_to_tensor(T.astype("float32"))))
+    assert value == pytest.approx(0.3 * values[type(regularizer).__name__], rel=1e-4)
+    assert regularizer.from_config(regularizer.get_config()).strength == 0.3
+    layer = NoiseTransition(UNITS, regularizer=regularizer)
+    model = make_model(layer)
+    model.compile(keras.optimizers.SGD(0.1), LOSS)
+    before = float(regularizer(rows(layer)))
+    for _ in range(10):
+        model.train_on_batch(X, LABELS)
+    assert float(regularizer(rows(layer))) < before
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: NoiseTransition(1), "`num_classes` must be an integer at least 2. Received: num_classes=1"),
+        (lambda: NoiseTransition(3, transition=np.eye(4)), "`transition` must have shape (3, 3). Received: shape (4, 4)"),
+        (lambda: NoiseTransition(3, outlier=True, transition=np.eye(3)), "`transition` must have shape (4, 4)"),
+        (lambda: NoiseTransition(2, transition=[[1, 0], [0.2, 0.3]]), "row 1 sums to 0.5"),
+        (lambda: NoiseTransition(2, parameterization="free"), "`parameterization` must be one of 'projected', 'softmax'"),
+        (lambda: NoiseTransition(3)(LOG_P), "must have the size of T, 3. Received: input_shape=(64, 4)"),
+        (lambda: RowStochastic(0.5)(ops.ones((3, 3))), "`lower` must be below 1 / 3"),
+        (lambda: regularizers.Trace(-1), "`strength` must be a finite float32 number at least 0"),
+    ],
+)
+def test_errors_say_what_is_wrong(call, text):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert text in str(error.value)

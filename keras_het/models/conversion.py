@@ -1,13 +1,12 @@
 """A pretrained model in, a model with another head out, and nothing that it learnt is lost."""
 
-import contextlib
 import math
-import random
 
 import keras
 import numpy as np
 
 from keras_het.layers import HeteroscedasticDense
+from keras_het.models.copying import copy_model, unchanged_seed
 from keras_het.models.graph import find_head, model_inputs
 from keras_het.ops.log_space import softplus_inverse
 from keras_het.validation import check_boolean
@@ -20,14 +19,15 @@ def heteroscedastic(model, num_factors=None, *, units=None, layer=None, warm_sta
 
     It returns log-probabilities (softmax) or logits (sigmoid) whatever the old model returned: use losses with `from_logits=True`.
     An activation of the old head, or in layers behind it, is left out, and the link follows it. Without one the link is softmax,
-    or sigmoid for a single unit, unless `link=` says otherwise.
+    or sigmoid for a single unit: give `link="sigmoid"` for labels that are not exclusive.
 
     The layers before the head are shared, as in Keras' functional API: training the new model trains them in the old one.
-    The call itself changes nothing: no weight, no `trainable`, no random seed (what it draws, it draws without advancing Python's
-    `random`, so two calls in a row draw the same; give them a `seed`).
+    The call itself changes nothing: no weight, no `trainable`, no random seed (what it draws, it draws from Python's `random` without
+    advancing that, so two calls in a row draw the same, unless they have different seeds).
 
     Warm start: mu = temperature * (old kernel, old bias), so that without noise the predictions are the old ones exactly; the noise
-    starts the same for all inputs, with standard deviation 0.15 temperatures, which moves probabilities by less than 0.02:
+    starts the same for all inputs, with standard deviation 0.15 temperatures, which moves probabilities by less than 0.02 (for
+    temperatures from 0.01 up):
         d = 0.15 temperature / sqrt(2),    rows of V random, each of that length    (d = 0.15 temperature if R = 0).
 
     Args:
@@ -36,10 +36,10 @@ def heteroscedastic(model, num_factors=None, *, units=None, layer=None, warm_sta
         units: number of classes if not the old one; mu then starts fresh.
         layer: name of the Dense layer to replace; what the model computes after it is left out. None finds the last one.
         warm_start: False starts mu and the noise as a new `HeteroscedasticDense` does.
-        clone: copy the layers before the head instead of sharing them. Layers that cannot be rebuilt from their config cannot be copied.
+        clone: copy the layers before the head instead of sharing them, by way of a `.keras` file.
         head_arguments: of `HeteroscedasticDense`. What is not given of `use_bias`, `name`, `kernel_regularizer` and
-            `bias_regularizer` is as in the old layer; its constraints are not kept. With a `covariance_initializer` of your own, V
-            starts by it, and with an `initial_scale`, d.
+            `bias_regularizer` is as in the old layer; its constraints, activity regularizer and `trainable` are not kept. With a
+            `covariance_initializer` of your own, V starts by it, and with an `initial_scale`, d.
     Returns: a functional `keras.Model` whose last layer is the head.
     Raises: ValueError if there is no graph, no such Dense layer, or more than one output, or if the old head has another activation.
     Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 4.2 (transfer, in the other direction).
@@ -53,28 +53,28 @@ def heteroscedastic(model, num_factors=None, *, units=None, layer=None, warm_sta
     """
     _check_not_converted(model)
     head = find_head(model, keras.layers.Dense, layer)
-    old, fresh = head.layer, units is not None and units != head.layer.units
-    warm = check_boolean("warm_start", warm_start) and not fresh
+    old, units = head.layer, head.layer.units if units is None else units
+    warm = check_boolean("warm_start", warm_start) and units == old.units
     arguments = {
-        "link": _check_link(head.link, old.units if units is None else units, head_arguments.get("link"), fresh),
-        "name": old.name,
+        "link": _link(head, units, warm, head_arguments.get("link")),
         "use_bias": old.use_bias,
         "kernel_regularizer": old.kernel_regularizer,
         "bias_regularizer": old.bias_regularizer,
         **head_arguments,
     }
-    if warm and old.use_bias and not arguments["use_bias"]:
-        raise ValueError("`use_bias` must be True, for the old head has a bias. Received: use_bias=False")
-    with _unchanged_seed():
-        new = HeteroscedasticDense(old.units if units is None else units, num_factors, **arguments)
-        converted = _with_head(model, head.features, new, clone)
+    if warm:
+        _check_warm(old, arguments)
+    with unchanged_seed(head_arguments.get("seed")):
+        body = _body(model, head, clone)
+        new = HeteroscedasticDense(units, num_factors, **{"name": _free_name(old.name, body), **arguments})
+        converted = keras.Model(model_inputs(body), new(body.outputs[0]), name=model.name)
     if warm:
         _give_mean(new, _weights_of(old))
         _give_noise(new, head_arguments)
     return converted
 
 
-def homoscedastic(model, *, units=None, layer=None, clone=False):
+def homoscedastic(model, *, units=None, layer=None, clone=False, seed=None):
     """The way back: a new model with the `HeteroscedasticDense` layer replaced by a plain Dense layer, which returns logits.
 
     The Dense layer is mu / temperature: the logits without their noise. With `units` it starts fresh, to transfer what was
@@ -85,6 +85,7 @@ def homoscedastic(model, *, units=None, layer=None, clone=False):
         units: number of classes if not the old one.
         layer: name of the layer to replace; what the model computes after it is left out. None finds the last one.
         clone: copy the layers before the head instead of sharing them.
+        seed: of the kernel of a fresh layer; None draws it from Python's `random`, without advancing that.
     Returns: a functional `keras.Model` whose last layer is the Dense layer.
     Raises: ValueError if there is no graph, no such layer, or more than one output.
 
@@ -94,50 +95,69 @@ def homoscedastic(model, *, units=None, layer=None, clone=False):
         3
     """
     head = find_head(model, HeteroscedasticDense, layer)
-    old, fresh = head.layer, units is not None and units != head.layer.units
-    with _unchanged_seed():
+    old, units = head.layer, head.layer.units if units is None else units
+    with unchanged_seed(seed):
+        body = _body(model, head, clone)
         new = keras.layers.Dense(
-            old.units if units is None else units,
+            units,
             use_bias=old.use_bias,
             kernel_regularizer=old.kernel_regularizer,
             bias_regularizer=old.bias_regularizer,
-            name=old.name,
+            name=_free_name(old.name, body),
             dtype=old.dtype_policy,
         )
-        converted = _with_head(model, head.features, new, clone)
-    if not fresh:
+        converted = keras.Model(model_inputs(body), new(body.outputs[0]), name=model.name)
+    if units == old.units:
         new.set_weights([weight / old.temperature for weight in _weights_of(old.loc)])
     return converted
 
 
 def _check_not_converted(model):
-    if isinstance(model, keras.Model) and getattr(model, "outputs", None) and isinstance(model.layers[-1], HeteroscedasticDense):
+    try:
+        name = find_head(model, HeteroscedasticDense).layer.name
+    except ValueError:
+        return
+    raise ValueError(
+        f"The head {name!r} is a HeteroscedasticDense already; `homoscedastic(model)` makes it a Dense again. "
+        f"Received: model={model.name!r}"
+    )
+
+
+def _link(head, units, warm, given):
+    """The link of the new head: as given, which may differ from the old activation only if mu starts fresh, or of that activation."""
+    found = None if head.layer.units == 1 < units else head.link  # one sigmoid stands for two classes
+    if given is not None and found is not None and given != found and warm:
         raise ValueError(
-            f"The head {model.layers[-1].name!r} is a HeteroscedasticDense already; `homoscedastic(model)` makes it a Dense again. "
-            f"Received: model={model.name!r}"
+            f"`link` must be {found!r}, as the activation of the old head, unless mu starts fresh by `warm_start=False` or other `units`. "
+            f"Received: link={given!r}"
         )
-
-
-def _check_link(found, units, given, fresh):
-    """The link of the new head: of the old activation, or as given, which may differ only if mu starts fresh."""
-    if given is not None and found is not None and given != found and not fresh:
-        raise ValueError(f"`link` must be {found!r}, as the activation of the old head. Received: link={given!r}")
     return given or found or ("sigmoid" if units == 1 else "softmax")
 
 
-@contextlib.contextmanager
-def _unchanged_seed():
-    """Keras draws the seeds of initializers from Python's `random`; the caller's next draw is as if it had not."""
-    state = random.getstate()
-    try:
-        yield
-    finally:
-        random.setstate(state)
+def _check_warm(old, arguments):
+    if old.quantization_mode is not None:
+        raise ValueError(f"`warm_start` must be False, for the old head is quantised ({old.quantization_mode}). Received: warm_start=True")
+    if old.use_bias and not arguments["use_bias"]:
+        raise ValueError("`use_bias` must be True, for the old head has a bias. Received: use_bias=False")
+
+
+def _body(model, head, clone):
+    """The model up to its head: its own layers, or copies of them."""
+    body = keras.Model(model_inputs(model), head.features, name=model.name)
+    return copy_model(body) if check_boolean("clone", clone) else body
+
+
+def _free_name(name, body):
+    """The old head's name, or, where a layer before it has the same, that name with a number."""
+    taken = {layer.name for layer in body.layers}
+    names = [name, *(f"{name}_{number}" for number in range(1, len(taken) + 1))]
+    return next(free for free in names if free not in taken)
 
 
 def _weights_of(dense):
     """Kernel and bias as arrays; the kernel with its LoRA update, if there is one."""
-    return [keras.ops.convert_to_numpy(x) for x in ((dense.kernel, dense.bias) if dense.use_bias else (dense.kernel,))]
+    tensors = (dense.kernel, dense.bias) if dense.use_bias else (dense.kernel,)
+    return [keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in tensors]
 
 
 def _give_mean(head, weights):
@@ -171,32 +191,3 @@ def _give_noise(head, given):
     else:
         head.factor.kernel.assign(np.zeros(head.factor.kernel.shape))
         head.factor.bias.assign(start * rows.ravel())
-
-
-def _with_head(model, features, head, clone):
-    """A model of the inputs of a model, its features, and a new head."""
-    inputs = model_inputs(model)
-    if check_boolean("clone", clone):
-        body = copy(keras.Model(inputs, features, name=model.name))
-        inputs, features = model_inputs(body), body.outputs[0]
-    return keras.Model(inputs, head(features), name=model.name)
-
-
-def copy(model):
-    """A functional model with layers of its own, of equal configuration, weights and `trainable`."""
-    copied = keras.models.clone_model(model)
-    if [weight.shape for weight in copied.weights] != [weight.shape for weight in model.weights]:
-        raise ValueError(
-            f"`clone` must be False: the layers of {model.name!r} made again from their configs have other weights, as they do where "
-            "LoRA was enabled later (enable it on the new model instead). Received: clone=True"
-        )
-    copied.set_weights(model.get_weights())
-    for layer, other in zip(_all_layers(model), _all_layers(copied), strict=True):
-        if layer.trainable != other.trainable:
-            other.trainable = layer.trainable
-    return copied
-
-
-def _all_layers(model):
-    """A model's layers and those inside them, the outer before the inner. Inputs do not count: models may share theirs."""
-    return [layer for layer in model._flatten_layers(include_self=False) if not isinstance(layer, keras.layers.InputLayer)]

@@ -3,6 +3,7 @@
 import numpy as np
 
 from keras_het.layers import HeteroscedasticDense
+from keras_het.models.copying import unchanged_seed
 
 MIN_SCALE = 1e-3  # edward2's MIN_SCALE_MONTE_CARLO
 MAPS = ("loc_layer", "diag_layer", "scale_layer", "scale_layer_homoscedastic", "scale_layer_heteroscedastic")
@@ -37,16 +38,19 @@ def from_edward2(weights, *, link="softmax", temperature=1.0, **head_arguments):
     parts = _parts(maps)
     (features, units), efficient = parts["loc"][0].shape, "row_scale" in parts
     num_factors = _num_factors(parts, units, efficient)
-    head = HeteroscedasticDense(
-        units,
-        num_factors,
-        parameter_efficient=efficient,
-        link=link,
-        temperature=temperature,
-        min_scale=MIN_SCALE,
-        **head_arguments,
-    )
-    head.build((None, features))
+    if units == 1 and link != "sigmoid":
+        raise ValueError(f"`link` must be 'sigmoid' for weights of one logit. Received: link={link!r}")
+    with unchanged_seed():
+        head = HeteroscedasticDense(
+            units,
+            num_factors,
+            parameter_efficient=efficient,
+            link=link,
+            temperature=temperature,
+            min_scale=MIN_SCALE,
+            **head_arguments,
+        )
+        head.build((None, features))
     for name, arrays in parts.items():
         if name == "factor" and efficient:
             head.factor.assign(arrays[0].T)
@@ -57,6 +61,8 @@ def from_edward2(weights, *, link="softmax", temperature=1.0, **head_arguments):
 
 def _maps(weights):
     """Kernels and biases as `{"loc_layer": [kernel, bias], ...}`."""
+    if not isinstance(weights, dict):
+        raise ValueError(f"`weights` must be a dict, {{w.name: w.numpy() for w in layer.weights}}. Received: a {type(weights).__name__}")
     maps: dict[str, dict] = {}
     for path, array in weights.items():
         layer, _, kind = path.split(":")[0].rpartition("/")
@@ -93,4 +99,7 @@ def _num_factors(parts, units, efficient):
     if "factor" not in parts:
         return 0
     inputs, width = parts["factor"][0].shape
+    if width % units or (efficient and width != units) or parts["scale_diag"][0].shape[1] != units:
+        shapes = {name: arrays[0].shape for name, arrays in parts.items()}
+        raise ValueError(f"`weights` must have maps whose widths fit {units} classes. Received: kernels {shapes}")
     return inputs if efficient else width // units

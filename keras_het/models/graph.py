@@ -1,6 +1,6 @@
 """Where the head of a functional model is: the layer that makes its outputs, what comes in, and the activation behind it.
 
-Only the graph of symbolic tensors is read; no layer is called and nothing changes.
+Only the graph of symbolic tensors is read: no layer gets a new call, and nothing changes.
 """
 
 from typing import Any, NamedTuple
@@ -15,14 +15,8 @@ LINKS = {
     keras.activations.sigmoid: "sigmoid",
     keras.activations.log_sigmoid: "sigmoid",
 }
-# Layers, and operations of `keras.ops`, that are nothing but an activation.
-ACTIVATIONS = {
-    "Identity": None,
-    "Softmax": "softmax",
-    "LogSoftmax": "softmax",
-    "Sigmoid": "sigmoid",
-    "LogSigmoid": "sigmoid",
-}
+# Operations of `keras.ops` that are nothing but an activation.
+OPERATIONS = {"Softmax": "softmax", "LogSoftmax": "softmax", "Sigmoid": "sigmoid", "LogSigmoid": "sigmoid"}
 
 
 class Head(NamedTuple):
@@ -41,31 +35,25 @@ def find_head(model, kind, name=None):
     """The last layer of a class, if nothing but activations follows it, or the layer of that class that has this name.
 
     Args:
-        model: functional or Sequential; the head may lie in a model inside it.    kind: the class.
+        model: functional or Sequential; the head may lie in a model inside it.
+        kind: the class; a subclass counts if it computes the same (has the same `call`).
         name: of the layer; None finds the last one.
     Returns: `Head`.
     Raises: ValueError if the model has no graph, more than one output, or no such layer.
     """
     output = _single_output(model)
-    head = _last(output, kind) if name is None else _named(output, kind, name)
+    head = _last(output, kind) if name is None else _last_of_name(output, kind, name) or _named(output, kind, name)
     if head is not None:
         return head
-    candidates = ", ".join(repr(layer.name) for layer in layers_of(model, kind)) or "none"
+    candidates = ", ".join(repr(layer.name) for layer in _layers_of(model, kind)) or "none"
     if name is None:
+        layer, _ = _producer(output)
         raise ValueError(
             f"The model must end in a {kind.__name__} layer, with nothing but a softmax or sigmoid behind it, or `layer` must name one "
-            f"of its {kind.__name__} layers: {candidates}. Received: model={model.name!r}, whose last layer is {_describe(output)}"
+            f"of its {kind.__name__} layers: {candidates}. Received: model={model.name!r}, which ends in {layer.name!r}, a "
+            f"{type(layer).__name__}"
         )
     raise ValueError(f"`layer` must name a {kind.__name__} layer of the model: {candidates}. Received: layer={name!r}")
-
-
-def layers_of(model, kind):
-    """Layers of a class in a model and in the models inside it, in order."""
-    for layer in model.layers:
-        if isinstance(layer, kind):
-            yield layer
-        elif isinstance(layer, keras.Model):
-            yield from layers_of(layer, kind)
 
 
 def model_inputs(model):
@@ -74,30 +62,59 @@ def model_inputs(model):
 
 
 def _single_output(model):
-    outputs = getattr(model, "outputs", None) if isinstance(model, keras.Model) else None
-    if not outputs:
+    if not _has_graph(model) or not getattr(model, "outputs", None):
         raise ValueError(
             "`model` must be a functional model, or a Sequential one that is built (give it a keras.Input): a subclassed model has no "
             f"graph in which a layer could be replaced. Received: model={model!r}"
         )
-    if len(outputs) != 1:
-        raise ValueError(f"`model` must have one output. Received: a model with {len(outputs)} outputs, {[x.name for x in outputs]}")
-    return outputs[0]
+    if len(model.outputs) != 1:
+        raise ValueError(f"`model` must have one output. Received: a model with {len(model.outputs)} outputs, {model.output_names}")
+    return model.outputs[0]
+
+
+def _has_graph(layer):
+    """Whether a layer is a model that computes its graph, and nothing else."""
+    if not isinstance(layer, keras.Model) or not getattr(layer, "built", False):
+        return False
+    graphs: list[Any] = [base for base in type(layer).__mro__ if base.__name__ in ("Functional", "Sequential")]
+    return bool(graphs) and type(layer).call is graphs[0].call
+
+
+def _is(layer, kind):
+    return isinstance(layer, kind) and type(layer).call is kind.call
+
+
+def _layers_of(model, kind):
+    """Layers of a class in a model and in the models inside it, in order."""
+    for layer in model.layers:
+        if _is(layer, kind):
+            yield layer
+        elif _has_graph(layer):
+            yield from _layers_of(layer, kind)
 
 
 def _last(tensor, kind):
     """The head behind a tensor, walking back through activations and into models."""
     link = None
     while True:
-        layer, inputs = _producer(tensor)
-        if isinstance(layer, kind):
-            return Head(layer, inputs[0], _joined(link, _link_of(layer), layer))
+        layer, node = _producer(tensor)
+        if _is(layer, kind):
+            return Head(layer, node.input_tensors[0], _joined(link, _link_of(layer), layer))
         if _has_graph(layer):
-            inner = _last(layer.outputs[0], kind)
-            return inner and Head(inner.layer, _outside(layer, inner.features, inputs), _joined(link, inner.link, layer))
+            inner = _last(_inner(layer, tensor), kind)
+            return inner and Head(inner.layer, _outside(layer, inner.features, node), _joined(link, inner.link, layer))
         if not _is_activation(layer):
             return None
-        link, tensor = _joined(link, _link_of(layer), layer), inputs[0]
+        link, tensor = _joined(link, _link_of(layer), layer), node.input_tensors[0]
+
+
+def _last_of_name(tensor, kind, name):
+    """The last head, with the activation behind it, if it has this name."""
+    try:
+        head = _last(tensor, kind)
+    except ValueError:  # about a layer that is not asked for, perhaps
+        return None
+    return head if head is not None and head.layer.name == name else None
 
 
 def _named(tensor, kind, name):
@@ -108,61 +125,57 @@ def _named(tensor, kind, name):
         if id(tensor) in seen:
             continue
         seen.add(id(tensor))
-        layer, inputs = _producer(tensor)
-        if isinstance(layer, kind) and layer.name == name:
-            return Head(layer, inputs[0], _link_of(layer))
-        inner = _named(layer.outputs[0], kind, name) if _has_graph(layer) else None
+        layer, node = _producer(tensor)
+        if _is(layer, kind) and layer.name == name:
+            return Head(layer, node.input_tensors[0], _link_of(layer))
+        inner = _named(_inner(layer, tensor), kind, name) if _has_graph(layer) else None
         if inner is not None:
-            return inner._replace(features=_outside(layer, inner.features, inputs))
-        waiting += inputs
+            return inner._replace(features=_outside(layer, inner.features, node))
+        waiting += node.input_tensors
     return None
 
 
 def _producer(tensor):
-    """The layer or operation that made a symbolic tensor, and its symbolic inputs."""
+    """The layer or operation that made a symbolic tensor, and the node of the graph where it did."""
     history = tensor._keras_history
-    return history.operation, history.operation._inbound_nodes[history.node_index].input_tensors
+    return history.operation, history.operation._inbound_nodes[history.node_index]
 
 
-def _has_graph(layer):
-    return isinstance(layer, keras.Model) and len(getattr(layer, "outputs", None) or ()) == 1
+def _inner(model, tensor):
+    """The output of a model, in its own graph, that is this tensor in the graph around it."""
+    return model.outputs[tensor._keras_history.tensor_index]
 
 
-def _outside(model, features, inputs):
-    """A tensor of a model that is itself a layer, in the graph around it: that part of the model, called on the model's inputs."""
-    if any(features is x for x in model.inputs):
-        return inputs[[features is x for x in model.inputs].index(True)]
-    part = keras.Model(model.inputs, features, name=f"{model.name}_features")
-    return part(inputs if len(inputs) > 1 else inputs[0])
+def _outside(model, features, node):
+    """A tensor of a model that is itself a layer, in the graph around it: that part of the model, called as the model was."""
+    if len(model.inputs) == 1 and features is model.inputs[0]:
+        return node.input_tensors[0]
+    part = keras.Model(model_inputs(model), features, name=f"{model.name}_features")
+    return part(*node.arguments.args, **node.arguments.kwargs)
 
 
 def _is_activation(layer):
-    return isinstance(layer, keras.layers.Activation) or type(layer).__name__ in ACTIVATIONS
+    of_keras = not isinstance(layer, keras.layers.Layer) and type(layer).__module__.startswith("keras.")
+    known = (keras.layers.Activation, keras.layers.Softmax, keras.layers.Identity)
+    return any(_is(layer, kind) for kind in known) or (of_keras and type(layer).__name__ in OPERATIONS)
 
 
 def _link_of(layer):
     """The link whose inverse a layer has as its activation, or is."""
-    name = type(layer).__name__
-    if name in ACTIVATIONS:
-        if getattr(layer, "axis", -1) != -1:
-            raise ValueError(f"The softmax over the classes must be over the last axis. Received: axis={layer.axis} in {_label(layer)}")
-        return ACTIVATIONS[name]
+    if getattr(layer, "axis", -1) != -1:
+        raise ValueError(f"The softmax over the classes must be over the last axis. Received: axis={layer.axis} in {layer.name!r}")
+    if isinstance(layer, keras.layers.Softmax):
+        return "softmax"
+    if not isinstance(layer, keras.layers.Layer):
+        return OPERATIONS[type(layer).__name__]
     activation = getattr(layer, "activation", keras.activations.linear)
     if activation not in LINKS:
-        raise ValueError(f"The activation of the head must be softmax, sigmoid or none. Received: {activation} in {_label(layer)}")
+        name = getattr(activation, "__name__", activation)
+        raise ValueError(f"The activation of the head must be softmax, sigmoid or none. Received: {name} in {layer.name!r}")
     return LINKS[activation]
 
 
 def _joined(later, earlier, layer):
     if later is not None and earlier is not None:
-        raise ValueError(f"The head must have one activation. Received: {earlier} in {_label(layer)}, and {later} behind it")
+        raise ValueError(f"The head must have one activation. Received: {earlier} in {layer.name!r}, and {later} behind it")
     return later or earlier
-
-
-def _label(layer):
-    return f"the layer {layer.name!r}"
-
-
-def _describe(tensor):
-    layer, _ = _producer(tensor)
-    return f"{layer.name!r} ({type(layer).__name__})"

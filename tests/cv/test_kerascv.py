@@ -21,10 +21,9 @@ def densenet():
 
 
 def resnet():
-    stacks = {"stackwise_filters": [64, 128], "stackwise_blocks": [1, 1], "stackwise_strides": [1, 2]}
-    return keras_cv.models.ResNetBackbone(
-        **{f"stackwise_{name}": value for name, value in stacks.items()}, block_type="basic_block", **SIZE
-    )
+    stacks = {"filters": [64, 128], "blocks": [1, 1], "strides": [1, 2]}
+    arguments = {f"stackwise_{name}": value for name, value in stacks.items()}
+    return keras_cv.models.ResNetBackbone(**arguments, block_type="basic_block", **SIZE)
 
 
 @pytest.mark.parametrize("activation", ["softmax", None])

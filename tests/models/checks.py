@@ -23,7 +23,7 @@ def sharpen(model):
 def state_of(model):
     """What a call must leave alone: the model's weights, its trainable flags, and the caller's seeds and dtype policy."""
     weights = [weight.numpy() for weight in model.weights]
-    flags = [(layer.name, layer.trainable) for layer in model._flatten_layers()]
+    flags = [(layer.name, layer.trainable) for layer in model._flatten_layers()] + [weight.trainable for weight in model.weights]
     return weights, flags, random.getstate(), np.random.get_state()[1].tolist(), keras.config.dtype_policy().name
 
 
@@ -51,8 +51,9 @@ def probabilities(model, x):
 def check_conversion(model, x, y, folder, **arguments):
     """Predictions before training as before; an epoch of `fit`; a `.keras` file that predicts the same. Returns the new model."""
     old, before = old_probabilities(model, x), state_of(model)
-    new = keras_het.heteroscedastic(model, 2, seed=0, **arguments)
+    new = keras_het.heteroscedastic(model, 2, **arguments)
     assert_same_state(before, state_of(model))
+    np.testing.assert_array_equal(old_probabilities(model, x), old)
     p = probabilities(new, x)
     assert np.abs(p - old).max() < 0.02
     assert np.mean(p.argmax(-1) == old.argmax(-1)) >= 0.99

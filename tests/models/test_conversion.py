@@ -102,7 +102,7 @@ def test_the_link_follows_the_activation():
     assert link(functional("sigmoid")) == link(functional(None, keras.ops.sigmoid)) == link(functional(), link="sigmoid") == "sigmoid"
     assert link(functional("softmax")) == link(functional()) == "softmax"
     assert link(sequential(units=1)) == link(functional("softmax"), units=3, link="sigmoid") == "sigmoid"
-    with pytest.raises(ValueError, match=r"`link` must be 'softmax', as the activation of the old head\. Received: link='sigmoid'"):
+    with pytest.raises(ValueError, match="`link` must be 'softmax', as the activation of the old head, unless mu starts fresh"):
         link(functional("softmax"), link="sigmoid")
 
 
@@ -187,6 +187,63 @@ def test_a_layer_that_is_named_becomes_the_last():
     assert keras_het.heteroscedastic(inside, layer="inner").layers[-1].name == "inner"
 
 
+def test_a_layer_that_is_named_keeps_the_activation_behind_it():
+    assert keras_het.heteroscedastic(functional(None, layers.Activation("sigmoid")), layer="predictions").layers[-1].link == "sigmoid"
+
+
+def test_one_sigmoid_becomes_a_softmax_of_more_classes():
+    assert keras_het.heteroscedastic(sequential("sigmoid", units=1), units=3).layers[-1].link == "softmax"
+    assert keras_het.heteroscedastic(functional("softmax"), link="sigmoid", warm_start=False).layers[-1].link == "sigmoid"
+
+
+def test_fresh_kernels_follow_the_seed():
+    model = functional()
+    first, again, other = (keras_het.heteroscedastic(model, units=3, seed=seed).layers[-1].loc.kernel.numpy() for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 0.01
+    converted = keras_het.heteroscedastic(model)
+    kernels = [keras_het.homoscedastic(converted, units=3, seed=seed).layers[-1].kernel.numpy() for seed in (1, 2)]
+    assert np.abs(kernels[0] - kernels[1]).max() > 0.01
+
+
+def test_a_name_that_is_taken_gets_a_number(tmp_path):
+    inputs = keras.Input((FEATURES,))
+    inner = keras.Sequential([keras.Input((16,)), layers.Dense(UNITS, name="same")])
+    model = sharpen(keras.Model(inputs, inner(layers.Dense(16, "tanh", name="same")(inputs))))
+    assert check_conversion(model, X, Y, tmp_path).layers[-1].name == "same_1"
+
+
+def test_a_head_inside_gets_the_inputs_that_the_model_around_it_gives():
+    """A dict for a list of inputs, in another order, and several outputs of which one is used."""
+    a, b = keras.Input((FEATURES,), name="a"), keras.Input((FEATURES,), name="b")
+    outputs = layers.Dense(UNITS)(layers.Concatenate()([layers.Dense(16, "tanh")(b), a]))
+    inner = keras.Model([b, a], [layers.Dense(3)(a), outputs])
+    x, y = keras.Input((FEATURES,)), keras.Input((FEATURES,))
+    model = sharpen(keras.Model([x, y], inner({"a": x, "b": y})[1]))
+    new = keras_het.heteroscedastic(model, seed=0)
+    assert np.abs(probabilities(new, [X, -X]) - old_probabilities(model, [X, -X])).max() < 0.02
+
+
+@pytest.mark.filterwarnings("ignore:Layer .* does not support masking:UserWarning")  # Keras says so of the plain model, too
+@pytest.mark.parametrize("clone", [False, True])
+def test_a_mask_reaches_the_layers_of_a_head_inside(clone, tmp_path):
+    tokens = keras.Input((7,), dtype="int32")
+    inner = keras.Sequential([keras.Input((7, 4)), layers.GRU(8), layers.Dense(UNITS)])
+    model = sharpen(keras.Model(tokens, inner(layers.Embedding(9, 4, mask_zero=True)(tokens))))
+    x = np.random.default_rng(0).integers(9, size=(EXAMPLES, 7)) * np.tri(7, dtype=int)[np.random.default_rng(1).integers(7, size=EXAMPLES)]
+    check_conversion(model, x, Y, tmp_path, clone=clone)
+
+
+def test_a_copy_brings_statistics_vocabularies_and_flags_along():
+    normalization = layers.Normalization()
+    normalization.adapt(X * 4 + 9)
+    model = keras.Sequential([keras.Input((FEATURES,)), normalization, layers.Dense(8, "tanh"), layers.Dense(UNITS)])
+    model.layers[1].bias.trainable = False
+    new = keras_het.heteroscedastic(sharpen(model), clone=True, seed=0)
+    assert np.abs(probabilities(new, X * 4 + 9) - old_probabilities(model, X * 4 + 9)).max() < 0.02
+    assert not next(layer for layer in new.layers if isinstance(layer, layers.Dense)).bias.trainable
+
+
 def test_there_and_back():
     model = sharpen(functional("softmax"))
     new = keras_het.heteroscedastic(model, temperature=3.0)
@@ -210,6 +267,39 @@ class Subclassed(keras.Model):
         return self.dense(x)
 
 
+class Cosine(layers.Dense):
+    """Not an affine map."""
+
+    def call(self, inputs):
+        return super().call(inputs / keras.ops.norm(inputs, axis=-1, keepdims=True))
+
+
+class Softmax(layers.Layer):
+    """Not Keras' softmax."""
+
+    def call(self, inputs):
+        return keras.ops.softmax(inputs / 5)
+
+
+class Tempered(keras.Model):
+    """Functional, but for what it does with the graph's output."""
+
+    def call(self, inputs):
+        return super().call(inputs) ** 0.5
+
+
+def graph():
+    model = functional("softmax")
+    return model.input, model.output
+
+
+def quantised(model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.quantize("int8")
+    return model
+
+
 def two_outputs():
     inputs = keras.Input((FEATURES,))
     return keras.Model(inputs, [layers.Dense(UNITS, name="first")(inputs), layers.Dense(UNITS, name="second")(inputs)])
@@ -220,13 +310,17 @@ def two_outputs():
     [
         (lambda: keras.Sequential([keras.Input((8,)), layers.Dense(5, name="a"), layers.Rescaling(2.0, name="r")]), {}, "'a'. Received: "),
         (lambda: keras.Sequential([keras.Input((8,)), layers.Rescaling(2.0, name="r")]), {}, "layers: none. Received: "),
-        (lambda: keras.Sequential([keras.Input((8,)), layers.Rescaling(2.0, name="r")]), {}, "'r' (Rescaling)"),
+        (lambda: keras.Sequential([keras.Input((8,)), layers.Rescaling(2.0, name="r")]), {}, "ends in 'r', a Rescaling"),
         (two_outputs, {}, "`model` must have one output. Received: a model with 2 outputs"),
         (Subclassed, {}, "`model` must be a functional model"),
         (lambda: keras.Sequential([layers.Dense(5)]), {}, "give it a keras.Input"),
         (lambda: layers.Dense(5), {}, "`model` must be a functional model"),
         (functional, {"layer": "nope"}, "`layer` must name a Dense layer of the model: 'hidden', 'predictions'. Received: layer='nope'"),
-        (functional, {"layer": "hidden"}, "The activation of the head must be softmax, sigmoid or none. Received: <function tanh"),
+        (functional, {"layer": "hidden"}, "The activation of the head must be softmax, sigmoid or none. Received: tanh in 'hidden'"),
+        (lambda: quantised(functional()), {}, "`warm_start` must be False, for the old head is quantised (int8)"),
+        (lambda: keras.Sequential([keras.Input((8,)), Cosine(5, name="c")]), {}, "layers: none. Received: "),
+        (lambda: functional(None, Softmax(name="s")), {}, "which ends in 's', a Softmax"),
+        (lambda: Tempered(*graph()), {}, "`model` must be a functional model"),
         (lambda: functional("softmax", layers.Softmax()), {}, "The head must have one activation"),
         (lambda: functional(None, layers.Softmax(axis=0)), {}, "must be over the last axis. Received: axis=0"),
         (lambda: keras_het.heteroscedastic(functional()), {}, "is a HeteroscedasticDense already; `homoscedastic(model)`"),

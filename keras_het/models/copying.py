@@ -1,0 +1,44 @@
+"""Copies of models, and seeds left as they were."""
+
+import contextlib
+import pathlib
+import random
+import tempfile
+
+import keras
+
+
+@contextlib.contextmanager
+def unchanged_seed(seed=None):
+    """Keras draws the seeds of initializers from Python's `random`; the caller's next draw is as if it had not.
+
+    Args: seed: what is drawn depends on it alone; None: on the caller's state.
+    """
+    state = random.getstate()
+    if seed is not None:
+        random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(state)
+
+
+def copy_model(model):
+    """A model with layers of its own, of equal configuration, state and `trainable`.
+
+    By a `.keras` file, which is the one way of Keras that brings everything along: vocabularies, statistics, LoRA and int8 weights.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "model.keras"
+        model.save(path)
+        copied = keras.models.load_model(path, compile=False, safe_mode=False)  # it is the caller's own
+    for pair in (zip(_all_layers(model), _all_layers(copied), strict=True), zip(model.variables, copied.variables, strict=True)):
+        for original, other in pair:
+            if original.trainable != other.trainable:
+                other.trainable = original.trainable
+    return copied
+
+
+def _all_layers(model):
+    """A model's layers and those inside them, the outer before the inner. Inputs do not count: models may share theirs."""
+    return [layer for layer in model._flatten_layers(include_self=False) if not isinstance(layer, keras.layers.InputLayer)]

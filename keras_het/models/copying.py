@@ -26,12 +26,19 @@ def unchanged_seed(seed=None):
 def copy_model(model):
     """A model with layers of its own, of equal configuration, state and `trainable`.
 
-    By a `.keras` file, which is the one way of Keras that brings everything along: vocabularies, statistics, LoRA and int8 weights.
+    By a `.keras` file, which is the one way of Keras that brings everything along: vocabularies, statistics, int8 weights.
+
+    Raises: ValueError if the file makes other weights: a backbone of KerasHub forgets LoRA that was enabled later.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.keras"
         model.save(path)
         copied = keras.models.load_model(path, compile=False, safe_mode=False)  # it is the caller's own
+    if [weight.shape for weight in copied.variables] != [weight.shape for weight in model.variables]:
+        raise ValueError(
+            f"`clone` must be False: the layers of {model.name!r} have other weights when they are made again from a file, as they have "
+            "where LoRA was enabled later. Convert first and enable LoRA on the new model. Received: clone=True"
+        )
     for pair in (zip(_all_layers(model), _all_layers(copied), strict=True), zip(model.variables, copied.variables, strict=True)):
         for original, other in pair:
             if original.trainable != other.trainable:

@@ -28,7 +28,8 @@ class NoiseTransition(keras.layers.Layer):
     Without a `regularizer` a learned T stays where it starts.
 
     When it fails: labels that depend on the input and not only on the class; classes without examples of which the model could be
-    sure; too little data to tell flips from hard examples. `callbacks.TransitionMonitor` shows it.
+    sure; too little data to tell flips from hard examples. Look at `transition`, and at `ops.transition.total_variation` of it and
+    the identity or a reference: a T that has not moved has learnt nothing.
 
     Args:
         num_classes: K >= 2, without the outliers.

@@ -140,6 +140,52 @@ def project_to_simplex(rows):
     return ops.maximum(rows - theta, 0.0)
 
 
+def estimate_by_anchors(probabilities, quantile=1.0):
+    """T from a model of the noisy labels: row i is what the model predicts for an example that is surely of class i.
+
+    That anchor is the example whose predicted probability of i is the given quantile of all: 1 takes the largest, and less, such as
+    0.97, is safer against single examples. It needs such an example of every class, and a model that is calibrated.
+
+    Args: probabilities: p(noisy label | x), `(N, K)`, N >= 1.    quantile: in [0, 1].    Returns: `(K, K)`.
+    Source: Patrini et al. 2017, "Making deep neural networks robust to label noise", Eq. 12.
+
+    Example:
+        >>> estimate_by_anchors([[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]]).tolist()
+        [[0.75, 0.25], [0.125, 0.875]]
+    """
+    _check_share("quantile", quantile)
+    p = _probabilities(probabilities)
+    anchors = np.argsort(p, axis=0, kind="stable")[round(quantile * (len(p) - 1))]
+    return p[anchors] / p[anchors].sum(axis=1, keepdims=True)
+
+
+def estimate_by_confident_joint(labels, probabilities):
+    """T from counts of labels against the classes that a model is confident of.
+
+    An example counts for the class of largest probability among those whose probability reaches the mean that the examples with
+    that label have; rows of the counts are scaled to sum to one. Use out-of-sample probabilities, by cross-validation.
+
+    Args: labels: noisy ones, integers `(N,)`.    probabilities: `(N, K)`.    Returns: `(K, K)`.
+    Raises: ValueError if a class has no label, or no example that the model is confident of.
+    Source: Northcutt, Jiang and Chuang 2021, "Confident learning", Eqs. 1 to 3.
+
+    Example:
+        >>> p = [[0.9, 0.1], [0.8, 0.2], [0.95, 0.05], [0.2, 0.8], [0.1, 0.9]]
+        >>> estimate_by_confident_joint([0, 0, 1, 1, 1], p).round(2).tolist()
+        [[0.5, 0.5], [0.0, 1.0]]
+    """
+    p, labels = _probabilities(probabilities), np.asarray(labels)
+    unseen = np.setdiff1d(np.arange(p.shape[1]), labels)
+    if len(unseen):
+        raise ValueError(f"`labels` must have every class. Received: none of class {unseen[0]}")
+    thresholds = np.array([p[labels == j, j].mean() for j in range(p.shape[1])])
+    confident = np.where(p >= thresholds, p, -1.0)
+    counted = confident.max(axis=1) >= 0
+    counts = np.zeros((p.shape[1],) * 2)
+    np.add.at(counts, (confident.argmax(axis=1)[counted], labels[counted]), 1)
+    return from_confusion(counts)
+
+
 def total_variation(transition, reference):
     """Mean over the rows of half the sum of |T[i] - reference[i]|: 0 where they are equal, 1 where no row has anything in common.
 
@@ -160,6 +206,13 @@ def _square(name, matrix):
         row, column = np.argwhere(~(matrix >= 0))[0]
         raise ValueError(f"`{name}` must not be negative. Received: {matrix[row, column]:.6g} at [{row}, {column}]")
     return matrix
+
+
+def _probabilities(probabilities):
+    p = np.asarray(probabilities, "float64")
+    if p.ndim != 2 or not len(p) or not np.all((p >= 0) & (p <= 1)):
+        raise ValueError(f"`probabilities` must be in [0, 1] and of shape (N, K). Received: shape {p.shape}")
+    return p
 
 
 def _check_share(name, value):

@@ -124,6 +124,23 @@ def test_matrices_are_row_stochastic():
     assert transition.total_variation(transition.symmetric(5, 0.5), np.eye(5)) == pytest.approx(0.5)
 
 
+def noisy_sample(matrix, count=20_000):
+    """Noisy labels, and the posteriors of the noisy label and of the class, of examples that are nearly sure to be of one class."""
+    rng = np.random.default_rng(6)
+    clean = rng.dirichlet(np.full(UNITS, 0.02), size=count)
+    posterior = clean @ matrix
+    labels = (posterior.cumsum(axis=1) > rng.random((count, 1))).argmax(axis=1)
+    return labels, posterior, clean
+
+
+def test_estimators_find_the_transition():
+    matrix = transition.pair_flip(UNITS, 0.3)
+    labels, posterior, clean = noisy_sample(matrix)
+    assert transition.total_variation(transition.estimate_by_anchors(posterior), matrix) < 1e-3
+    assert transition.total_variation(transition.estimate_by_confident_joint(labels, clean), matrix) < 0.05
+    assert transition.total_variation(np.eye(UNITS), matrix) > 0.25  # what the two bounds have to beat
+
+
 @pytest.mark.parametrize(
     ("call", "text"),
     [
@@ -133,6 +150,8 @@ def test_matrices_are_row_stochastic():
         (lambda: transition.check_transition([[1, 0], [np.nan, 1]]), "must not be negative. Received: nan at [1, 0]"),
         (lambda: transition.symmetric(3, 1.5), "`noise` must be in [0, 1]. Received: noise=1.5"),
         (lambda: transition.outlier(3, -0.1), "`alpha` must be in [0, 1]. Received: alpha=-0.1"),
+        (lambda: transition.estimate_by_anchors([[1.5, 0.0]]), "`probabilities` must be in [0, 1] and of shape (N, K)"),
+        (lambda: transition.estimate_by_confident_joint([0, 0], [[0.5, 0.5]] * 2), "have every class. Received: none of class 1"),
         (lambda: transition.from_confusion([[1, 0], [0, 0]]), "an example of every class. Received: none of class 1"),
     ],
 )

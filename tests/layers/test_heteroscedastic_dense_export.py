@@ -90,7 +90,7 @@ def export_onnx(model, folder):
 
 # Keras calls an exporter of PyTorch that is on its way out, which traces Keras' own checks of shapes.
 onnx_test = [
-    pytest.mark.skipif(keras.config.backend() != "torch", reason="Keras needs tf2onnx or jax2onnx, not in the lock, on other backends"),
+    pytest.mark.skipif(keras.config.backend() != "torch", reason="other backends need a converter: `nox -s export` runs them"),
     pytest.mark.filterwarnings("ignore:The feature will be removed:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:You are using the legacy TorchScript-based ONNX export:DeprecationWarning"),
     pytest.mark.filterwarnings(r"ignore:Converting a tensor to a Python:Warning:keras\.src"),

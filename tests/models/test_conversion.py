@@ -9,57 +9,8 @@ from keras import layers
 
 import keras_het
 from keras_het.layers import HeteroscedasticDense
-from tests.models.checks import (
-    UNITS,
-    assert_same_state,
-    check_conversion,
-    check_fit,
-    old_probabilities,
-    probabilities,
-    sharpen,
-    state_of,
-)
-
-FEATURES, EXAMPLES = 8, 200
-RNG = np.random.default_rng(0)
-X, Y = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32"), RNG.integers(UNITS, size=EXAMPLES)
-
-
-def sequential(activation=None, units=UNITS):
-    return keras.Sequential([keras.Input((FEATURES,)), layers.Dense(16, "tanh"), layers.Dropout(0.1), layers.Dense(units, activation)])
-
-
-def functional(activation=None, *behind, **head):
-    inputs = keras.Input((FEATURES,))
-    outputs = layers.Dense(UNITS, activation, name="predictions", **head)(layers.Dense(16, "tanh", name="hidden")(inputs))
-    for layer in behind:
-        outputs = layer(outputs)
-    return keras.Model(inputs, outputs)
-
-
-def nested(head):
-    inputs = keras.Input((FEATURES,))
-    return keras.Model(inputs, head(layers.Dense(16, "tanh")(inputs)))
-
-
-def two_inputs():
-    inputs = {name: keras.Input((FEATURES,), name=name) for name in ("a", "b")}
-    return keras.Model(inputs, layers.Dense(UNITS)(layers.Concatenate()([inputs["a"], layers.Dense(16, "tanh")(inputs["b"])])))
-
-
-MODELS = {
-    "Sequential": sequential,
-    "Sequential with softmax": lambda: sequential("softmax"),
-    "functional": functional,
-    "functional with activation": lambda: functional("softmax"),
-    "functional without bias": lambda: functional(use_bias=False),
-    "functional with a Softmax layer": lambda: functional(None, layers.Softmax()),
-    "functional with an Activation layer": lambda: functional(None, layers.Activation("softmax")),
-    "functional with a softmax operation": lambda: functional(None, keras.ops.softmax),
-    "head in a model": lambda: nested(keras.Sequential([keras.Input((16,)), layers.Dense(12, "relu"), layers.Dense(UNITS, "softmax")])),
-    "head alone in a model": lambda: nested(keras.Sequential([keras.Input((16,)), layers.Dense(UNITS)])),
-    "head alone": lambda: keras.Sequential([keras.Input((FEATURES,)), layers.Dense(UNITS)]),
-}
+from tests.models.checks import UNITS, assert_same_state, check_conversion, check_fit, old_probabilities, probabilities, sharpen, state_of
+from tests.models.small_models import EXAMPLES, FEATURES, MODELS, X, Y, functional, nested, sequential, two_inputs
 
 
 @pytest.mark.parametrize("clone", [False, True])
@@ -234,7 +185,7 @@ def test_a_mask_reaches_the_layers_of_a_head_inside(clone, tmp_path):
     check_conversion(model, x, Y, tmp_path, clone=clone)
 
 
-def test_a_copy_brings_statistics_vocabularies_and_flags_along():
+def test_a_copy_brings_statistics_and_flags_along():
     normalization = layers.Normalization()
     normalization.adapt(X * 4 + 9)
     model = keras.Sequential([keras.Input((FEATURES,)), normalization, layers.Dense(8, "tanh"), layers.Dense(UNITS)])
@@ -256,88 +207,6 @@ def test_there_and_back():
     np.testing.assert_allclose(keras.ops.convert_to_numpy(keras.ops.softmax(logits)), model.predict(X, verbose=0), rtol=1e-4, atol=1e-6)
     assert keras_het.homoscedastic(new, units=2, clone=True).output_shape == (None, 2)
     assert isinstance(new.layers[-1], HeteroscedasticDense)
-
-
-class Subclassed(keras.Model):
-    def __init__(self):
-        super().__init__()
-        self.dense = layers.Dense(UNITS)
-
-    def call(self, x):
-        return self.dense(x)
-
-
-class Cosine(layers.Dense):
-    """Not an affine map."""
-
-    def call(self, inputs):
-        return super().call(inputs / keras.ops.norm(inputs, axis=-1, keepdims=True))
-
-
-class Softmax(layers.Layer):
-    """Not Keras' softmax."""
-
-    def call(self, inputs):
-        return keras.ops.softmax(inputs / 5)
-
-
-class Tempered(keras.Model):
-    """Functional, but for what it does with the graph's output."""
-
-    def call(self, inputs):
-        return super().call(inputs) ** 0.5
-
-
-def graph():
-    model = functional("softmax")
-    return model.input, model.output
-
-
-def quantised(model):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.quantize("int8")
-    return model
-
-
-def two_outputs():
-    inputs = keras.Input((FEATURES,))
-    return keras.Model(inputs, [layers.Dense(UNITS, name="first")(inputs), layers.Dense(UNITS, name="second")(inputs)])
-
-
-@pytest.mark.parametrize(
-    ("make", "arguments", "text"),
-    [
-        (lambda: keras.Sequential([keras.Input((8,)), layers.Dense(5, name="a"), layers.Rescaling(2.0, name="r")]), {}, "'a'. Received: "),
-        (lambda: keras.Sequential([keras.Input((8,)), layers.Rescaling(2.0, name="r")]), {}, "layers: none. Received: "),
-        (lambda: keras.Sequential([keras.Input((8,)), layers.Rescaling(2.0, name="r")]), {}, "ends in 'r', a Rescaling"),
-        (two_outputs, {}, "`model` must have one output. Received: a model with 2 outputs"),
-        (Subclassed, {}, "`model` must be a functional model"),
-        (lambda: keras.Sequential([layers.Dense(5)]), {}, "give it a keras.Input"),
-        (lambda: layers.Dense(5), {}, "`model` must be a functional model"),
-        (functional, {"layer": "nope"}, "`layer` must name a Dense layer of the model: 'hidden', 'predictions'. Received: layer='nope'"),
-        (functional, {"layer": "hidden"}, "The activation of the head must be softmax, sigmoid or none. Received: tanh in 'hidden'"),
-        (lambda: quantised(functional()), {}, "`warm_start` must be False, for the old head is quantised (int8)"),
-        (lambda: keras.Sequential([keras.Input((8,)), Cosine(5, name="c")]), {}, "layers: none. Received: "),
-        (lambda: functional(None, Softmax(name="s")), {}, "which ends in 's', a Softmax"),
-        (lambda: Tempered(*graph()), {}, "`model` must be a functional model"),
-        (lambda: functional("softmax", layers.Softmax()), {}, "The head must have one activation"),
-        (lambda: functional(None, layers.Softmax(axis=0)), {}, "must be over the last axis. Received: axis=0"),
-        (lambda: keras_het.heteroscedastic(functional()), {}, "is a HeteroscedasticDense already; `homoscedastic(model)`"),
-        (functional, {"warm_start": 1}, "`warm_start` must be True or False"),
-        (functional, {"clone": "yes"}, "`clone` must be True or False"),
-        (functional, {"num_factors": 12}, "`num_factors` must be None or an integer in [0, units]. Received: num_factors=12, units=5"),
-    ],
-)
-def test_errors_say_what_is_wrong(make, arguments, text):
-    with pytest.raises(ValueError) as error:
-        keras_het.heteroscedastic(make(), **arguments)
-    assert text in str(error.value)
-
-
-def test_the_way_back_needs_a_heteroscedastic_head():
-    with pytest.raises(ValueError, match="must end in a HeteroscedasticDense layer"):
-        keras_het.homoscedastic(functional())
 
 
 def test_a_quantised_model_keeps_its_head_and_reloads(tmp_path):

@@ -1,7 +1,19 @@
 """Classification under noisy labels in Keras 3: heteroscedastic heads for JAX, TensorFlow and PyTorch."""
 
-from keras_het import constraints, integrators, layers, models, ops, regularizers
+from keras_het import analysis, callbacks, constraints, integrators, layers, losses, models, ops, regularizers
 from keras_het.models import heteroscedastic, homoscedastic
 
-__all__ = ["constraints", "heteroscedastic", "homoscedastic", "integrators", "layers", "models", "ops", "regularizers"]
+__all__ = [
+    "analysis",
+    "callbacks",
+    "constraints",
+    "heteroscedastic",
+    "homoscedastic",
+    "integrators",
+    "layers",
+    "losses",
+    "models",
+    "ops",
+    "regularizers",
+]
 __version__ = "0.1.0"

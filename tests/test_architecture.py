@@ -16,7 +16,7 @@ import keras_het
 PACKAGE = pathlib.Path(keras_het.__file__).parent
 ROOT = PACKAGE.parent
 MODULES = sorted(module.name for module in pkgutil.walk_packages(keras_het.__path__, "keras_het."))
-PACKAGES = ["keras_het", "keras_het.ops", "keras_het.layers", "keras_het.models"]
+PACKAGES = ["keras_het", "keras_het.analysis", "keras_het.ops", "keras_het.layers", "keras_het.models"]
 
 # What a floor may import of the package. The longest name that fits counts; the roof, which is not listed, may import everything.
 GROUND = ("keras_het.ops", "keras_het.validation")
@@ -27,6 +27,9 @@ ALLOWED = {
     "keras_het.integrators": GROUND,
     "keras_het.regularizers": GROUND,
     "keras_het.layers": (*GROUND, "keras_het.constraints", "keras_het.integrators", "keras_het.layers"),
+    "keras_het.callbacks": (*GROUND, "keras_het.layers"),
+    "keras_het.losses": GROUND,
+    "keras_het.analysis": (*GROUND, "keras_het.layers", "keras_het.analysis"),
     "keras_het.models": (*GROUND, "keras_het.integrators", "keras_het.layers", "keras_het.models"),
 }
 FORBIDDEN = ("jax", "torch", "tensorflow", "keras.src", "keras.backend")
@@ -88,6 +91,10 @@ def test_imports_point_down_and_name_no_backend(module):
         ("keras_het.layers.heteroscedastic_dense", "from keras_het import demo"),
         ("keras_het.layers.heteroscedastic_dense", "from keras_het.models import heteroscedastic"),
         ("keras_het.models.conversion", "import keras_het.demo"),
+        ("keras_het.losses", "from keras_het.layers import NoiseTransition"),
+        ("keras_het.callbacks", "import keras_het.analysis"),
+        ("keras_het.layers", "from keras_het.callbacks import TransitionMonitor"),
+        ("keras_het.analysis.selection", "from keras_het.models import heteroscedastic"),
         ("keras_het.demo", "import torch.nn"),
         ("keras_het.ops.nodes", "from jax import numpy"),
         ("keras_het.integrators", "from keras.src import ops"),

@@ -35,7 +35,9 @@ class NoiseTransition(keras.layers.Layer):
         num_classes: K >= 2, without the outliers.
         transition: T, `(K, K)`, where it starts, or, with `trainable=False`, stays ("true Q*"); None starts near the identity.
         outlier: a further, last class of examples that belong to no class; T is then `(K + 1, K + 1)`, and by default starts near
-            `ops.transition.outlier(K)`. With no example labelled as an outlier the share of such labels that T learns goes to zero.
+            `ops.transition.outlier(K, alpha=0.5)` (Eq. 8). The share alpha of outliers that are labelled as such is learned with the
+            rest of T, or given: `transition=outlier(K, alpha), trainable=False`. With no example labelled as an outlier a learned share
+            goes to zero, and T gets singular; the callbacks warn of it.
         parameterization: "projected" or "softmax".    trainable: learn T.
         regularizer: of T, whatever the parameterization; see `keras_het.regularizers`.
         apply_at_inference: act at inference too, to evaluate on noisy labels.
@@ -73,6 +75,8 @@ class NoiseTransition(keras.layers.Layer):
         if self.initial_transition is not None and len(self.initial_transition) != self.size:
             raise ValueError(f"`transition` must have shape {(self.size,) * 2}. Received: shape {self.initial_transition.shape}")
         self.supports_masking = True
+        # Here, not in `build`: callbacks set it before the first step, which builds some models.
+        self.gate = self.add_weight(name="gate", shape=(), initializer="ones", trainable=False, autocast=False)
 
     def build(self, input_shape):
         if input_shape[-1] != self.size:
@@ -87,24 +91,29 @@ class NoiseTransition(keras.layers.Layer):
             constraint=None if softmax or not self.trainable else RowStochastic(LOWER / self.size),
             autocast=False,
         )
-        self.gate = self.add_weight(name="gate", shape=(), initializer="ones", trainable=False, autocast=False)
 
     def _start(self):
         """T at the start; every entry of one that is learned is positive."""
         start = self.initial_transition
         if start is None:
-            start = outlier(self.num_classes) if self.outlier else np.eye(self.size)
+            start = outlier(self.num_classes, 0.5 if self.trainable else 0.0) if self.outlier else np.eye(self.size)
         return (1.0 - START) * start + START / self.size if self.trainable else start
 
     def _penalty(self, kernel):
         return self.regularizer(self._transition(kernel))
 
     def _transition(self, kernel):
-        """T of the weight, whose gradient the gate scales."""
+        """T of the weight, with the gradient that the optimizer is to see: scaled by the gate and, if projected, centred in every row.
+
+        The projection undoes what moves the entries of a row alike. An optimizer that normalises entry by entry, as Adam does, would
+        make that part of the gradient hide the rest, and T would not move.
+        """
         kernel = ops.convert_to_tensor(kernel)
         stopped = ops.stop_gradient(kernel)
-        kernel = stopped + self.gate * (kernel - stopped)
-        return ops.softmax(kernel, axis=-1) if self.parameterization == "softmax" else kernel
+        step = kernel - stopped  # zero; only its gradient counts
+        if self.parameterization == "softmax":
+            return ops.softmax(stopped + self.gate * step, axis=-1)
+        return stopped + self.gate * (step - ops.mean(step, axis=-1, keepdims=True))
 
     @property
     def transition(self):

@@ -19,7 +19,7 @@ def symmetric(num_classes, noise):
         >>> symmetric(3, 0.5).tolist()
         [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]]
     """
-    _check_share("noise", noise)
+    _check_flips(num_classes, noise)
     return (1.0 - noise) * np.eye(num_classes) + noise / (num_classes - 1) * (1.0 - np.eye(num_classes))
 
 
@@ -33,8 +33,25 @@ def pair_flip(num_classes, noise):
         >>> pair_flip(3, 0.25).tolist()
         [[0.75, 0.25, 0.0], [0.0, 0.75, 0.25], [0.25, 0.0, 0.75]]
     """
-    _check_share("noise", noise)
+    _check_flips(num_classes, noise)
     return (1.0 - noise) * np.eye(num_classes) + noise * np.roll(np.eye(num_classes), 1, axis=1)
+
+
+def random_flip(num_classes, noise, seed=0):
+    """T of flips whose targets differ from class to class: 1 - noise on the diagonal, the rest of a row uniform on the simplex.
+
+    Args: num_classes: K >= 2.    noise: share of flipped labels, in [0, 1].    seed: of the draw.    Returns: `(K, K)`.
+    Raises: ValueError for values outside these ranges.
+
+    Example:
+        >>> random_flip(3, 0.5).diagonal().tolist()
+        [0.5, 0.5, 0.5]
+    """
+    _check_flips(num_classes, noise)
+    transition = (1.0 - noise) * np.eye(num_classes)
+    others = ~np.eye(num_classes, dtype=bool)
+    transition[others] = noise * np.random.default_rng(seed).dirichlet(np.ones(num_classes - 1), size=num_classes).ravel()
+    return transition
 
 
 def from_confusion(counts):
@@ -198,6 +215,33 @@ def total_variation(transition, reference):
     return float(np.mean(0.5 * np.sum(np.abs(np.asarray(transition) - np.asarray(reference)), axis=1)))
 
 
+def trace(transition):
+    """sum_i T_ii: K for the identity; over K, the share of kept labels where classes are equally frequent.
+
+    Args: transition: `(K, K)`.    Returns: a float.
+
+    Example:
+        >>> trace(pair_flip(4, 0.25))
+        3.0
+    """
+    return float(np.trace(np.asarray(transition)))
+
+
+def condition_number(transition):
+    """Largest over smallest singular value: 1 for a permutation, infinite if some true classes cannot be told apart by their labels.
+
+    Errors of the noisy posterior are amplified by up to this factor on the way to the clean one.
+
+    Args: transition: `(K, K)`.    Returns: a float.
+
+    Example:
+        >>> round(condition_number(symmetric(4, 0.5)), 3)
+        3.0
+    """
+    singular = np.linalg.svd(np.asarray(transition, "float64"), compute_uv=False)
+    return float(singular[0] / singular[-1]) if singular[-1] > np.finfo("float64").eps * singular[0] else float("inf")
+
+
 def _square(name, matrix):
     matrix = np.asarray(matrix, "float64")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
@@ -213,6 +257,12 @@ def _probabilities(probabilities):
     if p.ndim != 2 or not len(p) or not np.all((p >= 0) & (p <= 1)):
         raise ValueError(f"`probabilities` must be in [0, 1] and of shape (N, K). Received: shape {p.shape}")
     return p
+
+
+def _check_flips(num_classes, noise):
+    if num_classes < 2:
+        raise ValueError(f"`num_classes` must be at least 2. Received: num_classes={num_classes!r}")
+    _check_share("noise", noise)
 
 
 def _check_share(name, value):

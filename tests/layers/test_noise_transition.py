@@ -10,6 +10,7 @@ from keras_het.constraints import RowStochastic
 from keras_het.layers import NoiseTransition
 from keras_het.ops import transition
 from tests import layer_contract
+from tests.gradients import layer_gradients, value_and_gradients
 
 UNITS, EXAMPLES, FEATURES = 4, 64, 6
 RNG = np.random.default_rng(0)
@@ -103,6 +104,28 @@ def test_a_closed_gate_keeps_the_transition_where_it_is(kind):
     assert np.abs(rows(layer) - before).max() > 1e-3
 
 
+def test_adam_moves_t_although_it_normalises_every_entry():
+    """With a plain gradient every entry of the ridge penalty has the same sign, Adam makes it one size, and the projection undoes it."""
+    layer = NoiseTransition(2, regularizer=keras.regularizers.L2(10.0))
+    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(2, "log_softmax"), layer])
+    model.compile(keras.optimizers.Adam(0.01), LOSS)
+    for _ in range(20):
+        model.train_on_batch(X, LABELS % 2)
+    assert rows(layer).diagonal().max() < 0.9
+
+
+def test_the_gradient_of_every_row_is_centred_and_otherwise_that_of_t():
+    layer = NoiseTransition(UNITS, transition=T)
+    layer.build((None, UNITS))
+
+    def of_labels(log_p):
+        return ops.mean(ops.take_along_axis(log_p, LABELS[:, None], axis=-1))
+
+    _, (plain,) = value_and_gradients(lambda t: of_labels(transition.apply_transition(LOG_P, t[0])), [rows(layer)])
+    _, gradients = layer_gradients(layer, of_labels, LOG_P)
+    np.testing.assert_allclose(gradients["transition"], plain - plain.mean(axis=1, keepdims=True), rtol=1e-4, atol=1e-6)
+
+
 def test_the_start_is_near_the_identity():
     for parameterization in ("projected", "softmax"):
         layer = NoiseTransition(UNITS, parameterization=parameterization)
@@ -118,7 +141,7 @@ def test_outliers():
     assert np.isfinite(model.fit(X, LABELS, verbose=0).history["loss"][0])
     learned = NoiseTransition(UNITS, outlier=True)
     learned.build((None, UNITS + 1))
-    np.testing.assert_allclose(rows(learned), 0.99 * transition.outlier(UNITS) + 0.01 / (UNITS + 1), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(rows(learned), 0.99 * transition.outlier(UNITS, 0.5) + 0.01 / (UNITS + 1), rtol=1e-5, atol=1e-7)
 
 
 def test_it_stands_behind_a_heteroscedastic_head():

@@ -121,7 +121,21 @@ def test_matrices_are_row_stochastic():
         np.testing.assert_array_equal(transition.check_transition(matrix), matrix)
     assert transition.pair_flip(3, 0.2)[2].tolist() == [0.2, 0.0, 0.8]
     assert transition.outlier(3, 0.4)[3].tolist() == pytest.approx([0.2, 0.2, 0.2, 0.4])
+    flips = transition.random_flip(6, 0.3, seed=1)
+    np.testing.assert_allclose(flips.diagonal(), 0.7)
+    np.testing.assert_allclose(flips.sum(axis=1), 1)
+    assert not np.allclose(flips, transition.random_flip(6, 0.3, seed=2))
+    np.testing.assert_array_equal(flips, transition.random_flip(6, 0.3, seed=1))
+
+
+def test_diagnostics():
     assert transition.total_variation(transition.symmetric(5, 0.5), np.eye(5)) == pytest.approx(0.5)
+    assert transition.trace(transition.symmetric(5, 0.2)) == pytest.approx(4)
+    # The eigenvalues of a pair flip are 1 - q + q w, with w the K-th roots of one.
+    assert transition.condition_number(transition.pair_flip(4, 0.45)) == pytest.approx(1 / 0.1)
+    assert transition.condition_number(np.roll(np.eye(3), 1, axis=0)) == pytest.approx(1)
+    for singular in (transition.symmetric(4, 0.75), transition.outlier(3), transition.pair_flip(4, 0.5)):
+        assert transition.condition_number(singular) == np.inf
 
 
 def noisy_sample(matrix, count=20_000):
@@ -149,6 +163,7 @@ def test_estimators_find_the_transition():
         (lambda: transition.check_transition([[1, 0], [0.5, 0.6]]), "must have rows that sum to one. Received: row 1 sums to 1.1"),
         (lambda: transition.check_transition([[1, 0], [np.nan, 1]]), "must not be negative. Received: nan at [1, 0]"),
         (lambda: transition.symmetric(3, 1.5), "`noise` must be in [0, 1]. Received: noise=1.5"),
+        (lambda: transition.random_flip(1, 0.5), "`num_classes` must be at least 2. Received: num_classes=1"),
         (lambda: transition.outlier(3, -0.1), "`alpha` must be in [0, 1]. Received: alpha=-0.1"),
         (lambda: transition.estimate_by_anchors([[1.5, 0.0]]), "`probabilities` must be in [0, 1] and of shape (N, K)"),
         (lambda: transition.estimate_by_confident_joint([0, 0], [[0.5, 0.5]] * 2), "have every class. Received: none of class 1"),

@@ -1,0 +1,14 @@
+"""What models and labels say of the noise: NumPy in, arrays and NamedTuples out."""
+
+from keras_het.analysis.confusion import ConfusionMatrices, confusion_matrices
+from keras_het.analysis.corruption import corrupt_labels, look_alike_transitions
+from keras_het.analysis.selection import Selection, select_strength
+
+__all__ = [
+    "ConfusionMatrices",
+    "Selection",
+    "confusion_matrices",
+    "corrupt_labels",
+    "look_alike_transitions",
+    "select_strength",
+]

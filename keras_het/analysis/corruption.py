@@ -1,0 +1,106 @@
+"""Corruption of clean labels, for demonstrations and benchmarks."""
+
+import numpy as np
+
+from keras_het.ops.transition import check_transition
+
+
+def corrupt_labels(labels, transition, seed=0):
+    """Noisy labels: each is drawn from the distribution that its class, or its example, has.
+
+    Args:
+        labels: the true classes, integers in [0, K), shape `(N,)`.
+        transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i), or, for noise that depends on the instance, one such row for
+            every example, `(N, K)` (such as `look_alike_transitions` makes); a square matrix is a T.
+        seed: of the draw; an integer, or a list of them as for `numpy.random.default_rng`.
+    Returns: integers, shape `(N,)`; a function of the arguments alone.
+    Raises: ValueError for another shape, rows that do not sum to one, or labels out of range.
+
+    Example:
+        >>> corrupt_labels([0, 1, 2, 2], [[0, 1, 0], [0, 0, 1], [1, 0, 0]]).tolist()
+        [1, 2, 0, 0]
+    """
+    transition = np.asarray(transition, "float64")
+    if transition.ndim == 2 and len(transition) != transition.shape[-1]:
+        labels = check_labels(labels, transition.shape[-1])
+        if len(transition) != len(labels):
+            rule = f"a row for each of the {len(labels)} labels, or be square"
+            raise ValueError(f"`transition` must have {rule}. Received: shape {transition.shape}")
+        rows = _stochastic_rows(transition)
+    else:
+        transition = check_transition(transition)
+        rows = transition[check_labels(labels, len(transition))]
+    uniform = np.random.default_rng(seed).random((len(rows), 1))
+    below = rows.cumsum(axis=1) / rows.sum(axis=1, keepdims=True) <= uniform  # exactly 1 at the end, above every uniform
+    return below.sum(axis=1)
+
+
+def look_alike_transitions(features, labels, noise):
+    """Rows for `corrupt_labels`: noise that depends on the instance, from each example to the class that it looks most like.
+
+        margin_n = |x_n - mean of the nearest other class|^2 - |x_n - mean of its own class|^2
+        p(flip of n) = min(c exp(-margin_n / sd(margin)), 1), with c such that their mean is `noise`
+
+    Args: features: `(N, D)`.    labels: the true classes, integers in [0, K), all of which occur, `(N,)`.    noise: in [0, 1].
+    Returns: `(N, K)`.
+    Raises: ValueError for noise outside its range, a class without examples, or shapes that do not fit.
+
+    Example:
+        >>> look_alike_transitions([[0.0], [0.2], [1.0], [1.2], [5.0], [5.2]], [0, 0, 1, 1, 2, 2], noise=0.3).round(2).tolist()
+        [[0.59, 0.41, 0.0], [0.56, 0.44, 0.0], [0.44, 0.56, 0.0], [0.41, 0.59, 0.0], [0.0, 0.06, 0.94], [0.0, 0.05, 0.95]]
+    """
+    features, labels = np.asarray(features, "float64"), np.asarray(labels)
+    if not 0.0 <= noise <= 1.0:
+        raise ValueError(f"`noise` must be in [0, 1]. Received: noise={noise!r}")
+    if features.ndim != 2 or features.shape[:1] != labels.shape:
+        raise ValueError(f"`features` must have shape (N, D) and `labels` (N,). Received: shapes {features.shape} and {labels.shape}")
+    classes = np.arange(labels.max() + 1)
+    check_every_class(labels, len(classes))
+    means = np.stack([features[labels == k].mean(0) for k in classes])
+    distances = np.square(features[:, None] - means).sum(-1)
+    others = np.where(labels[:, None] == classes, np.inf, distances)
+    rows = np.arange(len(labels))
+    margin = others.min(-1) - distances[rows, labels]
+    weights = np.exp((margin.min() - margin) / max(margin.std(), np.finfo("float64").tiny))
+    flips = np.minimum(_scale_for_mean(weights, noise) * weights, 1.0)
+    transitions = np.zeros(distances.shape)
+    transitions[rows, labels] = 1.0 - flips
+    transitions[rows, others.argmin(-1)] = flips
+    return transitions
+
+
+def _scale_for_mean(weights, mean):
+    """c such that min(c * weights, 1) has this mean: the largest m weights are cut, and c follows from the others."""
+    ordered = np.sort(weights)[::-1]
+    total = mean * len(ordered)
+    rest = ordered.sum() - np.concatenate([[0.0], ordered.cumsum()[:-1]])  # of all but the m largest
+    scales = np.maximum(total - np.arange(len(ordered)), 0.0) / rest
+    right = np.flatnonzero(scales * ordered <= 1.0)
+    return scales[right[0]] if len(right) else np.inf
+
+
+def check_labels(labels, num_classes):
+    """`labels` as an array of integers, if they are in [0, num_classes) and of shape (N,)."""
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(f"`labels` must be integers of shape (N,). Received: shape {labels.shape}, dtype {labels.dtype}")
+    wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
+    if len(wrong):
+        raise ValueError(f"`labels` must be in [0, {num_classes}). Received: {labels[wrong[0]]} at [{wrong[0]}]")
+    return labels
+
+
+def check_every_class(labels, num_classes):
+    """Raises an error that names the first class without an example."""
+    missing = np.setdiff1d(np.arange(num_classes), labels)
+    if len(missing):
+        raise ValueError(f"`labels` must have an example of every class. Received: none of class {missing[0]}")
+
+
+def _stochastic_rows(rows):
+    wrong = np.flatnonzero(~((rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1.0) < 1e-4)))
+    if len(wrong):
+        first = rows[wrong[0]]
+        rule = "rows that are not negative and sum to one"
+        raise ValueError(f"`transition` must have {rule}. Received: row {wrong[0]}, of sum {first.sum():.6g} and minimum {first.min():.6g}")
+    return rows

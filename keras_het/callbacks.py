@@ -1,0 +1,128 @@
+"""Callbacks for models with a `NoiseTransition`: when T is released, and what becomes of it."""
+
+import math
+import warnings
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.layers import NoiseTransition
+from keras_het.ops.transition import check_transition, condition_number, total_variation, trace
+from keras_het.validation import check_choice, check_integer
+
+COLLAPSED = 0.01  # a learned share of labelled outliers below this says that there are none
+
+
+class _OfTransitions(keras.callbacks.Callback):
+    """Base class: knows the `NoiseTransition` layers of the model, and warns at the end of an outlier class that was not learned."""
+
+    @property
+    def layers(self):
+        """The layers, of which there must be one."""
+        layers = [layer for layer in self.model._flatten_layers() if isinstance(layer, NoiseTransition)]
+        if not layers:
+            raise ValueError(f"The model must have a NoiseTransition layer. Received: model={self.model.name!r}, which has none")
+        return layers
+
+    def on_train_end(self, logs=None):
+        for layer in self.layers:
+            share = ops.convert_to_numpy(layer.transition)[-1, -1]
+            if layer.outlier and layer.trainable_weights and share < COLLAPSED:
+                warnings.warn(
+                    f"The share of outliers labelled as such that {layer.name!r} learned has collapsed to {share:.2g}: without examples "
+                    f"of label {layer.num_classes} it cannot be learned. Add some, or give the share: "
+                    "transition=outlier(num_classes, alpha), trainable=False.",
+                    stacklevel=2,
+                )
+
+
+class ReleaseTransition(_OfTransitions):
+    """Keeps a learned T where it starts while the base model learns, then releases it.
+
+    The training sequence of Sukhbaatar et al. 2014, Fig. 1b. It sets the layer's `gate`, a weight that scales the gradient of T: 0, then 1.
+    Set by the number of the epoch, or stored with the weights, it also holds for a run that is resumed (`BackupAndRestore`).
+
+    Args:
+        after: the number of epochs to wait, or the name of a metric: T is released when that has not improved for `patience` epochs.
+        patience: epochs, at least 1, and `mode`, "min" or "max", are for a metric.
+    Raises: ValueError for other arguments, a model without `NoiseTransition`, or a metric that is not logged.
+
+    Example:
+        >>> model = keras.Sequential([keras.layers.Dense(3, "log_softmax"), NoiseTransition(3, regularizer="l2")])
+        >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        >>> history = model.fit(np.ones((8, 2)), np.arange(8) % 3, epochs=3, verbose=0, callbacks=[ReleaseTransition(after=2)])
+        >>> float(model.layers[-1].gate.numpy())
+        1.0
+    """
+
+    def __init__(self, after, *, patience=3, mode="min"):
+        super().__init__()
+        self.after = after if isinstance(after, str) else check_integer("after", after, 0)
+        self.patience = check_integer("patience", patience, 1)
+        self.sign = {"min": 1.0, "max": -1.0}[check_choice("mode", mode, ("min", "max"))]
+
+    def on_train_begin(self, logs=None):
+        self.best, self.waited = math.inf, 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if not isinstance(self.after, str):
+            self._set_gates(epoch >= self.after)
+        elif epoch == 0:
+            self._set_gates(False)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if not isinstance(self.after, str):
+            return
+        if self.after not in (logs or {}):
+            raise ValueError(f"`after` must be a number of epochs or one of {', '.join(map(repr, logs))}. Received: after={self.after!r}")
+        value = self.sign * logs[self.after]
+        self.best, self.waited = (value, 0) if value < self.best else (self.best, self.waited + 1)
+        if self.waited >= self.patience:
+            self._set_gates(True)
+
+    def on_train_end(self, logs=None):
+        self._set_gates(True)  # as it was made: a later `fit` without this callback learns T
+        super().on_train_end(logs)
+
+    def _set_gates(self, is_open):
+        for layer in self.layers:
+            layer.gate.assign(float(is_open))
+
+
+class TransitionMonitor(_OfTransitions):
+    """Logs what becomes of T after every epoch, so that History, CSVLogger and TensorBoard show it.
+
+    `<layer>_trace`, the sum of T_ii; `<layer>_condition`, the condition number; `<layer>_distance`, the total variation to a
+    reference (mean over the rows); with outliers also `<layer>_outlier_share`, the share of outliers that is labelled as such. Put it
+    before other loggers in the list of callbacks, for they see what was logged before them.
+
+    Args: reference: `(K, K)`, such as the true T; None is the identity, whose distance is how far T has moved.
+    Raises: ValueError for a reference that is not row-stochastic or of another size, or a model without `NoiseTransition`.
+
+    Example:
+        >>> model = keras.Sequential([keras.layers.Dense(3, "log_softmax"), NoiseTransition(3, regularizer="l2", name="flips")])
+        >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        >>> history = model.fit(np.ones((8, 2)), np.arange(8) % 3, verbose=0, callbacks=[TransitionMonitor()])
+        >>> sorted(history.history)
+        ['flips_condition', 'flips_distance', 'flips_trace', 'loss']
+    """
+
+    def __init__(self, reference=None):
+        super().__init__()
+        self.reference = None if reference is None else check_transition(reference, "reference")
+
+    def on_train_begin(self, logs=None):
+        for layer in self.layers:
+            if self.reference is not None and len(self.reference) != layer.size:
+                raise ValueError(f"`reference` must have shape {(layer.size,) * 2}. Received: shape {self.reference.shape}")
+
+    def on_epoch_end(self, epoch, logs=None):
+        for layer in self.layers:
+            transition = ops.convert_to_numpy(layer.transition)
+            reference = np.eye(layer.size) if self.reference is None else self.reference
+            found = {"trace": trace(transition), "condition": condition_number(transition)}
+            found["distance"] = total_variation(transition, reference)
+            if layer.outlier:
+                found["outlier_share"] = float(transition[-1, -1])
+            logs.update({f"{layer.name}_{name}": value for name, value in found.items()})

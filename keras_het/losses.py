@@ -1,0 +1,207 @@
+"""Losses for noisy labels, for models without a layer of their own for the noise.
+
+They take integer labels of shape `(...)` or `(..., 1)`, or label vectors `(..., K)`, and probabilities or logits `(..., K)`. Labels
+with the value `ignore_class` are left out of the loss and of the mean; another label outside [0, K) makes the loss nan, on every backend.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.ops.transition import SMALLEST, apply_transition, check_transition, condition_number
+from keras_het.validation import check_boolean, check_integer, check_number
+
+
+class _Crossentropy(keras.losses.Loss):
+    """Base class: -sum_k t_k l_k of targets t and logs l, which the subclass makes from one-hot labels and log-probabilities."""
+
+    def __init__(self, from_logits=False, ignore_class=None, reduction="sum_over_batch_size", name=None, dtype=None):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.from_logits = check_boolean("from_logits", from_logits)
+        self.ignore_class = None if ignore_class is None else check_integer("ignore_class", ignore_class, -(2**24), 2**24)
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        y_true, y_pred = ops.convert_to_tensor(y_true, self.dtype), ops.convert_to_tensor(y_pred, self.dtype)
+        if self.ignore_class is not None:
+            y_true, sample_weight = self._without_ignored(y_true, y_pred, sample_weight)
+        return super().__call__(y_true, y_pred, sample_weight)
+
+    def _without_ignored(self, y_true, y_pred, sample_weight):
+        """Labels that are all in range, and weights of 0 where one was ignored, scaled so that a mean is over the others."""
+        y_true = self._integers(y_true, y_pred)
+        if y_true is None:
+            raise ValueError(f"`ignore_class` must be None for label vectors. Received: ignore_class={self.ignore_class}")
+        valid = ops.not_equal(y_true, self.ignore_class)
+        weight = ops.cast(valid, self.dtype)
+        if self.reduction in ("sum_over_batch_size", "mean"):
+            weight = weight / ops.maximum(ops.mean(weight), SMALLEST)
+        if sample_weight is not None:
+            weight = weight * _of_rank(ops.convert_to_tensor(sample_weight, self.dtype), len(weight.shape))
+        return ops.where(valid, y_true, 0.0), weight
+
+    @staticmethod
+    def _integers(y_true, y_pred):
+        """Labels of shape `(...)`, or None if they are vectors."""
+        if len(y_true.shape) < len(y_pred.shape):
+            return y_true
+        if y_true.shape[-1] == 1:
+            return ops.squeeze(y_true, -1)
+        return None
+
+    def call(self, y_true, y_pred):
+        classes = ops.arange(y_pred.shape[-1], dtype=self.dtype)
+        labels = self._integers(y_true, y_pred)
+        if labels is not None:
+            y_true = ops.cast(ops.equal(ops.expand_dims(labels, -1), classes), self.dtype)
+            y_true = ops.where(ops.any(y_true > 0, axis=-1, keepdims=True), y_true, np.nan)
+        return self.crossentropy(y_true, self._log_probs(y_pred))
+
+    def _log_probs(self, y_pred):
+        if self.from_logits:
+            return ops.log_softmax(y_pred, axis=-1)
+        y_pred = ops.maximum(y_pred, SMALLEST)
+        return ops.log(y_pred / ops.sum(y_pred, axis=-1, keepdims=True))
+
+    def crossentropy(self, targets, log_probs):
+        """The loss of every example."""
+        raise NotImplementedError
+
+    def get_config(self):
+        dtype = keras.saving.serialize_keras_object(self._dtype_policy)
+        return {**super().get_config(), "from_logits": self.from_logits, "ignore_class": self.ignore_class, "dtype": dtype}
+
+
+def _of_rank(x, rank):
+    """`x` without a last axis of size one too many, or with axes of size one behind it."""
+    if len(x.shape) > rank:
+        return ops.squeeze(x, -1)
+    while len(x.shape) < rank:
+        x = ops.expand_dims(x, -1)
+    return x
+
+
+class _Corrected(_Crossentropy):
+    """Base class of the losses that are given T."""
+
+    def __init__(self, transition, **kwargs):
+        super().__init__(**kwargs)
+        self.transition = check_transition(transition)
+
+    def _log_probs(self, y_pred):
+        if y_pred.shape[-1] != len(self.transition):
+            raise ValueError(f"`transition` must have shape {(y_pred.shape[-1],) * 2}. Received: shape {self.transition.shape}")
+        return super()._log_probs(y_pred)
+
+    def get_config(self):
+        return {**super().get_config(), "transition": self.transition.tolist()}
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class ForwardCorrectedCrossentropy(_Corrected):
+    """Crossentropy of the noisy labels under the noisy prediction: the minimum is that of clean labels.
+
+        -log sum_i p(true i) T[i, y]                                                          (Patrini et al. 2017, Theorem 2)
+
+    The same as a `NoiseTransition` with a fixed T and crossentropy, for a model that is to stay as it is.
+
+    Args:
+        transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i).    from_logits: y_pred are logits, or log-probabilities.
+        ignore_class: integer label to leave out.    reduction, name, dtype: as for any Keras loss.
+    Raises: ValueError if T is not square and row-stochastic, or of another size than y_pred.
+
+    Example:
+        >>> loss = ForwardCorrectedCrossentropy([[0.75, 0.25], [0.0, 1.0]])
+        >>> round(float(loss([1], [[0.5, 0.5]])), 4)  # -log(0.5 * 0.25 + 0.5)
+        0.47
+    """
+
+    def __init__(self, transition, from_logits=False, ignore_class=None, name="forward_corrected_crossentropy", **kwargs):
+        super().__init__(transition, from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
+
+    def crossentropy(self, targets, log_probs):
+        """As above."""
+        return -ops.sum(targets * apply_transition(log_probs, self.transition), axis=-1)
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class BackwardCorrectedCrossentropy(_Corrected):
+    """Crossentropy of the noisy labels, corrected so that its mean over the noise is the crossentropy of the true ones.
+
+        -sum_k inv(T)[y, k] log p(true k)                                                     (Patrini et al. 2017, Theorem 1)
+
+    Unbiased, but it may be negative, without a lower bound, and its variance grows with the condition number of T: prefer the forward
+    correction.
+
+    Args: as `ForwardCorrectedCrossentropy`, and max_condition: the largest condition number of T to accept, at least 1.
+    Raises: ValueError if T is not square and row-stochastic, or its condition number is larger.
+
+    Example:
+        >>> loss = BackwardCorrectedCrossentropy([[0.75, 0.25], [0.0, 1.0]])
+        >>> round(float(loss([0], [[0.8, 0.2]])), 4)  # (-log(0.8) + 0.25 log(0.2)) / 0.75
+        -0.239
+    """
+
+    def __init__(
+        self,
+        transition,
+        from_logits=False,
+        ignore_class=None,
+        max_condition=100.0,
+        name="backward_corrected_crossentropy",
+        **kwargs,
+    ):
+        super().__init__(transition, from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
+        self.max_condition = check_number("max_condition", max_condition, low=1.0)
+        condition = condition_number(self.transition)
+        if condition > self.max_condition:
+            raise ValueError(
+                f"`transition` must have a condition number of at most {self.max_condition:g} to be inverted. Received: {condition:.4g}; "
+                "use ForwardCorrectedCrossentropy, which does not invert it"
+            )
+        self.inverse = np.linalg.inv(self.transition)
+
+    def crossentropy(self, targets, log_probs):
+        """As above."""
+        inverse = ops.convert_to_tensor(self.inverse, log_probs.dtype)
+        return -ops.sum(ops.matmul(targets, inverse) * log_probs, axis=-1)
+
+    def get_config(self):
+        """Arguments of the constructor."""
+        return {**super().get_config(), "max_condition": self.max_condition}
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class BootstrappedCrossentropy(_Crossentropy):
+    """Crossentropy with labels that are mixed with what the model itself predicts.
+
+        soft: -sum_k (beta t_k + (1 - beta) p_k) log p_k                                      (Reed et al. 2014, Eq. 6)
+        hard: -sum_k (beta t_k + (1 - beta) [k = argmax p]) log p_k                           (Reed et al. 2014, Eq. 7)
+
+    The gradient passes through p_k in both places. beta = 1 is the plain crossentropy.
+
+    Args:
+        beta: weight of the labels, in [0, 1]; None is the paper's: 0.95 for soft, 0.8 for hard.    hard: see above.
+        from_logits, ignore_class, reduction, name, dtype: as for `ForwardCorrectedCrossentropy`.
+    Raises: ValueError for arguments outside these ranges.
+
+    Example:
+        >>> loss = BootstrappedCrossentropy(beta=0.5, hard=True)
+        >>> round(float(loss([0], [[0.25, 0.75]])), 4)  # -(log(0.25) + log(0.75)) / 2
+        0.837
+    """
+
+    def __init__(self, beta=None, hard=False, from_logits=False, ignore_class=None, name="bootstrapped_crossentropy", **kwargs):
+        super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
+        self.hard = check_boolean("hard", hard)
+        self.beta = check_number("beta", (0.8 if hard else 0.95) if beta is None else beta, low=0.0)
+        if self.beta > 1.0:
+            raise ValueError(f"`beta` must be in [0, 1]. Received: beta={beta}")
+
+    def crossentropy(self, targets, log_probs):
+        """As above."""
+        own = ops.one_hot(ops.argmax(log_probs, axis=-1), log_probs.shape[-1], dtype=log_probs.dtype) if self.hard else ops.exp(log_probs)
+        return -ops.sum((self.beta * targets + (1.0 - self.beta) * own) * log_probs, axis=-1)
+
+    def get_config(self):
+        """Arguments of the constructor."""
+        return {**super().get_config(), "beta": self.beta, "hard": self.hard}

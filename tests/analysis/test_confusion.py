@@ -1,0 +1,112 @@
+"""Confusion matrices, and the choice of a strength by noisy labels."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_het.analysis import confusion_matrices, corrupt_labels, select_strength
+from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.ops import transition
+
+UNITS, EXAMPLES, FEATURES = 4, 60, 5
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
+LABELS = np.arange(EXAMPLES) % UNITS
+T = transition.random_flip(UNITS, 0.4, seed=1)
+
+
+def make_model(**arguments):
+    layers = [keras.layers.Dense(UNITS, "log_softmax", kernel_initializer="glorot_normal"), NoiseTransition(UNITS, **arguments)]
+    return keras.Sequential([keras.Input((FEATURES,)), *layers])
+
+
+def by_hand(model, layer_input):
+    """C and C~ from probabilities, by loops."""
+    p = np.exp(layer_input.astype("float64"))
+    q = p @ ops.convert_to_numpy(model.layers[-1].transition).astype("float64")
+    return (np.stack([np.mean([row for row, k in zip(m, LABELS, strict=True) if k == i], axis=0) for i in range(UNITS)]) for m in (p, q))
+
+
+@pytest.mark.parametrize("apply_at_inference", [False, True])
+@pytest.mark.parametrize("trainable", [False, True])
+def test_both_matrices_and_that_one_is_the_other_times_t(apply_at_inference, trainable):
+    model = make_model(transition=T, trainable=trainable, apply_at_inference=apply_at_inference)
+    found = confusion_matrices(model, X, LABELS, batch_size=16)
+    clean, noisy = by_hand(model, ops.convert_to_numpy(model.layers[0](X)))
+    np.testing.assert_allclose(found.clean, clean, atol=1e-6)
+    np.testing.assert_allclose(found.noisy, noisy, atol=1e-6)
+    assert found.error < 1e-6
+    expected = found.noisy if apply_at_inference else found.clean
+    predicted = np.exp(model.predict(X, verbose=0))
+    np.testing.assert_allclose(predicted[LABELS == 1].mean(axis=0), expected[1], atol=1e-6)
+
+
+def test_a_layer_that_applies_the_transpose_is_caught(monkeypatch):
+    from keras_het.layers import noise_transition
+
+    apply = noise_transition.apply_transition
+    monkeypatch.setattr(noise_transition, "apply_transition", lambda log_p, t: apply(log_p, ops.transpose(t)))
+    assert confusion_matrices(make_model(transition=T, trainable=False), X, LABELS).error > 1e-2
+
+
+def test_a_subclassed_model_and_a_heteroscedastic_head():
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.head, self.flips = HeteroscedasticDense(UNITS, seed=0), NoiseTransition(UNITS, transition=T, trainable=False)
+
+        def call(self, inputs, training=False):
+            return self.flips(self.head(inputs, training=training), training=training)
+
+    assert confusion_matrices(Model(), X, LABELS).error < 1e-6
+
+
+def test_a_model_with_weights_unchanged():
+    model = make_model(transition=T)
+    before = model.get_weights()
+    confusion_matrices(model, X, LABELS)
+    for ours, theirs in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def make_candidate(strength):
+    keras.utils.set_random_seed(0)
+    head = keras.layers.Dense(2, "log_softmax", kernel_regularizer=keras.regularizers.L2(1e-3))
+    flips = NoiseTransition(2, regularizer=keras.regularizers.L2(strength))
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(16, "tanh"), head, flips])
+    model.compile(keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def test_the_strength_of_highest_noisy_likelihood_is_chosen_with_its_model():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=400)
+    x = (rng.normal(size=(400, 2)) + 4 * y[:, None]).astype("float32")
+    noisy = corrupt_labels(y, [[0.7, 0.3], [0.0, 1.0]])
+    held_out = (x[300:], noisy[300:])
+    found = select_strength(make_candidate, (0.0, 0.02, 3.0), x[:300], noisy[:300], held_out, epochs=30, verbose=0)
+    assert found.strength == min(found.scores, key=found.scores.get)
+    too_strong = select_strength(make_candidate, (0.0, 3.0), x[:300], y[:300], (x[300:], y[300:]), epochs=30, verbose=0)
+    assert too_strong.strength == 0.0  # without noise T is the identity
+    assert too_strong.scores[3.0] > too_strong.scores[0.0] + 0.1
+    flips = found.model.layers[-1]
+    clean = found.model.predict(held_out[0], verbose=0)
+    likelihood = np.log(np.exp(clean.astype("float64")) @ ops.convert_to_numpy(flips.transition))
+    assert found.scores[found.strength] == pytest.approx(-likelihood[np.arange(100), held_out[1]].mean(), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: confusion_matrices(make_model(), X, LABELS % 3), "an example of every class. Received: none of class 3"),
+        (lambda: confusion_matrices(make_model(), X, LABELS + 1), "`labels` must be in [0, 4). Received: 4 at [3]"),
+        (lambda: confusion_matrices(make_model(), X, LABELS[:8]), "an entry for each of the 60 examples. Received: 8"),
+        (lambda: confusion_matrices(keras.Sequential([keras.layers.Dense(4)]), X, LABELS), "must end in a NoiseTransition layer"),
+        (lambda: select_strength(make_candidate, (), X, LABELS, (X, LABELS)), "must have at least one number. Received: none"),
+    ],
+)
+def test_errors_say_what_is_wrong(call, text):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert text in str(error.value)

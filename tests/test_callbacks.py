@@ -1,0 +1,200 @@
+"""The callbacks of label flips: when T moves, what is logged, and the warning of a share that collapses."""
+
+import csv
+import itertools
+import warnings
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_het.callbacks import ReleaseTransition, TransitionMonitor
+from keras_het.layers import NoiseTransition
+from keras_het.ops import transition
+
+UNITS, EXAMPLES = 3, 48
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(EXAMPLES, 5)).astype("float32")
+LABELS = RNG.integers(UNITS, size=EXAMPLES)
+
+
+class Record(keras.callbacks.Callback):
+    """T after every epoch, and the number of epochs in which the base model moved."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, self.transitions, self.bases = layer, [], []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.transitions.append(rows(self.layer).copy())
+        self.bases.append(self.model.layers[0].get_weights()[0].copy())
+
+
+def make_model(layer, optimizer=None, known_input=True):
+    keras.utils.set_random_seed(0)
+    layers = [keras.layers.Dense(layer.size, "log_softmax"), layer]
+    model = keras.Sequential([keras.Input((5,)), *layers] if known_input else layers)
+    model.compile(optimizer or keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def flips(**arguments):
+    return NoiseTransition(UNITS, regularizer=keras.regularizers.L2(0.1), name="flips", **arguments)
+
+
+def rows(layer):
+    return ops.convert_to_numpy(layer.transition)
+
+
+def moved(arrays):
+    return [bool(np.any(a != b)) for a, b in itertools.pairwise(arrays)]
+
+
+def fit(model, *callbacks, epochs=6, **arguments):
+    return model.fit(X, LABELS, batch_size=16, epochs=epochs, verbose=0, callbacks=list(callbacks), **arguments)
+
+
+@pytest.mark.parametrize("parameterization", ["projected", "softmax"])
+@pytest.mark.parametrize("known_input", [True, False])
+def test_t_moves_after_the_given_epochs_and_the_base_model_at_once(parameterization, known_input):
+    layer = flips(parameterization=parameterization)
+    record = Record(layer)
+    fit(make_model(layer, known_input=known_input), ReleaseTransition(after=3), record)
+    assert moved(record.transitions) == [False, False, True, True, True]
+    assert all(moved(record.bases))
+
+
+def test_without_the_callback_t_moves_at_once():
+    layer = flips()
+    record = Record(layer)
+    fit(make_model(layer), record)
+    assert all(moved(record.transitions))
+
+
+class Log(keras.callbacks.Callback):
+    """Puts given values into the logs, as a metric would."""
+
+    def __init__(self, values):
+        super().__init__()
+        self.values = values
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs["score"] = self.values[epoch]
+
+
+@pytest.mark.parametrize(("mode", "sign"), [("min", 1), ("max", -1)])
+def test_t_is_released_when_a_metric_stalls(mode, sign):
+    layer = flips()
+    record = Record(layer)
+    scores = [sign * value for value in (5.0, 4.0, 4.0, 4.5, 3.0, 2.0, 1.0)]  # no better in epochs 2 and 3
+    fit(make_model(layer), Log(scores), ReleaseTransition(after="score", patience=2, mode=mode), record, epochs=7)
+    assert moved(record.transitions) == [False, False, False, True, True, True]
+
+
+def test_a_later_fit_without_the_callback_learns_t():
+    layer = flips()
+    model = make_model(layer)
+    fit(model, ReleaseTransition(after=100), epochs=2)
+    before = rows(layer).copy()
+    fit(model, epochs=1)
+    assert np.any(rows(layer) != before)
+
+
+@pytest.mark.parametrize("after", [4, "score"])
+def test_a_resumed_run_equals_the_run_that_was_not_interrupted(after, tmp_path):
+    class StopError(Exception):
+        pass
+
+    class Interrupt(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 5:
+                raise StopError
+
+    def run(*others, folder):
+        layer = flips()
+        model = make_model(layer)
+        model.layers[0].set_weights([np.random.default_rng(1).normal(size=(5, UNITS)), np.zeros(UNITS)])
+        callbacks = [Log([3, 2, 2, 2, 1, 1, 1, 1]), ReleaseTransition(after=after, patience=2)]
+        try:
+            fit(model, *callbacks, keras.callbacks.BackupAndRestore(folder), *others, epochs=8, shuffle=False)
+        except StopError:
+            return None
+        return model.get_weights()
+
+    whole = run(folder=tmp_path / "whole")
+    assert run(Interrupt(), folder=tmp_path / "parts") is None
+    for ours, theirs in zip(run(folder=tmp_path / "parts"), whole, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_monitor_logs_what_t_is_after_each_epoch(tmp_path):
+    layer, reference = flips(), transition.symmetric(UNITS, 0.3)
+    record = Record(layer)
+    file = tmp_path / "log.csv"
+    history = fit(make_model(layer), TransitionMonitor(reference), keras.callbacks.CSVLogger(file), record, epochs=3).history
+    for epoch, matrix in enumerate(record.transitions):
+        assert history["flips_trace"][epoch] == pytest.approx(np.trace(matrix), rel=1e-6)
+        assert history["flips_condition"][epoch] == pytest.approx(np.linalg.cond(matrix.astype("float64")), rel=1e-4)
+        distance = 0.5 * np.abs(matrix - reference).sum(axis=1).mean()
+        assert history["flips_distance"][epoch] == pytest.approx(distance, rel=1e-5)
+    with file.open() as lines:
+        assert [float(row["flips_trace"]) for row in csv.DictReader(lines)] == pytest.approx(history["flips_trace"])
+    assert "flips_outlier_share" not in history
+
+
+def test_without_a_reference_the_distance_is_that_to_the_identity():
+    layer = flips(transition=transition.symmetric(UNITS, 0.5), trainable=False)
+    history = fit(make_model(layer), TransitionMonitor(), epochs=1).history
+    assert history["flips_distance"] == pytest.approx([0.5])
+
+
+def test_a_share_without_labelled_outliers_collapses_and_is_warned_of():
+    layer = NoiseTransition(UNITS, outlier=True, name="flips")
+    model = make_model(layer, keras.optimizers.SGD(1.0))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        history = fit(model, TransitionMonitor(), epochs=60).history
+    (text,) = [str(warning.message) for warning in caught if warning.category is UserWarning]
+    assert "'flips' learned has collapsed to" in text
+    assert "without examples of label 3 it cannot be learned" in text
+    assert history["flips_outlier_share"][-1] < 0.01
+
+
+def test_a_share_with_labelled_outliers_or_one_that_is_given_is_not_warned_of():
+    labels = np.where(X[:, 0] > 0.5, UNITS, LABELS)
+    for layer in (
+        NoiseTransition(UNITS, outlier=True),
+        NoiseTransition(UNITS, outlier=True, transition=transition.outlier(UNITS, 0.0), trainable=False),
+    ):
+        model = make_model(layer, keras.optimizers.SGD(0.1))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            model.fit(X, labels, batch_size=16, epochs=60, verbose=0, callbacks=[ReleaseTransition(20), TransitionMonitor()])
+        assert layer.trainable_weights == [] or rows(layer)[-1, -1] > 0.5
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: ReleaseTransition(-1), "`after` must be an integer at least 0. Received: after=-1"),
+        (lambda: ReleaseTransition(2.5), "`after` must be an integer at least 0. Received: after=2.5"),
+        (lambda: ReleaseTransition("loss", patience=0), "`patience` must be an integer at least 1"),
+        (lambda: ReleaseTransition("loss", mode="auto"), "`mode` must be one of 'min', 'max'. Received: mode='auto'"),
+        (lambda: fit(make_model(flips()), ReleaseTransition("val_los")), "or one of 'loss'. Received: after='val_los'"),
+        (lambda: TransitionMonitor([[0.5, 0.6], [0, 1]]), "`reference` must have rows that sum to one. Received: row 0 sums to 1.1"),
+        (lambda: fit(make_model(flips()), TransitionMonitor(np.eye(2))), "`reference` must have shape (3, 3). Received: shape (2, 2)"),
+    ],
+)
+def test_errors_say_what_is_wrong(call, text):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert text in str(error.value)
+
+
+@pytest.mark.parametrize("callback", [ReleaseTransition(1), TransitionMonitor()])
+def test_a_model_without_the_layer_is_refused(callback):
+    model = keras.Sequential([keras.layers.Dense(3)], name="plain")
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    with pytest.raises(ValueError, match=r"must have a NoiseTransition layer\. Received: model='plain', which has none"):
+        fit(model, callback)

@@ -122,10 +122,10 @@ def guides(session):
             session.run("python", str(guide), env=backend_environment(backend))
 
 
-def on_one_backend(session, script):
+def on_one_backend(session, script, *extras):
     """Runs a script on the backend that is named behind `--`, in an environment with no other."""
     backend, arguments = split_backend(session)
-    install(session, "-e", f".[{backend}]")
+    install(session, "-e", f".[{','.join([backend, *extras])}]")
     session.run("python", script, *arguments, env=backend_environment(backend))
 
 
@@ -133,6 +133,12 @@ def on_one_backend(session, script):
 def accuracy(session):
     """What more nodes buy and cost, in training and at inference; `-- --quick`, `-- --backend torch`."""
     on_one_backend(session, "benchmarks/accuracy.py")
+
+
+@nox.session
+def label_flip(session):
+    """A learned T beside the true one and other methods on digits with flipped labels and outliers; `-- --quick`, `-- --parts sizes`."""
+    on_one_backend(session, "benchmarks/label_flip.py", "demo")
 
 
 @nox.session

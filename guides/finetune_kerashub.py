@@ -43,8 +43,8 @@ order = rng.permutation(len(labels))
 clean, noisy, test = np.split(order, [500, 1400])
 
 looks_like = np.array([6, 7, 3, 8, 9, 6, 5, 1, 3, 4])  # looks_like[i]: the digit that i is taken for
-flipped = rng.random(len(labels)) < 0.4
-noisy_labels = np.where(flipped, looks_like[labels], labels)
+transition = 0.6 * np.eye(10) + 0.4 * np.eye(10)[looks_like]  # of true classes into labels
+noisy_labels = keras_het.analysis.corrupt_labels(labels, transition, seed=0)
 
 """
 ## A pretrained classifier

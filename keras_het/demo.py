@@ -12,6 +12,7 @@ import keras
 import numpy as np
 from scipy.special import log_softmax
 
+from keras_het.analysis import corrupt_labels, look_alike_transitions
 from keras_het.demo_report import describe, import_extra, save
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
@@ -33,13 +34,6 @@ class Settings(NamedTuple):
 QUICK = Settings(seeds=1, epochs=15, temperatures=(1.5, 10.0))
 
 
-class NoisyLabels(NamedTuple):
-    """Labels after flipping, and `confusions[i, j]`: how many examples of class i now carry label j."""
-
-    labels: np.ndarray
-    confusions: np.ndarray
-
-
 class Split(NamedTuple):
     """Features `(N, D)` and labels `(N,)`."""
 
@@ -48,7 +42,7 @@ class Split(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Train and validation with noisy labels, test with clean ones, and the confusions planted in the first two."""
+    """Train and validation with noisy labels, test with clean ones; confusions[i, j]: flips from class i to j in the first two."""
 
     train: Split
     validation: Split
@@ -103,41 +97,18 @@ def check_settings(settings):
     return settings
 
 
-def noisy_labels(features, labels, noise, seed):
-    """Flips labels to the class an example looks most like, other than its own, and mostly those of examples that look alike.
-
-        margin = |x - mean of the nearest other class|^2 - |x - mean of its own class|^2
-        round(noise * N) examples flip, drawn without replacement in proportion to exp(-margin / sd(margin))
-
-    Args: features: shape `(N, D)`.    labels: integers in [0, K), shape `(N,)`.    noise: rate in [0, 1).    seed: of the draw.
-    Returns: `NoisyLabels`.
-    """
-    rows, classes = np.arange(len(labels)), np.arange(labels.max() + 1)
-    means = np.stack([features[labels == k].mean(0) for k in classes])
-    distances = np.square(features[:, None] - means).sum(-1)
-    others = np.where(labels[:, None] == classes, np.inf, distances)
-    margin = others.min(-1) - distances[rows, labels]
-    weights = np.exp((margin.min() - margin) / margin.std())
-    flipped = np.random.default_rng(seed).choice(rows, round(noise * len(rows)), replace=False, p=weights / weights.sum())
-    noisy, confusions = labels.copy(), np.zeros((len(classes), len(classes)), int)
-    noisy[flipped] = others.argmin(-1)[flipped]
-    np.add.at(confusions, (labels[flipped], noisy[flipped]), 1)
-    return NoisyLabels(noisy, confusions)
-
-
 def load_data(noise, seed):
     """The digits of scikit-learn, split and flipped: a function of its arguments, whatever the backend."""
     digits = import_extra("sklearn.datasets").load_digits()
     order = np.random.default_rng([seed, 1]).permutation(len(digits.target))
     features, labels = (digits.data[order] / 16.0).astype("float32"), digits.target[order]
     known = TRAIN + VALIDATION
-    noisy = noisy_labels(features[:known], labels[:known], noise, seed)
-    return Data(
-        Split(features[:TRAIN], noisy.labels[:TRAIN]),
-        Split(features[TRAIN:known], noisy.labels[TRAIN:]),
-        Split(features[known:], labels[known:]),
-        noisy.confusions,
-    )
+    noisy = corrupt_labels(labels[:known], look_alike_transitions(features[:known], labels[:known], noise), seed)
+    confusions = np.zeros((labels.max() + 1,) * 2, int)
+    np.add.at(confusions, (labels[:known], noisy), 1)
+    np.fill_diagonal(confusions, 0)
+    train, validation = (Split(features[part], noisy[part]) for part in (slice(TRAIN), slice(TRAIN, known)))
+    return Data(train, validation, Split(features[known:], labels[known:]), confusions)
 
 
 def make_model(num_factors, temperature, seed, inputs=64, units=10):

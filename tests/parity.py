@@ -64,7 +64,7 @@ LIMITS = {  # kind: measure, limit, what the table says of it
         1e-4,
         "|a - b| / max |gradient of that weight|, on every trainable weight",
     ),
-    "fit": (absolute, 1e-4, f"|a - b| on every weight at every one of {FIT_STEPS} SGD steps of model.fit"),
+    "fit": (absolute, 1e-4, f"|a - b| on every weight at every one of {FIT_STEPS} steps of model.fit, by SGD or, with a T, by Adam"),
 }
 
 
@@ -206,30 +206,51 @@ def write_outputs_and_gradients(results, kind, link):
         results[f"outputs/{kind} {link}/{detail}"] = keras.ops.convert_to_numpy(head(x, training=training))
 
 
+def write_trajectory(results, case, weights, model, x, y):
+    """These weights of a compiled model at every step of `fit`, all of which must move."""
+    import keras
+
+    start = [weight.numpy() for weight in weights]
+    trajectory = []
+
+    class Record(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            self.model.get_weights()  # JAX brings the variables up to date
+            trajectory.append([weight.numpy() for weight in weights])
+
+    model.fit(x, y, batch_size=BATCH, epochs=FIT_EPOCHS, shuffle=False, verbose=0, callbacks=[Record()])
+    if len(trajectory) != FIT_STEPS:
+        raise RuntimeError(f"The run must have {FIT_STEPS} steps. Received: {len(trajectory)}")
+    for variable, first, values in zip(weights, start, zip(*trajectory, strict=True), strict=True):
+        values = np.stack(values)
+        moved = absolute(values[-1], first)
+        if moved < 100 * LIMITS["fit"][1]:
+            raise RuntimeError(f"The run must move every weight by much more than the limit. Received: {variable.path} moved by {moved:g}")
+        results[f"fit/{case}/{variable.path}"] = values
+
+
 def write_fit(results, kind, link, jit):
-    """The weights at every step of `model.fit` with plain SGD."""
+    """The weights of a head at every step of `model.fit` with plain SGD."""
     import keras
 
     head = make_head(kind, link)
     model = keras.Sequential([keras.Input((FEATURES,)), head])
     model.compile(optimizer=keras.optimizers.SGD(LEARNING_RATES[LINKS[link][0]]), loss=make_loss(link), jit_compile=jit)
-    start = head.get_weights()
-    trajectory = []
+    write_trajectory(results, f"{kind} {link}", head.weights, model, *data(link, BATCH * FIT_STEPS // FIT_EPOCHS))
 
-    class Record(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            trajectory.append(self.model.get_weights())
 
-    x, y = data(link, BATCH * FIT_STEPS // FIT_EPOCHS)
-    model.fit(x, y, batch_size=BATCH, epochs=FIT_EPOCHS, shuffle=False, verbose=0, callbacks=[Record()])
-    if len(trajectory) != FIT_STEPS:
-        raise RuntimeError(f"The run must have {FIT_STEPS} steps. Received: {len(trajectory)}")
-    for variable, first, values in zip(head.weights, start, zip(*trajectory, strict=True), strict=True):
-        values = np.stack(values)
-        moved = absolute(values[-1], first)
-        if moved < 100 * LIMITS["fit"][1]:
-            raise RuntimeError(f"The run must move every weight by much more than the limit. Received: {variable.path} moved by {moved:g}")
-        results[f"fit/{kind} {link}/{variable.path}"] = values
+def write_transition_fit(results, parameterization, jit):
+    """The weights of a learned T and of the head before it, by Adam, which makes small differences large."""
+    import keras
+
+    from keras_het import layers, regularizers
+
+    flips = layers.NoiseTransition(UNITS, parameterization=parameterization, regularizer=regularizers.Trace(0.1), name="flips")
+    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(UNITS, "log_softmax", name="dense"), flips], name="model")
+    model.layers[0].set_weights([np.random.default_rng(SEED).standard_normal((FEATURES, UNITS)).astype("float32"), np.zeros(UNITS)])
+    model.compile(optimizer=keras.optimizers.Adam(0.02), loss=make_loss("softmax"), jit_compile=jit)
+    examples = data("softmax", BATCH * FIT_STEPS // FIT_EPOCHS)
+    write_trajectory(results, f"NoiseTransition {parameterization}", model.trainable_weights, model, *examples)
 
 
 def write(file, jit="auto"):
@@ -242,6 +263,8 @@ def write(file, jit="auto"):
         write_outputs_and_gradients(results, kind, link)
     for kind, link in itertools.product(HEADS, FITTED):
         write_fit(results, kind, link, jit)
+    for parameterization in ("projected", "softmax"):
+        write_transition_fit(results, parameterization, jit)
     np.savez_compressed(file, **results)
     print(f"{keras.config.backend()}: {len(results)} quantities in {file}")
 

@@ -21,18 +21,25 @@ def corrupt_labels(labels, transition, seed=0):
         [1, 2, 0, 0]
     """
     transition = np.asarray(transition, "float64")
+    rng = np.random.default_rng(seed)
     if transition.ndim == 2 and len(transition) != transition.shape[-1]:
-        labels = check_labels(labels, transition.shape[-1])
-        if len(transition) != len(labels):
+        rows, labels = _stochastic_rows(transition), check_labels(labels, transition.shape[-1])
+        if len(rows) != len(labels):
             rule = f"a row for each of the {len(labels)} labels, or be square"
-            raise ValueError(f"`transition` must have {rule}. Received: shape {transition.shape}")
-        rows = _stochastic_rows(transition)
-    else:
-        transition = check_transition(transition)
-        rows = transition[check_labels(labels, len(transition))]
-    uniform = np.random.default_rng(seed).random((len(rows), 1))
-    below = rows.cumsum(axis=1) / rows.sum(axis=1, keepdims=True) <= uniform  # exactly 1 at the end, above every uniform
-    return below.sum(axis=1)
+            raise ValueError(f"`transition` must have {rule}. Received: shape {rows.shape}")
+        return np.sum(_bounds(rows) <= rng.random((len(rows), 1)), axis=1)
+    bounds = _bounds(check_transition(transition))
+    labels = check_labels(labels, len(bounds))
+    uniform, noisy = rng.random(len(labels)), np.zeros(len(labels), int)
+    for i in np.unique(labels):
+        noisy[labels == i] = np.searchsorted(bounds[i], uniform[labels == i], side="right")
+    return noisy
+
+
+def _bounds(rows):
+    """Where the intervals of the labels end in [0, 1]; the last ends are exactly 1, above every uniform number."""
+    sums = rows.cumsum(axis=1)
+    return sums / sums[:, -1:]
 
 
 def look_alike_transitions(features, labels, noise):

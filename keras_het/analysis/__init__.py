@@ -2,7 +2,7 @@
 
 from keras_het.analysis.confusion import ConfusionMatrices, confusion_matrices
 from keras_het.analysis.corruption import corrupt_labels, look_alike_transitions
-from keras_het.analysis.selection import Selection, select_strength
+from keras_het.analysis.selection import Selection, noisy_nll, select_strength
 
 __all__ = [
     "ConfusionMatrices",
@@ -10,5 +10,6 @@ __all__ = [
     "confusion_matrices",
     "corrupt_labels",
     "look_alike_transitions",
+    "noisy_nll",
     "select_strength",
 ]

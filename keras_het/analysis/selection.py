@@ -60,7 +60,22 @@ def select_strength(make_model, strengths, x, y, validation_data, **fit_argument
 
 
 def noisy_nll(model, x, y):
-    """Mean negative log-likelihood of noisy labels under a model that ends in a `NoiseTransition`."""
+    """Mean negative log-likelihood of noisy labels, -mean log p(noisy y | x), under a model that ends in a `NoiseTransition`.
+
+    Far lower on the training labels than on held-out ones, it says that the base model still learns labels by heart: there is too
+    little data for T, or too weak a penalty.
+
+    Args: model: ends in the layer.    x, y: examples, and their noisy labels, integers in [0, K), `(N,)`.    Returns: a float.
+    Raises: ValueError for labels out of range, or a model that does not end in the layer.
+
+    Example:
+        >>> import keras
+        >>> from keras_het.layers import NoiseTransition
+        >>> flips = NoiseTransition(2, transition=[[0.5, 0.5], [0.0, 1.0]], trainable=False)
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Activation("log_softmax"), flips])
+        >>> round(noisy_nll(model, np.array([[30.0, -30.0]]), [1]), 4)  # -log(0.5)
+        0.6931
+    """
     noisy = predict_clean_and_noisy(model, x).noisy
     y = check_labels(y, noisy.shape[-1])
     return -float(np.mean(noisy[np.arange(len(y)), y]))

@@ -1,0 +1,141 @@
+"""
+Title: Learn which labels are swapped
+Author: The keras_het authors
+Date created: 2026/11/21
+Last modified: 2026/11/21
+Description: A transition matrix learned from noisy labels alone, chosen without clean ones, and how to see that it has failed.
+Accelerator: None
+"""
+
+"""
+## Introduction
+
+When whole classes are swapped, whatever the example looks like, the noise is a matrix: T[i, j] = p(label j | true class i).
+`NoiseTransition` stands behind a model's log-probabilities in training and turns the prediction of the true class into one of the noisy
+label, which is what the labels are compared with. At inference it does nothing, so that the model predicts true classes (Sukhbaatar et
+al. 2014).
+
+Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide needs `pip
+install "keras-het[jax,demo]"`, and takes one to five minutes on two cores.
+"""
+
+import keras
+import numpy as np
+from sklearn.datasets import load_digits
+
+import keras_het
+from keras_het.analysis import confusion_matrices, corrupt_labels, look_alike_transitions, noisy_nll, select_strength
+from keras_het.ops import transition
+
+"""
+## The data
+
+Digits. 45% of the labels, of training and validation alike, are those of the next digit; the test is clean.
+"""
+
+digits = load_digits()
+order = np.random.default_rng(0).permutation(len(digits.target))
+x, clean = (digits.data[order] / 16).astype("float32"), digits.target[order]
+true_t = transition.pair_flip(10, 0.45)
+noisy = corrupt_labels(clean, true_t, seed=0)
+train, validation, test = slice(1024), slice(1024, 1280), slice(1280, None)
+
+"""
+## The model
+
+A network with weight decay, log-probabilities, and behind them the layer. T starts near the identity and gets a ridge penalty, Keras'
+own `L2`, which spreads its rows; the strength `None` stands for a T that stays at the identity, which is the plain model.
+"""
+
+
+def make_model(strength):
+    """Compiled, and the same at the start for every strength."""
+    keras.utils.set_random_seed(0)
+    decay = keras.regularizers.L2(2e-3)
+    hidden = [keras.layers.Dense(128, "relu", kernel_regularizer=decay) for _ in range(2)]
+    head = keras.layers.Dense(10, "log_softmax", kernel_regularizer=decay)
+    learns = {"trainable": False} if strength is None else {"regularizer": keras.regularizers.L2(strength)}
+    model = keras.Sequential([keras.Input((64,)), *hidden, head, keras_het.layers.NoiseTransition(10, name="flips", **learns)])
+    model.compile(keras.optimizers.Adam(4e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def learn(x, labels, part=train, strengths=(None, 0.03, 0.07, 0.14)):
+    """T, released after ten epochs, at the strength that explains the noisy validation labels best."""
+    release = keras_het.callbacks.ReleaseTransition(after=10)
+    arguments = {"batch_size": 128, "epochs": 80, "verbose": 0, "callbacks": [release]}
+    return select_strength(make_model, strengths, x[part], labels[part], (x[validation], labels[validation]), **arguments)
+
+
+def error(model):
+    """On clean test data."""
+    return np.mean(model.predict(x[test], verbose=0).argmax(-1) != clean[test])
+
+
+def moved(model):
+    """Total variation of T and the identity: the share of labels that T holds for wrong."""
+    return transition.total_variation(keras.ops.convert_to_numpy(model.get_layer("flips").transition), np.eye(10))
+
+
+def rounded(scores):
+    """For printing."""
+    return {strength: round(score, 2) for strength, score in scores.items()}
+
+
+"""
+## Learning T
+
+Without a penalty T stays at the identity, and the network learns the wrong labels by heart. With too strong a penalty T claims noise
+that is not there. The noisy labels that were held out can tell, by their likelihood under p(true | x) T. None of this uses a clean
+label.
+"""
+
+found, plain = learn(x, noisy), learn(x, noisy, strengths=[None])
+learned_t = keras.ops.convert_to_numpy(found.model.get_layer("flips").transition)
+print("negative log-likelihood of held-out noisy labels, by strength:", rounded(found.scores))
+print(f"error on clean labels: {error(plain.model):.3f} without T, {error(found.model):.3f} with the T that was chosen")
+print(f"total variation to the true T: {transition.total_variation(learned_t, true_t):.2f}; the identity has 0.45")
+
+"""
+If there are a few clean labels, look at C, the mean prediction of each true class. Near the identity, T and not the network has taken
+the noise. C~ is the same of the noisy prediction, and equal to C T, whatever was learned.
+"""
+
+matrices = confusion_matrices(found.model, x[test], clean[test])
+print(f"mean diagonal of C {matrices.clean.diagonal().mean():.2f}, of C~ {matrices.noisy.diagonal().mean():.2f}")
+
+"""
+## When it fails
+
+**Noise that depends on the example.** Then no matrix is right. Here 40% of the labels, mostly those of ugly digits, are the class that
+the image resembles most. *What shows it:* no strength explains the held-out labels better than `None`. `HeteroscedasticDense` is the
+layer for such noise.
+"""
+
+look_alike = corrupt_labels(clean, look_alike_transitions(x, clean, 0.4), seed=0)
+failed = learn(x, look_alike)
+print("negative log-likelihood by strength:", rounded(failed.scores))
+
+"""
+**Too little data.** The network learns the labels by heart before T can explain them, here with half of the examples. *What shows it:*
+training labels are far likelier than held-out ones. With all the examples the two are near each other.
+"""
+
+few = learn(x, noisy, slice(512))
+for name, selection, part in (("1024 examples", found, train), ("512 examples", few, slice(512))):
+    ours, theirs = (noisy_nll(selection.model, x[which], noisy[which]) for which in (part, validation))
+    print(f"{name}: training {ours:.2f}, held out {theirs:.2f}; error on clean labels {error(selection.model):.3f}")
+
+"""
+**No anchors.** If no example is surely of one class, a doubtful image and a flipped label look the same. Here every image is the mean
+of a digit and of one of the next class, and the label is one of the two: no label is wrong. *What shows it:* strengths that are about
+as likely have very different T. Then a T has to be given (`transition=..., trainable=False`), or measured on examples with clean labels
+(`ops.transition.from_confusion`).
+"""
+
+rng = np.random.default_rng(0)
+others = np.array([rng.choice(np.flatnonzero(clean == (label + 1) % 10)) for label in clean])
+mixed, either = (x + x[others]) / 2, np.where(rng.random(len(clean)) < 0.5, clean, clean[others])
+for strength in (None, 0.07):
+    selection = learn(mixed, either, strengths=[strength])
+    print(f"strength {strength}: negative log-likelihood {selection.scores[strength]:.2f}, T moved by {moved(selection.model):.2f}")

@@ -149,7 +149,8 @@ def heteroscedastic(task, data):
     """The heteroscedastic head at the temperature of the best noisy validation likelihood."""
     best = None
     for temperature in TEMPERATURES:
-        head = HeteroscedasticDense(CLASSES, 5, temperature=temperature, integrator=QuasiMonteCarlo(64), seed=task.seed)
+        l2, nodes = keras.regularizers.L2(WEIGHT_DECAY), QuasiMonteCarlo(64)
+        head = HeteroscedasticDense(CLASSES, 5, temperature=temperature, integrator=nodes, kernel_regularizer=l2, seed=task.seed)
         head.build((None, 128))
         model = make_model(task.seed, head=head)
         model.fit(*data.train, **fit_arguments(task))

@@ -40,20 +40,26 @@ class _OfTransitions(keras.callbacks.Callback):
 class ReleaseTransition(_OfTransitions):
     """Keeps a learned T where it starts while the base model learns, then releases it.
 
-    The training sequence of Sukhbaatar et al. 2014, Fig. 1b. It sets the layer's `gate`, a weight that scales the gradient of T: 0, then 1.
-    Set by the number of the epoch, or stored with the weights, it also holds for a run that is resumed (`BackupAndRestore`).
+    The training sequence of Sukhbaatar et al. 2014, Fig. 1b. It sets the layer's `gate`, a weight that scales the gradient of T: 0, then
+    1, and 1 at the end of `fit`. In the list of callbacks put it behind `EarlyStopping(restore_best_weights=True)`, which else restores
+    a gate that was closed. The weight decay of an optimizer moves T nevertheless, unless it is told not to, by
+    `optimizer.exclude_from_weight_decay(var_names=["transition"])`.
+
+    A run that is resumed (`BackupAndRestore`) is like the run that was not; but with a metric, if T was not yet released, the
+    epochs without improvement are counted anew.
 
     Args:
         after: the number of epochs to wait, or the name of a metric: T is released when that has not improved for `patience` epochs.
         patience: epochs, at least 1, and `mode`, "min" or "max", are for a metric.
     Raises: ValueError for other arguments, a model without `NoiseTransition`, or a metric that is not logged.
+    Warns: if training ends before T is released.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(3, "log_softmax"), NoiseTransition(3, regularizer="l2")])
         >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         >>> history = model.fit(np.ones((8, 2)), np.arange(8) % 3, epochs=3, verbose=0, callbacks=[ReleaseTransition(after=2)])
-        >>> float(model.layers[-1].gate.numpy())
-        1.0
+        >>> model.layers[-1].has_moved
+        True
     """
 
     def __init__(self, after, *, patience=3, mode="min"):
@@ -63,13 +69,14 @@ class ReleaseTransition(_OfTransitions):
         self.sign = {"min": 1.0, "max": -1.0}[check_choice("mode", mode, ("min", "max"))]
 
     def on_train_begin(self, logs=None):
-        self.best, self.waited = math.inf, 0
+        self.best, self.waited, self.released = math.inf, 0, None
 
     def on_epoch_begin(self, epoch, logs=None):
         if not isinstance(self.after, str):
-            self._set_gates(epoch >= self.after)
-        elif epoch == 0:
-            self._set_gates(False)
+            self.released = epoch >= self.after
+        elif self.released is None:  # the first epoch; a resumed run says by its T whether it was released
+            self.released = epoch > 0 and any(layer.has_moved for layer in self.layers)
+        self._set_gates(self.released)
 
     def on_epoch_end(self, epoch, logs=None):
         if not isinstance(self.after, str):
@@ -78,11 +85,12 @@ class ReleaseTransition(_OfTransitions):
             raise ValueError(f"`after` must be a number of epochs or one of {', '.join(map(repr, logs))}. Received: after={self.after!r}")
         value = self.sign * logs[self.after]
         self.best, self.waited = (value, 0) if value < self.best else (self.best, self.waited + 1)
-        if self.waited >= self.patience:
-            self._set_gates(True)
+        self.released = self.released or self.waited >= self.patience
 
     def on_train_end(self, logs=None):
         self._set_gates(True)  # as it was made: a later `fit` without this callback learns T
+        if not self.released:
+            warnings.warn(f"Training ended before T was released: after={self.after!r}", stacklevel=2)
         super().on_train_end(logs)
 
     def _set_gates(self, is_open):

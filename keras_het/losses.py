@@ -12,6 +12,16 @@ from keras_het.ops.transition import SMALLEST, apply_transition, check_transitio
 from keras_het.validation import check_boolean, check_integer, check_number
 
 
+class _WithMask(keras.layers.Layer):
+    """The first of two tensors, with the second as its Keras mask, which only layers can set."""
+
+    def call(self, inputs):
+        return inputs[0]
+
+    def compute_mask(self, inputs, previous_mask):
+        return inputs[1]
+
+
 class _Crossentropy(keras.losses.Loss):
     """Base class: -sum_k t_k l_k of targets t and logs l, which the subclass makes from one-hot labels and log-probabilities."""
 
@@ -19,25 +29,6 @@ class _Crossentropy(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.from_logits = check_boolean("from_logits", from_logits)
         self.ignore_class = None if ignore_class is None else check_integer("ignore_class", ignore_class, -(2**24), 2**24)
-
-    def __call__(self, y_true, y_pred, sample_weight=None):
-        y_true, y_pred = ops.convert_to_tensor(y_true, self.dtype), ops.convert_to_tensor(y_pred, self.dtype)
-        if self.ignore_class is not None:
-            y_true, sample_weight = self._without_ignored(y_true, y_pred, sample_weight)
-        return super().__call__(y_true, y_pred, sample_weight)
-
-    def _without_ignored(self, y_true, y_pred, sample_weight):
-        """Labels that are all in range, and weights of 0 where one was ignored, scaled so that a mean is over the others."""
-        y_true = self._integers(y_true, y_pred)
-        if y_true is None:
-            raise ValueError(f"`ignore_class` must be None for label vectors. Received: ignore_class={self.ignore_class}")
-        valid = ops.not_equal(y_true, self.ignore_class)
-        weight = ops.cast(valid, self.dtype)
-        if self.reduction in ("sum_over_batch_size", "mean"):
-            weight = weight / ops.maximum(ops.mean(weight), SMALLEST)
-        if sample_weight is not None:
-            weight = weight * _of_rank(ops.convert_to_tensor(sample_weight, self.dtype), len(weight.shape))
-        return ops.where(valid, y_true, 0.0), weight
 
     @staticmethod
     def _integers(y_true, y_pred):
@@ -49,12 +40,19 @@ class _Crossentropy(keras.losses.Loss):
         return None
 
     def call(self, y_true, y_pred):
-        classes = ops.arange(y_pred.shape[-1], dtype=self.dtype)
+        """The loss of every example, with a mask that leaves the ignored ones out of its mean."""
+        y_true, y_pred = ops.convert_to_tensor(y_true, self.dtype), ops.convert_to_tensor(y_pred, self.dtype)
         labels = self._integers(y_true, y_pred)
-        if labels is not None:
-            y_true = ops.cast(ops.equal(ops.expand_dims(labels, -1), classes), self.dtype)
-            y_true = ops.where(ops.any(y_true > 0, axis=-1, keepdims=True), y_true, np.nan)
-        return self.crossentropy(y_true, self._log_probs(y_pred))
+        if labels is None:
+            if self.ignore_class is not None:
+                raise ValueError(f"`ignore_class` must be None for label vectors. Received: ignore_class={self.ignore_class}")
+            return self.crossentropy(y_true, self._log_probs(y_pred))
+        valid = None if self.ignore_class is None else ops.not_equal(labels, self.ignore_class)
+        labels = labels if valid is None else ops.where(valid, labels, 0.0)
+        targets = ops.cast(ops.equal(ops.expand_dims(labels, -1), ops.arange(y_pred.shape[-1], dtype=self.dtype)), self.dtype)
+        targets = ops.where(ops.any(targets > 0, axis=-1, keepdims=True), targets, np.nan)
+        losses = self.crossentropy(targets, self._log_probs(y_pred))
+        return losses if valid is None else self._masked((ops.where(valid, losses, 0.0), valid))
 
     def _log_probs(self, y_pred):
         if self.from_logits:
@@ -66,18 +64,14 @@ class _Crossentropy(keras.losses.Loss):
         """The loss of every example."""
         raise NotImplementedError
 
+    def _masked(self, tensors):
+        layer = _WithMask(dtype="float32", autocast=False)
+        layer.supports_masking = True
+        return layer(tensors)
+
     def get_config(self):
         dtype = keras.saving.serialize_keras_object(self._dtype_policy)
         return {**super().get_config(), "from_logits": self.from_logits, "ignore_class": self.ignore_class, "dtype": dtype}
-
-
-def _of_rank(x, rank):
-    """`x` without a last axis of size one too many, or with axes of size one behind it."""
-    if len(x.shape) > rank:
-        return ops.squeeze(x, -1)
-    while len(x.shape) < rank:
-        x = ops.expand_dims(x, -1)
-    return x
 
 
 class _Corrected(_Crossentropy):

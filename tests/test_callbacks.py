@@ -95,20 +95,48 @@ def test_t_is_released_when_a_metric_stalls(mode, sign):
 def test_a_later_fit_without_the_callback_learns_t():
     layer = flips()
     model = make_model(layer)
-    fit(model, ReleaseTransition(after=100), epochs=2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        fit(model, ReleaseTransition(after=100), epochs=2)
+    assert "Training ended before T was released: after=100" in [str(warning.message) for warning in caught]
     before = rows(layer).copy()
     fit(model, epochs=1)
     assert np.any(rows(layer) != before)
 
 
-@pytest.mark.parametrize("after", [4, "score"])
-def test_a_resumed_run_equals_the_run_that_was_not_interrupted(after, tmp_path):
+@pytest.mark.parametrize("interruption", ["saved", "early stopping"])
+def test_a_closed_gate_is_not_kept(interruption, tmp_path):
+    layer = flips()
+    model = make_model(layer)
+    if interruption == "saved":
+        layer.gate.assign(0.0)  # as in a checkpoint of the first epochs
+        model.save(tmp_path / "model.keras")
+        model = keras.saving.load_model(tmp_path / "model.keras")
+    else:
+        best = keras.callbacks.EarlyStopping("score", mode="min", restore_best_weights=True)
+        fit(model, Log([0, 1, 2, 3]), best, ReleaseTransition(after=1), epochs=4)
+        assert not layer.has_moved  # the weights of the first epoch
+    fit(model, epochs=1)
+    assert model.layers[-1].has_moved
+
+
+def test_a_callback_can_be_used_for_several_fits():
+    release = ReleaseTransition(after="score", patience=2)
+    for _ in range(2):
+        layer = flips()
+        record = Record(layer)
+        fit(make_model(layer), Log([2, 2, 2, 2, 2]), release, record, epochs=5)
+        assert moved(record.transitions) == [False, False, True, True]
+
+
+@pytest.mark.parametrize(("after", "epoch"), [(4, 2), (4, 5), ("score", 5)])
+def test_a_resumed_run_equals_the_run_that_was_not_interrupted(after, epoch, tmp_path):
     class StopError(Exception):
         pass
 
     class Interrupt(keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch, logs=None):
-            if epoch == 5:
+        def on_epoch_begin(self, number, logs=None):
+            if number == epoch:
                 raise StopError
 
     def run(*others, folder):

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.analysis.corruption import check_every_class, check_labels
 from keras_het.layers import NoiseTransition
+from keras_het.ops.transition import check_every_class, check_labels
 
 
 class ConfusionMatrices(NamedTuple):
@@ -65,11 +65,18 @@ def predict_clean_and_noisy(model, x, batch_size=128):
 
     Raises: ValueError if it does not end in one.
     """
-    layers = model.layers
-    layer = layers[-1] if layers else None
-    if not isinstance(layer, NoiseTransition):
-        raise ValueError(f"The model must end in a NoiseTransition layer. Received: model={model.name!r}, which ends in {layer}")
-    base = keras.Model(model.inputs, layer.input) if layer.apply_at_inference else model
+    layers = [layer for layer in model._flatten_layers() if isinstance(layer, NoiseTransition)]
+    outputs = getattr(model, "outputs", None) or [None]  # a subclassed model has no list of them
+    if len(layers) != 1 or len(outputs) != 1:
+        rule = "have one output and end in a NoiseTransition layer, the only one"
+        found = f"{len(outputs)} outputs and {len(layers)} such layers"
+        raise ValueError(f"The model must {rule}. Received: model={model.name!r} with {found}")
+    (layer,), base = layers, model
+    if layer.apply_at_inference:
+        if outputs[0] is None:
+            rule = "have `apply_at_inference=False` in its NoiseTransition, if it is a subclass of keras.Model"
+            raise ValueError(f"The model must {rule}. Received: model={model.name!r}")
+        base = keras.Model(model.inputs, layer.input)
     clean = base.predict(x, batch_size=batch_size, verbose=0)
     batches = [clean[i : i + batch_size] for i in range(0, len(clean), batch_size)]
     noisy = np.concatenate([ops.convert_to_numpy(layer(batch, training=True)) for batch in batches])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_het.ops.transition import check_transition
+from keras_het.ops.transition import check_every_class, check_labels, check_transition
 
 
 def corrupt_labels(labels, transition, seed=0):
@@ -84,24 +84,6 @@ def _scale_for_mean(weights, mean):
     scales = np.maximum(total - np.arange(len(ordered)), 0.0) / rest
     right = np.flatnonzero(scales * ordered <= 1.0)
     return scales[right[0]] if len(right) else np.inf
-
-
-def check_labels(labels, num_classes):
-    """`labels` as an array of integers, if they are in [0, num_classes) and of shape (N,)."""
-    labels = np.asarray(labels)
-    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"`labels` must be integers of shape (N,). Received: shape {labels.shape}, dtype {labels.dtype}")
-    wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
-    if len(wrong):
-        raise ValueError(f"`labels` must be in [0, {num_classes}). Received: {labels[wrong[0]]} at [{wrong[0]}]")
-    return labels
-
-
-def check_every_class(labels, num_classes):
-    """Raises an error that names the first class without an example."""
-    missing = np.setdiff1d(np.arange(num_classes), labels)
-    if len(missing):
-        raise ValueError(f"`labels` must have an example of every class. Received: none of class {missing[0]}")
 
 
 def _stochastic_rows(rows):

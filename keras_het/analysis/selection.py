@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_het.analysis.confusion import predict_clean_and_noisy
-from keras_het.analysis.corruption import check_labels
+from keras_het.ops.transition import check_labels
 
 
 class Selection(NamedTuple):
@@ -32,7 +32,7 @@ def select_strength(make_model, strengths, x, y, validation_data, **fit_argument
         strengths: numbers.    x, y: what to fit to; noisy labels.    validation_data: `(x, y)`, noisy integer labels as well.
         fit_arguments: for `fit`, such as epochs, batch_size, verbose.
     Returns: `Selection`.
-    Raises: ValueError without strengths, or for validation labels out of range.
+    Raises: ValueError without strengths, if none has a finite likelihood, or for validation labels out of range.
 
     Example:
         >>> import keras
@@ -54,8 +54,10 @@ def select_strength(make_model, strengths, x, y, validation_data, **fit_argument
         model = make_model(strength)
         model.fit(x, y, **fit_arguments)
         scores[strength] = noisy_nll(model, *validation_data)
-        if best is None or scores[strength] < scores[best.strength]:
+        if np.isfinite(scores[strength]) and (best is None or scores[strength] < scores[best.strength]):
             best = Selection(strength, model, scores)
+    if best is None:
+        raise ValueError(f"`strengths` must have one with a finite likelihood. Received: negative log-likelihoods {scores}")
     return best
 
 

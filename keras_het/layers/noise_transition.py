@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.constraints import RowStochastic
-from keras_het.ops.transition import apply_transition, check_transition, outlier
+from keras_het.ops.transition import SMALLEST, apply_transition, check_transition, outlier
 from keras_het.validation import check_boolean, check_choice, check_integer
 
 START = 0.01  # how much of every row of a learned T is spread over all classes at the start
@@ -24,12 +24,18 @@ class NoiseTransition(keras.layers.Layer):
 
     A learned T starts at the identity, but for a hundredth of each row that is spread evenly: an entry of exactly zero would get a
     gradient without bound. Two ways to keep its rows stochastic: "projected" takes gradient steps in T and projects every row back
-    onto the probability vectors with entries of at least 1e-4 / K (the paper's way); "softmax" learns logits of the rows.
-    Without a `regularizer` a learned T stays where it starts.
+    onto the probability vectors with entries of at least 1e-4 / K (the paper's way); "softmax" learns logits of the rows, and moves
+    more slowly. Without a `regularizer` a learned T may stay where it starts, while the base model learns the noise.
+    `keras.regularizers.L2`, the paper's ridge, works best of those in `benchmarks/README.md`; `analysis.select_strength` chooses its
+    strength without clean labels, and `callbacks.ReleaseTransition` lets the base model learn first.
 
-    When it fails: labels that depend on the input and not only on the class; classes without examples of which the model could be
-    sure; too little data to tell flips from hard examples. Look at `transition`, and at `ops.transition.total_variation` of it and
-    the identity or a reference: a T that has not moved has learnt nothing.
+    When it fails, and what shows it (`guides/label_flips.py` has an example of each):
+
+    - The noise depends on the example, not only on its class: no strength explains held-out noisy labels better than T = I does.
+    - Too little data: training labels are far likelier than held-out ones (`analysis.noisy_nll`), for the base model learns them by heart.
+    - No anchors, examples that are surely of one class: strengths that are about as likely have very different T. Give T then.
+
+    `callbacks.TransitionMonitor` logs how far T has moved: one that has not has learnt nothing.
 
     Args:
         num_classes: K >= 2, without the outliers.
@@ -37,7 +43,7 @@ class NoiseTransition(keras.layers.Layer):
         outlier: a further, last class of examples that belong to no class; T is then `(K + 1, K + 1)`, and by default starts near
             `ops.transition.outlier(K, alpha=0.5)` (Eq. 8). The share alpha of outliers that are labelled as such is learned with the
             rest of T, or given: `transition=outlier(K, alpha), trainable=False`. With no example labelled as an outlier a learned share
-            goes to zero, and T gets singular; the callbacks warn of it.
+            goes to zero, and T gets singular; the callbacks warn of it. (A ridge hides it, and spreads the classes: use none here.)
         parameterization: "projected" or "softmax".    trainable: learn T.
         regularizer: of T, whatever the parameterization; see `keras_het.regularizers`.
         apply_at_inference: act at inference too, to evaluate on noisy labels.
@@ -86,11 +92,16 @@ class NoiseTransition(keras.layers.Layer):
         self.kernel = self.add_weight(
             name="transition",
             shape=start.shape,
-            initializer=lambda shape, dtype: ops.cast(np.log(start) if softmax else start, dtype),
+            initializer=lambda shape, dtype: ops.cast(np.log(np.maximum(start, SMALLEST)) if softmax else start, dtype),
             regularizer=self.regularizer and self._penalty,
-            constraint=None if softmax or not self.trainable else RowStochastic(LOWER / self.size),
+            constraint=None if softmax else RowStochastic(LOWER / self.size),
             autocast=False,
         )
+
+    @property
+    def has_moved(self):
+        """Whether T differs from where it starts."""
+        return not np.allclose(ops.convert_to_numpy(self.transition), self._start(), atol=1e-6)
 
     def _start(self):
         """T at the start; every entry of one that is learned is positive."""
@@ -124,6 +135,14 @@ class NoiseTransition(keras.layers.Layer):
         if not (training or self.apply_at_inference):
             return inputs
         return apply_transition(inputs, self.transition)
+
+    def save_own_variables(self, store):
+        """T alone: a model that is saved while its gate is closed has an open one when it is loaded, and learns T."""
+        store["transition"] = self.kernel.numpy()
+
+    def load_own_variables(self, store):
+        """See `save_own_variables`."""
+        self.kernel.assign(store["transition"])
 
     def compute_output_shape(self, input_shape):
         return tuple(input_shape)

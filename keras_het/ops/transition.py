@@ -83,6 +83,7 @@ def outlier(num_classes, alpha=0.0):
         >>> outlier(2, 0.5).tolist()
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5]]
     """
+    _check_count(num_classes, 1)
     _check_share("alpha", alpha)
     transition = np.eye(num_classes + 1)
     transition[-1] = [(1.0 - alpha) / num_classes] * num_classes + [alpha]
@@ -107,8 +108,9 @@ def apply_transition(log_probs, transition):
 
         log p(noisy j) = log sum_i p(true i) T[i, j]                                    (Sukhbaatar et al. 2014, Eq. 2)
 
-    In log space: T = I changes nothing, exactly, however small a probability is, and T = 0 entries have a finite gradient. A class
-    that cannot come up, or only with less than 1e-38, has that log-probability and no gradient.
+    In log space: T = I changes nothing, exactly, however small a probability is, and T = 0 entries have a finite gradient. A true class
+    with less than 1e-38 of the largest probability counts for its own label only. A label without any source has the log-probability
+    of 1e-38, and no gradient.
 
     Args: log_probs: shape `(..., K)`.    transition: T, shape `(K, K)`.    Returns: shape `(..., K)`.
 
@@ -120,13 +122,14 @@ def apply_transition(log_probs, transition):
     log_probs = ops.convert_to_tensor(log_probs)
     transition = ops.convert_to_tensor(transition, log_probs.dtype)
     kept = ops.diagonal(transition)
-    largest = ops.stop_gradient(ops.max(log_probs, axis=-1, keepdims=True))
+    largest = ops.stop_gradient(ops.top_k(log_probs, 1)[0])  # the maximum, also of an empty batch
     p = ops.exp(log_probs - largest)
     from_others = ops.matmul(p, transition * (1.0 - ops.eye(kept.shape[0], dtype=log_probs.dtype)))
     mostly_kept = p * kept >= from_others
     # Each branch divides and takes logarithms of numbers of its own: an infinite gradient in the branch not taken would spoil the other.
     ratio = ops.where(mostly_kept, from_others, 0.0) / ops.where(p > 0, p, 1.0)
-    near = log_probs + _safe_log(kept + ratio)
+    share = kept + ratio
+    near = ops.where(share > 0, log_probs + _safe_log(share), largest + np.log(SMALLEST))
     far = largest + _safe_log(ops.where(mostly_kept, 1.0, from_others + p * kept))
     return ops.where(mostly_kept, near, far)
 
@@ -183,7 +186,7 @@ def estimate_by_confident_joint(labels, probabilities):
     that label have; rows of the counts are scaled to sum to one. Use out-of-sample probabilities, by cross-validation.
 
     Args: labels: noisy ones, integers `(N,)`.    probabilities: `(N, K)`.    Returns: `(K, K)`.
-    Raises: ValueError if a class has no label, or no example that the model is confident of.
+    Raises: ValueError for labels out of range, a class without a label, or one that the model is confident of for no example.
     Source: Northcutt, Jiang and Chuang 2021, "Confident learning", Eqs. 1 to 3.
 
     Example:
@@ -191,10 +194,11 @@ def estimate_by_confident_joint(labels, probabilities):
         >>> estimate_by_confident_joint([0, 0, 1, 1, 1], p).round(2).tolist()
         [[0.5, 0.5], [0.0, 1.0]]
     """
-    p, labels = _probabilities(probabilities), np.asarray(labels)
-    unseen = np.setdiff1d(np.arange(p.shape[1]), labels)
-    if len(unseen):
-        raise ValueError(f"`labels` must have every class. Received: none of class {unseen[0]}")
+    p = _probabilities(probabilities)
+    labels = check_labels(labels, p.shape[1])
+    check_every_class(labels, p.shape[1])
+    if len(labels) != len(p):
+        raise ValueError(f"`labels` must have an entry for each of the {len(p)} examples. Received: {len(labels)}")
     thresholds = np.array([p[labels == j, j].mean() for j in range(p.shape[1])])
     confident = np.where(p >= thresholds, p, -1.0)
     counted = confident.max(axis=1) >= 0
@@ -230,7 +234,7 @@ def trace(transition):
 def condition_number(transition):
     """Largest over smallest singular value: 1 for a permutation, infinite if some true classes cannot be told apart by their labels.
 
-    Errors of the noisy posterior are amplified by up to this factor on the way to the clean one.
+    Errors of the noisy posterior are amplified by up to this factor on the way to the clean one. Not a number if T is not.
 
     Args: transition: `(K, K)`.    Returns: a float.
 
@@ -238,7 +242,10 @@ def condition_number(transition):
         >>> round(condition_number(symmetric(4, 0.5)), 3)
         3.0
     """
-    singular = np.linalg.svd(np.asarray(transition, "float64"), compute_uv=False)
+    transition = np.asarray(transition, "float64")
+    if not np.isfinite(transition).all():
+        return float("nan")
+    singular = np.linalg.svd(transition, compute_uv=False)
     return float(singular[0] / singular[-1]) if singular[-1] > np.finfo("float64").eps * singular[0] else float("inf")
 
 
@@ -259,10 +266,35 @@ def _probabilities(probabilities):
     return p
 
 
+def check_labels(labels, num_classes):
+    """`labels` as an array, if they are integers in [0, num_classes), of shape (N,).
+
+    Raises: ValueError that says which one is wrong.
+    """
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(f"`labels` must be integers of shape (N,). Received: shape {labels.shape}, dtype {labels.dtype}")
+    wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
+    if len(wrong):
+        raise ValueError(f"`labels` must be in [0, {num_classes}). Received: {labels[wrong[0]]} at [{wrong[0]}]")
+    return labels
+
+
+def check_every_class(labels, num_classes):
+    """Raises a ValueError that names the first class without an example."""
+    missing = np.setdiff1d(np.arange(num_classes), labels)
+    if len(missing):
+        raise ValueError(f"`labels` must have an example of every class. Received: none of class {missing[0]}")
+
+
 def _check_flips(num_classes, noise):
-    if num_classes < 2:
-        raise ValueError(f"`num_classes` must be at least 2. Received: num_classes={num_classes!r}")
+    _check_count(num_classes, 2)
     _check_share("noise", noise)
+
+
+def _check_count(num_classes, low):
+    if not isinstance(num_classes, int | np.integer) or num_classes < low:
+        raise ValueError(f"`num_classes` must be an integer at least {low}. Received: num_classes={num_classes!r}")
 
 
 def _check_share(name, value):

@@ -70,6 +70,38 @@ def test_a_model_with_weights_unchanged():
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_models_of_which_it_cannot_be_said_are_refused():
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.flips = NoiseTransition(FEATURES, apply_at_inference=True)
+
+        def call(self, inputs):
+            return self.flips(inputs)
+
+    with pytest.raises(ValueError, match=r"if it is a subclass of keras\.Model"):
+        confusion_matrices(Model(), X, LABELS)
+    one = make_model()
+    two = keras.Model(one.inputs, [one.outputs[0], one.outputs[0]])
+    with pytest.raises(ValueError, match="with 2 outputs and 1 such layers"):
+        confusion_matrices(two, X, LABELS)
+
+
+def test_a_likelihood_that_is_not_a_number_is_never_the_best():
+    class Nan(keras.regularizers.Regularizer):
+        def __call__(self, x):
+            return ops.sum(x) * np.nan
+
+    def make(strength):
+        model = make_model(regularizer=Nan() if strength == 0 else None)
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    assert select_strength(make, (0, 1), X, LABELS, (X, LABELS), verbose=0).strength == 1
+    with pytest.raises(ValueError, match="must have one with a finite likelihood"):
+        select_strength(make, (0,), X, LABELS, (X, LABELS), verbose=0)
+
+
 def make_candidate(strength):
     keras.utils.set_random_seed(0)
     head = keras.layers.Dense(2, "log_softmax", kernel_regularizer=keras.regularizers.L2(1e-3))
@@ -102,7 +134,10 @@ def test_the_strength_of_highest_noisy_likelihood_is_chosen_with_its_model():
         (lambda: confusion_matrices(make_model(), X, LABELS % 3), "an example of every class. Received: none of class 3"),
         (lambda: confusion_matrices(make_model(), X, LABELS + 1), "`labels` must be in [0, 4). Received: 4 at [3]"),
         (lambda: confusion_matrices(make_model(), X, LABELS[:8]), "an entry for each of the 60 examples. Received: 8"),
-        (lambda: confusion_matrices(keras.Sequential([keras.layers.Dense(4)]), X, LABELS), "must end in a NoiseTransition layer"),
+        (
+            lambda: confusion_matrices(keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(4)], name="plain"), X, LABELS),
+            "end in a NoiseTransition layer, the only one. Received: model='plain' with 1 outputs and 0",
+        ),
         (lambda: select_strength(make_candidate, (), X, LABELS, (X, LABELS)), "must have at least one number. Received: none"),
     ],
 )

@@ -25,6 +25,7 @@ KINDS = {
     "regularized": {"regularizer": regularizers.Trace(0.1)},
     "softmax, regularized": {"parameterization": "softmax", "regularizer": regularizers.LogVolume(0.01)},
     "started": {"transition": T},
+    "outliers": {"transition": transition.outlier(UNITS - 1, 0.4), "outlier": True},
 }
 
 
@@ -42,13 +43,13 @@ def rows(layer):
 @pytest.mark.parametrize("kind", KINDS)
 def test_contract(kind, tmp_path):
     def make():
-        return NoiseTransition(UNITS, **KINDS[kind])
+        return NoiseTransition(UNITS - ("outlier" in KINDS[kind]), **KINDS[kind])
 
     layer_contract.check_config(make)
     layer_contract.check_shapes(make, LOG_P)
     layer_contract.check_train_step(make, LOG_P, LABELS, LOSS)
     layer_contract.check_saved_model(make, LOG_P, tmp_path)
-    layer_contract.check_saved_weights(make, LOG_P, tmp_path)
+    layer_contract.check_saved_weights(make, LOG_P, tmp_path, left_out=("gate",))
 
 
 def test_a_fixed_transition_multiplies():
@@ -58,8 +59,9 @@ def test_a_fixed_transition_multiplies():
     assert layer.trainable_weights == []
 
 
-def test_the_identity_changes_nothing_exactly():
-    layer = NoiseTransition(UNITS, transition=np.eye(UNITS), trainable=False)
+@pytest.mark.parametrize("parameterization", ["projected", "softmax"])
+def test_the_identity_changes_nothing_exactly(parameterization):
+    layer = NoiseTransition(UNITS, transition=np.eye(UNITS), trainable=False, parameterization=parameterization)
     np.testing.assert_array_equal(ops.convert_to_numpy(layer(LOG_P, training=True)), LOG_P)
 
 
@@ -72,7 +74,7 @@ def test_inference_gives_the_true_classes():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_stay_stochastic_after_every_step(kind):
-    layer = NoiseTransition(UNITS, **KINDS[kind])
+    layer = NoiseTransition(UNITS - ("outlier" in KINDS[kind]), **KINDS[kind])
     model = make_model(layer)
     model.compile(keras.optimizers.SGD(5.0), LOSS)  # steps far out of the simplex
     before = rows(layer)
@@ -81,6 +83,26 @@ def test_rows_stay_stochastic_after_every_step(kind):
         assert rows(layer).min() > 0
         np.testing.assert_allclose(rows(layer).sum(axis=1), 1, rtol=1e-5)
     assert np.abs(rows(layer) - before).max() > 1e-4
+
+
+def test_a_fixed_transition_that_is_released_stays_stochastic(tmp_path):
+    layer = NoiseTransition(UNITS, trainable=False)
+    model = make_model(layer)
+    model.save(tmp_path / "model.keras")
+    for fitted in (model, keras.saving.load_model(tmp_path / "model.keras"), keras.models.clone_model(model)):
+        flips = fitted.layers[-1]
+        flips.trainable = True
+        fitted.compile(keras.optimizers.SGD(1.0), LOSS)
+        fitted.fit(X, LABELS, epochs=2, verbose=0)
+        assert rows(flips).min() > 0
+        np.testing.assert_allclose(rows(flips).sum(axis=1), 1, rtol=1e-5)
+
+
+def test_the_volume_of_a_singular_t_is_finite():
+    flat = np.full((UNITS, UNITS), 1 / UNITS, "float32")
+    value, (gradient,) = value_and_gradients(lambda tensors: regularizers.LogVolume(1.0)(tensors[0]), [flat])
+    assert np.isfinite(value)
+    assert np.isfinite(gradient).all()
 
 
 def test_planted_steps_without_projection_are_caught(monkeypatch):
@@ -167,7 +189,7 @@ def test_regularizers_against_numpy_and_their_descent(regularizer):
     values = {
         "Trace": np.trace(T),
         "TraceNorm": np.linalg.svd(T, compute_uv=False).sum(),
-        "LogVolume": np.log(abs(np.linalg.det(T))),
+        "LogVolume": 0.5 * np.log(np.linalg.svd(T, compute_uv=False) ** 2 + 1e-6).sum(),
     }
     value = float(regularizer(ops.convert_to_tensor(T.astype("float32"))))
     assert value == pytest.approx(0.3 * values[type(regularizer).__name__], rel=1e-4)

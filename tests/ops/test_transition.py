@@ -52,6 +52,21 @@ def test_logits_of_thousands(name):
     np.testing.assert_allclose(apply(log_probs, MATRICES[name]), oracle(log_probs, MATRICES[name]), rtol=1e-6, atol=1e-6)
 
 
+def test_sources_that_underflow_count_for_their_own_label_only():
+    log_probs = np.array([[-200.0, -500.0, 0.0], [0.0, -500.0, -200.0]], "float32")
+    outputs = apply(log_probs, transition.pair_flip(3, 0.45))
+    assert outputs[0, 1] == pytest.approx(-500 + np.log(0.55), rel=1e-6)
+    assert outputs[1, 1] == pytest.approx(np.log(0.45), rel=1e-5)
+    swap = np.roll(np.eye(3), 1, axis=1)  # from 0 to 1
+    value, (gradient, _) = value_and_gradients(lambda t: transition.apply_transition(*t)[0, 1], [log_probs, swap.astype("float32")])
+    assert value == pytest.approx(np.log(transition.SMALLEST), rel=1e-5)
+    np.testing.assert_array_equal(gradient, 0)
+
+
+def test_an_empty_batch():
+    assert apply(log_probabilities()[:0], MATRICES["random"]).shape == (0, UNITS)
+
+
 def test_leading_axes():
     log_probs = log_probabilities(shape=(2, 3, 5, UNITS))
     np.testing.assert_allclose(apply(log_probs, MATRICES["random"]), oracle(log_probs, MATRICES["random"]), rtol=1e-6, atol=1e-6)
@@ -152,6 +167,8 @@ def test_estimators_find_the_transition():
     labels, posterior, clean = noisy_sample(matrix)
     assert transition.total_variation(transition.estimate_by_anchors(posterior), matrix) < 1e-3
     assert transition.total_variation(transition.estimate_by_confident_joint(labels, clean), matrix) < 0.05
+    p = np.linspace(0, 1, 101)[:, None]  # the 97% quantile of 101 examples is the fourth from the end
+    np.testing.assert_allclose(transition.estimate_by_anchors(np.hstack([p, 1 - p]), 0.97), [[0.97, 0.03], [0.03, 0.97]])
     assert transition.total_variation(np.eye(UNITS), matrix) > 0.25  # what the two bounds have to beat
 
 
@@ -163,10 +180,17 @@ def test_estimators_find_the_transition():
         (lambda: transition.check_transition([[1, 0], [0.5, 0.6]]), "must have rows that sum to one. Received: row 1 sums to 1.1"),
         (lambda: transition.check_transition([[1, 0], [np.nan, 1]]), "must not be negative. Received: nan at [1, 0]"),
         (lambda: transition.symmetric(3, 1.5), "`noise` must be in [0, 1]. Received: noise=1.5"),
-        (lambda: transition.random_flip(1, 0.5), "`num_classes` must be at least 2. Received: num_classes=1"),
+        (lambda: transition.random_flip(1, 0.5), "`num_classes` must be an integer at least 2. Received: num_classes=1"),
         (lambda: transition.outlier(3, -0.1), "`alpha` must be in [0, 1]. Received: alpha=-0.1"),
         (lambda: transition.estimate_by_anchors([[1.5, 0.0]]), "`probabilities` must be in [0, 1] and of shape (N, K)"),
-        (lambda: transition.estimate_by_confident_joint([0, 0], [[0.5, 0.5]] * 2), "have every class. Received: none of class 1"),
+        (
+            lambda: transition.estimate_by_confident_joint([0, 0], [[0.5, 0.5]] * 2),
+            "have an example of every class. Received: none of class 1",
+        ),
+        (lambda: transition.estimate_by_confident_joint([0, -1], [[0.5, 0.5]] * 2), "`labels` must be in [0, 2). Received: -1 at [1]"),
+        (lambda: transition.estimate_by_confident_joint([0, 1], [[0.5, 0.5]] * 3), "an entry for each of the 3 examples. Received: 2"),
+        (lambda: transition.outlier(0), "`num_classes` must be an integer at least 1. Received: num_classes=0"),
+        (lambda: transition.symmetric(2.5, 0.1), "`num_classes` must be an integer at least 2. Received: num_classes=2.5"),
         (lambda: transition.from_confusion([[1, 0], [0, 0]]), "an example of every class. Received: none of class 1"),
     ],
 )

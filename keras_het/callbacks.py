@@ -32,7 +32,7 @@ class _OfTransitions(keras.callbacks.Callback):
                 warnings.warn(
                     f"The share of outliers labelled as such that {layer.name!r} learned has collapsed to {share:.2g}: without examples "
                     f"of label {layer.num_classes} it cannot be learned. Add some, or give the share: "
-                    "transition=outlier(num_classes, alpha), trainable=False.",
+                    "transition=outlier(num_classes, alpha), trainable=False, with alpha=0 if none is labelled.",
                     stacklevel=2,
                 )
 
@@ -42,15 +42,15 @@ class ReleaseTransition(_OfTransitions):
 
     The training sequence of Sukhbaatar et al. 2014, Fig. 1b. It sets the layer's `gate`, a weight that scales the gradient of T: 0, then
     1, and 1 at the end of `fit`. In the list of callbacks put it behind `EarlyStopping(restore_best_weights=True)`, which else restores
-    a gate that was closed. The weight decay of an optimizer moves T nevertheless, unless it is told not to, by
-    `optimizer.exclude_from_weight_decay(var_names=["transition"])`.
+    a gate that was closed. What moves T nevertheless: the momentum of an optimizer from an earlier `fit` (compile anew), and weight decay
+    (`optimizer.exclude_from_weight_decay(var_names=["transition"])`).
 
     A run that is resumed (`BackupAndRestore`) is like the run that was not; but with a metric, if T was not yet released, the
     epochs without improvement are counted anew.
 
     Args:
         after: the number of epochs to wait, or the name of a metric: T is released when that has not improved for `patience` epochs.
-        patience: epochs, at least 1, and `mode`, "min" or "max", are for a metric.
+        patience: epochs, at least 1, and `mode` are for a metric: "min", "max", or "auto", which is "max" for accuracies and AUC.
     Raises: ValueError for other arguments, a model without `NoiseTransition`, or a metric that is not logged.
     Warns: if training ends before T is released.
 
@@ -62,11 +62,13 @@ class ReleaseTransition(_OfTransitions):
         True
     """
 
-    def __init__(self, after, *, patience=3, mode="min"):
+    def __init__(self, after, *, patience=3, mode="auto"):
         super().__init__()
         self.after = after if isinstance(after, str) else check_integer("after", after, 0)
         self.patience = check_integer("patience", patience, 1)
-        self.sign = {"min": 1.0, "max": -1.0}[check_choice("mode", mode, ("min", "max"))]
+        check_choice("mode", mode, ("auto", "min", "max"))
+        larger_is_better = mode == "max" or (mode == "auto" and any(part in str(after).lower() for part in ("acc", "auc")))
+        self.sign = -1.0 if larger_is_better else 1.0
 
     def on_train_begin(self, logs=None):
         self.best, self.waited, self.released = math.inf, 0, None

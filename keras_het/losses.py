@@ -2,6 +2,7 @@
 
 They take integer labels of shape `(...)` or `(..., 1)`, or label vectors `(..., K)`, and probabilities or logits `(..., K)`. Labels
 with the value `ignore_class` are left out of the loss and of the mean; another label outside [0, K) makes the loss nan, on every backend.
+Logits without `from_logits=True` are taken for probabilities: the loss hardly moves.
 """
 
 import keras
@@ -57,8 +58,7 @@ class _Crossentropy(keras.losses.Loss):
     def _log_probs(self, y_pred):
         if self.from_logits:
             return ops.log_softmax(y_pred, axis=-1)
-        y_pred = ops.maximum(y_pred, SMALLEST)
-        return ops.log(y_pred / ops.sum(y_pred, axis=-1, keepdims=True))
+        return ops.log_softmax(ops.log(ops.maximum(y_pred, SMALLEST)), axis=-1)
 
     def crossentropy(self, targets, log_probs):
         """The loss of every example."""

@@ -75,20 +75,22 @@ def test_without_the_callback_t_moves_at_once():
 class Log(keras.callbacks.Callback):
     """Puts given values into the logs, as a metric would."""
 
-    def __init__(self, values):
+    def __init__(self, values, name="score"):
         super().__init__()
-        self.values = values
+        self.values, self.name = values, name
 
     def on_epoch_end(self, epoch, logs=None):
-        logs["score"] = self.values[epoch]
+        logs[self.name] = self.values[epoch]
 
 
-@pytest.mark.parametrize(("mode", "sign"), [("min", 1), ("max", -1)])
-def test_t_is_released_when_a_metric_stalls(mode, sign):
+@pytest.mark.parametrize(
+    ("name", "mode", "sign"), [("score", "min", 1), ("score", "max", -1), ("score", "auto", 1), ("accuracy", "auto", -1)]
+)
+def test_t_is_released_when_a_metric_stalls(name, mode, sign):
     layer = flips()
     record = Record(layer)
     scores = [sign * value for value in (5.0, 4.0, 4.0, 4.5, 3.0, 2.0, 1.0)]  # no better in epochs 2 and 3
-    fit(make_model(layer), Log(scores), ReleaseTransition(after="score", patience=2, mode=mode), record, epochs=7)
+    fit(make_model(layer), Log(scores, name), ReleaseTransition(after=name, patience=2, mode=mode), record, epochs=7)
     assert moved(record.transitions) == [False, False, False, True, True, True]
 
 
@@ -208,7 +210,7 @@ def test_a_share_with_labelled_outliers_or_one_that_is_given_is_not_warned_of():
         (lambda: ReleaseTransition(-1), "`after` must be an integer at least 0. Received: after=-1"),
         (lambda: ReleaseTransition(2.5), "`after` must be an integer at least 0. Received: after=2.5"),
         (lambda: ReleaseTransition("loss", patience=0), "`patience` must be an integer at least 1"),
-        (lambda: ReleaseTransition("loss", mode="auto"), "`mode` must be one of 'min', 'max'. Received: mode='auto'"),
+        (lambda: ReleaseTransition("loss", mode="low"), "`mode` must be one of 'auto', 'min', 'max'. Received: mode='low'"),
         (lambda: fit(make_model(flips()), ReleaseTransition("val_los")), "or one of 'loss'. Received: after='val_los'"),
         (lambda: TransitionMonitor([[0.5, 0.6], [0, 1]]), "`reference` must have rows that sum to one. Received: row 0 sums to 1.1"),
         (lambda: fit(make_model(flips()), TransitionMonitor(np.eye(2))), "`reference` must have shape (3, 3). Received: shape (2, 2)"),

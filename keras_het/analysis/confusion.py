@@ -78,6 +78,10 @@ def predict_clean_and_noisy(model, x, batch_size=128):
             raise ValueError(f"The model must {rule}. Received: model={model.name!r}")
         base = keras.Model(model.inputs, layer.input)
     clean = base.predict(x, batch_size=batch_size, verbose=0)
+    sums = np.log(np.sum(np.exp(clean.astype("float64")), axis=-1))
+    if np.any(np.abs(sums) > 1e-3):  # false for nan, which is a model that has diverged
+        rule = 'be log-probabilities, as of Dense(K, "log_softmax"), and nothing must follow the layer'
+        raise ValueError(f"The input of NoiseTransition must {rule}. Received: probabilities that sum to {np.exp(sums.max()):.4g}")
     batches = [clean[i : i + batch_size] for i in range(0, len(clean), batch_size)]
     noisy = np.concatenate([ops.convert_to_numpy(layer(batch, training=True)) for batch in batches])
     return Predictions(clean.astype("float64"), noisy.astype("float64"), layer)

@@ -49,11 +49,12 @@ def select_strength(make_model, strengths, x, y, validation_data, **fit_argument
     strengths = list(strengths)
     if not strengths:
         raise ValueError("`strengths` must have at least one number. Received: none")
+    x_validation, y_validation = validation_data
     best, scores = None, {}
     for strength in strengths:
         model = make_model(strength)
         model.fit(x, y, **fit_arguments)
-        scores[strength] = noisy_nll(model, *validation_data)
+        scores[strength] = noisy_nll(model, x_validation, y_validation)
         if np.isfinite(scores[strength]) and (best is None or scores[strength] < scores[best.strength]):
             best = Selection(strength, model, scores)
     if best is None:
@@ -80,4 +81,6 @@ def noisy_nll(model, x, y):
     """
     noisy = predict_clean_and_noisy(model, x).noisy
     y = check_labels(y, noisy.shape[-1])
+    if len(y) != len(noisy):
+        raise ValueError(f"`y` must have a label for each of the {len(noisy)} examples. Received: {len(y)}")
     return -float(np.mean(noisy[np.arange(len(y)), y]))

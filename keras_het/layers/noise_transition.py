@@ -14,13 +14,15 @@ LOWER = 1e-4  # smallest entry of a learned T, times K: the gradient of an entry
 
 @keras.saving.register_keras_serializable("keras_het")
 class NoiseTransition(keras.layers.Layer):
-    """Turns a model of the true classes into one of the noisy labels, to be trained on those.
+    """Turns a model of the true classes into one of the noisy labels, 0 to K - 1, to be trained on those.
 
         log p(noisy j | x) = log sum_i p(true i | x) T[i, j]                            (Sukhbaatar et al. 2014, Eq. 2)
 
     T[i, j] = p(noisy label j | true class i) does not depend on the input; the paper's Q is its transpose. Put the layer behind
     log-probabilities, such as those of `HeteroscedasticDense` or a Dense layer with `activation="log_softmax"`, and train with
     `from_logits=True`. Like Dropout it acts in training only: `predict` gives the true classes, and `evaluate` on clean labels is honest.
+    On noisy validation labels that also means that `val_loss` grows once T takes the noise on: do not stop early by it, but use
+    `apply_at_inference=True`, or `analysis.noisy_nll`.
 
     A learned T starts at the identity, but for a hundredth of each row that is spread evenly: an entry of exactly zero would get a
     gradient without bound. Two ways to keep its rows stochastic: "projected" takes gradient steps in T and projects every row back
@@ -86,8 +88,9 @@ class NoiseTransition(keras.layers.Layer):
 
     def build(self, input_shape):
         if input_shape[-1] != self.size:
-            raise ValueError(f"The last axis of the input must have the size of T, {self.size}. Received: input_shape={input_shape}")
-        start = self._start()
+            rule = f"have the size of T, {self.size} (num_classes, and one more with outlier=True)"
+            raise ValueError(f"The last axis of the input must {rule}. Received: input_shape={input_shape}")
+        self.start = start = self._start()
         softmax = self.parameterization == "softmax"
         self.kernel = self.add_weight(
             name="transition",
@@ -101,7 +104,7 @@ class NoiseTransition(keras.layers.Layer):
     @property
     def has_moved(self):
         """Whether T differs from where it starts."""
-        return not np.allclose(ops.convert_to_numpy(self.transition), self._start(), atol=1e-6)
+        return not np.allclose(ops.convert_to_numpy(self.transition), self.start, atol=1e-6)
 
     def _start(self):
         """T at the start; every entry of one that is learned is positive."""

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 SMALLEST = float(np.finfo("float32").tiny)  # a class that no class of positive probability turns into has this probability
+LARGEST = 87.0  # exp of it is finite
 
 
 def symmetric(num_classes, noise):
@@ -123,11 +124,14 @@ def apply_transition(log_probs, transition):
     transition = ops.convert_to_tensor(transition, log_probs.dtype)
     kept = ops.diagonal(transition)
     largest = ops.stop_gradient(ops.top_k(log_probs, 1)[0])  # the maximum, also of an empty batch
-    p = ops.exp(log_probs - largest)
+    relative = log_probs - largest
+    p = ops.exp(relative)
     from_others = ops.matmul(p, transition * (1.0 - ops.eye(kept.shape[0], dtype=log_probs.dtype)))
     mostly_kept = p * kept >= from_others
     # Each branch divides and takes logarithms of numbers of its own: an infinite gradient in the branch not taken would spoil the other.
-    ratio = ops.where(mostly_kept, from_others, 0.0) / ops.where(p > 0, p, 1.0)
+    # So would 1 / p, whose derivative overflows: exp(-log p) has none that does, and is finite to the smallest p that is not zero.
+    inverse = ops.exp(ops.minimum(ops.where(mostly_kept, -relative, 0.0), LARGEST))
+    ratio = ops.where(mostly_kept, from_others, 0.0) * inverse
     share = kept + ratio
     near = ops.where(share > 0, log_probs + _safe_log(share), largest + np.log(SMALLEST))
     far = largest + _safe_log(ops.where(mostly_kept, 1.0, from_others + p * kept))

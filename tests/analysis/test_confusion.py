@@ -102,6 +102,13 @@ def test_a_likelihood_that_is_not_a_number_is_never_the_best():
         select_strength(make, (0,), X, LABELS, (X, LABELS), verbose=0)
 
 
+@pytest.mark.parametrize("activation", [None, "softmax"])
+def test_what_are_not_log_probabilities_is_refused(activation):
+    layers = [keras.layers.Dense(UNITS, activation), NoiseTransition(UNITS)]
+    with pytest.raises(ValueError, match="must be log-probabilities, as of Dense"):
+        confusion_matrices(keras.Sequential([keras.Input((FEATURES,)), *layers]), X, LABELS)
+
+
 def make_candidate(strength):
     keras.utils.set_random_seed(0)
     head = keras.layers.Dense(2, "log_softmax", kernel_regularizer=keras.regularizers.L2(1e-3))

@@ -211,7 +211,10 @@ def test_regularizers_against_numpy_and_their_descent(regularizer):
         (lambda: NoiseTransition(3, outlier=True, transition=np.eye(3)), "`transition` must have shape (4, 4)"),
         (lambda: NoiseTransition(2, transition=[[1, 0], [0.2, 0.3]]), "row 1 sums to 0.5"),
         (lambda: NoiseTransition(2, parameterization="free"), "`parameterization` must be one of 'projected', 'softmax'"),
-        (lambda: NoiseTransition(3)(LOG_P), "must have the size of T, 3. Received: input_shape=(64, 4)"),
+        (
+            lambda: NoiseTransition(3)(LOG_P),
+            "must have the size of T, 3 (num_classes, and one more with outlier=True). Received: input_shape=(64, 4)",
+        ),
         (lambda: RowStochastic(0.5)(ops.ones((3, 3))), "`lower` must be below 1 / 3"),
         (lambda: regularizers.Trace(-1), "`strength` must be a finite float32 number at least 0"),
     ],

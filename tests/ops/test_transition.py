@@ -106,6 +106,21 @@ def test_gradients_are_finite_where_entries_are_zero(matrix, scale):
         assert np.all(np.isfinite(gradient))
 
 
+@pytest.mark.parametrize("z", [-5.0, -30.0, -44.0, -50.0, -80.0, -87.0, -95.0, -104.0])
+@pytest.mark.parametrize("name", ["I", "pair flip", "start", "outlier"])
+def test_gradients_of_small_probabilities(name, z):
+    """The slope of log p(noisy 0): one over the prediction times T's column, by float64."""
+    matrices = {**MATRICES, "I": np.eye(UNITS), "start": 0.99 * np.eye(UNITS) + 0.01 / UNITS}
+    matrix, log_probs = matrices[name], np.array([[z, -1.0, 0.0, -2.0]], "float32")
+    value, (gradient, of_matrix) = value_and_gradients(
+        lambda t: transition.apply_transition(*t)[0, 0], [log_probs, matrix.astype("float32")]
+    )
+    assert np.isfinite(value)
+    assert np.isfinite(of_matrix).all()
+    parts = np.exp(log_probs[0].astype("float64")) * matrix[:, 0]
+    np.testing.assert_allclose(gradient[0], parts / parts.sum(), rtol=1e-3, atol=1e-5)
+
+
 def test_projection_agrees_with_quadratic_programming():
     rows = np.random.default_rng(3).normal(size=(1000, 5)) * np.random.default_rng(4).choice([0.1, 1, 10], size=(1000, 1))
     projected = ops.convert_to_numpy(transition.project_to_simplex(rows.astype("float32")))

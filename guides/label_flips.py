@@ -117,12 +117,12 @@ failed = learn(x, look_alike)
 print("negative log-likelihood by strength:", rounded(failed.scores))
 
 """
-**Too little data.** The network learns the labels by heart before T can explain them, here with half of the examples. *What shows it:*
+**Too little data.** The network learns the labels by heart before T can explain them, here with a quarter of the examples. *What shows it:*
 training labels are far likelier than held-out ones. With all the examples the two are near each other.
 """
 
-few = learn(x, noisy, slice(512))
-for name, selection, part in (("1024 examples", found, train), ("512 examples", few, slice(512))):
+few = learn(x, noisy, slice(256))
+for name, selection, part in (("1024 examples", found, train), ("256 examples", few, slice(256))):
     ours, theirs = (noisy_nll(selection.model, x[which], noisy[which]) for which in (part, validation))
     print(f"{name}: training {ours:.2f}, held out {theirs:.2f}; error on clean labels {error(selection.model):.3f}")
 

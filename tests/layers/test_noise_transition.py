@@ -213,7 +213,7 @@ def test_regularizers_against_numpy_and_their_descent(regularizer):
         (lambda: NoiseTransition(2, parameterization="free"), "`parameterization` must be one of 'projected', 'softmax'"),
         (
             lambda: NoiseTransition(3)(LOG_P),
-            "must have the size of T, 3 (num_classes, and one more with outlier=True). Received: input_shape=(64, 4)",
+            "size of T, 3 (num_classes, and one more with outlier=True). Received: input_shape=(64, 4)",
         ),
         (lambda: RowStochastic(0.5)(ops.ones((3, 3))), "`lower` must be below 1 / 3"),
         (lambda: regularizers.Trace(-1), "`strength` must be a finite float32 number at least 0"),

@@ -35,6 +35,8 @@ class NoiseTransition(keras.layers.Layer):
 
     - The noise depends on the example, not only on its class: no strength explains held-out noisy labels better than T = I does.
     - Too little data: training labels are far likelier than held-out ones (`analysis.noisy_nll`), for the base model learns them by heart.
+    - Classes that changed places, a local minimum where a flip is nearly as likely as the true label: another start, by another seed, has
+      a higher likelihood (`analysis.noisy_nll`).
     - No anchors, examples that are surely of one class: strengths that are about as likely have very different T. Give T then.
 
     `callbacks.TransitionMonitor` logs how far T has moved: one that has not has learnt nothing.

@@ -14,7 +14,11 @@ from keras_het.validation import check_boolean, check_integer, check_number
 
 
 class _WithMask(keras.layers.Layer):
-    """The first of two tensors, with the second as its Keras mask, which only layers can set."""
+    """The first of two tensors, with the second as its Keras mask, which only layers can set; both of one shape `(...)`."""
+
+    def __init__(self):
+        super().__init__(dtype="float32", autocast=False)
+        self.supports_masking = True
 
     def call(self, inputs):
         return inputs[0]
@@ -41,7 +45,7 @@ class _Crossentropy(keras.losses.Loss):
         return None
 
     def call(self, y_true, y_pred):
-        """The loss of every example, with a mask that leaves the ignored ones out of its mean."""
+        """The loss of every example, `(...)`, with a mask that leaves the ignored ones out of its mean."""
         y_true, y_pred = ops.convert_to_tensor(y_true, self.dtype), ops.convert_to_tensor(y_pred, self.dtype)
         labels = self._integers(y_true, y_pred)
         if labels is None:
@@ -53,7 +57,7 @@ class _Crossentropy(keras.losses.Loss):
         targets = ops.cast(ops.equal(ops.expand_dims(labels, -1), ops.arange(y_pred.shape[-1], dtype=self.dtype)), self.dtype)
         targets = ops.where(ops.any(targets > 0, axis=-1, keepdims=True), targets, np.nan)
         losses = self.crossentropy(targets, self._log_probs(y_pred))
-        return losses if valid is None else self._masked((ops.where(valid, losses, 0.0), valid))
+        return losses if valid is None else _WithMask()((ops.where(valid, losses, 0.0), valid))
 
     def _log_probs(self, y_pred):
         if self.from_logits:
@@ -61,13 +65,8 @@ class _Crossentropy(keras.losses.Loss):
         return ops.log_softmax(ops.log(ops.maximum(y_pred, SMALLEST)), axis=-1)
 
     def crossentropy(self, targets, log_probs):
-        """The loss of every example."""
-        raise NotImplementedError
-
-    def _masked(self, tensors):
-        layer = _WithMask(dtype="float32", autocast=False)
-        layer.supports_masking = True
-        return layer(tensors)
+        """The loss of every example, `(...)`, from targets and log-probabilities, `(..., K)`."""
+        raise NotImplementedError(f"{type(self).__name__} must define crossentropy(targets, log_probs)")
 
     def get_config(self):
         dtype = keras.saving.serialize_keras_object(self._dtype_policy)
@@ -113,7 +112,7 @@ class ForwardCorrectedCrossentropy(_Corrected):
         super().__init__(transition, from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
 
     def crossentropy(self, targets, log_probs):
-        """As above."""
+        """As above: `(..., K)`, `(..., K)` to `(...)`."""
         return -ops.sum(targets * apply_transition(log_probs, self.transition), axis=-1)
 
 
@@ -155,7 +154,7 @@ class BackwardCorrectedCrossentropy(_Corrected):
         self.inverse = np.linalg.inv(self.transition)
 
     def crossentropy(self, targets, log_probs):
-        """As above."""
+        """As above: `(..., K)`, `(..., K)` to `(...)`."""
         inverse = ops.convert_to_tensor(self.inverse, log_probs.dtype)
         return -ops.sum(ops.matmul(targets, inverse) * log_probs, axis=-1)
 
@@ -192,7 +191,7 @@ class BootstrappedCrossentropy(_Crossentropy):
             raise ValueError(f"`beta` must be in [0, 1]. Received: beta={beta}")
 
     def crossentropy(self, targets, log_probs):
-        """As above."""
+        """As above: `(..., K)`, `(..., K)` to `(...)`."""
         own = ops.one_hot(ops.argmax(log_probs, axis=-1), log_probs.shape[-1], dtype=log_probs.dtype) if self.hard else ops.exp(log_probs)
         return -ops.sum((self.beta * targets + (1.0 - self.beta) * own) * log_probs, axis=-1)
 

@@ -1,6 +1,6 @@
 """Regularisers of a transition matrix T: each grows as T gets nearer to the identity, so that T takes the noise on.
 
-Without one a learned T stays at the identity and the base model learns the noise (Sukhbaatar et al. 2014, section 3). Keras' own
+Without one a learned T may stay at the identity, while the base model learns the noise (Sukhbaatar et al. 2014, section 3). Keras' own
 `L2` is the paper's ridge. What each does on digits is in `benchmarks/README.md`: the ridge is the one to begin with. It lets go as the
 rows spread, where the trace pushes on until the classes change places, a permutation having the trace 0.
 """

@@ -51,10 +51,8 @@ def confusion_matrices(model, x, labels, batch_size=128):
         [[0.75, 0.25], [0.25, 0.75]]
     """
     clean, noisy, layer = predict_clean_and_noisy(model, x, batch_size)
-    labels = check_labels(labels, layer.size)
+    labels = check_labels(labels, layer.size, len(clean))
     check_every_class(labels, layer.size)
-    if len(labels) != len(clean):
-        raise ValueError(f"`labels` must have an entry for each of the {len(clean)} examples. Received: {len(labels)}")
     c, c_noisy = (np.stack([np.exp(p[labels == i]).mean(axis=0) for i in range(layer.size)]) for p in (clean, noisy))
     error = np.abs(c_noisy - c @ ops.convert_to_numpy(layer.transition)).max()
     return ConfusionMatrices(c, c_noisy, float(error))

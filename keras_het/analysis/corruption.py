@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_het.ops.transition import check_every_class, check_labels, check_transition
+from keras_het.ops.transition import check_every_class, check_labels, check_rows, check_transition
 
 
 def corrupt_labels(labels, transition, seed=0):
@@ -20,14 +20,11 @@ def corrupt_labels(labels, transition, seed=0):
         >>> corrupt_labels([0, 1, 2, 2], [[0, 1, 0], [0, 0, 1], [1, 0, 0]]).tolist()
         [1, 2, 0, 0]
     """
-    transition = np.asarray(transition, "float64")
-    rng = np.random.default_rng(seed)
-    if transition.ndim == 2 and len(transition) != transition.shape[-1]:
-        rows, labels = _stochastic_rows(transition), check_labels(labels, transition.shape[-1])
-        if len(rows) != len(labels):
-            rule = f"a row for each of the {len(labels)} labels, or be square"
-            raise ValueError(f"`transition` must have {rule}. Received: shape {rows.shape}")
-        return np.sum(_bounds(rows) <= rng.random((len(rows), 1)), axis=1)
+    rng, shape = np.random.default_rng(seed), np.shape(transition)
+    if len(shape) == 2 and shape[0] != shape[1]:
+        bounds = _bounds(check_rows(transition))
+        check_labels(labels, shape[1], shape[0])
+        return np.sum(bounds <= rng.random((shape[0], 1)), axis=1)
     bounds = _bounds(check_transition(transition))
     labels = check_labels(labels, len(bounds))
     uniform, noisy = rng.random(len(labels)), np.zeros(len(labels), int)
@@ -48,7 +45,7 @@ def look_alike_transitions(features, labels, noise):
         margin_n = |x_n - mean of the nearest other class|^2 - |x_n - mean of its own class|^2
         p(flip of n) = min(c exp(-margin_n / sd(margin)), 1), with c such that their mean is `noise`
 
-    Args: features: `(N, D)`.    labels: the true classes, integers in [0, K), all of which occur, `(N,)`.    noise: in [0, 1].
+    Args: features: `(N, D)`.    labels: the true classes, integers in [0, K), K >= 2, all of which occur, `(N,)`.    noise: in [0, 1].
     Returns: `(N, K)`.
     Raises: ValueError for noise outside its range, a class without examples, or shapes that do not fit.
 
@@ -56,12 +53,13 @@ def look_alike_transitions(features, labels, noise):
         >>> look_alike_transitions([[0.0], [0.2], [1.0], [1.2], [5.0], [5.2]], [0, 0, 1, 1, 2, 2], noise=0.3).round(2).tolist()
         [[0.59, 0.41, 0.0], [0.56, 0.44, 0.0], [0.44, 0.56, 0.0], [0.41, 0.59, 0.0], [0.0, 0.06, 0.94], [0.0, 0.05, 0.95]]
     """
-    features, labels = np.asarray(features, "float64"), np.asarray(labels)
+    features = np.asarray(features, "float64")
+    labels = check_labels(labels, np.max(labels, initial=0) + 1)
     if not 0.0 <= noise <= 1.0:
         raise ValueError(f"`noise` must be in [0, 1]. Received: noise={noise!r}")
     if features.ndim != 2 or features.shape[:1] != labels.shape:
         raise ValueError(f"`features` must have shape (N, D) and `labels` (N,). Received: shapes {features.shape} and {labels.shape}")
-    classes = np.arange(labels.max() + 1)
+    classes = np.arange(max(labels.max(initial=0) + 1, 2))
     check_every_class(labels, len(classes))
     means = np.stack([features[labels == k].mean(0) for k in classes])
     distances = np.square(features[:, None] - means).sum(-1)
@@ -84,12 +82,3 @@ def _scale_for_mean(weights, mean):
     scales = np.maximum(total - np.arange(len(ordered)), 0.0) / rest
     right = np.flatnonzero(scales * ordered <= 1.0)
     return scales[right[0]] if len(right) else np.inf
-
-
-def _stochastic_rows(rows):
-    wrong = np.flatnonzero(~((rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1.0) < 1e-4)))
-    if len(wrong):
-        first = rows[wrong[0]]
-        rule = "rows that are not negative and sum to one"
-        raise ValueError(f"`transition` must have {rule}. Received: row {wrong[0]}, of sum {first.sum():.6g} and minimum {first.min():.6g}")
-    return rows

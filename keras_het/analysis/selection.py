@@ -80,7 +80,5 @@ def noisy_nll(model, x, y):
         0.6931
     """
     noisy = predict_clean_and_noisy(model, x).noisy
-    y = check_labels(y, noisy.shape[-1])
-    if len(y) != len(noisy):
-        raise ValueError(f"`y` must have a label for each of the {len(noisy)} examples. Received: {len(y)}")
+    y = check_labels(y, noisy.shape[-1], len(noisy), name="y")
     return -float(np.mean(noisy[np.arange(len(y)), y]))

@@ -96,12 +96,20 @@ def check_transition(transition, name="transition"):
 
     Raises: ValueError that says which row is wrong, and its sum.
     """
-    transition = _square(name, transition)
-    sums = transition.sum(axis=1)
+    return check_rows(_square(name, transition), name)
+
+
+def check_rows(rows, name="transition"):
+    """`rows`, `(N, K)`, as NumPy float64, if they are probability vectors.
+
+    Raises: ValueError that says which row is wrong, and its sum or its entry.
+    """
+    rows = _not_negative(name, np.asarray(rows, "float64"))
+    sums = rows.sum(axis=1)
     wrong = np.flatnonzero(~(np.abs(sums - 1.0) < 1e-4))
     if len(wrong):
         raise ValueError(f"`{name}` must have rows that sum to one. Received: row {wrong[0]} sums to {sums[wrong[0]]:.6g}")
-    return transition
+    return rows
 
 
 def apply_transition(log_probs, transition):
@@ -199,10 +207,8 @@ def estimate_by_confident_joint(labels, probabilities):
         [[0.5, 0.5], [0.0, 1.0]]
     """
     p = _probabilities(probabilities)
-    labels = check_labels(labels, p.shape[1])
+    labels = check_labels(labels, p.shape[1], len(p))
     check_every_class(labels, p.shape[1])
-    if len(labels) != len(p):
-        raise ValueError(f"`labels` must have an entry for each of the {len(p)} examples. Received: {len(labels)}")
     thresholds = np.array([p[labels == j, j].mean() for j in range(p.shape[1])])
     confident = np.where(p >= thresholds, p, -1.0)
     counted = confident.max(axis=1) >= 0
@@ -257,8 +263,13 @@ def _square(name, matrix):
     matrix = np.asarray(matrix, "float64")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"`{name}` must be a square matrix. Received: shape {matrix.shape}")
-    if not np.all(matrix >= 0):
-        row, column = np.argwhere(~(matrix >= 0))[0]
+    return _not_negative(name, matrix)
+
+
+def _not_negative(name, matrix):
+    wrong = np.argwhere(~(matrix >= 0))
+    if len(wrong):
+        row, column = wrong[0]
         raise ValueError(f"`{name}` must not be negative. Received: {matrix[row, column]:.6g} at [{row}, {column}]")
     return matrix
 
@@ -270,22 +281,24 @@ def _probabilities(probabilities):
     return p
 
 
-def check_labels(labels, num_classes):
-    """`labels` as an array, if they are integers in [0, num_classes), of shape (N,).
+def check_labels(labels, num_classes, count=None, name="labels"):
+    """`labels` as an array, if they are integers in [0, num_classes), of shape `(N,)`, where N is `count` unless that is None.
 
     Raises: ValueError that says which one is wrong.
     """
     labels = np.asarray(labels)
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"`labels` must be integers of shape (N,). Received: shape {labels.shape}, dtype {labels.dtype}")
+        raise ValueError(f"`{name}` must be integers of shape (N,). Received: shape {labels.shape}, dtype {labels.dtype}")
     wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
     if len(wrong):
-        raise ValueError(f"`labels` must be in [0, {num_classes}). Received: {labels[wrong[0]]} at [{wrong[0]}]")
+        raise ValueError(f"`{name}` must be in [0, {num_classes}). Received: {labels[wrong[0]]} at [{wrong[0]}]")
+    if count is not None and len(labels) != count:
+        raise ValueError(f"`{name}` must have an entry for each of the {count} examples. Received: {len(labels)}")
     return labels
 
 
 def check_every_class(labels, num_classes):
-    """Raises a ValueError that names the first class without an example."""
+    """Raises a ValueError that names the first class of which `labels`, `(N,)`, have no example."""
     missing = np.setdiff1d(np.arange(num_classes), labels)
     if len(missing):
         raise ValueError(f"`labels` must have an example of every class. Received: none of class {missing[0]}")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.analysis import confusion_matrices, corrupt_labels, select_strength
+from keras_het.analysis import confusion_matrices, corrupt_labels, noisy_nll, select_strength
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.ops import transition
 
@@ -145,6 +145,7 @@ def test_the_strength_of_highest_noisy_likelihood_is_chosen_with_its_model():
             lambda: confusion_matrices(keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(4)], name="plain"), X, LABELS),
             "end in a NoiseTransition layer, the only one. Received: model='plain' with 1 outputs and 0",
         ),
+        (lambda: noisy_nll(make_model(), X, LABELS[:8]), "`y` must have an entry for each of the 60 examples. Received: 8"),
         (lambda: select_strength(make_candidate, (), X, LABELS, (X, LABELS)), "must have at least one number. Received: none"),
     ],
 )

@@ -132,7 +132,7 @@ class MonteCarlo(Sampler):
     Args:
         num_samples: S in training, 1 to 2^20.    antithetic: draw them in pairs e, -e.
         inference_samples: S at inference; None for the same.
-        chunk_size: nodes held at once, "auto", or None for all in plain operations (differentiable any number of times).
+        chunk_size: nodes held at once, "auto", or None for all in plain operations (for second derivatives under XLA on TensorFlow).
     Source: Collier et al. 2021, Eq. 3.
 
     Example:

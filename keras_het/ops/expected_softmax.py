@@ -14,7 +14,9 @@ def log_expected_softmax(loc, scale_diag, factor, nodes, temperature=1.0, row_sc
         log E[softmax(u / temperature)],   u = loc + scale_diag * e_K + row_scale * (factor e_R)     (Collier et al. 2021, Eq. 3)
 
     Streams over the nodes with a gradient of its own: memory does not grow with their number. Every sum is taken in log space with
-    its own maximum, so logits of 1e4 and noise of 1e3 are safe, and an improbable class keeps its gradient.
+    its own maximum, so logits of 1e4 and noise of 1e3 are safe, and an improbable class keeps its gradient. Derivatives of higher order
+    are right, too, with memory that grows with the nodes; under XLA TensorFlow cannot differentiate the loops a second time and says so
+    ("requires a fixed tensor list size"): there use `chunk_size=None`.
 
     Args:
         loc: mean logits mu, shape `(..., K)`.
@@ -24,7 +26,7 @@ def log_expected_softmax(loc, scale_diag, factor, nodes, temperature=1.0, row_sc
         temperature: tau > 0, a number or a scalar tensor.
         row_scale: v of the parameter-efficient form, shape `(..., K)`, or None.
         chunk_size: nodes held at once: "auto", a positive integer, or None for all of them in plain operations.
-        unroll: plain operations in a Python loop, for graphs that are exported. Otherwise only first derivatives exist.
+        unroll: plain operations in a Python loop, for graphs that are exported.
     Returns: log-probabilities, shape `(..., K)`; their exponentials sum to one to rounding, for any S.
 
     Example:

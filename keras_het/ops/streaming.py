@@ -6,6 +6,7 @@ rows of the batch at a chunk of the nodes; `blocking` chooses its size.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -24,8 +25,7 @@ def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=Fals
     Args:
         link: `SoftmaxLink()` or `SigmoidLink()`.    normal: `LowRankNormal`, with any number of leading axes.
         nodes: `Nodes`, S of them.    temperature: tau, a number or a scalar tensor; it gets a gradient.
-        chunk_size: nodes per block; "auto" fits a block to a budget; None takes all at once in plain operations, so that it can be
-            differentiated any number of times.
+        chunk_size: nodes per block; "auto" fits a block to a budget; None takes all at once in plain operations.
         unroll: a Python loop over the chunks in plain operations, for graphs that are exported; only a batch of known size that is
             too large for the budget is cut in blocks of rows.
     Returns: shape `(..., K)`.
@@ -109,26 +109,62 @@ def _normal(rows, shared):
 
 def _streamed(link, rows, shared, nodes, block_size, chunk_size):
     """Forward and backward pass are each a loop over the blocks; the backward pass computes the logits again."""
+    stream = _Stream(link, len(rows), block_size, chunk_size)
+    return ops.custom_gradient(stream.value_and_gradient)(*rows, *shared, *(ops.cast(x, rows[0].dtype) for x in nodes))
 
-    def forward(*arguments):
-        rows, shared, nodes = arguments[:split], arguments[split:-2], Nodes(*arguments[-2:])
-        chunks = Chunks(_tables(nodes, shared), chunk_size)
-        value = _by_blocks(lambda block: ((_log_averages(link, make_noise(block, *shared), chunks),), ()), rows, block_size)[0][0]
-        saved_value = ops.stop_gradient(value)  # PyTorch: a closure over the output itself would keep all of this alive
 
-        def pull_back(block):
-            loc, *others, value, upstream = block
-            return _gradients(link, make_noise((loc - link.pivot(value), *others), *shared), chunks, value, upstream)
+class _Stream(NamedTuple):
+    """The two passes over arguments in a row: `num_rows` tensors with rows, shared ones, and the two tables of nodes.
+
+    The backward pass can itself be differentiated, any number of times: it is made of plain operations on the arguments, the upstream
+    gradient, and the value, whose own derivative it must therefore know. (What is kept for that grows with the number of nodes.)
+    """
+
+    link: Any
+    num_rows: int
+    block_size: int
+    chunk_size: int
+
+    def value_and_gradient(self, *arguments):
+        """The value, `(B, K)`, and its backward pass, as `ops.custom_gradient` takes them."""
+        value, on_torch = self.value(*arguments), keras.config.backend() == "torch"
+        kept = ops.stop_gradient(value) if on_torch else value  # PyTorch: a closure over the output itself would keep all of this alive
 
         def gradient(*saved, upstream=None):
-            upstream = saved[-1] if upstream is None else upstream
-            of_rows, of_shared = _by_blocks(pull_back, (*rows, saved_value, upstream), block_size)
-            return *of_rows, *of_shared, None, None
+            if on_torch:
+                return self.gradient(self.known(kept, saved), saved, upstream)
+            return self.gradient(kept, arguments, saved[-1])
 
         return value, gradient
 
-    split = len(rows)
-    return ops.custom_gradient(forward)(*rows, *shared, *(ops.cast(x, rows[0].dtype) for x in nodes))
+    def value(self, *arguments):
+        """The link's result for every row."""
+        rows, shared, chunks = self.split(arguments)
+        return _by_blocks(lambda block: ((_log_averages(self.link, make_noise(block, *shared), chunks),), ()), rows, self.block_size)[0][0]
+
+    def known(self, value, arguments):
+        """The value, computed before, as a function of the arguments: it costs nothing but when its derivative is asked for."""
+
+        def forward(value, *arguments):
+            return value * 1, lambda value, *arguments, upstream: (None, *self.gradient(self.known(value, arguments), arguments, upstream))
+
+        return ops.custom_gradient(forward)(value, *arguments)
+
+    def gradient(self, value, arguments, upstream):
+        """The upstream gradient, `(B, K)`, pulled back to every argument; the nodes have none."""
+        rows, shared, chunks = self.split(arguments)
+
+        def pull_back(block):
+            loc, *others, value, upstream = block
+            return _gradients(self.link, make_noise((loc - self.link.pivot(value), *others), *shared), chunks, value, upstream)
+
+        of_rows, of_shared = _by_blocks(pull_back, (*rows, value, upstream), self.block_size)
+        return *of_rows, *of_shared, None, None
+
+    def split(self, arguments):
+        """Rows, shared tensors, and the nodes in chunks."""
+        rows, shared, nodes = arguments[: self.num_rows], arguments[self.num_rows : -2], Nodes(*arguments[-2:])
+        return rows, shared, Chunks(_tables(nodes, shared), self.chunk_size)
 
 
 def _by_blocks(function, rows, block_size):

@@ -81,21 +81,30 @@ class LowRankNormal(NamedTuple):
     def log_prob(self, value):
         """Log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0.
 
-        By the Woodbury identity and the matrix determinant lemma the only factorisation is of the R x R matrix
-        I + W' D^-1 W, which is never singular: O(K R^2) instead of O(K^3).
+        With W / d = w and r = (value - loc) / d, the only factorisation is of the R x R matrix I + w' w, which is never singular:
+        O(K R^2) instead of O(K^3). The quadratic form is |r - w c|^2 + |c|^2 with c = (I + w' w)^-1 w' r, a sum of squares: the usual
+        |r|^2 - r' w c of the Woodbury identity loses all digits where the factor noise is large beside the diagonal one.
         """
         residual = (ops.convert_to_tensor(value) - self.loc) / self.scale_diag
-        quadratic = ops.sum(ops.square(residual), axis=-1)
         log_det = 2.0 * ops.sum(ops.log(self.scale_diag), axis=-1)
+        quadratic = ops.sum(ops.square(residual), axis=-1)
         if self.factor is not None:
             whitened = self.scaled_factor() / self.scale_diag[..., None]
-            capacitance = ops.matmul(ops.swapaxes(whitened, -1, -2), whitened) + ops.eye(whitened.shape[-1], dtype=self.loc.dtype)
-            cholesky = ops.cholesky(capacitance)
-            projected = ops.sum(whitened * residual[..., None], axis=-2)
-            solved = ops.solve_triangular(cholesky, projected[..., None], lower=True)[..., 0]
-            quadratic = quadratic - ops.sum(ops.square(solved), axis=-1)
+            cholesky = ops.cholesky(
+                ops.matmul(ops.swapaxes(whitened, -1, -2), whitened) + ops.eye(whitened.shape[-1], dtype=self.loc.dtype)
+            )
+            quadratic = _penalised_least_squares(whitened, residual, cholesky)
             log_det = log_det + 2.0 * ops.sum(ops.log(ops.diagonal(cholesky, axis1=-2, axis2=-1)), axis=-1)
         return -0.5 * (quadratic + log_det + self.loc.shape[-1] * math.log(2.0 * math.pi))
+
+
+def _penalised_least_squares(factor, residual, cholesky):
+    """The least of |residual - factor c|^2 + |c|^2 over c, shape `(...)`: of `(..., K, R)`, `(..., K)` and L L' = I + factor' factor."""
+    projected = ops.sum(factor * residual[..., None], axis=-2)
+    solved = ops.solve_triangular(cholesky, projected[..., None], lower=True)
+    c = ops.solve_triangular(ops.swapaxes(cholesky, -1, -2), solved, lower=False)
+    rest = residual - ops.squeeze(ops.matmul(factor, c), -1)
+    return ops.sum(ops.square(rest), axis=-1) + ops.sum(ops.square(c), axis=(-2, -1))
 
 
 def top_pairs(covariance, count=10):

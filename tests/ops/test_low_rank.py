@@ -60,6 +60,20 @@ def test_log_prob(kind):
     np.testing.assert_allclose(ops.convert_to_numpy(normal(kind).log_prob(value)), expected, rtol=1e-4)
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("scale", "size"), [(1e-3, 10.0), (1e-2, 10.0), (1e-3, 1.0)])
+def test_log_prob_of_a_factor_ten_thousand_times_the_diagonal(scale, size, seed):
+    """The quadratic form is a difference of numbers near 1e8 unless it is summed as squares; ten classes, three factors, float64 oracle."""
+    rng = np.random.default_rng(seed)
+    factor = (size * rng.normal(size=(10, 3))).astype("float32")
+    value = (factor @ rng.normal(size=3) + scale * rng.normal(size=10)).astype("float32")
+    normal = LowRankNormal(*map(ops.convert_to_tensor, (np.zeros((1, 10), "float32"), np.full((1, 10), scale, "float32"), factor[None])))
+    covariance = np.float64(factor) @ np.float64(factor).T + np.eye(10) * np.float64(np.float32(scale)) ** 2
+    whitened = np.linalg.solve(np.linalg.cholesky(covariance), np.float64(value))
+    expected = -0.5 * (np.sum(whitened**2) + np.linalg.slogdet(covariance)[1] + 10 * np.log(2 * np.pi))
+    np.testing.assert_allclose(ops.convert_to_numpy(normal.log_prob(value[None]))[0], expected, atol=0.05)
+
+
 def test_sample(kind):
     rng = np.random.default_rng(2)
     nodes = Nodes(rng.normal(size=(7, UNITS)).astype("float32"), rng.normal(size=(7, FACTORS)).astype("float32"))

@@ -10,7 +10,7 @@ from keras_het.ops import expected_sigmoid, expected_softmax, nodes
 from keras_het.validation import check_boolean, check_integer
 
 MAX_NUM_SAMPLES = 1 << 20
-MAX_TABLE_BYTES = 2 << 30
+MAX_TABLE_BYTES = 512 << 20
 _SAMPLED = {
     "softmax": expected_softmax.log_expected_softmax,
     "sigmoid": expected_sigmoid.sampled_expected_sigmoid_logit,
@@ -84,7 +84,7 @@ class Sampler(Integrator):
             size = 4 * (getattr(self, name) or 0) * (units + num_factors)
             if size > MAX_TABLE_BYTES:
                 raise ValueError(
-                    f"`{name}` must keep the table of nodes, 4 * {name} * (units + num_factors) bytes, within 2 GiB. "
+                    f"`{name}` must keep the table of nodes, 4 * {name} * (units + num_factors) bytes, within 512 MiB. "
                     f"Received: {name}={getattr(self, name)}, units={units}, num_factors={num_factors}"
                 )
 
@@ -154,7 +154,7 @@ class MonteCarlo(Sampler):
 
 @keras.saving.register_keras_serializable("keras_het")
 class QuasiMonteCarlo(Sampler):
-    """Randomised quasi-Monte Carlo: scrambled Sobol points under a random digital shift, drawn anew at every training step.
+    """Randomised quasi-Monte Carlo: Sobol points for the factors and a Latin hypercube for the classes, anew at every training step.
 
     The default for the softmax link. Unbiased like Monte Carlo; to the same error it needs about a quarter of the nodes where the
     noise is small beside the temperature (0.5) and about 0.7 of them where it is large (2).

@@ -1,4 +1,5 @@
 import inspect
+import tracemalloc
 
 import keras
 import numpy as np
@@ -78,12 +79,24 @@ def test_chunk_sizes_outside_the_range_are_refused(value):
         QuasiMonteCarlo(chunk_size=value)
 
 
-def test_tables_above_two_gigabytes_are_refused():
-    QuasiMonteCarlo(1 << 18).check("softmax", 2000, 48)  # 2 GiB exactly
-    with pytest.raises(ValueError, match=r"`num_samples` must keep the table of nodes.* 2 GiB. Received: num_samples=262144, units=2000"):
-        QuasiMonteCarlo(1 << 18).check("softmax", 2000, 49)
+def test_tables_above_half_a_gigabyte_are_refused():
+    QuasiMonteCarlo(1 << 16).check("softmax", 2000, 48)  # 512 MiB exactly
+    with pytest.raises(ValueError, match=r"`num_samples` must keep the table of nodes.* 512 MiB. Received: num_samples=65536, units=2000"):
+        QuasiMonteCarlo(1 << 16).check("softmax", 2000, 49)
     with pytest.raises(ValueError, match=r"`inference_samples` must keep"):
         MonteCarlo(1, inference_samples=1 << 20).check("softmax", 1000, 0)
+
+
+@pytest.mark.parametrize("integrator", [MonteCarlo(256), MonteCarlo(256, antithetic=True), QuasiMonteCarlo(256)], ids=repr)
+def test_making_the_table_takes_at_most_twice_its_memory(integrator):
+    tracemalloc.start()
+    try:
+        nodes = integrator.constant_nodes(1 << 16, 40)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    table = sum(part.nbytes for part in nodes)
+    assert peak < 2.1 * table + (64 << 20)  # and what one block takes
 
 
 def test_a_link_that_is_not_served_is_refused():

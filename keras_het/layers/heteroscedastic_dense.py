@@ -13,6 +13,7 @@ from keras_het.ops.low_rank import LowRankNormal
 from keras_het.validation import check_boolean, check_choice, check_integer, check_number
 
 DEFAULT_NUM_FACTORS = 15
+MAX_WEIGHT_BYTES = 16 << 30
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -140,6 +141,7 @@ class HeteroscedasticDense(FullPrecision):
     def build(self, input_shape):
         if len(input_shape) < 2 or input_shape[-1] is None:
             raise ValueError(f"The input must have shape (..., D) with D known and a leading axis. Received: input_shape={input_shape}")
+        self._check_memory(input_shape[-1])
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: input_shape[-1]})
         for name in ("loc", "scale_diag", "row_scale" if self.parameter_efficient else "factor"):
             if hasattr(self, name):
@@ -156,6 +158,16 @@ class HeteroscedasticDense(FullPrecision):
         self.step = self.add_weight(
             name="step", shape=(), dtype="int32", initializer="zeros", trainable=False, aggregation="only_first_replica"
         )
+
+    def _check_memory(self, features):
+        """Refuses, before anything is allocated, what a hostile file may ask for."""
+        size = 4 * features * self.units * (2 + (1 if self.parameter_efficient else self.num_factors))
+        size += 4 * self.units * self.num_factors
+        if size > MAX_WEIGHT_BYTES:
+            raise ValueError(
+                f"The weights must keep within {MAX_WEIGHT_BYTES >> 30} GiB, and have {size / 2**30:.4g}. Received: units={self.units}, "
+                f"num_factors={self.num_factors}, parameter_efficient={self.parameter_efficient}, {features} features"
+            )
 
     @property
     def variables(self):
@@ -183,8 +195,19 @@ class HeteroscedasticDense(FullPrecision):
         self.step.assign(step + 1)
         return self.seed, step
 
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        """The call itself; where Keras would run it twice (`keras.RematScope`), it raises ValueError: see its text."""
+        if super().rematerialized_call(layer_call, *args, **kwargs) is layer_call:
+            return layer_call
+        raise ValueError(
+            "The head must not be rematerialised: it would draw other noise when it is run again for the backward pass, and count the step "
+            "twice. It keeps no logits for the backward pass anyway. Make it, and the model around it, outside `keras.RematScope`, or name "
+            f'the layers to rematerialise by mode="list_of_layers". Received: the layer {self.name!r} in such a scope'
+        )
+
     def logit_distribution(self, x):
         """The `LowRankNormal` of the logits u, before division by the temperature, for inputs of shape `(..., D)`."""
+        _check_precision(self.compute_dtype)
         x = ops.convert_to_tensor(x, dtype=self.compute_dtype)
         if not self.built:
             self.build(tuple(x.shape))
@@ -261,6 +284,19 @@ def _check_dtype(dtype):
             f"Received: dtype={policy.name!r}"
         )
     return policy
+
+
+def _check_precision(dtype):
+    """Refuses `torch.autocast`, whose matrix products are in half precision whatever the dtype of the weights."""
+    if keras.config.backend() != "torch":
+        return
+    probe = ops.zeros((1, 1), dtype=dtype)
+    found = str((probe @ probe).dtype)  # not `ops.matmul`, which casts the rounded product back
+    if dtype not in found:
+        raise ValueError(
+            f"The head computes in {dtype} and must be called outside `torch.autocast`: call it under `torch.autocast(device, "
+            f'enabled=False)`, or give the layers before it the dtype policy "mixed_bfloat16". Received: matrix products in {found}'
+        )
 
 
 def _computes_in_float64():

@@ -12,9 +12,11 @@ from scipy.stats import qmc
 
 from keras_het.ops import random
 
-DIAGONAL_STREAM, FACTOR_STREAM, SHIFT_STREAM, SCRAMBLE_STREAM = range(4)
-SOBOL_DIMENSIONS = qmc.Sobol.MAXDIM
-_BITS = 16
+DIAGONAL_STREAM, FACTOR_STREAM, SHIFT_STREAM, SCRAMBLE_STREAM, LATIN_STREAM = range(5)
+SOBOL_DIMENSIONS = 32  # later ones come in pairs that are correlated in small sets, by up to .9 with 64 points
+_BITS = 32
+_CELL_ROUNDS, _PLACE_ROUNDS = 4, 1
+_HOST_ELEMENTS = 1 << 20  # of a table made at once on the host
 _DIRECTIONS: dict[tuple, np.ndarray] = {}  # not a cache of functools: PyTorch's compiler looks through those, into SciPy
 
 
@@ -31,8 +33,7 @@ class Nodes(NamedTuple):
 
 
 def _normals(key, stream, rows, columns, xp):
-    bits = random.random_bits(key, stream, rows * columns, xp)
-    return xp.reshape(random.normal(bits, xp), (rows, columns))
+    return xp.reshape(random.random_normals(key, stream, rows * columns, xp), (rows, columns))
 
 
 def pseudo_random(key, num_samples, units, num_factors, xp=ops):
@@ -67,14 +68,17 @@ def antithetic(key, num_samples, units, num_factors, xp=ops):
 
 
 def quasi_random(key, num_samples, units, num_factors, xp=ops):
-    """Scrambled Sobol points with a random digital shift: unbiased for any S, with a smaller error than random points.
+    """Scrambled Sobol points in the first 32 dimensions, a Latin hypercube in the others: unbiased, with less error than random points.
 
-    The point with binary digits n_0 n_1 ... is shift XOR (n_0 v_0) XOR (n_1 v_1) ..., with v the scrambled direction numbers, so
-    doubling a table log2(S) times builds the whole set from `(log2(S), K + R)` integers. The factors take the first, best
-    dimensions; classes beyond Sobol's 21,201 dimensions get pseudo-random noise. An S that is not a power of two takes the
-    first S points of the next power. Same arguments as `pseudo_random`.
+    The factors come first, since they matter most, and the classes after them. In every dimension each of S cells of equal probability
+    has one point. A Sobol point with binary digits n_0 n_1 ... is shift XOR (n_0 v_0) XOR (n_1 v_1) ..., with v the scrambled direction
+    numbers, so doubling a table log2(S) times builds the whole set. In the Latin hypercube the cells of each dimension come in a random
+    order of their own, and a point is anywhere in its cell. (Sobol's later dimensions hold pairs that share their noise, with
+    correlations of up to .95, whatever the scramble.) An S that is not a power of two takes the first S points of the next power.
+    Same arguments as `pseudo_random`.
 
-    Source: Sobol 1967; direction numbers of Joe and Kuo 2008 (from SciPy); linear scramble of Matousek 1998.
+    Source: Sobol 1967; direction numbers of Joe and Kuo 2008 (from SciPy); linear scramble of Matousek 1998; McKay, Beckman and
+        Conover 1979 for the Latin hypercube.
 
     Example:
         >>> nodes = quasi_random((0, 0), num_samples=4, units=1, num_factors=0)
@@ -82,19 +86,42 @@ def quasi_random(key, num_samples, units, num_factors, xp=ops):
         2
     """
     dimensions = min(units + num_factors, SOBOL_DIMENSIONS)
-    levels = random.uniform_levels(random.random_bits(key, SHIFT_STREAM, dimensions, xp), xp)[None]
+    points, others = _sobol(key, num_samples, dimensions, xp), units + num_factors - dimensions
+    if others:
+        points = xp.concatenate([points, _latin_hypercube(key, num_samples, others, xp)], axis=1)
+    return Nodes(points[:, num_factors:], points[:, :num_factors])
+
+
+def _sobol(key, num_samples, dimensions, xp):
+    levels = random.random_bits(key, SHIFT_STREAM, dimensions, xp)[None]
     for direction in directions(dimensions, num_samples):
         levels = xp.concatenate([levels, xp.bitwise_xor(levels, xp.array(direction[None]))])
-    points = random.normal_quantile(levels[:num_samples], xp)
-    eps_diag = points[:, num_factors:]
-    missing = units + num_factors - dimensions
-    if missing:
-        eps_diag = xp.concatenate([eps_diag, _normals(key, DIAGONAL_STREAM, num_samples, missing, xp)], axis=1)
-    return Nodes(eps_diag, points[:, :num_factors])
+    return random.normal(levels[:num_samples], xp)
+
+
+def _latin_hypercube(key, num_samples, columns, xp):
+    count = 2 * (_CELL_ROUNDS + _PLACE_ROUNDS)
+    words = xp.reshape(random.random_bits(key, LATIN_STREAM, count * columns, xp), (count, columns))
+    if xp is not np:
+        return _latin_columns(words, num_samples, xp)
+    points, step = np.empty((num_samples, columns), "float32"), max(1, _HOST_ELEMENTS // num_samples)
+    for start in range(0, columns, step):
+        points[:, start : start + step] = _latin_columns(words[:, start : start + step], num_samples, np)
+    return points
+
+
+def _latin_columns(words, num_samples, xp):
+    """Normals, `(S, columns)`: the upper bits of point s are its cell, a permutation of s, the lower ones its place in the cell."""
+    bits = max(1, (num_samples - 1).bit_length())
+    order = xp.reshape(xp.arange(num_samples, dtype="int32"), (num_samples, 1))
+    cell = random.permute(order, bits, words[: 2 * _CELL_ROUNDS], xp)
+    place = random.permute(cell, 32, words[2 * _CELL_ROUNDS :], xp)
+    levels = xp.bitwise_or(xp.left_shift(cell, random.int32(32 - bits, xp)), random.shift_right(place, bits, xp))
+    return random.normal(levels, xp)
 
 
 def directions(dimensions, num_samples):
-    """Direction numbers of every Sobol dimension, linearly scrambled, shape `(log2(S), dimensions)`, 16 bits each; log2 rounded up.
+    """Direction numbers of every Sobol dimension, linearly scrambled, shape `(log2(S), dimensions)`, 32 bits each; log2 rounded up.
 
     SciPy lists the points in Gray-code order, so point 2^(j+1) - 1 is direction number j itself. The scramble is a random
     lower-triangular binary matrix with unit diagonal per dimension, from our own bits, so that no SciPy version changes it.
@@ -106,20 +133,20 @@ def directions(dimensions, num_samples):
 
 
 def _compute_directions(dimensions, count):
-    engine = qmc.Sobol(dimensions, scramble=False, bits=30)
+    engine = qmc.Sobol(dimensions, scramble=False, bits=_BITS)
     points = np.empty((count, dimensions))
     for j in range(count):
         engine.fast_forward(2 ** (j + 1) - 1 - engine.num_generated)
         points[j] = engine.random(1)[0]
-    return _scramble((points * 2**_BITS).astype("int32"))
+    return _scramble((points * 2.0**_BITS).astype("int64"))
 
 
 def _scramble(levels):
-    bits = random.random_bits((0, 0), SCRAMBLE_STREAM, _BITS * levels.shape[1], np).reshape(_BITS, -1)
+    bits = random.random_bits((0, 0), SCRAMBLE_STREAM, _BITS * levels.shape[1], np).reshape(_BITS, -1).astype("int64")
     scrambled = np.zeros_like(levels)
     for place in range(_BITS):  # from the most significant digit down
         unit = 1 << (_BITS - 1 - place)
         above = (1 << _BITS) - 2 * unit  # digit `place` may depend on the digits above it
         mask = (bits[place] & above) | unit
-        scrambled |= (np.bitwise_count(levels & mask).astype("int32") & 1) * unit
-    return scrambled
+        scrambled |= (np.bitwise_count(levels & mask).astype("int64") & 1) * unit
+    return scrambled.astype("uint32").view("int32")

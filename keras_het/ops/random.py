@@ -15,24 +15,35 @@ from scipy.special import ndtri
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
-_LEVELS = 1 << 16
+_HALF = 1 << 16
+_HOST_BLOCK = 1 << 20  # words made at once on the host: what is made on the way takes several times their memory
 
 
 def int32(value, xp=ops):
-    """`value` (an integer, or integers) as int32 with at least one axis: NumPy scalars would warn when they wrap."""
+    """`value` (an integer, or integers) as int32 with at least one axis.
+
+    NumPy scalars would warn when they wrap, and Keras on JAX gives a bare integer the float type of the session.
+    """
     if xp is np:
         return np.atleast_1d(np.asarray(value, "int32"))
     value = ops.cast(value, "int32")
     return ops.reshape(value, (1,)) if len(value.shape) == 0 else value
 
 
-def _shift_right(bits, places, xp):
-    """Logical shift: int32's own is arithmetic, so the copies of the sign are masked away."""
-    return xp.bitwise_and(xp.right_shift(bits, places), (1 << (32 - places)) - 1)
+def shift_right(bits, places, xp=ops):
+    """Logical shift by 0 to 31 places: int32's own is arithmetic, so the copies of the sign are masked away.
+
+    Args: bits: int32 of any shape.    Returns: the same shape.
+
+    Example:
+        >>> int(shift_right(int32(-1), 16)[0])
+        65535
+    """
+    return xp.bitwise_and(xp.right_shift(bits, int32(places, xp)), int32((1 << (32 - places)) - 1 if places else -1, xp))
 
 
 def _rotate_left(bits, places, xp):
-    return xp.bitwise_or(xp.left_shift(bits, places), _shift_right(bits, 32 - places, xp))
+    return xp.bitwise_or(xp.left_shift(bits, int32(places, xp)), shift_right(bits, 32 - places, xp))
 
 
 def threefry2x32(key, counter, xp=ops):
@@ -50,14 +61,14 @@ def threefry2x32(key, counter, xp=ops):
         >>> [hex(int(word[0]) & 0xFFFFFFFF) for word in words]
         ['0x6b200159', '0x99ba4efe']
     """
-    keys = (*key, xp.bitwise_xor(xp.bitwise_xor(key[0], key[1]), _PARITY))
+    keys = (*key, xp.bitwise_xor(xp.bitwise_xor(key[0], key[1]), int32(_PARITY, xp)))
     x, y = xp.add(counter[0], keys[0]), xp.add(counter[1], keys[1])
     for block in range(5):
         for places in _ROTATIONS[block % 2]:
             x = xp.add(x, y)
             y = xp.bitwise_xor(_rotate_left(y, places, xp), x)
         x = xp.add(x, keys[(block + 1) % 3])
-        y = xp.add(xp.add(y, keys[(block + 2) % 3]), block + 1)
+        y = xp.add(xp.add(y, keys[(block + 2) % 3]), int32(block + 1, xp))
     return x, y
 
 
@@ -79,43 +90,75 @@ def random_bits(key, stream, size, xp=ops):
     return xp.concatenate(words)[:size]
 
 
-@functools.cache
-def _quantiles():
-    """Normal quantiles at the midpoints of 65,536 equal cells, scaled to variance one (without: short by 2e-5)."""
-    table = ndtri((np.arange(_LEVELS) + 0.5) / _LEVELS)
-    return (table / np.sqrt(np.mean(table**2))).astype("float32")
+def permute(values, bits, words, xp=ops):
+    """A random permutation of the integers in [0, 2^bits), one for every column, applied to `values`.
 
+    Every round is invertible: a word is added bit by bit, an odd word multiplied modulo 2^bits, the upper half added to the lower.
+    Four rounds are as good as permutations by sorting random numbers, of which they have the correlations between columns; it takes no
+    sorting, and is the same on every backend.
 
-def normal_quantile(level, xp=ops):
-    """Standard normals from integers in [0, 2^16), monotone, as a table look-up: the same bits everywhere.
-
-    Args: level: int32 of any shape.    Returns: float32 of the same shape, in [-4.33, 4.33].
+    Args:
+        values: int32 in [0, 2^bits), shape `(S, 1)` or `(S, K)`.    bits: 1 to 32; with 32 any int32 is a value.
+        words: random int32, two for each round and column, shape `(2 * rounds, K)`.
+    Returns: int32 in [0, 2^bits), shape `(S, K)`; a value's image is uniform over the words.
 
     Example:
-        >>> float(normal_quantile(int32(32768))[0]) > 0 > float(normal_quantile(int32(32767))[0])
-        True
+        >>> sorted(permute(int32(range(4))[:, None], 2, random_bits((0, 0), stream=0, size=8)[:, None])[:, 0].tolist())
+        [0, 1, 2, 3]
     """
-    return xp.take(xp.array(_quantiles()), level, axis=0)
+    for first in range(0, words.shape[0], 2):
+        odd = xp.bitwise_or(words[first + 1], int32(1, xp))
+        values = xp.multiply(xp.bitwise_xor(values, words[first]), odd)
+        if bits < 32:
+            values = xp.bitwise_and(values, int32((1 << bits) - 1, xp))
+        values = xp.bitwise_xor(values, shift_right(values, (bits + 1) // 2, xp))
+    return values
 
 
-def uniform_levels(bits, xp=ops):
-    """The upper 16 bits of every int32, as integers in [0, 2^16)."""
-    return _shift_right(bits, 16, xp)
+@functools.cache
+def _quantiles():
+    """Normal quantiles at the midpoints of cells, scaled to variance one (without: short by 2e-5), float32.
+
+    2^16 cells of probability 2^-32 that divide the lowest one of probability 2^-16, the other 2^16 - 2 of those, and the highest one's.
+    """
+    tail = ndtri((np.arange(_HALF) + 0.5) / _HALF**2)
+    table = np.concatenate([tail, ndtri((np.arange(1, _HALF - 1) + 0.5) / _HALF), -tail[::-1]])
+    variance = (2.0 * np.mean(tail**2) + np.sum(table[_HALF:-_HALF] ** 2)) / _HALF
+    return (table / np.sqrt(variance)).astype("float32")
 
 
 def normal(bits, xp=ops):
-    """Standard normals from 32 random bits each, as (Q[upper half] + Q[lower half]) / sqrt(2).
+    """Standard normals from 32 random bits each, monotone in them (as numbers in [0, 2^32)), to 6.3 standard deviations.
 
-    Two table look-ups, one addition, one product: no rounding that a compiler could reorder, unlike Box-Muller (3 ulp between
-    backends) or the inverse error function (19 ulp). The sum fills the gaps of the table and reaches 6.1 standard deviations;
-    it is not monotone in the bits, so point sets use `normal_quantile`.
+    A look-up by the upper 16 bits, and in the lowest and highest of their cells by the lower 16: without any arithmetic on floats it is
+    the same bits on every backend, unlike Box-Muller (3 ulp between backends) or the inverse error function (19 ulp).
 
     Args: bits: int32 of any shape.    Returns: float32 of the same shape.
 
     Example:
-        >>> normal(random_bits((0, 0), stream=0, size=3)).shape[0]
-        3
+        >>> ops.convert_to_numpy(normal(int32([-(2**31), -1, 0, 2**31 - 1]))).round(2).tolist()
+        [0.0, 6.34, -6.34, -0.0]
     """
-    upper = normal_quantile(uniform_levels(bits, xp), xp)
-    lower = normal_quantile(xp.bitwise_and(bits, _LEVELS - 1), xp)
-    return xp.multiply(xp.add(upper, lower), np.float32(np.sqrt(0.5)))
+    upper, lower = shift_right(bits, 16, xp), xp.bitwise_and(bits, int32(_HALF - 1, xp))
+    level = xp.add(upper, int32(_HALF - 1, xp))
+    level = xp.where(xp.equal(upper, int32(0, xp)), lower, level)
+    level = xp.where(xp.equal(upper, int32(_HALF - 1, xp)), xp.add(lower, int32(2 * _HALF - 2, xp)), level)
+    return xp.take(xp.array(_quantiles()), level, axis=0)
+
+
+def random_normals(key, stream, size, xp=ops):
+    """`normal(random_bits(key, stream, size))`, which on the host needs little more memory than its result. Arguments as `random_bits`.
+
+    Example:
+        >>> random_normals((7, 0), stream=1, size=5).shape[0]
+        5
+    """
+    if xp is not np:
+        return normal(random_bits(key, stream, size))
+    half, key = (size + 1) // 2, tuple(int32(word, np) for word in key)
+    normals = np.empty(2 * half, "float32")
+    for start in range(0, half, _HOST_BLOCK):
+        index = np.arange(start, min(start + _HOST_BLOCK, half), dtype="int32")
+        for offset, words in zip((start, half + start), threefry2x32(key, (index, np.full_like(index, stream)), np), strict=True):
+            normals[offset : offset + len(index)] = normal(words, np)
+    return normals[:size]

@@ -6,9 +6,11 @@ import zipfile
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_het import integrators
 from keras_het.layers import HeteroscedasticDense
+from tests.gradients import layer_gradients
 
 WRONG = {
     "num_factors negative": (
@@ -136,5 +138,73 @@ def test_a_file_with_an_absurd_number_of_samples_is_refused(tmp_path, num_sample
 
 
 def test_a_config_with_more_classes_than_the_table_of_nodes_holds_is_refused():
-    with pytest.raises(ValueError, match=r"2 GiB"):
+    with pytest.raises(ValueError, match=r"512 MiB"):
         HeteroscedasticDense(10**7, num_factors=0, integrator=integrators.QuasiMonteCarlo(256))
+
+
+@pytest.mark.parametrize("arguments", [{"num_factors": 200_000}, {"num_factors": 200_000, "parameter_efficient": True}], ids=repr)
+def test_more_weights_than_a_machine_holds_are_refused_before_they_are_made(arguments):
+    head = HeteroscedasticDense(200_000, integrator=integrators.QuasiMonteCarlo(1), **arguments)
+    with pytest.raises(ValueError, match=r"The weights must keep within 16 GiB, and have .* Received: units=200000, num_factors=200000"):
+        head.build((None, 8))
+
+
+@pytest.mark.parametrize("mode", ["full", "larger_than", "list_of_layers"])
+def test_rematerialisation_is_refused(mode):
+    """It would run the counter twice: silently on PyTorch, where the gradient is that of other noise than the loss."""
+    options = {"larger_than": {"output_size_threshold": 1}, "list_of_layers": {"layer_names": ["head"]}}
+    with keras.RematScope(mode=mode, **options.get(mode, {})):
+        head = HeteroscedasticDense(3, name="head")
+        with pytest.raises(ValueError, match=r"The head must not be rematerialised: .* Received: the layer 'head' in such a scope"):
+            head(np.zeros((2, 4), "float32"), training=True)
+
+
+def test_rematerialisation_of_other_layers_leaves_the_head_alone():
+    with keras.RematScope(mode="list_of_layers", layer_names=["hidden"]):
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4, "relu", name="hidden"), HeteroscedasticDense(3)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=True)
+        model.fit(np.ones((8, 4)), np.arange(8) % 3, batch_size=4, verbose=0)
+    assert int(ops.convert_to_numpy(model.layers[-1].step)) == 2
+
+
+@pytest.mark.skipif(keras.config.backend() != "torch", reason="only PyTorch has autocast")
+def test_autocast_is_refused():
+    import torch
+
+    head, x = HeteroscedasticDense(3), np.zeros((2, 4), "float32")
+    head(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for method in (head, head.covariance, head.probabilities):
+            with pytest.raises(ValueError, match=r"must be called outside `torch.autocast`.* Received: matrix products in torch.bfloat16"):
+                method(x)
+        with torch.autocast("cpu", enabled=False):
+            assert head(x).dtype == torch.float32
+
+
+@pytest.mark.skipif(keras.config.backend() != "torch", reason="only PyTorch has torch.func")
+def test_functional_gradients_on_pytorch_need_plain_operations_and_the_stateless_call():
+    import torch
+
+    head = HeteroscedasticDense(3, integrator=integrators.QuasiMonteCarlo(8, chunk_size=None))
+    head.build((None, 4))
+    weights, state = ([v.value.detach() for v in part] for part in (head.trainable_variables, head.non_trainable_variables))
+    loss = lambda weights: head.stateless_call(weights, state, torch.ones(2, 4), training=True)[0][:, 0].sum()  # noqa: E731
+    assert all(torch.isfinite(gradient).all() for gradient in torch.func.grad(loss)(weights))
+    with pytest.raises(RuntimeError, match="in-place operation"):
+        torch.func.grad(lambda x: head(x, training=True)[:, 0].sum())(torch.ones(2, 4))
+
+
+@pytest.mark.parametrize("floatx", ["bfloat16", "float16"])
+def test_a_training_step_in_a_session_of_half_precision(floatx):
+    before = keras.config.floatx()
+    try:
+        keras.config.set_floatx(floatx)
+        head = HeteroscedasticDense(3, num_factors=2, seed=0)
+        head.build((None, 4))
+        value, gradients = layer_gradients(head, lambda log_p: ops.sum(log_p[:, 0]), np.ones((2, 4), "float32"))
+    finally:
+        keras.config.set_floatx(before)
+    assert np.isfinite(value)
+    for name, gradient in gradients.items():
+        assert gradient.dtype == "float32", name
+        assert np.isfinite(gradient).all(), name

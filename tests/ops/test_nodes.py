@@ -3,7 +3,9 @@ import zlib
 import numpy as np
 import pytest
 from keras import ops
+from scipy.special import expit
 
+from keras_het.integrators import QuasiMonteCarlo
 from keras_het.ops import nodes
 from tests.checks import check_independent, check_moments
 
@@ -44,21 +46,63 @@ def test_antithetic_nodes_come_in_pairs():
     assert nodes.antithetic((0, 0), 9, 4, 3, np).num_samples == 9
 
 
+def cells(eps, count):
+    """The cells of equal probability, `count` of them, a power of two, that hold the normals, `(S, K)`."""
+    first = (np.arange(count, dtype="uint64") * (2**32 // count)).astype("uint32").view("int32")
+    return np.searchsorted(nodes.random.normal(first, np), eps, side="right") - 1
+
+
 @pytest.mark.parametrize("power", [0, 1, 5, 10])
-def test_every_sobol_coordinate_has_one_point_in_each_cell(power):
+def test_every_coordinate_has_one_point_in_each_cell(power):
+    """Of 40 factors, 32 by Sobol, and 45 classes."""
     count = 1 << power
-    eps = np.concatenate(nodes.quasi_random((9, 1), count, 40, 5, np), axis=1)
-    edges = np.float64(nodes.random.normal_quantile(np.arange(0, 1 << 16, (1 << 16) // count), np))
-    cells = np.searchsorted(edges, eps, side="right") - 1
-    np.testing.assert_array_equal(np.sort(cells, axis=0), np.repeat(np.arange(count)[:, None], 45, axis=1))
+    eps = np.concatenate(nodes.quasi_random((9, 1), count, 45, 40, np), axis=1)
+    np.testing.assert_array_equal(np.sort(cells(eps, count), axis=0), np.repeat(np.arange(count)[:, None], 85, axis=1))
 
 
 def test_sobol_factors_fill_the_plane_evenly():
     """The first two dimensions are a (0, m, 2)-net: each of the 16 x 16 cells holds one of 256 points."""
     eps = nodes.quasi_random((9, 1), 256, 3, 2, np).eps_factor
-    edges = nodes.random.normal_quantile(np.arange(4096, 1 << 16, 4096), np)
-    cells = np.searchsorted(edges, eps, side="right")
-    assert len({tuple(cell) for cell in cells}) == 256
+    assert len({tuple(cell) for cell in cells(eps, 16)}) == 256
+
+
+def largest_correlation(columns):
+    """The largest correlation of any two columns, in absolute value."""
+    standard = (columns - columns.mean(0)) / columns.std(0)
+    correlation = np.abs(standard.T @ standard) / len(columns)
+    np.fill_diagonal(correlation, 0.0)
+    return correlation.max()
+
+
+@pytest.mark.parametrize("units", [1000, 3000])
+@pytest.mark.parametrize("num_factors", [0, 15, 50])
+@pytest.mark.parametrize("num_samples", [64, 256])
+def test_no_two_classes_share_their_noise_at_inference(units, num_factors, num_samples):
+    """Columns in random order have correlations of standard deviation 1 / sqrt(S): 7.5 of them are one in 10^13, by 4.5 million pairs."""
+    constant = QuasiMonteCarlo(num_samples).constant_nodes(units, num_factors)
+    assert largest_correlation(np.concatenate(constant, axis=1)) < 7.5 / np.sqrt(num_samples)
+
+
+def test_classes_in_dimensions_of_sobol_would_share_their_noise():
+    with pytest.raises(AssertionError):
+        assert largest_correlation(nodes._sobol((0, 0), 256, 1000, np)) < 7.5 / np.sqrt(256)
+
+
+@pytest.mark.parametrize("step", range(3))
+def test_squares_of_the_noise_of_two_classes_are_uncorrelated_too(step):
+    """A pair may share how large its noise is, and not the sign of it."""
+    eps_diag = nodes.quasi_random((0, step), 256, 1000, 0, np).eps_diag
+    assert largest_correlation(eps_diag**2) < 9 / np.sqrt(256)  # squares have longer tails
+
+
+def test_two_live_classes_among_a_thousand():
+    """p_0 of two classes 2 apart, each with noise of standard deviation 2, the others far below: every pair within .03 of the integral."""
+    eps_diag = nodes.quasi_random((0, 0), 256, 1000, 0, np).eps_diag.astype("float64")
+    points, weights = np.polynomial.hermite_e.hermegauss(64)
+    exact = np.sum(weights * expit(-2.0 + np.sqrt(8.0) * points)) / np.sqrt(2 * np.pi)
+    difference = 2.0 * (eps_diag - eps_diag[:, 197:198])
+    found = expit(-2.0 + difference).mean(0)
+    assert np.abs(np.delete(found, 197) - exact).max() < 6 * expit(-2.0 + difference).std() / 16
 
 
 def test_a_count_between_powers_of_two_takes_the_first_points():
@@ -84,16 +128,15 @@ def test_sobol_beats_random_points_on_a_smooth_integral():
     assert error(nodes.quasi_random) < error(nodes.pseudo_random) / 3
 
 
-def test_classes_beyond_the_last_sobol_dimension_get_random_noise():
-    units = nodes.SOBOL_DIMENSIONS + 30
-    drawn = nodes.quasi_random((0, 0), 64, units, 2, np)
-    assert drawn.eps_diag.shape == (64, units)
-    assert drawn.eps_factor.shape == (64, 2)
-    tail = drawn.eps_diag[:, -32:]
-    assert len(np.unique(tail)) > 2000
-    check_independent(tail, drawn.eps_diag[:, :4])
+def test_blocks_of_columns_on_the_host_do_not_show(monkeypatch):
+    whole = nodes.quasi_random((0, 3), 50, 30, 40, np)
+    monkeypatch.setattr(nodes, "_HOST_ELEMENTS", 50 * 7)
+    for a, b in zip(nodes.quasi_random((0, 3), 50, 30, 40, np), whole, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
-def test_scrambled_direction_numbers_never_change():
-    """A different table would change every saved model's predictions."""
-    assert zlib.crc32(nodes.directions(100, 1024).astype("<i4").tobytes()) == 910843953
+def test_the_noise_of_a_seed_never_changes():
+    """Other nodes would change every saved model's predictions."""
+    assert zlib.crc32(nodes.directions(32, 1024).astype("<i4").tobytes()) == 1193755764
+    for rule, expected in zip(RULES, (4188559140, 1573079811, 357608627), strict=True):
+        assert zlib.crc32(b"".join(x.astype("<f4").tobytes() for x in rule((1, 2), 100, 7, 40, np))) == expected

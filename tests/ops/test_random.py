@@ -1,6 +1,8 @@
+import keras
 import numpy as np
 import pytest
 from keras import ops
+from scipy.stats import chi2, norm
 
 from keras_het.ops import random
 from tests.checks import check_independent, check_standard_normal
@@ -52,12 +54,71 @@ def test_neighbouring_draws_are_independent():
     check_independent(draws[:, :1], draws[:, 1:])
 
 
-def test_quantiles_are_monotone_with_mean_zero_and_variance_one():
-    table = np.float64(random.normal_quantile(np.arange(1 << 16), np))
-    assert np.all(np.diff(table) > 0)
-    assert abs(table.mean()) < 1e-8
-    assert abs(np.mean(table**2) - 1) < 1e-7
+def unsigned(levels):
+    """The int32 with these bits."""
+    return np.asarray(levels, "uint32").view("int32")
+
+
+# Cells of the map from bits to normals: those of 2^-16 in the middle, those of 2^-32 at both ends; lowest level and probability of each.
+MIDDLE, END = np.arange(1, (1 << 16) - 1, dtype="uint32") << 16, np.arange(1 << 16, dtype="uint32")
+CELLS = np.concatenate([END, MIDDLE, END + np.uint32(0xFFFF0000)])
+SHARES = np.concatenate([np.full(len(part), 2.0**-power) for part, power in ((END, 32), (MIDDLE, 16), (END, 32))])
+
+
+def test_normals_are_monotone_in_the_bits_with_mean_zero_and_variance_one():
+    values = np.float64(random.normal(unsigned(CELLS), np))
+    assert np.all(np.diff(values) > 0)
+    assert abs(SHARES @ values) < 1e-8
+    assert abs(SHARES @ values**2 - 1) < 1e-7
+    np.testing.assert_array_equal(random.normal(unsigned(CELLS[70000:70100] + np.uint32(0xFFFF)), np), np.float32(values[70000:70100]))
+
+
+@pytest.mark.parametrize("limit", [1.0, 3.0, 4.3, 4.5, 5.0, 5.5])
+def test_tails_have_the_probability_of_a_normal(limit):
+    """One table of 2^16 levels ends at 4.33: an improbable class, likely only under such noise, would get too small a mean."""
+    values = np.float64(random.normal(unsigned(CELLS), np))
+    for found in (SHARES @ (values > limit), SHARES @ (values < -limit)):
+        np.testing.assert_allclose(found, norm.sf(limit), rtol=2e-2)
+    np.testing.assert_allclose(np.log(SHARES @ np.exp(limit * values)), limit**2 / 2, atol=0.03 if limit < 5 else 0.5)
 
 
 def test_logical_shift_of_a_negative_number():
-    assert int(random.uniform_levels(ops.array([-1], dtype="int32"))[0]) == 0xFFFF
+    assert int(random.shift_right(ops.array([-1], dtype="int32"), 16)[0]) == 0xFFFF
+
+
+@pytest.mark.parametrize("bits", [1, 2, 7, 12])
+def test_a_permutation_has_every_value_once_in_every_column(bits):
+    words = ops.reshape(random.random_bits((0, bits), 0, 8 * 50), (8, 50))
+    order = np.arange(1 << bits, dtype="int32")[:, None]
+    permuted = ops.convert_to_numpy(random.permute(ops.convert_to_tensor(order), bits, words))
+    np.testing.assert_array_equal(np.sort(permuted, axis=0), np.repeat(order, 50, axis=1))
+    np.testing.assert_array_equal(permuted, random.permute(order, bits, ops.convert_to_numpy(words), np))
+
+
+def test_a_value_s_image_is_uniform_over_the_words():
+    """By a chi-square statistic over 16 cells for every value; false alarm 1e-6 in all."""
+    count = 1 << 15
+    words = random.random_bits((3, 0), 0, 8 * count, np).reshape(8, count)
+    permuted = random.permute(np.arange(16, dtype="int32")[:, None], 4, words, np)
+    counts = np.stack([np.bincount(row, minlength=16) for row in permuted])
+    statistic = np.sum((counts - count / 16) ** 2 / (count / 16), axis=1)
+    assert statistic.max() < chi2.isf(1e-6 / 16, 15)
+
+
+@pytest.mark.parametrize("floatx", ["bfloat16", "float16"])
+def test_bits_are_the_same_whatever_the_float_type_of_the_session(floatx):
+    expected = random.random_normals((123, 45), 2, 7, np)
+    before = keras.config.floatx()
+    try:
+        keras.config.set_floatx(floatx)
+        found = random.random_normals((123, 45), 2, 7)
+    finally:
+        keras.config.set_floatx(before)
+    np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+
+
+def test_blocks_on_the_host_do_not_show(monkeypatch):
+    whole = random.random_normals((1, 2), 3, 1001, np)
+    monkeypatch.setattr(random, "_HOST_BLOCK", 64)
+    np.testing.assert_array_equal(random.random_normals((1, 2), 3, 1001, np), whole)
+    np.testing.assert_array_equal(random.normal(random.random_bits((1, 2), 3, 1001, np), np), whole)

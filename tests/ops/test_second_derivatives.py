@@ -21,7 +21,9 @@ def along_a_line(expectation, kind, **options):
 
     def function(t):
         moved = {name: ops.convert_to_tensor(x) + t * ops.convert_to_tensor(directions[name]) for name, x in arguments.items()}
-        return ops.sum(ops.convert_to_tensor(weights) * ops.square(EXPECTATIONS[expectation](**{"factor": None, **moved}, nodes=nodes, **options)))
+        return ops.sum(
+            ops.convert_to_tensor(weights) * ops.square(EXPECTATIONS[expectation](**{"factor": None, **moved}, nodes=nodes, **options))
+        )
 
     return function
 

@@ -6,6 +6,9 @@ The task: K classes in groups of five look-alikes; a label is flipped to another
 network with the full head is trained with S nodes, twice: equal weights at the start, equal batches, other noise. How far the two end
 up from each other is the *training noise*. The error of a prediction is the distance of its log p from that of the same weights at
 2^13 nodes. Both are root mean squares weighted by p, over clean test data.
+
+The first table needs no training: the error of log p of one draw of the default number of nodes, against 2^17 of Monte Carlo, over
+examples with mu ~ 2 N(0, 1), d = sd and rows of V of length sd, all in units of the temperature.
 """
 
 import json
@@ -16,14 +19,16 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.integrators import QuasiMonteCarlo
+from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
+from keras_het.ops import LowRankNormal
 from keras_het.ops.nodes import Nodes
 
 FULL = {"K": 1000, "R": 15, "D": 64, "examples": 20_000, "epochs": 2, "samples": [16, 64, 256, 1024]}
 QUICK = {"K": 50, "R": 5, "D": 16, "examples": 2000, "epochs": 1, "samples": [16, 64]}
 GROUP, FLIPPED, BATCH, TEST, TEMPERATURE = 5, 0.4, 128, 512, 1.5
 INFERENCE = [16, 32, 64, 128, 256, 512, 1024]
+DEVIATIONS, EXAMPLES, DRAWS = [0.5, 1.0, 2.0], 4, 16
 REFERENCE, DEFAULT = 1 << 13, QuasiMonteCarlo().num_samples
 
 
@@ -91,6 +96,27 @@ def relative_noise(model, x):
     return float(ops.sqrt(ops.mean(head.logit_distribution(hidden(x[:BATCH])).variance()))) / TEMPERATURE
 
 
+def rule_table(sizes):
+    """A row for each number of classes and factors and size of the noise: errors of log p with the default number of nodes."""
+    rows = []
+    for units, num_factors in [(10, 5), (100, 15), (100, 0), (sizes["K"], sizes["R"]), (sizes["K"], 0)]:
+        for deviation in DEVIATIONS:
+            rng = np.random.default_rng(units)
+            mu, factor = 2 * rng.normal(size=(EXAMPLES, units)), rng.normal(size=(EXAMPLES, units, num_factors))
+            factor = deviation * factor / np.linalg.norm(factor, axis=-1, keepdims=True) if num_factors else None
+            arrays = (mu, np.full_like(mu, deviation), factor)
+            normal = LowRankNormal(*(x if x is None else ops.convert_to_tensor(x.astype("float32")) for x in arrays))
+
+            def draws(rule, steps, normal=normal, size=(units, num_factors)):
+                return np.stack([ops.convert_to_numpy(rule.integrate("softmax", normal, 1.0, size, (7, step))) for step in range(steps)])
+
+            expected = np.log(np.exp(draws(MonteCarlo(REFERENCE), DRAWS)).mean(axis=0))
+            errors = [distance(draws(rule(DEFAULT), DRAWS), expected) for rule in (MonteCarlo, QuasiMonteCarlo)]
+            rows.append({"K": units, "R": num_factors, "sd": deviation, "Monte Carlo": errors[0], "quasi-Monte Carlo": errors[1]})
+            print(rows[-1], flush=True)
+    return rows
+
+
 def training_table(sizes, x, y):
     """A row for each S of training, and the first model that was trained with the default S (or the last)."""
     rows, chosen = [], None
@@ -134,10 +160,12 @@ def table(rows):
 def main():
     options = harness.command_line(__doc__, repeats=9).parse_args()
     sizes = QUICK if options.quick else FULL
+    rules = rule_table(sizes)
     x, y = make_data(sizes["K"], sizes["D"], TEST, 0.0, seed=2)
     trained, model = training_table(sizes, x, y)
     predicted, rounding = inference_table(model, x, y, options.repeats)
-    text = (
+    text = f"Error of log p with one draw of {DEFAULT} nodes:\n\n{table(rules)}\n\n"
+    text += (
         f"Training with S nodes:\n\n{table(trained)}\n\nPredicting with S nodes, after training with {DEFAULT}:\n\n{table(predicted)}\n\n"
     )
     text += f"Rounding the {DEFAULT} nodes to bfloat16 moves log p by {rounding:.2g}.\n\n{harness.describe()}; {json.dumps(sizes)}\n"

@@ -17,7 +17,7 @@ def log_expected_softmax(loc, scale_diag, factor, nodes, temperature=1.0, row_sc
     its own maximum, so logits of 1e4 and noise of 1e3 are safe, and an improbable class keeps its gradient.
 
     Args:
-        loc: mean logits mu, shape `(..., K)`.
+        loc: mean logits mu, shape `(..., K)`; a class is left out by -inf (p = 0, and finite log p and gradients).
         scale_diag: d, standard deviations >= 0, shape `(..., K)`.
         factor: V, shape `(..., K, R)`, or `(K, R)` shared by the batch; None for a diagonal covariance.
         nodes: `Nodes`, S of them, shared by the batch; they get no gradient.

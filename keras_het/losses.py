@@ -12,6 +12,12 @@ from keras import ops
 from keras_het.ops.transition import SMALLEST, apply_transition, check_transition, condition_number
 from keras_het.validation import check_boolean, check_integer, check_number
 
+__all__ = [
+    "BackwardCorrectedCrossentropy",
+    "BootstrappedCrossentropy",
+    "ForwardCorrectedCrossentropy",
+]
+
 
 class _WithMask(keras.layers.Layer):
     """The first of two tensors, with the second as its Keras mask, which only layers can set; both of one shape `(...)`."""

@@ -6,6 +6,26 @@ Matrices that are made or estimated are NumPy float64 `(K, K)`; `apply_transitio
 import numpy as np
 from keras import ops
 
+__all__ = [
+    "apply_transition",
+    "check_every_class",
+    "check_labels",
+    "check_rows",
+    "check_transition",
+    "condition_number",
+    "estimate_by_anchors",
+    "estimate_by_confident_joint",
+    "from_confusion",
+    "generator",
+    "outlier",
+    "pair_flip",
+    "project_to_simplex",
+    "random_flip",
+    "symmetric",
+    "total_variation",
+    "trace",
+]
+
 SMALLEST = float(np.finfo("float32").tiny)  # a class that no class of positive probability turns into has this probability
 LARGEST = 87.0  # exp of it is finite
 

@@ -11,6 +11,11 @@ from keras_het.layers import NoiseTransition
 from keras_het.ops.transition import check_transition, condition_number, total_variation, trace
 from keras_het.validation import check_choice, check_integer
 
+__all__ = [
+    "ReleaseTransition",
+    "TransitionMonitor",
+]
+
 COLLAPSED = 0.01  # a learned share of labelled outliers below this says that there are none
 
 

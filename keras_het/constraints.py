@@ -5,6 +5,10 @@ import keras
 from keras_het.ops.transition import project_to_simplex
 from keras_het.validation import check_number
 
+__all__ = [
+    "RowStochastic",
+]
+
 
 @keras.saving.register_keras_serializable("keras_het")
 class RowStochastic(keras.constraints.Constraint):

@@ -9,6 +9,15 @@ from keras import ops
 from keras_het.ops import expected_sigmoid, expected_softmax, nodes
 from keras_het.validation import check_boolean, check_integer
 
+__all__ = [
+    "ClosedForm",
+    "Integrator",
+    "MonteCarlo",
+    "QuasiMonteCarlo",
+    "Sampler",
+    "get",
+]
+
 MAX_NUM_SAMPLES = 1 << 20
 MAX_TABLE_BYTES = 512 << 20
 _SAMPLED = {

@@ -12,19 +12,33 @@ from keras import ops
 from keras_het.ops.transition import SMALLEST, apply_transition, check_transition, condition_number
 from keras_het.validation import check_boolean, check_integer, check_number
 
+__all__ = [
+    "BackwardCorrectedCrossentropy",
+    "BootstrappedCrossentropy",
+    "ForwardCorrectedCrossentropy",
+]
+
 
 class _WithMask(keras.layers.Layer):
     """The first of two tensors, with the second as its Keras mask, which only layers can set; both of one shape `(...)`."""
 
     def __init__(self):
         super().__init__(dtype="float32", autocast=False)
-        self.supports_masking = True
+        self.supports_masking = self.built = True
 
     def call(self, inputs):
         return inputs[0]
 
     def compute_mask(self, inputs, previous_mask):
         return inputs[1]
+
+
+_WITH_MASK = _WithMask()  # without state, so that every loss can share it
+
+
+def _with_mask(values, mask):
+    """`values` with a Keras mask. A layer keeps every call that is symbolic, so each of those has a layer of its own."""
+    return (_WithMask() if keras.utils.is_keras_tensor(values) else _WITH_MASK)((values, mask))
 
 
 class _Crossentropy(keras.losses.Loss):
@@ -34,6 +48,19 @@ class _Crossentropy(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.from_logits = check_boolean("from_logits", from_logits)
         self.ignore_class = None if ignore_class is None else check_integer("ignore_class", ignore_class, -(2**24), 2**24)
+
+    @property
+    def dtype(self):
+        """What the loss is computed in: float32 instead of half precision, in which Keras would round labels to other classes."""
+        return "float32" if self._result_dtype in ("float16", "bfloat16") else self._result_dtype
+
+    @property
+    def _result_dtype(self):
+        return self._dtype_policy.compute_dtype
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        """As for any Keras loss: a tensor of the dtype that the loss was given."""
+        return ops.cast(super().__call__(y_true, y_pred, sample_weight), self._result_dtype)
 
     @staticmethod
     def _integers(y_true, y_pred):
@@ -57,7 +84,7 @@ class _Crossentropy(keras.losses.Loss):
         targets = ops.cast(ops.equal(ops.expand_dims(labels, -1), ops.arange(y_pred.shape[-1], dtype=self.dtype)), self.dtype)
         targets = ops.where(ops.any(targets > 0, axis=-1, keepdims=True), targets, np.nan)
         losses = self.crossentropy(targets, self._log_probs(y_pred))
-        return losses if valid is None else _WithMask()((ops.where(valid, losses, 0.0), valid))
+        return losses if valid is None else _with_mask(ops.where(valid, losses, 0.0), valid)
 
     def _log_probs(self, y_pred):
         if self.from_logits:

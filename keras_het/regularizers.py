@@ -10,6 +10,12 @@ from keras import ops
 
 from keras_het.validation import check_number
 
+__all__ = [
+    "LogVolume",
+    "Trace",
+    "TraceNorm",
+]
+
 
 class _OfTransition(keras.regularizers.Regularizer):
     """Base class: `strength` times a function of T."""

@@ -122,6 +122,34 @@ def test_the_table_of_contents_is_sorted_and_complete(name):
     assert set(package.__all__) == defined | modules
 
 
+def public_modules(module):
+    """A module and those that its table of contents lists, and theirs."""
+    yield module
+    for name in getattr(module, "__all__", ()):
+        if isinstance(getattr(module, name), types.ModuleType):
+            yield from public_modules(getattr(module, name))
+
+
+def wrong_names(source, listed):
+    """Names that a module lists and does not define, and public functions and classes that it defines and does not list."""
+    definitions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return {node.name for node in definitions if not node.name.startswith("_")} ^ set(listed)
+
+
+@pytest.mark.parametrize(
+    "module", [module for module in public_modules(keras_het) if module.__name__ not in PACKAGES], ids=lambda m: m.__name__
+)
+def test_a_public_module_lists_what_it_defines_and_nothing_else(module):
+    assert module.__all__ == sorted(module.__all__)
+    assert wrong_names(source_of(module.__name__), module.__all__) == set()
+
+
+def test_planted_names_are_caught():
+    source = "import numpy as np\n\n\ndef listed(): ...\n\n\ndef forgotten(): ...\n"
+    assert wrong_names(source, ["listed", "np"]) == {"forgotten", "np"}
+    assert len(list(public_modules(keras_het))) > len(PACKAGES) + 3
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_public_names_have_docstrings(module):
     tree = ast.parse(source_of(module))

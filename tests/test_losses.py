@@ -1,5 +1,7 @@
 """The losses of noisy labels, against NumPy in float64."""
 
+import copy
+
 import keras
 import numpy as np
 import pytest
@@ -161,6 +163,54 @@ def test_an_empty_batch(kind):
 def test_labels_out_of_range_are_not_taken_for_zero_loss(kind, label):
     labels = np.array([0] * (EXAMPLES - 1) + [label])
     assert np.isnan(number(KINDS[kind](from_logits=True)(labels, LOGITS)))
+
+
+@pytest.mark.parametrize(("dtype", "units"), [("bfloat16", 1000), ("float16", 3000)])
+@pytest.mark.parametrize("way", ["dtype", "floatx"])
+def test_labels_stay_integers_in_half_precision(dtype, units, way):
+    """bfloat16 has no integers between 256 and 258, float16 none between 2048 and 2050."""
+    label = units - 699  # 301 and 2301: neither is a number of its dtype
+    logits, before = 40.0 * np.eye(units, dtype="float32")[[label]], keras.config.floatx()
+    keras.config.set_floatx(dtype if way == "floatx" else before)
+    try:
+        for ignored in (None, label - 1, label + 1):
+            loss = BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=ignored, dtype=dtype if way == "dtype" else None)
+            for y in ([label], [[label]]):
+                value = loss(np.array(y), logits)
+                assert number(ops.cast(value, "float32")) < 1e-3
+                assert keras.backend.standardize_dtype(value.dtype) == dtype
+        assert np.isnan(number(ops.cast(loss(np.array([units]), logits), "float32")))
+    finally:
+        keras.config.set_floatx(before)
+
+
+@pytest.mark.parametrize("reduction", ["sum_over_batch_size", "sum", "mean_with_sample_weight", "none"])
+def test_half_precision_reduces_as_keras_does(reduction):
+    labels = np.where(np.arange(EXAMPLES) % 3 == 0, -1, LABELS)
+    arguments = {"from_logits": True, "ignore_class": -1, "reduction": reduction, "dtype": "bfloat16"}
+    ours, theirs = BootstrappedCrossentropy(1.0, **arguments), keras.losses.SparseCategoricalCrossentropy(**arguments)
+    for weights in (None, WEIGHTS):
+        values = [ops.convert_to_numpy(ops.cast(loss(labels, LOGITS, weights), "float32")) for loss in (ours, theirs)]
+        np.testing.assert_allclose(*values, rtol=0.03, atol=0.02)  # theirs is rounded to 8 bits at every step
+
+
+def test_ignoring_makes_no_layer_at_a_call(monkeypatch):
+    made, make = [], keras.layers.Layer.__init__
+    monkeypatch.setattr(keras.layers.Layer, "__init__", lambda self, *args, **kwargs: (made.append(self), make(self, *args, **kwargs))[1])
+    loss = BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=2)
+    for again in (loss, copy.deepcopy(loss)):
+        assert number(again(LABELS, LOGITS)) == number(loss(LABELS, LOGITS))
+    assert made == []
+
+
+def test_a_symbolic_loss_ignores_too():
+    """In a functional graph, where a layer keeps every call; twice, so that one graph does not see the other's."""
+    for _ in range(2):
+        y, logits = keras.Input((), dtype="int32"), keras.Input((UNITS,))
+        outputs = BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=2, reduction="none")(y, logits)
+        each = keras.Model([y, logits], outputs)([LABELS, LOGITS])
+        np.testing.assert_array_equal(ops.convert_to_numpy(each)[LABELS == 2], 0.0)
+        assert np.all(ops.convert_to_numpy(each)[LABELS != 2] > 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_het.ops.transition import check_every_class, check_labels, check_rows, check_transition
+from keras_het.ops.transition import check_every_class, check_labels, check_rows, check_transition, generator
 
 
 def corrupt_labels(labels, transition, seed=0):
@@ -12,15 +12,15 @@ def corrupt_labels(labels, transition, seed=0):
         labels: the true classes, integers in [0, K), shape `(N,)`.
         transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i), or, for noise that depends on the instance, one such row for
             every example, `(N, K)` (such as `look_alike_transitions` makes); a square matrix is a T.
-        seed: of the draw; an integer, or a list of them as for `numpy.random.default_rng`.
+        seed: of the draw; an integer, at least 0, or a list of them as for `numpy.random.default_rng`.
     Returns: integers, shape `(N,)`; a function of the arguments alone.
-    Raises: ValueError for another shape, rows that do not sum to one, or labels out of range.
+    Raises: ValueError for another shape, rows that do not sum to one, labels out of range, or a seed that is no integer.
 
     Example:
         >>> corrupt_labels([0, 1, 2, 2], [[0, 1, 0], [0, 0, 1], [1, 0, 0]]).tolist()
         [1, 2, 0, 0]
     """
-    rng, shape = np.random.default_rng(seed), np.shape(transition)
+    rng, shape = generator(seed), np.shape(transition)
     if len(shape) == 2 and shape[0] != shape[1]:
         bounds = _bounds(check_rows(transition))
         check_labels(labels, shape[1], shape[0])
@@ -47,7 +47,7 @@ def look_alike_transitions(features, labels, noise):
 
     Args: features: `(N, D)`.    labels: the true classes, integers in [0, K), K >= 2, all of which occur, `(N,)`.    noise: in [0, 1].
     Returns: `(N, K)`.
-    Raises: ValueError for noise outside its range, a class without examples, or shapes that do not fit.
+    Raises: ValueError for noise outside its range, a class without examples, features that are not finite, or shapes that do not fit.
 
     Example:
         >>> look_alike_transitions([[0.0], [0.2], [1.0], [1.2], [5.0], [5.2]], [0, 0, 1, 1, 2, 2], noise=0.3).round(2).tolist()
@@ -59,6 +59,8 @@ def look_alike_transitions(features, labels, noise):
         raise ValueError(f"`noise` must be in [0, 1]. Received: noise={noise!r}")
     if features.ndim != 2 or features.shape[:1] != labels.shape:
         raise ValueError(f"`features` must have shape (N, D) and `labels` (N,). Received: shapes {features.shape} and {labels.shape}")
+    if not np.isfinite(features).all():
+        raise ValueError(f"`features` must be finite. Received: {np.sum(~np.isfinite(features))} numbers that are not")
     classes = np.arange(max(labels.max(initial=0) + 1, 2))
     check_every_class(labels, len(classes))
     means = np.stack([features[labels == k].mean(0) for k in classes])

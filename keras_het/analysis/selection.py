@@ -1,11 +1,12 @@
 """Choice of hyperparameters of the noise without clean labels."""
 
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_het.analysis.confusion import predict_clean_and_noisy
-from keras_het.ops.transition import check_labels
+from keras_het.analysis.data import check_again, is_data_set
 
 
 class Selection(NamedTuple):
@@ -19,7 +20,9 @@ class Selection(NamedTuple):
     scores: dict[float, float]
 
 
-def select_strength(make_model, strengths, x, y, validation_data, **fit_arguments):
+def select_strength(
+    make_model: Callable[[Any], Any], strengths: Iterable, x: Any, y: Any = None, validation_data: Any = None, **fit_arguments: Any
+) -> Selection:
     """Chooses the strength of T's regulariser by the likelihood of held-out noisy labels: no clean label is needed.
 
         the least -mean log p(noisy y | x), with p(noisy | x) = p(true | x) T
@@ -29,10 +32,14 @@ def select_strength(make_model, strengths, x, y, validation_data, **fit_argument
 
     Args:
         make_model: function of a strength that returns a compiled model ending in a `NoiseTransition`.
-        strengths: numbers.    x, y: what to fit to; noisy labels.    validation_data: `(x, y)`, noisy integer labels as well.
+        strengths: numbers.
+        x: what to fit to: arrays, or a data set of batches (x, y) as for `fit`, that can be read more than once.
+        y: noisy labels; None for a data set.
+        validation_data: `(x, y)`, or a data set; noisy integer labels as well.
         fit_arguments: for `fit`, such as epochs, batch_size, verbose.
     Returns: `Selection`.
-    Raises: ValueError without strengths, if none has a finite likelihood, or for validation labels out of range.
+    Raises: ValueError without strengths or validation data, if none has a finite likelihood, for validation labels out of range, or a
+        generator, of which the second strength would get nothing.
 
     Example:
         >>> import keras
@@ -49,12 +56,16 @@ def select_strength(make_model, strengths, x, y, validation_data, **fit_argument
     strengths = list(strengths)
     if not strengths:
         raise ValueError("`strengths` must have at least one number. Received: none")
-    x_validation, y_validation = validation_data
+    if validation_data is None:
+        raise ValueError("`validation_data` must be (x, y) or a data set. Received: validation_data=None")
+    check_again("x", x)
+    check_again("validation_data", validation_data)
+    held_out = (validation_data,) if is_data_set(validation_data) else tuple(validation_data)[:2]
     best, scores = None, {}
     for strength in strengths:
         model = make_model(strength)
         model.fit(x, y, **fit_arguments)
-        scores[strength] = noisy_nll(model, x_validation, y_validation)
+        scores[strength] = noisy_nll(model, *held_out)
         if np.isfinite(scores[strength]) and (best is None or scores[strength] < scores[best.strength]):
             best = Selection(strength, model, scores)
     if best is None:
@@ -62,13 +73,18 @@ def select_strength(make_model, strengths, x, y, validation_data, **fit_argument
     return best
 
 
-def noisy_nll(model, x, y):
+def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float:
     """Mean negative log-likelihood of noisy labels, -mean log p(noisy y | x), under a model that ends in a `NoiseTransition`.
 
     Far lower on the training labels than on held-out ones, it says that the base model still learns labels by heart: there is too
     little data for T, or too weak a penalty.
 
-    Args: model: ends in the layer.    x, y: examples, and their noisy labels, integers in [0, K), `(N,)`.    Returns: a float.
+    Args:
+        model: ends in the layer.
+        x: examples: arrays, or a data set of batches (x, y) as for `fit`.
+        y: their noisy labels, integers in [0, K), `(N,)`; None for a data set.
+        batch_size: of the predictions from arrays.
+    Returns: a float.
     Raises: ValueError for labels out of range, or a model that does not end in the layer.
 
     Example:
@@ -79,6 +95,5 @@ def noisy_nll(model, x, y):
         >>> round(noisy_nll(model, np.array([[30.0, -30.0]]), [1]), 4)  # -log(0.5)
         0.6931
     """
-    noisy = predict_clean_and_noisy(model, x).noisy
-    y = check_labels(y, noisy.shape[-1], len(noisy), name="y")
-    return -float(np.mean(noisy[np.arange(len(y)), y]))
+    found = predict_clean_and_noisy(model, x, y, batch_size)
+    return -float(np.mean(found.noisy[np.arange(len(found.labels)), found.labels]))

@@ -1,6 +1,9 @@
-"""Layers that stay as they are when the model around them is quantised or gets LoRA weights."""
+"""Layers that compute in the precision they were made with, whatever becomes of the model around them."""
+
+import warnings
 
 import keras
+from keras import ops
 
 
 class FullPrecision(keras.layers.Layer):
@@ -26,3 +29,40 @@ class FullPrecision(keras.layers.Layer):
 
 class AffineMap(FullPrecision, keras.layers.Dense):
     """A `Dense` layer inside a head, `(..., D)` to `(..., units)`."""
+
+
+def check_dtype(dtype):
+    """The dtype's policy, if this backend computes in it. Half precision would lose the small differences that noise lives on."""
+    policy = keras.dtype_policies.get("float32" if dtype is None else dtype)
+    plain = policy.quantization_mode is None and policy.variable_dtype == policy.compute_dtype
+    if not plain or policy.compute_dtype not in ("float32", "float64"):
+        raise ValueError(
+            '`dtype` must be "float32" or "float64"; the layer takes inputs of any precision and computes in its own. '
+            f"Received: dtype={policy.name!r}"
+        )
+    if policy.compute_dtype == "float64" and not _computes_in_float64():
+        raise ValueError(
+            f'`dtype` must be "float32" on the backend {keras.config.backend()!r}, where not every operation is float64. '
+            f"Received: dtype={policy.name!r}"
+        )
+    return policy
+
+
+def check_autocast(dtype):
+    """Refuses `torch.autocast`, whose matrix products are in half precision whatever the dtype of the weights."""
+    if keras.config.backend() != "torch":
+        return
+    probe = ops.zeros((1, 1), dtype=dtype)
+    found = str((probe @ probe).dtype)  # not `ops.matmul`, which casts the rounded product back
+    if dtype not in found:
+        raise ValueError(
+            f"The layer computes in {dtype} and must be called outside `torch.autocast`: call it under `torch.autocast(device, "
+            f'enabled=False)`, or give the layers before it the dtype policy "mixed_bfloat16". Received: matrix products in {found}'
+        )
+
+
+def _computes_in_float64():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX warns that it gives float32 instead, which is the answer
+        probe = ops.ones((1, 1), dtype="float64")
+        return "float64" in str(ops.matmul(probe, probe).dtype) and "float64" in str(ops.logaddexp(probe, probe).dtype)

@@ -1,13 +1,12 @@
 """The head: a Dense layer whose logits carry input-dependent, correlated Gaussian noise."""
 
 import random
-import warnings
 
 import keras
 from keras import ops
 
 from keras_het import integrators
-from keras_het.layers.full_precision import AffineMap, FullPrecision
+from keras_het.layers.full_precision import AffineMap, FullPrecision, check_autocast, check_dtype
 from keras_het.ops.log_space import softplus_inverse
 from keras_het.ops.low_rank import LowRankNormal
 from keras_het.validation import check_boolean, check_choice, check_integer, check_number
@@ -84,7 +83,7 @@ class HeteroscedasticDense(FullPrecision):
                 "`activation` is not an argument: the layer returns log-probabilities (softmax) or logits (sigmoid). Use a loss with "
                 f"from_logits=True, or `probabilities(x)`. Received: activation={kwargs['activation']!r}"
             )
-        super().__init__(dtype=_check_dtype(dtype), **kwargs)
+        super().__init__(dtype=check_dtype(dtype), **kwargs)
         self.link = check_choice("link", link, ("softmax", "sigmoid"))
         self.units = check_integer("units", units, 2 if link == "softmax" else 1)
         self.num_factors = _check_num_factors(num_factors, self.units)
@@ -207,7 +206,7 @@ class HeteroscedasticDense(FullPrecision):
 
     def logit_distribution(self, x):
         """The `LowRankNormal` of the logits u, before division by the temperature, for inputs of shape `(..., D)`."""
-        _check_precision(self.compute_dtype)
+        check_autocast(self.compute_dtype)
         x = ops.convert_to_tensor(x, dtype=self.compute_dtype)
         if not self.built:
             self.build(tuple(x.shape))
@@ -267,43 +266,6 @@ def _check_num_factors(num_factors, units):
         raise ValueError(
             f"`num_factors` must be None or an integer in [0, units]. Received: num_factors={num_factors!r}, units={units}"
         ) from None
-
-
-def _check_dtype(dtype):
-    """The dtype's policy, if this backend computes in it. Half precision would lose the small differences that the head lives on."""
-    policy = keras.dtype_policies.get("float32" if dtype is None else dtype)
-    plain = policy.quantization_mode is None and policy.variable_dtype == policy.compute_dtype
-    if not plain or policy.compute_dtype not in ("float32", "float64"):
-        raise ValueError(
-            '`dtype` must be "float32" or "float64"; the head takes inputs of any precision and computes in its own. '
-            f"Received: dtype={policy.name!r}"
-        )
-    if policy.compute_dtype == "float64" and not _computes_in_float64():
-        raise ValueError(
-            f'`dtype` must be "float32" on the backend {keras.config.backend()!r}, where not every operation is float64. '
-            f"Received: dtype={policy.name!r}"
-        )
-    return policy
-
-
-def _check_precision(dtype):
-    """Refuses `torch.autocast`, whose matrix products are in half precision whatever the dtype of the weights."""
-    if keras.config.backend() != "torch":
-        return
-    probe = ops.zeros((1, 1), dtype=dtype)
-    found = str((probe @ probe).dtype)  # not `ops.matmul`, which casts the rounded product back
-    if dtype not in found:
-        raise ValueError(
-            f"The head computes in {dtype} and must be called outside `torch.autocast`: call it under `torch.autocast(device, "
-            f'enabled=False)`, or give the layers before it the dtype policy "mixed_bfloat16". Received: matrix products in {found}'
-        )
-
-
-def _computes_in_float64():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # JAX warns that it gives float32 instead, which is the answer
-        probe = ops.ones((1, 1), dtype="float64")
-        return "float64" in str(ops.matmul(probe, probe).dtype) and "float64" in str(ops.logaddexp(probe, probe).dtype)
 
 
 def _copy(initializer):

@@ -5,6 +5,8 @@ import numpy as np
 from keras import ops
 
 from keras_het.constraints import RowStochastic
+from keras_het.layers.full_precision import check_autocast, check_dtype
+from keras_het.layers.log_probabilities import check_log_probabilities, nan_unless_log_probabilities
 from keras_het.ops.transition import SMALLEST, apply_transition, check_transition, outlier
 from keras_het.validation import check_boolean, check_choice, check_integer
 
@@ -74,7 +76,7 @@ class NoiseTransition(keras.layers.Layer):
         dtype="float32",
         **kwargs,
     ):
-        super().__init__(trainable=trainable, dtype=dtype, **kwargs)
+        super().__init__(trainable=trainable, dtype=check_dtype(dtype), **kwargs)
         self.num_classes = check_integer("num_classes", num_classes, 2)
         self.outlier = check_boolean("outlier", outlier)
         self.parameterization = check_choice("parameterization", parameterization, ("projected", "softmax"))
@@ -92,6 +94,7 @@ class NoiseTransition(keras.layers.Layer):
         if input_shape[-1] != self.size:
             rule = f"have the size of T, {self.size} (num_classes, and one more with outlier=True)"
             raise ValueError(f"The last axis of the input must {rule}. Received: input_shape={input_shape}")
+        self.input_spec = keras.layers.InputSpec(min_ndim=1, axes={-1: self.size})
         self.start = start = self._start()
         softmax = self.parameterization == "softmax"
         self.kernel = self.add_weight(
@@ -133,21 +136,38 @@ class NoiseTransition(keras.layers.Layer):
 
     @property
     def transition(self):
-        """T, a tensor of shape `(K, K)`."""
+        """T, a tensor of shape `(K, K)`; before the first step that at which it starts."""
+        if not self.built:
+            self.build((None, self.size))
         return self._transition(self.kernel)
 
     def call(self, inputs, training=False):
         if not (training or self.apply_at_inference):
             return inputs
-        return apply_transition(inputs, self.transition)
+        check_autocast(self.compute_dtype)
+        return nan_unless_log_probabilities(inputs, apply_transition(inputs, self.transition))
+
+    def compute_output_spec(self, inputs, training=None):
+        """As Keras', in a model with a graph. Raises: ValueError if a layer before this one does not make log-probabilities."""
+        check_log_probabilities(inputs, self)
+        return super().compute_output_spec(inputs)
 
     def save_own_variables(self, store):
         """T alone: a model that is saved while its gate is closed has an open one when it is loaded, and learns T."""
         store["transition"] = self.kernel.numpy()
 
     def load_own_variables(self, store):
-        """See `save_own_variables`."""
-        self.kernel.assign(store["transition"])
+        """See `save_own_variables`. Raises: ValueError if what is stored is no T of this size."""
+        stored = np.asarray(store["transition"])
+        if stored.shape != self.kernel.shape or not np.isfinite(stored).all():
+            rule, found = (
+                f"be finite and of shape {self.kernel.shape}",
+                f"shape {stored.shape}, with {np.sum(~np.isfinite(stored))} not finite",
+            )
+            raise ValueError(f"The stored weight `transition` of {self.name!r} must {rule}. Received: {found}")
+        if self.parameterization == "projected":
+            check_transition(stored, "transition")
+        self.kernel.assign(stored)
 
     def compute_output_shape(self, input_shape):
         return tuple(input_shape)

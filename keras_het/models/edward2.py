@@ -22,7 +22,7 @@ def from_edward2(weights, *, link="softmax", temperature=1.0, **head_arguments):
         temperature: of the layer, which is not among its weights; edward2's default is 1.
         head_arguments: others of `HeteroscedasticDense`, such as `integrator` or `name`.
     Returns: a built `HeteroscedasticDense`.
-    Raises: ValueError for names or shapes that are not of these layers.
+    Raises: ValueError for names or shapes that are not of one of these layers, or arrays that are not finite numbers.
     Source: edward2 0.0.2, `edward2/tensorflow/layers/heteroscedastic.py`.
 
     Example:
@@ -64,17 +64,33 @@ def _maps(weights):
     if not isinstance(weights, dict):
         raise ValueError(f"`weights` must be a dict, {{w.name: w.numpy() for w in layer.weights}}. Received: a {type(weights).__name__}")
     maps: dict[str, dict] = {}
+    paths: dict[tuple, str] = {}
     for path, array in weights.items():
+        if not isinstance(path, str):
+            raise ValueError(f"`weights` must have names that are strings. Received: the name {path!r}")
         layer, _, kind = path.split(":")[0].rpartition("/")
         name = max((name for name in MAPS if layer.endswith(name)), key=len, default=None)
         if name is None or kind not in ("kernel", "bias"):
             raise ValueError(f"`weights` must be the kernels and biases of {', '.join(MAPS)}. Received: the name {path!r}")
-        maps.setdefault(name, {})[kind] = np.asarray(array)
+        if paths.setdefault((name, kind), path) != path:
+            raise ValueError(f"`weights` must be those of one layer. Received: {paths[name, kind]!r} and {path!r}")
+        maps.setdefault(name, {})[kind] = _numbers(path, array)
     for name, arrays in maps.items():
         if len(arrays) != 2 or arrays["kernel"].shape[1:] != arrays["bias"].shape:
             shapes = {kind: array.shape for kind, array in arrays.items()}
             raise ValueError(f"`weights` must have a kernel (D, N) and a bias (N,) of {name}. Received: {shapes}")
     return {name: [arrays["kernel"], arrays["bias"]] for name, arrays in maps.items()}
+
+
+def _numbers(path, array):
+    """An array as NumPy, if it has numbers, all of them real and finite."""
+    array = np.asarray(array)
+    if not array.size:
+        raise ValueError(f"`weights` must have numbers in every array. Received: shape {array.shape} of {path!r}")
+    if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        found = "nan or inf" if array.dtype.kind in "fiu" else f"an array of {array.dtype}"
+        raise ValueError(f"`weights` must be finite numbers. Received: {found} in {path!r}")
+    return array
 
 
 def _parts(maps):

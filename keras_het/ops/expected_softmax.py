@@ -19,7 +19,7 @@ def log_expected_softmax(loc, scale_diag, factor, nodes, temperature=1.0, row_sc
     ("requires a fixed tensor list size"): there use `chunk_size=None`.
 
     Args:
-        loc: mean logits mu, shape `(..., K)`.
+        loc: mean logits mu, shape `(..., K)`; a class is left out by -inf (p = 0, and finite log p and gradients).
         scale_diag: d, standard deviations >= 0, shape `(..., K)`.
         factor: V, shape `(..., K, R)`, or `(K, R)` shared by the batch; None for a diagonal covariance.
         nodes: `Nodes`, S of them, shared by the batch; they get no gradient.

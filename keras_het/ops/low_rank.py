@@ -33,8 +33,9 @@ class LowRankNormal(NamedTuple):
     row_scale: Any = None
 
     def as_tensors(self):
-        """The same distribution with arrays converted to tensors of the backend."""
-        return LowRankNormal(*(None if x is None else ops.convert_to_tensor(x) for x in self))
+        """The same distribution with arrays converted to tensors of the backend, integers to float32."""
+        tensors = (None if x is None else ops.convert_to_tensor(x) for x in self)
+        return LowRankNormal(*(x if x is None or "float" in str(x.dtype) else ops.cast(x, "float32") for x in tensors))
 
     def scaled_factor(self):
         """W, shape `(..., K, R)`, with `row_scale` multiplied in; R is 0 for a diagonal covariance."""

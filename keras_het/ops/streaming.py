@@ -16,6 +16,7 @@ from keras_het.ops.low_rank import LowRankNormal
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.noise import Chunk, make_noise
 
+LOWEST = -1e20  # of mean logits: a class that is left out by -inf has p = 0, and log p and its gradients are numbers
 SMALLEST_MEAN = 1e-30  # of probabilities: terms that underflow, below 1.2e-38 each, are less than a rounding error of it
 
 
@@ -30,6 +31,8 @@ def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=Fals
             too large for the budget is cut in blocks of rows.
     Returns: shape `(..., K)`.
     """
+    if nodes.eps_factor is None:
+        nodes = Nodes(nodes.eps_diag, nodes.eps_diag[:, :0])
     normal, size = normal.as_tensors(), (nodes.eps_diag.shape[1], nodes.eps_factor.shape[1])
     _check_sizes(normal, *size)
     normal = _standardized(link, normal, ops.convert_to_tensor(temperature, normal.loc.dtype))
@@ -70,7 +73,8 @@ def _fits(shape, expected):
 def _standardized(link, normal, temperature):
     """`normal` in units of the temperature, which gets its gradient by autodiff through the division."""
     factor = None if normal.factor is None else normal.factor / temperature
-    return LowRankNormal(link.center(normal.loc) / temperature, normal.scale_diag / temperature, factor, normal.row_scale)
+    loc = ops.where(normal.loc < LOWEST, LOWEST, normal.loc)  # not the maximum, which may lose a nan
+    return LowRankNormal(link.center(loc) / temperature, normal.scale_diag / temperature, factor, normal.row_scale)
 
 
 def _unrolled(link, normal, nodes, chunk_size):

@@ -6,6 +6,26 @@ Matrices that are made or estimated are NumPy float64 `(K, K)`; `apply_transitio
 import numpy as np
 from keras import ops
 
+__all__ = [
+    "apply_transition",
+    "check_every_class",
+    "check_labels",
+    "check_rows",
+    "check_transition",
+    "condition_number",
+    "estimate_by_anchors",
+    "estimate_by_confident_joint",
+    "from_confusion",
+    "generator",
+    "outlier",
+    "pair_flip",
+    "project_to_simplex",
+    "random_flip",
+    "symmetric",
+    "total_variation",
+    "trace",
+]
+
 SMALLEST = float(np.finfo("float32").tiny)  # a class that no class of positive probability turns into has this probability
 LARGEST = 87.0  # exp of it is finite
 
@@ -51,7 +71,7 @@ def random_flip(num_classes, noise, seed=0):
     _check_flips(num_classes, noise)
     transition = (1.0 - noise) * np.eye(num_classes)
     others = ~np.eye(num_classes, dtype=bool)
-    transition[others] = noise * np.random.default_rng(seed).dirichlet(np.ones(num_classes - 1), size=num_classes).ravel()
+    transition[others] = noise * generator(seed).dirichlet(np.ones(num_classes - 1), size=num_classes).ravel()
     return transition
 
 
@@ -278,6 +298,9 @@ def _probabilities(probabilities):
     p = np.asarray(probabilities, "float64")
     if p.ndim != 2 or not len(p) or not np.all((p >= 0) & (p <= 1)):
         raise ValueError(f"`probabilities` must be in [0, 1] and of shape (N, K). Received: shape {p.shape}")
+    empty = np.flatnonzero(p.sum(axis=1) == 0)
+    if len(empty):
+        raise ValueError(f"`probabilities` must have rows of a positive sum. Received: row {empty[0]} sums to 0")
     return p
 
 
@@ -302,6 +325,17 @@ def check_every_class(labels, num_classes):
     missing = np.setdiff1d(np.arange(num_classes), labels)
     if len(missing):
         raise ValueError(f"`labels` must have an example of every class. Received: none of class {missing[0]}")
+
+
+def generator(seed):
+    """NumPy's generator of an integer, at least 0, or of a list of them: the draw is a function of it.
+
+    Raises: ValueError for anything else, None too.
+    """
+    words = np.asarray(seed)
+    if words.dtype.kind not in "iu" or words.ndim > 1 or not words.size or words.min() < 0:
+        raise ValueError(f"`seed` must be an integer at least 0, or a list of them. Received: seed={seed!r}")
+    return np.random.default_rng(seed)
 
 
 def _check_flips(num_classes, noise):

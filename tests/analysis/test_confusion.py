@@ -104,7 +104,8 @@ def test_a_likelihood_that_is_not_a_number_is_never_the_best():
 
 @pytest.mark.parametrize("activation", [None, "softmax"])
 def test_what_are_not_log_probabilities_is_refused(activation):
-    layers = [keras.layers.Dense(UNITS, activation), NoiseTransition(UNITS)]
+    own = keras.layers.Lambda(keras.activations.get(activation))  # of which a graph tells nothing
+    layers = [keras.layers.Dense(UNITS), own, NoiseTransition(UNITS)]
     with pytest.raises(ValueError, match="must be log-probabilities, as of Dense"):
         confusion_matrices(keras.Sequential([keras.Input((FEATURES,)), *layers]), X, LABELS)
 
@@ -135,9 +136,70 @@ def test_the_strength_of_highest_noisy_likelihood_is_chosen_with_its_model():
     assert found.scores[found.strength] == pytest.approx(-likelihood[np.arange(100), held_out[1]].mean(), rel=1e-4)
 
 
+class Batches(keras.utils.PyDataset):
+    """Batches in another order at every pass, as a shuffled data set has them."""
+
+    def __init__(self, x, y, size=16):
+        super().__init__()
+        self.x, self.y, self.size, self.passes = x, y, size, 0
+
+    def __len__(self):
+        return -(-len(self.x) // self.size)
+
+    def __getitem__(self, index):
+        if index == 0:
+            self.passes += 1
+        rows = np.random.default_rng(self.passes).permutation(len(self.x))[index * self.size : (index + 1) * self.size]
+        return self.x[rows], self.y[rows]
+
+
+def as_tf_data(x, y):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices((x, y)).shuffle(60).batch(16)
+
+
+DATA_SETS = {
+    "PyDataset": Batches,
+    "generator": lambda x, y: ((x[i : i + 16], y[i : i + 16]) for i in range(0, len(x), 16)),
+    "with weights": lambda x, y: iter([(x, y, np.ones(len(x)))]),
+    "lists": lambda x, y: iter([[x, y]]),
+}
+if keras.config.backend() == "tensorflow":
+    DATA_SETS["tf.data"] = as_tf_data
+
+
+@pytest.mark.parametrize("kind", DATA_SETS)
+def test_a_data_set_is_as_good_as_arrays(kind):
+    model, make = make_model(transition=T, trainable=False), DATA_SETS[kind]
+    assert noisy_nll(model, make(X, LABELS)) == pytest.approx(noisy_nll(model, X, LABELS), rel=1e-5)
+    found, expected = confusion_matrices(model, make(X, LABELS)), confusion_matrices(model, X, LABELS)
+    np.testing.assert_allclose(found.noisy, expected.noisy, rtol=1e-5)
+
+
+def test_a_strength_is_chosen_from_data_sets():
+    def make(strength):
+        model = make_model(regularizer=keras.regularizers.L2(strength))
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    found = select_strength(make, (0.01,), Batches(X, LABELS), validation_data=Batches(X, LABELS), verbose=0)
+    assert found.scores[0.01] == pytest.approx(noisy_nll(found.model, X, LABELS), rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("call", "text"),
     [
+        (lambda: noisy_nll(make_model(), X), "`y` must be given for arrays, and None for a data set, which has its own. Received: y=None"),
+        (lambda: noisy_nll(make_model(), Batches(X, LABELS), LABELS), "Received: y=labels, x a Batches"),
+        (lambda: confusion_matrices(make_model(), X), "`labels` must be given for arrays"),
+        (lambda: noisy_nll(make_model(), iter([X])), "pairs of inputs and labels, in batches. Received: one without labels"),
+        (lambda: noisy_nll(make_model(), X[:0], LABELS[:0]), "`x` must have at least one example. Received: none"),
+        (
+            lambda: select_strength(make_candidate, (1.0,), iter([(X, LABELS)]), None, (X, LABELS)),
+            "`x` must be readable more than once. Received: a list_iterator",
+        ),
+        (lambda: select_strength(make_candidate, (1.0,), X, LABELS), "`validation_data` must be (x, y) or a data set. Received: valid"),
         (lambda: confusion_matrices(make_model(), X, LABELS % 3), "an example of every class. Received: none of class 3"),
         (lambda: confusion_matrices(make_model(), X, LABELS + 1), "`labels` must be in [0, 4). Received: 4 at [3]"),
         (lambda: confusion_matrices(make_model(), X, LABELS[:8]), "an entry for each of the 60 examples. Received: 8"),

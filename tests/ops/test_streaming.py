@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.ops import LowRankNormal, blocking, log_expected_softmax, streaming
+from keras_het.ops import LowRankNormal, Nodes, blocking, log_expected_softmax, streaming
 from keras_het.ops.expected_softmax import SoftmaxLink
 from tests.ops.test_expected_softmax import KINDS, SAMPLES, UNITS, check_slope, evaluate, gradients, nodes_of, oracle, problem
 
@@ -93,3 +93,34 @@ def test_a_step_is_freed_when_it_is_done(monkeypatch):
         assert freed() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("options", [{"chunk_size": 8}, {"chunk_size": None}, {"unroll": True}], ids=str)
+def test_nodes_without_factors(options):
+    arguments, nodes = problem("diagonal"), nodes_of("diagonal")
+    found = evaluate(arguments, Nodes(nodes.eps_diag), **options)
+    np.testing.assert_array_equal(found, evaluate(arguments, nodes, **options))
+
+
+def test_integer_means_are_numbers():
+    arguments, nodes = problem("full"), nodes_of("full")
+    whole = np.arange(arguments["loc"].size).reshape(arguments["loc"].shape) % 5
+    for options in ({"chunk_size": 8}, {"chunk_size": None}):
+        found = evaluate({**arguments, "loc": whole.astype("int32")}, nodes, **options)
+        np.testing.assert_array_equal(found, evaluate({**arguments, "loc": whole.astype("float32")}, nodes, **options))
+
+
+@pytest.mark.parametrize("kind", ["diagonal", "full"])
+def test_a_class_that_is_left_out_by_minus_infinity(kind):
+    """Probability 0, by every way alike, and the others as if it were not there; gradients are finite, its own too."""
+    arguments, nodes = problem(kind), nodes_of(kind)
+    left_out = np.arange(UNITS) == 2
+    masked = {**arguments, "loc": np.where(left_out, np.float32("-inf"), arguments["loc"])}
+    far = evaluate({**arguments, "loc": np.where(left_out, np.float32(-1e6), arguments["loc"])}, nodes, chunk_size=None)
+    for options in ({"chunk_size": 8}, {"chunk_size": 8, "unroll": True}, {"chunk_size": None}):
+        found = evaluate(masked, nodes, **options)
+        np.testing.assert_allclose(found[:, 2], -1e20 / arguments["temperature"], rtol=1e-6)
+        np.testing.assert_allclose(found[:, ~left_out], far[:, ~left_out], rtol=1e-5, atol=1e-5)
+    upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
+    for name, gradient in gradients(masked, nodes, upstream, chunk_size=8).items():
+        assert np.isfinite(gradient).all(), name

@@ -197,6 +197,10 @@ def test_estimators_find_the_transition():
         (lambda: transition.symmetric(3, 1.5), "`noise` must be in [0, 1]. Received: noise=1.5"),
         (lambda: transition.random_flip(1, 0.5), "`num_classes` must be an integer at least 2. Received: num_classes=1"),
         (lambda: transition.outlier(3, -0.1), "`alpha` must be in [0, 1]. Received: alpha=-0.1"),
+        (
+            lambda: transition.estimate_by_anchors([[0.5, 0.5], [0.0, 0.0]]),
+            "`probabilities` must have rows of a positive sum. Received: row 1 sums to 0",
+        ),
         (lambda: transition.estimate_by_anchors([[1.5, 0.0]]), "`probabilities` must be in [0, 1] and of shape (N, K)"),
         (
             lambda: transition.estimate_by_confident_joint([0, 0], [[0.5, 0.5]] * 2),

@@ -1,0 +1,56 @@
+"""What `fit` and `predict` take, in batches and in one pass: arrays, or a data set of batches that has its own labels."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+
+def is_data_set(x: Any) -> bool:
+    """Whether `x` gives batches by itself: a `PyDataset`, a `tf.data.Dataset`, a `DataLoader`, a generator."""
+    iterable = hasattr(x, "__iter__") and not hasattr(x, "shape") and not isinstance(x, list | tuple | dict)
+    return isinstance(x, keras.utils.PyDataset) or iterable
+
+
+def check_again(name: str, x: Any) -> None:
+    """Raises a ValueError if `x` can be read only once, as a generator can."""
+    if is_data_set(x) and hasattr(x, "__next__"):
+        raise ValueError(f"`{name}` must be readable more than once. Received: a {type(x).__name__}")
+
+
+def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
+    """Pairs of inputs and labels, or None if `x` has none, batch by batch.
+
+    Raises: ValueError for a data set without an end.
+    """
+    if not is_data_set(x):
+        for start in range(0, len(keras.tree.flatten(x)[0]), batch_size):
+            yield keras.tree.map_structure(lambda part, start=start: part[start : start + batch_size], x), None
+        return
+    cardinality = x.cardinality() if hasattr(x, "cardinality") else 0
+    if (isinstance(x, keras.utils.PyDataset) and x.num_batches is None) or int(cardinality) == -1:  # tf.data.INFINITE_CARDINALITY
+        raise ValueError("`x` must be a data set with an end. Received: one without")
+    for batch in (x[i] for i in range(x.num_batches)) if isinstance(x, keras.utils.PyDataset) else x:
+        inputs, labels, _ = keras.utils.unpack_x_y_sample_weight(tuple(batch) if isinstance(batch, list) else batch)
+        yield inputs, labels
+
+
+def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterator[tuple[Any, np.ndarray]]:
+    """Pairs of inputs and labels as NumPy; `y` is None where `x` is a data set, which brings them, in one pass if it is shuffled.
+
+    Raises: ValueError for labels that are missing or given twice, or of another number than the examples.
+    """
+    if is_data_set(x) != (y is None):
+        rule = "be given for arrays, and None for a data set, which has its own"
+        raise ValueError(f"`{name}` must {rule}. Received: {name}={'None' if y is None else 'labels'}, x a {type(x).__name__}")
+    given, start = None if y is None else np.asarray(ops.convert_to_numpy(y)), 0
+    if given is not None and len(given) != (count := len(keras.tree.flatten(x)[0])):
+        raise ValueError(f"`{name}` must have an entry for each of the {count} examples. Received: {len(given)}")
+    for inputs, labels in batches(x, batch_size):
+        if labels is None and given is None:
+            raise ValueError("`x` must be a data set of pairs of inputs and labels, in batches. Received: one without labels")
+        part = ops.convert_to_numpy(labels) if given is None else given[start : start + batch_size]
+        start += batch_size
+        yield inputs, np.asarray(part)

@@ -1,0 +1,58 @@
+"""Whether what a layer takes are log-probabilities: by the graph before it, where there is one, and by their sum."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
+
+# How far from 0 the log of the sum of probabilities may be: bfloat16 rounds log(1e-5) by 0.03. Of probabilities, taken for their own
+# logs, it is above 1.
+TOLERANCE = 0.1
+
+
+def nan_unless_log_probabilities(inputs: Any, outputs: Any) -> Any:
+    """`outputs`, with rows of nan where those of `inputs` do not sum to one, both `(..., K)`: the loss says so at the first step."""
+    log_sum = ops.logsumexp(inputs, axis=-1, keepdims=True)
+    return ops.where(ops.abs(log_sum) < TOLERANCE, outputs, np.nan)
+
+
+def check_log_probabilities(tensor: Any, layer: keras.layers.Layer) -> None:
+    """Raises a ValueError if a symbolic tensor was made by a Keras layer that makes something else, such as probabilities."""
+    source = _source(tensor)
+    found = None if source is None else _other_than_log_probabilities(source)
+    if found:
+        raise ValueError(
+            f"The input of {type(layer).__name__} must be log-probabilities, as of Dense(K, 'log_softmax') or HeteroscedasticDense(K). "
+            f"Received: the output of {source.name!r}, a {found}"
+        )
+
+
+def _source(tensor: Any) -> Any:
+    """The layer or operation that made a symbolic tensor, in the models around it; casts and identities make nothing."""
+    while (history := getattr(tensor, "_keras_history", None)) is not None:
+        operation = history.operation
+        if type(operation).__name__ in ("Cast", "Identity"):
+            tensor = operation._inbound_nodes[history.node_index].input_tensors[0]
+        elif isinstance(operation, keras.Model) and getattr(operation, "outputs", None):
+            tensor = operation.outputs[history.tensor_index]
+        else:
+            return operation
+    return None
+
+
+def _other_than_log_probabilities(source: Any) -> str | None:
+    """What a layer is, in words, if its outputs are surely no log-probabilities."""
+    kind = type(source).__name__
+    if isinstance(source, HeteroscedasticDense):
+        return None if source.link == "softmax" else f"{kind} with link={source.link!r}"
+    if not type(source).__module__.startswith("keras."):
+        return None  # somebody's own
+    if kind in ("Softmax", "Sigmoid", "Relu"):  # layers, and operations of `keras.ops`
+        return f"{kind}"
+    activation = getattr(source, "activation", None)
+    name = getattr(activation, "__name__", None)
+    known = name is not None and getattr(keras.activations, name, None) is activation
+    return f"{kind} with activation={name!r}" if known and name != "log_softmax" else None

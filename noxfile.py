@@ -12,6 +12,7 @@ nox.options.reuse_venv = "yes"
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 BACKENDS = ["jax", "tensorflow", "torch"]
+TWO_WORKERS = ("-n", "2", "--dist", "worksteal")
 
 
 def install(session, *requirements, groups=()):
@@ -21,6 +22,17 @@ def install(session, *requirements, groups=()):
 
 def backend_environment(backend):
     return {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "2", "MPLBACKEND": "agg"}
+
+
+def compilation_cache(session):
+    """Where JAX keeps what it compiles: most programs of a test are those of another test, or of the other worker."""
+    folder = session.cache_dir / "jax"
+    shutil.rmtree(folder, ignore_errors=True)  # every run starts without, so that none depends on an earlier one
+    return {
+        "JAX_COMPILATION_CACHE_DIR": str(folder.resolve()),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
 
 
 def split_backend(session):
@@ -46,16 +58,17 @@ def tests(session, backend):
     """All tests, with one backend installed and no other."""
     groups = ["test", "export"] if backend == "torch" else ["test"]
     install(session, "-e", f".[{backend},demo]", groups=groups)
-    session.run("pytest", *session.posargs, env=backend_environment(backend))
+    environment = backend_environment(backend) | compilation_cache(session)
+    session.run("pytest", *TWO_WORKERS, "--durations=15", *session.posargs, env=environment)
 
 
 @nox.session
 def parity(session):
     """The same weights, seeds and data on three backends: noise, outputs, gradients and a training run compared."""
     install(session, "-e", ".[jax,tensorflow,torch]")
-    folder = pathlib.Path(session.create_tmp()).resolve()
+    folder, cache = pathlib.Path(session.create_tmp()).resolve(), compilation_cache(session)
     for backend in BACKENDS:
-        session.run("python", "-m", "tests.parity", "write", str(folder / f"{backend}.npz"), env=backend_environment(backend))
+        session.run("python", "-m", "tests.parity", "write", str(folder / f"{backend}.npz"), env=backend_environment(backend) | cache)
     session.run("python", "-m", "tests.parity", "compare", *(str(folder / f"{backend}.npz") for backend in BACKENDS))
 
 

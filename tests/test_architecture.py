@@ -29,7 +29,7 @@ ALLOWED = {
     "keras_het.layers": (*GROUND, "keras_het.constraints", "keras_het.integrators", "keras_het.layers"),
     "keras_het.callbacks": (*GROUND, "keras_het.layers"),
     "keras_het.losses": GROUND,
-    "keras_het.analysis": (*GROUND, "keras_het.layers", "keras_het.analysis"),
+    "keras_het.analysis": (*GROUND, "keras_het.layers", "keras_het.analysis", "keras_het.models.graph"),  # which reads graphs alone
     "keras_het.models": (*GROUND, "keras_het.integrators", "keras_het.layers", "keras_het.models"),
 }
 FORBIDDEN = ("jax", "torch", "tensorflow", "keras.src", "keras.backend")

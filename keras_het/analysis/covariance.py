@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.analysis.data import batches
+from keras_het.batches import batches
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.graph import find_head, model_inputs
 from keras_het.ops.low_rank import top_pairs
@@ -84,7 +84,7 @@ def confused_pairs(
         >>> model = keras.Sequential([keras.Input((4,)), HeteroscedasticDense(5, num_factors=2)])
         >>> kernel = np.random.default_rng(0).normal(size=(4, 5, 2)) * 0.01
         >>> kernel[:, 1], kernel[:, 3] = 1.0, -1.0
-        >>> model.layers[0].factor.kernel.assign(kernel.reshape(4, 10))
+        >>> _ = model.layers[0].factor.kernel.assign(kernel.reshape(4, 10))
         >>> pairs = confused_pairs(model, np.random.default_rng(1).normal(size=(50, 4)), ["ant", "bee", "cat", "wasp", "dog"])
         >>> [(pair.first, pair.second, pair.covariance < 0) for pair in pairs]
         [('bee', 'wasp', True)]

@@ -139,3 +139,15 @@ mixed, either = (x + x[others]) / 2, np.where(rng.random(len(clean)) < 0.5, clea
 for strength in (None, 0.07):
     selection = learn(mixed, either, strengths=[strength])
     print(f"strength {strength}: negative log-likelihood {selection.scores[strength]:.2f}, T moved by {moved(selection.model):.2f}")
+
+"""
+**Classes that changed places.** Where a flip is nearly as likely as the true label, T and the network may agree on the wrong names. *What
+shows it:* another start, by another seed, has a higher likelihood of held-out noisy labels. Without clean labels that is all there is
+to see it by; with a few, C is far from the identity.
+
+**Log-probabilities.** The layer takes log-probabilities: behind a `Dense(K)` or a `Dense(K, "softmax")` it refuses to be built, and where
+Keras cannot tell what comes in, the loss is nan from the first step.
+
+**Stopping early.** `val_loss` on noisy labels grows while T takes the noise on, for the layer does nothing at inference. Stop by the
+likelihood under T instead: `callbacks=[TransitionMonitor(validation_data=(x, y)), EarlyStopping("val_noisy_nll", mode="min")]`.
+"""

@@ -2,13 +2,15 @@
 
 import math
 import warnings
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_het.batches import check_again, is_data_set, labelled_batches
 from keras_het.layers import NoiseTransition
-from keras_het.ops.transition import check_transition, condition_number, total_variation, trace
+from keras_het.ops.transition import check_labels, check_transition, condition_number, total_variation, trace
 from keras_het.validation import check_choice, check_integer
 
 __all__ = [
@@ -109,25 +111,37 @@ class TransitionMonitor(_OfTransitions):
     """Logs what becomes of T after every epoch, so that History, CSVLogger and TensorBoard show it.
 
     `<layer>_trace`, the sum of T_ii; `<layer>_condition`, the condition number; `<layer>_distance`, the total variation to a
-    reference (mean over the rows); with outliers also `<layer>_outlier_share`, the share of outliers that is labelled as such. Put it
-    before other loggers in the list of callbacks, for they see what was logged before them.
+    reference (mean over the rows); with outliers also `<layer>_outlier_share`, the share of outliers that is labelled as such; with
+    `validation_data` also `val_noisy_nll`, the mean of -log p(noisy y | x). That is what to stop early by, for `val_loss` on noisy
+    labels grows as T takes the noise on:
+    `callbacks=[TransitionMonitor(validation_data=(x, y)), EarlyStopping("val_noisy_nll", mode="min")]`.
 
-    Args: reference: `(K, K)`, such as the true T; None is the identity, whose distance is how far T has moved.
-    Raises: ValueError for a reference that is not row-stochastic or of another size, or a model without `NoiseTransition`.
+    Put it before other callbacks in the list, for they see what was logged before them.
+
+    Args:
+        reference: `(K, K)`, such as the true T; None is the identity, whose distance is how far T has moved.
+        validation_data: `(x, y)`, or a data set of batches (x, y) that can be read again; noisy labels, integers in [0, K).
+    Raises: ValueError for a reference that is not row-stochastic or of another size, a model without `NoiseTransition`, or, with
+        validation data, labels out of range or a model that does not end in the layer.
+    Warns: once, if `val_loss` grows beside a training loss that falls, after T has moved, and there is no `validation_data`.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(3, "log_softmax"), NoiseTransition(3, regularizer="l2", name="flips")])
         >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        >>> history = model.fit(np.ones((8, 2)), np.arange(8) % 3, verbose=0, callbacks=[TransitionMonitor()])
+        >>> x, y = np.ones((8, 2)), np.arange(8) % 3
+        >>> history = model.fit(x, y, verbose=0, callbacks=[TransitionMonitor(validation_data=(x, y))])
         >>> sorted(history.history)
-        ['flips_condition', 'flips_distance', 'flips_trace', 'loss']
+        ['flips_condition', 'flips_distance', 'flips_trace', 'loss', 'val_noisy_nll']
     """
 
-    def __init__(self, reference=None):
+    def __init__(self, reference: Any = None, validation_data: Any = None):
         super().__init__()
         self.reference = None if reference is None else check_transition(reference, "reference")
+        check_again("validation_data", validation_data)
+        self.validation_data = validation_data
 
     def on_train_begin(self, logs=None):
+        self.best, self.last, self.warned = math.inf, math.inf, False
         for layer in self.layers:
             if self.reference is not None and len(self.reference) != layer.size:
                 raise ValueError(f"`reference` must have shape {(layer.size,) * 2}. Received: shape {self.reference.shape}")
@@ -141,3 +155,38 @@ class TransitionMonitor(_OfTransitions):
             if layer.outlier:
                 found["outlier_share"] = float(transition[-1, -1])
             logs.update({f"{layer.name}_{name}": value for name, value in found.items()})
+        if self.validation_data is not None:
+            logs["val_noisy_nll"] = self._noisy_nll()
+        elif "val_loss" in logs:
+            self._warn_of_validation_loss(logs["loss"], logs["val_loss"])
+
+    def _noisy_nll(self) -> float:
+        """Mean of -log p(noisy y | x) over the validation data; the model's outputs have T in them, or get it here."""
+        x, y = (self.validation_data, None) if is_data_set(self.validation_data) else tuple(self.validation_data)[:2]
+        layer, sums, count = self._last_layer(), 0.0, 0
+        for inputs, labels in labelled_batches(x, y, batch_size=128, name="validation_data"):
+            log_probs = self.model.predict_on_batch(inputs)
+            noisy = log_probs if layer.apply_at_inference else ops.convert_to_numpy(layer(log_probs, training=True))
+            labels = check_labels(labels, layer.size, len(noisy), name="validation_data")
+            sums, count = sums - float(np.sum(noisy[np.arange(len(labels)), labels], dtype="float64")), count + len(labels)
+        return sums / count
+
+    def _last_layer(self):
+        (layer, *others), outputs = self.layers, getattr(self.model, "outputs", None) or [None]
+        if others or len(outputs) != 1:
+            rule = "have one output and end in a NoiseTransition layer, the only one, for `validation_data`"
+            raise ValueError(f"The model must {rule}. Received: {len(outputs)} outputs and {len(others) + 1} such layers")
+        return layer
+
+    def _warn_of_validation_loss(self, loss, val_loss):
+        learned = [layer for layer in self.layers if layer.has_moved and not layer.apply_at_inference]
+        if learned and val_loss > self.best and loss < self.last and not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"`val_loss` grew to {val_loss:.4g} while the training loss fell: {learned[0].name!r} does not act at inference, so "
+                "that on noisy labels `val_loss` says how far the model is from the noise. Do not stop early by it: use "
+                'TransitionMonitor(validation_data=(x, y)) and EarlyStopping("val_noisy_nll", mode="min"). On clean labels the model '
+                "overfits.",
+                stacklevel=2,
+            )
+        self.best, self.last = min(self.best, val_loss), loss

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_het.analysis import corrupt_labels, noisy_nll
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
 from keras_het.layers import NoiseTransition
 from keras_het.ops import transition
@@ -179,6 +180,60 @@ def test_without_a_reference_the_distance_is_that_to_the_identity():
     assert history["flips_distance"] == pytest.approx([0.5])
 
 
+def swapped(count, seed):
+    """Classes that lie apart, 40% of the labels those of the next class."""
+    rng = np.random.default_rng(seed)
+    clean = rng.integers(UNITS, size=count)
+    x = (4 * np.eye(5)[clean] + rng.normal(size=(count, 5))).astype("float32")
+    return x, corrupt_labels(clean, transition.pair_flip(UNITS, 0.4), seed=seed)
+
+
+def learner():
+    layer = NoiseTransition(UNITS, transition=transition.pair_flip(UNITS, 0.4), regularizer="l2", name="flips")
+    return layer, make_model(layer, keras.optimizers.Adam(0.05))
+
+
+def test_early_stopping_by_noisy_labels_is_one_line():
+    (x, y), held_out = swapped(300, 0), swapped(200, 1)
+    _, model = learner()
+    stop = keras.callbacks.EarlyStopping("val_noisy_nll", mode="min", patience=2)
+    history = model.fit(x, y, epochs=8, verbose=0, callbacks=[TransitionMonitor(validation_data=held_out), stop]).history
+    scores = history["val_noisy_nll"]
+    assert scores[-1] < scores[0] - 0.05
+    assert scores[-1] == pytest.approx(noisy_nll(model, *held_out), rel=1e-5)
+
+
+def test_noisy_validation_labels_from_a_data_set_and_where_t_acts_at_inference():
+    (x, y), held_out = swapped(100, 0), swapped(50, 1)
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            return tuple(part[index::2] for part in held_out)
+
+    for data, acts in ((held_out, True), (Batches(), False)):
+        model = make_model(flips(apply_at_inference=acts))
+        history = model.fit(x, y, verbose=0, callbacks=[TransitionMonitor(validation_data=data)]).history
+        assert history["val_noisy_nll"] == pytest.approx([noisy_nll(model, *held_out)], rel=1e-5)
+
+
+def test_a_validation_loss_that_grows_is_warned_of_once():
+    x, y = swapped(300, 0)
+    for arguments, expected in (({}, 1), ({"validation_data": (x, y)}, 0)):
+        _, model = learner()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            losses = {"loss": [3.0, 2.0, 1.0, 0.5], "val_loss": [1.0, 1.2, 1.4, 1.6]}
+            logs = [Log(values, name) for name, values in losses.items()]
+            fit_to = {"epochs": 4, "verbose": 0, "callbacks": [*logs, TransitionMonitor(**arguments)]}
+            model.fit(x, y, **fit_to)
+        found = [str(warning.message) for warning in caught if "`val_loss` grew to 1.2 while" in str(warning.message)]
+        assert len(found) == expected
+        assert not [warning for warning in caught if "grew to 1.4" in str(warning.message)]
+
+
 def test_a_share_without_labelled_outliers_collapses_and_is_warned_of():
     layer = NoiseTransition(UNITS, outlier=True, name="flips")
     model = make_model(layer, keras.optimizers.SGD(1.0))
@@ -213,6 +268,14 @@ def test_a_share_with_labelled_outliers_or_one_that_is_given_is_not_warned_of():
         (lambda: ReleaseTransition("loss", mode="low"), "`mode` must be one of 'auto', 'min', 'max'. Received: mode='low'"),
         (lambda: fit(make_model(flips()), ReleaseTransition("val_los")), "or one of 'loss'. Received: after='val_los'"),
         (lambda: TransitionMonitor([[0.5, 0.6], [0, 1]]), "`reference` must have rows that sum to one. Received: row 0 sums to 1.1"),
+        (
+            lambda: fit(make_model(flips()), TransitionMonitor(validation_data=(X, LABELS + 1)), epochs=1),
+            "`validation_data` must be in [0, 3). Received: 3 at [",
+        ),
+        (
+            lambda: TransitionMonitor(validation_data=iter([])),
+            "`validation_data` must be readable more than once. Received: a list_iterator",
+        ),
         (lambda: fit(make_model(flips()), TransitionMonitor(np.eye(2))), "`reference` must have shape (3, 3). Received: shape (2, 2)"),
     ],
 )

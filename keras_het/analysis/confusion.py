@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.analysis.data import labelled_batches
+from keras_het.batches import labelled_batches
 from keras_het.layers import NoiseTransition
 from keras_het.layers.log_probabilities import TOLERANCE
 from keras_het.ops.transition import check_every_class, check_labels

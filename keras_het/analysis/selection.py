@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_het.analysis.confusion import predict_clean_and_noisy
-from keras_het.analysis.data import check_again, is_data_set
+from keras_het.batches import check_again, is_data_set
 
 
 class Selection(NamedTuple):

@@ -23,25 +23,14 @@ class NoiseTransition(keras.layers.Layer):
     T[i, j] = p(noisy label j | true class i) does not depend on the input; the paper's Q is its transpose. Put the layer behind
     log-probabilities, such as those of `HeteroscedasticDense` or a Dense layer with `activation="log_softmax"`, and train with
     `from_logits=True`. Like Dropout it acts in training only: `predict` gives the true classes, and `evaluate` on clean labels is honest.
-    On noisy validation labels that also means that `val_loss` grows once T takes the noise on: do not stop early by it, but use
-    `apply_at_inference=True`, or `analysis.noisy_nll`.
+    On noisy validation labels `val_loss` grows once T takes the noise on: stop early by the `val_noisy_nll` of
+    `callbacks.TransitionMonitor`.
 
     A learned T starts at the identity, but for a hundredth of each row that is spread evenly: an entry of exactly zero would get a
     gradient without bound. Two ways to keep its rows stochastic: "projected" takes gradient steps in T and projects every row back
     onto the probability vectors with entries of at least 1e-4 / K (the paper's way); "softmax" learns logits of the rows, and moves
-    more slowly. Without a `regularizer` a learned T may stay where it starts, while the base model learns the noise.
-    `keras.regularizers.L2`, the paper's ridge, works best of those in `benchmarks/README.md`; `analysis.select_strength` chooses its
-    strength without clean labels, and `callbacks.ReleaseTransition` lets the base model learn first.
-
-    When it fails, and what shows it (`guides/label_flips.py` has an example of each):
-
-    - The noise depends on the example, not only on its class: no strength explains held-out noisy labels better than T = I does.
-    - Too little data: training labels are far likelier than held-out ones (`analysis.noisy_nll`), for the base model learns them by heart.
-    - Classes that changed places, a local minimum where a flip is nearly as likely as the true label: another start, by another seed, has
-      a higher likelihood (`analysis.noisy_nll`).
-    - No anchors, examples that are surely of one class: strengths that are about as likely have very different T. Give T then.
-
-    `callbacks.TransitionMonitor` logs how far T has moved: one that has not has learnt nothing.
+    more slowly. Without a `regularizer`, such as `keras.regularizers.L2`, a learned T may stay where it starts. How to choose its
+    strength, and what shows that T has failed, is in `guides/label_flips.py`.
 
     Args:
         num_classes: K >= 2, without the outliers.
@@ -53,8 +42,11 @@ class NoiseTransition(keras.layers.Layer):
         parameterization: "projected" or "softmax".    trainable: learn T.
         regularizer: of T, whatever the parameterization; see `keras_het.regularizers`.
         apply_at_inference: act at inference too, to evaluate on noisy labels.
-    Input and output shape: `(..., K)`, or `(..., K + 1)` with outliers; log-probabilities, float32.
-    Raises: ValueError for arguments outside these ranges, or inputs of another width.
+        dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
+    Input and output shape: `(..., K)`, or `(..., K + 1)` with outliers; log-probabilities. In training rows of inputs whose
+        probabilities do not sum to one, within 10%, give nan.
+    Raises: ValueError for arguments outside these ranges, inputs of another width, or a model in which the layer before this one
+        makes something else than log-probabilities, such as `Dense(K)` or `Dense(K, "softmax")`.
 
     Example:
         >>> layer = NoiseTransition(3, transition=[[0.75, 0.25, 0], [0, 1, 0], [0, 0, 1]], trainable=False)

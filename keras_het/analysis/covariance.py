@@ -1,0 +1,165 @@
+"""Which classes a head confuses: the covariance of its logits over a data set, and the pairs whose covariance is no chance."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.batches import batches
+from keras_het.layers import HeteroscedasticDense
+from keras_het.models.graph import find_head, model_inputs
+from keras_het.ops.low_rank import top_pairs
+from keras_het.ops.transition import generator
+from keras_het.validation import check_integer
+
+
+class ConfusedPair(NamedTuple):
+    """Two classes, by name or number, and the covariance of their logits.
+
+    Positive: the two rise and fall together, so that what may be one may be the other, too. Negative: one rises where the other falls,
+    so that the label goes to the one or to the other.
+    """
+
+    first: Any
+    second: Any
+    covariance: float
+
+
+class _Moments(NamedTuple):
+    """Means over a data set: of d^2, `(K,)`, and of z z', `(M, M)`, z being (x, 1), or v(x) of a parameter-efficient head."""
+
+    diagonal: np.ndarray
+    second: np.ndarray
+
+
+def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_size: int = 128) -> np.ndarray:
+    """The mean covariance of the logits of a model's head over a data set.
+
+        mean over x of diag(d(x)^2) + V(x) V(x)',  for softmax without the part that it does not see: C Sigma C, C = I - 1 1'/K
+
+    Args:
+        model: functional or Sequential, with a `HeteroscedasticDense` somewhere, such as before a `NoiseTransition`; it does not change.
+        x: what it predicts from: arrays, or a data set of batches, whose labels do not count.
+        layer: name of the head, if there are several.    batch_size: of the predictions from arrays.
+    Returns: `(K, K)`, float64.
+    Raises: ValueError for a model without a graph, with several outputs or without such a head, or no example.
+
+    Example:
+        >>> model = keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3), keras.layers.Activation("exponential")])
+        >>> covariance(model, np.ones((10, 4))).shape
+        (3, 3)
+    """
+    head, moments = _head_and_moments(model, x, layer, batch_size)
+    return _covariance(head, moments, _factor(head))
+
+
+def confused_pairs(
+    model: keras.Model,
+    x: Any,
+    class_names: Sequence | None = None,
+    count: int = 10,
+    *,
+    layer: str | None = None,
+    shuffles: int = 99,
+    seed: int = 0,
+    batch_size: int = 128,
+) -> list[ConfusedPair]:
+    """The pairs of classes with the largest covariance of a model's logits, as far as they are no chance.
+
+    Chance is what the same weights give when every entry of the factor's weights changes places with those of other classes, each entry
+    by itself: sizes stay, and what two classes have in common is lost. A pair is returned if its covariance is larger in absolute value
+    than the largest of all pairs in all the shuffles. If the weights are noise, which is as likely in one order as in another, the
+    largest is that of the unshuffled weights once in `shuffles + 1` times: so often any pair is returned, 1% by default.
+
+    Args:
+        model, x, layer, batch_size: as for `covariance`.
+        class_names: K of them; None for numbers.    count: of pairs, at most.
+        shuffles: at least 1; each takes the time of a product of the factor's weights.    seed: of the shuffles.
+    Returns: list of `ConfusedPair`, the largest first; empty for a head without factors.
+    Raises: ValueError as for `covariance`, and for arguments outside these ranges.
+
+    Example:
+        >>> model = keras.Sequential([keras.Input((4,)), HeteroscedasticDense(5, num_factors=2)])
+        >>> kernel = np.random.default_rng(0).normal(size=(4, 5, 2)) * 0.01
+        >>> kernel[:, 1], kernel[:, 3] = 1.0, -1.0
+        >>> _ = model.layers[0].factor.kernel.assign(kernel.reshape(4, 10))
+        >>> pairs = confused_pairs(model, np.random.default_rng(1).normal(size=(50, 4)), ["ant", "bee", "cat", "wasp", "dog"])
+        >>> [(pair.first, pair.second, pair.covariance < 0) for pair in pairs]
+        [('bee', 'wasp', True)]
+    """
+    count, shuffles, rng = check_integer("count", count, 0), check_integer("shuffles", shuffles, 1), generator(seed)
+    head, moments = _head_and_moments(model, x, layer, batch_size)
+    if class_names is not None and len(class_names) != head.units:
+        raise ValueError(f"`class_names` must have a name for each of the {head.units} classes. Received: {len(class_names)}")
+    names = range(head.units) if class_names is None else class_names
+    pairs = _beyond_chance(lambda factor: _covariance(head, moments, factor), _factor(head), shuffles, rng)
+    return [ConfusedPair(names[i], names[j], value) for i, j, value in pairs[:count]]
+
+
+def _beyond_chance(covariance_of: Any, factor: np.ndarray, shuffles: int, rng: np.random.Generator) -> list[tuple]:
+    """Pairs `(i, j, covariance)` above the largest of the shuffles, the largest first; `factor` is `(M, K, R)`."""
+    chance = max(_largest(covariance_of(rng.permuted(factor, axis=1))) for _ in range(shuffles))
+    matrix = covariance_of(factor)
+    beyond = np.sum(np.abs(np.triu(matrix, k=1)) > chance * (1 + 1e-9))  # equal but for rounding is not beyond
+    return top_pairs(matrix, int(beyond))
+
+
+def _largest(matrix: np.ndarray) -> float:
+    return float(np.abs(np.triu(matrix, k=1)).max())
+
+
+def _head_and_moments(model: keras.Model, x: Any, name: str | None, batch_size: int) -> tuple[HeteroscedasticDense, _Moments]:
+    head = find_head(model, HeteroscedasticDense, name or _name_of_head(model))
+    features, total, moments = keras.Model(model_inputs(model), head.features), 0, None
+    for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
+        parts = _sums(head.layer, features.predict_on_batch(inputs))
+        total += parts[0]
+        moments = parts[1] if moments is None else [whole + part for whole, part in zip(moments, parts[1], strict=True)]
+    if moments is None:
+        raise ValueError("`x` must have at least one example. Received: none")
+    return head.layer, _Moments(*(whole / total for whole in moments))
+
+
+def _name_of_head(model: keras.Model) -> str | None:
+    """The name of the only head, wherever it is; None leaves it to `find_head` to say what is wrong."""
+    names = {layer.name for layer in model._flatten_layers() if isinstance(layer, HeteroscedasticDense)}
+    return names.pop() if len(names) == 1 else None
+
+
+def _sums(head: HeteroscedasticDense, features: Any) -> tuple[int, list[np.ndarray]]:
+    """The number of examples of a batch, and sums of what `_Moments` has the means of."""
+    x = np.asarray(ops.convert_to_numpy(features), "float64")
+    x = x.reshape(-1, x.shape[-1])
+    normal = head.logit_distribution(x)
+    z = np.concatenate([x, np.ones((len(x), 1))], axis=1) if normal.row_scale is None else ops.convert_to_numpy(normal.row_scale)
+    z = z.astype("float64")
+    return len(x), [np.square(ops.convert_to_numpy(normal.scale_diag).astype("float64")).sum(axis=0), z.T @ z]
+
+
+def _factor(head: HeteroscedasticDense) -> np.ndarray:
+    """The weights of the factor, `(M, K, R)`: M is D + 1 with the bias, or 1 if the factor does not depend on the input."""
+    if head.parameter_efficient:
+        return ops.convert_to_numpy(head.factor).astype("float64")[None]
+    if not head.num_factors:
+        return np.zeros((1, head.units, 0))
+    kernel, bias = (ops.convert_to_numpy(weight).astype("float64") for weight in (head.factor.kernel, head.factor.bias))
+    return np.concatenate([kernel, bias[None]]).reshape(-1, head.units, head.num_factors)
+
+
+def _covariance(head: HeteroscedasticDense, moments: _Moments, factor: np.ndarray) -> np.ndarray:
+    """`(K, K)`. The mean of V V' is A' E[z z'] A where V is affine in the input; where V is diag(v) A, it is A A' times E[v v']."""
+    _, units, num_factors = factor.shape
+    if head.parameter_efficient:
+        low_rank = factor[0] @ factor[0].T * moments.second
+    elif num_factors:
+        by_factor = factor.transpose(2, 0, 1)
+        low_rank = sum(part.T @ (moments.second @ part) for part in by_factor)
+    else:
+        low_rank = np.zeros((units, units))
+    whole = np.diag(moments.diagonal) + low_rank
+    if head.link != "softmax":
+        return whole
+    rows = whole - whole.mean(axis=1, keepdims=True)
+    return rows - rows.mean(axis=0, keepdims=True)

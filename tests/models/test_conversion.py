@@ -230,5 +230,7 @@ def test_keras_applications(tmp_path):
     rng = np.random.default_rng(1)
     for activation in ("softmax", None):
         model = keras.applications.MobileNetV2((32, 32, 3), 0.35, weights=None, classes=UNITS, classifier_activation=activation)
+        for layer in model.layers:  # the head alone learns: the gradient of 150 layers takes a minute to compile
+            layer.trainable = False
         images = rng.normal(size=(32, 32, 32, 3)).astype("float32")
         check_conversion(sharpen(model), images, Y[:32], tmp_path)

@@ -5,9 +5,9 @@ import math
 import keras
 import numpy as np
 
+from keras_het.graph import find_head, model_inputs
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import copy_model, unchanged_seed
-from keras_het.models.graph import find_head, model_inputs
 from keras_het.ops.log_space import softplus_inverse
 from keras_het.validation import check_boolean
 

@@ -81,17 +81,17 @@ def _pairs(given: Any, outputs: list[tuple[set, Output | None]]) -> Iterator[tup
             part = given[index] if len(given) == len(outputs) else None
         else:
             part = given
-        for identifier in _leaves(part):
+        for identifier in leaves(part):
             yield identifier, output
 
 
-def _leaves(given: Any) -> Iterator[Any]:
+def leaves(given: Any) -> Iterator[Any]:
     """The identifiers in nested lists and dicts; a dict with a class name is one."""
     if isinstance(given, dict) and "class_name" not in given:
         given = list(given.values())
     if isinstance(given, list | tuple):
         for part in given:
-            yield from _leaves(part)
+            yield from leaves(part)
     elif given is not None:
         yield given
 

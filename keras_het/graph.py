@@ -11,6 +11,8 @@ import keras
 LINKS = {None: None, "softmax": "softmax", "log_softmax": "softmax", "sigmoid": "sigmoid", "log_sigmoid": "sigmoid"}
 # Operations of `keras.ops` that are nothing but an activation.
 OPERATIONS = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Sigmoid": "sigmoid", "LogSigmoid": "log_sigmoid", "Exp": "exponential"}
+# Layers that give the same values in another shape.
+RESHAPING = (keras.layers.Reshape, keras.layers.Flatten)
 
 
 class Head(NamedTuple):
@@ -18,11 +20,18 @@ class Head(NamedTuple):
 
     layer: the layer.    features: its symbolic input, in the graph of the model.
     activation: the name of the activation that follows the affine map, or None.
+    behind: the layers between it and the output that only reshape, in order.
     """
 
     layer: Any
     features: Any
     activation: str | None
+    behind: tuple[Any, ...] = ()
+
+    @property
+    def units(self):
+        """The number of classes."""
+        return self.layer.filters if isinstance(self.layer, keras.layers.Conv2D) else self.layer.units
 
     @property
     def link(self):
@@ -48,11 +57,19 @@ def find_head(model, kind, name=None):
     if name is None:
         layer, _ = producer(output)
         raise ValueError(
-            f"The model must end in a {kind.__name__} layer, with nothing but a softmax or sigmoid behind it, or `layer` must name one "
-            f"of its {kind.__name__} layers: {candidates}. Received: model={model.name!r}, which ends in {layer.name!r}, a "
-            f"{type(layer).__name__}"
+            f"The model must end in a {kind.__name__} layer{_or_convolution(kind)}, with nothing but a softmax or sigmoid and layers that "
+            f"reshape behind it, or `layer` must name one of its {kind.__name__} layers{_by_hand(kind)}: {candidates}. "
+            f"Received: model={model.name!r}, which ends in {layer.name!r}, a {type(layer).__name__}"
         )
     raise ValueError(f"`layer` must name a {kind.__name__} layer of the model: {candidates}. Received: layer={name!r}")
+
+
+def _or_convolution(kind):
+    return " or a 1x1 Conv2D" if kind is keras.layers.Dense else ""
+
+
+def _by_hand(kind):
+    return " (or make the model by hand: HeteroscedasticDense(K)(backbone.output))" if kind is keras.layers.Dense else ""
 
 
 def model_inputs(model):
@@ -65,7 +82,8 @@ def single_output(model):
     if not has_graph(model) or not getattr(model, "outputs", None):
         raise ValueError(
             "`model` must be a functional model, or a Sequential one that is built (give it a keras.Input): a subclassed model has no "
-            f"graph in which a layer could be replaced. Received: model={model!r}"
+            "graph in which a layer could be replaced; there, make the model by hand: HeteroscedasticDense(K)(backbone.output). "
+            f"Received: model={model!r}"
         )
     if len(model.outputs) != 1:
         raise ValueError(f"`model` must have one output. Received: a model with {len(model.outputs)} outputs, {model.output_names}")
@@ -85,28 +103,52 @@ def is_a(layer, kind):
     return isinstance(layer, kind) and type(layer).call is kind.call
 
 
+def _is_head(layer, kind):
+    """Whether a layer is of a class, or, for Dense, a convolution that is one at every place of an image.
+
+    Raises: ValueError for such a convolution of channels that are not the last axis.
+    """
+    if kind is not keras.layers.Dense or not is_a(layer, keras.layers.Conv2D):
+        return is_a(layer, kind)
+    if layer.kernel_size != (1, 1) or layer.strides != (1, 1) or layer.groups != 1:
+        return False
+    if layer.data_format != "channels_last":
+        raise ValueError(
+            "`data_format` of a head must be 'channels_last', for a Dense layer is of the last axis. "
+            f"Received: data_format={layer.data_format!r} in {layer.name!r}"
+        )
+    return True
+
+
 def _layers_of(model, kind):
     """Layers of a class in a model and in the models inside it, in order."""
     for layer in model.layers:
-        if is_a(layer, kind):
+        if _is_head(layer, kind):
             yield layer
         elif has_graph(layer):
             yield from _layers_of(layer, kind)
 
 
 def _last(tensor, kind):
-    """The head behind a tensor, walking back through activations and into models."""
-    activation = None
+    """The head behind a tensor, walking back through activations and layers that reshape, and into models."""
+    activation, behind = None, tuple[Any, ...]()
     while True:
         layer, node = producer(tensor)
-        if is_a(layer, kind):
-            return Head(layer, node.input_tensors[0], _joined(activation, _known_activation(layer), layer))
+        if _is_head(layer, kind):
+            return Head(layer, node.input_tensors[0], _joined(activation, _known_activation(layer), layer), behind)
         if has_graph(layer):
             inner = _last(inner_output(layer, tensor), kind)
-            return inner and Head(inner.layer, _outside(layer, inner.features, node), _joined(activation, inner.activation, layer))
-        if not is_activation(layer):
+            if inner is None:
+                return None
+            activation = _joined(activation, inner.activation, layer)
+            return Head(inner.layer, _outside(layer, inner.features, node), activation, inner.behind + behind)
+        if any(is_a(layer, reshaping) for reshaping in RESHAPING):
+            behind = (layer, *behind)
+        elif is_activation(layer):
+            activation = _joined(activation, _known_activation(layer), layer)
+        else:
             return None
-        activation, tensor = _joined(activation, _known_activation(layer), layer), node.input_tensors[0]
+        tensor = node.input_tensors[0]
 
 
 def _last_of_name(tensor, kind, name):
@@ -127,7 +169,7 @@ def _named(tensor, kind, name):
             continue
         seen.add(id(tensor))
         layer, node = producer(tensor)
-        if is_a(layer, kind) and layer.name == name:
+        if layer.name == name and _is_head(layer, kind):
             return Head(layer, node.input_tensors[0], _known_activation(layer))
         inner = _named(inner_output(layer, tensor), kind, name) if has_graph(layer) else None
         if inner is not None:

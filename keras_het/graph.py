@@ -58,7 +58,7 @@ def find_head(model, kind, name=None):
         layer, _ = producer(output)
         raise ValueError(
             f"The model must end in a {kind.__name__} layer{_or_convolution(kind)}, with nothing but a softmax or sigmoid and layers that "
-            f"reshape behind it, or `layer` must name one of its {kind.__name__} layers{_by_hand(kind)}: {candidates}. "
+            f"reshape behind it{_by_hand(kind)}, or `layer` must name one of its {kind.__name__} layers: {candidates}. "
             f"Received: model={model.name!r}, which ends in {layer.name!r}, a {type(layer).__name__}"
         )
     raise ValueError(f"`layer` must name a {kind.__name__} layer of the model: {candidates}. Received: layer={name!r}")

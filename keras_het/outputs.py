@@ -53,7 +53,7 @@ def outputs_of(model: keras.Model) -> list[tuple[set, Output | None]]:
         >>> outputs_of(model)[0][1]
         Output(source="the head 'head'", link='softmax', returns='probabilities', units=3)
     """
-    if isinstance(model, keras.Sequential) and not model.built:
+    if isinstance(model, keras.Sequential) and not getattr(model, "outputs", None):  # it has no graph yet, or gets none
         return [(set(), output_of(_reversed(model)))]
     structure = getattr(model, "output", model.outputs) if has_graph(model) else _traced(model)  # a Sequential has no `output`
     if structure is None:

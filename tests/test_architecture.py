@@ -46,7 +46,7 @@ ALLOWED = {
     ),
 }
 FORBIDDEN = ("jax", "torch", "tensorflow", "keras.src", "keras.backend")
-OPTIONAL = ("matplotlib", "sklearn", "pandas")
+OPTIONAL = ("matplotlib", "sklearn", "pandas", "keras_hub")
 
 
 def within(name, prefixes):
@@ -119,6 +119,7 @@ def test_imports_point_down_and_name_no_backend(module):
         ("keras_het.layers", "import importlib\nimportlib.import_module('jax')"),
         ("keras_het.demo", "import matplotlib.figure"),
         ("keras_het.demo", "from sklearn import datasets"),
+        ("keras_het.models.raw_inputs", "import keras_hub"),
     ],
 )
 def test_a_planted_wrong_import_is_caught(module, line):

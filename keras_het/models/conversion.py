@@ -9,6 +9,7 @@ from keras_het.graph import find_head, model_inputs
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import copy_model, unchanged_seed
 from keras_het.models.ending import activated, compile_like, free_name, reshaped
+from keras_het.models.raw_inputs import with_preprocessor
 from keras_het.ops.log_space import softplus_inverse
 from keras_het.outputs import Output, outputs_of
 from keras_het.validation import check_boolean
@@ -29,6 +30,8 @@ def heteroscedastic(
     If the old model is compiled, the new one is, too: with the same losses and metrics in the form that takes what it returns, an
     optimizer of equal configuration and fresh state, and the other settings of `compile`. If a loss or metric has no such form, as
     `kl_divergence`, the new model is not compiled, and a warning says so; with `keep_activation=True` every one stays as it is.
+
+    A KerasHub task gives a model that keeps the task's preprocessor: `fit`, `evaluate` and `predict` take raw images or strings.
 
     The layers before the head are shared, as in Keras' functional API: training the new model trains them in the old one.
     The call itself changes nothing: no weight, no `trainable`, no random seed (what it draws, it draws from Python's `random` without
@@ -82,7 +85,7 @@ def heteroscedastic(
     with unchanged_seed(head_arguments.get("seed")):
         body = _body(model, head, clone)
         new = HeteroscedasticDense(units, num_factors, **{"name": free_name(old.name, body), **arguments})
-        converted = _with_head(body, new, head, new.link, keep)
+        converted = with_preprocessor(_with_head(body, new, head, new.link, keep), model)
     if warm:
         _give_mean(new, _weights_of(old))
         _give_noise(new, head_arguments)
@@ -124,7 +127,7 @@ def homoscedastic(model, *, units=None, layer=None, clone=False, keep_activation
             name=free_name(old.name, body),
             dtype=old.dtype_policy,
         )
-        converted = _with_head(body, new, head, old.link, keep)
+        converted = with_preprocessor(_with_head(body, new, head, old.link, keep), model)
     if units == old.units:
         new.set_weights([weight / old.temperature for weight in _weights_of(old.loc)])
     returns = "probabilities" if keep and head.activation in ("softmax", "sigmoid") else "logits"

@@ -61,7 +61,7 @@ def compile_like(new: keras.Model, old: keras.Model, output: Output | None) -> N
                 warnings.warn(
                     "The new model is not compiled, for a loss or metric of the old one has no counterpart; keep_activation=True keeps it. "
                     + explain(argument, identifier, None, output),
-                    stacklevel=4,
+                    stacklevel=3,
                 )
                 return
         arguments[argument] = _mapped(arguments.get(argument), output, module)

@@ -52,9 +52,9 @@ def compile_like(new: keras.Model, old: keras.Model, output: Output | None) -> N
 
     Warns, and does not compile, if one of them has no counterpart. Does nothing if the other model is not compiled.
     """
-    if not old.compiled or output is None:
-        return
     arguments = compiled_with(old)
+    if not old.compiled or not arguments or output is None:
+        return
     for argument, module in ROLES.items():
         for identifier in leaves(arguments.get(argument)):
             if counterpart(identifier, output, module) is None:
@@ -83,7 +83,15 @@ def _mapped(given: Any, output: Output, module: Any) -> Any:
     if given is None:
         return None
     fitting = counterpart(given, output, module)
-    return _copy(fitting) if fitting is given and isinstance(given, keras.metrics.Metric) else fitting
+    return _fresh(fitting) if fitting is given and isinstance(given, keras.metrics.Metric) else fitting
+
+
+def _fresh(metric: Any) -> Any:
+    """A metric of equal configuration, without the state; or itself, if it is the caller's own and cannot be made of its configuration."""
+    try:
+        return _copy(metric)
+    except (NotImplementedError, TypeError, ValueError):
+        return metric
 
 
 def _copy(instance: Any) -> Any:

@@ -101,8 +101,14 @@ def test_what_is_custom_is_kept():
     def custom(y_true, y_pred):
         return keras.ops.mean(y_pred, axis=-1)
 
-    new = converted(compiled(functional("softmax"), "sgd", custom, metrics=[custom]))
+    class Own(metrics.Mean):
+        def __init__(self, number):
+            super().__init__()
+
+    own = Own(3)
+    new = converted(compiled(functional("softmax"), "sgd", custom, metrics=[custom, own]))
     assert new.loss is custom
+    assert keras_het.compilation.compiled_with(new)["metrics"] == [custom, own]
 
 
 def test_the_way_back_is_compiled_too():

@@ -89,7 +89,7 @@ print(f"largest change of a probability by the conversion: {np.abs(after - befor
 
 The same recipe for both, three times: Adam, stopped by the likelihood of held-out *noisy* labels, for clean ones are not to be had.
 `homoscedastic` is the way back, and gives the plain head in the same wrapping. The models come compiled as the task is, with a loss that
-takes what they return; here they get another optimizer. Like every task of KerasHub they do not shuffle; the examples are shuffled already.
+takes what they return; here they get another optimizer. Like every task of KerasHub they do not shuffle, so each run does, once.
 """
 
 train, validation = noisy[:700], noisy[700:]

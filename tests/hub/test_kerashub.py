@@ -94,8 +94,8 @@ def test_an_exported_model_takes_what_the_preprocessor_makes(tmp_path):
     task, raw = from_preset("ViT", tmp_path), TASKS["ViT"][1]()
     model = keras_het.heteroscedastic(task, 2, seed=0)
     model.export(str(tmp_path / "exported"), verbose=False)
-    outputs = tf.saved_model.load(str(tmp_path / "exported")).serve(task.preprocessor(raw))
-    np.testing.assert_allclose(outputs.numpy(), model.predict(raw, verbose=0), rtol=1e-5, atol=1e-5)
+    exported = tf.saved_model.load(str(tmp_path / "exported"))
+    np.testing.assert_allclose(exported.serve(task.preprocessor(raw)).numpy(), model.predict(raw, verbose=0), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ANY_TASK)

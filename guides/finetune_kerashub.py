@@ -106,7 +106,9 @@ def fine_tune(name, seed):
     model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     stop = keras.callbacks.EarlyStopping(patience=3, restore_best_weights=True)
     held_out = (images[validation], noisy_labels[validation])
-    model.fit(images[train], noisy_labels[train], validation_data=held_out, epochs=20, shuffle=False, callbacks=[stop], verbose=0)
+    shuffled = np.random.default_rng(seed).permutation(train)
+    x, y = images[shuffled], noisy_labels[shuffled]
+    model.fit(x, y, validation_data=held_out, epochs=20, shuffle=False, callbacks=[stop], verbose=0)
     log_p = keras.ops.convert_to_numpy(keras.ops.log_softmax(model.predict(images[test], verbose=0)))
     return model, np.mean(log_p.argmax(axis=1) == labels[test]), -np.mean(log_p[np.arange(len(test)), labels[test]])
 

@@ -75,21 +75,21 @@ task = keras_hub.models.ImageClassifier.from_preset(str(preset))
 ## Convert it
 
 One call. The new model shares the backbone with the task; `clone=True` gives it a copy, so that both heads below start from the same
-weights. It takes what the task's preprocessor makes, and returns log-probabilities: `exp` gives probabilities. Before any training
-they are those of the old model.
+weights. It keeps the task's preprocessor, so it takes raw images, and returns log-probabilities: `exp` gives probabilities. Before any
+training they are those of the old model.
 """
 
-x = keras.ops.convert_to_numpy(task.preprocessor(images))
 converted = keras_het.heteroscedastic(task, num_factors=5, clone=True)
 before = keras.ops.convert_to_numpy(keras.ops.softmax(task.predict(images[test], verbose=0)))
-after = np.exp(converted.predict(x[test], verbose=0))
+after = np.exp(converted.predict(images[test], verbose=0))
 print(f"largest change of a probability by the conversion: {np.abs(after - before).max():.4f}")
 
 """
 ## Fine-tune both heads
 
 The same recipe for both, three times: Adam, stopped by the likelihood of held-out *noisy* labels, for clean ones are not to be had.
-`homoscedastic` is the way back, and gives the plain head in the same wrapping.
+`homoscedastic` is the way back, and gives the plain head in the same wrapping. The models come compiled as the task is, with a loss that
+takes what they return; here they get another optimizer. Like every task of KerasHub they do not shuffle, so each run does, once.
 """
 
 train, validation = noisy[:700], noisy[700:]
@@ -105,9 +105,11 @@ def fine_tune(name, seed):
     model = heads[name]()
     model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     stop = keras.callbacks.EarlyStopping(patience=3, restore_best_weights=True)
-    held_out = (x[validation], noisy_labels[validation])
-    model.fit(x[train], noisy_labels[train], validation_data=held_out, epochs=20, callbacks=[stop], verbose=0)
-    log_p = keras.ops.convert_to_numpy(keras.ops.log_softmax(model.predict(x[test], verbose=0)))
+    held_out = (images[validation], noisy_labels[validation])
+    shuffled = np.random.default_rng(seed).permutation(train)
+    x, y = images[shuffled], noisy_labels[shuffled]
+    model.fit(x, y, validation_data=held_out, epochs=20, shuffle=False, callbacks=[stop], verbose=0)
+    log_p = keras.ops.convert_to_numpy(keras.ops.log_softmax(model.predict(images[test], verbose=0)))
     return model, np.mean(log_p.argmax(axis=1) == labels[test]), -np.mean(log_p[np.arange(len(test)), labels[test]])
 
 
@@ -130,7 +132,8 @@ of the other falls, so that either label may come.
 """
 
 model, _, _ = runs[-1]
-features = keras.Model(model.input, model.layers[-2].output).predict(x[test], verbose=0)
+x = keras.ops.convert_to_numpy(task.preprocessor(images[test]))
+features = keras.Model(model.input, model.layers[-2].output).predict(x, verbose=0)
 covariance = keras.ops.mean(model.layers[-1].covariance(features), axis=0)
 print("\nlargest covariances:", [(i, j, round(c, 2)) for i, j, c in keras_het.ops.top_pairs(covariance, count=5)])
 
@@ -142,4 +145,6 @@ The file loads on every backend (`import keras_het` first), and `model.export` w
 
 model.save(preset.parent / "model.keras")
 loaded = keras.models.load_model(preset.parent / "model.keras")
-print("\nthe file predicts the same:", np.allclose(loaded.predict(x[test], verbose=0), model.predict(x[test], verbose=0), atol=1e-5))
+print(
+    "\nthe file predicts the same:", np.allclose(loaded.predict(images[test], verbose=0), model.predict(images[test], verbose=0), atol=1e-5)
+)

@@ -1,11 +1,13 @@
 """Classification under noisy labels in Keras 3: heteroscedastic heads for JAX, TensorFlow and PyTorch."""
 
 from keras_het import analysis, callbacks, constraints, integrators, layers, losses, models, ops, regularizers
+from keras_het.compilation import check
 from keras_het.models import heteroscedastic, homoscedastic
 
 __all__ = [
     "analysis",
     "callbacks",
+    "check",
     "constraints",
     "heteroscedastic",
     "homoscedastic",

@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.batches import check_again, is_data_set, labelled_batches
+from keras_het.compilation import check
 from keras_het.layers import NoiseTransition
 from keras_het.ops.transition import check_labels, check_transition, condition_number, total_variation, trace
 from keras_het.validation import check_choice, check_integer
@@ -31,6 +32,10 @@ class _OfTransitions(keras.callbacks.Callback):
         if not layers:
             raise ValueError(f"The model must have a NoiseTransition layer. Received: model={self.model.name!r}, which has none")
         return layers
+
+    def on_train_begin(self, logs=None):
+        if self.model.compiled:
+            check(self.model)
 
     def on_train_end(self, logs=None):
         for layer in self.layers:
@@ -78,6 +83,7 @@ class ReleaseTransition(_OfTransitions):
         self.sign = -1.0 if larger_is_better else 1.0
 
     def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
         self.best, self.waited, self.released = math.inf, 0, None
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -141,6 +147,7 @@ class TransitionMonitor(_OfTransitions):
         self.validation_data = validation_data
 
     def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
         self.best, self.last, self.warned = math.inf, math.inf, False
         for layer in self.layers:
             if self.reference is not None and len(self.reference) != layer.size:

@@ -28,13 +28,26 @@ ALLOWED = {
     "keras_het.integrators": GROUND,
     "keras_het.regularizers": GROUND,
     "keras_het.layers": (*GROUND, "keras_het.constraints", "keras_het.integrators", "keras_het.layers"),
-    "keras_het.callbacks": (*GROUND, "keras_het.layers"),
+    "keras_het.graph": (),
+    "keras_het.outputs": ("keras_het.graph", "keras_het.layers"),
+    "keras_het.fitting": ("keras_het.losses", "keras_het.outputs"),
+    "keras_het.compilation": ("keras_het.fitting", "keras_het.outputs"),
+    "keras_het.callbacks": (*GROUND, "keras_het.compilation", "keras_het.layers"),
     "keras_het.losses": GROUND,
-    "keras_het.analysis": (*GROUND, "keras_het.layers", "keras_het.analysis", "keras_het.models.graph"),  # which reads graphs alone
-    "keras_het.models": (*GROUND, "keras_het.integrators", "keras_het.layers", "keras_het.models"),
+    "keras_het.analysis": (*GROUND, "keras_het.graph", "keras_het.layers", "keras_het.analysis"),
+    "keras_het.models": (
+        *GROUND,
+        "keras_het.compilation",
+        "keras_het.fitting",
+        "keras_het.graph",
+        "keras_het.integrators",
+        "keras_het.layers",
+        "keras_het.models",
+        "keras_het.outputs",
+    ),
 }
 FORBIDDEN = ("jax", "torch", "tensorflow", "keras.src", "keras.backend")
-OPTIONAL = ("matplotlib", "sklearn", "pandas")
+OPTIONAL = ("matplotlib", "sklearn", "pandas", "keras_hub")
 
 
 def within(name, prefixes):
@@ -94,6 +107,9 @@ def test_imports_point_down_and_name_no_backend(module):
         ("keras_het.models.conversion", "import keras_het.demo"),
         ("keras_het.losses", "from keras_het.layers import NoiseTransition"),
         ("keras_het.callbacks", "import keras_het.analysis"),
+        ("keras_het.graph", "from keras_het.layers import HeteroscedasticDense"),
+        ("keras_het.outputs", "from keras_het.compilation import check"),
+        ("keras_het.compilation", "from keras_het.models import heteroscedastic"),
         ("keras_het.layers", "from keras_het.callbacks import TransitionMonitor"),
         ("keras_het.analysis.selection", "from keras_het.models import heteroscedastic"),
         ("keras_het.demo", "import torch.nn"),
@@ -104,6 +120,7 @@ def test_imports_point_down_and_name_no_backend(module):
         ("keras_het.layers", "import importlib\nimportlib.import_module('jax')"),
         ("keras_het.demo", "import matplotlib.figure"),
         ("keras_het.demo", "from sklearn import datasets"),
+        ("keras_het.models.raw_inputs", "import keras_hub"),
     ],
 )
 def test_a_planted_wrong_import_is_caught(module, line):

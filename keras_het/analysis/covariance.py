@@ -8,8 +8,8 @@ import numpy as np
 from keras import ops
 
 from keras_het.batches import batches
+from keras_het.graph import find_head, model_inputs
 from keras_het.layers import HeteroscedasticDense
-from keras_het.models.graph import find_head, model_inputs
 from keras_het.ops.low_rank import top_pairs
 from keras_het.ops.transition import generator
 from keras_het.validation import check_integer

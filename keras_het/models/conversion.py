@@ -5,21 +5,33 @@ import math
 import keras
 import numpy as np
 
+from keras_het.graph import find_head, model_inputs
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import copy_model, unchanged_seed
-from keras_het.models.graph import find_head, model_inputs
+from keras_het.models.ending import activated, compile_like, free_name, reshaped
+from keras_het.models.raw_inputs import with_preprocessor
 from keras_het.ops.log_space import softplus_inverse
+from keras_het.outputs import Output, outputs_of
 from keras_het.validation import check_boolean
 
 START = 0.15  # standard deviation of the noise at a warm start, in temperatures: small beside the logits, but large enough to grow
 
 
-def heteroscedastic(model, num_factors=None, *, units=None, layer=None, warm_start=True, clone=False, **head_arguments):
-    """A new model with the last Dense layer replaced by a `HeteroscedasticDense`.
+def heteroscedastic(
+    model, num_factors=None, *, units=None, layer=None, warm_start=True, clone=False, keep_activation=False, **head_arguments
+):
+    """A new model with the last Dense layer, or 1x1 Conv2D, replaced by a `HeteroscedasticDense`.
 
     It returns log-probabilities (softmax) or logits (sigmoid) whatever the old model returned: use losses with `from_logits=True`.
     An activation of the old head, or in layers behind it, is left out, and the link follows it. Without one the link is softmax,
-    or sigmoid for a single unit: give `link="sigmoid"` for labels that are not exclusive.
+    or sigmoid for a single unit: give `link="sigmoid"` for labels that are not exclusive. Layers behind the head that only reshape
+    (Reshape, Flatten) are made again.
+
+    If the old model is compiled, the new one is, too: with the same losses and metrics in the form that takes what it returns, an
+    optimizer of equal configuration and fresh state, and the other settings of `compile`. If a loss or metric has no such form, as
+    `kl_divergence`, the new model is not compiled, and a warning says so; with `keep_activation=True` every one stays as it is.
+
+    A KerasHub task gives a model that keeps the task's preprocessor: `fit`, `evaluate` and `predict` take raw images or strings.
 
     The layers before the head are shared, as in Keras' functional API: training the new model trains them in the old one.
     The call itself changes nothing: no weight, no `trainable`, no random seed (what it draws, it draws from Python's `random` without
@@ -34,14 +46,19 @@ def heteroscedastic(model, num_factors=None, *, units=None, layer=None, warm_sta
         model: a functional model, or a Sequential one that is built: KerasHub and KerasCV classifiers, `keras.applications`, your own.
         num_factors: R, as in `HeteroscedasticDense`.
         units: number of classes if not the old one; mu then starts fresh.
-        layer: name of the Dense layer to replace; what the model computes after it is left out. None finds the last one.
+        layer: name of the Dense layer (or 1x1 Conv2D) to replace; if it is not the last one, what the model computes after it is
+            left out. None finds the last one.
         warm_start: False starts mu and the noise as a new `HeteroscedasticDense` does.
         clone: copy the layers before the head instead of sharing them, by way of a `.keras` file.
+        keep_activation: put the activation of the old head, in a layer of its own, behind the new one: a model that returned
+            probabilities goes on doing so, and takes the ordinary losses and metrics, without `from_logits`.
         head_arguments: of `HeteroscedasticDense`. What is not given of `use_bias`, `name`, `kernel_regularizer` and
             `bias_regularizer` is as in the old layer; its constraints, activity regularizer and `trainable` are not kept. With a
             `covariance_initializer` of your own, V starts by it, and with an `initial_scale`, d.
-    Returns: a functional `keras.Model` whose last layer is the head.
-    Raises: ValueError if there is no graph, no such Dense layer, or more than one output, or if the old head has another activation.
+    Returns: a functional `keras.Model` whose last layer is the head, but for layers that reshape and a kept activation.
+    Raises: ValueError if there is no graph, no such layer, or more than one output, if the old head has another activation, or if it
+        is a convolution of "channels_first".
+    Warns: if the old model was compiled with something that has no counterpart.
     Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 4.2 (transfer, in the other direction).
 
     Example:
@@ -53,8 +70,9 @@ def heteroscedastic(model, num_factors=None, *, units=None, layer=None, warm_sta
     """
     _check_not_converted(model)
     head = find_head(model, keras.layers.Dense, layer)
-    old, units = head.layer, head.layer.units if units is None else units
-    warm = check_boolean("warm_start", warm_start) and units == old.units
+    old, units = head.layer, head.units if units is None else units
+    warm = check_boolean("warm_start", warm_start) and units == head.units
+    keep = check_boolean("keep_activation", keep_activation)
     arguments = {
         "link": _link(head, units, warm, head_arguments.get("link")),
         "use_bias": old.use_bias,
@@ -66,27 +84,29 @@ def heteroscedastic(model, num_factors=None, *, units=None, layer=None, warm_sta
         _check_warm(old, arguments)
     with unchanged_seed(head_arguments.get("seed")):
         body = _body(model, head, clone)
-        new = HeteroscedasticDense(units, num_factors, **{"name": _free_name(old.name, body), **arguments})
-        converted = keras.Model(model_inputs(body), new(body.outputs[0]), name=model.name)
+        new = HeteroscedasticDense(units, num_factors, **{"name": free_name(old.name, body), **arguments})
+        converted = with_preprocessor(_with_head(body, new, head, new.link, keep), model)
     if warm:
         _give_mean(new, _weights_of(old))
         _give_noise(new, head_arguments)
+    compile_like(converted, model, outputs_of(converted)[0][1])
     return converted
 
 
-def homoscedastic(model, *, units=None, layer=None, clone=False, seed=None):
+def homoscedastic(model, *, units=None, layer=None, clone=False, keep_activation=False, seed=None):
     """The way back: a new model with the `HeteroscedasticDense` layer replaced by a plain Dense layer, which returns logits.
 
     The Dense layer is mu / temperature: the logits without their noise. With `units` it starts fresh, to transfer what was
-    learnt under noise to another task (Collier et al. 2021, section 4.2).
+    learnt under noise to another task (Collier et al. 2021, section 4.2). It is compiled as the old model is.
 
     Args:
         model: a model that ends in a `HeteroscedasticDense`, as `heteroscedastic` returns it.
         units: number of classes if not the old one.
         layer: name of the layer to replace; what the model computes after it is left out. None finds the last one.
         clone: copy the layers before the head instead of sharing them.
+        keep_activation: put a softmax or sigmoid that stands behind the old head behind the Dense layer, too.
         seed: of the kernel of a fresh layer; None draws it from Python's `random`, without advancing that.
-    Returns: a functional `keras.Model` whose last layer is the Dense layer.
+    Returns: a functional `keras.Model` whose last layer is the Dense layer, but for layers that reshape and a kept activation.
     Raises: ValueError if there is no graph, no such layer, or more than one output.
 
     Example:
@@ -95,7 +115,8 @@ def homoscedastic(model, *, units=None, layer=None, clone=False, seed=None):
         3
     """
     head = find_head(model, HeteroscedasticDense, layer)
-    old, units = head.layer, head.layer.units if units is None else units
+    old, units = head.layer, head.units if units is None else units
+    keep = check_boolean("keep_activation", keep_activation)
     with unchanged_seed(seed):
         body = _body(model, head, clone)
         new = keras.layers.Dense(
@@ -103,13 +124,22 @@ def homoscedastic(model, *, units=None, layer=None, clone=False, seed=None):
             use_bias=old.use_bias,
             kernel_regularizer=old.kernel_regularizer,
             bias_regularizer=old.bias_regularizer,
-            name=_free_name(old.name, body),
+            name=free_name(old.name, body),
             dtype=old.dtype_policy,
         )
-        converted = keras.Model(model_inputs(body), new(body.outputs[0]), name=model.name)
+        converted = with_preprocessor(_with_head(body, new, head, old.link, keep), model)
     if units == old.units:
         new.set_weights([weight / old.temperature for weight in _weights_of(old.loc)])
+    returns = "probabilities" if keep and head.activation in ("softmax", "sigmoid") else "logits"
+    compile_like(converted, model, Output(f"the layer {new.name!r}", old.link, returns, units))
     return converted
+
+
+def _with_head(body, new, head, link, keep):
+    """The model of a body and a new head, with what stands behind the old one."""
+    outputs = reshaped(new(body.outputs[0]), head, link, body)
+    outputs = activated(outputs, head, link, body) if keep else outputs
+    return keras.Model(model_inputs(body), outputs, name=body.name)
 
 
 def _check_not_converted(model):
@@ -125,7 +155,7 @@ def _check_not_converted(model):
 
 def _link(head, units, warm, given):
     """The link of the new head: as given, which may differ from the old activation only if mu starts fresh, or of that activation."""
-    found = None if head.layer.units == 1 < units else head.link  # one sigmoid stands for two classes
+    found = None if head.units == 1 < units else head.link  # one sigmoid stands for two classes
     if given is not None and found is not None and given != found and warm:
         raise ValueError(
             f"`link` must be {found!r}, as the activation of the old head, unless mu starts fresh by `warm_start=False` or other `units`. "
@@ -135,8 +165,9 @@ def _link(head, units, warm, given):
 
 
 def _check_warm(old, arguments):
-    if old.quantization_mode is not None:
-        raise ValueError(f"`warm_start` must be False, for the old head is quantised ({old.quantization_mode}). Received: warm_start=True")
+    mode = getattr(old, "quantization_mode", None)  # a convolution has none
+    if mode is not None:
+        raise ValueError(f"`warm_start` must be False, for the old head is quantised ({mode}). Received: warm_start=True")
     if old.use_bias and not arguments["use_bias"]:
         raise ValueError("`use_bias` must be True, for the old head has a bias. Received: use_bias=False")
 
@@ -147,17 +178,11 @@ def _body(model, head, clone):
     return copy_model(body) if check_boolean("clone", clone) else body
 
 
-def _free_name(name, body):
-    """The old head's name, or, where a layer before it has the same, that name with a number."""
-    taken = {layer.name for layer in body.layers}
-    names = [name, *(f"{name}_{number}" for number in range(1, len(taken) + 1))]
-    return next(free for free in names if free not in taken)
-
-
 def _weights_of(dense):
-    """Kernel and bias as arrays; the kernel with its LoRA update, if there is one."""
+    """Kernel, `(D, K)`, and bias as arrays; the kernel with its LoRA update, if there is one."""
     tensors = (dense.kernel, dense.bias) if dense.use_bias else (dense.kernel,)
-    return [keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in tensors]
+    kernel, *bias = (keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in tensors)
+    return [kernel.reshape(kernel.shape[-2:]), *bias]
 
 
 def _give_mean(head, weights):

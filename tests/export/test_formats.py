@@ -22,6 +22,7 @@ HEADS = {
     "parameter-efficient": {"num_factors": 2, "parameter_efficient": True},
     "diagonal": {"num_factors": 0},
     "sigmoid": {"num_factors": 2, "link": "sigmoid"},
+    "kept softmax": {"num_factors": 2, "keep_activation": True},
 }
 X = np.random.default_rng(0).normal(size=(7, 32, 32, 3)).astype("float32")
 # Warnings of the converters about themselves and each other.
@@ -34,8 +35,9 @@ def converted(name):
         model = sharpen(keras.applications.MobileNetV2((32, 32, 3), 0.35, weights=None, classes=UNITS))
         return keras_het.heteroscedastic(model, 2, seed=0)
     inputs = keras.Input((32, 32, 3))
+    activation = "softmax" if "keep_activation" in HEADS[name] else None
     features = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(8, 3, activation="relu")(inputs))
-    model = keras_het.heteroscedastic(keras.Model(inputs, keras.layers.Dense(UNITS)(features)), seed=0, **HEADS[name])
+    model = keras_het.heteroscedastic(keras.Model(inputs, keras.layers.Dense(UNITS, activation)(features)), seed=0, **HEADS[name])
     set_random_weights(model)
     return model
 

@@ -12,19 +12,21 @@ import pytest
 
 import keras_het
 from tests.hub.tasks import LABELS, TASKS, mobilenet_v5
-from tests.models.checks import check_conversion, check_fit, probabilities, sharpen
+from tests.models.checks import UNITS, check_conversion, check_fit, probabilities, sharpen
 
 BACKENDS = ["jax", "tensorflow", "torch"]
 OTHERS = [name for name in BACKENDS if name != keras.config.backend() and importlib.util.find_spec(name)]
 ANY_TASK = {"ResNet": keras_hub.models.ImageClassifier, "ViT": keras_hub.models.ImageClassifier, "BERT": keras_hub.models.TextClassifier}
+pytestmark = pytest.mark.filterwarnings("ignore:.shuffle=True. was passed:UserWarning")  # KerasHub's `fit` does not shuffle, and says so
 PREDICT = """
 import sys
 import numpy as np
 import keras
 import keras_het
-inputs = dict(np.load(sys.argv[2]))
+assert "keras_hub" not in sys.modules
 model = keras.models.load_model(sys.argv[1])
-np.save(sys.argv[3], model.predict(inputs["x"] if list(inputs) == ["x"] else inputs, verbose=0))
+keras_het.check(model)
+np.save(sys.argv[3], model.predict(np.load(sys.argv[2]), verbose=0))
 """
 
 
@@ -33,10 +35,6 @@ def from_preset(name, folder, **arguments):
     make, _ = TASKS[name]
     sharpen(make(activation="softmax")).save_to_preset(str(folder / "preset"))
     return ANY_TASK[name].from_preset(str(folder / "preset"), **arguments)
-
-
-def as_arrays(x):
-    return {k: np.asarray(v) for k, v in x.items()} if isinstance(x, dict) else {"x": np.asarray(x)}
 
 
 @pytest.mark.parametrize("activation", [None, "softmax"])
@@ -59,8 +57,45 @@ def test_a_head_called_classifier(tmp_path):
 def test_raw_inputs_of_a_preset_give_probabilities(name, tmp_path):
     task, raw = from_preset(name, tmp_path), TASKS[name][1]()
     model = keras_het.heteroscedastic(task, 2, seed=0)
-    p = np.exp(model.predict(task.preprocessor(raw), verbose=0))
+    p = np.exp(model.predict(raw, verbose=0))
     np.testing.assert_allclose(p, task.predict(raw, verbose=0), atol=0.02)
+    np.testing.assert_allclose(np.exp(keras.ops.convert_to_numpy(model(task.preprocessor(raw)))), p, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ANY_TASK)
+def test_a_task_comes_compiled_and_trains_evaluates_and_reloads_with_raw_inputs(name, tmp_path):
+    task, raw = from_preset(name, tmp_path), TASKS[name][1]()
+    model = keras_het.heteroscedastic(task, 2, seed=0)
+    keras_het.check(model)
+    assert model.preprocessor is task.preprocessor
+    assert model.backbone is task.backbone
+    assert model.loss.get_config()["from_logits"] is True
+    history = model.fit(raw, LABELS, batch_size=8, validation_split=0.25, verbose=0).history
+    assert sorted(history) == ["loss", "sparse_categorical_accuracy", "val_loss", "val_sparse_categorical_accuracy"]
+    before = model.evaluate(raw, LABELS, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.evaluate(raw, LABELS, verbose=0) == pytest.approx(before, rel=1e-4)
+    assert ANY_TASK[name].from_preset(str(tmp_path / "preset")).__class__ is task.__class__
+    for other in (keras_het.homoscedastic(loaded), keras_het.heteroscedastic(task, clone=True, keep_activation=True)):
+        assert other.predict(raw, verbose=0).shape == (len(raw), UNITS)
+        keras_het.check(other)
+    with pytest.raises(NotImplementedError, match="save the model by"):
+        model.save_to_preset(str(tmp_path / "other"))
+    task.preprocessor = None
+    assert type(keras_het.heteroscedastic(task)) is type(keras.Model(model.input, model.output))
+
+
+@pytest.mark.filterwarnings("ignore")  # of the exporter
+@pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="the format for which TensorFlow needs nothing else")
+def test_an_exported_model_takes_what_the_preprocessor_makes(tmp_path):
+    import tensorflow as tf
+
+    task, raw = from_preset("ViT", tmp_path), TASKS["ViT"][1]()
+    model = keras_het.heteroscedastic(task, 2, seed=0)
+    model.export(str(tmp_path / "exported"), verbose=False)
+    exported = tf.saved_model.load(str(tmp_path / "exported"))
+    np.testing.assert_allclose(exported.serve(task.preprocessor(raw)).numpy(), model.predict(raw, verbose=0), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ANY_TASK)
@@ -68,19 +103,19 @@ def test_a_preset_with_other_classes(name, tmp_path):
     task = from_preset(name, tmp_path, num_classes=7)
     model = keras_het.heteroscedastic(task, 2, seed=0)
     assert model.output_shape == (None, 7)
-    check_fit(model, task.preprocessor(TASKS[name][1]()), LABELS)
+    check_fit(model, TASKS[name][1](), LABELS)
 
 
 @pytest.mark.skipif(not OTHERS, reason="no other backend is installed")
 @pytest.mark.parametrize("name", ANY_TASK)
 def test_a_file_predicts_the_same_on_another_backend(name, tmp_path):
     task = from_preset(name, tmp_path)
-    model, x = keras_het.heteroscedastic(task, 2, seed=0), task.preprocessor(TASKS[name][1]())
+    model, x = keras_het.heteroscedastic(task, 2, seed=0), TASKS[name][1]()
     check_fit(model, x, LABELS)
     model.save(tmp_path / "model.keras")
-    np.savez(tmp_path / "x.npz", **as_arrays(x))
+    np.save(tmp_path / "x.npy", x)
     for backend in OTHERS:
-        files = [str(tmp_path / name) for name in ("model.keras", "x.npz", "outputs.npy")]
+        files = [str(tmp_path / name) for name in ("model.keras", "x.npy", "outputs.npy")]
         environment = {**os.environ, "KERAS_BACKEND": backend}
         result = subprocess.run([sys.executable, "-c", PREDICT, *files], env=environment, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
@@ -98,7 +133,7 @@ def test_only_lora_weights_and_the_head_train(name, tmp_path):
     assert all("lora" in path or path.endswith("bias") for path in of_backbone)  # Keras also trains the biases of LoRA's layers
     assert any("lora" in path for path in of_backbone)
     frozen = [weight.numpy() for weight in task.backbone.non_trainable_weights]
-    check_fit(model, task.preprocessor(TASKS[name][1]()), LABELS)
+    check_fit(model, TASKS[name][1](), LABELS)
     for weight, start in zip(task.backbone.non_trainable_weights, frozen, strict=True):
         np.testing.assert_array_equal(weight.numpy(), start)
     with pytest.raises(ValueError, match="`clone` must be False"):
@@ -110,7 +145,7 @@ def test_only_lora_weights_and_the_head_train(name, tmp_path):
 @pytest.mark.parametrize("name", ["ResNet", "ViT", "BERT"])
 def test_int8_of_the_backbone(name, tmp_path):
     task, raw = from_preset(name, tmp_path), TASKS[name][1]()
-    model, x = keras_het.heteroscedastic(task, 2, seed=0, clone=True), task.preprocessor(raw)
+    model, x = keras_het.heteroscedastic(task, 2, seed=0, clone=True), raw
     before = probabilities(model, x)
     model.quantize("int8")
     assert np.abs(probabilities(model, x) - before).max() < 0.1
@@ -123,6 +158,6 @@ def test_a_backbone_in_half_precision(tmp_path):
     task = from_preset("ViT", tmp_path, dtype="mixed_bfloat16")
     model = keras_het.heteroscedastic(task, 2, seed=0)
     assert model.layers[-1].compute_dtype == "float32"
-    x = task.preprocessor(TASKS["ViT"][1]())
-    np.testing.assert_allclose(probabilities(model, x), task.predict(TASKS["ViT"][1](), verbose=0).astype("float32"), atol=0.03)
+    x = TASKS["ViT"][1]()
+    np.testing.assert_allclose(probabilities(model, x), task.predict(x, verbose=0).astype("float32"), atol=0.03)
     check_fit(model, x, LABELS)

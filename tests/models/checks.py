@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 import keras_het
-from keras_het.models.graph import find_head
+from keras_het.graph import find_head
 
 UNITS = 5
 
@@ -14,9 +14,9 @@ UNITS = 5
 def sharpen(model):
     """Gives the head of an untrained model large weights, so that its predictions differ between classes as a trained one's do."""
     dense, rng = find_head(model, keras.layers.Dense).layer, np.random.default_rng(5)
-    dense.kernel.assign(rng.normal(size=dense.kernel.shape) * 3 / np.sqrt(dense.kernel.shape[0]))
+    dense.kernel.assign(rng.normal(size=dense.kernel.shape) * 3 / np.sqrt(dense.kernel.shape[-2]))
     if dense.use_bias:
-        dense.bias.assign(rng.normal(size=dense.units))
+        dense.bias.assign(rng.normal(size=dense.bias.shape))
     return model
 
 

@@ -8,27 +8,35 @@ from typing import Any, NamedTuple
 import keras
 
 # Activations of a head, with the link that has them as its inverse; None: the head returns logits.
-LINKS = {
-    keras.activations.linear: None,
-    keras.activations.softmax: "softmax",
-    keras.activations.log_softmax: "softmax",
-    keras.activations.sigmoid: "sigmoid",
-    keras.activations.log_sigmoid: "sigmoid",
-}
+LINKS = {None: None, "softmax": "softmax", "log_softmax": "softmax", "sigmoid": "sigmoid", "log_sigmoid": "sigmoid"}
 # Operations of `keras.ops` that are nothing but an activation.
-OPERATIONS = {"Softmax": "softmax", "LogSoftmax": "softmax", "Sigmoid": "sigmoid", "LogSigmoid": "sigmoid"}
+OPERATIONS = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Sigmoid": "sigmoid", "LogSigmoid": "log_sigmoid", "Exp": "exponential"}
+# Layers that give the same values in another shape.
+RESHAPING = (keras.layers.Reshape, keras.layers.Flatten)
 
 
 class Head(NamedTuple):
     """A head in a model.
 
     layer: the layer.    features: its symbolic input, in the graph of the model.
-    link: "softmax" or "sigmoid" if such an activation follows the affine map, or None.
+    activation: the name of the activation that follows the affine map, or None.
+    behind: the layers between it and the output that only reshape, in order.
     """
 
     layer: Any
     features: Any
-    link: str | None
+    activation: str | None
+    behind: tuple[Any, ...] = ()
+
+    @property
+    def units(self):
+        """The number of classes."""
+        return self.layer.filters if isinstance(self.layer, keras.layers.Conv2D) else self.layer.units
+
+    @property
+    def link(self):
+        """The link, "softmax" or "sigmoid", as the activation, or None."""
+        return LINKS[self.activation]
 
 
 def find_head(model, kind, name=None):
@@ -41,19 +49,27 @@ def find_head(model, kind, name=None):
     Returns: `Head`.
     Raises: ValueError if the model has no graph, more than one output, or no such layer.
     """
-    output = _single_output(model)
+    output = single_output(model)
     head = _last(output, kind) if name is None else _last_of_name(output, kind, name) or _named(output, kind, name)
     if head is not None:
         return head
     candidates = ", ".join(repr(layer.name) for layer in _layers_of(model, kind)) or "none"
     if name is None:
-        layer, _ = _producer(output)
+        layer, _ = producer(output)
         raise ValueError(
-            f"The model must end in a {kind.__name__} layer, with nothing but a softmax or sigmoid behind it, or `layer` must name one "
-            f"of its {kind.__name__} layers: {candidates}. Received: model={model.name!r}, which ends in {layer.name!r}, a "
-            f"{type(layer).__name__}"
+            f"The model must end in a {kind.__name__} layer{_or_convolution(kind)}, with nothing but a softmax or sigmoid and layers that "
+            f"reshape behind it{_by_hand(kind)}, or `layer` must name one of its {kind.__name__} layers: {candidates}. "
+            f"Received: model={model.name!r}, which ends in {layer.name!r}, a {type(layer).__name__}"
         )
     raise ValueError(f"`layer` must name a {kind.__name__} layer of the model: {candidates}. Received: layer={name!r}")
+
+
+def _or_convolution(kind):
+    return " or a 1x1 Conv2D" if kind is keras.layers.Dense else ""
+
+
+def _by_hand(kind):
+    return " (or make the model by hand: HeteroscedasticDense(K)(backbone.output))" if kind is keras.layers.Dense else ""
 
 
 def model_inputs(model):
@@ -61,18 +77,20 @@ def model_inputs(model):
     return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
 
 
-def _single_output(model):
-    if not _has_graph(model) or not getattr(model, "outputs", None):
+def single_output(model):
+    """The symbolic output of a functional or built Sequential model, which must have one."""
+    if not has_graph(model) or not getattr(model, "outputs", None):
         raise ValueError(
             "`model` must be a functional model, or a Sequential one that is built (give it a keras.Input): a subclassed model has no "
-            f"graph in which a layer could be replaced. Received: model={model!r}"
+            "graph in which a layer could be replaced; there, make the model by hand: HeteroscedasticDense(K)(backbone.output). "
+            f"Received: model={model!r}"
         )
     if len(model.outputs) != 1:
         raise ValueError(f"`model` must have one output. Received: a model with {len(model.outputs)} outputs, {model.output_names}")
     return model.outputs[0]
 
 
-def _has_graph(layer):
+def has_graph(layer):
     """Whether a layer is a model that computes its graph, and nothing else."""
     if not isinstance(layer, keras.Model) or not getattr(layer, "built", False):
         return False
@@ -80,32 +98,57 @@ def _has_graph(layer):
     return bool(graphs) and type(layer).call is graphs[0].call
 
 
-def _is(layer, kind):
+def is_a(layer, kind):
+    """Whether a layer is of a class and computes the same: a subclass with a `call` of its own does not."""
     return isinstance(layer, kind) and type(layer).call is kind.call
+
+
+def _is_head(layer, kind):
+    """Whether a layer is of a class, or, for Dense, a convolution that is one at every place of an image.
+
+    Raises: ValueError for such a convolution of channels that are not the last axis.
+    """
+    if kind is not keras.layers.Dense or not is_a(layer, keras.layers.Conv2D):
+        return is_a(layer, kind)
+    if layer.kernel_size != (1, 1) or layer.strides != (1, 1) or layer.groups != 1:
+        return False
+    if layer.data_format != "channels_last":
+        raise ValueError(
+            "`data_format` of a head must be 'channels_last', for a Dense layer is of the last axis. "
+            f"Received: data_format={layer.data_format!r} in {layer.name!r}"
+        )
+    return True
 
 
 def _layers_of(model, kind):
     """Layers of a class in a model and in the models inside it, in order."""
     for layer in model.layers:
-        if _is(layer, kind):
+        if _is_head(layer, kind):
             yield layer
-        elif _has_graph(layer):
+        elif has_graph(layer):
             yield from _layers_of(layer, kind)
 
 
 def _last(tensor, kind):
-    """The head behind a tensor, walking back through activations and into models."""
-    link = None
+    """The head behind a tensor, walking back through activations and layers that reshape, and into models."""
+    activation, behind = None, tuple[Any, ...]()
     while True:
-        layer, node = _producer(tensor)
-        if _is(layer, kind):
-            return Head(layer, node.input_tensors[0], _joined(link, _link_of(layer), layer))
-        if _has_graph(layer):
-            inner = _last(_inner(layer, tensor), kind)
-            return inner and Head(inner.layer, _outside(layer, inner.features, node), _joined(link, inner.link, layer))
-        if not _is_activation(layer):
+        layer, node = producer(tensor)
+        if _is_head(layer, kind):
+            return Head(layer, node.input_tensors[0], _joined(activation, _known_activation(layer), layer), behind)
+        if has_graph(layer):
+            inner = _last(inner_output(layer, tensor), kind)
+            if inner is None:
+                return None
+            activation = _joined(activation, inner.activation, layer)
+            return Head(inner.layer, _outside(layer, inner.features, node), activation, inner.behind + behind)
+        if any(is_a(layer, reshaping) for reshaping in RESHAPING):
+            behind = (layer, *behind)
+        elif is_activation(layer):
+            activation = _joined(activation, _known_activation(layer), layer)
+        else:
             return None
-        link, tensor = _joined(link, _link_of(layer), layer), node.input_tensors[0]
+        tensor = node.input_tensors[0]
 
 
 def _last_of_name(tensor, kind, name):
@@ -125,23 +168,23 @@ def _named(tensor, kind, name):
         if id(tensor) in seen:
             continue
         seen.add(id(tensor))
-        layer, node = _producer(tensor)
-        if _is(layer, kind) and layer.name == name:
-            return Head(layer, node.input_tensors[0], _link_of(layer))
-        inner = _named(_inner(layer, tensor), kind, name) if _has_graph(layer) else None
+        layer, node = producer(tensor)
+        if layer.name == name and _is_head(layer, kind):
+            return Head(layer, node.input_tensors[0], _known_activation(layer))
+        inner = _named(inner_output(layer, tensor), kind, name) if has_graph(layer) else None
         if inner is not None:
             return inner._replace(features=_outside(layer, inner.features, node))
         waiting += node.input_tensors
     return None
 
 
-def _producer(tensor):
+def producer(tensor):
     """The layer or operation that made a symbolic tensor, and the node of the graph where it did."""
     history = tensor._keras_history
     return history.operation, history.operation._inbound_nodes[history.node_index]
 
 
-def _inner(model, tensor):
+def inner_output(model, tensor):
     """The output of a model, in its own graph, that is this tensor in the graph around it."""
     return model.outputs[tensor._keras_history.tensor_index]
 
@@ -154,14 +197,18 @@ def _outside(model, features, node):
     return part(*node.arguments.args, **node.arguments.kwargs)
 
 
-def _is_activation(layer):
+def is_activation(layer):
+    """Whether a layer, or an operation of `keras.ops`, is nothing but an activation."""
     of_keras = not isinstance(layer, keras.layers.Layer) and type(layer).__module__.startswith("keras.")
     known = (keras.layers.Activation, keras.layers.Softmax, keras.layers.Identity)
-    return any(_is(layer, kind) for kind in known) or (of_keras and type(layer).__name__ in OPERATIONS)
+    return any(is_a(layer, kind) for kind in known) or (of_keras and type(layer).__name__ in OPERATIONS)
 
 
-def _link_of(layer):
-    """The link whose inverse a layer has as its activation, or is."""
+def activation_of(layer):
+    """The name of the activation that a layer has, or is; None for none.
+
+    Raises: ValueError for a softmax that is not over the last axis, and for a function that Keras has no name for.
+    """
     if getattr(layer, "axis", -1) != -1:
         raise ValueError(f"The softmax over the classes must be over the last axis. Received: axis={layer.axis} in {layer.name!r}")
     if isinstance(layer, keras.layers.Softmax):
@@ -169,10 +216,18 @@ def _link_of(layer):
     if not isinstance(layer, keras.layers.Layer):
         return OPERATIONS[type(layer).__name__]
     activation = getattr(layer, "activation", keras.activations.linear)
-    if activation not in LINKS:
-        name = getattr(activation, "__name__", activation)
+    name = getattr(activation, "__name__", repr(activation))
+    if activation is not getattr(keras.activations, name, None):
         raise ValueError(f"The activation of the head must be softmax, sigmoid or none. Received: {name} in {layer.name!r}")
-    return LINKS[activation]
+    return None if name == "linear" else name
+
+
+def _known_activation(layer):
+    """The name of an activation that a head may have."""
+    name = activation_of(layer)
+    if name not in LINKS:
+        raise ValueError(f"The activation of the head must be softmax, sigmoid or none. Received: {name} in {layer.name!r}")
+    return name
 
 
 def _joined(later, earlier, layer):

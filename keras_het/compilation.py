@@ -1,0 +1,129 @@
+"""Whether a model was compiled with a loss and metrics that take what its heads return, and those that do.
+
+A head returns log-probabilities (softmax) or logits (sigmoid). Keras' losses take probabilities unless they are told otherwise, and a
+wrong one is silent: on two backends it trains the model backwards.
+"""
+
+import functools
+import inspect
+import reprlib
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+from keras_het.fitting import MODULES, counterpart
+from keras_het.outputs import Output, outputs_of
+
+ROLES = {"loss": keras.losses, "metrics": keras.metrics, "weighted_metrics": keras.metrics}
+# The loss to use for a link where the one that was given has no counterpart.
+FITTING = {
+    "softmax": "keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or CategoricalCrossentropy, for label vectors)",
+    "sigmoid": "keras.losses.BinaryCrossentropy(from_logits=True)",
+}
+
+
+def check(model: keras.Model) -> None:
+    """Raises an error if a loss or metric that a model was compiled with does not take what the model's heads return.
+
+    A wrong one is silent in Keras, and may train the model backwards. Single losses, lists and dicts are read, in all the forms that
+    `compile` takes: strings, functions, classes, instances. What is not of Keras or of this package is not judged, nor is an output
+    that other layers change; a subclassed model is judged once it was called or fitted.
+
+    Args:
+        model: a compiled model.
+    Raises: ValueError if the model is not compiled, or if a loss or metric is wrong; it names what to use instead.
+
+    Example:
+        >>> from keras_het.layers import HeteroscedasticDense
+        >>> model = keras.Sequential([keras.Input((8,)), HeteroscedasticDense(3, name="head")])
+        >>> model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+        >>> check(model)
+        >>> model.compile(loss="kl_divergence")
+        >>> check(model)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        ValueError: `loss` must take log-probabilities, as keras.losses.SparseCategoricalCrossentropy(from_logits=True) ...
+    """
+    if not getattr(model, "compiled", False):
+        raise ValueError(f"`model` must be compiled: model.compile(...). Received: model={getattr(model, 'name', model)!r}, which is not")
+    outputs = outputs_of(model)
+    arguments = compiled_with(model)
+    for argument, module in ROLES.items():
+        for identifier, output in _pairs(arguments.get(argument), outputs):
+            fitting = counterpart(identifier, output, module)
+            if fitting is not identifier:
+                raise ValueError(explain(argument, identifier, fitting, output))
+
+
+def compiled_with(model: keras.Model) -> dict[str, Any]:
+    """The arguments of `compile`, as they were given.
+
+    `get_compile_config` would be public, but it serialises, which fails for what cannot be.
+    """
+    config = getattr(model, "_compile_config", None)
+    return dict(config.config) if config is not None else {}
+
+
+def _pairs(given: Any, outputs: list[tuple[set, Output | None]]) -> Iterator[tuple[Any, Output]]:
+    """Each loss or metric with each output that it is for, if that is a head's."""
+    if given is None:
+        return
+    by_name = isinstance(given, dict) and "class_name" not in given
+    for index, (names, output) in enumerate(outputs):
+        if output is None:
+            continue
+        if len(outputs) == 1:
+            part = given
+        elif by_name:
+            part = [value for name, value in given.items() if name in names]
+        elif isinstance(given, list | tuple):
+            part = given[index] if len(given) == len(outputs) else None
+        else:
+            part = given
+        for identifier in leaves(part):
+            yield identifier, output
+
+
+def leaves(given: Any) -> Iterator[Any]:
+    """The identifiers in nested lists and dicts; a dict with a class name is one."""
+    if isinstance(given, dict) and "class_name" not in given:
+        given = list(given.values())
+    if isinstance(given, list | tuple):
+        for part in given:
+            yield from leaves(part)
+    elif given is not None:
+        yield given
+
+
+def explain(argument: str, identifier: Any, fitting: Any, output: Output) -> str:
+    """The error of a loss or metric that does not fit, with what to use instead."""
+    received = f"Received: {argument}={spelled(identifier)}"
+    if output.returns == "probabilities":
+        mend = "keras.losses.BinaryCrossentropy()" if fitting is None else spelled(fitting)
+        return f"`{argument}` must take probabilities: {mend}, for an activation behind {output.source} makes them. {received}"
+    if fitting is not None:
+        return f"`{argument}` must take {output.returns}: {spelled(fitting)}, for {output.source} returns them. {received}"
+    like = f", as {FITTING[output.link]}" if argument == "loss" else ""
+    behind = f"or put {output.activation} behind it, for a {'loss' if argument == 'loss' else 'metric'} of probabilities"
+    return f"`{argument}` must take {output.returns}{like}, for {output.source} returns them; {behind}. {received}"
+
+
+def spelled(identifier: Any) -> str:
+    """A loss or metric as it is written in a program, with the arguments that are not its defaults."""
+    if isinstance(identifier, str):
+        return repr(identifier)
+    if isinstance(identifier, functools.partial):
+        arguments = ", ".join(f"{name}={value!r}" for name, value in identifier.keywords.items())
+        return f"functools.partial({spelled(identifier.func)}, {arguments})"
+    kind = identifier if inspect.isclass(identifier) or inspect.isfunction(identifier) else type(identifier)
+    public = [module.__name__ for module in MODULES if getattr(module, kind.__name__, None) is kind]
+    name = f"{public[0]}.{kind.__name__}" if public else kind.__name__
+    if kind is identifier:
+        return name
+    if isinstance(identifier, dict):
+        return reprlib.repr(identifier)
+    parameters = inspect.signature(kind.__init__).parameters
+    config = {name: value for name, value in identifier.get_config().items() if name in parameters and name not in ("name", "dtype")}
+    other = [f"{name}={reprlib.repr(value)}" for name, value in config.items() if value != parameters[name].default]
+    return f"{name}({', '.join(other)})"

@@ -1,0 +1,135 @@
+"""What a model returns: which of its outputs are those of a head, and whether they are log-probabilities, logits or probabilities.
+
+Where that cannot be told, nothing is said: of layers and operations that are not known here, and of models that have no graph and get
+none when they are called with symbolic inputs.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import keras
+
+from keras_het.graph import activation_of, has_graph, inner_output, is_a, is_activation, producer
+from keras_het.layers import HeteroscedasticDense, NoiseTransition
+
+# Layers that move values, or leave some out, and compute nothing; a Dropout does nothing at inference.
+MOVING = (keras.layers.Reshape, keras.layers.Flatten, keras.layers.Permute, keras.layers.Cropping2D, keras.layers.Dropout)
+# What an activation makes of what is returned; of other pairs nothing is known.
+MAKES = {
+    ("log-probabilities", "log_softmax"): "log-probabilities",
+    ("log-probabilities", "softmax"): "probabilities",
+    ("log-probabilities", "exponential"): "probabilities",
+    ("logits", "sigmoid"): "probabilities",
+}
+
+
+class Output(NamedTuple):
+    """An output of a head.
+
+    source: the head, as errors name it, such as "the head 'predictions'".
+    link: "softmax" or "sigmoid".
+    returns: "log-probabilities" or "logits", or "probabilities" where an activation behind the head makes them.
+    units: how many.
+    """
+
+    source: str
+    link: str
+    returns: str
+    units: int
+
+    @property
+    def activation(self) -> str:
+        """The layer that makes probabilities of what the head returns."""
+        return "keras.layers.Softmax()" if self.link == "softmax" else "keras.layers.Activation('sigmoid')"
+
+
+def outputs_of(model: keras.Model) -> list[tuple[set, Output | None]]:
+    """The names and the kind of each output, in order; None for an output that is not a head's, or of which that is not known.
+
+    A name is that of the output in the model, or its key where the model returns a dict.
+
+    Example:
+        >>> model = keras.Sequential([keras.Input((8,)), HeteroscedasticDense(3, name="head"), keras.layers.Softmax()])
+        >>> outputs_of(model)[0][1]
+        Output(source="the head 'head'", link='softmax', returns='probabilities', units=3)
+    """
+    if isinstance(model, keras.Sequential) and not getattr(model, "outputs", None):  # it has no graph yet, or gets none
+        return [(set(), output_of(_reversed(model)))]
+    structure = getattr(model, "output", model.outputs) if has_graph(model) else _traced(model)  # a Sequential has no `output`
+    if structure is None:
+        return []
+    names = getattr(model, "output_names", None)
+    leaves = keras.tree.flatten_with_path(structure)
+    found = []
+    for index, (path, tensor) in enumerate(leaves):
+        own = {names[index]} if names and len(names) == len(leaves) else set()
+        found.append((own | {key for key in path[-1:] if isinstance(key, str)}, output_of(_backwards(tensor))))
+    return found
+
+
+def output_of(operations: Iterable[Any]) -> Output | None:
+    """The output of layers and operations, the last first, up to the head; None if there is none, or what follows it is not known."""
+    behind: list[Any] = []
+    for layer in operations:
+        if is_a(layer, HeteroscedasticDense):
+            returns = "log-probabilities" if layer.link == "softmax" else "logits"
+            return _behind(Output(f"the head {layer.name!r}", layer.link, returns, layer.units), behind)
+        if is_a(layer, NoiseTransition):
+            return _behind(Output(f"the layer {layer.name!r}", "softmax", "log-probabilities", layer.size), behind)
+        behind.append(layer)
+        if not _is_known(layer):
+            return None
+    return None
+
+
+def _behind(output: Output, layers: list) -> Output | None:
+    """The output after the layers behind the head, the last first."""
+    for layer in reversed(layers):
+        try:
+            activation = activation_of(layer) if is_activation(layer) else None
+        except ValueError:  # over another axis, or not one of Keras
+            return None
+        if activation is not None:
+            if (output.returns, activation) not in MAKES:
+                return None
+            output = output._replace(returns=MAKES[output.returns, activation])
+    return output
+
+
+def _is_known(layer: Any) -> bool:
+    return is_activation(layer) or any(is_a(layer, kind) for kind in (*MOVING, keras.layers.InputLayer))
+
+
+def _backwards(tensor: Any) -> Iterator[Any]:
+    """The layers and operations that made a symbolic tensor, the last first, as long as each has one input."""
+    while True:
+        layer, node = producer(tensor)
+        if has_graph(layer):
+            yield from _backwards(inner_output(layer, tensor))
+        else:
+            yield layer
+        if len(node.input_tensors) != 1:
+            return
+        (tensor,) = node.input_tensors
+
+
+def _reversed(model: keras.Sequential) -> Iterator[Any]:
+    """The layers of a Sequential model that has no graph yet, the last first."""
+    for layer in reversed(model.layers):
+        if isinstance(layer, keras.Sequential):
+            yield from _reversed(layer)
+        else:
+            yield layer
+
+
+def _traced(model: keras.Model) -> Any:
+    """The outputs of a subclassed model for symbolic inputs of the shapes that it was built for, or None if it does not take those."""
+    if not any(isinstance(layer, HeteroscedasticDense | NoiseTransition) for layer in model._flatten_layers()):
+        return None
+    try:
+        shapes = model.get_build_config()["input_shape"]
+        outputs = model.call(keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes))
+    except Exception:  # whatever its own code raises of symbols
+        return None
+    symbolic = all(hasattr(tensor, "_keras_history") for tensor in keras.tree.flatten(outputs))
+    return outputs if symbolic else None

@@ -1,0 +1,239 @@
+"""What a converted model is compiled with, the activation that it may keep, and the layers that reshape behind its head."""
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, losses, metrics
+
+import keras_het
+from keras_het.layers import HeteroscedasticDense
+from tests.models.checks import UNITS, check_file, old_probabilities, probabilities, sharpen
+from tests.models.small_models import X, Y, functional, sequential
+
+VECTORS = np.eye(UNITS, dtype="float32")[Y]
+
+
+def compiled(model, *arguments, **named):
+    model.compile(*arguments, **named)
+    return model
+
+
+def converted(model, **arguments):
+    """Compiled, with nothing warned of, for that is an error here, and checked."""
+    new = keras_het.heteroscedastic(model, 1, **arguments)
+    assert new.compiled
+    keras_het.check(new)
+    return new
+
+
+def test_a_compiled_model_gives_a_compiled_one_that_trains_as_it_is():
+    schedule = keras.optimizers.schedules.ExponentialDecay(0.02, 10, 0.5)
+    old = sharpen(sequential("softmax"))
+    old.compile(
+        keras.optimizers.SGD(schedule, momentum=0.9),
+        losses.CategoricalCrossentropy(label_smoothing=0.1, reduction="sum"),
+        loss_weights=2.0,
+        metrics=["accuracy", "categorical_crossentropy", metrics.TopKCategoricalAccuracy(2, name="top")],
+        weighted_metrics=[metrics.CategoricalCrossentropy(name="weighted")],
+        run_eagerly=True,
+    )
+    before = old.evaluate(X, VECTORS, return_dict=True, verbose=0)
+    new = converted(old, min_scale=1e-6, seed=0)
+    assert new.loss.get_config() == {**old.loss.get_config(), "from_logits": True}
+    assert new.optimizer is not old.optimizer
+    assert new.optimizer.get_config() == old.optimizer.get_config()
+    assert (new.run_eagerly, new.jit_compile) == (True, False)
+    after = new.evaluate(X, VECTORS, return_dict=True, verbose=0)
+    assert list(after) == list(before)
+    assert after == pytest.approx(before, rel=0.05)
+    new.fit(X, VECTORS, verbose=0)
+    assert int(new.optimizer.iterations) > 0 == int(old.optimizer.iterations)
+    assert [metric.name for metric in old.metrics] == [metric.name for metric in new.metrics]
+    assert not {id(metric) for metric in old.metrics} & {id(metric) for metric in new.metrics}
+
+
+@pytest.mark.parametrize(
+    ("activation", "loss", "expected"),
+    [
+        ("softmax", "sparse_categorical_crossentropy", losses.SparseCategoricalCrossentropy(from_logits=True)),
+        (None, losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=2), None),
+        ("sigmoid", losses.binary_crossentropy, losses.BinaryCrossentropy(from_logits=True)),
+        ("softmax", ["categorical_crossentropy"], losses.CategoricalCrossentropy(from_logits=True)),
+        ("softmax", {"predictions": "categorical_crossentropy"}, losses.CategoricalCrossentropy(from_logits=True)),
+    ],
+)
+def test_the_counterpart_of_a_loss(activation, loss, expected):
+    new = converted(compiled(functional(activation), "adam", loss))
+    (found,) = keras_het.compilation.leaves(new.loss)
+    assert found.get_config() == (expected or loss).get_config()
+    assert type(found) is type(expected or loss)
+
+
+def test_a_loss_by_the_name_of_an_output_gets_the_new_name():
+    old = compiled(functional(None, layers.Softmax(name="p")), "sgd", {"p": "sparse_categorical_crossentropy"}, loss_weights={"p": 0.5})
+    new = converted(old, name="het")
+    assert list(new.loss) == ["het"]
+    new.fit(X, Y, verbose=0)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"loss": "kl_divergence"}, {"loss": "mse"}, {"metrics": [metrics.Precision()]}, {"loss": "binary_crossentropy"}], ids=str
+)
+def test_what_has_no_counterpart_is_warned_of_and_the_model_is_not_compiled(arguments):
+    old = compiled(functional("softmax"), "sgd", **arguments)
+    with warnings.catch_warnings(record=True) as caught:  # pytest.warns would raise others, of the backends
+        warnings.simplefilter("always")
+        new = keras_het.heteroscedastic(old, 1)
+    assert not new.compiled
+    (found,) = [warning for warning in caught if "The new model is not compiled, for " in str(warning.message)]
+    assert found.filename == __file__
+    kept = converted(old, keep_activation=True)
+    assert kept.loss == old.loss
+
+
+def test_a_model_that_is_not_compiled_gives_one_that_is_not():
+    assert not keras_het.heteroscedastic(functional("softmax")).compiled
+
+
+def test_what_is_custom_is_kept():
+    def custom(y_true, y_pred):
+        return keras.ops.mean(y_pred, axis=-1)
+
+    class Own(metrics.Mean):
+        def __init__(self, number):
+            super().__init__()
+
+    own = Own(3)
+    new = converted(compiled(functional("softmax"), "sgd", custom, metrics=[custom, own]))
+    assert new.loss is custom
+    assert keras_het.compilation.compiled_with(new)["metrics"] == [custom, own]
+
+
+def test_the_way_back_is_compiled_too():
+    old = compiled(functional("softmax"), "sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    back = keras_het.homoscedastic(converted(old))
+    assert back.loss.from_logits is True if hasattr(back.loss, "from_logits") else back.loss.get_config()["from_logits"] is True
+    kept = keras_het.homoscedastic(converted(old, keep_activation=True), keep_activation=True)
+    np.testing.assert_allclose(kept.predict(X, verbose=0), old.predict(X, verbose=0), rtol=1e-4, atol=1e-6)
+    assert kept.loss == "sparse_categorical_crossentropy"
+
+
+@pytest.mark.parametrize("clone", [False, True])
+@pytest.mark.parametrize(("activation", "loss", "labels"), [("softmax", "sparse_categorical_crossentropy", Y), ("sigmoid", "bce", VECTORS)])
+def test_a_kept_activation_returns_probabilities(activation, loss, labels, clone, tmp_path):
+    old = sharpen(functional(activation))
+    old.compile("sgd", loss, metrics=[metrics.AUC()] if activation == "sigmoid" else ["accuracy"])
+    new = converted(old, keep_activation=True, clone=clone, seed=0)
+    assert new.loss == loss
+    assert isinstance(new.layers[-2], HeteroscedasticDense)
+    p, head = new.predict(X, verbose=0), keras.Model(new.input, new.layers[-2].output)
+    np.testing.assert_allclose(p, probabilities(head, X), rtol=1e-5, atol=1e-6)
+    assert np.abs(p - old.predict(X, verbose=0)).max() < 0.02
+    new.fit(X, labels, verbose=0)
+    check_file(new, X, tmp_path)
+    keras_het.check(keras.models.load_model(tmp_path / "model.keras"))
+    with pytest.raises(ValueError, match="is a HeteroscedasticDense already"):
+        keras_het.heteroscedastic(new)
+    plain = keras_het.homoscedastic(new)
+    assert type(plain.layers[-1]) is layers.Dense
+
+
+def test_nothing_is_kept_of_a_model_that_returns_logits():
+    assert isinstance(keras_het.heteroscedastic(functional(), keep_activation=True).layers[-1], HeteroscedasticDense)
+    assert isinstance(keras_het.heteroscedastic(functional("log_softmax"), keep_activation=True).layers[-1], HeteroscedasticDense)
+    softmax = keras_het.heteroscedastic(sequential("sigmoid", units=1), units=3, keep_activation=True).layers[-1]
+    assert isinstance(softmax, layers.Softmax)
+    with pytest.raises(ValueError, match="`keep_activation` must be True or False"):
+        keras_het.heteroscedastic(functional(), keep_activation="yes")
+
+
+def convolution(*behind, activation=None, shape=(4, 4, 3), **head):
+    inputs = keras.Input(shape)
+    hidden = layers.Conv2D(8, 3, padding="same", activation="tanh", data_format=head.get("data_format"))(inputs)
+    outputs = layers.Conv2D(UNITS, 1, activation=activation, name="predictions", **head)(hidden)
+    for layer in behind:
+        outputs = layer(outputs)
+    return keras.Model(inputs, outputs)
+
+
+IMAGES = np.random.default_rng(0).normal(size=(12, 4, 4, 3)).astype("float32")
+PIXELS = np.random.default_rng(1).integers(UNITS, size=(12, 4, 4))
+
+
+@pytest.mark.parametrize("clone", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: convolution(activation="softmax"),
+        lambda: convolution(use_bias=False, padding="same"),
+        lambda: convolution(layers.Reshape((16, UNITS), name="flat"), layers.Softmax()),
+        lambda: convolution(layers.Softmax(), layers.Reshape((-1, UNITS))),
+    ],
+)
+def test_a_pointwise_convolution_is_a_dense_layer_of_every_pixel(make, clone, tmp_path):
+    model = sharpen(make())
+    new = keras_het.heteroscedastic(model, 2, clone=clone, seed=0)
+    assert new.output_shape == model.output_shape
+    p = np.exp(new.predict(IMAGES, verbose=0))
+    assert np.abs(p - old_probabilities(model, IMAGES)).max() < 0.02
+    assert new.get_layer("predictions").loc.kernel.shape == (8, UNITS)
+    back = keras_het.homoscedastic(new)
+    assert back.output_shape == model.output_shape
+    kernel = model.get_layer("predictions").kernel.numpy()[0, 0]
+    np.testing.assert_allclose(back.get_layer("predictions").kernel.numpy(), kernel, rtol=1e-5)
+    new.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=True))
+    new.fit(IMAGES, PIXELS.reshape(12, *new.output_shape[1:-1]), verbose=0)
+    check_file(new, IMAGES, tmp_path)
+
+
+@pytest.mark.parametrize("make", [lambda: layers.Flatten(), lambda: layers.Reshape((UNITS,))])
+def test_one_pixel_is_reshaped_as_before_and_other_classes_fit(make):
+    model = sharpen(convolution(make(), layers.Activation("softmax"), shape=(1, 1, 3)))
+    images = IMAGES[:, :1, :1]
+    new = keras_het.heteroscedastic(model, 2, seed=0, keep_activation=True)
+    assert np.abs(new.predict(images, verbose=0) - model.predict(images, verbose=0)).max() < 0.02
+    assert keras_het.heteroscedastic(model, units=3).output_shape == (None, 3)
+    assert keras_het.homoscedastic(new, units=7).output_shape == (None, 7)
+
+
+def test_a_sigmoid_of_every_pixel_may_be_flattened():
+    model = sharpen(convolution(layers.Flatten(), activation="sigmoid"))
+    new = keras_het.heteroscedastic(model, 2, seed=0, keep_activation=True)
+    assert np.abs(new.predict(IMAGES, verbose=0) - model.predict(IMAGES, verbose=0)).max() < 0.02
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: convolution(layers.Flatten(name="f")),
+            "must keep its 5 classes on the last axis. Received: 'f'",
+        ),
+        (lambda: convolution(strides=2), "The model must end in a Dense layer or a 1x1 Conv2D"),
+        (
+            lambda: convolution(layers.UpSampling2D()),
+            "by hand: HeteroscedasticDense(K)(backbone.output)), or `layer` must name one of its Dense layers: 'predictions'",
+        ),
+        (
+            lambda: convolution(data_format="channels_first"),
+            "`data_format` of a head must be 'channels_last', for a Dense layer is of the last axis. Received: data_format=",
+        ),
+    ],
+)
+def test_other_convolutions_are_refused(make, text):
+    with pytest.raises(ValueError) as error:
+        keras_het.heteroscedastic(make())
+    assert text in str(error.value)
+
+
+@pytest.mark.parametrize("application", [keras.applications.MobileNet, keras.applications.MobileNetV3Small])
+def test_keras_applications_that_end_in_a_convolution(application):
+    size = 32 if application is keras.applications.MobileNet else 64
+    arguments = {"alpha": 0.25} if size == 32 else {"alpha": 0.75, "include_preprocessing": False}
+    model = sharpen(application((size, size, 3), weights=None, classes=UNITS, **arguments))
+    images = np.random.default_rng(1).normal(size=(4, size, size, 3)).astype("float32")
+    new = keras_het.heteroscedastic(model, 2, seed=0)
+    assert new.output_shape == model.output_shape == (None, UNITS)
+    assert np.abs(np.exp(new.predict(images, verbose=0)) - model.predict(images, verbose=0)).max() < 0.02

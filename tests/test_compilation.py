@@ -1,0 +1,343 @@
+"""Losses and metrics that do not take what a head returns are named, with those that do; nothing else is."""
+
+import ast
+import functools
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, losses, metrics
+
+import keras_het
+from keras_het.callbacks import ReleaseTransition, TransitionMonitor
+from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.losses import BootstrappedCrossentropy, ForwardCorrectedCrossentropy
+from tests.layers.heads import HEADS, UNITS, X, make_head, make_model, targets
+from tests.models.small_models import MODELS
+
+LABELS = np.arange(8) % UNITS
+VECTORS = np.eye(UNITS, dtype="float32")[LABELS]
+SPARSE = losses.SparseCategoricalCrossentropy(from_logits=True)
+SOFTMAX_MEND = "keras.losses.SparseCategoricalCrossentropy(from_logits=True)"
+SIGMOID_MEND = "keras.losses.BinaryCrossentropy(from_logits=True)"
+
+
+def head(link, units=3, name="head"):
+    return HeteroscedasticDense(units, 1, link=link, name=name)
+
+
+def make(link="softmax", *behind, units=3):
+    return keras.Sequential([keras.Input((6,)), head(link, units), *behind])
+
+
+def two_heads(as_dict=False):
+    inputs = keras.Input((6,))
+    a, b = head("softmax", name="a")(inputs), head("sigmoid", name="b")(inputs)
+    return keras.Model(inputs, {"first": a, "second": b} if as_dict else [a, b])
+
+
+def one_head_of_two():
+    inputs = keras.Input((6,))
+    return keras.Model(inputs, [head("softmax", name="a")(inputs), layers.Dense(2, "softmax", name="b")(inputs)])
+
+
+def flips(*before):
+    return keras.Sequential([keras.Input((6,)), *before, NoiseTransition(3, name="flips")])
+
+
+class Subclassed(keras.Model):
+    """A head, with what is given behind it."""
+
+    def __init__(self, link="softmax", behind=None, inputs=None):
+        super().__init__()
+        self.head, self.behind, self.names = head(link), behind, inputs
+
+    def call(self, inputs):
+        x = self.head(inputs if self.names is None else inputs[self.names])
+        return x if self.behind is None else self.behind(x)
+
+
+def called(model, x=X):
+    model(x)
+    return model
+
+
+def wrong(make, argument, value, *parts):
+    return make, {argument: value}, parts
+
+
+WRONG = [
+    wrong(make, "loss", "sparse_categorical_crossentropy", SOFTMAX_MEND, "Received: loss='sparse_categorical_crossentropy'"),
+    wrong(make, "loss", "categorical_crossentropy", "keras.losses.CategoricalCrossentropy(from_logits=True)"),
+    wrong(make, "loss", losses.SparseCategoricalCrossentropy, SOFTMAX_MEND, "loss=keras.losses.SparseCategoricalCrossentropy"),
+    wrong(make, "loss", losses.SparseCategoricalCrossentropy(ignore_class=0), "Crossentropy(from_logits=True, ignore_class=0)"),
+    wrong(make, "loss", losses.categorical_crossentropy, "keras.losses.CategoricalCrossentropy(from_logits=True)"),
+    wrong(make, "loss", losses.CategoricalCrossentropy(label_smoothing=0.1), "(from_logits=True, label_smoothing=0.1)"),
+    wrong(make, "loss", "categorical_focal_crossentropy", "keras.losses.CategoricalFocalCrossentropy(from_logits=True)"),
+    wrong(make, "loss", functools.partial(losses.categorical_crossentropy, label_smoothing=0.2), "(from_logits=True, label_smoothing=0.2)"),
+    wrong(make, "loss", {"class_name": "CategoricalCrossentropy", "config": {}}, "keras.losses.CategoricalCrossentropy(from_logits=True)"),
+    wrong(make, "loss", [losses.SparseCategoricalCrossentropy()], SOFTMAX_MEND),
+    wrong(make, "loss", {"head": "sparse_categorical_crossentropy"}, SOFTMAX_MEND),
+    wrong(make, "loss", "crossentropy", SOFTMAX_MEND),
+    wrong(make, "loss", "kl_divergence", SOFTMAX_MEND, "or put keras.layers.Softmax() behind it"),
+    wrong(make, "loss", losses.KLDivergence(), SOFTMAX_MEND, "Received: loss=keras.losses.KLDivergence()"),
+    wrong(make, "loss", "poisson", SOFTMAX_MEND),
+    wrong(make, "loss", "mse", SOFTMAX_MEND),
+    wrong(make, "loss", "hinge", SOFTMAX_MEND),
+    wrong(make, "loss", losses.Dice(), SOFTMAX_MEND),
+    wrong(make, "loss", losses.CategoricalGeneralizedCrossEntropy(q=0.7), "GeneralizedCrossEntropy(q=0.7)"),
+    wrong(make, "loss", "binary_crossentropy", SOFTMAX_MEND),
+    wrong(make, "loss", losses.BinaryCrossentropy(from_logits=True), SOFTMAX_MEND, "loss=" + SIGMOID_MEND),
+    wrong(make, "loss", BootstrappedCrossentropy(), "keras_het.losses.BootstrappedCrossentropy(from_logits=True, beta=0.95)"),
+    wrong(make, "loss", ForwardCorrectedCrossentropy(np.eye(3)), "ForwardCorrectedCrossentropy(from_logits=True, transition="),
+    wrong(lambda: make("sigmoid"), "loss", "binary_crossentropy", SIGMOID_MEND, "must take logits", "for the head 'head' returns them"),
+    wrong(lambda: make("sigmoid"), "loss", losses.BinaryFocalCrossentropy(), "keras.losses.BinaryFocalCrossentropy(from_logits=True)"),
+    wrong(lambda: make("sigmoid"), "loss", SPARSE, SIGMOID_MEND),
+    wrong(lambda: make("sigmoid", units=1), "loss", "crossentropy", SIGMOID_MEND),
+    wrong(make, "metrics", [metrics.AUC()], "keras.metrics.AUC(from_logits=True)"),
+    wrong(make, "metrics", ["accuracy", "sparse_categorical_crossentropy"], "metrics.SparseCategoricalCrossentropy(from_logits=True)"),
+    wrong(make, "metrics", [metrics.Precision()], "or put keras.layers.Softmax() behind it, for a metric of probabilities"),
+    wrong(make, "metrics", {"head": [metrics.F1Score()]}, "`metrics` must take log-probabilities"),
+    wrong(make, "metrics", [metrics.BinaryAccuracy()], "keras.metrics.BinaryAccuracy(threshold=-0.693"),
+    wrong(make, "weighted_metrics", [metrics.PrecisionAtRecall(0.9)], "`weighted_metrics` must", "PrecisionAtRecall(recall=0.9)"),
+    wrong(lambda: make("sigmoid"), "metrics", ["binary_accuracy"], "keras.metrics.BinaryAccuracy(threshold=0.0)"),
+    wrong(lambda: make("sigmoid"), "metrics", [metrics.binary_accuracy], "Received: metrics=keras.metrics.binary_accuracy"),
+    wrong(lambda: make("sigmoid"), "metrics", [metrics.Recall()], "keras.metrics.Recall(thresholds=0.0)"),
+    wrong(lambda: make("sigmoid"), "metrics", [metrics.Recall(thresholds=0.3)], "put keras.layers.Activation('sigmoid') behind it"),
+    wrong(lambda: make("sigmoid"), "metrics", [metrics.F1Score(threshold=0.5)], "Received: metrics=keras.metrics.F1Score(threshold=0.5)"),
+    wrong(lambda: make("sigmoid"), "metrics", ["mse"], "Received: metrics='mse'"),
+    wrong(lambda: make("sigmoid", units=1), "metrics", ["accuracy"], "keras.metrics.BinaryAccuracy(threshold=0.0)"),
+    wrong(lambda: make("softmax", layers.Softmax()), "loss", SPARSE, "keras.losses.SparseCategoricalCrossentropy(),"),
+    wrong(lambda: make("sigmoid", layers.Activation("sigmoid")), "loss", "categorical_crossentropy", "keras.losses.BinaryCrossentropy()"),
+    wrong(lambda: make("softmax", layers.Reshape((3, 1, 1)), layers.Flatten()), "loss", "sparse_categorical_crossentropy", SOFTMAX_MEND),
+    wrong(two_heads, "loss", ["sparse_categorical_crossentropy", losses.BinaryCrossentropy(from_logits=True)], SOFTMAX_MEND, "'a'"),
+    wrong(two_heads, "loss", {"a": SPARSE, "b": "binary_crossentropy"}, SIGMOID_MEND, "'b'"),
+    wrong(two_heads, "loss", "binary_crossentropy", SOFTMAX_MEND, "'a'"),
+    wrong(lambda: two_heads(as_dict=True), "loss", {"first": SPARSE, "second": "bce"}, SIGMOID_MEND, "'b'"),
+    wrong(two_heads, "metrics", {"b": [metrics.Precision()]}, "keras.metrics.Precision(thresholds=0.0)"),
+    wrong(two_heads, "metrics", [["accuracy"], [metrics.AUC()]], "keras.metrics.AUC(from_logits=True)", "'b'"),
+    wrong(one_head_of_two, "loss", {"a": "categorical_crossentropy", "b": "categorical_crossentropy"}, "'a'"),
+    wrong(lambda: flips(head("softmax")), "loss", "sparse_categorical_crossentropy", SOFTMAX_MEND, "for the layer 'flips' returns them"),
+    wrong(lambda: flips(layers.Dense(3, "log_softmax")), "loss", "sparse_categorical_crossentropy", SOFTMAX_MEND),
+    wrong(lambda: keras.Sequential([layers.Dense(4), head("softmax")]), "loss", "sparse_categorical_crossentropy", SOFTMAX_MEND),
+    wrong(lambda: keras.Sequential([keras.Sequential([layers.Dense(4), head("softmax")])]), "loss", "categorical_crossentropy", "'head'"),
+    wrong(lambda: called(Subclassed()), "loss", "sparse_categorical_crossentropy", SOFTMAX_MEND),
+    wrong(lambda: called(Subclassed(inputs="x"), {"x": X}), "loss", "sparse_categorical_crossentropy", SOFTMAX_MEND),
+    wrong(lambda: called(Subclassed("sigmoid", layers.Activation("sigmoid"))), "loss", SPARSE, "keras.losses.BinaryCrossentropy()"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "arguments", "parts"), WRONG)
+def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
+    model = make()
+    model.compile("sgd", **arguments)
+    with pytest.raises(ValueError, match=r"^`(loss|metrics|weighted_metrics)` must take .* Received: ") as error:
+        keras_het.check(model)
+    assert [part for part in parts if part not in str(error.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "text"),
+    [
+        (
+            make,
+            {"loss": "sparse_categorical_crossentropy"},
+            (
+                "`loss` must take log-probabilities: keras.losses.SparseCategoricalCrossentropy(from_logits=True), for the head 'head' "
+                "returns them. Received: loss='sparse_categorical_crossentropy'"
+            ),
+        ),
+        (
+            lambda: make("sigmoid"),
+            {"metrics": [metrics.F1Score(threshold=0.5)]},
+            (
+                "`metrics` must take logits, for the head 'head' returns them; or put keras.layers.Activation('sigmoid') behind it, for a "
+                "metric of probabilities. Received: metrics=keras.metrics.F1Score(threshold=0.5)"
+            ),
+        ),
+        (
+            lambda: make("softmax", layers.Softmax()),
+            {"loss": SPARSE},
+            (
+                "`loss` must take probabilities: keras.losses.SparseCategoricalCrossentropy(), for an activation behind the head 'head' "
+                "makes them. Received: loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)"
+            ),
+        ),
+        (
+            make,
+            {"loss": losses.Poisson},
+            (
+                "`loss` must take log-probabilities, as keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or "
+                "CategoricalCrossentropy, for label vectors), for the head 'head' returns them; or put keras.layers.Softmax() behind it, "
+                "for a loss of probabilities. Received: loss=keras.losses.Poisson"
+            ),
+        ),
+    ],
+)
+def test_errors_word_for_word(model, arguments, text):
+    model = model()
+    model.compile(**arguments)
+    with pytest.raises(ValueError) as error:
+        keras_het.check(model)
+    assert str(error.value) == text
+
+
+def test_a_model_that_is_not_compiled_is_told_so():
+    with pytest.raises(ValueError, match=r"`model` must be compiled: model.compile\(...\). Received: model='plain', which is not"):
+        keras_het.check(keras.Sequential([head("softmax")], name="plain"))
+
+
+def custom(y_true, y_pred):
+    return keras.ops.mean(y_pred)
+
+
+class Own(losses.SparseCategoricalCrossentropy):
+    """A subclass that takes probabilities of log-probabilities."""
+
+    def call(self, y_true, y_pred):
+        return super().call(y_true, keras.ops.exp(y_pred))
+
+
+class Tempered(HeteroscedasticDense):
+    """A head that returns something else."""
+
+    def call(self, inputs, training=False):
+        return keras.ops.exp(super().call(inputs, training))
+
+
+def binary_crossentropy(y_true, y_pred):
+    """Not that of Keras."""
+    return keras.ops.mean(y_pred)
+
+
+RIGHT = [
+    (make, {"loss": SPARSE, "metrics": ["accuracy", "acc", metrics.SparseTopKCategoricalAccuracy(2), metrics.AUC(from_logits=True)]}),
+    (make, {"loss": None}),
+    (make, {"loss": custom, "metrics": [custom, metrics.Mean()]}),
+    (make, {"loss": lambda y_true, y_pred: keras.ops.mean(y_pred)}),
+    (make, {"loss": binary_crossentropy}),
+    (make, {"loss": Own()}),
+    (make, {"loss": "categorical_hinge"}),
+    (make, {"loss": functools.partial(losses.categorical_crossentropy, from_logits=True)}),
+    (make, {"loss": {"class_name": "CategoricalCrossentropy", "config": {"from_logits": True}}}),
+    (make, {"loss": BootstrappedCrossentropy(from_logits=True), "weighted_metrics": ["sparse_categorical_accuracy"]}),
+    (make, {"loss": {"head": SPARSE}, "metrics": [metrics.Precision(top_k=2), metrics.BinaryAccuracy(threshold=-0.7)]}),
+    (lambda: make("sigmoid"), {"loss": losses.BinaryCrossentropy(from_logits=True), "metrics": [metrics.BinaryAccuracy(threshold=0.0)]}),
+    (lambda: make("sigmoid"), {"loss": "hinge", "metrics": [metrics.Precision(thresholds=0), "accuracy", metrics.F1Score()]}),
+    (lambda: make("sigmoid", units=1), {"metrics": [metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]}),
+    (lambda: make("softmax", layers.Softmax()), {"loss": "sparse_categorical_crossentropy", "metrics": [metrics.AUC(), metrics.F1Score()]}),
+    (lambda: make("softmax", layers.Softmax()), {"loss": "binary_crossentropy"}),
+    (lambda: make("softmax", layers.Softmax()), {"loss": "crossentropy", "metrics": ["mse"]}),
+    (lambda: make("softmax", layers.Activation("exponential")), {"loss": "kl_divergence"}),
+    (lambda: make("softmax", layers.Activation("log_softmax")), {"loss": SPARSE}),
+    (lambda: make("sigmoid", layers.Activation("sigmoid")), {"loss": "binary_crossentropy", "metrics": [metrics.Precision()]}),
+    (lambda: make("sigmoid", layers.Softmax()), {"loss": "sparse_categorical_crossentropy"}),  # whatever it is meant to be
+    (lambda: make("softmax", layers.Softmax(axis=-2)), {"loss": "mse"}),
+    (lambda: make("softmax", layers.Dense(2)), {"loss": "mse"}),
+    (lambda: make("softmax", layers.Rescaling(-1.0)), {"loss": "mse"}),
+    (lambda: keras.Sequential([keras.Input((6,)), layers.Dense(3, "softmax")]), {"loss": "sparse_categorical_crossentropy"}),
+    (lambda: keras.Sequential([keras.Input((6,)), Tempered(3)]), {"loss": "sparse_categorical_crossentropy"}),
+    (two_heads, {"loss": [SPARSE, losses.BinaryCrossentropy(from_logits=True)], "metrics": {"a": ["accuracy"]}}),
+    (two_heads, {"loss": {"a": SPARSE, "b": None}}),
+    (one_head_of_two, {"loss": [SPARSE, "categorical_crossentropy"], "metrics": [["accuracy"], [metrics.AUC()]]}),
+    (lambda: flips(layers.Dense(3, "log_softmax")), {"loss": SPARSE}),
+    (lambda: flips(layers.Dense(3, "log_softmax")), {"loss": SPARSE}),
+    (Subclassed, {"loss": "sparse_categorical_crossentropy"}),  # not known before it is built
+    (lambda: called(Subclassed(behind=keras.ops.softmax)), {"loss": "sparse_categorical_crossentropy"}),
+    (lambda: called(Subclassed(behind=lambda x: keras.ops.convert_to_numpy(x) + 1)), {"loss": "sparse_categorical_crossentropy"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "arguments"), RIGHT)
+def test_what_is_right_or_not_known_is_left_alone(make, arguments):
+    model = make()
+    model.compile("sgd", **arguments)
+    assert keras_het.check(model) is None
+
+
+def test_no_false_alarm_over_the_heads_and_models_of_this_suite():
+    for kind in HEADS:
+        keras_het.check(make_model(make_head(kind)))
+        keras_het.check(make_model(make_head(kind), layers.Dense(5), metrics=["accuracy"]))
+    for make_plain in MODELS.values():
+        model = make_plain()
+        model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy", metrics.AUC()])
+        keras_het.check(model)
+        new = keras_het.heteroscedastic(model, 1)
+        new.compile("sgd", SPARSE, metrics=["accuracy"])
+        keras_het.check(new)
+
+
+ROOT = pathlib.Path(keras_het.__file__).parent.parent
+PROGRAMS = [ROOT / "keras_het" / "demo.py", *sorted((ROOT / "guides").glob("*.py")), ROOT / "README.md"]
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
+def test_no_false_alarm_over_the_compile_calls_of_demo_guides_and_readme(path):
+    blocks = [path.read_text()] if path.suffix == ".py" else [part.split("```")[0] for part in path.read_text().split("```python\n")[1:]]
+    calls = [ast.unparse(node) for block in blocks for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Call)]
+    calls = [call for call in calls if call.startswith("model.compile(")]
+    assert calls
+    for call in calls:
+        model = make()
+        eval(call, {"keras": keras, "model": model})
+        keras_het.check(model)
+
+
+@pytest.mark.parametrize("callback", [ReleaseTransition(after=1), TransitionMonitor()])
+def test_the_callbacks_check_at_the_start_of_fit(callback):
+    model = flips(layers.Dense(3, "log_softmax"))
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    before = [weight.numpy() for weight in model.weights]
+    with pytest.raises(ValueError, match="`loss` must take log-probabilities"):
+        model.fit(X, LABELS % 3, verbose=0, callbacks=[callback])
+    for weight, old in zip(model.weights, before, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), old)
+
+
+def test_a_callback_without_fit_checks_nothing():
+    callback = TransitionMonitor()
+    callback.set_model(flips(layers.Dense(3, "log_softmax")))
+    callback.on_train_begin()
+
+
+def test_the_check_changes_nothing_and_a_checked_model_trains():
+    model = make_model(make_head("full"))
+    before = [weight.numpy() for weight in model.weights]
+    keras_het.check(model)
+    for weight, old in zip(model.weights, before, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), old)
+    model.fit(X, targets("softmax"), verbose=0)
+
+
+MENDED = [
+    ("full", "loss", "sparse_categorical_crossentropy", LABELS),
+    ("full", "loss", losses.SparseCategoricalCrossentropy(ignore_class=1), LABELS),
+    ("full", "loss", losses.CategoricalCrossentropy(label_smoothing=0.1), VECTORS),
+    ("full", "loss", losses.categorical_focal_crossentropy, VECTORS),
+    ("full", "loss", ForwardCorrectedCrossentropy(0.7 * np.eye(UNITS) + 0.3 / UNITS), LABELS),
+    ("full", "metrics", "categorical_crossentropy", VECTORS),
+    ("full", "metrics", metrics.BinaryAccuracy(threshold=0.3), VECTORS),
+    ("sigmoid", "loss", "bce", VECTORS),
+    ("sigmoid", "loss", losses.BinaryFocalCrossentropy(gamma=3.0, apply_class_balancing=True), VECTORS),
+    ("sigmoid", "metrics", metrics.BinaryAccuracy(threshold=0.3), VECTORS),
+    ("sigmoid", "metrics", metrics.Precision(), VECTORS),
+    ("sigmoid", "metrics", metrics.AUC(), VECTORS),
+]
+
+
+@pytest.mark.parametrize(("kind", "role", "identifier", "labels"), MENDED)
+def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, labels):
+    """With noise to spare, so that a loss of log-probabilities that forgot a setting would differ."""
+    model = make_model(make_head(kind))
+    module = getattr(keras, {"loss": "losses"}.get(role, role))
+    fitting = keras_het.fitting.counterpart(identifier, keras_het.outputs.outputs_of(model)[0][1], module)
+    assert fitting is not identifier
+    outputs = keras.ops.convert_to_tensor(model.predict(X, verbose=0))
+    p = keras.ops.exp(outputs) if kind == "full" else keras.ops.sigmoid(outputs)
+
+    def value(which, predictions):
+        return float(keras.ops.mean(module.get(which)(labels, predictions)))
+
+    assert value(fitting, outputs) == pytest.approx(value(identifier, p), rel=1e-5)

@@ -110,7 +110,7 @@ def cv(session):
 
 def on_every_backend(session, tests, *requirements):
     """Runs tests on one backend after the other, in one environment that has all."""
-    install(session, *requirements, groups=["test"])
+    install(session, *requirements, groups=["test", "export"])
     for backend in BACKENDS:
         session.run("pytest", tests, *session.posargs, env=backend_environment(backend))
 

@@ -98,6 +98,28 @@ def test_an_exported_model_takes_what_the_preprocessor_makes(tmp_path):
     np.testing.assert_allclose(exported.serve(task.preprocessor(raw)).numpy(), model.predict(raw, verbose=0), rtol=1e-5, atol=1e-5)
 
 
+FORMATS = {"jax": ["tf_saved_model"], "tensorflow": ["tf_saved_model"], "torch": ["torch", "onnx"]}[keras.config.backend()]
+NOT_WITH_A_PLAIN_HEAD = {("jax", "BERT", "tf_saved_model"), ("torch", "ViT", "onnx"), ("torch", "BERT", "onnx")}
+
+
+@pytest.mark.filterwarnings("ignore")  # of the exporters
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_is_exported_where_it_is_with_a_plain_head(name, form, tmp_path):
+    task, raw = TASKS[name][0](), TASKS[name][1]()
+    plain, model = keras.Model(task.input, task.output), keras_het.heteroscedastic(task, 2, seed=0)
+    model.predict(raw, verbose=0)
+    plain(plain.input)  # some formats want a model that was called
+    for exported in (plain, model):
+        path = str(tmp_path / {"torch": f"{exported.name}.pt2", "onnx": f"{exported.name}.onnx"}.get(form, exported.name))
+        if (keras.config.backend(), name, form) in NOT_WITH_A_PLAIN_HEAD:
+            with pytest.raises(Exception, match=r"Gather|comparison|Inconclusive|polymorphic|PositionEmbedding"):
+                exported.export(path, format=form, verbose=False)
+        else:
+            exported.export(path, format=form, verbose=False)
+            assert os.path.exists(path)
+
+
 @pytest.mark.parametrize("name", ANY_TASK)
 def test_a_preset_with_other_classes(name, tmp_path):
     task = from_preset(name, tmp_path, num_classes=7)

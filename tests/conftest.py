@@ -1,4 +1,6 @@
-"""What every test starts from: no display, and a Keras without state of earlier tests (names, dtype policy, global seeds).
+"""What every test starts from: no display, one seed, and a Keras without state of earlier tests (names, dtype policy).
+
+With one seed a test is the same in every run; and heads that draw their own seed are one program on JAX, which is compiled once.
 
 Folders of tests for a package that is no dependency are collected only where it is installed: each has its own nox session.
 """
@@ -22,5 +24,6 @@ collect_ignore = [folder for folder, package in NEEDED.items() if importlib.util
 
 @pytest.fixture(autouse=True)
 def clear_keras_session():
+    keras.utils.set_random_seed(0)
     yield
     keras.utils.clear_session(free_memory=False)

@@ -114,7 +114,7 @@ def test_sampling_converges_to_the_closed_form():
     exact = ops.convert_to_numpy(expected_sigmoid_logit(arguments["loc"][0], variance.astype("float32"), arguments["temperature"]))
     sampled = np.array(
         [
-            ops.convert_to_numpy(sampled_expected_sigmoid_logit(**arguments, nodes=pseudo_random((0, step), 8192, UNITS, FACTORS)))[0]
+            ops.convert_to_numpy(sampled_expected_sigmoid_logit(**arguments, nodes=pseudo_random((0, step), 8192, UNITS, FACTORS, np)))[0]
             for step in range(16)
         ]
     )

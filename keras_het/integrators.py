@@ -163,7 +163,9 @@ class MonteCarlo(Sampler):
 
 @keras.saving.register_keras_serializable("keras_het")
 class QuasiMonteCarlo(Sampler):
-    """Randomised quasi-Monte Carlo: Sobol points for the factors and a Latin hypercube for the classes, anew at every training step.
+    """Randomised quasi-Monte Carlo: Sobol points in the first dimensions, the factors', and a Latin hypercube in the others.
+
+    Drawn anew at every training step.
 
     The default for the softmax link. Unbiased like Monte Carlo; to the same error it needs about a quarter of the nodes where the
     noise is small beside the temperature (0.5) and about 0.7 of them where it is large (2).
@@ -184,7 +186,7 @@ class QuasiMonteCarlo(Sampler):
 
     def prepare(self, units, num_factors):
         super().prepare(units, num_factors)
-        nodes.directions(min(units + num_factors, nodes.SOBOL_DIMENSIONS), self.num_samples)
+        nodes.directions(nodes.sobol_dimensions(self.num_samples, units + num_factors), self.num_samples)
 
 
 @keras.saving.register_keras_serializable("keras_het")

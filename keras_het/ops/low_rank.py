@@ -82,30 +82,30 @@ class LowRankNormal(NamedTuple):
     def log_prob(self, value):
         """Log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0.
 
-        With W / d = w and r = (value - loc) / d, the only factorisation is of the R x R matrix I + w' w, which is never singular:
-        O(K R^2) instead of O(K^3). The quadratic form is |r - w c|^2 + |c|^2 with c = (I + w' w)^-1 w' r, a sum of squares: the usual
-        |r|^2 - r' w c of the Woodbury identity loses all digits where the factor noise is large beside the diagonal one.
+        With w = W / d and r = (value - loc) / d, the quadratic form is the least of |r - w c|^2 + |c|^2 over c, and the determinant is
+        that of I + w' w: both by a QR factorisation of w above I, `(K + R, R)`, in O(K R^2) instead of O(K^3). Neither w' w, which
+        would drown the I, nor a difference of large squares is formed, so float32 is enough where the factor noise is large.
         """
         residual = (ops.convert_to_tensor(value) - self.loc) / self.scale_diag
         log_det = 2.0 * ops.sum(ops.log(self.scale_diag), axis=-1)
-        quadratic = ops.sum(ops.square(residual), axis=-1)
         if self.factor is not None:
-            whitened = self.scaled_factor() / self.scale_diag[..., None]
-            cholesky = ops.cholesky(
-                ops.matmul(ops.swapaxes(whitened, -1, -2), whitened) + ops.eye(whitened.shape[-1], dtype=self.loc.dtype)
-            )
-            quadratic = _penalised_least_squares(whitened, residual, cholesky)
-            log_det = log_det + 2.0 * ops.sum(ops.log(ops.diagonal(cholesky, axis1=-2, axis2=-1)), axis=-1)
+            residual, triangular = _least_squares(self.scaled_factor() / self.scale_diag[..., None], residual)
+            log_det = log_det + 2.0 * ops.sum(ops.log(ops.abs(ops.diagonal(triangular, axis1=-2, axis2=-1))), axis=-1)
+        quadratic = ops.sum(ops.square(residual), axis=-1)
         return -0.5 * (quadratic + log_det + self.loc.shape[-1] * math.log(2.0 * math.pi))
 
 
-def _penalised_least_squares(factor, residual, cholesky):
-    """The least of |residual - factor c|^2 + |c|^2 over c, shape `(...)`: of `(..., K, R)`, `(..., K)` and L L' = I + factor' factor."""
-    projected = ops.sum(factor * residual[..., None], axis=-2)
-    solved = ops.solve_triangular(cholesky, projected[..., None], lower=True)
-    c = ops.solve_triangular(ops.swapaxes(cholesky, -1, -2), solved, lower=False)
-    rest = residual - ops.squeeze(ops.matmul(factor, c), -1)
-    return ops.sum(ops.square(rest), axis=-1) + ops.sum(ops.square(c), axis=(-2, -1))
+def _least_squares(factor, residual):
+    """What is left of `residual`, `(..., K)`, above R zeros after the least squares by `factor` above I, and that matrix' QR's R.
+
+    Args: factor: w, `(..., K, R)`.    Returns: shapes `(..., K + R)` and `(..., R, R)`.
+    """
+    num_factors = factor.shape[-1]
+    identity = ops.broadcast_to(ops.eye(num_factors, dtype=residual.dtype), (*ops.shape(factor)[:-2], num_factors, num_factors))
+    orthogonal, triangular = ops.qr(ops.concatenate([factor, identity], axis=-2))
+    whole = ops.concatenate([residual, ops.zeros_like(identity[..., 0])], axis=-1)[..., None]
+    fitted = ops.matmul(orthogonal, ops.matmul(ops.swapaxes(orthogonal, -1, -2), whole))
+    return ops.squeeze(whole - fitted, -1), triangular
 
 
 def top_pairs(covariance, count=10):

@@ -13,7 +13,9 @@ from scipy.stats import qmc
 from keras_het.ops import random
 
 DIAGONAL_STREAM, FACTOR_STREAM, SHIFT_STREAM, SCRAMBLE_STREAM, LATIN_STREAM = range(5)
-SOBOL_DIMENSIONS = 32  # later ones come in pairs that are correlated in small sets, by up to .9 with 64 points
+# How many dimensions Sobol's points are good for, by their number: of more some pair is correlated by more than 1/4 (root mean square
+# over the shifts), and such a pair would share its noise in every set.
+SOBOL_DIMENSIONS = ((256, 32), (64, 15), (32, 6), (1, 2))
 _BITS = 32
 _CELL_ROUNDS, _PLACE_ROUNDS = 4, 1
 _HOST_ELEMENTS = 1 << 20  # of a table made at once on the host
@@ -68,9 +70,10 @@ def antithetic(key, num_samples, units, num_factors, xp=ops):
 
 
 def quasi_random(key, num_samples, units, num_factors, xp=ops):
-    """Scrambled Sobol points in the first 32 dimensions, a Latin hypercube in the others: unbiased, with less error than random points.
+    """Scrambled Sobol points in the first dimensions, a Latin hypercube in the others: unbiased, with less error than random points.
 
-    The factors come first, since they matter most, and the classes after them. In every dimension each of S cells of equal probability
+    The factors come first, since they matter most, and the classes after them; 32 dimensions are Sobol's from 256 nodes on, 15 from 64
+    on. In every dimension each of S cells of equal probability
     has one point. A Sobol point with binary digits n_0 n_1 ... is shift XOR (n_0 v_0) XOR (n_1 v_1) ..., with v the scrambled direction
     numbers, so doubling a table log2(S) times builds the whole set. In the Latin hypercube the cells of each dimension come in a random
     order of their own, and a point is anywhere in its cell. (Sobol's later dimensions hold pairs that share their noise, with
@@ -85,11 +88,21 @@ def quasi_random(key, num_samples, units, num_factors, xp=ops):
         >>> int(ops.sum(nodes.eps_diag > 0))             # two points in each half
         2
     """
-    dimensions = min(units + num_factors, SOBOL_DIMENSIONS)
+    dimensions = sobol_dimensions(num_samples, units + num_factors)
     points, others = _sobol(key, num_samples, dimensions, xp), units + num_factors - dimensions
     if others:
         points = xp.concatenate([points, _latin_hypercube(key, num_samples, others, xp)], axis=1)
     return Nodes(points[:, num_factors:], points[:, :num_factors])
+
+
+def sobol_dimensions(num_samples, dimensions):
+    """How many of the dimensions are Sobol's.
+
+    Example:
+        >>> sobol_dimensions(64, 10), sobol_dimensions(64, 1000)
+        (10, 15)
+    """
+    return min(dimensions, next(most for fewest, most in SOBOL_DIMENSIONS if num_samples >= fewest))
 
 
 def _sobol(key, num_samples, dimensions, xp):

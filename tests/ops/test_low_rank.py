@@ -74,6 +74,17 @@ def test_log_prob_of_a_factor_ten_thousand_times_the_diagonal(scale, size, seed)
     np.testing.assert_allclose(ops.convert_to_numpy(normal.log_prob(value[None]))[0], expected, atol=0.05)
 
 
+def test_log_prob_of_equal_columns():
+    """I + w' w is singular in float32 here, where w' w is 10^8."""
+    factor = np.repeat(10 * np.random.default_rng(0).normal(size=(10, 1)), 2, axis=1).astype("float32")
+    normal = LowRankNormal(*map(ops.convert_to_tensor, (np.zeros((1, 10), "float32"), np.full((1, 10), 1e-3, "float32"), factor[None])))
+    value = (0.7 * factor[:, 0] + 1e-3 * np.random.default_rng(1).normal(size=10)).astype("float32")
+    covariance = np.float64(factor) @ np.float64(factor).T + np.eye(10) * np.float64(np.float32(1e-3)) ** 2
+    whitened = np.linalg.solve(np.linalg.cholesky(covariance), np.float64(value))
+    expected = -0.5 * (np.sum(whitened**2) + np.linalg.slogdet(covariance)[1] + 10 * np.log(2 * np.pi))
+    np.testing.assert_allclose(ops.convert_to_numpy(normal.log_prob(value[None]))[0], expected, atol=0.05)
+
+
 def test_sample(kind):
     rng = np.random.default_rng(2)
     nodes = Nodes(rng.normal(size=(7, UNITS)).astype("float32"), rng.normal(size=(7, FACTORS)).astype("float32"))

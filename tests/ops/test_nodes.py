@@ -54,7 +54,7 @@ def cells(eps, count):
 
 @pytest.mark.parametrize("power", [0, 1, 5, 10])
 def test_every_coordinate_has_one_point_in_each_cell(power):
-    """Of 40 factors, 32 by Sobol, and 45 classes."""
+    """Of 40 factors and 45 classes."""
     count = 1 << power
     eps = np.concatenate(nodes.quasi_random((9, 1), count, 45, 40, np), axis=1)
     np.testing.assert_array_equal(np.sort(cells(eps, count), axis=0), np.repeat(np.arange(count)[:, None], 85, axis=1))
@@ -66,12 +66,17 @@ def test_sobol_factors_fill_the_plane_evenly():
     assert len({tuple(cell) for cell in cells(eps, 16)}) == 256
 
 
+def correlations(columns):
+    """Of every two columns; 0 of a column with itself."""
+    standard = (columns - columns.mean(0)) / columns.std(0)
+    correlation = standard.T @ standard / len(columns)
+    np.fill_diagonal(correlation, 0.0)
+    return correlation
+
+
 def largest_correlation(columns):
     """The largest correlation of any two columns, in absolute value."""
-    standard = (columns - columns.mean(0)) / columns.std(0)
-    correlation = np.abs(standard.T @ standard) / len(columns)
-    np.fill_diagonal(correlation, 0.0)
-    return correlation.max()
+    return np.abs(correlations(columns)).max()
 
 
 @pytest.mark.parametrize("units", [1000, 3000])
@@ -81,6 +86,23 @@ def test_no_two_classes_share_their_noise_at_inference(units, num_factors, num_s
     """Columns in random order have correlations of standard deviation 1 / sqrt(S): 7.5 of them are one in 10^13, by 4.5 million pairs."""
     constant = QuasiMonteCarlo(num_samples).constant_nodes(units, num_factors)
     assert largest_correlation(np.concatenate(constant, axis=1)) < 7.5 / np.sqrt(num_samples)
+
+
+@pytest.mark.parametrize("num_samples", [16, 32, 64, 128, 256, 1024])
+def test_no_pair_of_dimensions_is_correlated_over_the_steps(num_samples):
+    """The mean square of a Latin pair is 1 / S; of Sobol's first dimensions at most 1 / 16, and of more of them above the limit here."""
+    assert mean_square_correlation(lambda step: nodes.quasi_random((3, step), num_samples, 40, 0, np).eps_diag) < 1 / 16 + 4 / num_samples
+
+
+def test_more_dimensions_of_sobol_would_be_correlated():
+    for num_samples, more in ((16, 15), (32, 15), (64, 32), (128, 32), (256, 40)):
+        found = mean_square_correlation(lambda step, s=num_samples, more=more: nodes._sobol((3, step), s, more, np))
+        assert found > 1 / 16 + 4 / num_samples
+
+
+def mean_square_correlation(draw):
+    """The largest mean square, over 40 steps, of the correlation of two columns."""
+    return np.max(np.mean([np.square(correlations(draw(step))) for step in range(40)], axis=0))
 
 
 def test_classes_in_dimensions_of_sobol_would_share_their_noise():
@@ -138,5 +160,5 @@ def test_blocks_of_columns_on_the_host_do_not_show(monkeypatch):
 def test_the_noise_of_a_seed_never_changes():
     """Other nodes would change every saved model's predictions."""
     assert zlib.crc32(nodes.directions(32, 1024).astype("<i4").tobytes()) == 1193755764
-    for rule, expected in zip(RULES, (4188559140, 1573079811, 357608627), strict=True):
+    for rule, expected in zip(RULES, (4188559140, 1573079811, 393704266), strict=True):
         assert zlib.crc32(b"".join(x.astype("<f4").tobytes() for x in rule((1, 2), 100, 7, 40, np))) == expected

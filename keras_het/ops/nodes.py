@@ -108,7 +108,7 @@ def sobol_dimensions(num_samples, dimensions):
 def _sobol(key, num_samples, dimensions, xp):
     levels = random.random_bits(key, SHIFT_STREAM, dimensions, xp)[None]
     for direction in directions(dimensions, num_samples):
-        levels = xp.concatenate([levels, xp.bitwise_xor(levels, xp.array(direction[None]))])
+        levels = xp.concatenate([levels, levels ^ xp.array(direction[None], dtype="int32")])
     return random.normal(levels[:num_samples], xp)
 
 
@@ -129,7 +129,7 @@ def _latin_columns(words, num_samples, xp):
     order = xp.reshape(xp.arange(num_samples, dtype="int32"), (num_samples, 1))
     cell = random.permute(order, bits, words[: 2 * _CELL_ROUNDS], xp)
     place = random.permute(cell, 32, words[2 * _CELL_ROUNDS :], xp)
-    levels = xp.bitwise_or(xp.left_shift(cell, random.int32(32 - bits, xp)), random.shift_right(place, bits, xp))
+    levels = xp.left_shift(cell, 32 - bits) | random.shift_right(place, bits, xp)
     return random.normal(levels, xp)
 
 

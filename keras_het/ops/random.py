@@ -1,7 +1,8 @@
 """Counter-based random numbers that are the same bits on every backend.
 
 Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011),
-written in int32, the one integer type whose addition wraps on JAX, TensorFlow, PyTorch and NumPy alike, eager and compiled.
+written in int32, the one integer type whose addition wraps on JAX, TensorFlow, PyTorch and NumPy alike, eager and compiled. The operators
+of Python do the arithmetic: `keras.ops` on JAX would give a bare integer the float type of the session.
 
 The module `xp` that does the arithmetic is `keras.ops` unless told otherwise; with `xp=numpy` the same lines compute the
 constants that are baked into a graph.
@@ -20,10 +21,7 @@ _HOST_BLOCK = 1 << 20  # words made at once on the host: what is made on the way
 
 
 def int32(value, xp=ops):
-    """`value` (an integer, or integers) as int32 with at least one axis.
-
-    NumPy scalars would warn when they wrap, and Keras on JAX gives a bare integer the float type of the session.
-    """
+    """`value` (an integer, or integers) as int32 with at least one axis: NumPy scalars would warn when they wrap."""
     if xp is np:
         return np.atleast_1d(np.asarray(value, "int32"))
     value = ops.cast(value, "int32")
@@ -39,11 +37,11 @@ def shift_right(bits, places, xp=ops):
         >>> int(shift_right(int32(-1), 16)[0])
         65535
     """
-    return xp.bitwise_and(xp.right_shift(bits, int32(places, xp)), int32((1 << (32 - places)) - 1 if places else -1, xp))
+    return xp.right_shift(bits, places) & ((1 << (32 - places)) - 1 if places else -1)
 
 
 def _rotate_left(bits, places, xp):
-    return xp.bitwise_or(xp.left_shift(bits, int32(places, xp)), shift_right(bits, 32 - places, xp))
+    return xp.left_shift(bits, places) | shift_right(bits, 32 - places, xp)
 
 
 def threefry2x32(key, counter, xp=ops):
@@ -61,14 +59,14 @@ def threefry2x32(key, counter, xp=ops):
         >>> [hex(int(word[0]) & 0xFFFFFFFF) for word in words]
         ['0x6b200159', '0x99ba4efe']
     """
-    keys = (*key, xp.bitwise_xor(xp.bitwise_xor(key[0], key[1]), int32(_PARITY, xp)))
-    x, y = xp.add(counter[0], keys[0]), xp.add(counter[1], keys[1])
+    keys = (*key, key[0] ^ key[1] ^ _PARITY)
+    x, y = counter[0] + keys[0], counter[1] + keys[1]
     for block in range(5):
         for places in _ROTATIONS[block % 2]:
-            x = xp.add(x, y)
-            y = xp.bitwise_xor(_rotate_left(y, places, xp), x)
-        x = xp.add(x, keys[(block + 1) % 3])
-        y = xp.add(xp.add(y, keys[(block + 2) % 3]), int32(block + 1, xp))
+            x = x + y
+            y = _rotate_left(y, places, xp) ^ x
+        x = x + keys[(block + 1) % 3]
+        y = y + keys[(block + 2) % 3] + (block + 1)
     return x, y
 
 
@@ -103,15 +101,15 @@ def permute(values, bits, words, xp=ops):
     Returns: int32 in [0, 2^bits), shape `(S, K)`; a value's image is uniform over the words.
 
     Example:
-        >>> sorted(permute(int32(range(4))[:, None], 2, random_bits((0, 0), stream=0, size=8)[:, None])[:, 0].tolist())
+        >>> permuted = permute(int32(range(4))[:, None], 2, random_bits((0, 0), stream=0, size=8)[:, None])
+        >>> sorted(int(x[0]) for x in permuted)
         [0, 1, 2, 3]
     """
     for first in range(0, words.shape[0], 2):
-        odd = xp.bitwise_or(words[first + 1], int32(1, xp))
-        values = xp.multiply(xp.bitwise_xor(values, words[first]), odd)
+        values = (values ^ words[first]) * (words[first + 1] | 1)
         if bits < 32:
-            values = xp.bitwise_and(values, int32((1 << bits) - 1, xp))
-        values = xp.bitwise_xor(values, shift_right(values, (bits + 1) // 2, xp))
+            values = values & ((1 << bits) - 1)
+        values = values ^ shift_right(values, (bits + 1) // 2, xp)
     return values
 
 
@@ -139,10 +137,9 @@ def normal(bits, xp=ops):
         >>> [round(float(x), 2) for x in normal(int32([-1, 0, 1 << 16]))]
         [6.34, -6.34, -4.08]
     """
-    upper, lower = shift_right(bits, 16, xp), xp.bitwise_and(bits, int32(_HALF - 1, xp))
-    level = xp.add(upper, int32(_HALF - 1, xp))
-    level = xp.where(xp.equal(upper, int32(0, xp)), lower, level)
-    level = xp.where(xp.equal(upper, int32(_HALF - 1, xp)), xp.add(lower, int32(2 * _HALF - 2, xp)), level)
+    upper, lower = shift_right(bits, 16, xp), bits & (_HALF - 1)
+    level = xp.where(upper == 0, lower, upper + (_HALF - 1))
+    level = xp.where(upper == _HALF - 1, lower + (2 * _HALF - 2), level)
     return xp.take(xp.array(_quantiles()), level, axis=0)
 
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.ops import LowRankNormal, streaming
+from keras_het.ops import LowRankNormal, Nodes, streaming
 from keras_het.ops.noise import FactorNoise, make_noise
 from tests.ops.test_expected_softmax import KINDS, SAMPLES, UNITS, nodes_of, problem
 
 
 def check_logits(kind):
-    arguments, nodes = problem(kind), nodes_of(kind)
+    arguments, nodes = problem(kind), Nodes(*map(ops.convert_to_tensor, nodes_of(kind)))
     normal = LowRankNormal(**{"factor": None, **{k: v for k, v in arguments.items() if k != "temperature"}}).as_tensors()
     rows, shared = streaming._parameters(normal, UNITS, nodes.eps_factor.shape[1])
     chunks = streaming.Chunks(streaming._tables(nodes, shared), SAMPLES + 1)  # all of them are its rest

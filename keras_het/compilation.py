@@ -124,6 +124,9 @@ def spelled(identifier: Any) -> str:
     if isinstance(identifier, dict):
         return reprlib.repr(identifier)
     parameters = inspect.signature(kind.__init__).parameters
-    config = {name: value for name, value in identifier.get_config().items() if name in parameters and name not in ("name", "dtype")}
+    try:
+        config = {name: value for name, value in identifier.get_config().items() if name in parameters and name not in ("name", "dtype")}
+    except Exception:  # whatever the caller's own class raises
+        return f"{name}(...)"
     other = [f"{name}={reprlib.repr(value)}" for name, value in config.items() if value != parameters[name].default]
     return f"{name}({', '.join(other)})"

@@ -143,9 +143,13 @@ def _kind_of(instance: Any) -> Any:
 
 def _instance(identifier: Any, module: Any) -> Any:
     """The loss or metric that computes what an identifier does, or None for what is not of Keras or of this package."""
-    arguments = identifier.keywords if isinstance(identifier, functools.partial) else {}
+    arguments = {}
+    if isinstance(identifier, functools.partial) and not identifier.args:
+        identifier, arguments = identifier.func, identifier.keywords
+    elif type(identifier) is keras.metrics.MeanMetricWrapper:
+        identifier, arguments = identifier._fn, {**identifier._fn_kwargs, "name": identifier.name, "dtype": identifier.dtype}
     try:
-        found = module.get(identifier.func if arguments else identifier)
+        found = module.get(identifier)
         if not inspect.isfunction(found):
             return found
         kind = _class_of(found, module)
@@ -157,7 +161,7 @@ def _instance(identifier: Any, module: Any) -> Any:
 def _class_of(function: Any, module: Any) -> type | None:
     """The class that computes what a function of Keras does: of the module if it has one, or of the other."""
     name = function.__name__
-    if not any(getattr(keras_module, name, None) is function for keras_module in MODULES[:2]):
+    if not any(getattr(keras_module, name, None) is function for keras_module in (keras.losses, keras.metrics, keras.ops)):
         return None
     kinds = [kind for kind in RULES if kind.__name__.lower() == name.replace("_", "")]
     return next(iter(sorted(kinds, key=lambda kind: getattr(module, kind.__name__, None) is not kind)), None)

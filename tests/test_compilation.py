@@ -125,7 +125,7 @@ WRONG = [
     wrong(lambda: moved(lambda x: keras.ops.reshape(x, (-1, 3, 1))[..., 0]), "loss", "categorical_crossentropy", "(from_logits=True)"),
     wrong(lambda: moved(lambda x: keras.ops.cast(x, "float16")), "loss", "sparse_categorical_crossentropy", SOFTMAX_MEND),
     wrong(lambda: moved(lambda x: keras.ops.squeeze(keras.ops.expand_dims(x, 1), 1)), "loss", "kl_divergence", SOFTMAX_MEND),
-    wrong(make, "loss", functools.partial(losses.sparse_categorical_crossentropy), SOFTMAX_MEND, "functools.partial(keras.losses.sparse_categorical_crossentropy)"),
+    wrong(make, "loss", functools.partial(losses.sparse_categorical_crossentropy), SOFTMAX_MEND, ".sparse_categorical_crossentropy)"),
     wrong(make, "loss", keras.ops.sparse_categorical_crossentropy, SOFTMAX_MEND, "Received: loss=sparse_categorical_crossentropy"),
     wrong(lambda: make("sigmoid"), "loss", keras.ops.binary_crossentropy, SIGMOID_MEND),
     wrong(

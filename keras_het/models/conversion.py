@@ -1,6 +1,7 @@
 """A pretrained model in, a model with another head out, and nothing that it learnt is lost."""
 
 import math
+from typing import Any
 
 import keras
 import numpy as np
@@ -22,8 +23,16 @@ START = 0.15  # standard deviation of the noise at a warm start, in temperatures
 
 
 def heteroscedastic(
-    model, num_factors=None, *, units=None, layer=None, warm_start=True, clone=False, keep_activation=False, **head_arguments
-):
+    model: keras.Model,
+    num_factors: int | None = None,
+    *,
+    units: int | None = None,
+    layer: str | None = None,
+    warm_start: bool = True,
+    clone: bool = False,
+    keep_activation: bool = False,
+    **head_arguments: Any,
+) -> keras.Model:
     """A new model with the last Dense layer, or 1x1 Conv2D, replaced by a `HeteroscedasticDense`.
 
     It returns log-probabilities (softmax) or logits (sigmoid) whatever the old model returned: use losses with `from_logits=True`.
@@ -99,7 +108,15 @@ def heteroscedastic(
     return converted
 
 
-def homoscedastic(model, *, units=None, layer=None, clone=False, keep_activation=False, seed=None):
+def homoscedastic(
+    model: keras.Model,
+    *,
+    units: int | None = None,
+    layer: str | None = None,
+    clone: bool = False,
+    keep_activation: bool = False,
+    seed: int | None = None,
+) -> keras.Model:
     """The way back: a new model with the `HeteroscedasticDense` layer replaced by a plain Dense layer, which returns logits.
 
     The Dense layer is mu / temperature: the logits without their noise. With `units` it starts fresh, to transfer what was

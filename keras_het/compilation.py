@@ -13,7 +13,7 @@ from typing import Any
 import keras
 
 from keras_het.fitting import MODULES, counterpart
-from keras_het.outputs import Output, outputs_of
+from keras_het.outputs import Output, found_in
 
 ROLES = {"loss": keras.losses, "metrics": keras.metrics, "weighted_metrics": keras.metrics}
 # The loss to use for a link where the one that was given has no counterpart.
@@ -28,11 +28,13 @@ def check(model: keras.Model) -> None:
 
     A wrong one is silent in Keras, and may train the model backwards. Single losses, lists and dicts are read, in all the forms that
     `compile` takes: strings, functions, classes, instances. What is not of Keras or of this package is not judged, nor is an output
-    that other layers change; a subclassed model is judged once it was called or fitted.
+    that other layers change; a subclassed model is judged once it was called or fitted. Its `call` is run with symbolic inputs, once, at
+    the first check of it.
 
     Args:
         model: a compiled model.
-    Raises: ValueError if the model is not compiled, or if a loss or metric is wrong; it names what to use instead.
+    Raises: ValueError if the model is not compiled, or if a loss or metric is wrong (it names what to use instead), or if a layer that
+        learns, such as a head, stands behind a `NoiseTransition`.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
@@ -47,7 +49,12 @@ def check(model: keras.Model) -> None:
     """
     if not getattr(model, "compiled", False):
         raise ValueError(f"`model` must be compiled: model.compile(...). Received: model={getattr(model, 'name', model)!r}, which is not")
-    outputs = outputs_of(model)
+    outputs, followed = found_in(model)
+    if followed is not None:
+        raise ValueError(
+            f"The layer {followed[0]!r} must be the last, but for activations and layers that reshape: it gives the log-probabilities of "
+            f"the noisy labels, which the loss takes. Received: {followed[1]}, behind it"
+        )
     arguments = compiled_with(model)
     for argument, module in ROLES.items():
         for identifier, output in _pairs(arguments.get(argument), outputs):
@@ -114,8 +121,8 @@ def spelled(identifier: Any) -> str:
     if isinstance(identifier, str):
         return repr(identifier)
     if isinstance(identifier, functools.partial):
-        arguments = ", ".join(f"{name}={value!r}" for name, value in identifier.keywords.items())
-        return f"functools.partial({spelled(identifier.func)}, {arguments})"
+        arguments = [spelled(identifier.func), *(f"{name}={value!r}" for name, value in identifier.keywords.items())]
+        return f"functools.partial({', '.join(arguments)})"
     kind = identifier if inspect.isclass(identifier) or inspect.isfunction(identifier) else type(identifier)
     public = [module.__name__ for module in MODULES if getattr(module, kind.__name__, None) is kind]
     name = f"{public[0]}.{kind.__name__}" if public else kind.__name__
@@ -124,6 +131,9 @@ def spelled(identifier: Any) -> str:
     if isinstance(identifier, dict):
         return reprlib.repr(identifier)
     parameters = inspect.signature(kind.__init__).parameters
-    config = {name: value for name, value in identifier.get_config().items() if name in parameters and name not in ("name", "dtype")}
+    try:
+        config = {name: value for name, value in identifier.get_config().items() if name in parameters and name not in ("name", "dtype")}
+    except Exception:  # whatever the caller's own class raises
+        return f"{name}(...)"
     other = [f"{name}={reprlib.repr(value)}" for name, value in config.items() if value != parameters[name].default]
     return f"{name}({', '.join(other)})"

@@ -34,6 +34,15 @@ def _only_probabilities(config, output):
     return config if output.returns == "probabilities" else None
 
 
+def _any(config, output):
+    return config
+
+
+def _of_each(fit: Callable[[dict, Output], dict | None]) -> Callable[[dict, Output], dict | None]:
+    """`fit`, for what judges each class by itself: the logits of a softmax say nothing of one class without the others."""
+    return lambda config, output: None if (output.link, output.returns) == ("softmax", "logits") else fit(config, output)
+
+
 def _score(config, output):
     """A margin loss takes scores of any sign."""
     return None if output.returns == "log-probabilities" else config
@@ -53,7 +62,7 @@ def _thresholds(config, output):
     if output.returns == "probabilities" or (given is None and config.get("top_k") is not None):
         return config
     values = given if isinstance(given, list | tuple) else [0.5 if given is None else given]
-    if output.returns == "log-probabilities" or not set(values) <= {0.0, 0.5}:
+    if output.link == "softmax" or not set(values) <= {0.0, 0.5}:
         return None
     return config if set(values) == {0.0} else {**config, "thresholds": 0.0}
 
@@ -64,20 +73,22 @@ def _largest(config, output):
     return config if fits else None
 
 
-# By name, in `keras.losses`, `keras.metrics` and `keras_het.losses`. What is not here takes any outputs, or is not known.
+# By name, in `keras.losses`, `keras.metrics` and `keras_het.losses`. What is not here is not known.
 _RULES: dict[Rule, str] = {
     Rule("softmax", _from_logits): "SparseCategoricalCrossentropy CategoricalCrossentropy CategoricalFocalCrossentropy "
     "ForwardCorrectedCrossentropy BackwardCorrectedCrossentropy BootstrappedCrossentropy",
     Rule("sigmoid", _from_logits): "BinaryCrossentropy BinaryFocalCrossentropy",
-    Rule(None, _from_logits): "AUC",
-    Rule(None, _threshold): "BinaryAccuracy BinaryIoU",
+    Rule(None, _of_each(_from_logits)): "AUC",
+    Rule(None, _of_each(_threshold)): "BinaryAccuracy BinaryIoU",
     Rule(None, _thresholds): "Precision Recall TruePositives TrueNegatives FalsePositives FalseNegatives",
     Rule(None, _largest): "F1Score FBetaScore",
-    Rule(None, _score): "Hinge SquaredHinge",
+    Rule(None, _of_each(_score)): "Hinge SquaredHinge",
     Rule(None, _only_probabilities): "KLDivergence Poisson CategoricalGeneralizedCrossEntropy Dice Tversky "
     "MeanSquaredError RootMeanSquaredError MeanAbsoluteError MeanAbsolutePercentageError MeanSquaredLogarithmicError "
     "Huber LogCosh LogCoshError CosineSimilarity R2Score PearsonCorrelation ConcordanceCorrelation "
     "PrecisionAtRecall RecallAtPrecision SensitivityAtSpecificity SpecificityAtSensitivity",
+    Rule(None, _any): "Accuracy CategoricalAccuracy SparseCategoricalAccuracy TopKCategoricalAccuracy SparseTopKCategoricalAccuracy "
+    "IoU MeanIoU OneHotIoU OneHotMeanIoU CategoricalHinge",
 }
 MODULES = (keras.losses, keras.metrics, losses)
 RULES = {
@@ -85,14 +96,20 @@ RULES = {
 }
 
 
-def counterpart(identifier: Any, output: Output, module: Any = keras.losses) -> Any:
+# What a loss or metric computes with; a subclass that has its own computes something else.
+METHODS = ("__call__", "call", "update_state", "result")
+
+
+def counterpart(identifier: Any, output: Output, module: Any = keras.losses, trust_unknown: bool = True) -> Any:
     """What takes an output as a loss or metric does what it was made for.
 
     Args:
         identifier: whatever `compile` takes: string, function, class, instance.
         output: what the model returns.
         module: where strings are looked up, `keras.losses` or `keras.metrics`.
-    Returns: `identifier` itself if it fits or is not known, an instance that fits, or None if there is none.
+        trust_unknown: what is not of Keras or of this package fits; if False, it does not. A subclass is known if it only inherits
+            what computes.
+    Returns: `identifier` itself if it fits, an instance that fits, or None if there is none.
 
     Example:
         >>> output = Output("the head 'head'", "sigmoid", "logits", units=3)
@@ -104,23 +121,35 @@ def counterpart(identifier: Any, output: Output, module: Any = keras.losses) -> 
         fits = BY_SHAPE[name] == "binary_accuracy" or output.returns == "probabilities"
         return identifier if fits else None
     known = _instance(BY_SHAPE.get(name, identifier), module)
-    rule = RULES.get(type(known))
-    if rule is None:
-        return identifier
+    kind = _kind_of(known)
+    if kind is None:
+        return identifier if trust_unknown else None
+    rule = RULES[kind]
     if rule.link not in (None, output.link) and not (rule.link == "sigmoid" and output.returns == "probabilities"):
         return None
-    config = known.get_config()
+    config = kind.get_config(known)
     fitting = rule.fit(config, output)
     if fitting is None:
         return None
     return identifier if fitting == config else _made(known, fitting, identifier)
 
 
+def _kind_of(instance: Any) -> Any:
+    """The class in `RULES` of which an instance is, or from which it inherits all that it computes with; or None."""
+    kind: Any = next((kind for kind in type(instance).__mro__ if kind in RULES), None)
+    inherited = all(getattr(type(instance), method, None) is getattr(kind, method, None) for method in METHODS)
+    return kind if inherited else None
+
+
 def _instance(identifier: Any, module: Any) -> Any:
     """The loss or metric that computes what an identifier does, or None for what is not of Keras or of this package."""
-    arguments = identifier.keywords if isinstance(identifier, functools.partial) else {}
+    arguments = {}
+    if isinstance(identifier, functools.partial) and not identifier.args:
+        identifier, arguments = identifier.func, identifier.keywords
+    elif type(identifier) is keras.metrics.MeanMetricWrapper:
+        identifier, arguments = identifier._fn, {**identifier._fn_kwargs, "name": identifier.name, "dtype": identifier.dtype}
     try:
-        found = module.get(identifier.func if arguments else identifier)
+        found = module.get(identifier)
         if not inspect.isfunction(found):
             return found
         kind = _class_of(found, module)
@@ -132,16 +161,45 @@ def _instance(identifier: Any, module: Any) -> Any:
 def _class_of(function: Any, module: Any) -> type | None:
     """The class that computes what a function of Keras does: of the module if it has one, or of the other."""
     name = function.__name__
-    if not any(getattr(keras_module, name, None) is function for keras_module in MODULES[:2]):
+    if not any(getattr(keras_module, name, None) is function for keras_module in (keras.losses, keras.metrics, keras.ops)):
         return None
     kinds = [kind for kind in RULES if kind.__name__.lower() == name.replace("_", "")]
     return next(iter(sorted(kinds, key=lambda kind: getattr(module, kind.__name__, None) is not kind)), None)
 
 
 def _made(known: Any, config: dict, identifier: Any) -> Any:
-    """An instance of the class of `known` with another config: with the dtype, which Keras' losses leave out, and the name of a string."""
-    if isinstance(known, keras.losses.Loss):
-        config = {"dtype": known.dtype, **config}
-    if isinstance(identifier, str):
-        config = {**config, "name": identifier}
-    return type(known).from_config(config)
+    """An instance of the class of `known` with another config, and the name of a string; None if it cannot be made."""
+    name = {"name": identifier} if isinstance(identifier, str) else {}
+    try:
+        return remade(known, **{**config, **name})
+    except ValueError:  # the caller is told that there is none
+        return None
+
+
+def remade(instance: Any, **changed: Any) -> Any:
+    """A loss, metric or optimizer of equal configuration, but for what is changed, its state fresh.
+
+    Raises: ValueError if it cannot be made, or if its class takes arguments that its `get_config` does not give.
+    """
+    kind = type(instance)
+    try:
+        config = {**instance.get_config(), **changed}
+        if isinstance(instance, keras.losses.Loss):
+            config = {"dtype": instance.dtype, **config}  # Keras' losses leave it out
+        parameters = inspect.signature(kind.__init__).parameters.values()
+        named = {
+            parameter.name
+            for parameter in list(parameters)[1:]
+            if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        }
+        if _inherits_config(kind) and not named <= set(config):
+            raise ValueError(f"its `get_config` does not give {sorted(named - set(config))}")
+        return kind.from_config(config)
+    except Exception as error:  # whatever the caller's own class raises
+        raise ValueError(f"{kind.__name__} cannot be made again: {error}") from error
+
+
+def _inherits_config(kind: type) -> bool:
+    """Whether a class takes arguments of its own, and leaves `get_config` to a class that does not know them."""
+    definers = [next(base for base in kind.__mro__ if method in vars(base)) for method in ("__init__", "get_config")]
+    return kind.__mro__.index(definers[0]) < kind.__mro__.index(definers[1])

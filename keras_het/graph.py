@@ -29,17 +29,17 @@ class Head(NamedTuple):
     behind: tuple[Any, ...] = ()
 
     @property
-    def units(self):
+    def units(self) -> int:
         """The number of classes."""
         return self.layer.filters if isinstance(self.layer, keras.layers.Conv2D) else self.layer.units
 
     @property
-    def link(self):
+    def link(self) -> str | None:
         """The link, "softmax" or "sigmoid", as the activation, or None."""
         return LINKS[self.activation]
 
 
-def find_head(model, kind, name=None):
+def find_head(model: keras.Model, kind: type[keras.layers.Layer], name: str | None = None) -> Head:
     """The last layer of a class, if nothing but activations follows it, or the layer of that class that has this name.
 
     Args:
@@ -72,12 +72,12 @@ def _by_hand(kind):
     return " (or make the model by hand: HeteroscedasticDense(K)(backbone.output))" if kind is keras.layers.Dense else ""
 
 
-def model_inputs(model):
+def model_inputs(model: keras.Model) -> Any:
     """The symbolic inputs of a model, in the structure that it is called with."""
     return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
 
 
-def single_output(model):
+def single_output(model: keras.Model) -> Any:
     """The symbolic output of a functional or built Sequential model, which must have one."""
     if not has_graph(model) or not getattr(model, "outputs", None):
         raise ValueError(
@@ -90,7 +90,7 @@ def single_output(model):
     return model.outputs[0]
 
 
-def has_graph(layer):
+def has_graph(layer: Any) -> bool:
     """Whether a layer is a model that computes its graph, and nothing else."""
     if not isinstance(layer, keras.Model) or not getattr(layer, "built", False):
         return False
@@ -98,7 +98,7 @@ def has_graph(layer):
     return bool(graphs) and type(layer).call is graphs[0].call
 
 
-def is_a(layer, kind):
+def is_a(layer: Any, kind: Any) -> bool:
     """Whether a layer is of a class and computes the same: a subclass with a `call` of its own does not."""
     return isinstance(layer, kind) and type(layer).call is kind.call
 
@@ -178,13 +178,13 @@ def _named(tensor, kind, name):
     return None
 
 
-def producer(tensor):
+def producer(tensor: Any) -> tuple[Any, Any]:
     """The layer or operation that made a symbolic tensor, and the node of the graph where it did."""
     history = tensor._keras_history
     return history.operation, history.operation._inbound_nodes[history.node_index]
 
 
-def inner_output(model, tensor):
+def inner_output(model: keras.Model, tensor: Any) -> Any:
     """The output of a model, in its own graph, that is this tensor in the graph around it."""
     return model.outputs[tensor._keras_history.tensor_index]
 
@@ -197,14 +197,14 @@ def _outside(model, features, node):
     return part(*node.arguments.args, **node.arguments.kwargs)
 
 
-def is_activation(layer):
+def is_activation(layer: Any) -> bool:
     """Whether a layer, or an operation of `keras.ops`, is nothing but an activation."""
     of_keras = not isinstance(layer, keras.layers.Layer) and type(layer).__module__.startswith("keras.")
     known = (keras.layers.Activation, keras.layers.Softmax, keras.layers.Identity)
     return any(is_a(layer, kind) for kind in known) or (of_keras and type(layer).__name__ in OPERATIONS)
 
 
-def activation_of(layer):
+def activation_of(layer: Any) -> str | None:
     """The name of the activation that a layer has, or is; None for none.
 
     Raises: ValueError for a softmax that is not over the last axis, and for a function that Keras has no name for.

@@ -4,6 +4,7 @@ Where that cannot be told, nothing is said: of layers and operations that are no
 none when they are called with symbolic inputs.
 """
 
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
 # Layers that move values, or leave some out, and compute nothing; a Dropout does nothing at inference.
 MOVING = (keras.layers.Reshape, keras.layers.Flatten, keras.layers.Permute, keras.layers.Cropping2D, keras.layers.Dropout)
+# The same of the operations of `keras.ops`; a cast changes no value but by its precision.
+MOVING_OPERATIONS = {"Reshape", "Cast", "GetItem", "Squeeze", "ExpandDims", "Transpose", "Identity"}
 # What an activation makes of what is returned; of other pairs nothing is known.
 MAKES = {
     ("log-probabilities", "log_softmax"): "log-probabilities",
@@ -21,6 +24,8 @@ MAKES = {
     ("log-probabilities", "exponential"): "probabilities",
     ("logits", "sigmoid"): "probabilities",
 }
+# What was found of the models whose own `call` was run for it.
+_FOUND: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 class Output(NamedTuple):
@@ -43,6 +48,17 @@ class Output(NamedTuple):
         return "keras.layers.Softmax()" if self.link == "softmax" else "keras.layers.Activation('sigmoid')"
 
 
+class Found(NamedTuple):
+    """What is known of a model's outputs.
+
+    outputs: the names and the kind of each, in order; None for one that is not a head's, or of which that is not known.
+    followed: a `NoiseTransition` behind which another layer computes, and that layer, in words; None if there is none.
+    """
+
+    outputs: list[tuple[set, Output | None]]
+    followed: tuple[str, str] | None
+
+
 def outputs_of(model: keras.Model) -> list[tuple[set, Output | None]]:
     """The names and the kind of each output, in order; None for an output that is not a head's, or of which that is not known.
 
@@ -53,24 +69,72 @@ def outputs_of(model: keras.Model) -> list[tuple[set, Output | None]]:
         >>> outputs_of(model)[0][1]
         Output(source="the head 'head'", link='softmax', returns='probabilities', units=3)
     """
+    return found_in(model).outputs
+
+
+def found_in(model: keras.Model) -> Found:
+    """What is known of a model's outputs.
+
+    The `call` of a subclassed model is run for it, with symbolic inputs, once: a model that is changed later is judged as it was.
+    """
     if isinstance(model, keras.Sequential) and not getattr(model, "outputs", None):  # it has no graph yet, or gets none
-        return [(set(), output_of(_reversed(model)))]
-    structure = getattr(model, "output", model.outputs) if has_graph(model) else _traced(model)  # a Sequential has no `output`
+        return Found([(set(), output_of(_reversed(model)))], None)
+    if has_graph(model):
+        return _found(model, getattr(model, "output", model.outputs))  # a Sequential has no `output`
+    if model not in _FOUND:
+        shapes = _shapes(model)
+        if shapes is None:
+            return Found([], None)
+        _FOUND[model] = _found(model, _traced(model, shapes))
+    return _FOUND[model]
+
+
+def _found(model: keras.Model, structure: Any) -> Found:
+    """What is known of outputs that are symbolic tensors; None stands for those that are not."""
     if structure is None:
-        return []
+        return Found([], None)
     names = getattr(model, "output_names", None)
     leaves = keras.tree.flatten_with_path(structure)
-    found = []
+    outputs: list[tuple[set, Output | None]] = []
     for index, (path, tensor) in enumerate(leaves):
         own = {names[index]} if names and len(names) == len(leaves) else set()
-        found.append((own | {key for key in path[-1:] if isinstance(key, str)}, output_of(_backwards(tensor))))
-    return found
+        outputs.append((own | {key for key in path[-1:] if isinstance(key, str)}, output_of(_backwards(tensor))))
+    return Found(outputs, _followed([tensor for _, tensor in leaves]))
+
+
+def _followed(tensors: list) -> tuple[str, str] | None:
+    """The name of the `NoiseTransition` behind which a layer computes, and that layer, in words, in the graph behind symbolic tensors."""
+    waiting: list[tuple[Any, Any]] = [(tensor, None) for tensor in tensors]
+    seen = set()
+    while waiting:
+        tensor, behind = waiting.pop()
+        if (id(tensor), behind is None) in seen:
+            continue
+        seen.add((id(tensor), behind is None))
+        layer, node = producer(tensor)
+        if isinstance(_unwrapped(layer), NoiseTransition) and behind is not None:
+            return layer.name, f"{behind.name!r}, a {type(behind).__name__}"
+        if has_graph(layer):
+            waiting.append((inner_output(layer, tensor), behind))
+        computing = [part for part in (layer, *layer._flatten_layers(include_self=False)) if _computes(part)] if _is_layer(layer) else []
+        waiting += [(before, next(iter(computing), behind)) for before in node.input_tensors]
+    return None
+
+
+def _computes(layer: Any) -> bool:
+    """Whether a layer of Keras or of this package learns something of what comes in; what somebody's own does is not known."""
+    of_keras = type(layer).__module__.startswith(("keras.", "keras_het."))
+    return of_keras and not isinstance(layer, NoiseTransition | keras.Model) and bool(layer.weights) and not _is_known(layer)
+
+
+def _is_layer(layer: Any) -> bool:
+    return isinstance(layer, keras.layers.Layer)
 
 
 def output_of(operations: Iterable[Any]) -> Output | None:
     """The output of layers and operations, the last first, up to the head; None if there is none, or what follows it is not known."""
     behind: list[Any] = []
-    for layer in operations:
+    for layer in map(_unwrapped, operations):
         if is_a(layer, HeteroscedasticDense):
             returns = "log-probabilities" if layer.link == "softmax" else "logits"
             return _behind(Output(f"the head {layer.name!r}", layer.link, returns, layer.units), behind)
@@ -97,7 +161,14 @@ def _behind(output: Output, layers: list) -> Output | None:
 
 
 def _is_known(layer: Any) -> bool:
-    return is_activation(layer) or any(is_a(layer, kind) for kind in (*MOVING, keras.layers.InputLayer))
+    of_keras = not _is_layer(layer) and type(layer).__module__.startswith("keras.")
+    moving = of_keras and type(layer).__name__ in MOVING_OPERATIONS
+    return moving or is_activation(layer) or any(is_a(layer, kind) for kind in (*MOVING, keras.layers.InputLayer))
+
+
+def _unwrapped(layer: Any) -> Any:
+    """The layer that is called, which a TimeDistributed calls at every step."""
+    return layer.layer if is_a(layer, keras.layers.TimeDistributed) else layer
 
 
 def _backwards(tensor: Any) -> Iterator[Any]:
@@ -122,12 +193,16 @@ def _reversed(model: keras.Sequential) -> Iterator[Any]:
             yield layer
 
 
-def _traced(model: keras.Model) -> Any:
-    """The outputs of a subclassed model for symbolic inputs of the shapes that it was built for, or None if it does not take those."""
-    if not any(isinstance(layer, HeteroscedasticDense | NoiseTransition) for layer in model._flatten_layers()):
+def _shapes(model: keras.Model) -> Any:
+    """The shapes that a subclassed model was built for; None if it is not built, or has no head."""
+    if not model.built or not any(isinstance(layer, HeteroscedasticDense | NoiseTransition) for layer in model._flatten_layers()):
         return None
+    return (model.get_build_config() or {}).get("input_shape")
+
+
+def _traced(model: keras.Model, shapes: Any) -> Any:
+    """The outputs of a subclassed model for symbolic inputs of these shapes, or None if it does not take those."""
     try:
-        shapes = model.get_build_config()["input_shape"]
         outputs = model.call(keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes))
     except Exception:  # whatever its own code raises of symbols
         return None

@@ -58,6 +58,16 @@ class Subclassed(keras.Model):
         return x if self.behind is None else self.behind(x)
 
 
+def steps():
+    inputs = keras.Input((2, 6))
+    return keras.Model(inputs, layers.TimeDistributed(head("softmax"))(inputs))
+
+
+def moved(move):
+    inputs = keras.Input((6,))
+    return keras.Model(inputs, move(head("softmax")(inputs)))
+
+
 def called(model, x=X):
     model(x)
     return model
@@ -111,6 +121,17 @@ WRONG = [
     wrong(lambda: make("softmax", layers.Softmax()), "loss", SPARSE, "keras.losses.SparseCategoricalCrossentropy(),"),
     wrong(lambda: make("sigmoid", layers.Activation("sigmoid")), "loss", "categorical_crossentropy", "keras.losses.BinaryCrossentropy()"),
     wrong(lambda: make("softmax", layers.Reshape((3, 1, 1)), layers.Flatten()), "loss", "sparse_categorical_crossentropy", SOFTMAX_MEND),
+    wrong(steps, "loss", "sparse_categorical_crossentropy", SOFTMAX_MEND, "'head'"),
+    wrong(lambda: moved(lambda x: keras.ops.reshape(x, (-1, 3, 1))[..., 0]), "loss", "categorical_crossentropy", "(from_logits=True)"),
+    wrong(lambda: moved(lambda x: keras.ops.cast(x, "float16")), "loss", "sparse_categorical_crossentropy", SOFTMAX_MEND),
+    wrong(lambda: moved(lambda x: keras.ops.squeeze(keras.ops.expand_dims(x, 1), 1)), "loss", "kl_divergence", SOFTMAX_MEND),
+    wrong(make, "loss", functools.partial(losses.sparse_categorical_crossentropy), SOFTMAX_MEND, ".sparse_categorical_crossentropy)"),
+    wrong(make, "loss", keras.ops.sparse_categorical_crossentropy, SOFTMAX_MEND, "Received: loss=sparse_categorical_crossentropy"),
+    wrong(lambda: make("sigmoid"), "loss", keras.ops.binary_crossentropy, SIGMOID_MEND),
+    wrong(
+        make, "metrics", [metrics.MeanMetricWrapper(metrics.categorical_crossentropy, name="ce", label_smoothing=0.1)],
+        "keras.metrics.CategoricalCrossentropy(from_logits=True, label_smoothing=0.1)",
+    ),
     wrong(two_heads, "loss", ["sparse_categorical_crossentropy", losses.BinaryCrossentropy(from_logits=True)], SOFTMAX_MEND, "'a'"),
     wrong(two_heads, "loss", {"a": SPARSE, "b": "binary_crossentropy"}, SIGMOID_MEND, "'b'"),
     wrong(two_heads, "loss", "binary_crossentropy", SOFTMAX_MEND, "'a'"),
@@ -219,6 +240,8 @@ RIGHT = [
     (make, {"loss": binary_crossentropy}),
     (make, {"loss": Own()}),
     (make, {"loss": "categorical_hinge"}),
+    (make, {"loss": functools.partial(custom), "metrics": [metrics.MeanMetricWrapper(custom)]}),
+    (make, {"loss": functools.partial(SPARSE)}),
     (make, {"loss": functools.partial(losses.categorical_crossentropy, from_logits=True)}),
     (make, {"loss": {"class_name": "CategoricalCrossentropy", "config": {"from_logits": True}}}),
     (make, {"loss": BootstrappedCrossentropy(from_logits=True), "weighted_metrics": ["sparse_categorical_accuracy"]}),
@@ -294,6 +317,83 @@ def test_the_callbacks_check_at_the_start_of_fit(callback):
         model.fit(X, LABELS % 3, verbose=0, callbacks=[callback])
     for weight, old in zip(model.weights, before, strict=True):
         np.testing.assert_array_equal(weight.numpy(), old)
+
+
+class Counted(keras.Model):
+    """Counts the runs of its own `call`."""
+
+    def __init__(self):
+        super().__init__()
+        self.head, self.runs = head("softmax"), 0
+
+    def call(self, inputs):
+        self.runs += 1
+        return self.head(inputs)
+
+
+def test_the_call_of_a_subclassed_model_is_run_once():
+    model = called(Counted())
+    model.compile("sgd", SPARSE)
+    keras_het.check(model)
+    runs, nodes = model.runs, len(model.head._inbound_nodes)
+    keras_het.check(model)
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    with pytest.raises(ValueError, match="must take log-probabilities"):
+        keras_het.check(model)
+    assert (model.runs, len(model.head._inbound_nodes)) == (runs, nodes)
+
+
+def test_a_subclassed_model_that_is_built_later_is_judged_then():
+    model = Counted()
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    keras_het.check(model)
+    model(X)
+    with pytest.raises(ValueError, match="must take log-probabilities"):
+        keras_het.check(model)
+
+
+class AfterFlips(keras.Model):
+    """A layer of flips that is not the last, without a graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.features, self.flips, self.head = layers.Dense(3, "log_softmax"), NoiseTransition(3, name="flips"), head("softmax")
+
+    def call(self, inputs):
+        return self.head(self.flips(self.features(inputs)))
+
+
+def before(*behind):
+    return keras.Sequential([keras.Input((6,)), layers.Dense(3, "log_softmax"), NoiseTransition(3, name="flips"), *behind])
+
+
+@pytest.mark.parametrize(
+    ("make", "received"),
+    [
+        (lambda: before(head("softmax")), "'head', a HeteroscedasticDense"),
+        (lambda: before(layers.Softmax(), layers.Dense(3, name="last")), "'last', a Dense"),
+        (lambda: before(layers.Softmax(), layers.BatchNormalization(name="scale"), layers.Softmax()), "'scale', a BatchNormalization"),
+        (lambda: keras.Sequential([before(), keras.Sequential([layers.Reshape((3,)), head("softmax")])]), "'head', a HeteroscedasticDense"),
+        (lambda: called(AfterFlips()), "'head', a HeteroscedasticDense"),
+    ],
+)
+def test_no_layer_learns_of_what_flips_give(make, received):
+    model = make()
+    model.compile("sgd", SPARSE)
+    with pytest.raises(ValueError) as error:
+        keras_het.check(model)
+    assert str(error.value) == (
+        "The layer 'flips' must be the last, but for activations and layers that reshape: it gives the log-probabilities of the noisy "
+        f"labels, which the loss takes. Received: {received}, behind it"
+    )
+
+
+def test_what_only_changes_form_may_stand_behind_flips():
+    inputs = keras.Input((6,))
+    first, second = before(layers.Reshape((1, 3)), layers.Flatten()), before(NoiseTransition(3))
+    for model in (first, second, keras.Model(inputs, layers.Average()([first(inputs), second(inputs)]))):
+        model.compile("sgd", SPARSE)
+        keras_het.check(model)
 
 
 def test_a_callback_without_fit_checks_nothing():

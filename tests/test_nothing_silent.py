@@ -115,6 +115,12 @@ SILENT = {
         lambda: model_with_flips(keras.layers.Dense(UNITS, "relu"), behind=[layers.HeteroscedasticDense(UNITS, seed=0)]),
         "must be log-probabilities",
     ),
+    "flips of log-probabilities before a head": (
+        lambda: keras_het.check(
+            model_with_flips(keras.layers.Dense(UNITS, "log_softmax"), behind=[layers.HeteroscedasticDense(UNITS, seed=0, name="head")])
+        ),
+        "The layer 'flips' must be the last",
+    ),
     "logits into flips, without a graph": (first_loss_of_logits_without_a_graph, "the loss is nan"),
     "flips in half precision": (lambda: layers.NoiseTransition(3, dtype="float16"), '`dtype` must be "float32" or "float64"'),
     "a stored T of nan": (lambda: stored_transition(np.full((UNITS, UNITS), np.nan)), "must be finite"),

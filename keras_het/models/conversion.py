@@ -1,6 +1,7 @@
 """A pretrained model in, a model with another head out, and nothing that it learnt is lost."""
 
 import math
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,12 +15,24 @@ from keras_het.ops.log_space import softplus_inverse
 from keras_het.outputs import Output, outputs_of
 from keras_het.validation import check_boolean
 
+# What a model returns by the activation of its head.
+RETURNS = {
+    None: "logits", "softmax": "probabilities", "sigmoid": "probabilities", "log_softmax": "log-probabilities", "log_sigmoid": ""
+}  # fmt: skip
 START = 0.15  # standard deviation of the noise at a warm start, in temperatures: small beside the logits, but large enough to grow
 
 
 def heteroscedastic(
-    model, num_factors=None, *, units=None, layer=None, warm_start=True, clone=False, keep_activation=False, **head_arguments
-):
+    model: keras.Model,
+    num_factors: int | None = None,
+    *,
+    units: int | None = None,
+    layer: str | None = None,
+    warm_start: bool = True,
+    clone: bool = False,
+    keep_activation: bool = False,
+    **head_arguments: Any,
+) -> keras.Model:
     """A new model with the last Dense layer, or 1x1 Conv2D, replaced by a `HeteroscedasticDense`.
 
     It returns log-probabilities (softmax) or logits (sigmoid) whatever the old model returned: use losses with `from_logits=True`.
@@ -29,7 +42,9 @@ def heteroscedastic(
 
     If the old model is compiled, the new one is, too: with the same losses and metrics in the form that takes what it returns, an
     optimizer of equal configuration and fresh state, and the other settings of `compile`. If a loss or metric has no such form, as
-    `kl_divergence`, the new model is not compiled, and a warning says so; with `keep_activation=True` every one stays as it is.
+    `kl_divergence`, or is your own and may take probabilities, or if a metric or the optimizer cannot be made again of its
+    configuration, the new model is not compiled, and a warning says so. With `keep_activation=True` the losses and metrics of
+    probabilities stay as they are.
 
     A KerasHub task gives a model that keeps the task's preprocessor: `fit`, `evaluate` and `predict` take raw images or strings.
 
@@ -58,7 +73,7 @@ def heteroscedastic(
     Returns: a functional `keras.Model` whose last layer is the head, but for layers that reshape and a kept activation.
     Raises: ValueError if there is no graph, no such layer, or more than one output, if the old head has another activation, or if it
         is a convolution of "channels_first".
-    Warns: if the old model was compiled with something that has no counterpart.
+    Warns: if the old model was compiled with something that has no counterpart, or that cannot be made again.
     Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 4.2 (transfer, in the other direction).
 
     Example:
@@ -89,11 +104,19 @@ def heteroscedastic(
     if warm:
         _give_mean(new, _weights_of(old))
         _give_noise(new, head_arguments)
-    compile_like(converted, model, outputs_of(converted)[0][1])
+    compile_like(converted, model, outputs_of(converted)[0][1], head.activation, RETURNS[head.activation])
     return converted
 
 
-def homoscedastic(model, *, units=None, layer=None, clone=False, keep_activation=False, seed=None):
+def homoscedastic(
+    model: keras.Model,
+    *,
+    units: int | None = None,
+    layer: str | None = None,
+    clone: bool = False,
+    keep_activation: bool = False,
+    seed: int | None = None,
+) -> keras.Model:
     """The way back: a new model with the `HeteroscedasticDense` layer replaced by a plain Dense layer, which returns logits.
 
     The Dense layer is mu / temperature: the logits without their noise. With `units` it starts fresh, to transfer what was
@@ -130,8 +153,10 @@ def homoscedastic(model, *, units=None, layer=None, clone=False, keep_activation
         converted = with_preprocessor(_with_head(body, new, head, old.link, keep), model)
     if units == old.units:
         new.set_weights([weight / old.temperature for weight in _weights_of(old.loc)])
-    returns = "probabilities" if keep and head.activation in ("softmax", "sigmoid") else "logits"
-    compile_like(converted, model, Output(f"the layer {new.name!r}", old.link, returns, units))
+    before = outputs_of(model)[0][1]
+    returns = RETURNS[head.activation] if keep and head.activation != "log_softmax" else "logits"
+    output = Output(f"the layer {new.name!r}", old.link, returns, units) if returns else None
+    compile_like(converted, model, output, head.activation, before.returns if before else "")
     return converted
 
 

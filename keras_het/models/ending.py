@@ -5,8 +5,8 @@ from typing import Any
 
 import keras
 
-from keras_het.compilation import ROLES, compiled_with, explain, leaves
-from keras_het.fitting import counterpart
+from keras_het.compilation import ROLES, compiled_with, explain, spelled
+from keras_het.fitting import counterpart, remade
 from keras_het.outputs import Output
 
 
@@ -47,53 +47,91 @@ def activated(tensor: Any, head: Any, link: str, body: keras.Model) -> Any:
     return keras.layers.Activation(head.activation.replace("softmax", "sigmoid"), name=name, dtype=tensor.dtype)(tensor)
 
 
-def compile_like(new: keras.Model, old: keras.Model, output: Output | None) -> None:
-    """Compiles a model as another was, with losses and metrics for what it returns, an optimizer of its own, and fresh metrics.
+def compile_like(new: keras.Model, old: keras.Model, output: Output | None, activation: str | None, returned: str) -> None:
+    """Compiles a model as another was, with losses and metrics for what it returns, and an optimizer and metrics of its own.
 
-    Warns, and does not compile, if one of them has no counterpart. Does nothing if the other model is not compiled.
+    Warns, and does not compile, if one of them has no counterpart or cannot be made again. Does nothing if the other model is not
+    compiled.
+
+    Args:
+        new, old: the models.
+        output: what the new model returns; None if nothing is known of it.
+        activation: of the old head, if `keep_activation` would keep it.
+        returned: what the old model returned, as in `Output`. What is not known to take other outputs has no counterpart.
     """
     arguments = compiled_with(old)
-    if not old.compiled or not arguments or output is None:
+    if not old.compiled or not arguments:
         return
-    for argument, module in ROLES.items():
-        for identifier in leaves(arguments.get(argument)):
-            if counterpart(identifier, output, module) is None:
-                warnings.warn(
-                    "The new model is not compiled, for a loss or metric of the old one has no counterpart; keep_activation=True keeps it. "
-                    + explain(argument, identifier, None, output),
-                    stacklevel=3,
-                )
-                return
-        arguments[argument] = _mapped(arguments.get(argument), output, module)
+    same = output is None or output.returns in (returned, "log-probabilities" if returned == "logits" else "")
+    try:
+        for argument, module in ROLES.items():
+            arguments[argument] = _mapped(arguments.get(argument), argument, module, output, same)
+        arguments["optimizer"] = _copy_of_optimizer(old.optimizer, new)
+    except _LostError as lost:
+        kept = "; keep_activation=True keeps it" if lost.by_output and activation not in (None, "log_softmax") else ""
+        warnings.warn(f"The new model is not compiled, for {lost.args[0]}{kept}. {lost.args[1]}", stacklevel=3)
+        return
     if isinstance(arguments["loss"], dict) and "class_name" not in arguments["loss"]:  # by the name of the old output
         arguments["loss"] = dict(zip(new.output_names, arguments["loss"].values(), strict=True))
         if isinstance(arguments["loss_weights"], dict):
             arguments["loss_weights"] = dict(zip(new.output_names, arguments["loss_weights"].values(), strict=True))
-    if arguments["optimizer"] is not None:
-        arguments["optimizer"] = _copy(arguments["optimizer"])
-    new.compile(**{**arguments, "jit_compile": old.jit_compile})
+    new.compile(**{**arguments, "jit_compile": old.jit_compile, "auto_scale_loss": False})  # the optimizer scales it if the old one did
 
 
-def _mapped(given: Any, output: Output, module: Any) -> Any:
+class _LostError(Exception):
+    """Something of the old model that the new one cannot have: what is wrong, and what to do. by_output: for the new output alone."""
+
+    by_output = False
+
+
+class _UnfitError(_LostError):
+    by_output = True
+
+
+def _mapped(given: Any, argument: str, module: Any, output: Output | None, same: bool) -> Any:
     """The same structure of losses or metrics, each one that fits, and metrics without the old ones' state."""
     if isinstance(given, dict) and "class_name" not in given:
-        return {name: _mapped(part, output, module) for name, part in given.items()}
+        return {name: _mapped(part, argument, module, output, same) for name, part in given.items()}
     if isinstance(given, list | tuple):
-        return [_mapped(part, output, module) for part in given]
+        return [_mapped(part, argument, module, output, same) for part in given]
     if given is None:
         return None
-    fitting = counterpart(given, output, module)
-    return _fresh(fitting) if fitting is given and isinstance(given, keras.metrics.Metric) else fitting
+    fitting = given if output is None else counterpart(given, output, module, trust_unknown=same)
+    if fitting is None and output is not None:
+        raise _UnfitError("a loss or metric of the old one has no counterpart that is known", explain(argument, given, None, output))
+    return _again(given, argument) if fitting is given and isinstance(given, keras.metrics.Metric) else fitting
 
 
-def _fresh(metric: Any) -> Any:
-    """A metric of equal configuration, without the state; or itself, if it is the caller's own and cannot be made of its configuration."""
+def _again(instance: Any, argument: str) -> Any:
+    """A metric or optimizer of equal configuration, without the state."""
     try:
-        return _copy(metric)
-    except (NotImplementedError, TypeError, ValueError):
-        return metric
+        return remade(instance)
+    except ValueError as error:
+        raise _LostError(
+            f"{error}",
+            f"`{argument}` must be of a class that `from_config` makes of `get_config`. Received: {argument}={spelled(instance)}",
+        ) from error
 
 
-def _copy(instance: Any) -> Any:
-    """An optimizer or metric of equal configuration, its state fresh."""
-    return type(instance).from_config(instance.get_config())
+def _copy_of_optimizer(optimizer: Any, model: keras.Model) -> Any:
+    """An optimizer of equal configuration, without the state, but with what it excludes from weight decay, and its scale of the loss."""
+    if optimizer is None:
+        return None
+    if type(optimizer) is keras.optimizers.LossScaleOptimizer:
+        inner = _copy_of_optimizer(optimizer.inner_optimizer, model)
+        config = {name: value for name, value in optimizer.get_config().items() if name != "inner_optimizer"}
+        return type(optimizer)(inner, **config)
+    copy = _again(optimizer, "optimizer")
+    excluded: set = getattr(optimizer, "_exclude_from_weight_decay", set())  # the ids of variables
+    pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
+    if not excluded and pattern is None:
+        return copy
+    variables = [variable for variable in model.variables if id(variable) in excluded]
+    if len(variables) < len(excluded):
+        raise _LostError(
+            "its optimizer excludes weights from weight decay that the new one does not have",
+            "Compile it with `optimizer.exclude_from_weight_decay(...)` of the new weights. "
+            f"Received: {len(excluded) - len(variables)} of them",
+        )
+    copy.exclude_from_weight_decay(variables, None if pattern is None else [pattern.pattern])
+    return copy

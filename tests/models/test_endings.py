@@ -78,37 +78,213 @@ def test_a_loss_by_the_name_of_an_output_gets_the_new_name():
     new.fit(X, Y, verbose=0)
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"loss": "kl_divergence"}, {"loss": "mse"}, {"metrics": [metrics.Precision()]}, {"loss": "binary_crossentropy"}], ids=str
-)
-def test_what_has_no_counterpart_is_warned_of_and_the_model_is_not_compiled(arguments):
-    old = compiled(functional("softmax"), "sgd", **arguments)
+def warned(convert, *arguments, **named):
+    """The text of the warning of a conversion whose result is not compiled."""
     with warnings.catch_warnings(record=True) as caught:  # pytest.warns would raise others, of the backends
         warnings.simplefilter("always")
-        new = keras_het.heteroscedastic(old, 1)
+        new = convert(*arguments, **named)
     assert not new.compiled
     (found,) = [warning for warning in caught if "The new model is not compiled, for " in str(warning.message)]
     assert found.filename == __file__
+    return str(found.message)
+
+
+def custom(y_true, y_pred):
+    return keras.ops.mean(y_pred, axis=-1)
+
+
+class Inheriting(losses.SparseCategoricalCrossentropy):
+    """Computes what Keras' class does."""
+
+
+class Computing(losses.SparseCategoricalCrossentropy):
+    """Takes probabilities, whatever it was made with."""
+
+    def call(self, y_true, y_pred):
+        return -keras.ops.mean(keras.ops.log(y_pred))
+
+
+class Weighted(losses.SparseCategoricalCrossentropy):
+    """Cannot be made of its configuration, which lacks the weight."""
+
+    def __init__(self, weight=1.0, **arguments):
+        super().__init__(**arguments)
+        self.weight = weight
+
+
+class Counting(metrics.SparseCategoricalAccuracy):
+    """Nothing of its own but the class."""
+
+
+class Ranked(metrics.AUC):
+    """Computes something else than Keras' class does."""
+
+    def result(self):
+        return 1.0 - super().result()
+
+
+NO_COUNTERPART = [
+    {"loss": "kl_divergence"},
+    {"loss": "mse"},
+    {"metrics": [metrics.Precision()]},
+    {"loss": "binary_crossentropy"},
+    {"loss": custom},
+    {"loss": Computing()},
+    {"loss": Weighted(2.0)},
+    {"metrics": ["accuracy", custom]},
+    {"metrics": [Ranked()]},
+]
+
+
+@pytest.mark.parametrize("arguments", NO_COUNTERPART, ids=str)
+def test_what_has_no_counterpart_is_warned_of_and_the_model_is_not_compiled(arguments):
+    old = compiled(functional("softmax"), "sgd", **arguments)
+    assert "has no counterpart that is known; keep_activation=True keeps it. `" in warned(keras_het.heteroscedastic, old, 1)
     kept = converted(old, keep_activation=True)
     assert kept.loss == old.loss
+
+
+def test_a_subclass_that_only_inherits_is_what_it_inherits_from():
+    old = compiled(functional("softmax"), "sgd", Inheriting(ignore_class=1), metrics=[Counting(), metrics.AUC(from_logits=False)])
+    new = converted(old)
+    assert type(new.loss) is Inheriting
+    assert new.loss.get_config() == {**old.loss.get_config(), "from_logits": True}
+    old.compile("sgd", Inheriting())
+    wrong = keras_het.heteroscedastic(functional("softmax"), 1)
+    wrong.compile("sgd", Inheriting())
+    with pytest.raises(ValueError, match=r"`loss` must take log-probabilities: Inheriting\(from_logits=True\)"):
+        keras_het.check(wrong)
+
+
+@pytest.mark.parametrize("activation", [None, "log_softmax"])
+def test_where_no_activation_can_be_kept_the_warning_does_not_say_so(activation):
+    old = compiled(functional(activation), "sgd", "kl_divergence")
+    assert "keep_activation" not in warned(keras_het.heteroscedastic, old, 1, keep_activation=True)
+
+
+@pytest.mark.parametrize("metric", [metrics.AUC(from_logits=True), metrics.BinaryAccuracy(threshold=-0.7), "binary_accuracy", custom])
+def test_the_logits_of_a_plain_softmax_head_are_not_normalised(metric):
+    het = keras_het.heteroscedastic(functional("softmax"), 1)
+    het.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+    assert keras_het.homoscedastic(het).compiled
+    het.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=True), metrics=[metric])
+    assert "`metrics` must take logits" in warned(keras_het.homoscedastic, het)
+
+
+@pytest.mark.parametrize("metric", [metrics.AUC(), metrics.Precision(), metrics.Hinge()])
+def test_of_a_softmax_that_is_not_kept_neither(metric):
+    het = converted(compiled(functional("softmax"), "sgd", "categorical_crossentropy", metrics=[metric]), keep_activation=True)
+    assert "keep_activation=True keeps it. `metrics` must take logits" in warned(keras_het.homoscedastic, het)
+    assert keras_het.homoscedastic(het, keep_activation=True).compiled
+
+
+def test_a_kept_log_sigmoid_keeps_everything():
+    old = compiled(functional("log_sigmoid"), "sgd", custom, metrics=["mse", custom])
+    new = converted(old, keep_activation=True)
+    assert (new.loss, keras_het.compilation.compiled_with(new)["metrics"]) == (custom, ["mse", custom])
+    assert keras_het.homoscedastic(new, keep_activation=True).loss is custom
+    assert "keep_activation=True keeps it" in warned(keras_het.heteroscedastic, old, 1)
 
 
 def test_a_model_that_is_not_compiled_gives_one_that_is_not():
     assert not keras_het.heteroscedastic(functional("softmax")).compiled
 
 
-def test_what_is_custom_is_kept():
-    def custom(y_true, y_pred):
-        return keras.ops.mean(y_pred, axis=-1)
-
-    class Own(metrics.Mean):
-        def __init__(self, number):
-            super().__init__()
-
-    own = Own(3)
-    new = converted(compiled(functional("softmax"), "sgd", custom, metrics=[custom, own]))
+def test_what_is_custom_is_kept_by_a_model_that_returned_logits():
+    own = Configured(3)
+    new = converted(compiled(functional(None), "sgd", custom, metrics=[custom, own]))
     assert new.loss is custom
-    assert keras_het.compilation.compiled_with(new)["metrics"] == [custom, own]
+    first, second = keras_het.compilation.compiled_with(new)["metrics"]
+    assert first is custom
+    assert (type(second), second.number) == (Configured, 3)
+    assert second is not own
+
+
+class Numbered(metrics.Mean):
+    """Has an argument that its configuration lacks."""
+
+    def __init__(self, number=1, **arguments):
+        super().__init__(**arguments)
+        self.number = number
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        super().update_state(y_pred)
+
+
+class Configured(Numbered):
+    def get_config(self):
+        return {**super().get_config(), "number": self.number}
+
+
+class Required(Numbered):
+    def __init__(self, number):
+        super().__init__()
+
+
+class Steep(keras.optimizers.SGD):
+    """Has an argument that its configuration lacks."""
+
+    def __init__(self, learning_rate=0.1, slope=1.0, **arguments):
+        super().__init__(learning_rate, **arguments)
+        self.slope = slope
+
+
+class Unconfigured(keras.optimizers.SGD):
+    def get_config(self):
+        raise NotImplementedError("no configuration")
+
+
+@pytest.mark.parametrize("metric", [Numbered, Required, lambda number: metrics.MeanMetricWrapper(lambda y, p: p, name="own")])
+def test_a_metric_that_cannot_be_made_again_is_not_shared(metric):
+    old = compiled(functional(None), "sgd", custom, metrics=[metric(3)])
+    text = warned(keras_het.heteroscedastic, old, 1)
+    assert "cannot be made again: " in text
+    assert "`metrics` must be of a class that `from_config` makes of `get_config`. Received: metrics=" in text
+    assert "keep_activation" not in text
+
+
+@pytest.mark.parametrize("optimizer", [lambda: keras.optimizers.SGD(lambda: 0.1), lambda: Steep(slope=2.0), Unconfigured])
+def test_an_optimizer_that_cannot_be_made_again_is_warned_of(optimizer):
+    old = compiled(functional("softmax"), optimizer(), "sparse_categorical_crossentropy")
+    text = warned(keras_het.heteroscedastic, old, 1)
+    assert "cannot be made again: " in text
+    assert "`optimizer` must be of a class that `from_config` makes of `get_config`. Received: optimizer=" in text
+
+
+def test_weights_stay_excluded_from_weight_decay():
+    old = functional("softmax")
+    below, head = old.layers[1], old.layers[-1]
+    for variables, names in (([below.kernel], None), (None, ["bias", "gamma"]), ([below.kernel], ["bias"])):
+        optimizer = keras.optimizers.AdamW(0.1)
+        optimizer.exclude_from_weight_decay(variables, names)
+        new = converted(compiled(old, optimizer, "sparse_categorical_crossentropy"))
+        for variable in new.trainable_variables:
+            assert new.optimizer._use_weight_decay(variable) == optimizer._use_weight_decay(variable)
+    optimizer = keras.optimizers.AdamW(0.1)
+    optimizer.exclude_from_weight_decay([below.kernel, head.kernel])
+    text = warned(keras_het.heteroscedastic, compiled(old, optimizer, "sparse_categorical_crossentropy"), 1)
+    assert "excludes weights from weight decay that the new one does not have" in text
+    assert "Received: 1 of them" in text
+
+
+def test_the_loss_is_scaled_as_it_was():
+    old = functional("softmax")
+    scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.AdamW(0.1), initial_scale=64.0)
+    scaled.inner_optimizer.exclude_from_weight_decay(var_names=["bias"])
+    new = converted(compiled(old, scaled, "sparse_categorical_crossentropy"))
+    assert new.optimizer.get_config() == scaled.get_config()
+    assert new.optimizer.inner_optimizer is not scaled.inner_optimizer
+    assert not new.optimizer.inner_optimizer._use_weight_decay(new.layers[1].bias)
+    new.fit(X, Y, verbose=0)
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        plain = converted(compiled(old, "sgd", "sparse_categorical_crossentropy"))
+        mixed = compiled(functional("softmax"), "sgd", "sparse_categorical_crossentropy")
+    finally:
+        keras.config.set_dtype_policy(policy)
+    assert not isinstance(plain.optimizer, keras.optimizers.LossScaleOptimizer)
+    assert type(mixed.optimizer) is type(converted(mixed).optimizer) is keras.optimizers.LossScaleOptimizer
 
 
 def test_the_way_back_is_compiled_too():

@@ -77,6 +77,19 @@ def model_inputs(model):
     return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
 
 
+def predictor(model, tensor):
+    """A function from a batch of what `predict` takes, raw images or strings where the model preprocesses them, to a tensor's values.
+
+    Args:
+        model: functional or built Sequential.
+        tensor: symbolic, in its graph.
+    """
+    part, preprocess = keras.Model(model_inputs(model), tensor), getattr(model, "preprocess_samples", None)
+    if preprocess is None:
+        return part.predict_on_batch
+    return lambda batch: part.predict_on_batch(keras.utils.unpack_x_y_sample_weight(preprocess(batch))[0])
+
+
 def single_output(model):
     """The symbolic output of a functional or built Sequential model, which must have one."""
     if not has_graph(model) or not getattr(model, "outputs", None):

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.batches import batches
-from keras_het.graph import find_head, model_inputs
+from keras_het.graph import find_head, predictor
 from keras_het.layers import HeteroscedasticDense
 from keras_het.ops.low_rank import top_pairs
 from keras_het.ops.transition import generator
@@ -116,9 +116,9 @@ def _largest(matrix: np.ndarray) -> float:
 
 def _head_and_moments(model: keras.Model, x: Any, name: str | None, batch_size: int) -> tuple[HeteroscedasticDense, _Moments]:
     head = find_head(model, HeteroscedasticDense, name or _name_of_head(model))
-    features, total, moments = keras.Model(model_inputs(model), head.features), 0, None
+    features, total, moments = predictor(model, head.features), 0, None
     for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
-        parts = _sums(head.layer, features.predict_on_batch(inputs))
+        parts = _sums(head.layer, features(inputs))
         total += parts[0]
         moments = parts[1] if moments is None else [whole + part for whole, part in zip(moments, parts[1], strict=True)]
     if moments is None:

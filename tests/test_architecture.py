@@ -27,7 +27,7 @@ ALLOWED = {
     "keras_het.constraints": GROUND,
     "keras_het.integrators": GROUND,
     "keras_het.regularizers": GROUND,
-    "keras_het.layers": (*GROUND, "keras_het.constraints", "keras_het.integrators", "keras_het.layers"),
+    "keras_het.layers": (*GROUND, "keras_het.constraints", "keras_het.graph", "keras_het.integrators", "keras_het.layers"),
     "keras_het.graph": (),
     "keras_het.outputs": ("keras_het.graph", "keras_het.layers"),
     "keras_het.fitting": ("keras_het.losses", "keras_het.outputs"),

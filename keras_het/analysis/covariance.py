@@ -134,12 +134,11 @@ def _name_of_head(model: keras.Model) -> str | None:
 
 def _sums(head: HeteroscedasticDense, features: Any) -> tuple[int, list[np.ndarray]]:
     """The number of examples of a batch, and sums of what `_Moments` has the means of."""
-    x = np.asarray(ops.convert_to_numpy(features), "float64")
+    x = ops.convert_to_numpy(features)
     x = x.reshape(-1, x.shape[-1])
-    normal = head.logit_distribution(x)
-    z = np.concatenate([x, np.ones((len(x), 1))], axis=1) if normal.row_scale is None else ops.convert_to_numpy(normal.row_scale)
-    z = z.astype("float64")
-    return len(x), [np.square(ops.convert_to_numpy(normal.scale_diag).astype("float64")).sum(axis=0), z.T @ z]
+    d, row_scale = (None if part is None else np.asarray(ops.convert_to_numpy(part), "float64") for part in head.scales(x))
+    z = np.concatenate([x, np.ones((len(x), 1))], axis=1, dtype="float64") if row_scale is None else row_scale
+    return len(x), [np.square(d).sum(axis=0), z.T @ z]
 
 
 def _factor(head: HeteroscedasticDense) -> np.ndarray:

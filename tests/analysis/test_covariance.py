@@ -60,6 +60,16 @@ def functional(*behind):
     return make
 
 
+def test_dense_prediction_needs_no_factor_of_every_pixel(monkeypatch):
+    """A map of images has V of (B, H, W, K, R); d and the inputs say all that is needed."""
+    head = make_head()
+    model = keras.Sequential([keras.Input((4, 5, FEATURES)), head])
+    images = X[:40].reshape(2, 4, 5, FEATURES)
+    expected = ops.convert_to_numpy(head.covariance(images)).mean(axis=(0, 1, 2))
+    monkeypatch.setattr(head.factor, "call", None)  # V is not computed
+    np.testing.assert_allclose(covariance(model, images), expected, rtol=1e-4, atol=1e-5)
+
+
 MODELS = {
     "functional": functional(),
     "before flips": functional(NoiseTransition(UNITS)),

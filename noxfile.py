@@ -58,7 +58,7 @@ def tests(session, backend):
     """All tests, with one backend installed and no other."""
     groups = ["test", "export"] if backend == "torch" else ["test"]
     install(session, "-e", f".[{backend},demo]", groups=groups)
-    environment = backend_environment(backend) | compilation_cache(session)
+    environment = backend_environment(backend) | compilation_cache(session) | {"OMP_NUM_THREADS": "1"}  # a core for each worker
     session.run("pytest", *TWO_WORKERS, "--durations=15", *session.posargs, env=environment)
 
 

@@ -20,13 +20,40 @@ def check_again(name: str, x: Any) -> None:
         raise ValueError(f"`{name}` must be readable more than once. Received: a {type(x).__name__}")
 
 
+def examples_and_labels(name: str, data: Any) -> tuple[Any, Any]:
+    """`(x, y)` of validation data, `(x, y)` or a data set, for which y is None.
+
+    Raises: ValueError for anything else, and for a data set that can be read only once.
+    """
+    check_again(name, data)
+    if data is not None and is_data_set(data):
+        return data, None
+    if not isinstance(data, list | tuple) or len(data) not in (2, 3):
+        found = None if data is None else f"a {type(data).__name__}" + (f" of {len(data)}" if isinstance(data, list | tuple) else "")
+        raise ValueError(f"`{name}` must be (x, y) or a data set. Received: {name}={found}")
+    return data[0], data[1]
+
+
+def count_examples(x: Any) -> int:
+    """The number of examples of arrays, which may be in a list, a tuple or a dict.
+
+    Raises: ValueError for what are not arrays, such as nested lists of numbers.
+    """
+    arrays = keras.tree.flatten(x)
+    wrong = [part for part in arrays if not len(getattr(part, "shape", ()))]
+    if wrong or not arrays:
+        found = f"a {type(x).__name__} of {type(wrong[0]).__name__}" if wrong else f"an empty {type(x).__name__}"
+        raise ValueError(f"`x` must be an array, a list or dict of them, or a data set; make lists arrays. Received: {found}")
+    return len(arrays[0])
+
+
 def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
     """Pairs of inputs and labels, or None if `x` has none, batch by batch.
 
     Raises: ValueError for a data set without an end.
     """
     if not is_data_set(x):
-        for start in range(0, len(keras.tree.flatten(x)[0]), batch_size):
+        for start in range(0, count_examples(x), batch_size):
             yield keras.tree.map_structure(lambda part, start=start: part[start : start + batch_size], x), None
         return
     cardinality = x.cardinality() if hasattr(x, "cardinality") else 0
@@ -46,7 +73,7 @@ def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterat
         rule = "be given for arrays, and None for a data set, which has its own"
         raise ValueError(f"`{name}` must {rule}. Received: {name}={'None' if y is None else 'labels'}, x a {type(x).__name__}")
     given, start = None if y is None else np.asarray(ops.convert_to_numpy(y)), 0
-    if given is not None and len(given) != (count := len(keras.tree.flatten(x)[0])):
+    if given is not None and len(given) != (count := count_examples(x)):
         raise ValueError(f"`{name}` must have an entry for each of the {count} examples. Received: {len(given)}")
     for inputs, labels in batches(x, batch_size):
         if labels is None and given is None:

@@ -8,10 +8,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.batches import check_again, is_data_set, labelled_batches
+from keras_het.batches import examples_and_labels
 from keras_het.compilation import check
 from keras_het.layers import NoiseTransition
-from keras_het.ops.transition import check_labels, check_transition, condition_number, total_variation, trace
+from keras_het.noisy_labels import CleanAndNoisy
+from keras_het.ops.transition import check_transition, condition_number, total_variation, trace
 from keras_het.validation import check_choice, check_integer
 
 __all__ = [
@@ -143,12 +144,12 @@ class TransitionMonitor(_OfTransitions):
     def __init__(self, reference: Any = None, validation_data: Any = None):
         super().__init__()
         self.reference = None if reference is None else check_transition(reference, "reference")
-        check_again("validation_data", validation_data)
-        self.validation_data = validation_data
+        self.validation_data = None if validation_data is None else examples_and_labels("validation_data", validation_data)
 
     def on_train_begin(self, logs=None):
         super().on_train_begin(logs)
         self.best, self.last, self.warned = math.inf, math.inf, False
+        self.both: CleanAndNoisy | None = None  # for all epochs: where T acts at inference it is a model, to be compiled once
         for layer in self.layers:
             if self.reference is not None and len(self.reference) != layer.size:
                 raise ValueError(f"`reference` must have shape {(layer.size,) * 2}. Received: shape {self.reference.shape}")
@@ -163,27 +164,10 @@ class TransitionMonitor(_OfTransitions):
                 found["outlier_share"] = float(transition[-1, -1])
             logs.update({f"{layer.name}_{name}": value for name, value in found.items()})
         if self.validation_data is not None:
-            logs["val_noisy_nll"] = self._noisy_nll()
+            self.both = self.both or CleanAndNoisy(self.model)
+            logs["val_noisy_nll"] = self.both.noisy_nll(*self.validation_data, name="validation_data")
         elif "val_loss" in logs:
             self._warn_of_validation_loss(logs["loss"], logs["val_loss"])
-
-    def _noisy_nll(self) -> float:
-        """Mean of -log p(noisy y | x) over the validation data; the model's outputs have T in them, or get it here."""
-        x, y = (self.validation_data, None) if is_data_set(self.validation_data) else tuple(self.validation_data)[:2]
-        layer, sums, count = self._last_layer(), 0.0, 0
-        for inputs, labels in labelled_batches(x, y, batch_size=128, name="validation_data"):
-            log_probs = self.model.predict_on_batch(inputs)
-            noisy = log_probs if layer.apply_at_inference else ops.convert_to_numpy(layer(log_probs, training=True))
-            labels = check_labels(labels, layer.size, len(noisy), name="validation_data")
-            sums, count = sums - float(np.sum(noisy[np.arange(len(labels)), labels], dtype="float64")), count + len(labels)
-        return sums / count
-
-    def _last_layer(self):
-        (layer, *others), outputs = self.layers, getattr(self.model, "outputs", None) or [None]
-        if others or len(outputs) != 1:
-            rule = "have one output and end in a NoiseTransition layer, the only one, for `validation_data`"
-            raise ValueError(f"The model must {rule}. Received: {len(outputs)} outputs and {len(others) + 1} such layers")
-        return layer
 
     def _warn_of_validation_loss(self, loss, val_loss):
         learned = [layer for layer in self.layers if layer.has_moved and not layer.apply_at_inference]

@@ -3,6 +3,7 @@
 Only the graph of symbolic tensors is read: no layer gets a new call, and nothing changes.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -75,6 +76,19 @@ def _by_hand(kind):
 def model_inputs(model: keras.Model) -> Any:
     """The symbolic inputs of a model, in the structure that it is called with."""
     return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
+
+
+def predictor(model: keras.Model, tensor: Any) -> Callable[[Any], Any]:
+    """A function from a batch of what `predict` takes, raw images or strings where the model preprocesses them, to a tensor's values.
+
+    Args:
+        model: functional or built Sequential.
+        tensor: symbolic, in its graph.
+    """
+    part, preprocess = keras.Model(model_inputs(model), tensor), getattr(model, "preprocess_samples", None)
+    if preprocess is None:
+        return part.predict_on_batch
+    return lambda batch: part.predict_on_batch(keras.utils.unpack_x_y_sample_weight(preprocess(batch))[0])
 
 
 def single_output(model: keras.Model) -> Any:

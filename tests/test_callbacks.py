@@ -213,10 +213,21 @@ def test_noisy_validation_labels_from_a_data_set_and_where_t_acts_at_inference()
         def __getitem__(self, index):
             return tuple(part[index::2] for part in held_out)
 
-    for data, acts in ((held_out, True), (Batches(), False)):
+    for data, acts in ((held_out, True), (Batches(), True), (Batches(), False)):
         model = make_model(flips(apply_at_inference=acts))
         history = model.fit(x, y, verbose=0, callbacks=[TransitionMonitor(validation_data=data)]).history
         assert history["val_noisy_nll"] == pytest.approx([noisy_nll(model, *held_out)], rel=1e-5)
+
+
+def test_a_softmax_behind_t_at_inference_does_not_count():
+    held_out = swapped(50, 1)
+    layers = [keras.layers.Dense(UNITS, "log_softmax"), flips(apply_at_inference=True), keras.layers.Softmax()]
+    model = keras.Sequential([keras.Input((5,)), *layers])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy())
+    history = model.fit(*held_out, epochs=2, verbose=0, callbacks=[TransitionMonitor(validation_data=held_out)]).history
+    log_p = np.log(np.exp(ops.convert_to_numpy(model.layers[0](held_out[0])).astype("float64")) @ rows(model.layers[1]))
+    assert history["val_noisy_nll"][-1] == pytest.approx(-log_p[np.arange(50), held_out[1]].mean(), rel=1e-5)
+    assert noisy_nll(model, *held_out) == pytest.approx(history["val_noisy_nll"][-1])
 
 
 def test_a_validation_loss_that_grows_is_warned_of_once():
@@ -276,6 +287,15 @@ def test_a_share_with_labelled_outliers_or_one_that_is_given_is_not_warned_of():
             lambda: TransitionMonitor(validation_data=iter([])),
             "`validation_data` must be readable more than once. Received: a list_iterator",
         ),
+        (
+            lambda: fit(make_model(flips()), TransitionMonitor(validation_data=(X[:0], LABELS[:0])), epochs=1),
+            "`validation_data` must have at least one example. Received: none",
+        ),
+        (
+            lambda: TransitionMonitor(validation_data=(X,)),
+            "`validation_data` must be (x, y) or a data set. Received: validation_data=a tuple of 1",
+        ),
+        (lambda: TransitionMonitor(validation_data=X), "must be (x, y) or a data set. Received: validation_data=a ndarray"),
         (lambda: fit(make_model(flips()), TransitionMonitor(np.eye(2))), "`reference` must have shape (3, 3). Received: shape (2, 2)"),
     ],
 )

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.batches import batches
-from keras_het.graph import find_head, model_inputs
+from keras_het.graph import find_head, predictor
 from keras_het.layers import HeteroscedasticDense
 from keras_het.ops.low_rank import top_pairs
 from keras_het.ops.transition import generator
@@ -62,21 +62,23 @@ def confused_pairs(
     count: int = 10,
     *,
     layer: str | None = None,
-    shuffles: int = 99,
+    draws: int = 99,
     seed: int = 0,
     batch_size: int = 128,
 ) -> list[ConfusedPair]:
     """The pairs of classes with the largest covariance of a model's logits, as far as they are no chance.
 
-    Chance is what the same weights give when every entry of the factor's weights changes places with those of other classes, each entry
-    by itself: sizes stay, and what two classes have in common is lost. A pair is returned if its covariance is larger in absolute value
-    than the largest of all pairs in all the shuffles. If the weights are noise, which is as likely in one order as in another, the
-    largest is that of the unshuffled weights once in `shuffles + 1` times: so often any pair is returned, 1% by default.
+    Chance is what the same weights give when every entry of the factor's weights gets a random sign: the sizes of all entries stay,
+    and what two classes have in common is lost. A pair is returned if what the factor gives it in common, the covariance without the
+    part that the variances of single classes have in it, is larger in absolute value than the largest of all pairs in all draws of
+    signs. If the weights are noise, independent and each as likely positive as negative, whatever their sizes, then no signs are more
+    likely than others, and the weights as they are have the largest once in `draws + 1` times: so often any pair is returned, 1% by
+    default. Beside classes of large weights a pair of small ones is no longer seen.
 
     Args:
         model, x, layer, batch_size: as for `covariance`.
         class_names: K of them; None for numbers.    count: of pairs, at most.
-        shuffles: at least 1; each takes the time of a product of the factor's weights.    seed: of the shuffles.
+        draws: at least 1; each takes the time of a product of the factor's weights.    seed: of the draws.
     Returns: list of `ConfusedPair`, the largest first; empty for a head without factors.
     Raises: ValueError as for `covariance`, and for arguments outside these ranges.
 
@@ -89,21 +91,23 @@ def confused_pairs(
         >>> [(pair.first, pair.second, pair.covariance < 0) for pair in pairs]
         [('bee', 'wasp', True)]
     """
-    count, shuffles, rng = check_integer("count", count, 0), check_integer("shuffles", shuffles, 1), generator(seed)
+    count, draws, rng = check_integer("count", count, 0), check_integer("draws", draws, 1), generator(seed)
     head, moments = _head_and_moments(model, x, layer, batch_size)
     if class_names is not None and len(class_names) != head.units:
         raise ValueError(f"`class_names` must have a name for each of the {head.units} classes. Received: {len(class_names)}")
     names = range(head.units) if class_names is None else class_names
-    pairs = _beyond_chance(lambda factor: _covariance(head, moments, factor), _factor(head), shuffles, rng)
-    return [ConfusedPair(names[i], names[j], value) for i, j, value in pairs[:count]]
+    factor = _factor(head)
+    matrix = _covariance(head, moments, factor)
+    shared = _beyond_chance(lambda factor: _shared(head, moments, factor), factor, draws, rng)
+    beyond = np.triu(shared * matrix > 0, k=1)  # together or against each other, by both
+    return [ConfusedPair(names[i], names[j], value) for i, j, value in top_pairs(matrix * (beyond | beyond.T), int(beyond.sum()))][:count]
 
 
-def _beyond_chance(covariance_of: Any, factor: np.ndarray, shuffles: int, rng: np.random.Generator) -> list[tuple]:
-    """Pairs `(i, j, covariance)` above the largest of the shuffles, the largest first; `factor` is `(M, K, R)`."""
-    chance = max(_largest(covariance_of(rng.permuted(factor, axis=1))) for _ in range(shuffles))
-    matrix = covariance_of(factor)
-    beyond = np.sum(np.abs(np.triu(matrix, k=1)) > chance * (1 + 1e-9))  # equal but for rounding is not beyond
-    return top_pairs(matrix, int(beyond))
+def _beyond_chance(shared_of: Any, factor: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
+    """What pairs have in common, `(K, K)`, where it is above the largest of all draws of signs, else 0; `factor` is `(M, K, R)`."""
+    chance = max(_largest(shared_of(factor * rng.choice([-1.0, 1.0], factor.shape))) for _ in range(draws))
+    shared = shared_of(factor)
+    return np.where(np.abs(shared) > chance * (1 + 1e-9), shared, 0.0)  # equal but for rounding is not beyond
 
 
 def _largest(matrix: np.ndarray) -> float:
@@ -112,9 +116,9 @@ def _largest(matrix: np.ndarray) -> float:
 
 def _head_and_moments(model: keras.Model, x: Any, name: str | None, batch_size: int) -> tuple[HeteroscedasticDense, _Moments]:
     head = find_head(model, HeteroscedasticDense, name or _name_of_head(model))
-    features, total, moments = keras.Model(model_inputs(model), head.features), 0, None
+    features, total, moments = predictor(model, head.features), 0, None
     for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
-        parts = _sums(head.layer, features.predict_on_batch(inputs))
+        parts = _sums(head.layer, features(inputs))
         total += parts[0]
         moments = parts[1] if moments is None else [whole + part for whole, part in zip(moments, parts[1], strict=True)]
     if moments is None:
@@ -130,12 +134,12 @@ def _name_of_head(model: keras.Model) -> str | None:
 
 def _sums(head: HeteroscedasticDense, features: Any) -> tuple[int, list[np.ndarray]]:
     """The number of examples of a batch, and sums of what `_Moments` has the means of."""
-    x = np.asarray(ops.convert_to_numpy(features), "float64")
+    x = ops.convert_to_numpy(features)
     x = x.reshape(-1, x.shape[-1])
-    normal = head.logit_distribution(x)
-    z = np.concatenate([x, np.ones((len(x), 1))], axis=1) if normal.row_scale is None else ops.convert_to_numpy(normal.row_scale)
+    d, row_scale = head.scales(x)
+    z = np.concatenate([x, np.ones((len(x), 1))], axis=1) if row_scale is None else ops.convert_to_numpy(row_scale)
     z = z.astype("float64")
-    return len(x), [np.square(ops.convert_to_numpy(normal.scale_diag).astype("float64")).sum(axis=0), z.T @ z]
+    return len(x), [np.square(ops.convert_to_numpy(d).astype("float64")).sum(axis=0), z.T @ z]
 
 
 def _factor(head: HeteroscedasticDense) -> np.ndarray:
@@ -149,17 +153,27 @@ def _factor(head: HeteroscedasticDense) -> np.ndarray:
 
 
 def _covariance(head: HeteroscedasticDense, moments: _Moments, factor: np.ndarray) -> np.ndarray:
+    return _identified(head, np.diag(moments.diagonal) + _low_rank(head, moments, factor))
+
+
+def _shared(head: HeteroscedasticDense, moments: _Moments, factor: np.ndarray) -> np.ndarray:
+    """The covariance without variances, which centring would spread over the pairs, however independent they are."""
+    low_rank = _low_rank(head, moments, factor)
+    return _identified(head, low_rank - np.diag(np.diagonal(low_rank)))
+
+
+def _low_rank(head: HeteroscedasticDense, moments: _Moments, factor: np.ndarray) -> np.ndarray:
     """`(K, K)`. The mean of V V' is A' E[z z'] A where V is affine in the input; where V is diag(v) A, it is A A' times E[v v']."""
-    _, units, num_factors = factor.shape
     if head.parameter_efficient:
-        low_rank = factor[0] @ factor[0].T * moments.second
-    elif num_factors:
-        by_factor = factor.transpose(2, 0, 1)
-        low_rank = sum(part.T @ (moments.second @ part) for part in by_factor)
-    else:
-        low_rank = np.zeros((units, units))
-    whole = np.diag(moments.diagonal) + low_rank
+        return factor[0] @ factor[0].T * moments.second
+    if not head.num_factors:
+        return np.zeros((head.units,) * 2)
+    return sum(part.T @ (moments.second @ part) for part in factor.transpose(2, 0, 1))
+
+
+def _identified(head: HeteroscedasticDense, matrix: np.ndarray) -> np.ndarray:
+    """The part of a covariance that the link sees: all, or for softmax C Sigma C."""
     if head.link != "softmax":
-        return whole
-    rows = whole - whole.mean(axis=1, keepdims=True)
+        return matrix
+    rows = matrix - matrix.mean(axis=1, keepdims=True)
     return rows - rows.mean(axis=0, keepdims=True)

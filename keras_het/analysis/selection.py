@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_het.analysis.confusion import predict_clean_and_noisy
-from keras_het.batches import check_again, is_data_set
+from keras_het.batches import check_again, examples_and_labels
+from keras_het.noisy_labels import CleanAndNoisy
 
 
 class Selection(NamedTuple):
@@ -56,16 +56,13 @@ def select_strength(
     strengths = list(strengths)
     if not strengths:
         raise ValueError("`strengths` must have at least one number. Received: none")
-    if validation_data is None:
-        raise ValueError("`validation_data` must be (x, y) or a data set. Received: validation_data=None")
     check_again("x", x)
-    check_again("validation_data", validation_data)
-    held_out = (validation_data,) if is_data_set(validation_data) else tuple(validation_data)[:2]
+    held_out = examples_and_labels("validation_data", validation_data)
     best, scores = None, {}
     for strength in strengths:
         model = make_model(strength)
         model.fit(x, y, **fit_arguments)
-        scores[strength] = noisy_nll(model, *held_out)
+        scores[strength] = CleanAndNoisy(model).noisy_nll(*held_out, name="validation_data")
         if np.isfinite(scores[strength]) and (best is None or scores[strength] < scores[best.strength]):
             best = Selection(strength, model, scores)
     if best is None:
@@ -95,5 +92,4 @@ def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float
         >>> round(noisy_nll(model, np.array([[30.0, -30.0]]), [1]), 4)  # -log(0.5)
         0.6931
     """
-    found = predict_clean_and_noisy(model, x, y, batch_size)
-    return -float(np.mean(found.noisy[np.arange(len(found.labels)), found.labels]))
+    return CleanAndNoisy(model).noisy_nll(x, y, batch_size)

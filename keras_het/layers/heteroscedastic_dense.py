@@ -206,17 +206,30 @@ class HeteroscedasticDense(FullPrecision):
 
     def logit_distribution(self, x):
         """The `LowRankNormal` of the logits u, before division by the temperature, for inputs of shape `(..., D)`."""
-        check_autocast(self.compute_dtype)
-        x = ops.convert_to_tensor(x, dtype=self.compute_dtype)
-        if not self.built:
-            self.build(tuple(x.shape))
-        loc, scale_diag = self.loc(x), ops.softplus(self.scale_diag(x)) + self.min_scale
+        x = self._prepared(x)
+        loc, (scale_diag, row_scale) = self.loc(x), self._scales(x)
         if self.parameter_efficient:
-            return LowRankNormal(loc, scale_diag, ops.convert_to_tensor(self.factor), self.row_scale(x))
+            return LowRankNormal(loc, scale_diag, ops.convert_to_tensor(self.factor), row_scale)
         if not self.num_factors:
             return LowRankNormal(loc, scale_diag)
         shape = (*ops.shape(loc)[:-1], self.units, self.num_factors)
         return LowRankNormal(loc, scale_diag, ops.reshape(self.factor(x), shape))
+
+    def scales(self, x):
+        """`(d, v)` for inputs of shape `(..., D)`, both `(..., K)`, without V, which is R times as large; v is None in the full form."""
+        return self._scales(self._prepared(x))
+
+    def _scales(self, x):
+        scale_diag = ops.softplus(self.scale_diag(x)) + self.min_scale
+        return scale_diag, self.row_scale(x) if self.parameter_efficient else None
+
+    def _prepared(self, x):
+        """Inputs as a tensor; the layer is built."""
+        check_autocast(self.compute_dtype)
+        x = ops.convert_to_tensor(x, dtype=self.compute_dtype)
+        if not self.built:
+            self.build(tuple(x.shape))
+        return x
 
     def covariance(self, x, centered=None):
         """Covariance of the logits u, shape `(..., K, K)`.

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.graph import activation_of, has_graph, inner_output, is_activation, producer
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 
 # How far from 0 the log of the sum of probabilities may be: bfloat16 rounds log(1e-5) by 0.03. Of probabilities, taken for their own
@@ -22,7 +23,7 @@ def nan_unless_log_probabilities(inputs: Any, outputs: Any) -> Any:
 def check_log_probabilities(tensor: Any, layer: keras.layers.Layer) -> None:
     """Raises a ValueError if a symbolic tensor was made by a Keras layer that makes something else, such as probabilities."""
     source = _source(tensor)
-    found = None if source is None else _other_than_log_probabilities(source)
+    found = _other_than_log_probabilities(source)
     if found:
         raise ValueError(
             f"The input of {type(layer).__name__} must be log-probabilities, as of Dense(K, 'log_softmax') or HeteroscedasticDense(K). "
@@ -31,16 +32,23 @@ def check_log_probabilities(tensor: Any, layer: keras.layers.Layer) -> None:
 
 
 def _source(tensor: Any) -> Any:
-    """The layer or operation that made a symbolic tensor, in the models around it; casts and identities make nothing."""
-    while (history := getattr(tensor, "_keras_history", None)) is not None:
-        operation = history.operation
-        if type(operation).__name__ in ("Cast", "Identity"):
-            tensor = operation._inbound_nodes[history.node_index].input_tensors[0]
-        elif isinstance(operation, keras.Model) and getattr(operation, "outputs", None):
-            tensor = operation.outputs[history.tensor_index]
+    """The layer or operation that made the values of a symbolic tensor, in the models around it; a cast or an identity makes none."""
+    while hasattr(tensor, "_keras_history"):
+        layer, node = producer(tensor)
+        if has_graph(layer):
+            tensor = inner_output(layer, tensor)
+        elif type(layer).__name__ in ("Cast", "Identity") or (is_activation(layer) and _is_linear(layer)):
+            tensor = node.input_tensors[0]
         else:
-            return operation
+            return layer
     return None
+
+
+def _is_linear(layer: Any) -> bool:
+    try:
+        return activation_of(layer) is None
+    except ValueError:  # over another axis, or not one of Keras
+        return False
 
 
 def _other_than_log_probabilities(source: Any) -> str | None:

@@ -11,6 +11,7 @@ from keras_het.ops.transition import SMALLEST, apply_transition, check_transitio
 from keras_het.validation import check_boolean, check_choice, check_integer
 
 START = 0.01  # how much of every row of a learned T is spread over all classes at the start
+MAX_BYTES = 1 << 30  # of T
 LOWER = 1e-4  # smallest entry of a learned T, times K: the gradient of an entry is the inverse of a probability
 
 
@@ -33,7 +34,7 @@ class NoiseTransition(keras.layers.Layer):
     strength, and what shows that T has failed, is in `guides/label_flips.py`.
 
     Args:
-        num_classes: K >= 2, without the outliers.
+        num_classes: K >= 2, without the outliers; at most 16384 in float32, where T has 1 GiB.
         transition: T, `(K, K)`, where it starts, or, with `trainable=False`, stays ("true Q*"); None starts near the identity.
         outlier: a further, last class of examples that belong to no class; T is then `(K + 1, K + 1)`, and by default starts near
             `ops.transition.outlier(K, alpha=0.5)` (Eq. 8). The share alpha of outliers that are labelled as such is learned with the
@@ -75,12 +76,22 @@ class NoiseTransition(keras.layers.Layer):
         self.regularizer = keras.regularizers.get(regularizer)
         self.apply_at_inference = check_boolean("apply_at_inference", apply_at_inference)
         self.size = self.num_classes + self.outlier
+        self._check_memory()
         self.initial_transition = None if transition is None else check_transition(transition)
         if self.initial_transition is not None and len(self.initial_transition) != self.size:
             raise ValueError(f"`transition` must have shape {(self.size,) * 2}. Received: shape {self.initial_transition.shape}")
         self.supports_masking = True
         # Here, not in `build`: callbacks set it before the first step, which builds some models.
         self.gate = self.add_weight(name="gate", shape=(), initializer="ones", trainable=False, autocast=False)
+
+    def _check_memory(self):
+        """Refuses, before anything is allocated, what a hostile file may ask for."""
+        size = (8 if self.variable_dtype == "float64" else 4) * self.size**2
+        if size > MAX_BYTES:
+            raise ValueError(
+                f"T must keep within {MAX_BYTES >> 30} GiB, and has {size / 2**30:.5g}. Received: num_classes={self.num_classes}, "
+                f"outlier={self.outlier}"
+            )
 
     def build(self, input_shape):
         if input_shape[-1] != self.size:

@@ -194,6 +194,13 @@ def test_a_strength_is_chosen_from_data_sets():
         (lambda: noisy_nll(make_model(), Batches(X, LABELS), LABELS), "Received: y=labels, x a Batches"),
         (lambda: confusion_matrices(make_model(), X), "`labels` must be given for arrays"),
         (lambda: noisy_nll(make_model(), iter([X])), "pairs of inputs and labels, in batches. Received: one without labels"),
+        (lambda: noisy_nll(make_model(), X.tolist(), LABELS), "make lists arrays. Received: a list of float"),
+        (lambda: noisy_nll(make_model(), [], LABELS), "make lists arrays. Received: an empty list"),
+        (lambda: noisy_nll(make_model(), iter([])), "`x` must have at least one example. Received: none"),
+        (
+            lambda: select_strength(make_candidate, (1.0,), X[:, :2], LABELS % 2, (X[:0], LABELS[:0]), verbose=0),
+            "`validation_data` must have at least one example. Received: none",
+        ),
         (lambda: noisy_nll(make_model(), X[:0], LABELS[:0]), "`x` must have at least one example. Received: none"),
         (
             lambda: select_strength(make_candidate, (1.0,), iter([(X, LABELS)]), None, (X, LABELS)),

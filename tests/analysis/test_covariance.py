@@ -11,7 +11,7 @@ from keras_het.analysis.covariance import _beyond_chance
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from tests.checks import FALSE_ALARM
 
-UNITS, FACTORS, FEATURES, EXAMPLES = 12, 3, 6, 50
+UNITS, FACTORS, FEATURES, EXAMPLES = 12, 3, 30, 200
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
 NAMES = list("abcdefghijkl")
@@ -60,6 +60,16 @@ def functional(*behind):
     return make
 
 
+def test_dense_prediction_needs_no_factor_of_every_pixel(monkeypatch):
+    """A map of images has V of (B, H, W, K, R); d and the inputs say all that is needed."""
+    head = make_head()
+    model = keras.Sequential([keras.Input((4, 5, FEATURES)), head])
+    images = X[:40].reshape(2, 4, 5, FEATURES)
+    expected = ops.convert_to_numpy(head.covariance(images)).mean(axis=(0, 1, 2))
+    monkeypatch.setattr(head.factor, "call", None)  # V is not computed
+    np.testing.assert_allclose(covariance(model, images), expected, rtol=1e-4, atol=1e-5)
+
+
 MODELS = {
     "functional": functional(),
     "before flips": functional(NoiseTransition(UNITS)),
@@ -90,31 +100,75 @@ def test_numbers_count_and_a_data_set():
     assert confused_pairs(functional()(make_head(num_factors=0)), X) == []
 
 
-def alarms(draw, shuffles=9, trials=400):
-    """How often any pair of classes is returned for weights that are drawn anew; S and the diagonal are given."""
+def full(x):
+    """The shape of a factor, and its mean covariance given the inputs."""
+    x = np.concatenate([x[:, :3], np.ones((len(x), 1))], axis=1)
+    second = x.T @ x / len(x)
+    return (4, 5, 2), lambda factor: sum(part.T @ second @ part for part in factor.transpose(2, 0, 1))
+
+
+def parameter_efficient(x):
+    """The same of a factor that all examples share, its rows scaled by `x`."""
+    second = x.T @ x / len(x)
+    return (1, 5, 40), lambda factor: factor[0] @ factor[0].T * second
+
+
+def alarms(draw, form=full, draws=9, trials=400):
+    """How often any pair of classes is returned for weights that are drawn anew; the inputs are given."""
     rng = np.random.default_rng(3)
-    x = np.concatenate([rng.normal(size=(30, 4)) + 0.5, np.ones((30, 1))], axis=1)
-    second, diagonal, center = x.T @ x / 30, np.diag(rng.uniform(0.1, 2.0, size=5)), np.eye(5) - 0.2
+    shape, low_rank = form(rng.normal(size=(30, 5)) + 0.5)
+    center = np.eye(5) - 0.2
 
-    def covariance_of(factor):
-        return center @ (diagonal + sum(part.T @ second @ part for part in factor.transpose(2, 0, 1))) @ center
+    def shared_of(factor):
+        matrix = low_rank(factor)
+        return center @ (matrix - np.diag(matrix.diagonal())) @ center
 
-    return sum(bool(_beyond_chance(covariance_of, draw(rng), shuffles, rng)) for _ in range(trials))
-
-
-@pytest.mark.parametrize("noise", [lambda rng: rng.normal(size=(5, 5, 2)), lambda rng: rng.uniform(-1, 1, size=(5, 5, 2))])
-def test_noise_is_returned_as_rarely_as_is_said(noise):
-    """Once in shuffles + 1 times: 10% of 400."""
-    assert binom.ppf(FALSE_ALARM / 2, 400, 0.1) <= alarms(noise) <= binom.isf(FALSE_ALARM / 2, 400, 0.1)
+    return sum(bool(np.any(np.triu(_beyond_chance(shared_of, draw(rng, shape), draws, rng), k=1))) for _ in range(trials))
 
 
-def test_weights_that_two_classes_share_are_caught_by_the_same_check():
-    def shared(rng):
-        factor = rng.normal(size=(5, 5, 2))
-        factor[:, 1] = 2 * factor[:, 0]
+def of_unequal_sizes(rng, shape):
+    return rng.normal(size=shape) * rng.lognormal(sigma=1.0, size=(1, shape[1], 1))
+
+
+def two_large_classes(rng, shape):
+    return rng.normal(size=shape) * np.array([5.0, 5.0, 1.0, 1.0, 1.0])[None, :, None]
+
+
+NOISE = [lambda rng, shape: rng.normal(size=shape), lambda rng, shape: rng.uniform(-1, 1, size=shape), of_unequal_sizes, two_large_classes]
+
+
+@pytest.mark.parametrize("form", [full, parameter_efficient])
+@pytest.mark.parametrize("noise", NOISE)
+def test_noise_is_returned_as_rarely_as_is_said(noise, form):
+    """Once in draws + 1 times: 10% of 400."""
+    assert binom.ppf(FALSE_ALARM / 2, 400, 0.1) <= alarms(noise, form) <= binom.isf(FALSE_ALARM / 2, 400, 0.1)
+
+
+@pytest.mark.parametrize("form", [full, parameter_efficient])
+def test_weights_that_two_classes_share_are_caught_by_the_same_check(form):
+    def shared(rng, shape):
+        factor = rng.normal(size=shape)
+        factor[:, 1] = factor[:, 0] = 3 * factor[:, 0]
         return factor
 
-    assert alarms(shared) > binom.isf(FALSE_ALARM / 2, 400, 0.1)
+    assert alarms(shared, form) > binom.isf(FALSE_ALARM / 2, 400, 0.1)
+
+
+@pytest.mark.parametrize("efficient", [False, True])
+def test_a_planted_pair_is_found_beside_classes_of_unequal_sizes(efficient):
+    """Of small weights, lognormal in size, those of b and f are alike and large."""
+    rng, factors = np.random.default_rng(2), 12
+    head = HeteroscedasticDense(UNITS, factors, parameter_efficient=efficient, name="head")
+    head.build((None, FEATURES))
+    weights = rng.normal(size=(1 if efficient else FEATURES, UNITS, factors)) * 0.1 * rng.lognormal(sigma=1.0, size=(UNITS, 1))
+    weights[:, 5] = weights[:, 1] = rng.choice([-1.0, 1.0], weights[:, 1].shape)
+    if efficient:
+        head.factor.assign(weights[0])
+        head.row_scale.bias.assign(np.ones(UNITS))
+    else:
+        head.factor.kernel.assign(weights.reshape(FEATURES, -1))
+    (pair,) = confused_pairs(functional()(head), X, NAMES)
+    assert (pair.first, pair.second, pair.covariance > 0) == ("b", "f", True)
 
 
 def two_heads():
@@ -131,8 +185,8 @@ def two_heads():
         (lambda: covariance(functional()(make_head()), X[:0]), "`x` must have at least one example. Received: none"),
         (lambda: confused_pairs(functional()(make_head()), X, ["a"]), "a name for each of the 12 classes. Received: 1"),
         (
-            lambda: confused_pairs(functional()(make_head()), X, shuffles=0),
-            "`shuffles` must be an integer at least 1. Received: shuffles=0",
+            lambda: confused_pairs(functional()(make_head()), X, draws=0),
+            "`draws` must be an integer at least 1. Received: draws=0",
         ),
         (lambda: confused_pairs(functional()(make_head()), X, count=-1), "`count` must be an integer at least 0. Received: count=-1"),
     ],

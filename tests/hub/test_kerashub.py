@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import keras_het
+from keras_het.models.raw_inputs import preprocessing_model
 from tests.hub.tasks import LABELS, TASKS, mobilenet_v5
 from tests.models.checks import UNITS, check_conversion, check_fit, probabilities, sharpen
 
@@ -183,3 +184,21 @@ def test_a_backbone_in_half_precision(tmp_path):
     x = TASKS["ViT"][1]()
     np.testing.assert_allclose(probabilities(model, x), task.predict(x, verbose=0).astype("float32"), atol=0.03)
     check_fit(model, x, LABELS)
+
+
+@pytest.mark.parametrize("name", ["ViT", "BERT"])
+def test_analysis_takes_raw_inputs_as_predict_does(name):
+    task, raw = sharpen(TASKS[name][0]()), TASKS[name][1]()
+    model = keras_het.heteroscedastic(task, 2, seed=0)
+    x = task.preprocessor(raw)
+    plain = keras.Model(model.input, model.output)
+    expected = keras_het.analysis.covariance(plain, x)
+    np.testing.assert_allclose(keras_het.analysis.covariance(model, raw, batch_size=5), expected, rtol=1e-4, atol=1e-6)
+    batches = ((raw[i : i + 5], LABELS[i : i + 5]) for i in range(0, len(raw), 5))
+    np.testing.assert_allclose(keras_het.analysis.covariance(model, batches), expected, rtol=1e-4, atol=1e-6)
+    for acts in (False, True):
+        flips = keras_het.layers.NoiseTransition(UNITS, apply_at_inference=acts)
+        whole = preprocessing_model()(model.input, flips(model.output), task.preprocessor)
+        bare = keras.Model(whole.input, whole.output)
+        score = keras_het.analysis.noisy_nll(bare, x, LABELS)
+        assert keras_het.analysis.noisy_nll(whole, raw, LABELS, batch_size=5) == pytest.approx(score, rel=1e-4)

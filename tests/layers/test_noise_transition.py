@@ -265,6 +265,7 @@ WRONG = {
     "an activation": ([D(UNITS), keras.layers.Activation("sigmoid", name="made")], "Activation with activation='sigmoid'"),
     "features, before the head": ([D(UNITS, "relu", name="made")], "the output of 'made', a Dense with activation='relu'"),
     "through an identity": ([D(UNITS, name="made"), keras.layers.Identity()], "the output of 'made', a Dense"),
+    "through a linear activation": ([D(UNITS, name="made"), keras.layers.Activation("linear")], "the output of 'made', a Dense"),
     "a model inside": ([keras.Sequential([keras.Input((FEATURES,)), D(UNITS, name="made")])], "the output of 'made', a Dense"),
     "half precision": ([D(UNITS, name="made", dtype="mixed_bfloat16")], "the output of 'made', a Dense"),
     "labels that are not exclusive": (
@@ -302,7 +303,8 @@ class Own(keras.layers.Dense):
 
 @pytest.mark.parametrize("layer", [D(UNITS, "log_softmax"), keras.layers.Activation("log_softmax"), Own(UNITS), D(UNITS, ops.log_softmax)])
 def test_what_may_make_log_probabilities_is_allowed(layer):
-    model = keras.Sequential([keras.Input((UNITS,)), layer, keras.layers.Identity(), NoiseTransition(UNITS)])
+    behind = [keras.layers.Identity(), keras.layers.Activation("linear", dtype="float32"), NoiseTransition(UNITS)]
+    model = keras.Sequential([keras.Input((UNITS,)), layer, *behind])
     model.compile("sgd", LOSS)
     assert np.isfinite(model.fit(X[:, :UNITS], LABELS, verbose=0).history["loss"][0])
 
@@ -326,6 +328,10 @@ def test_log_probabilities_of_half_precision_are_right(units):
         assert np.isfinite(ops.convert_to_numpy(nan_unless_log_probabilities(rounded, rounded))).all()
 
 
+def test_the_largest_t_can_be_made():
+    assert NoiseTransition(16_384).size == 16_384  # nothing is allocated before it is built
+
+
 def test_t_can_be_read_before_the_first_step():
     layer = NoiseTransition(UNITS, transition=T, trainable=False)
     np.testing.assert_allclose(rows(layer), T, rtol=1e-6)
@@ -336,6 +342,11 @@ def test_t_can_be_read_before_the_first_step():
     ("call", "text"),
     [
         (lambda: NoiseTransition(1), "`num_classes` must be an integer at least 2. Received: num_classes=1"),
+        (lambda: NoiseTransition(60_000), "T must keep within 1 GiB, and has 13.411. Received: num_classes=60000, outlier=False"),
+        (
+            lambda: NoiseTransition(16_384, outlier=True),
+            "T must keep within 1 GiB, and has 1.0001. Received: num_classes=16384, outlier=True",
+        ),
         (lambda: NoiseTransition(3, transition=np.eye(4)), "`transition` must have shape (3, 3). Received: shape (4, 4)"),
         (lambda: NoiseTransition(3, outlier=True, transition=np.eye(3)), "`transition` must have shape (4, 4)"),
         (lambda: NoiseTransition(2, transition=[[1, 0], [0.2, 0.3]]), "row 1 sums to 0.5"),

@@ -1,0 +1,84 @@
+"""What a model that ends in a `NoiseTransition` predicts, of the true classes and of the noisy labels, batch by batch."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.batches import labelled_batches
+from keras_het.graph import predictor
+from keras_het.layers import NoiseTransition
+from keras_het.layers.log_probabilities import TOLERANCE
+from keras_het.ops.transition import check_labels
+
+
+class Predictions(NamedTuple):
+    """Log-probabilities of a batch, `(N, K)`, float64, of the true classes and of the noisy labels, and the labels `(N,)`."""
+
+    clean: np.ndarray
+    noisy: np.ndarray
+    labels: np.ndarray
+
+
+class CleanAndNoisy:
+    """A model that ends in a `NoiseTransition`, which does not change, with and without that layer.
+
+    Args:
+        model: ends in the layer.
+    Raises: ValueError if it does not end in one.
+    """
+
+    def __init__(self, model: keras.Model):
+        self.layer, self._base = _layer_and_base(model)
+
+    def batches(self, x: Any, y: Any = None, batch_size: int = 128, name: str = "y") -> Iterator[Predictions]:
+        """`Predictions`; `x`, `y`: as for `labelled_batches`.
+
+        Raises: ValueError for labels out of range, which are called `name`, inputs of the layer that are no log-probabilities, or no
+            example.
+        """
+        if y is not None:
+            check_labels(ops.convert_to_numpy(y), self.layer.size, name=name)
+        count = 0
+        for inputs, labels in labelled_batches(x, y, batch_size, name):
+            clean = ops.convert_to_numpy(self._base(inputs))
+            _check_sums(clean)
+            noisy = ops.convert_to_numpy(self.layer(clean, training=True))
+            labels = check_labels(labels, self.layer.size, len(clean), name)
+            count += len(labels)
+            yield Predictions(clean.astype("float64"), noisy.astype("float64"), labels)
+        if not count:
+            raise ValueError(f"`{'x' if name in ('y', 'labels') else name}` must have at least one example. Received: none")
+
+    def noisy_nll(self, x: Any, y: Any = None, batch_size: int = 128, name: str = "y") -> float:
+        """Mean of -log p(noisy y | x). Arguments and errors: as of `batches`."""
+        total, count = 0.0, 0
+        for batch in self.batches(x, y, batch_size, name):
+            total -= float(np.sum(batch.noisy[np.arange(len(batch.labels)), batch.labels]))
+            count += len(batch.labels)
+        return total / count
+
+
+def _check_sums(log_probs: np.ndarray) -> None:
+    log_sums = np.log(np.sum(np.exp(log_probs.astype("float64")), axis=-1))
+    if np.any(np.abs(log_sums) > TOLERANCE):  # false for nan, which is a model that has diverged
+        rule = 'be log-probabilities, as of Dense(K, "log_softmax"), and nothing must follow the layer'
+        raise ValueError(f"The input of NoiseTransition must {rule}. Received: probabilities that sum to {np.exp(log_sums.max()):.4g}")
+
+
+def _layer_and_base(model: keras.Model) -> tuple[NoiseTransition, Callable[[Any], Any]]:
+    """The last layer, and a function from a batch of what `predict` takes to what comes into the layer."""
+    layers = [layer for layer in model._flatten_layers() if isinstance(layer, NoiseTransition)]
+    outputs = getattr(model, "outputs", None) or [None]  # a subclassed model has no list of them
+    if len(layers) != 1 or len(outputs) != 1:
+        rule = "have one output and end in a NoiseTransition layer, the only one"
+        found = f"{len(outputs)} outputs and {len(layers)} such layers"
+        raise ValueError(f"The model must {rule}. Received: model={model.name!r} with {found}")
+    if not layers[0].apply_at_inference:
+        return layers[0], model.predict_on_batch
+    if outputs[0] is None:
+        rule = "have `apply_at_inference=False` in its NoiseTransition, if it is a subclass of keras.Model"
+        raise ValueError(f"The model must {rule}. Received: model={model.name!r}")
+    return layers[0], predictor(model, layers[0].input)

@@ -122,11 +122,11 @@ def _copy_of_optimizer(optimizer: Any, model: keras.Model) -> Any:
         config = {name: value for name, value in optimizer.get_config().items() if name != "inner_optimizer"}
         return type(optimizer)(inner, **config)
     copy = _again(optimizer, "optimizer")
-    excluded: set = getattr(optimizer, "_exclude_from_weight_decay", set())  # the ids of variables
+    excluded: set = getattr(optimizer, "_exclude_from_weight_decay", set())  # keys, which each backend makes in its own way
     pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
     if not excluded and pattern is None:
         return copy
-    variables = [variable for variable in model.variables if id(variable) in excluded]
+    variables = [variable for variable in model.variables if optimizer._var_key(variable) in excluded]
     if len(variables) < len(excluded):
         raise _LostError(
             "its optimizer excludes weights from weight decay that the new one does not have",

@@ -11,7 +11,7 @@ from keras_het.batches import batches
 from keras_het.graph import find_head, predictor
 from keras_het.layers import HeteroscedasticDense
 from keras_het.ops.low_rank import top_pairs
-from keras_het.ops.transition import generator
+from keras_het.ops.seeds import random_generator
 from keras_het.validation import check_integer
 
 
@@ -91,7 +91,7 @@ def confused_pairs(
         >>> [(pair.first, pair.second, pair.covariance < 0) for pair in pairs]
         [('bee', 'wasp', True)]
     """
-    count, draws, rng = check_integer("count", count, 0), check_integer("draws", draws, 1), generator(seed)
+    count, draws, rng = check_integer("count", count, 0), check_integer("draws", draws, 1), random_generator(seed)
     head, moments = _head_and_moments(model, x, layer, batch_size)
     if class_names is not None and len(class_names) != head.units:
         raise ValueError(f"`class_names` must have a name for each of the {head.units} classes. Received: {len(class_names)}")
@@ -136,9 +136,10 @@ def _sums(head: HeteroscedasticDense, features: Any) -> tuple[int, list[np.ndarr
     """The number of examples of a batch, and sums of what `_Moments` has the means of."""
     x = ops.convert_to_numpy(features)
     x = x.reshape(-1, x.shape[-1])
-    d, row_scale = (None if part is None else np.asarray(ops.convert_to_numpy(part), "float64") for part in head.scales(x))
-    z = np.concatenate([x, np.ones((len(x), 1))], axis=1, dtype="float64") if row_scale is None else row_scale
-    return len(x), [np.square(d).sum(axis=0), z.T @ z]
+    d, row_scale = head.scales(x)
+    z = np.concatenate([x, np.ones((len(x), 1))], axis=1) if row_scale is None else ops.convert_to_numpy(row_scale)
+    z = z.astype("float64")
+    return len(x), [np.square(ops.convert_to_numpy(d).astype("float64")).sum(axis=0), z.T @ z]
 
 
 def _factor(head: HeteroscedasticDense) -> np.ndarray:

@@ -128,14 +128,12 @@ by the same held-out likelihood.
 ## Which classes are confused
 
 The covariance of the logits knows it. Pairs with a large one are confused: with a negative one the logit of one class rises where that
-of the other falls, so that either label may come.
+of the other falls, so that either label may come. Pairs that chance could give are left out: it may leave none.
 """
 
 model, _, _ = runs[-1]
-x = keras.ops.convert_to_numpy(task.preprocessor(images[test]))
-features = keras.Model(model.input, model.layers[-2].output).predict(x, verbose=0)
-covariance = keras.ops.mean(model.layers[-1].covariance(features), axis=0)
-print("\nlargest covariances:", [(i, j, round(c, 2)) for i, j, c in keras_het.ops.top_pairs(covariance, count=5)])
+pairs = keras_het.analysis.confused_pairs(model, images[test], count=5)
+print("\nlargest covariances beyond chance:", [(pair.first, pair.second, round(pair.covariance, 2)) for pair in pairs])
 
 """
 ## Save it

@@ -27,18 +27,18 @@ class _OfTransitions(keras.callbacks.Callback):
     """Base class: knows the `NoiseTransition` layers of the model, and warns at the end of an outlier class that was not learned."""
 
     @property
-    def layers(self):
+    def layers(self) -> list[NoiseTransition]:
         """The layers, of which there must be one."""
         layers = [layer for layer in self.model._flatten_layers() if isinstance(layer, NoiseTransition)]
         if not layers:
             raise ValueError(f"The model must have a NoiseTransition layer. Received: model={self.model.name!r}, which has none")
         return layers
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if self.model.compiled:
             check(self.model)
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         for layer in self.layers:
             share = ops.convert_to_numpy(layer.transition)[-1, -1]
             if layer.outlier and layer.trainable_weights and share < COLLAPSED:
@@ -75,7 +75,7 @@ class ReleaseTransition(_OfTransitions):
         True
     """
 
-    def __init__(self, after, *, patience=3, mode="auto"):
+    def __init__(self, after: int | str, *, patience: int = 3, mode: str = "auto"):
         super().__init__()
         self.after = after if isinstance(after, str) else check_integer("after", after, 0)
         self.patience = check_integer("patience", patience, 1)
@@ -83,33 +83,35 @@ class ReleaseTransition(_OfTransitions):
         larger_is_better = mode == "max" or (mode == "auto" and any(part in str(after).lower() for part in ("acc", "auc")))
         self.sign = -1.0 if larger_is_better else 1.0
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
-        self.best, self.waited, self.released = math.inf, 0, None
+        self.best, self.waited = math.inf, 0
+        self.released: bool | None = None  # not yet known
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if not isinstance(self.after, str):
             self.released = epoch >= self.after
         elif self.released is None:  # the first epoch; a resumed run says by its T whether it was released
             self.released = epoch > 0 and any(layer.has_moved for layer in self.layers)
-        self._set_gates(self.released)
+        self._set_gates(bool(self.released))
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if not isinstance(self.after, str):
             return
-        if self.after not in (logs or {}):
+        logs = logs or {}
+        if self.after not in logs:
             raise ValueError(f"`after` must be a number of epochs or one of {', '.join(map(repr, logs))}. Received: after={self.after!r}")
         value = self.sign * logs[self.after]
         self.best, self.waited = (value, 0) if value < self.best else (self.best, self.waited + 1)
         self.released = self.released or self.waited >= self.patience
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self._set_gates(True)  # as it was made: a later `fit` without this callback learns T
         if not self.released:
             warnings.warn(f"Training ended before T was released: after={self.after!r}", stacklevel=2)
         super().on_train_end(logs)
 
-    def _set_gates(self, is_open):
+    def _set_gates(self, is_open: bool) -> None:
         for layer in self.layers:
             layer.gate.assign(float(is_open))
 
@@ -146,7 +148,7 @@ class TransitionMonitor(_OfTransitions):
         self.reference = None if reference is None else check_transition(reference, "reference")
         self.validation_data = None if validation_data is None else examples_and_labels("validation_data", validation_data)
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
         self.best, self.last, self.warned = math.inf, math.inf, False
         self.both: CleanAndNoisy | None = None  # for all epochs: where T acts at inference it is a model, to be compiled once
@@ -154,7 +156,8 @@ class TransitionMonitor(_OfTransitions):
             if self.reference is not None and len(self.reference) != layer.size:
                 raise ValueError(f"`reference` must have shape {(layer.size,) * 2}. Received: shape {self.reference.shape}")
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        logs = {} if logs is None else logs
         for layer in self.layers:
             transition = ops.convert_to_numpy(layer.transition)
             reference = np.eye(layer.size) if self.reference is None else self.reference
@@ -169,7 +172,7 @@ class TransitionMonitor(_OfTransitions):
         elif "val_loss" in logs:
             self._warn_of_validation_loss(logs["loss"], logs["val_loss"])
 
-    def _warn_of_validation_loss(self, loss, val_loss):
+    def _warn_of_validation_loss(self, loss: float, val_loss: float) -> None:
         learned = [layer for layer in self.layers if layer.has_moved and not layer.apply_at_inference]
         if learned and val_loss > self.best and loss < self.last and not self.warned:
             self.warned = True

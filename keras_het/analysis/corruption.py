@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from keras_het.ops.transition import check_every_class, check_labels, check_rows, check_transition, generator
+from keras_het.ops.seeds import random_generator
+from keras_het.ops.transition import check_every_class, check_labels, check_rows, check_transition
 
 
 def corrupt_labels(labels, transition, seed=0):
@@ -20,7 +21,7 @@ def corrupt_labels(labels, transition, seed=0):
         >>> corrupt_labels([0, 1, 2, 2], [[0, 1, 0], [0, 0, 1], [1, 0, 0]]).tolist()
         [1, 2, 0, 0]
     """
-    rng, shape = generator(seed), np.shape(transition)
+    rng, shape = random_generator(seed), np.shape(transition)
     if len(shape) == 2 and shape[0] != shape[1]:
         bounds = _bounds(check_rows(transition))
         check_labels(labels, shape[1], shape[0])

@@ -11,7 +11,7 @@ from keras_het.batches import batches
 from keras_het.graph import find_head, predictor
 from keras_het.layers import HeteroscedasticDense
 from keras_het.ops.low_rank import top_pairs
-from keras_het.ops.transition import generator
+from keras_het.ops.seeds import random_generator
 from keras_het.validation import check_integer
 
 
@@ -91,7 +91,7 @@ def confused_pairs(
         >>> [(pair.first, pair.second, pair.covariance < 0) for pair in pairs]
         [('bee', 'wasp', True)]
     """
-    count, draws, rng = check_integer("count", count, 0), check_integer("draws", draws, 1), generator(seed)
+    count, draws, rng = check_integer("count", count, 0), check_integer("draws", draws, 1), random_generator(seed)
     head, moments = _head_and_moments(model, x, layer, batch_size)
     if class_names is not None and len(class_names) != head.units:
         raise ValueError(f"`class_names` must have a name for each of the {head.units} classes. Received: {len(class_names)}")

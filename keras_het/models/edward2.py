@@ -1,5 +1,7 @@
 """Heads from the weights of edward2's heteroscedastic layers."""
 
+from typing import Any
+
 import numpy as np
 
 from keras_het.layers import HeteroscedasticDense
@@ -9,7 +11,9 @@ MIN_SCALE = 1e-3  # edward2's MIN_SCALE_MONTE_CARLO
 MAPS = ("loc_layer", "diag_layer", "scale_layer", "scale_layer_homoscedastic", "scale_layer_heteroscedastic")
 
 
-def from_edward2(weights, *, link="softmax", temperature=1.0, **head_arguments):
+def from_edward2(
+    weights: dict[str, Any], *, link: str = "softmax", temperature: float = 1.0, **head_arguments: Any
+) -> HeteroscedasticDense:
     """A `HeteroscedasticDense` with the predictive probabilities of a trained layer of edward2.
 
     MCSoftmaxDense (diagonal), MCSoftmaxDenseFA and MCSigmoidDenseFA (full and parameter-efficient), with normal noise. Their

@@ -6,6 +6,8 @@ Matrices that are made or estimated are NumPy float64 `(K, K)`; `apply_transitio
 import numpy as np
 from keras import ops
 
+from keras_het.ops.seeds import random_generator
+
 __all__ = [
     "apply_transition",
     "check_every_class",
@@ -16,7 +18,6 @@ __all__ = [
     "estimate_by_anchors",
     "estimate_by_confident_joint",
     "from_confusion",
-    "generator",
     "outlier",
     "pair_flip",
     "project_to_simplex",
@@ -71,7 +72,7 @@ def random_flip(num_classes, noise, seed=0):
     _check_flips(num_classes, noise)
     transition = (1.0 - noise) * np.eye(num_classes)
     others = ~np.eye(num_classes, dtype=bool)
-    transition[others] = noise * generator(seed).dirichlet(np.ones(num_classes - 1), size=num_classes).ravel()
+    transition[others] = noise * random_generator(seed).dirichlet(np.ones(num_classes - 1), size=num_classes).ravel()
     return transition
 
 
@@ -325,17 +326,6 @@ def check_every_class(labels, num_classes):
     missing = np.setdiff1d(np.arange(num_classes), labels)
     if len(missing):
         raise ValueError(f"`labels` must have an example of every class. Received: none of class {missing[0]}")
-
-
-def generator(seed):
-    """NumPy's generator of an integer, at least 0, or of a list of them: the draw is a function of it.
-
-    Raises: ValueError for anything else, None too.
-    """
-    words = np.asarray(seed)
-    if words.dtype.kind not in "iu" or words.ndim > 1 or not words.size or words.min() < 0:
-        raise ValueError(f"`seed` must be an integer at least 0, or a list of them. Received: seed={seed!r}")
-    return np.random.default_rng(seed)
 
 
 def _check_flips(num_classes, noise):

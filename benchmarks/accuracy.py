@@ -21,7 +21,7 @@ from keras import ops
 
 from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
-from keras_het.ops import LowRankNormal
+from keras_het.ops import log_expected_softmax
 from keras_het.ops.nodes import Nodes
 
 FULL = {"K": 1000, "R": 15, "D": 64, "examples": 20_000, "epochs": 2, "samples": [16, 64, 256, 1024]}
@@ -105,13 +105,15 @@ def rule_table(sizes):
             mu, factor = 2 * rng.normal(size=(EXAMPLES, units)), rng.normal(size=(EXAMPLES, units, num_factors))
             factor = deviation * factor / np.linalg.norm(factor, axis=-1, keepdims=True) if num_factors else None
             arrays = (mu, np.full_like(mu, deviation), factor)
-            normal = LowRankNormal(*(x if x is None else ops.convert_to_tensor(x.astype("float32")) for x in arrays))
+            tensors = [x if x is None else ops.convert_to_tensor(x.astype("float32")) for x in arrays]
+            log_p = harness.compiled(lambda *eps, tensors=tensors: log_expected_softmax(*tensors, Nodes(*eps)))
 
-            def draws(rule, steps, normal=normal, size=(units, num_factors)):
-                return np.stack([ops.convert_to_numpy(rule.integrate("softmax", normal, 1.0, size, (7, step))) for step in range(steps)])
+            def draws(rule, num_samples, seed, log_p=log_p, size=(units, num_factors)):
+                nodes = (rule.draw((seed, step), num_samples, *size, np) for step in range(DRAWS))
+                return np.stack([log_p(*map(ops.convert_to_tensor, eps)) for eps in nodes])
 
-            expected = np.log(np.exp(draws(MonteCarlo(REFERENCE), DRAWS)).mean(axis=0))
-            errors = [distance(draws(rule(DEFAULT), DRAWS), expected) for rule in (MonteCarlo, QuasiMonteCarlo)]
+            expected = np.log(np.exp(draws(MonteCarlo(), REFERENCE, seed=8)).mean(axis=0))
+            errors = [distance(draws(rule, DEFAULT, seed=7), expected) for rule in (MonteCarlo(), QuasiMonteCarlo())]
             rows.append({"K": units, "R": num_factors, "sd": deviation, "Monte Carlo": errors[0], "quasi-Monte Carlo": errors[1]})
             print(rows[-1], flush=True)
     return rows

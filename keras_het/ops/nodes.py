@@ -73,12 +73,11 @@ def quasi_random(key, num_samples, units, num_factors, xp=ops):
     """Scrambled Sobol points in the first dimensions, a Latin hypercube in the others: unbiased, with less error than random points.
 
     The factors come first, since they matter most, and the classes after them; 32 dimensions are Sobol's from 256 nodes on, 15 from 64
-    on. In every dimension each of S cells of equal probability
-    has one point. A Sobol point with binary digits n_0 n_1 ... is shift XOR (n_0 v_0) XOR (n_1 v_1) ..., with v the scrambled direction
-    numbers, so doubling a table log2(S) times builds the whole set. In the Latin hypercube the cells of each dimension come in a random
-    order of their own, and a point is anywhere in its cell. (Sobol's later dimensions hold pairs that share their noise, with
-    correlations of up to .95, whatever the scramble.) An S that is not a power of two takes the first S points of the next power.
-    Same arguments as `pseudo_random`.
+    on. In every dimension each of S cells of equal probability has one point (S a power of two; another S takes the first S points of
+    the next power). A Sobol point with binary digits n_0 n_1 ... is shift XOR (n_0 v_0) XOR (n_1 v_1) ..., with v the scrambled
+    direction numbers, so doubling a table log2(S) times builds the whole set. In the Latin hypercube the cells of each dimension come
+    in a random order of their own, and a point is anywhere in its cell. (Sobol's later dimensions hold pairs that share their noise,
+    with correlations of up to .95, whatever the scramble.) Same arguments as `pseudo_random`.
 
     Source: Sobol 1967; direction numbers of Joe and Kuo 2008 (from SciPy); linear scramble of Matousek 1998; McKay, Beckman and
         Conover 1979 for the Latin hypercube.

@@ -29,7 +29,7 @@ def int32(value, xp=ops):
 
 
 def shift_right(bits, places, xp=ops):
-    """Logical shift by 0 to 31 places: int32's own is arithmetic, so the copies of the sign are masked away.
+    """Logical shift by 1 to 31 places: int32's own is arithmetic, so the copies of the sign are masked away.
 
     Args: bits: int32 of any shape.    Returns: the same shape.
 
@@ -37,7 +37,7 @@ def shift_right(bits, places, xp=ops):
         >>> int(shift_right(int32(-1), 16)[0])
         65535
     """
-    return xp.right_shift(bits, places) & ((1 << (32 - places)) - 1 if places else -1)
+    return xp.right_shift(bits, places) & ((1 << (32 - places)) - 1)
 
 
 def _rotate_left(bits, places, xp):

@@ -17,7 +17,8 @@ TWO_WORKERS = ("-n", "2", "--dist", "worksteal")
 
 def install(session, *requirements, groups=()):
     """Installs the package with extras (such as ".[jax]") and dependency groups at the pinned versions."""
-    session.install("-c", "constraints.txt", *requirements, *nox.project.dependency_groups(PROJECT, *groups))
+    # Without compiling the backends' ten thousand files of Python, most of which are never imported.
+    session.install("--no-compile", "-c", "constraints.txt", *requirements, *nox.project.dependency_groups(PROJECT, *groups))
 
 
 def backend_environment(backend):
@@ -33,6 +34,11 @@ def compilation_cache(session):
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
+
+
+# The tests make thousands of small programs, which run once: XLA compiles them in half of the time if it optimises less. `parity`, the
+# tests of memory, and the sessions of benchmarks and of other packages compile as users do.
+COMPILE_FAST = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false"}
 
 
 def split_backend(session):
@@ -58,7 +64,9 @@ def tests(session, backend):
     """All tests, with one backend installed and no other."""
     groups = ["test", "export"] if backend == "torch" else ["test"]
     install(session, "-e", f".[{backend},demo]", groups=groups)
-    environment = backend_environment(backend) | compilation_cache(session) | {"OMP_NUM_THREADS": "1"}  # a core for each worker
+    environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # a core for each worker
+    if backend == "jax":
+        environment |= compilation_cache(session) | COMPILE_FAST
     session.run("pytest", *TWO_WORKERS, "--durations=15", *session.posargs, env=environment)
 
 

@@ -1,5 +1,6 @@
 """Callbacks for models with a `NoiseTransition`: when T is released, and what becomes of it."""
 
+import inspect
 import math
 import warnings
 from typing import Any
@@ -125,7 +126,7 @@ class TransitionMonitor(_OfTransitions):
     labels grows as T takes the noise on:
     `callbacks=[TransitionMonitor(validation_data=(x, y)), EarlyStopping("val_noisy_nll", mode="min")]`.
 
-    Put it before other callbacks in the list, for they see what was logged before them.
+    Its place among the callbacks does not matter: it moves to the front, for the others see only what was logged before them.
 
     Args:
         reference: `(K, K)`, such as the true T; None is the identity, whose distance is how far T has moved.
@@ -150,6 +151,7 @@ class TransitionMonitor(_OfTransitions):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
+        _move_to_the_front(self)
         self.best, self.last, self.warned = math.inf, math.inf, False
         self.both: CleanAndNoisy | None = None  # for all epochs: where T acts at inference it is a model, to be compiled once
         for layer in self.layers:
@@ -184,3 +186,18 @@ class TransitionMonitor(_OfTransitions):
                 stacklevel=2,
             )
         self.best, self.last = min(self.best, val_loss), loss
+
+
+def _move_to_the_front(callback):
+    """Makes a callback the first of the `CallbackList` that has just called it, whose loop goes on with the list that it had.
+
+    Keras tells a callback nothing of the others, and asks each for its epoch in their order: a logger before this one would write its
+    row too early. The list is known only to who calls, so it is looked for there; where Python keeps no frames, the order stays.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, keras.callbacks.CallbackList):
+            caller.callbacks = sorted(caller.callbacks, key=lambda other: other is not callback)
+            return
+        frame = frame.f_back

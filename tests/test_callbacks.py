@@ -174,6 +174,40 @@ def test_the_monitor_logs_what_t_is_after_each_epoch(tmp_path):
     assert "flips_outlier_share" not in history
 
 
+class Seen(keras.callbacks.Callback):
+    """Writes down what it is called with, by name."""
+
+    def __init__(self, name, calls):
+        super().__init__()
+        self.name, self.calls = name, calls
+
+    def on_train_begin(self, logs=None):
+        self.calls.append((self.name, "begin"))
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.calls.append((self.name, sorted(logs)))
+
+    def on_train_end(self, logs=None):
+        self.calls.append((self.name, "end"))
+
+
+class Nested(TransitionMonitor):
+    def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
+
+
+@pytest.mark.parametrize("kind", [TransitionMonitor, Nested])
+def test_the_monitor_may_stand_anywhere_and_the_others_are_called_once_in_their_order(kind, tmp_path):
+    file, calls, layer = tmp_path / "log.csv", [], flips()
+    callbacks = [Seen("first", calls), keras.callbacks.CSVLogger(file), Seen("second", calls), kind(), Seen("third", calls)]
+    history = fit(make_model(layer), *callbacks, epochs=2).history
+    with file.open() as lines:
+        assert [float(row["flips_trace"]) for row in csv.DictReader(lines)] == pytest.approx(history["flips_trace"])
+    logged = ["flips_condition", "flips_distance", "flips_trace", "loss"]
+    steps = ["begin", logged, logged, "end"]
+    assert calls == [(name, step) for step in steps for name in ("first", "second", "third")]
+
+
 def test_without_a_reference_the_distance_is_that_to_the_identity():
     layer = flips(transition=transition.symmetric(UNITS, 0.5), trainable=False)
     history = fit(make_model(layer), TransitionMonitor(), epochs=1).history
@@ -234,12 +268,14 @@ def test_a_validation_loss_that_grows_is_warned_of_once():
     x, y = swapped(300, 0)
     for arguments, expected in (({}, 1), ({"validation_data": (x, y)}, 0)):
         _, model = learner()
+        model.fit(x, y, verbose=0)
+        monitor = TransitionMonitor(**arguments)
+        monitor.set_model(model)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            losses = {"loss": [3.0, 2.0, 1.0, 0.5], "val_loss": [1.0, 1.2, 1.4, 1.6]}
-            logs = [Log(values, name) for name, values in losses.items()]
-            fit_to = {"epochs": 4, "verbose": 0, "callbacks": [*logs, TransitionMonitor(**arguments)]}
-            model.fit(x, y, **fit_to)
+            monitor.on_train_begin()
+            for epoch, (loss, val_loss) in enumerate([(3.0, 1.0), (2.0, 1.2), (1.0, 1.4), (0.5, 1.6)]):
+                monitor.on_epoch_end(epoch, {"loss": loss, "val_loss": val_loss})
         found = [str(warning.message) for warning in caught if "`val_loss` grew to 1.2 while" in str(warning.message)]
         assert len(found) == expected
         assert not [warning for warning in caught if "grew to 1.4" in str(warning.message)]

@@ -88,6 +88,9 @@ class SoftmaxLink:
 
 
 def _max(logits):
-    """The largest logit of every node, `(B, 1, C)`."""
+    """The largest logit of every node, `(B, 1, C)`: a shift that cancels, so it is a constant to derivatives of any order.
+
+    (That of a maximum divides by the number of its places, which is zero where a compiler computes the logits twice, differently.)
+    """
     # With an initial value the maximum of an empty batch is an empty batch, not an error.
-    return ops.max(logits, axis=1, keepdims=True, initial=-math.inf)
+    return ops.stop_gradient(ops.max(logits, axis=1, keepdims=True, initial=-math.inf))

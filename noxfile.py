@@ -1,6 +1,7 @@
 """Sessions of nox: `python -m nox` lints, tests on three backends and compares them; `python -m nox -l` lists the others."""
 
 import argparse
+import concurrent.futures
 import pathlib
 import shutil
 
@@ -75,8 +76,12 @@ def parity(session):
     """The same weights, seeds and data on three backends: noise, outputs, gradients and a training run compared."""
     install(session, "-e", ".[jax,tensorflow,torch]")
     folder, cache = pathlib.Path(session.create_tmp()).resolve(), compilation_cache(session)
-    for backend in BACKENDS:
+
+    def write(backend):
         session.run("python", "-m", "tests.parity", "write", str(folder / f"{backend}.npz"), env=backend_environment(backend) | cache)
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:  # mostly compiling, each on one core
+        list(pool.map(write, BACKENDS))
     session.run("python", "-m", "tests.parity", "compare", *(str(folder / f"{backend}.npz") for backend in BACKENDS))
 
 

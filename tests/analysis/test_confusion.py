@@ -125,9 +125,9 @@ def test_the_strength_of_highest_noisy_likelihood_is_chosen_with_its_model():
     x = (rng.normal(size=(400, 2)) + 4 * y[:, None]).astype("float32")
     noisy = corrupt_labels(y, [[0.7, 0.3], [0.0, 1.0]])
     held_out = (x[300:], noisy[300:])
-    found = select_strength(make_candidate, (0.0, 0.02, 3.0), x[:300], noisy[:300], held_out, epochs=30, verbose=0)
+    found = select_strength(make_candidate, (0.0, 0.02, 3.0), x[:300], noisy[:300], held_out, epochs=30, batch_size=75, verbose=0)
     assert found.strength == min(found.scores, key=found.scores.get)
-    too_strong = select_strength(make_candidate, (0.0, 3.0), x[:300], y[:300], (x[300:], y[300:]), epochs=30, verbose=0)
+    too_strong = select_strength(make_candidate, (0.0, 3.0), x[:300], y[:300], (x[300:], y[300:]), epochs=30, batch_size=75, verbose=0)
     assert too_strong.strength == 0.0  # without noise T is the identity
     assert too_strong.scores[3.0] > too_strong.scores[0.0] + 0.1
     flips = found.model.layers[-1]

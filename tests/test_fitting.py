@@ -1,0 +1,42 @@
+"""The counterpart of a loss or metric of probabilities gives their value from what a head returns."""
+
+import keras
+import numpy as np
+import pytest
+from keras import losses, metrics
+
+import keras_het
+from keras_het.losses import ForwardCorrectedCrossentropy
+from tests.layers.heads import UNITS, X, make_head, make_model
+from tests.test_compilation import LABELS, VECTORS
+
+MENDED = [
+    ("full", "loss", "sparse_categorical_crossentropy", LABELS),
+    ("full", "loss", losses.SparseCategoricalCrossentropy(ignore_class=1), LABELS),
+    ("full", "loss", losses.CategoricalCrossentropy(label_smoothing=0.1), VECTORS),
+    ("full", "loss", losses.categorical_focal_crossentropy, VECTORS),
+    ("full", "loss", ForwardCorrectedCrossentropy(0.7 * np.eye(UNITS) + 0.3 / UNITS), LABELS),
+    ("full", "metrics", "categorical_crossentropy", VECTORS),
+    ("full", "metrics", metrics.BinaryAccuracy(threshold=0.3), VECTORS),
+    ("sigmoid", "loss", "bce", VECTORS),
+    ("sigmoid", "loss", losses.BinaryFocalCrossentropy(gamma=3.0, apply_class_balancing=True), VECTORS),
+    ("sigmoid", "metrics", metrics.BinaryAccuracy(threshold=0.3), VECTORS),
+    ("sigmoid", "metrics", metrics.Precision(), VECTORS),
+    ("sigmoid", "metrics", metrics.AUC(), VECTORS),
+]
+
+
+@pytest.mark.parametrize(("kind", "role", "identifier", "labels"), MENDED)
+def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, labels):
+    """With noise to spare, so that a loss of log-probabilities that forgot a setting would differ."""
+    model = make_model(make_head(kind))
+    module = getattr(keras, {"loss": "losses"}.get(role, role))
+    fitting = keras_het.fitting.counterpart(identifier, keras_het.outputs.outputs_of(model)[0][1], module)
+    assert fitting is not identifier
+    outputs = keras.ops.convert_to_tensor(model.predict(X, verbose=0))
+    p = keras.ops.exp(outputs) if kind == "full" else keras.ops.sigmoid(outputs)
+
+    def value(which, predictions):
+        return float(keras.ops.mean(module.get(which)(labels, predictions)))
+
+    assert value(fitting, outputs) == pytest.approx(value(identifier, p), rel=1e-5)

@@ -148,10 +148,10 @@ def guides(session):
             session.run("python", str(guide), env=backend_environment(backend))
 
 
-def on_one_backend(session, script, *extras):
+def on_one_backend(session, script, *extras, groups=()):
     """Runs a script on the backend that is named behind `--`, in an environment with no other."""
     backend, arguments = split_backend(session)
-    install(session, "-e", f".[{','.join([backend, *extras])}]")
+    install(session, "-e", f".[{','.join([backend, *extras])}]", groups=groups)
     session.run("python", script, *arguments, env=backend_environment(backend))
 
 
@@ -159,6 +159,12 @@ def on_one_backend(session, script, *extras):
 def accuracy(session):
     """What more nodes buy and cost, in training and at inference; `-- --quick`, `-- --backend torch`."""
     on_one_backend(session, "benchmarks/accuracy.py")
+
+
+@nox.session
+def recipe(session):
+    """Heads and their settings beside Dense, epoch by epoch, on tasks with noisy labels; `-- --tasks "digits, 40%"`, `-- --seeds 1`."""
+    on_one_backend(session, "benchmarks/recipe.py", "demo", groups=["recipe"])
 
 
 @nox.session

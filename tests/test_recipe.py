@@ -1,0 +1,91 @@
+"""The benchmark of the recipe: its tasks, its scores by hand, a run, and what its report chooses."""
+
+import json
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+FOLDER = pathlib.Path(__file__).parent.parent / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch):
+    """The benchmarks are scripts beside each other, not a package."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    yield
+    for path in FOLDER.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+@pytest.mark.parametrize(("make", "rate"), [("digits", 0.4), ("images", 0.2)])
+def test_training_and_validation_labels_are_noisy_and_the_test_labels_clean(make, rate):
+    import tasks
+
+    noisy, clean = (getattr(tasks, make)(level, 3) for level in (rate, 0.0))
+    for part in ("train", "validation", "test"):
+        np.testing.assert_array_equal(getattr(noisy, part).x, getattr(clean, part).x)
+        wrong = np.mean(getattr(noisy, part).y != getattr(clean, part).y)
+        assert wrong == (0 if part == "test" else pytest.approx(rate, abs=0.08)), part
+    assert np.any(noisy.train.x != getattr(tasks, make)(rate, 4).train.x)
+
+
+def test_labels_of_groups_stay_in_their_group():
+    import tasks
+
+    task = tasks.grouped(20, 50, 0.4, 0)
+    centers = np.stack([task.test.x[task.test.y == k].mean(0) for k in range(20)])
+    nearest = np.square(task.train.x[:, None] - centers).sum(-1).argmin(-1)
+    assert np.mean(nearest == task.train.y) == pytest.approx(0.6, abs=0.1)
+    assert np.mean(nearest // tasks.GROUP == task.train.y // tasks.GROUP) > 0.97
+
+
+def test_scores_by_hand():
+    import recipe
+
+    p = np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])
+    found = recipe.scores(np.log(p), np.array([0, 0, 0, 2]))
+    assert found["accuracy"] == 0.75
+    assert found["NLL"] == pytest.approx(-np.log([0.5, 0.25, 0.5, 0.8]).mean())
+    assert found["ECE"] == pytest.approx((abs(3 * 0.5 - 2) + abs(0.8 - 1)) / 4)
+    assert found["absolute error"] == pytest.approx(1 - np.mean([0.5, 0.25, 0.5, 0.8]))
+    assert found["GCE"] == pytest.approx(np.mean(1 - np.array([0.5, 0.25, 0.5, 0.8]) ** 0.7) / 0.7)
+    powers = [p**t / (p**t).sum(axis=1, keepdims=True) for t in np.geomspace(0.1, 10, 2001)]
+    assert found["scaled NLL"] == pytest.approx(min(-np.log(q[range(4), [0, 0, 0, 2]]).mean() for q in powers), abs=1e-4)
+
+
+@pytest.mark.parametrize("method", ["Dense", "parameter-efficient"])
+def test_a_run_has_a_line_for_every_epoch_and_is_known_by_its_setting(method, monkeypatch):
+    import recipe
+    import tasks
+
+    monkeypatch.setitem(tasks.TASKS, "small", lambda seed: tasks.digits(0.4, seed)._replace(epochs=3))
+    line = recipe.run("small", recipe.Setting(method, 3.0, l2=1e-3, num_samples=8), 1)
+    again = json.loads(json.dumps(line))
+    assert recipe.key_of(again) == recipe.key_of(line)
+    first, _, last = again["epochs"]
+    assert last["clean accuracy"] > 0.25
+    assert last["training loss"] < first["training loss"]
+    assert ("factor noise" in first) == (method != "Dense")
+    if method != "Dense":
+        assert first["diagonal noise"] == pytest.approx(0.7 / 3, rel=0.3)
+
+
+def test_the_report_takes_the_best_epoch_and_the_correlation_of_ranks():
+    import recipe_report
+
+    def epoch(noisy, clean):
+        signs = recipe_report.CRITERIA
+        return {**{name: sign * noisy for name, sign in signs.items()}, "clean accuracy": clean, "clean NLL": -clean, "clean ECE": clean}
+
+    runs = [
+        {"task": "t", "seed": seed, "method": "Dense", "temperature": temperature, "l2": 0.0, "epochs": [epoch(*e) for e in epochs]}
+        for seed in (0, 1)
+        for temperature, epochs in ((1.5, [(1, 0.1), (4, 0.4)]), (5.0, [(2, 0.2), (3, 0.3)]))
+    ]
+    for criterion in recipe_report.CRITERIA:
+        assert [(run["temperature"], best) for run, best in recipe_report.chosen(runs, criterion)] == [(1.5, 1), (1.5, 1)]
+    text = recipe_report.describe(runs)
+    assert "| Dense  | 0.400 +- 0.000 | -0.400 +- 0.000 |" in text
+    assert text.count("| 1.00           | 1.00      | -1.00     |") == len(recipe_report.CRITERIA)

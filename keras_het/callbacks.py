@@ -39,6 +39,15 @@ class _OfTransitions(keras.callbacks.Callback):
         if self.model.compiled:
             check(self.model)
 
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if epoch == 0 and math.isnan((logs or {}).get("loss", 0.0)):
+            name = self.layers[0].name
+            warnings.warn(
+                f"The loss is nan from the first epoch on. Either it has diverged, or the inputs of {name!r} are no log-probabilities: "
+                'give it those of a head, or of Dense(K, "log_softmax"), with nothing between. Until then only the penalty moves T.',
+                stacklevel=2,
+            )
+
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         for layer in self.layers:
             share = ops.convert_to_numpy(layer.transition)[-1, -1]
@@ -55,9 +64,9 @@ class ReleaseTransition(_OfTransitions):
     """Keeps a learned T where it starts while the base model learns, then releases it.
 
     The training sequence of Sukhbaatar et al. 2014, Fig. 1b. It sets the layer's `gate`, a weight that scales the gradient of T: 0, then
-    1, and 1 at the end of `fit`. In the list of callbacks put it behind `EarlyStopping(restore_best_weights=True)`, which else restores
-    a gate that was closed. What moves T nevertheless: the momentum of an optimizer from an earlier `fit` (compile anew), and weight decay
-    (`optimizer.exclude_from_weight_decay(var_names=["transition"])`).
+    1, and 1 at the end of `fit`. Its place among the callbacks does not matter: it moves to the end, behind one that restores weights,
+    and with them a gate that was closed. What moves T nevertheless: the momentum of an optimizer from an earlier `fit` (compile anew),
+    and weight decay (`optimizer.exclude_from_weight_decay(var_names=["transition"])`).
 
     A run that is resumed (`BackupAndRestore`) is like the run that was not; but with a metric, if T was not yet released, the
     epochs without improvement are counted anew.
@@ -86,6 +95,7 @@ class ReleaseTransition(_OfTransitions):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
+        _move(self, last=True)
         self.best, self.waited = math.inf, 0
         self.released: bool | None = None  # not yet known
 
@@ -97,6 +107,7 @@ class ReleaseTransition(_OfTransitions):
         self._set_gates(bool(self.released))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        super().on_epoch_end(epoch, logs)
         if not isinstance(self.after, str):
             return
         logs = logs or {}
@@ -151,7 +162,7 @@ class TransitionMonitor(_OfTransitions):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
-        _move_to_the_front(self)
+        _move(self, last=False)
         self.best, self.last, self.warned = math.inf, math.inf, False
         self.both: CleanAndNoisy | None = None  # for all epochs: where T acts at inference it is a model, to be compiled once
         for layer in self.layers:
@@ -159,6 +170,7 @@ class TransitionMonitor(_OfTransitions):
                 raise ValueError(f"`reference` must have shape {(layer.size,) * 2}. Received: shape {self.reference.shape}")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        super().on_epoch_end(epoch, logs)
         logs = {} if logs is None else logs
         for layer in self.layers:
             transition = ops.convert_to_numpy(layer.transition)
@@ -188,16 +200,16 @@ class TransitionMonitor(_OfTransitions):
         self.best, self.last = min(self.best, val_loss), loss
 
 
-def _move_to_the_front(callback):
-    """Makes a callback the first of the `CallbackList` that has just called it, whose loop goes on with the list that it had.
+def _move(callback: keras.callbacks.Callback, last: bool) -> None:
+    """Makes a callback the first or last of the `CallbackList` that has just called it, whose loop goes on with the list that it had.
 
-    Keras tells a callback nothing of the others, and asks each for its epoch in their order: a logger before this one would write its
-    row too early. The list is known only to who calls, so it is looked for there; where Python keeps no frames, the order stays.
+    Keras tells a callback nothing of the others, and calls them in their order: a logger before the monitor would write its row too
+    early. The list is known only to who calls, so it is looked for there; where Python keeps no frames, the order stays.
     """
     frame = inspect.currentframe()
     while frame is not None:
         caller = frame.f_locals.get("self")
         if isinstance(caller, keras.callbacks.CallbackList):
-            caller.callbacks = sorted(caller.callbacks, key=lambda other: other is not callback)
+            caller.callbacks = sorted(caller.callbacks, key=lambda other: (other is callback) == last)
             return
         frame = frame.f_back

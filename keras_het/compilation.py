@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+import numpy as np
 
-from keras_het.fitting import MODULES, counterpart
+from keras_het.fitting import MODULES, counterpart, link_of
 from keras_het.outputs import Output, found_in
 
 ROLES = {"loss": keras.losses, "metrics": keras.metrics, "weighted_metrics": keras.metrics}
@@ -34,7 +35,7 @@ def check(model: keras.Model) -> None:
     Args:
         model: a compiled model.
     Raises: ValueError if the model is not compiled, or if a loss or metric is wrong (it names what to use instead), or if a layer that
-        learns, such as a head, stands behind a `NoiseTransition`.
+        learns, such as a head, stands behind a `NoiseTransition`, or an activation of the other link behind a head.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
@@ -49,12 +50,16 @@ def check(model: keras.Model) -> None:
     """
     if not getattr(model, "compiled", False):
         raise ValueError(f"`model` must be compiled: model.compile(...). Received: model={getattr(model, 'name', model)!r}, which is not")
-    outputs, followed = found_in(model)
+    outputs, followed, misfit = found_in(model)
     if followed is not None:
         raise ValueError(
             f"The layer {followed[0]!r} must be the last, but for activations and layers that reshape: it gives the log-probabilities of "
             f"the noisy labels, which the loss takes. Received: {followed[1]}, behind it"
         )
+    if misfit is not None:
+        output, activation = misfit
+        rule = f"The activation behind {output.source} must be {output.activation}, or none, for it returns {output.returns}"
+        raise ValueError(f"{rule}. Received: {activation!r}")
     arguments = compiled_with(model)
     for argument, module in ROLES.items():
         for identifier, output in _pairs(arguments.get(argument), outputs):
@@ -113,6 +118,8 @@ def explain(argument: str, identifier: Any, fitting: Any, output: Output) -> str
         return f"`{argument}` must take {output.returns}: {spelled(fitting)}, for {output.source} returns them. {received}"
     like = f", as {FITTING[output.link]}" if argument == "loss" else ""
     behind = f"or put {output.activation} behind it, for a {'loss' if argument == 'loss' else 'metric'} of probabilities"
+    if (output.link, link_of(identifier, ROLES[argument])) == ("softmax", "sigmoid"):
+        behind = 'or, if an example may have several labels, give the head link="sigmoid"'
     return f"`{argument}` must take {output.returns}{like}, for {output.source} returns them; {behind}. {received}"
 
 
@@ -135,5 +142,13 @@ def spelled(identifier: Any) -> str:
         config = {name: value for name, value in identifier.get_config().items() if name in parameters and name not in ("name", "dtype")}
     except Exception:  # whatever the caller's own class raises
         return f"{name}(...)"
-    other = [f"{name}={reprlib.repr(value)}" for name, value in config.items() if value != parameters[name].default]
+    if config.get("thresholds") is not None:
+        config.pop("num_thresholds", None)  # of which an AUC takes only one
+    other = [f"{name}={_short(value)}" for name, value in config.items() if not np.array_equal(value, parameters[name].default)]
     return f"{name}({', '.join(other)})"
+
+
+def _short(value: Any) -> str:
+    """A value as it is written in a program, or three dots for a long one, such as a matrix."""
+    text = repr(np.asarray(value).tolist() if isinstance(value, np.ndarray | np.generic | list | tuple) else value)
+    return text if len(text) <= 60 else "..."

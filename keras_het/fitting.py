@@ -134,6 +134,12 @@ def counterpart(identifier: Any, output: Output, module: Any = keras.losses, tru
     return identifier if fitting == config else _made(known, fitting, identifier)
 
 
+def link_of(identifier: Any, module: Any = keras.losses) -> str | None:
+    """The only link that a loss or metric is for, or None if it is for any, or not known."""
+    kind = _kind_of(_instance(identifier, module))
+    return None if kind is None else RULES[kind].link
+
+
 def _kind_of(instance: Any) -> Any:
     """The class in `RULES` of which an instance is, or from which it inherits all that it computes with; or None."""
     kind: Any = next((kind for kind in type(instance).__mro__ if kind in RULES), None)

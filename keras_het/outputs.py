@@ -24,6 +24,8 @@ MAKES = {
     ("log-probabilities", "exponential"): "probabilities",
     ("logits", "sigmoid"): "probabilities",
 }
+# Activations of the other link: what they make are no probabilities of the head's classes.
+MISFITS = {("log-probabilities", "sigmoid"), ("logits", "exponential")}
 # What was found of the models whose own `call` was run for it.
 _FOUND: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
@@ -53,10 +55,12 @@ class Found(NamedTuple):
 
     outputs: the names and the kind of each, in order; None for one that is not a head's, or of which that is not known.
     followed: a `NoiseTransition` behind which another layer computes, and that layer, in words; None if there is none.
+    misfit: an output and the activation of the other link that is behind its head, so that it is in `outputs` as None; or None.
     """
 
     outputs: list[tuple[set, Output | None]]
-    followed: tuple[str, str] | None
+    followed: tuple[str, str] | None = None
+    misfit: tuple[Output, str] | None = None
 
 
 def outputs_of(model: keras.Model) -> list[tuple[set, Output | None]]:
@@ -78,13 +82,13 @@ def found_in(model: keras.Model) -> Found:
     The `call` of a subclassed model is run for it, with symbolic inputs, once: a model that is changed later is judged as it was.
     """
     if isinstance(model, keras.Sequential) and not getattr(model, "outputs", None):  # it has no graph yet, or gets none
-        return Found([(set(), output_of(_reversed(model)))], None)
+        return _judged([(set(), output_of(_reversed(model)))])
     if has_graph(model):
         return _found(model, getattr(model, "output", model.outputs))  # a Sequential has no `output`
     if model not in _FOUND:
         shapes = _shapes(model)
         if shapes is None:
-            return Found([], None)
+            return Found([])
         _FOUND[model] = _found(model, _traced(model, shapes))
     return _FOUND[model]
 
@@ -92,14 +96,20 @@ def found_in(model: keras.Model) -> Found:
 def _found(model: keras.Model, structure: Any) -> Found:
     """What is known of outputs that are symbolic tensors; None stands for those that are not."""
     if structure is None:
-        return Found([], None)
+        return Found([])
     names = getattr(model, "output_names", None)
     leaves = keras.tree.flatten_with_path(structure)
-    outputs: list[tuple[set, Output | None]] = []
+    outputs: list[tuple[set, Output | tuple[Output, str] | None]] = []
     for index, (path, tensor) in enumerate(leaves):
         own = {names[index]} if names and len(names) == len(leaves) else set()
         outputs.append((own | {key for key in path[-1:] if isinstance(key, str)}, output_of(_backwards(tensor))))
-    return Found(outputs, _followed([tensor for _, tensor in leaves]))
+    return _judged(outputs, _followed([tensor for _, tensor in leaves]))
+
+
+def _judged(outputs: list, followed: tuple[str, str] | None = None) -> Found:
+    """Outputs as `output_of` gives them, the misfits apart."""
+    misfits = [output for _, output in outputs if type(output) is tuple]
+    return Found([(names, None if output in misfits else output) for names, output in outputs], followed, next(iter(misfits), None))
 
 
 def _followed(tensors: list) -> tuple[str, str] | None:
@@ -131,8 +141,11 @@ def _is_layer(layer: Any) -> bool:
     return isinstance(layer, keras.layers.Layer)
 
 
-def output_of(operations: Iterable[Any]) -> Output | None:
-    """The output of layers and operations, the last first, up to the head; None if there is none, or what follows it is not known."""
+def output_of(operations: Iterable[Any]) -> Output | tuple[Output, str] | None:
+    """The output of layers and operations, the last first, up to the head, and the activation that does not fit it, if there is one.
+
+    None if there is no head, or what follows it is not known.
+    """
     behind: list[Any] = []
     for layer in map(_unwrapped, operations):
         if is_a(layer, HeteroscedasticDense):
@@ -146,14 +159,16 @@ def output_of(operations: Iterable[Any]) -> Output | None:
     return None
 
 
-def _behind(output: Output, layers: list) -> Output | None:
-    """The output after the layers behind the head, the last first."""
+def _behind(output: Output, layers: list) -> Output | tuple[Output, str] | None:
+    """The output after the layers behind the head, the last first, as `output_of` gives it."""
     for layer in reversed(layers):
         try:
             activation = activation_of(layer) if is_activation(layer) else None
         except ValueError:  # over another axis, or not one of Keras
             return None
         if activation is not None:
+            if (output.returns, activation) in MISFITS:
+                return output, activation
             if (output.returns, activation) not in MAKES:
                 return None
             output = output._replace(returns=MAKES[output.returns, activation])

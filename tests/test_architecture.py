@@ -33,7 +33,14 @@ ALLOWED = {
     "keras_het.callbacks": (*GROUND, "keras_het.compilation", "keras_het.layers", "keras_het.noisy_labels"),
     "keras_het.losses": GROUND,
     "keras_het.noisy_labels": (*GROUND, "keras_het.graph", "keras_het.layers"),
-    "keras_het.analysis": (*GROUND, "keras_het.graph", "keras_het.layers", "keras_het.noisy_labels", "keras_het.analysis"),
+    "keras_het.analysis": (
+        *GROUND,
+        "keras_het.analysis",
+        "keras_het.compilation",
+        "keras_het.graph",
+        "keras_het.layers",
+        "keras_het.noisy_labels",
+    ),
     "keras_het.models": (
         *GROUND,
         "keras_het.compilation",

@@ -208,6 +208,34 @@ def test_the_monitor_may_stand_anywhere_and_the_others_are_called_once_in_their_
     assert calls == [(name, step) for step in steps for name in ("first", "second", "third")]
 
 
+def test_weights_restored_at_the_end_leave_the_gate_open_whatever_the_order():
+    stop = keras.callbacks.EarlyStopping("loss", mode="max", patience=2, restore_best_weights=True)  # the first epoch's, gate closed
+    layer = flips()
+    fit(make_model(layer), ReleaseTransition(after=1), stop, TransitionMonitor(), epochs=4)
+    assert float(ops.convert_to_numpy(layer.gate)) == 1.0
+
+
+@pytest.mark.parametrize("callback", [lambda: ReleaseTransition(after=1), TransitionMonitor])
+def test_a_loss_that_is_nan_from_the_start_is_warned_of(callback):
+    class Own(keras.Model):
+        """A model whose graph cannot be read, with probabilities for log-probabilities."""
+
+        def __init__(self):
+            super().__init__()
+            self.dense, self.flips = keras.layers.Dense(UNITS, "softmax"), flips()
+
+        def call(self, x, training=False):
+            return self.flips(self.dense(x), training=training)
+
+    model = Own()
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit(model, callback(), epochs=2)
+    (text,) = [str(warning.message) for warning in caught if "The loss is nan from the first epoch on" in str(warning.message)]
+    assert "the inputs of 'flips' are no log-probabilities" in text
+
+
 def test_without_a_reference_the_distance_is_that_to_the_identity():
     layer = flips(transition=transition.symmetric(UNITS, 0.5), trainable=False)
     history = fit(make_model(layer), TransitionMonitor(), epochs=1).history

@@ -187,6 +187,47 @@ def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
         ),
         (
             make,
+            {"loss": losses.BinaryCrossentropy(from_logits=True)},
+            (
+                "`loss` must take log-probabilities, as keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or "
+                "CategoricalCrossentropy, for label vectors), for the head 'head' returns them; or, if an example may have several labels, "
+                'give the head link="sigmoid". Received: loss=keras.losses.BinaryCrossentropy(from_logits=True)'
+            ),
+        ),
+        (
+            make,
+            {"metrics": [metrics.AUC(thresholds=np.array([0.25, 0.5]))]},
+            (
+                "`metrics` must take log-probabilities: keras.metrics.AUC(from_logits=True, thresholds=[0.25, 0.5]), for the head 'head' "
+                "returns them. Received: metrics=keras.metrics.AUC(thresholds=[0.25, 0.5])"
+            ),
+        ),
+        (
+            make,
+            {"loss": ForwardCorrectedCrossentropy(np.eye(10))},
+            (
+                "`loss` must take log-probabilities: keras_het.losses.ForwardCorrectedCrossentropy(from_logits=True, transition=...), for "
+                "the head 'head' returns them. Received: loss=keras_het.losses.ForwardCorrectedCrossentropy(transition=...)"
+            ),
+        ),
+        (
+            lambda: make("softmax", layers.Activation("sigmoid")),
+            {"loss": "binary_crossentropy"},
+            (
+                "The activation behind the head 'head' must be keras.layers.Softmax(), or none, for it returns log-probabilities. "
+                "Received: 'sigmoid'"
+            ),
+        ),
+        (
+            lambda: keras.Sequential([keras.Input((6,)), head("sigmoid"), layers.Activation("exponential")]),
+            {"loss": "binary_crossentropy"},
+            (
+                "The activation behind the head 'head' must be keras.layers.Activation('sigmoid'), or none, for it returns logits. "
+                "Received: 'exponential'"
+            ),
+        ),
+        (
+            make,
             {"loss": losses.Poisson},
             (
                 "`loss` must take log-probabilities, as keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or "

@@ -3,7 +3,7 @@
 import numpy as np
 
 from keras_het.ops.seeds import random_generator
-from keras_het.ops.transition import check_every_class, check_labels, check_rows, check_transition
+from keras_het.ops.transition import check_every_class, check_labels, check_rows, check_share, check_transition
 
 
 def corrupt_labels(labels, transition, seed=0):
@@ -55,9 +55,8 @@ def look_alike_transitions(features, labels, noise):
         [[0.59, 0.41, 0.0], [0.56, 0.44, 0.0], [0.44, 0.56, 0.0], [0.41, 0.59, 0.0], [0.0, 0.06, 0.94], [0.0, 0.05, 0.95]]
     """
     features = np.asarray(features, "float64")
-    labels = check_labels(labels, np.max(labels, initial=0) + 1)
-    if not 0.0 <= noise <= 1.0:
-        raise ValueError(f"`noise` must be in [0, 1]. Received: noise={noise!r}")
+    labels = check_labels(labels, np.inf)
+    check_share("noise", noise)
     if features.ndim != 2 or features.shape[:1] != labels.shape:
         raise ValueError(f"`features` must have shape (N, D) and `labels` (N,). Received: shapes {features.shape} and {labels.shape}")
     if not np.isfinite(features).all():

@@ -44,7 +44,8 @@ def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_si
         x: what it predicts from: arrays, or a data set of batches, whose labels do not count.
         layer: name of the head, if there are several.    batch_size: of the predictions from arrays.
     Returns: `(K, K)`, float64.
-    Raises: ValueError for a model without a graph, with several outputs or without such a head, or no example.
+    Raises: ValueError for a model without a graph, with several outputs or without such a head, no example, or numbers that are not
+        finite.
 
     Example:
         >>> model = keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3), keras.layers.Activation("exponential")])
@@ -93,9 +94,10 @@ def confused_pairs(
     """
     count, draws, rng = check_integer("count", count, 0), check_integer("draws", draws, 1), random_generator(seed)
     head, moments = _head_and_moments(model, x, layer, batch_size)
-    if class_names is not None and len(class_names) != head.units:
-        raise ValueError(f"`class_names` must have a name for each of the {head.units} classes. Received: {len(class_names)}")
-    names = range(head.units) if class_names is None else class_names
+    names = list(range(head.units) if class_names is None else class_names)
+    if len(names) != head.units or isinstance(class_names, set | dict):
+        rule = f"be a sequence with a name for each of the {head.units} classes"
+        raise ValueError(f"`class_names` must {rule}. Received: a {type(class_names).__name__} of {len(names)}")
     factor = _factor(head)
     matrix = _covariance(head, moments, factor)
     shared = _beyond_chance(lambda factor: _shared(head, moments, factor), factor, draws, rng)
@@ -123,6 +125,8 @@ def _head_and_moments(model: keras.Model, x: Any, name: str | None, batch_size: 
         moments = parts[1] if moments is None else [whole + part for whole, part in zip(moments, parts[1], strict=True)]
     if moments is None:
         raise ValueError("`x` must have at least one example. Received: none")
+    if not all(np.isfinite(part).all() for part in moments):
+        raise ValueError("`x` must give finite scales of the noise, and so must the weights of the head. Received: some that are not")
     return head.layer, _Moments(*(whole / total for whole in moments))
 
 

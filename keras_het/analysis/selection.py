@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_het.batches import check_again, examples_and_labels
+from keras_het.compilation import check
 from keras_het.noisy_labels import CleanAndNoisy
 
 
@@ -36,10 +37,10 @@ def select_strength(
         x: what to fit to: arrays, or a data set of batches (x, y) as for `fit`, that can be read more than once.
         y: noisy labels; None for a data set.
         validation_data: `(x, y)`, or a data set; noisy integer labels as well.
-        fit_arguments: for `fit`, such as epochs, batch_size, verbose.
+        fit_arguments: for `fit`, such as epochs, batch_size, verbose; `fit` does not see the validation data.
     Returns: `Selection`.
-    Raises: ValueError without strengths or validation data, if none has a finite likelihood, for validation labels out of range, or a
-        generator, of which the second strength would get nothing.
+    Raises: ValueError without strengths or validation data, for a model that is not new or was compiled with a wrong loss, if none
+        has a finite likelihood, for validation labels out of range, or a generator, of which the second strength would get nothing.
 
     Example:
         >>> import keras
@@ -59,8 +60,12 @@ def select_strength(
     check_again("x", x)
     held_out = examples_and_labels("validation_data", validation_data)
     best, scores = None, {}
+    model: Any = None
     for strength in strengths:
-        model = make_model(strength)
+        last, model = model, make_model(strength)
+        if model is last:
+            raise ValueError("`make_model` must make a new model at every call. Received: the same one twice")
+        check(model)
         model.fit(x, y, **fit_arguments)
         scores[strength] = CleanAndNoisy(model).noisy_nll(*held_out, name="validation_data")
         if np.isfinite(scores[strength]) and (best is None or scores[strength] < scores[best.strength]):

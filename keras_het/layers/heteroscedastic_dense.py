@@ -85,6 +85,8 @@ class HeteroscedasticDense(FullPrecision):
             )
         super().__init__(dtype=check_dtype(dtype), **kwargs)
         self.link = check_choice("link", link, ("softmax", "sigmoid"))
+        if link == "softmax" and units == 1:
+            raise ValueError('`units` must be an integer at least 2; one unit, for two classes, needs link="sigmoid". Received: units=1')
         self.units = check_integer("units", units, 2 if link == "softmax" else 1)
         self.num_factors = _check_num_factors(num_factors, self.units)
         self.parameter_efficient = check_boolean("parameter_efficient", parameter_efficient)

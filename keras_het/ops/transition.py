@@ -13,6 +13,7 @@ __all__ = [
     "check_every_class",
     "check_labels",
     "check_rows",
+    "check_share",
     "check_transition",
     "condition_number",
     "estimate_by_anchors",
@@ -106,7 +107,7 @@ def outlier(num_classes, alpha=0.0):
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5]]
     """
     _check_count(num_classes, 1)
-    _check_share("alpha", alpha)
+    check_share("alpha", alpha)
     transition = np.eye(num_classes + 1)
     transition[-1] = [(1.0 - alpha) / num_classes] * num_classes + [alpha]
     return transition
@@ -125,7 +126,7 @@ def check_rows(rows, name="transition"):
 
     Raises: ValueError that says which row is wrong, and its sum or its entry.
     """
-    rows = _not_negative(name, np.asarray(rows, "float64"))
+    rows = _not_negative(name, _float64(rows))
     sums = rows.sum(axis=1)
     wrong = np.flatnonzero(~(np.abs(sums - 1.0) < 1e-4))
     if len(wrong):
@@ -206,7 +207,7 @@ def estimate_by_anchors(probabilities, quantile=1.0):
         >>> estimate_by_anchors([[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]]).tolist()
         [[0.75, 0.25], [0.125, 0.875]]
     """
-    _check_share("quantile", quantile)
+    check_share("quantile", quantile)
     p = _probabilities(probabilities)
     anchors = np.argsort(p, axis=0, kind="stable")[round(quantile * (len(p) - 1))]
     return p[anchors] / p[anchors].sum(axis=1, keepdims=True)
@@ -247,7 +248,7 @@ def total_variation(transition, reference):
         >>> total_variation(pair_flip(4, 0.25), np.eye(4))
         0.25
     """
-    return float(np.mean(0.5 * np.sum(np.abs(np.asarray(transition) - np.asarray(reference)), axis=1)))
+    return float(np.mean(0.5 * np.sum(np.abs(_float64(transition) - _float64(reference)), axis=1)))
 
 
 def trace(transition):
@@ -259,7 +260,7 @@ def trace(transition):
         >>> trace(pair_flip(4, 0.25))
         3.0
     """
-    return float(np.trace(np.asarray(transition)))
+    return float(np.trace(_float64(transition)))
 
 
 def condition_number(transition):
@@ -273,15 +274,20 @@ def condition_number(transition):
         >>> round(condition_number(symmetric(4, 0.5)), 3)
         3.0
     """
-    transition = np.asarray(transition, "float64")
+    transition = _float64(transition)
     if not np.isfinite(transition).all():
         return float("nan")
     singular = np.linalg.svd(transition, compute_uv=False)
     return float(singular[0] / singular[-1]) if singular[-1] > np.finfo("float64").eps * singular[0] else float("inf")
 
 
+def _float64(x):
+    """`x` as NumPy; on PyTorch also a tensor with a gradient, such as a learned T, which NumPy refuses."""
+    return np.asarray(ops.convert_to_numpy(x), "float64")
+
+
 def _square(name, matrix):
-    matrix = np.asarray(matrix, "float64")
+    matrix = _float64(matrix)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"`{name}` must be a square matrix. Received: shape {matrix.shape}")
     return _not_negative(name, matrix)
@@ -296,7 +302,7 @@ def _not_negative(name, matrix):
 
 
 def _probabilities(probabilities):
-    p = np.asarray(probabilities, "float64")
+    p = _float64(probabilities)
     if p.ndim != 2 or not len(p) or not np.all((p >= 0) & (p <= 1)):
         raise ValueError(f"`probabilities` must be in [0, 1] and of shape (N, K). Received: shape {p.shape}")
     empty = np.flatnonzero(p.sum(axis=1) == 0)
@@ -330,7 +336,7 @@ def check_every_class(labels, num_classes):
 
 def _check_flips(num_classes, noise):
     _check_count(num_classes, 2)
-    _check_share("noise", noise)
+    check_share("noise", noise)
 
 
 def _check_count(num_classes, low):
@@ -338,6 +344,7 @@ def _check_count(num_classes, low):
         raise ValueError(f"`num_classes` must be an integer at least {low}. Received: num_classes={num_classes!r}")
 
 
-def _check_share(name, value):
-    if not 0.0 <= value <= 1.0:
+def check_share(name, value):
+    """Raises a ValueError if `value` is no number in [0, 1]."""
+    if not isinstance(value, int | float | np.integer | np.floating) or not 0.0 <= value <= 1.0:
         raise ValueError(f"`{name}` must be in [0, 1]. Received: {name}={value!r}")

@@ -177,6 +177,16 @@ def test_a_data_set_is_as_good_as_arrays(kind):
     np.testing.assert_allclose(found.noisy, expected.noisy, rtol=1e-5)
 
 
+def test_every_strength_has_a_model_of_its_own_that_is_compiled_right():
+    model = make_candidate(0.01)
+    with pytest.raises(ValueError, match="`make_model` must make a new model at every call"):
+        select_strength(lambda strength: model, (0.01, 0.1), X[:, :2], LABELS % 2, (X[:, :2], LABELS % 2), verbose=0)
+    model = make_candidate(0.01)
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    with pytest.raises(ValueError, match="`loss` must take log-probabilities"):
+        select_strength(lambda strength: model, (0.01,), X[:, :2], LABELS % 2, (X[:, :2], LABELS % 2), verbose=0)
+
+
 def test_a_strength_is_chosen_from_data_sets():
     def make(strength):
         model = make_model(regularizer=keras.regularizers.L2(strength))

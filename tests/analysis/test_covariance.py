@@ -183,7 +183,9 @@ def two_heads():
         (lambda: covariance(keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(3)]), X), "HeteroscedasticDense"),
         (lambda: covariance(two_heads(), X), "`layer` must name one of its HeteroscedasticDense layers: 'one', 'two'"),
         (lambda: covariance(functional()(make_head()), X[:0]), "`x` must have at least one example. Received: none"),
-        (lambda: confused_pairs(functional()(make_head()), X, ["a"]), "a name for each of the 12 classes. Received: 1"),
+        (lambda: confused_pairs(functional()(make_head()), X, ["a"]), "a name for each of the 12 classes. Received: a list of 1"),
+        (lambda: confused_pairs(functional()(make_head()), X, set(NAMES)), "classes. Received: a set of 12"),
+        (lambda: covariance(functional()(make_head()), np.where(np.arange(len(X))[:, None] == 3, np.nan, X)), "must give finite scales"),
         (
             lambda: confused_pairs(functional()(make_head()), X, draws=0),
             "`draws` must be an integer at least 1. Received: draws=0",

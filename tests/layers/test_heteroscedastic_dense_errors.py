@@ -52,7 +52,10 @@ WRONG = {
         {"initial_scale": 1e-3},
         "`initial_scale` must be a finite float32 number greater than 0.001. Received: initial_scale=0.001",
     ),
-    "one class": ({"units": 1}, "`units` must be an integer at least 2. Received: units=1"),
+    "one class": (
+        {"units": 1},
+        '2; one unit, for two classes, needs link="sigmoid". Received: units=1',
+    ),
     "no class": ({"units": 0, "link": "sigmoid"}, "`units` must be an integer at least 1. Received: units=0"),
     "unknown link": ({"link": "probit"}, "`link` must be one of 'softmax', 'sigmoid'. Received: link='probit'"),
     "closed-form softmax": (

@@ -260,6 +260,14 @@ def test_the_largest_t_can_be_made():
     assert NoiseTransition(16_384).size == 16_384  # nothing is allocated before it is built
 
 
+def test_a_learned_t_can_be_given_back():
+    layer = NoiseTransition(UNITS, transition=T)
+    layer.build((None, UNITS))
+    for given in (layer.transition, layer.transition * 1):  # on PyTorch with a gradient
+        np.testing.assert_allclose(rows(NoiseTransition(UNITS, transition=given, trainable=False)), rows(layer), rtol=1e-5)
+        assert transition.total_variation(given, rows(layer)) < 1e-6
+
+
 def test_t_can_be_read_before_the_first_step():
     layer = NoiseTransition(UNITS, transition=T, trainable=False)
     np.testing.assert_allclose(rows(layer), T, rtol=1e-6)

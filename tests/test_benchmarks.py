@@ -1,22 +1,12 @@
 """What the benchmarks compute from their measurements, and the data that they make."""
 
-import pathlib
-import sys
-
 import numpy as np
 import pytest
 
-FOLDER = pathlib.Path(__file__).parent.parent / "benchmarks"
 SIZES = {"B": 2, "D": 3, "K": 5, "R": 1, "S": 7}
 
 
-@pytest.fixture(autouse=True)
-def importable(monkeypatch):
-    """The benchmarks are scripts beside each other, not a package."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    yield
-    for path in FOLDER.glob("*.py"):
-        sys.modules.pop(path.stem, None)
+pytestmark = pytest.mark.usefixtures("benchmarks")
 
 
 def test_the_work_of_the_floor_by_hand():

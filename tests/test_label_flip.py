@@ -1,21 +1,9 @@
 """The benchmark of label flips: its data, its claims in one small run, and its report."""
 
-import pathlib
-import sys
-
 import numpy as np
 import pytest
 
-FOLDER = pathlib.Path(__file__).parent.parent / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch):
-    """The benchmarks are scripts beside each other, not a package."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    yield
-    for path in FOLDER.glob("*.py"):
-        sys.modules.pop(path.stem, None)
+pytestmark = pytest.mark.usefixtures("benchmarks")
 
 
 def test_labels_are_noisy_but_for_the_test_and_small_sets_are_parts_of_large_ones():

@@ -1,22 +1,11 @@
 """The benchmark of the recipe: its tasks, its scores by hand, a run, and what its report chooses."""
 
 import json
-import pathlib
-import sys
 
 import numpy as np
 import pytest
 
-FOLDER = pathlib.Path(__file__).parent.parent / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch):
-    """The benchmarks are scripts beside each other, not a package."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    yield
-    for path in FOLDER.glob("*.py"):
-        sys.modules.pop(path.stem, None)
+pytestmark = pytest.mark.usefixtures("benchmarks")
 
 
 @pytest.mark.parametrize(("make", "rate"), [("digits", 0.4), ("images", 0.2)])

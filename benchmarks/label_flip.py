@@ -164,7 +164,7 @@ def heteroscedastic(task, data):
 def of_transition(selection, data):
     """What a row says of a learned T."""
     matrix = keras.ops.convert_to_numpy(selection.model.layers[-1].transition).tolist()
-    return {"strength": selection.strength, "distance": transition.total_variation(matrix, data.transition), "transition": matrix}
+    return {"strength": selection.value, "distance": transition.total_variation(matrix, data.transition), "transition": matrix}
 
 
 def compare_methods(task):

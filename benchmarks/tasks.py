@@ -3,6 +3,9 @@
 `TASKS` maps a name to a function of a seed, on which everything depends: data, noise and order.
 """
 
+import collections
+import unicodedata
+import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,6 +17,7 @@ from keras_het.ops import transition
 
 GROUP = 5  # classes that look alike
 SIDE, SHAPES = 12, 10  # of the drawn images
+LANGUAGES = ("es", "pt", "nb", "da", "cs", "sk", "de", "nl", "id", "ms", "sh", "sl")  # neighbours side by side
 
 
 class Split(NamedTuple):
@@ -24,7 +28,11 @@ class Split(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What to train on, how long, and the layers below the head: a function of the shape of an input and of a maker of regularisers."""
+    """What to train on, and how long.
+
+    backbone: the layers below the head, a function of the shape of an input and of a maker of regularisers.
+    temperatures, l2: what every method may choose from.
+    """
 
     train: Split
     validation: Split
@@ -32,6 +40,8 @@ class Task(NamedTuple):
     units: int
     epochs: int
     backbone: Callable
+    temperatures: tuple[float, ...] = (1.5, 5.0, 15.0)
+    l2: tuple[float, ...] = (0.0,)
 
 
 def grouped(units, per_class, flipped, seed):
@@ -48,7 +58,7 @@ def grouped(units, per_class, flipped, seed):
         return Split(x, np.where(rng.random(count) < rate, other, y))
 
     train, validation = (draw(count, flipped, [seed, part]) for part, count in enumerate((units * per_class, 4000)))
-    return Task(train, validation, draw(4000, 0.0, [seed, 2]), units, 16, dense(256))
+    return Task(train, validation, draw(4000, 0.0, [seed, 2]), units, 16, dense(256), (15.0, 40.0))
 
 
 def digits(rate, seed, symmetric=False):
@@ -57,7 +67,8 @@ def digits(rate, seed, symmetric=False):
 
     data = load_digits()
     x, y = data.data.astype("float32") / 16.0, data.target
-    return _split(x, y, rate, (1024, 256), 10, 60, dense(128, 128), seed, transition.symmetric(10, rate) if symmetric else None)
+    matrix = transition.symmetric(10, rate) if symmetric else None
+    return _split(x, y, rate, (1024, 256), 10, 60, dense(128, 128), seed, matrix)._replace(l2=(0.0, 1e-3))
 
 
 def images(rate, seed):
@@ -70,7 +81,7 @@ def images(rate, seed):
     shifts = rng.integers(-1, 2, size=(7000, 2))
     clean = np.stack([np.roll(prototypes[label], shift, (0, 1)) for label, shift in zip(y, shifts, strict=True)])
     x = rng.uniform(0.7, 1.3, size=(7000, 1, 1)) * clean + 1.0 * rng.normal(size=clean.shape)
-    return _split(x[..., None].astype("float32"), y, rate, (4000, 1000), 2 * SHAPES, 25, convolutional((SIDE, SIDE, 1)), seed)
+    return _split(x[..., None].astype("float32"), y, rate, (4000, 1000), 2 * SHAPES, 25, convolutional(), seed)
 
 
 def mnist(rate, seed):
@@ -79,7 +90,31 @@ def mnist(rate, seed):
 
     x, y = mnist_data()
     x = (x.reshape(-1, 28, 28, 1) / 255.0).astype("float32")
-    return _split(x, y, rate, (3000, 1000), 10, 25, convolutional((28, 28, 1)), seed)
+    return _split(x, y, rate, (3000, 1000), 10, 25, convolutional(strides=2), seed)
+
+
+def words(rate, seed):
+    """Words of twelve languages, in pairs of neighbours, as hashed groups of letters; of every pair the second is taken for the first."""
+    import wordfreq
+
+    found = {code: [_letters(word) for word in wordfreq.top_n_list(code, 12000) if word.isalpha()] for code in LANGUAGES}
+    seen = collections.Counter(word for known in found.values() for word in set(known))
+    own = {code: [word for word in dict.fromkeys(known) if len(word) > 3 and seen[word] == 1][:700] for code, known in found.items()}
+    y = np.repeat(np.arange(len(own)), [len(known) for known in own.values()])
+    x = np.zeros((len(y), 1024), "float32")
+    for row, word in enumerate(word for known in own.values() for word in known):
+        for size in (1, 2, 3):
+            for start in range(len(word) + 3 - size):
+                x[row, zlib.crc32(f"^{word}$"[start : start + size].encode()) % 1024] = 1.0
+    matrix = np.eye(len(own))
+    for first in range(0, len(own), 2):
+        matrix[first + 1, [first, first + 1]] = rate, 1.0 - rate
+    return _split(x, y, rate, (5000, 1000), len(own), 25, dense(128), seed, matrix)
+
+
+def _letters(word):
+    """Without accents, which would give the language away."""
+    return "".join(letter for letter in unicodedata.normalize("NFKD", word.lower()) if letter.isascii())
 
 
 def _smooth(noise, width):
@@ -103,13 +138,13 @@ def dense(*widths):
     return lambda inputs, l2: [keras.Input(inputs), *(keras.layers.Dense(width, "relu", kernel_regularizer=l2()) for width in widths)]
 
 
-def convolutional(shape):
-    """Two convolutions with pooling, and a hidden layer of 64."""
+def convolutional(strides=1):
+    """Two convolutions with pooling, and a hidden layer of 64; the strides are those of the first convolution."""
 
     def make(inputs, l2):
         blocks = [
-            (keras.layers.Conv2D(width, 3, padding="same", activation="relu", kernel_regularizer=l2()), keras.layers.MaxPooling2D())
-            for width in (16, 32)
+            (keras.layers.Conv2D(width, 3, step, "same", activation="relu", kernel_regularizer=l2()), keras.layers.MaxPooling2D())
+            for width, step in ((16, strides), (32, 1))
         ]
         hidden = keras.layers.Dense(64, "relu", kernel_regularizer=l2())
         return [keras.Input(inputs), *(layer for block in blocks for layer in block), keras.layers.Flatten(), hidden]
@@ -125,5 +160,6 @@ TASKS = {
     "digits, 40%": lambda seed: digits(0.4, seed),
     "images, 20%": lambda seed: images(0.2, seed),
     "MNIST, 40%": lambda seed: mnist(0.4, seed),
+    "words, 45% of every second": lambda seed: words(0.45, seed),
     "digits, 40% symmetric": lambda seed: digits(0.4, seed, symmetric=True),
 }

@@ -1,6 +1,7 @@
 """Classification under noisy labels in Keras 3: heteroscedastic heads for JAX, TensorFlow and PyTorch."""
 
 from keras_het import analysis, callbacks, constraints, integrators, layers, losses, models, ops, regularizers
+from keras_het.analysis import select
 from keras_het.compilation import check
 from keras_het.models import heteroscedastic, homoscedastic
 
@@ -17,5 +18,6 @@ __all__ = [
     "models",
     "ops",
     "regularizers",
+    "select",
 ]
 __version__ = "0.1.0"

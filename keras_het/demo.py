@@ -1,18 +1,17 @@
 """The demo: digits under label noise that depends on the instance, a plain head beside the heteroscedastic ones.
 
-Labels flip between look-alike classes; every method trains at the same temperatures, each chooses its own by the likelihood of noisy
-validation labels, and clean test labels serve only to report. `python -m keras_het demo` runs it.
+Labels flip between look-alike classes; every method trains at the same temperatures, each chooses its own, and the epoch to stop at, by
+the likelihood of noisy validation labels, and clean test labels serve only to report. `python -m keras_het demo` runs it.
 """
 
 import pathlib
-import time
 from typing import NamedTuple
 
 import keras
 import numpy as np
 from scipy.special import log_softmax
 
-from keras_het.analysis import corrupt_labels, look_alike_transitions
+from keras_het.analysis import corrupt_labels, covariance, expected_calibration_error, look_alike_transitions, select
 from keras_het.demo_report import describe, import_extra, save
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
@@ -20,18 +19,26 @@ from keras_het.validation import check_integer, check_number
 
 METHODS = {"Dense": None, "diagonal": 0, "full": 5}  # name: num_factors, None for the plain head
 TRAIN, VALIDATION, BATCH = 1024, 256, 128  # of the 1797 digits; the other 517 are the test set
+ROUND = 5  # epochs between two looks at the validation labels
 
 
 class Settings(NamedTuple):
-    """What one demo runs: seeds 0 to seeds - 1, the rate of flipped labels, and each method at each temperature."""
+    """What one demo runs.
+
+    seeds: seeds 0 to seeds - 1 are run.
+    noise: rate of flipped labels.
+    epochs: at most, a multiple of `ROUND`.
+    temperatures: of every method; `select` goes on beyond the ends unless `extend` is False.
+    """
 
     seeds: int = 3
     noise: float = 0.4
     epochs: int = 60
-    temperatures: tuple[float, ...] = (1.5, 3.0, 5.0, 10.0)
+    temperatures: tuple[float, ...] = (1.5, 5.0, 15.0)
+    extend: bool = True
 
 
-QUICK = Settings(seeds=1, epochs=15, temperatures=(1.5, 10.0))
+QUICK = Settings(seeds=1, epochs=20, temperatures=(1.5, 5.0), extend=False)
 
 
 class Split(NamedTuple):
@@ -51,30 +58,41 @@ class Data(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One trained model: NLL on noisy validation data, accuracy and NLL on clean test data, covariance of a head with factors."""
+    """What a method chose for one seed.
+
+    temperature, epochs: the choice.
+    scores: NLL on noisy validation data at its best epoch, by temperature.
+    accuracy, nll, ece: on clean test data.
+    seconds: of one temperature, the median.
+    covariance: of a head with factors, in temperatures.
+    """
 
     method: str
-    temperature: float
     seed: int
-    validation_nll: float
+    temperature: float
+    epochs: int
+    scores: dict[float, float]
     accuracy: float
     nll: float
+    ece: float
     seconds: float
     covariance: np.ndarray | None = None
 
 
 class Row(NamedTuple):
-    """A line of the table: the chosen runs of a method, one entry per seed."""
+    """A line of the table: the runs of a method, one entry per seed."""
 
     method: str
     temperatures: tuple[float, ...]
+    epochs: tuple[int, ...]
     accuracy: np.ndarray
     nll: np.ndarray
+    ece: np.ndarray
     seconds: float
 
 
 class Result(NamedTuple):
-    """All that a demo found; `covariance` and `confusions` are `(K, K)`, of the chosen full heads and of the planted noise."""
+    """All that a demo found; `covariance` and `confusions` are `(K, K)`, the mean of the full heads and the planted noise."""
 
     settings: Settings
     runs: list[Run]
@@ -89,7 +107,7 @@ def check_settings(settings):
     Raises: ValueError naming the argument, the rule and the value received.
     """
     check_integer("seeds", settings.seeds, 1)
-    check_integer("epochs", settings.epochs, 1)
+    check_integer("epochs", settings.epochs, ROUND)
     for temperature in settings.temperatures:
         check_number("temperatures", temperature, above=0.0)
     if not isinstance(settings.noise, int | float) or not 0.0 <= settings.noise < 1.0:
@@ -128,52 +146,42 @@ def make_model(num_factors, temperature, seed, inputs=64, units=10):
 
 
 def score(model, split):
-    """Accuracy and mean negative log-likelihood of the labels of `split`."""
+    """Accuracy, mean negative log-likelihood and calibration error of the labels of `split`."""
     log_p = log_softmax(model.predict(split.features, batch_size=len(split.labels), verbose=0).astype("float64"), axis=-1)
-    return float(np.mean(log_p.argmax(-1) == split.labels)), -float(np.mean(log_p[np.arange(len(log_p)), split.labels]))
+    nll = -float(np.mean(log_p[np.arange(len(log_p)), split.labels]))
+    return float(np.mean(log_p.argmax(-1) == split.labels)), nll, expected_calibration_error(np.exp(log_p), split.labels)
 
 
-def train(method, temperature, seed, data, epochs):
-    """Trains one model and scores it. The epochs, each in its own order, are one long pass, which spares Keras' work between them."""
+def train(method, seed, data, settings):
+    """The `Run` of a method: the temperature and the epoch of the least NLL on noisy validation labels.
+
+    Some epochs, each in an order of its own, are one long pass, which spares Keras' work between them.
+    """
     rng, (features, labels) = np.random.default_rng([seed, 3]), data.train
-    order = np.concatenate([rng.permutation(len(labels)) for _ in range(epochs)])
-    start = time.perf_counter()
-    model = make_model(METHODS[method], temperature, seed)
-    model.compile(keras.optimizers.Adam(2e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    model.fit(features[order], labels[order], batch_size=BATCH, shuffle=False, verbose=0)
-    seconds = time.perf_counter() - start
-    validation_nll = score(model, data.validation)[1]
-    accuracy, nll = score(model, data.test)
-    covariance = mean_covariance(model, data.test.features) if METHODS[method] else None
-    return Run(method, temperature, seed, validation_nll, accuracy, nll, seconds, covariance)
+    order = np.concatenate([rng.permutation(len(labels)) for _ in range(ROUND)])
 
+    def compiled(temperature):
+        model = make_model(METHODS[method], temperature, seed)
+        model.compile(keras.optimizers.Adam(2e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
 
-def mean_covariance(model, features):
-    """Centred covariance of the logits, averaged over `features`, in units of u / temperature so that seeds can be averaged."""
-    backbone, head = model.layers
-    covariance = keras.ops.convert_to_numpy(head.covariance(backbone(features)))
-    return covariance.mean(0) / head.temperature**2
-
-
-def select(runs):
-    """Of each method and seed, the run whose temperature has the lowest NLL on the noisy validation data."""
-    best: dict[tuple[str, int], Run] = {}
-    for run in runs:
-        key = run.method, run.seed
-        if key not in best or run.validation_nll < best[key].validation_nll:
-            best[key] = run
-    return list(best.values())
+    found = select(
+        compiled, settings.temperatures, features[order], labels[order], data.validation, criterion="loss", extend=settings.extend,
+        epochs=settings.epochs // ROUND, batch_size=BATCH, shuffle=False, verbose=0,
+    )  # fmt: skip
+    seconds = float(np.median([trial.seconds for trial in found.trials]))
+    sigma = covariance(found.model, data.test.features) if METHODS[method] else None
+    return Run(method, seed, found.value, ROUND * found.best.epoch, found.scores, *score(found.model, data.test), seconds, sigma)
 
 
 def summarise(runs):
-    """A `Row` per method from the runs of `select`; the seconds are the median over all `runs`, which a pause does not move."""
-    chosen = sorted(select(runs), key=lambda run: run.seed)
+    """A `Row` per method, the seeds in order."""
     rows = []
     for method in dict.fromkeys(run.method for run in runs):
-        own = [run for run in chosen if run.method == method]
-        seconds = float(np.median([run.seconds for run in runs if run.method == method]))
-        accuracy, nll = np.array([run.accuracy for run in own]), np.array([run.nll for run in own])
-        rows.append(Row(method, tuple(run.temperature for run in own), accuracy, nll, seconds))
+        own = sorted((run for run in runs if run.method == method), key=lambda run: run.seed)
+        figures = [np.array([getattr(run, name) for run in own]) for name in ("accuracy", "nll", "ece")]
+        seconds = float(np.median([run.seconds for run in own]))
+        rows.append(Row(method, tuple(run.temperature for run in own), tuple(run.epochs for run in own), *figures, seconds))
     return rows
 
 
@@ -188,14 +196,14 @@ def run(settings=None, output="keras_het_demo", verbose=1):
     import_extra("matplotlib.figure")
     data = [load_data(settings.noise, seed) for seed in range(settings.seeds)]
     output.mkdir(parents=True, exist_ok=True)
-    tasks = [(m, t, s) for s in range(settings.seeds) for t in settings.temperatures for m in METHODS]
-    bar = keras.utils.Progbar(len(tasks), verbose=verbose, unit_name="model")
+    tasks = [(method, seed) for seed in range(settings.seeds) for method in METHODS]
+    bar = keras.utils.Progbar(len(tasks), verbose=verbose, unit_name="method")
     runs = []
-    for method, temperature, seed in tasks:
-        runs.append(train(method, temperature, seed, data[seed], settings.epochs))
+    for method, seed in tasks:
+        runs.append(train(method, seed, data[seed], settings))
         bar.update(len(runs))
-    covariance = np.mean([run.covariance for run in select(runs) if run.covariance is not None], axis=0)
-    result = Result(settings, runs, summarise(runs), covariance, sum(part.confusions for part in data))
+    mean = np.mean([run.covariance for run in runs if run.covariance is not None], axis=0)
+    result = Result(settings, runs, summarise(runs), mean, sum(part.confusions for part in data))
     print(describe(result))
     save(result, output)
     print(f"\nWritten to {output.resolve()}: results.json, results.png, covariance.png")

@@ -11,7 +11,7 @@ from keras_het.ops import top_pairs
 
 PLAIN = "Dense"
 COLOURS = {PLAIN: "#9a9a9a", "diagonal": "#7fb2d6", "full": "#1f5f99"}
-METRICS = (("accuracy", "accuracy", 1.0), ("nll", "NLL", -1.0))  # field of a row, name, sign of what is better
+METRICS = (("accuracy", "accuracy", 1.0), ("nll", "NLL", -1.0), ("ece", "ECE", -1.0))  # field of a row, name, sign of what is better
 NUM_PAIRS = 8
 
 
@@ -46,29 +46,48 @@ def planted_pairs(confusions):
 def describe(result):
     """The report, as text."""
     settings, rows = result.settings, result.rows
-    title = f"{settings.noise:.0%} noisy labels, {settings.epochs} epochs, {settings.seeds} seed(s), backend {keras.config.backend()}"
-    scope = "Accuracy and NLL on clean test data; temperatures chosen by NLL on noisy validation data, one per seed."
-    return "\n".join([title, scope, "", *table(rows), "", *verdict(rows), "", *pair_lines(result)])
+    title = (
+        f"{settings.noise:.0%} noisy labels, {settings.seeds} seed(s), at most {settings.epochs} epochs, backend {keras.config.backend()}"
+    )
+    scope = "Accuracy, NLL and ECE on clean test data; temperatures and epochs chosen by NLL on noisy validation data, one per seed."
+    return "\n".join([title, *verdict(rows), "", *table(rows), scope, "", *pair_lines(result)])
 
 
 def table(rows):
     """Lines of the table: mean +- standard error over the seeds."""
-    lines = [f"{'method':<10}{'temperatures':<18}{'accuracy':<18}{'NLL':<18}seconds per run (median)"]
+    heads = ("method", *(name for _, name, _ in METRICS), "temperatures", "epochs", "seconds per model")
+    lines = [heads]
     for row in rows:
-        temperatures = ", ".join(f"{temperature:g}" for temperature in row.temperatures)
-        lines.append(f"{row.method:<10}{temperatures:<18}{with_error(row.accuracy):<18}{with_error(row.nll):<18}{row.seconds:.1f}")
-    return lines
+        choices = (", ".join(f"{temperature:g}" for temperature in row.temperatures), ", ".join(map(str, row.epochs)))
+        lines.append((row.method, *(with_error(getattr(row, field)) for field, *_ in METRICS), *choices, f"{row.seconds:.1f}"))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
 
 
 def verdict(rows):
     """Which method is best, and by how much over the same seeds: against the plain head, or the plain head against the next."""
     lines = []
     for field, name, sign in METRICS:
-        best, second, *_ = ranked = sorted(rows, key=lambda row: -sign * np.mean(getattr(row, field)))
-        rival = second if best.method == PLAIN else next(row for row in ranked if row.method == PLAIN)
-        gains = sign * (getattr(best, field) - getattr(rival, field))
-        lines.append(f"Best {name}: {best.method}, better than {rival.method} by {with_error(gains)}{doubt(*mean_error(gains))}.")
+        best, rival, gains = compared(rows, field, sign)
+        means = f"{np.mean(getattr(best, field)):.3f}, {rival.method} {np.mean(getattr(rival, field)):.3f}"
+        lines.append(f"Best {name}: {best.method} {means}, a gain of {with_error(gains)}{doubt(*mean_error(gains))}.")
     return lines
+
+
+def compared(rows, field, sign):
+    """The best row by a metric, its rival, and the gains of the one over the other for each seed."""
+    best, second, *_ = ranked = sorted(rows, key=lambda row: -sign * np.mean(getattr(row, field)))
+    rival = second if best.method == PLAIN else next(row for row in ranked if row.method == PLAIN)
+    return best, rival, sign * (getattr(best, field) - getattr(rival, field))
+
+
+def headline(rows, field, name, sign):
+    """`verdict` in a few words, for a plot."""
+    best, rival, gains = compared(rows, field, sign)
+    gain, error = mean_error(gains)
+    if doubt(gain, error):
+        return f"{name}: no clear winner"
+    return f"{name}: {best.method} wins, {rival.method} {'+' if sign < 0 else '-'}{gain:.3f}"
 
 
 def doubt(gain, error):
@@ -100,18 +119,19 @@ def save(result, folder):
 
 
 def plot_rows(result, path):
-    """The table as bars with standard errors: accuracy and NLL side by side."""
-    figure = import_extra("matplotlib.figure").Figure(figsize=(8, 4), layout="constrained")
-    methods = [row.method for row in result.rows]
-    for axes, (field, name, sign) in zip(figure.subplots(1, 2), METRICS, strict=True):
-        means, errors = zip(*(mean_error(getattr(row, field)) for row in result.rows), strict=True)
-        errors = np.nan_to_num(errors)
-        axes.bar(methods, means, yerr=errors, capsize=5, width=0.6, color=[COLOURS[method] for method in methods])
-        for position, (mean, error) in enumerate(zip(means, errors, strict=True)):
-            axes.annotate(f"{mean:.3f}", (position, mean + error), (0, 4), textcoords="offset points", ha="center")
-        axes.set(
-            xlabel="head", ylabel=f"{name} ({'higher' if sign > 0 else 'lower'} is better)", ylim=(0, 1.15 * max(np.add(means, errors)))
-        )
+    """The table as points with standard errors, each metric on a scale of its own, and the plain head's mean as a line."""
+    figure = import_extra("matplotlib.figure").Figure(figsize=(11, 4), layout="constrained")
+    rows = result.rows
+    for axes, (field, name, sign) in zip(figure.subplots(1, len(METRICS)), METRICS, strict=True):
+        for position, row in enumerate(rows):
+            mean, error = mean_error(getattr(row, field))
+            axes.errorbar(position, mean, np.nan_to_num(error), fmt="o", markersize=9, capsize=6, color=COLOURS[row.method])
+            axes.annotate(f"{mean:.3f}", (position, mean), (10, 0), textcoords="offset points", va="center")
+            if row.method == PLAIN:
+                axes.axhline(mean, color=COLOURS[PLAIN], linestyle=":", zorder=0)
+        axes.set(xlim=(-0.5, len(rows) - 0.2), xticks=range(len(rows)), ylabel=f"{name} ({'higher' if sign > 0 else 'lower'} is better)")
+        axes.set_xticklabels([row.method for row in rows])
+        axes.set_title(headline(rows, field, name, sign), fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"Clean test data, {result.settings.noise:.0%} noisy training labels, backend {keras.config.backend()}")
     figure.savefig(path, dpi=150)

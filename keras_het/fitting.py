@@ -140,6 +140,11 @@ def link_of(identifier: Any, module: Any = keras.losses) -> str | None:
     return None if kind is None else RULES[kind].link
 
 
+def loss_of(identifier: Any) -> Any:
+    """The loss that an identifier stands for: an instance where Keras or this package has a class for it, or somebody's own function."""
+    return _instance(identifier, keras.losses) or keras.losses.get(identifier)
+
+
 def _kind_of(instance: Any) -> Any:
     """The class in `RULES` of which an instance is, or from which it inherits all that it computes with; or None."""
     kind: Any = next((kind for kind in type(instance).__mro__ if kind in RULES), None)

@@ -14,8 +14,8 @@ from keras_het import __main__, demo, demo_report
 BACKEND = keras.config.backend()
 
 
-def make_run(method="Dense", temperature=1.0, seed=0, validation_nll=1.0, accuracy=0.5, nll=1.0, seconds=1.0, covariance=None):
-    return demo.Run(method, temperature, seed, validation_nll, accuracy, nll, seconds, covariance)
+def make_run(method="Dense", seed=0, temperature=1.0, accuracy=0.5, covariance=None):
+    return demo.Run(method, seed, temperature, 20, {temperature: 1.0}, accuracy, nll=1.0, ece=0.1, seconds=1.0, covariance=covariance)
 
 
 def test_data_has_clean_test_labels_and_noisy_others():
@@ -34,29 +34,35 @@ def test_data_has_clean_test_labels_and_noisy_others():
     assert np.diag(data.confusions).sum() == clean.confusions.sum() == 0
 
 
-def test_temperature_is_chosen_on_validation_data_for_each_method_and_seed():
-    runs = [
-        make_run(temperature=1.0, validation_nll=0.9, accuracy=0.6, nll=0.8),
-        make_run(temperature=5.0, validation_nll=0.7, accuracy=0.2, nll=2.0),  # the worst on test data
-        make_run(temperature=1.0, validation_nll=0.3, seed=1, accuracy=0.4, nll=1.0),
-        make_run(temperature=5.0, validation_nll=0.4, seed=1, accuracy=0.9, nll=0.1),
-        make_run("full", temperature=3.0, validation_nll=2.0),
-    ]
-    dense, full = demo.summarise(runs)
-    assert (dense.method, dense.temperatures) == ("Dense", (5.0, 1.0))
-    np.testing.assert_array_equal(dense.accuracy, [0.2, 0.4])
-    np.testing.assert_array_equal(dense.nll, [2.0, 1.0])
-    assert (full.method, full.temperatures) == ("full", (3.0,))
+def test_rows_have_the_runs_of_a_method_by_seed():
+    dense, full = demo.summarise([make_run(seed=1, temperature=5.0, accuracy=0.2), make_run("full"), make_run(seed=0, accuracy=0.4)])
+    assert (dense.method, dense.temperatures, dense.epochs) == ("Dense", (1.0, 5.0), (20, 20))
+    np.testing.assert_array_equal(dense.accuracy, [0.4, 0.2])
+    assert (full.method, full.temperatures) == ("full", (1.0,))
+
+
+def test_what_a_method_chooses_is_the_best_of_its_list_by_noisy_labels():
+    data = demo.load_data(0.4, seed=0)
+    settings = demo.Settings(epochs=10, temperatures=(0.1, 5.0), extend=False)
+    found = demo.train("full", 0, data, settings)
+    assert found.scores[found.temperature] == min(found.scores.values())
+    assert set(found.scores) == {0.1, 5.0}
+    assert found.epochs in (5, 10)
+    assert found.covariance.shape == (10, 10)
+    again = demo.train("full", 0, data, settings)
+    assert (again.accuracy, again.scores) == (found.accuracy, found.scores)
 
 
 def test_verdict_admits_that_the_plain_head_wins_and_when_nothing_is_clear():
     def row(method, accuracy, nll):
-        return demo.Row(method, (1.0, 1.0), np.array(accuracy), np.array(nll), 1.0)
+        return demo.Row(method, (1.0, 1.0), (5, 5), np.array(accuracy), np.array(nll), np.array([0.1, 0.1]), 1.0)
 
     rows = [row("Dense", [0.9, 0.9], [0.5, 0.7]), row("diagonal", [0.6, 0.6], [0.7, 0.7]), row("full", [0.8, 0.8], [0.6, 0.55])]
-    accuracy, nll = demo_report.verdict(rows)
-    assert accuracy == "Best accuracy: Dense, better than full by 0.100 +- 0.000."
-    assert nll == "Best NLL: full, better than Dense by 0.025 +- 0.125 (within two standard errors: no clear winner)."
+    accuracy, nll, _ = demo_report.verdict(rows)
+    assert accuracy == "Best accuracy: Dense 0.900, full 0.800, a gain of 0.100 +- 0.000."
+    assert nll == "Best NLL: full 0.575, Dense 0.600, a gain of 0.025 +- 0.125 (within two standard errors: no clear winner)."
+    assert demo_report.headline(rows, "accuracy", "accuracy", 1.0) == "accuracy: Dense wins, full -0.100"
+    assert demo_report.headline(rows, "nll", "NLL", -1.0) == "NLL: no clear winner"
 
 
 def test_mean_and_standard_error():
@@ -85,7 +91,7 @@ def test_plain_head_divides_its_logits():
         ({"noise": float("nan")}, "`noise` must be a number in [0, 1). Received: noise=nan"),
         ({"noise": "much"}, "`noise` must be a number in [0, 1). Received: noise='much'"),
         ({"seeds": 0}, "`seeds` must be an integer at least 1. Received: seeds=0"),
-        ({"epochs": 0}, "`epochs` must be an integer at least 1. Received: epochs=0"),
+        ({"epochs": 4}, "`epochs` must be an integer at least 5. Received: epochs=4"),
         ({"temperatures": (1.5, 0.0)}, "`temperatures` must be a finite float32 number greater than 0. Received: temperatures=0.0"),
     ],
 )
@@ -142,7 +148,7 @@ def test_another_backend_starts_a_process_of_its_own(monkeypatch):
 
 def test_the_command_trains_reports_and_draws(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("KERAS_BACKEND", BACKEND)
-    monkeypatch.setattr(demo, "QUICK", demo.Settings(seeds=1, epochs=1, temperatures=(5.0,)))
+    monkeypatch.setattr(demo, "QUICK", demo.Settings(seeds=1, epochs=5, temperatures=(5.0,)))
     assert __main__.main(["demo", "--quick", "--noise", "0.3", "--output", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr().out
     assert "30% noisy labels" in printed

@@ -58,7 +58,7 @@ def test_a_run_has_a_line_for_every_epoch_and_is_known_by_its_setting(method, mo
     assert last["training loss"] < first["training loss"]
     assert ("factor noise" in first) == (method != "Dense")
     if method != "Dense":
-        assert first["diagonal noise"] == pytest.approx(0.7 / 3, rel=0.3)
+        assert first["diagonal noise"] == pytest.approx(0.15 * 0.5**0.5, rel=0.3)
 
 
 def test_the_report_takes_the_best_epoch_and_the_correlation_of_ranks():

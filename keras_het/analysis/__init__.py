@@ -1,19 +1,24 @@
 """What models and labels say of the noise: NumPy in, arrays and NamedTuples out."""
 
+from keras_het.analysis.calibration import expected_calibration_error
 from keras_het.analysis.confusion import ConfusionMatrices, confusion_matrices
 from keras_het.analysis.corruption import corrupt_labels, look_alike_transitions
 from keras_het.analysis.covariance import ConfusedPair, confused_pairs, covariance
-from keras_het.analysis.selection import Selection, noisy_nll, select_strength
+from keras_het.analysis.held_out import noisy_nll
+from keras_het.analysis.selection import Selection, Trial, select, select_strength
 
 __all__ = [
     "ConfusedPair",
     "ConfusionMatrices",
     "Selection",
+    "Trial",
     "confused_pairs",
     "confusion_matrices",
     "corrupt_labels",
     "covariance",
+    "expected_calibration_error",
     "look_alike_transitions",
     "noisy_nll",
+    "select",
     "select_strength",
 ]

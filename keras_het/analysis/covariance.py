@@ -16,7 +16,7 @@ from keras_het.validation import check_integer
 
 
 class ConfusedPair(NamedTuple):
-    """Two classes, by name or number, and the covariance of their logits.
+    """Two classes, by name or number, and the covariance of their logits over temperature.
 
     Positive: the two rise and fall together, so that what may be one may be the other, too. Negative: one rises where the other falls,
     so that the label goes to the one or to the other.
@@ -35,9 +35,9 @@ class _Moments(NamedTuple):
 
 
 def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_size: int = 128) -> np.ndarray:
-    """The mean covariance of the logits of a model's head over a data set.
+    """The mean covariance of the logits of a model's head over a data set, in temperatures, so that heads can be compared.
 
-        mean over x of diag(d(x)^2) + V(x) V(x)',  for softmax without the part that it does not see: C Sigma C, C = I - 1 1'/K
+        Sigma = mean over x of (diag(d(x)^2) + V(x) V(x)') / temperature^2;  for softmax the part that it sees, C Sigma C, C = I - 1 1'/K
 
     Args:
         model: functional or Sequential, with a `HeteroscedasticDense` somewhere, such as before a `NoiseTransition`; it does not change.
@@ -176,7 +176,8 @@ def _low_rank(head: HeteroscedasticDense, moments: _Moments, factor: np.ndarray)
 
 
 def _identified(head: HeteroscedasticDense, matrix: np.ndarray) -> np.ndarray:
-    """The part of a covariance that the link sees: all, or for softmax C Sigma C."""
+    """The part of a covariance that the link sees, in temperatures: all, or for softmax C Sigma C."""
+    matrix = matrix / head.temperature**2
     if head.link != "softmax":
         return matrix
     rows = matrix - matrix.mean(axis=1, keepdims=True)

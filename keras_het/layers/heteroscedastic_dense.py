@@ -1,5 +1,6 @@
 """The head: a Dense layer whose logits carry input-dependent, correlated Gaussian noise."""
 
+import math
 import random
 
 import keras
@@ -7,6 +8,7 @@ from keras import ops
 
 from keras_het import integrators
 from keras_het.layers.full_precision import AffineMap, FullPrecision, check_autocast, check_dtype
+from keras_het.layers.unit_rows import UnitRows
 from keras_het.ops.log_space import softplus_inverse
 from keras_het.ops.low_rank import LowRankNormal
 from keras_het.validation import check_boolean, check_choice, check_integer, check_number
@@ -28,7 +30,11 @@ class HeteroscedasticDense(FullPrecision):
 
     In training the nodes e_K, e_R are drawn anew at every step and shared by the examples of the batch, which costs no accuracy;
     the draw is a function of `seed` and of a counter that is saved with the weights, the same bits on every backend. Otherwise the
-    nodes are a constant: `predict` is deterministic and exports. The temperature matters: choose it on validation data.
+    nodes are a constant: `predict` is deterministic and exports. The temperature matters: choose it by `keras_het.select`.
+
+    At the start the head is nearly the plain one. Its noise has a standard deviation of `initial_scale` temperatures, the same for all
+    inputs, half of its variance in d and half in V, whose rows point in random directions: too small to hide what mu has learned, but
+    not zero, where V would have no gradient. Where the labels ask for more noise, it grows.
 
     Args:
         units: K, the number of classes, from 2 for softmax and from 1 for sigmoid.
@@ -40,8 +46,9 @@ class HeteroscedasticDense(FullPrecision):
         integrator: an instance or name from `keras_het.integrators`; None is QuasiMonteCarlo for softmax, ClosedForm for sigmoid.
         use_bias, kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer: of mu, as in `Dense`.
         min_scale: added to d; at least 0.
-        covariance_initializer, covariance_regularizer: of the kernels of d and V (or v), and of the shared V.
-        initial_scale: d at the start, by its bias; greater than `min_scale`.
+        covariance_initializer: of the kernels of d and V (or v); what it gives is added to the start by the biases.
+        covariance_regularizer: of these kernels and of the shared V.
+        initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
         seed: of the training noise, in [0, 2^31); None draws one from Python's `random`, as Keras does; the config keeps it.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
     Input shape: `(..., D)`, with at least one leading axis.    Output shape: `(..., units)`.
@@ -63,7 +70,7 @@ class HeteroscedasticDense(FullPrecision):
         *,
         parameter_efficient=False,
         link="softmax",
-        temperature=1.5,
+        temperature=5.0,
         integrator=None,
         use_bias=True,
         min_scale=1e-3,
@@ -71,9 +78,9 @@ class HeteroscedasticDense(FullPrecision):
         bias_initializer="zeros",
         kernel_regularizer=None,
         bias_regularizer=None,
-        covariance_initializer="glorot_uniform",
+        covariance_initializer="zeros",
         covariance_regularizer=None,
-        initial_scale=0.7,
+        initial_scale=0.15,
         seed=None,
         dtype="float32",
         **kwargs,
@@ -103,7 +110,7 @@ class HeteroscedasticDense(FullPrecision):
         self.bias_regularizer = keras.regularizers.get(bias_regularizer)
         self.covariance_initializer = keras.initializers.get(covariance_initializer)
         self.covariance_regularizer = keras.regularizers.get(covariance_regularizer)
-        self.initial_scale = check_number("initial_scale", initial_scale, above=self.min_scale)
+        self.initial_scale = check_number("initial_scale", initial_scale, above=0.0)
         self.seed = random.randrange(1 << 31) if seed is None else check_integer("seed", seed, 0, (1 << 31) - 1)
         self.supports_masking = True
         self._make_maps()
@@ -121,14 +128,16 @@ class HeteroscedasticDense(FullPrecision):
             trainable=self.trainable,
             dtype=self.dtype_policy,
         )
-        start = keras.initializers.Constant(softplus_inverse(self.initial_scale - self.min_scale))
-        self.scale_diag = self._covariance_map("scale_diag", self.units, start)
+        start = self.initial_scale * self.temperature * (math.sqrt(0.5) if self.num_factors else 1.0)
+        bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
+        self.scale_diag = self._covariance_map("scale_diag", self.units, keras.initializers.Constant(bias))
         if self.parameter_efficient:
-            self.row_scale = self._covariance_map("row_scale", self.units)
+            self.row_scale = self._covariance_map("row_scale", self.units, keras.initializers.Constant(start))
         elif self.num_factors:
-            self.factor = self._covariance_map("factor", self.units * self.num_factors)
+            rows = UnitRows(self.num_factors, self.seed, start)
+            self.factor = self._covariance_map("factor", self.units * self.num_factors, rows)
 
-    def _covariance_map(self, name, width, bias_initializer="zeros"):
+    def _covariance_map(self, name, width, bias_initializer):
         return AffineMap(
             width,
             kernel_initializer=_copy(self.covariance_initializer),
@@ -151,7 +160,7 @@ class HeteroscedasticDense(FullPrecision):
             self.factor = self.add_weight(
                 name="factor",
                 shape=(self.units, self.num_factors),
-                initializer=_copy(self.covariance_initializer),
+                initializer=UnitRows(self.num_factors, self.seed),
                 regularizer=self.covariance_regularizer,
                 autocast=False,  # or a method called inside another layer would see it rounded to that layer's precision
             )

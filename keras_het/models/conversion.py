@@ -1,6 +1,5 @@
 """A pretrained model in, a model with another head out, and nothing that it learnt is lost."""
 
-import math
 from typing import Any
 
 import keras
@@ -11,7 +10,6 @@ from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import copy_model, unchanged_seed
 from keras_het.models.ending import activated, compile_like, free_name, reshaped
 from keras_het.models.raw_inputs import with_preprocessor
-from keras_het.ops.log_space import softplus_inverse
 from keras_het.outputs import Output, outputs_of
 from keras_het.validation import check_boolean
 
@@ -19,7 +17,6 @@ from keras_het.validation import check_boolean
 RETURNS = {
     None: "logits", "softmax": "probabilities", "sigmoid": "probabilities", "log_softmax": "log-probabilities", "log_sigmoid": ""
 }  # fmt: skip
-START = 0.15  # standard deviation of the noise at a warm start, in temperatures: small beside the logits, but large enough to grow
 
 
 def heteroscedastic(
@@ -52,10 +49,9 @@ def heteroscedastic(
     The call itself changes nothing: no weight, no `trainable`, no random seed (what it draws, it draws from Python's `random` without
     advancing that, so two calls in a row draw the same, unless they have different seeds).
 
-    Warm start: mu = temperature * (old kernel, old bias), so that without noise the predictions are the old ones exactly; the noise
-    starts the same for all inputs, with standard deviation 0.15 temperatures, which moves probabilities by less than 0.02 (for
-    temperatures from 0.01 up):
-        d = 0.15 temperature / sqrt(2),    rows of V random, each of that length    (d = 0.15 temperature if R = 0).
+    Warm start: mu = temperature * (old kernel, old bias), so that without noise the predictions are the old ones exactly. The noise
+    starts as in every new head, with a standard deviation of 0.15 temperatures, which moves probabilities by less than 0.02 (for
+    temperatures from 0.02 up).
 
     Args:
         model: a functional model, or a Sequential one that is built: KerasHub and KerasCV classifiers, `keras.applications`, your own.
@@ -63,13 +59,12 @@ def heteroscedastic(
         units: number of classes if not the old one; mu then starts fresh.
         layer: name of the Dense layer (or 1x1 Conv2D) to replace; if it is not the last one, what the model computes after it is
             left out. None finds the last one.
-        warm_start: False starts mu and the noise as a new `HeteroscedasticDense` does.
+        warm_start: False starts mu as a new `HeteroscedasticDense` does.
         clone: copy the layers before the head instead of sharing them, by way of a `.keras` file.
         keep_activation: put the activation of the old head, in a layer of its own, behind the new one: a model that returned
             probabilities goes on doing so, and takes the ordinary losses and metrics, without `from_logits`.
         head_arguments: of `HeteroscedasticDense`. What is not given of `use_bias`, `name`, `kernel_regularizer` and
-            `bias_regularizer` is as in the old layer; its constraints, activity regularizer and `trainable` are not kept. With a
-            `covariance_initializer` of your own, V starts by it, and with an `initial_scale`, d.
+            `bias_regularizer` is as in the old layer; its constraints, activity regularizer and `trainable` are not kept.
     Returns: a functional `keras.Model` whose last layer is the head, but for layers that reshape and a kept activation.
     Raises: ValueError if there is no graph, no such layer, or more than one output, if the old head has another activation, or if it
         is a convolution of "channels_first".
@@ -103,7 +98,6 @@ def heteroscedastic(
         converted = with_preprocessor(_with_head(body, new, head, new.link, keep), model)
     if warm:
         _give_mean(new, _weights_of(old))
-        _give_noise(new, head_arguments)
     compile_like(converted, model, outputs_of(converted)[0][1], head.activation, RETURNS[head.activation])
     return converted
 
@@ -216,28 +210,3 @@ def _give_mean(head, weights):
     if head.use_bias and not bias:
         bias = [np.zeros(head.units)]
     head.loc.set_weights([head.temperature * weight for weight in (kernel, *bias)])
-
-
-def _give_noise(head, given):
-    """Noise that is small and the same for all inputs, but for what the caller chose to start otherwise.
-
-    The kernels are zero. The gradient of V's kernel is not, as it would be at V = 0, for the bias is not zero.
-    """
-    start = START * head.temperature * (math.sqrt(0.5) if head.num_factors else 1.0)
-    if "initial_scale" not in given:
-        d = max(start, 2.0 * head.min_scale)
-        head.scale_diag.bias.assign(np.full(head.units, softplus_inverse(d - head.min_scale)))
-    if "covariance_initializer" in given:
-        return
-    head.scale_diag.kernel.assign(np.zeros(head.scale_diag.kernel.shape))
-    if not head.num_factors:
-        return
-    rows = np.random.default_rng(head.seed).normal(size=(head.units, head.num_factors))
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    if head.parameter_efficient:
-        head.factor.assign(rows)
-        head.row_scale.kernel.assign(np.zeros(head.row_scale.kernel.shape))
-        head.row_scale.bias.assign(np.full(head.units, start))
-    else:
-        head.factor.kernel.assign(np.zeros(head.factor.kernel.shape))
-        head.factor.bias.assign(start * rows.ravel())

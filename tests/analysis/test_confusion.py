@@ -97,8 +97,8 @@ def test_a_likelihood_that_is_not_a_number_is_never_the_best():
         model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         return model
 
-    assert select_strength(make, (0, 1), X, LABELS, (X, LABELS), verbose=0).strength == 1
-    with pytest.raises(ValueError, match="must have one with a finite likelihood"):
+    assert select_strength(make, (0, 1), X, LABELS, (X, LABELS), verbose=0).value == 1
+    with pytest.raises(ValueError, match="must have one with a finite loss"):
         select_strength(make, (0,), X, LABELS, (X, LABELS), verbose=0)
 
 
@@ -126,14 +126,14 @@ def test_the_strength_of_highest_noisy_likelihood_is_chosen_with_its_model():
     noisy = corrupt_labels(y, [[0.7, 0.3], [0.0, 1.0]])
     held_out = (x[300:], noisy[300:])
     found = select_strength(make_candidate, (0.0, 0.02, 3.0), x[:300], noisy[:300], held_out, epochs=30, batch_size=75, verbose=0)
-    assert found.strength == min(found.scores, key=found.scores.get)
+    assert found.value == min(found.scores, key=found.scores.get)
     too_strong = select_strength(make_candidate, (0.0, 3.0), x[:300], y[:300], (x[300:], y[300:]), epochs=30, batch_size=75, verbose=0)
-    assert too_strong.strength == 0.0  # without noise T is the identity
+    assert too_strong.value == 0.0  # without noise T is the identity
     assert too_strong.scores[3.0] > too_strong.scores[0.0] + 0.1
     flips = found.model.layers[-1]
     clean = found.model.predict(held_out[0], verbose=0)
     likelihood = np.log(np.exp(clean.astype("float64")) @ ops.convert_to_numpy(flips.transition))
-    assert found.scores[found.strength] == pytest.approx(-likelihood[np.arange(100), held_out[1]].mean(), rel=1e-4)
+    assert found.scores[found.value] == pytest.approx(-likelihood[np.arange(100), held_out[1]].mean(), rel=1e-4)
 
 
 class Batches(keras.utils.PyDataset):
@@ -225,7 +225,7 @@ def test_a_strength_is_chosen_from_data_sets():
             "end in a NoiseTransition layer, the only one. Received: model='plain' with 1 outputs and 0",
         ),
         (lambda: noisy_nll(make_model(), X, LABELS[:8]), "`y` must have an entry for each of the 60 examples. Received: 8"),
-        (lambda: select_strength(make_candidate, (), X, LABELS, (X, LABELS)), "must have at least one number. Received: none"),
+        (lambda: select_strength(make_candidate, (), X, LABELS, (X, LABELS)), "`values` must have at least one. Received: none"),
     ],
 )
 def test_errors_say_what_is_wrong(call, text):

@@ -45,7 +45,7 @@ def plant(head):
 def test_the_mean_is_that_of_the_head_itself(kind):
     head = make_head(**HEADS[kind])
     model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Rescaling(2.0), head])
-    expected = ops.convert_to_numpy(head.covariance(2 * X)).mean(axis=0)
+    expected = ops.convert_to_numpy(head.covariance(2 * X)).mean(axis=0) / head.temperature**2
     np.testing.assert_allclose(covariance(model, X, batch_size=16), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -65,7 +65,7 @@ def test_dense_prediction_needs_no_factor_of_every_pixel(monkeypatch):
     head = make_head()
     model = keras.Sequential([keras.Input((4, 5, FEATURES)), head])
     images = X[:40].reshape(2, 4, 5, FEATURES)
-    expected = ops.convert_to_numpy(head.covariance(images)).mean(axis=(0, 1, 2))
+    expected = ops.convert_to_numpy(head.covariance(images)).mean(axis=(0, 1, 2)) / head.temperature**2
     monkeypatch.setattr(head.factor, "call", None)  # V is not computed
     np.testing.assert_allclose(covariance(model, images), expected, rtol=1e-4, atol=1e-5)
 

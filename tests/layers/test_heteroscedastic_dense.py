@@ -74,28 +74,44 @@ def test_initializers_and_regularizers_govern_the_weights_they_name():
         covariance_regularizer=keras.regularizers.L1(100.0),
     )
     head(X)
-    kernel, bias, scale_kernel, _, row_kernel, row_bias, factor, _ = head.get_weights()
-    for expected, weights in ((0, [row_bias]), (1, [kernel]), (2, [bias]), (3, [scale_kernel, row_kernel, factor])):
+    kernel, bias, scale_kernel, _, row_kernel, _, factor, _ = head.get_weights()
+    for expected, weights in ((1, [kernel]), (2, [bias]), (3, [scale_kernel, row_kernel])):
         assert all(np.all(weight == expected) for weight in weights)
     size = FEATURES * UNITS
-    expected = [size, 10 * 2 * UNITS, 100 * 3 * size, 100 * 3 * size, 100 * 3 * 2 * UNITS]
-    np.testing.assert_allclose(np.sort([to_numpy(loss) for loss in head.losses]), sorted(expected))
+    expected = [size, 10 * 2 * UNITS, 100 * 3 * size, 100 * 3 * size, 100 * np.abs(factor).sum()]
+    np.testing.assert_allclose(np.sort([to_numpy(loss) for loss in head.losses]), sorted(expected), rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["full", "parameter-efficient"])
 def test_kernels_of_one_shape_start_different(kind):
-    head = make_head(kind, units=1, num_factors=1, link="sigmoid", integrator=None)
+    random = {"covariance_initializer": "glorot_uniform"}
+    head = make_head(kind, units=1, num_factors=1, link="sigmoid", integrator=None, **random)
     head.build((None, FEATURES))
     kernels = [weight.numpy() for weight in head.weights if weight.path.endswith("kernel")]
     assert len(kernels) == 3
     assert not any(np.array_equal(a, b) for i, a in enumerate(kernels) for b in kernels[:i])
 
 
-@pytest.mark.parametrize("initial_scale", [0.002, 0.7, 30.0, 1e4])
-def test_scale_diag_starts_at_initial_scale(initial_scale):
-    head = make_head("full", initial_scale=initial_scale)
-    scale_diag = to_numpy(head.logit_distribution(np.zeros((1, FEATURES))).scale_diag)
-    np.testing.assert_allclose(scale_diag, np.full((1, UNITS), initial_scale), rtol=1e-4)
+@pytest.mark.parametrize("kind", ["diagonal", "full", "parameter-efficient"])
+@pytest.mark.parametrize(("initial_scale", "temperature"), [(0.15, 5.0), (0.05, 0.3), (1e4, 1.0)])
+def test_the_noise_starts_at_initial_scale_temperatures_half_of_it_in_the_factors(kind, initial_scale, temperature):
+    head = make_head(kind, initial_scale=initial_scale, temperature=temperature)
+    normal = head.logit_distribution(X)
+    variance, expected = to_numpy(normal.variance()), np.full((len(X), UNITS), (initial_scale * temperature) ** 2)
+    np.testing.assert_allclose(variance, expected, rtol=1e-4)
+    share = 1.0 if kind == "diagonal" else 0.5
+    np.testing.assert_allclose(np.square(to_numpy(normal.scale_diag)), share * expected, rtol=1e-4)
+
+
+def test_the_factors_start_in_directions_of_the_seed():
+    first, again, other = (to_numpy(make_head("full", seed=seed).covariance(X[:1]))[0] for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 0.1 * np.diag(first).max()
+
+
+def test_a_scale_below_min_scale_starts_above_it():
+    head = make_head("full", initial_scale=1e-6, temperature=1.0, min_scale=1e-3)
+    np.testing.assert_allclose(to_numpy(head.logit_distribution(X).scale_diag), 2e-3, rtol=1e-4)
 
 
 def numpy_distribution(head, x):

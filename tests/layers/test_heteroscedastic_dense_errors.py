@@ -49,8 +49,8 @@ WRONG = {
     ),
     "min_scale negative": ({"min_scale": -1e-3}, "`min_scale` must be a finite float32 number at least 0. Received: min_scale=-0.001"),
     "initial_scale too small": (
-        {"initial_scale": 1e-3},
-        "`initial_scale` must be a finite float32 number greater than 0.001. Received: initial_scale=0.001",
+        {"initial_scale": 0},
+        "`initial_scale` must be a finite float32 number greater than 0. Received: initial_scale=0",
     ),
     "one class": (
         {"units": 1},

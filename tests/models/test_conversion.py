@@ -67,16 +67,17 @@ def test_other_units_start_a_fresh_mean():
 
 
 def test_a_cold_start_is_that_of_a_new_layer():
-    head = keras_het.heteroscedastic(functional(), 2, warm_start=False).layers[-1]
-    assert np.std(head.factor.kernel.numpy()) > 0.1
-    np.testing.assert_allclose(keras.ops.softplus(head.scale_diag.bias.numpy()), 0.7 - head.min_scale, rtol=1e-5)
+    model = functional()
+    head = keras_het.heteroscedastic(model, 2, warm_start=False, temperature=3.0).layers[-1]
+    assert np.std(head.loc.kernel.numpy()) > 0.1
+    assert np.abs(head.loc.kernel.numpy() - 3.0 * model.layers[-1].kernel.numpy()).max() > 0.1
 
 
 def test_what_the_caller_starts_otherwise_is_kept():
     head = keras_het.heteroscedastic(functional(), 2, initial_scale=0.4, covariance_initializer="ones", name="het").layers[-1]
     assert head.name == "het"
     np.testing.assert_allclose(head.factor.kernel.numpy(), 1)
-    np.testing.assert_allclose(keras.ops.softplus(head.scale_diag.bias.numpy()), 0.4 - head.min_scale, rtol=1e-5)
+    np.testing.assert_allclose(np.square(head.factor.bias.numpy()).sum(), UNITS * 0.5 * (0.4 * head.temperature) ** 2, rtol=1e-5)
 
 
 def test_a_bias_comes_or_stays_as_asked():

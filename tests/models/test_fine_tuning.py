@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het.models import conversion
 
 CLEAN, NOISY, EPOCHS = 600, 800, 5
 
@@ -61,8 +60,6 @@ def test_noisy_labels_at_least_double_the_noise(pretrained, digits, arguments):
     assert growth(pretrained, digits, **arguments) > 2
 
 
-def test_a_start_that_is_too_small_stays_where_it_is(pretrained, digits, monkeypatch):
-    """Why START is not smaller: a standard deviation of a thousandth has hardly a gradient."""
-    monkeypatch.setattr(conversion, "START", 1e-3)
-    started = growth(pretrained, digits, num_factors=0)
-    assert started < 2
+def test_a_start_that_is_too_small_stays_where_it_is(pretrained, digits):
+    """Why `initial_scale` is not smaller: a standard deviation of a thousandth has hardly a gradient."""
+    assert growth(pretrained, digits, num_factors=0, initial_scale=1e-3) < 2

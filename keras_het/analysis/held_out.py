@@ -1,0 +1,108 @@
+"""How well a model predicts held-out labels, which may be noisy: no clean label is needed."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.batches import examples_and_labels, labelled_batches
+from keras_het.compilation import leaves
+from keras_het.fitting import link_of, loss_of
+from keras_het.layers import NoiseTransition
+from keras_het.noisy_labels import CleanAndNoisy
+from keras_het.validation import check_choice
+
+
+class HeldOut:
+    """A criterion over held-out labels: a function of a model.
+
+    Args:
+        data: `(x, y)`, or a data set of batches (x, y) that can be read more than once.
+        criterion: "accuracy", "loss", or a function `(labels, predictions)`: see `select`.
+        mode: "min", "max" or "auto".
+        batch_size: of the predictions from arrays.
+    Raises: ValueError for arguments out of range.
+    """
+
+    def __init__(self, data: Any, criterion: str | Callable[[Any, Any], Any], mode: str = "auto", batch_size: int = 32):
+        self._x, self._y = examples_and_labels("validation_data", data)
+        if not callable(criterion):
+            check_choice("criterion", criterion, ("accuracy", "loss"))
+        largest = criterion == "accuracy" if check_choice("mode", mode, ("auto", "min", "max")) == "auto" else mode == "max"
+        self._criterion, self._sign, self._batch_size = criterion, 1.0 if largest else -1.0, batch_size
+        self.name = criterion if isinstance(criterion, str) else getattr(criterion, "__name__", type(criterion).__name__)
+
+    def better(self, score: float, other: float) -> bool:
+        """Whether a score is better than another."""
+        return self._sign * score > self._sign * other
+
+    def __call__(self, model: keras.Model) -> float:
+        """The mean of the criterion over the examples.
+
+        Raises: ValueError for no example, labels out of range, a model of several outputs, or one that the criterion is not for.
+        """
+        measure = self._measure(model)
+        total, count = 0.0, 0
+        for labels, predictions in self._batches(model):
+            total += len(labels) * float(np.mean(ops.convert_to_numpy(measure(labels, predictions))))
+            count += len(labels)
+        if not count:
+            raise ValueError("`validation_data` must have at least one example. Received: none")
+        return total / count
+
+    def _batches(self, model: keras.Model) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        if any(isinstance(layer, NoiseTransition) for layer in model._flatten_layers()):
+            for batch in CleanAndNoisy(model).batches(self._x, self._y, self._batch_size, "validation_data"):
+                yield batch.labels, batch.noisy.astype("float32")
+            return
+        for x, labels in labelled_batches(self._x, self._y, self._batch_size, "validation_data"):
+            predictions = model.predict_on_batch(x)
+            if not hasattr(predictions, "shape"):
+                raise ValueError(f"`make_model` must make models of one output. Received: {len(predictions)} outputs")
+            yield labels, ops.convert_to_numpy(predictions)
+
+    def _measure(self, model: keras.Model) -> Callable[[Any, Any], Any]:
+        if callable(self._criterion):
+            return self._criterion
+        losses = list(leaves(model.loss)) if model.compiled else []
+        if len(losses) != 1:
+            raise ValueError(f"`make_model` must make models that are compiled with one loss. Received: {len(losses)} losses")
+        if self._criterion == "loss":
+            return loss_of(losses[0])
+        if link_of(losses[0]) == "sigmoid":
+            threshold = 0.0 if getattr(loss_of(losses[0]), "from_logits", False) else 0.5
+            return lambda labels, predictions: (predictions > threshold) == (np.reshape(labels, predictions.shape) > 0.5)
+        return _is_right
+
+
+def _is_right(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
+    """Whether the most probable class is that of the label, an integer or a vector."""
+    classes = labels.argmax(-1) if labels.shape == predictions.shape else labels.reshape(predictions.shape[:-1])
+    return predictions.argmax(-1) == classes
+
+
+def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float:
+    """Mean negative log-likelihood of noisy labels, -mean log p(noisy y | x), under a model that ends in a `NoiseTransition`.
+
+    Far lower on the training labels than on held-out ones, it says that the base model still learns labels by heart: there is too
+    little data for T, or too weak a penalty.
+
+    Args:
+        model: ends in the layer.
+        x: examples: arrays, or a data set of batches (x, y) as for `fit`.
+        y: their noisy labels, integers in [0, K), `(N,)`; None for a data set.
+        batch_size: of the predictions from arrays.
+    Returns: a float.
+    Raises: ValueError for labels out of range, or a model that does not end in the layer.
+
+    Example:
+        >>> import keras
+        >>> from keras_het.layers import NoiseTransition
+        >>> flips = NoiseTransition(2, transition=[[0.5, 0.5], [0.0, 1.0]], trainable=False)
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Activation("log_softmax"), flips])
+        >>> round(noisy_nll(model, np.array([[30.0, -30.0]]), [1]), 4)  # -log(0.5)
+        0.6931
+    """
+    return CleanAndNoisy(model).noisy_nll(x, y, batch_size)

@@ -1,0 +1,198 @@
+"""`select`: its scores beside Keras' own, the epoch, the ends of a list, what it shows, and its errors."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_het
+from keras_het.analysis import noisy_nll
+from keras_het.analysis.held_out import HeldOut
+from keras_het.layers import HeteroscedasticDense, NoiseTransition
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(50, 4)).astype("float32")
+LABELS = (X[:, :3].argmax(1) + (rng.random(50) < 0.3)) % 3
+MANY = (rng.random((50, 3)) < 0.4).astype("float32")
+SPARSE, ONE_HOT, BINARY = (getattr(keras.losses, f"{name}Crossentropy") for name in ("SparseCategorical", "Categorical", "Binary"))
+
+
+def model_of(*layers, loss, metrics=("accuracy",)):
+    model = keras.Sequential([keras.Input((4,)), *layers])
+    model.compile(keras.optimizers.Adam(0.05), loss, metrics=list(metrics))
+    return model
+
+
+CASES = {
+    "probabilities": (lambda: [keras.layers.Dense(3, "softmax")], "sparse_categorical_crossentropy", "accuracy", LABELS),
+    "logits": (lambda: [keras.layers.Dense(3)], SPARSE(from_logits=True), "accuracy", LABELS),
+    "labels in a column": (lambda: [keras.layers.Dense(3)], SPARSE(from_logits=True), "accuracy", LABELS[:, None]),
+    "one-hot": (lambda: [keras.layers.Dense(3)], ONE_HOT(from_logits=True), "accuracy", np.eye(3)[LABELS]),
+    "two classes": (lambda: [keras.layers.Dense(1, "sigmoid")], "binary_crossentropy", "accuracy", LABELS == 2),
+    "several labels": (
+        lambda: [HeteroscedasticDense(3, link="sigmoid", seed=0)],
+        BINARY(from_logits=True),
+        keras.metrics.BinaryAccuracy(threshold=0.0),
+        MANY,
+    ),
+    "a head": (lambda: [HeteroscedasticDense(3, seed=0)], SPARSE(from_logits=True), "accuracy", LABELS),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_scores_are_those_of_keras(case):
+    layers, loss, metric, y = CASES[case]
+    model = model_of(*layers(), loss=loss, metrics=[metric])
+    expected = model.evaluate(X, y, batch_size=20, verbose=0)
+    for criterion, value in zip(("loss", "accuracy"), expected, strict=True):
+        assert HeldOut((X, y), criterion, batch_size=20)(model) == pytest.approx(value, rel=1e-4), criterion
+
+
+def test_behind_a_noise_transition_the_noisy_labels_are_predicted():
+    swap = [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+    model = model_of(
+        keras.layers.Dense(3, "log_softmax"), NoiseTransition(3, transition=swap, trainable=False), loss=SPARSE(from_logits=True)
+    )
+    assert HeldOut((X, LABELS), "loss")(model) == pytest.approx(noisy_nll(model, X, LABELS), rel=1e-5)
+    clean = model.predict(X, verbose=0).argmax(-1)
+    assert HeldOut((X, LABELS), "accuracy")(model) == pytest.approx(np.mean((clean + 1) % 3 == LABELS))
+
+
+def test_the_loss_has_no_penalties():
+    model = model_of(keras.layers.Dense(3, kernel_regularizer=keras.regularizers.L2(5.0)), loss=SPARSE(from_logits=True))
+    total, accuracy = model.evaluate(X, LABELS, verbose=0)
+    assert HeldOut((X, LABELS), "loss")(model) < total - 1
+    assert HeldOut((X, LABELS), "accuracy")(model) == pytest.approx(accuracy)
+
+
+def make_model(rate):
+    keras.utils.set_random_seed(0)
+    model = model_of(HeteroscedasticDense(3, seed=0), loss=SPARSE(from_logits=True))
+    model.optimizer.learning_rate = rate
+    return model
+
+
+class Scores(keras.callbacks.Callback):
+    """The accuracy on the validation labels after every epoch."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.found.append(HeldOut((X[30:], LABELS[30:]), "accuracy")(self.model))
+
+
+def test_the_best_epoch_is_kept_and_the_last_if_asked():
+    for epoch in ("best", "last"):
+        seen = Scores()
+        found = keras_het.select(
+            make_model, [0.5], X[:30], LABELS[:30], (X[30:], LABELS[30:]), epoch=epoch, epochs=8, callbacks=[seen], verbose=0
+        )
+        assert len(seen.found) == 8
+        (trial,) = found.trials
+        assert trial.epoch == (np.argmax(seen.found) + 1 if epoch == "best" else 8)
+        assert trial.score == seen.found[trial.epoch - 1]
+        assert trial.score == pytest.approx(HeldOut((X[30:], LABELS[30:]), "accuracy")(found.model))
+    assert len(set(seen.found)) > 1
+
+
+def test_mode_says_what_is_better():
+    def size(labels, predictions):
+        return np.abs(predictions).mean(-1)
+
+    arguments = {"criterion": size, "epochs": 3, "extend": False, "verbose": 0}
+    small, large = (keras_het.select(make_model, (0.001, 0.5), X, LABELS, (X, LABELS), mode=mode, **arguments) for mode in ("auto", "max"))
+    assert (small.value, large.value, small.criterion) == (0.001, 0.5, "size")
+
+
+def constant(value):
+    """A model that returns `value`, whatever it is fitted to."""
+    scale = keras.layers.Rescaling(0.0, offset=float(value))
+    model = keras.Sequential([keras.Input((1,)), scale, keras.layers.Dense(1, kernel_initializer="ones")])
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    return model
+
+
+def distance_to(target):
+    return lambda labels, predictions: np.square(np.log(predictions / target))
+
+
+@pytest.mark.parametrize(
+    ("values", "target", "tried"),
+    [
+        ((1.0, 2.0), 16.0, [1, 2, 4, 8, 16, 32]),
+        ((4.0, 2.0), 0.5, [0.25, 0.5, 1, 2, 4]),
+        ((1.0, 3.0, 9.0), 3.0, [1, 3, 9]),
+        ((1.0, 10.0), 1e30, [10.0**n for n in range(8)]),
+        ((2, 3), 6.0, [2, 3, 4, 5, 6, 7]),
+        ((2, 1), 1e-3, [1, 2]),
+        ((5.0,), 100.0, [5]),
+        ((True, 3.0), 100.0, [True, 3]),
+    ],
+)
+def test_a_list_goes_on_while_the_best_is_at_its_end(values, target, tried):
+    y = np.zeros((4, 1))
+    found = keras_het.select(constant, values, y, y, (y, y), criterion=distance_to(target), epoch="last", verbose=0)
+    np.testing.assert_allclose([trial.value for trial in found.trials], tried)
+    assert found.value == min(tried, key=lambda value: np.abs(np.log(value / target)))
+    assert found.model.predict(y, verbose=0)[0, 0] == pytest.approx(found.value)
+    short = keras_het.select(constant, values, y, y, (y, y), criterion=distance_to(target), epoch="last", extend=False, verbose=0)
+    assert len(short.trials) == len(values)
+
+
+def test_values_may_be_anything():
+    y = np.zeros((4, 1))
+    settings = [{"value": 2.0, "name": "two"}, {"value": 3.0, "name": "three"}]
+    found = keras_het.select(
+        lambda s: constant(s["value"]), settings, y, y, (y, y), criterion=distance_to(3), epoch="last", epochs=1, verbose=0
+    )
+    assert found.value is settings[1]
+    assert "{'value': 3.0, 'name': 'three'}  " in str(found)
+    assert [label.get_text() for label in found.plot().axes[0].get_xticklabels()] == [str(setting) for setting in settings]
+
+
+def test_it_shows_a_bar_a_table_and_a_plot(capsys):
+    y = np.zeros((4, 1))
+    found = keras_het.select(constant, (1.0, 2.0), y, y, (y, y), criterion=distance_to(2.0), epoch="last", verbose=1)
+    out = capsys.readouterr().out
+    assert "3/3" in out
+    lines = str(found).splitlines()
+    assert lines == [line for line in out.splitlines() if line][-4:]
+    assert [line.split()[:3] for line in lines[1:]] == [["1", "0.4805", "1"], ["2", "0.0000", "1"], ["4", "0.4805", "1"]]
+    assert ["chosen" in line for line in lines] == [False, False, True, False]
+    axes = found.plot().axes[0]
+    np.testing.assert_allclose(axes.lines[0].get_xydata(), [[1, np.log(2) ** 2], [2, 0], [4, np.log(2) ** 2]], atol=1e-6)
+    assert axes.get_xscale() == "log"
+    keras_het.select(constant, (1.0,), y, y, (y, y), criterion=distance_to(2.0), verbose=0)
+    assert capsys.readouterr().out == ""
+
+
+def two_outputs(value):
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, [keras.layers.Dense(3)(inputs), keras.layers.Dense(3)(inputs)])
+    model.compile("sgd", [SPARSE(from_logits=True), SPARSE(from_logits=True)])
+    return model
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"values": ()}, "`values` must have at least one. Received: none"),
+        ({"criterion": "nll"}, "`criterion` must be one of 'accuracy', 'loss'. Received: criterion='nll'"),
+        ({"mode": "largest"}, "`mode` must be one of 'auto', 'min', 'max'"),
+        ({"epoch": 3}, "`epoch` must be one of 'best', 'last'"),
+        ({"extend": 1}, "`extend` must be True or False"),
+        ({"verbose": "loud"}, "`verbose` must be one of 0, 1, 2"),
+        ({"validation_data": X}, "`validation_data` must be (x, y) or a data set"),
+        ({"validation_data": (X[:0], LABELS[:0])}, "`validation_data` must have at least one example. Received: none"),
+        ({"make_model": two_outputs, "y": [LABELS, LABELS]}, "`make_model` must make models that are compiled with one loss. Received: 2"),
+        ({"make_model": two_outputs, "y": [LABELS, LABELS], "criterion": distance_to(1)}, "models of one output. Received: 2 outputs"),
+        ({"criterion": lambda labels, predictions: np.nan}, "`values` must have one with a finite <lambda>. Received: nan of 0.1"),
+    ],
+    ids=str,
+)
+def test_errors_say_what_is_wrong(arguments, text):
+    given = {"make_model": make_model, "values": [0.1], "x": X, "y": LABELS, "validation_data": (X, LABELS), "verbose": 0, **arguments}
+    with pytest.raises(ValueError) as error:
+        keras_het.select(**given)
+    assert text in str(error.value)

@@ -179,9 +179,9 @@ def summarise(runs):
     rows = []
     for method in dict.fromkeys(run.method for run in runs):
         own = sorted((run for run in runs if run.method == method), key=lambda run: run.seed)
-        figures = [np.array([getattr(run, name) for run in own]) for name in ("accuracy", "nll", "ece")]
+        accuracy, nll, ece = (np.array([getattr(run, name) for run in own]) for name in ("accuracy", "nll", "ece"))
         seconds = float(np.median([run.seconds for run in own]))
-        rows.append(Row(method, tuple(run.temperature for run in own), tuple(run.epochs for run in own), *figures, seconds))
+        rows.append(Row(method, tuple(run.temperature for run in own), tuple(run.epochs for run in own), accuracy, nll, ece, seconds))
     return rows
 
 

@@ -86,7 +86,16 @@ def test_the_best_epoch_is_kept_and_the_last_if_asked():
     for epoch in ("best", "last"):
         seen = Scores()
         found = keras_het.select(
-            make_model, [0.5], X[:30], LABELS[:30], (X[30:], LABELS[30:]), epoch=epoch, epochs=8, callbacks=[seen], verbose=0
+            make_model,
+            [0.5],
+            X[:30],
+            LABELS[:30],
+            (X[30:], LABELS[30:]),
+            criterion="accuracy",
+            epoch=epoch,
+            epochs=8,
+            callbacks=[seen],
+            verbose=0,
         )
         assert len(seen.found) == 8
         (trial,) = found.trials

@@ -171,7 +171,8 @@ def train(method, seed, data, settings):
     )  # fmt: skip
     seconds = float(np.median([trial.seconds for trial in found.trials]))
     sigma = covariance(found.model, data.test.features) if METHODS[method] else None
-    return Run(method, seed, found.value, ROUND * found.best.epoch, found.scores, *score(found.model, data.test), seconds, sigma)
+    accuracy, nll, ece = score(found.model, data.test)
+    return Run(method, seed, found.value, ROUND * found.best.epoch, found.scores, accuracy, nll, ece, seconds, sigma)
 
 
 def summarise(runs):

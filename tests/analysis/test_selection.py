@@ -84,19 +84,8 @@ class Scores(keras.callbacks.Callback):
 
 def test_the_best_epoch_is_kept_and_the_last_if_asked():
     for epoch in ("best", "last"):
-        seen = Scores()
-        found = keras_het.select(
-            make_model,
-            [0.5],
-            X[:30],
-            LABELS[:30],
-            (X[30:], LABELS[30:]),
-            criterion="accuracy",
-            epoch=epoch,
-            epochs=8,
-            callbacks=[seen],
-            verbose=0,
-        )
+        seen, data = Scores(), (X[:30], LABELS[:30], (X[30:], LABELS[30:]))
+        found = keras_het.select(make_model, [0.5], *data, criterion="accuracy", epoch=epoch, epochs=8, callbacks=[seen], verbose=0)
         assert len(seen.found) == 8
         (trial,) = found.trials
         assert trial.epoch == (np.argmax(seen.found) + 1 if epoch == "best" else 8)

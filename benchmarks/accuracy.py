@@ -2,10 +2,11 @@
 
 python benchmarks/accuracy.py [--quick] [--output FOLDER]              (on the backend that KERAS_BACKEND names)
 
-The task: K classes in groups of five look-alikes; a label is flipped to another class of its group with probability 0.4. A small
-network with the full head is trained with S nodes, twice: equal weights at the start, equal batches, other noise. How far the two end
-up from each other is the *training noise*. The error of a prediction is the distance of its log p from that of the same weights at
-2^13 nodes. Both are root mean squares weighted by p, over clean test data.
+The task is that of `tasks.grouped`: 1000 classes in groups of five look-alikes, 20 examples of each, 40% of their labels flipped within
+the group. A small network with the full head is trained to its end with S nodes, twice: equal weights at the start, equal batches, other
+noise. How far the two end up from each other is the *training noise*. The error of a prediction is the distance of its log p from that of
+the same weights at 2^13 nodes. Both are root mean squares weighted by p, over clean test data. Beside them stands a plain Dense layer,
+after as many epochs, and at the temperature and the epoch that `keras_het.select` chooses by noisy validation labels.
 
 The first table needs no training: the error of log p of one draw of the default number of nodes, against 2^17 of Monte Carlo, over
 examples with mu ~ 2 N(0, 1), d = sd and rows of V of length sd, all in units of the temperature.
@@ -17,16 +18,19 @@ import time
 import harness
 import keras
 import numpy as np
+import tasks
 from keras import ops
+from scipy.special import log_softmax
 
+from keras_het.analysis import select
 from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.ops import log_expected_softmax
 from keras_het.ops.nodes import Nodes
 
-FULL = {"K": 1000, "R": 15, "D": 64, "examples": 20_000, "epochs": 2, "samples": [16, 64, 256, 1024]}
-QUICK = {"K": 50, "R": 5, "D": 16, "examples": 2000, "epochs": 1, "samples": [16, 64]}
-GROUP, FLIPPED, BATCH, TEST, TEMPERATURE = 5, 0.4, 128, 512, 1.5
+FULL = {"units": 1000, "per_class": 20, "num_factors": 15, "epochs": 14, "samples": [16, 64, 256]}
+QUICK = {"units": 50, "per_class": 40, "num_factors": 5, "epochs": 1, "samples": [16, 64]}
+FLIPPED, BATCH, TEST, TEMPERATURE, HIDDEN = 0.4, 128, 512, 15.0, 256
 INFERENCE = [16, 32, 64, 128, 256, 512, 1024]
 DEVIATIONS, EXAMPLES, DRAWS = [0.5, 1.0, 2.0], 4, 16
 REFERENCE, DEFAULT = 1 << 13, QuasiMonteCarlo().num_samples
@@ -41,29 +45,34 @@ class Bfloat16Nodes(QuasiMonteCarlo):
         return Nodes(*(((x + 0x7FFF + (x >> 16 & 1)) & 0xFFFF0000).astype("uint32").view("float32") for x in drawn))  # to nearest even
 
 
-def make_data(K, D, examples, flipped, seed):
-    """Features, labels of which a share is flipped within its group, and nothing else that depends on `seed`."""
-    rng = np.random.default_rng(0)
-    centers = (rng.normal(size=(K // GROUP, 1, D)) + 0.5 * rng.normal(size=(K // GROUP, GROUP, D))).reshape(K, D)
-    rng = np.random.default_rng(seed)
-    y = rng.integers(K, size=examples)
-    x = (centers[y] + 0.7 * rng.normal(size=(examples, D))).astype("float32")
-    other = y // GROUP * GROUP + (y + rng.integers(1, GROUP, size=examples)) % GROUP
-    return x, np.where(rng.random(examples) < flipped, other, y)
-
-
-def train(sizes, num_samples, seed):
-    """A model, and milliseconds of a step in its last epoch, which does not compile."""
-    x, y = make_data(sizes["K"], sizes["D"], sizes["examples"], FLIPPED, seed=1)
+def compiled(task, *head):
+    """A network with a head, the same at the start, compiled."""
     keras.utils.set_random_seed(0)
-    head = HeteroscedasticDense(sizes["K"], sizes["R"], temperature=TEMPERATURE, integrator=QuasiMonteCarlo(num_samples), seed=seed)
-    model = keras.Sequential([keras.Input((sizes["D"],)), keras.layers.Dense(256, activation="relu"), head])
+    model = keras.Sequential([keras.Input(task.train.x.shape[1:]), keras.layers.Dense(HIDDEN, activation="relu"), *head])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(2e-3), loss, jit_compile=keras.config.backend() != "torch")
-    model.train_on_batch(x[:BATCH], y[:BATCH])
+    return model
+
+
+def plain(task, temperature):
+    """A model with a Dense layer, whose logits are divided by the temperature."""
+    return compiled(task, keras.layers.Dense(task.units), keras.layers.Rescaling(1.0 / temperature))
+
+
+def train(task, sizes, num_samples, seed):
+    """A model with the full head, and milliseconds of a step, without the first, which compiles."""
+    integrator = QuasiMonteCarlo(num_samples)
+    head = HeteroscedasticDense(task.units, sizes["num_factors"], temperature=TEMPERATURE, integrator=integrator, seed=seed)
+    model = compiled(task, head)
+    model.train_on_batch(task.train.x[:BATCH], task.train.y[:BATCH])
+    return model, fit(model, task, sizes["epochs"])
+
+
+def fit(model, task, epochs):
+    """Milliseconds of a step."""
     start = time.perf_counter()
-    model.fit(x, y, batch_size=BATCH, epochs=sizes["epochs"], verbose=0)
-    return model, (time.perf_counter() - start) / (sizes["epochs"] * -(-len(x) // BATCH))
+    model.fit(*task.train, batch_size=BATCH, epochs=epochs, verbose=0)
+    return 1e3 * (time.perf_counter() - start) / (epochs * -(-len(task.train.y) // BATCH))
 
 
 def predictor(model, integrator):
@@ -99,7 +108,7 @@ def relative_noise(model, x):
 def rule_table(sizes):
     """A row for each number of classes and factors and size of the noise: errors of log p with the default number of nodes."""
     rows = []
-    for units, num_factors in [(10, 5), (100, 15), (100, 0), (sizes["K"], sizes["R"]), (sizes["K"], 0)]:
+    for units, num_factors in [(10, 5), (100, 15), (100, 0), (sizes["units"], sizes["num_factors"]), (sizes["units"], 0)]:
         for deviation in DEVIATIONS:
             rng = np.random.default_rng(units)
             mu, factor = 2 * rng.normal(size=(EXAMPLES, units)), rng.normal(size=(EXAMPLES, units, num_factors))
@@ -119,26 +128,47 @@ def rule_table(sizes):
     return rows
 
 
-def training_table(sizes, x, y):
-    """A row for each S of training, and the first model that was trained with the default S (or the last)."""
-    rows, chosen = [], None
+def training_table(task, sizes, x, y):
+    """A row for each S of training and two of Dense, and the first model that was trained with the default S (or the last)."""
+    rows, chosen = dense_rows(task, sizes, x, y), None
     for num_samples in sizes["samples"]:
-        (first, seconds), (second, _) = (train(sizes, num_samples, seed) for seed in (1, 2))
+        (first, milliseconds), (second, _) = (train(task, sizes, num_samples, seed) for seed in (1, 2))
         log_p, other = (predict(model, QuasiMonteCarlo(REFERENCE), x) for model in (first, second))
         if num_samples <= DEFAULT:
             chosen = first
         rows.append(
             {
-                "S": num_samples,
+                "trained": f"S = {num_samples}",
                 "NLL": (nll(log_p, y) + nll(other, y)) / 2,
                 "accuracy": float(np.mean([log_p.argmax(-1) == y, other.argmax(-1) == y])),
                 "training noise": distance(other, log_p),
                 "sd / temperature": relative_noise(first, x),
-                "ms per step": 1e3 * seconds,
+                "ms per step": milliseconds,
             }
         )
         print(rows[-1], flush=True)
     return rows, chosen
+
+
+def dense_rows(task, sizes, x, y):
+    """Dense after all epochs, and as `select` leaves it."""
+    last = plain(task, TEMPERATURE)
+    last.train_on_batch(task.train.x[:BATCH], task.train.y[:BATCH])
+    milliseconds = fit(last, task, sizes["epochs"])
+    found = select(
+        lambda temperature: plain(task, temperature), (TEMPERATURE, 3 * TEMPERATURE), *task.train, task.validation,
+        batch_size=BATCH, epochs=sizes["epochs"], verbose=0,
+    )  # fmt: skip
+    rows = []
+    for name, model in (
+        (f"Dense, temperature {TEMPERATURE:g}", last),
+        (f"Dense, selected: temperature {found.value:g}, epoch {found.best.epoch}", found.model),
+    ):
+        log_p = log_softmax(model.predict(x, batch_size=BATCH, verbose=0).astype("float64"), axis=-1)
+        figures = {"NLL": nll(log_p, y), "accuracy": float(np.mean(log_p.argmax(-1) == y))}
+        rows.append({"trained": name, **figures, "training noise": 0.0, "sd / temperature": 0.0, "ms per step": milliseconds})
+        print(rows[-1], flush=True)
+    return rows
 
 
 def inference_table(model, x, y, repeats):
@@ -150,7 +180,13 @@ def inference_table(model, x, y, repeats):
     found = {name: predict(model, rule, x) for name, rule in rules.items()}
     rounding = distance(found[f"{DEFAULT}, in bfloat16"], found[str(DEFAULT)])
     return [
-        {"S": name, "error": distance(log_p, expected), "NLL": nll(log_p, y), "ms per batch": 1e3 * timings[name].median}
+        {
+            "S": name,
+            "error": distance(log_p, expected),
+            "NLL": nll(log_p, y),
+            "accuracy": float(np.mean(log_p.argmax(-1) == y)),
+            "ms per batch": 1e3 * timings[name].median,
+        }
         for name, log_p in found.items()
     ], rounding
 
@@ -163,8 +199,9 @@ def main():
     options = harness.command_line(__doc__, repeats=9).parse_args()
     sizes = QUICK if options.quick else FULL
     rules = rule_table(sizes)
-    x, y = make_data(sizes["K"], sizes["D"], TEST, 0.0, seed=2)
-    trained, model = training_table(sizes, x, y)
+    task = tasks.grouped(sizes["units"], sizes["per_class"], FLIPPED, seed=0)
+    x, y = (part[:TEST] for part in task.test)
+    trained, model = training_table(task, sizes, x, y)
     predicted, rounding = inference_table(model, x, y, options.repeats)
     text = f"Error of log p with one draw of {DEFAULT} nodes:\n\n{table(rules)}\n\n"
     text += (

@@ -1,6 +1,7 @@
 """Label flips and outliers on digits: what a learned T is worth beside the true one, other losses and the heteroscedastic head.
 
-python benchmarks/label_flip.py [--quick] [--parts noise sizes regularizers outliers] [--output FOLDER]   (on the backend of KERAS_BACKEND)
+python benchmarks/label_flip.py [--quick] [--parts noise sizes regularizers decays outliers] [--output FOLDER]
+(on the backend of KERAS_BACKEND)
 
 The paper's Figures 2 and 4 and Table 1 in small (Sukhbaatar et al. 2014): scikit-learn's 1797 digits of 8 x 8 pixels, a network of
 128-128 units with L2, Adam, 80 epochs, the same for all methods. Training and validation labels are noisy; the test labels are clean
@@ -21,7 +22,7 @@ from scipy.special import log_softmax
 from scipy.stats import mannwhitneyu
 
 from keras_het import regularizers
-from keras_het.analysis import corrupt_labels, select_strength
+from keras_het.analysis import corrupt_labels, noisy_nll, select
 from keras_het.callbacks import ReleaseTransition
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
@@ -29,7 +30,7 @@ from keras_het.losses import BootstrappedCrossentropy, ForwardCorrectedCrossentr
 from keras_het.ops import transition
 
 CLASSES, TRAIN, VALIDATION, BATCH, EPOCHS, RELEASE = 10, 1024, 256, 128, 80, 10
-LEARNING_RATE, WEIGHT_DECAY = 4e-3, 2e-3
+LEARNING_RATE, WEIGHT_DECAY, DECAYS = 4e-3, 2e-3, (0.0, 1e-3, 2e-3, 5e-3)
 STRENGTHS, TEMPERATURES = (0.01, 0.03, 0.05, 0.07, 0.1, 0.14, 0.2), (1.5, 3.0, 5.0, 10.0)
 CROSSENTROPY = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 LEVELS = {"random": (0.0, 0.2, 0.35, 0.5, 0.65, 0.7), "symmetric": (0.2, 0.5, 0.7), "pair": (0.2, 0.35, 0.45)}
@@ -82,12 +83,12 @@ def flipped_digits(noise, level, size, seed):
     return Data((x[:size], noisy[:size]), (x[TRAIN:known], noisy[TRAIN:known]), (x[known:], y[known:]), matrix)
 
 
-def make_model(seed, tail=(), units=CLASSES, loss=CROSSENTROPY, head=None):
+def make_model(seed, tail=(), units=CLASSES, loss=CROSSENTROPY, head=None, decay=WEIGHT_DECAY):
     """The network, a head that is a Dense layer with log-probabilities unless given, and what follows, compiled.
 
     Kernels are drawn by NumPy, the same on every backend.
     """
-    l2 = keras.regularizers.L2(WEIGHT_DECAY)
+    l2 = keras.regularizers.L2(decay)
     hidden = [keras.layers.Dense(128, "relu", kernel_regularizer=l2) for _ in range(2)]
     head = head or keras.layers.Dense(units, "log_softmax", kernel_regularizer=l2)
     model = keras.Sequential([keras.Input((64,)), *hidden, head, *tail])
@@ -128,15 +129,16 @@ def stopped_early(task, data):
     return model
 
 
-def learned(task, data, penalty="L2", parameterization="projected", units=CLASSES):
+def learned(task, data, penalty="L2", parameterization="projected", units=CLASSES, epoch="last", decay=WEIGHT_DECAY):
     """`Selection` of a learned T."""
 
     def make(strength):
         flips = NoiseTransition(units, regularizer=PENALTIES[penalty](strength), parameterization=parameterization)
-        return make_model(task.seed, [flips])
+        return make_model(task.seed, [flips], decay=decay)
 
     strengths = STRENGTHS if penalty != "none" else (0.0,)
-    return select_strength(make, strengths, *data.train, data.validation, **fit_arguments(task, ReleaseTransition(RELEASE)))
+    arguments = {"epoch": epoch, "extend": False, **fit_arguments(task, ReleaseTransition(RELEASE))}
+    return select(make, strengths, *data.train, data.validation, **arguments)
 
 
 def estimated(stopped, data):
@@ -198,6 +200,19 @@ def compare_penalties(task):
     return rows
 
 
+def compare_decays(task):
+    """A row for each L2 of the kernels and each epoch: the last, or that of the best likelihood of noisy validation labels."""
+    data = flipped_digits(task.noise, task.level, task.size, task.seed)
+    rows = []
+    for decay in DECAYS:
+        for epoch in ("last", "best"):
+            found = learned(task, data, epoch=epoch, decay=decay)
+            row = {"method": f"{decay:g}", "epoch": epoch, "error": error(found.model, data.test), **of_transition(found, data)}
+            by_heart = found.best.score - noisy_nll(found.model, *data.train)
+            rows.append({**task._asdict(), **row, "by heart": by_heart, "chosen epoch": found.best.epoch})
+    return rows
+
+
 def outlier_digits(share, seed):
     """`Data` whose training images are classes and outliers, which got labels of all classes alike, or the label of outliers.
 
@@ -241,7 +256,13 @@ def outlier_scores(model, test):
     return {"error": float(np.mean(classes[inside].argmax(-1) != test[1][inside])), "auc": float(auc), **share}
 
 
-PARTS = {"noise": compare_methods, "sizes": compare_methods, "regularizers": compare_penalties, "outliers": compare_outliers}
+PARTS = {
+    "noise": compare_methods,
+    "sizes": compare_methods,
+    "regularizers": compare_penalties,
+    "decays": compare_decays,
+    "outliers": compare_outliers,
+}
 
 
 def run(task):
@@ -255,6 +276,7 @@ def tasks(parts, quick):
         "noise": [(noise, level, TRAIN) for noise, levels in LEVELS.items() for level in levels],
         "sizes": [("random", 0.5, size) for size in SIZES],
         "regularizers": [("random", 0.5, TRAIN), ("pair", 0.45, TRAIN)],
+        "decays": [("random", 0.5, TRAIN), ("pair", 0.45, TRAIN)],
         "outliers": [("outliers", share, NUM_INLIERS) for share in SHARES],
     }
     seeds, epochs = (1, RELEASE + 2) if quick else (5, EPOCHS)

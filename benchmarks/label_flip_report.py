@@ -85,10 +85,25 @@ def describe_penalties(rows):
     return harness.markdown(lines)
 
 
+def describe_decays(rows):
+    """A line for each L2 of the kernels: error, distance and how much is learned by heart, for both choices of the epoch."""
+    names = [f"{noise}, {epoch}" for noise in distinct(rows, "noise") for epoch in distinct(rows, "epoch")]
+    lines = [["L2 of the kernels", *(f"{name}: {what}" for name in names for what in ("error", "TV", "by heart"))]]
+    for method in distinct(rows, "method"):
+        line = [method]
+        for noise in distinct(rows, "noise"):
+            for epoch in distinct(rows, "epoch"):
+                found = select(rows, noise=noise, method=method, epoch=epoch)
+                line += [cell(found, "error"), f"{mean(found, 'distance'):.2f}", f"{mean(found, 'by heart'):.2f}"]
+        lines.append(line)
+    return harness.markdown(lines)
+
+
 def describe(rows):
     """All tables."""
     parts = []
-    flips, sizes, penalties, outliers = (select(rows, part=part) for part in ("noise", "sizes", "regularizers", "outliers"))
+    names = ("noise", "sizes", "regularizers", "decays", "outliers")
+    flips, sizes, penalties, decays, outliers = (select(rows, part=part) for part in names)
     for noise in distinct(flips, "noise"):
         of_noise = select(flips, noise=noise)
         parts.append(f"Error on clean test data, {noise} flips, by their share:\n\n{table(of_noise, 'level', 'error')}")
@@ -99,6 +114,9 @@ def describe(rows):
         parts.append(f"Error on clean test data, random flips, 50%, by the size of the training set:\n\n{table(sizes, 'size', 'error')}")
     if penalties:
         parts.append(f"Regularisers of a learned T:\n\n{describe_penalties(penalties)}")
+    if decays:
+        text = "noisy NLL of validation less that of training labels is what is learned by heart"
+        parts.append(f"L2 on the base model, and the epoch ({text}):\n\n{describe_decays(decays)}")
     if outliers:
         parts.append(f"Outliers, by their share of the training set: error among the classes\n\n{table(outliers, 'level', 'error')}")
         parts.append(f"Area under the ROC curve, outliers against classes:\n\n{table(outliers, 'level', 'auc')}")

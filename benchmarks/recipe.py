@@ -94,15 +94,24 @@ def _head(units, setting, l2, seed):
 def scores(log_p, y):
     """What labels say of predictions: accuracy, NLL, ECE, the NLL at the best temperature of the outputs, and two robust losses."""
     p, rows = np.exp(log_p), np.arange(len(y))
-    scaled = minimize_scalar(lambda t: -log_softmax(log_p * np.exp(t), axis=-1)[rows, y].mean(), bounds=(-3, 3), method="bounded")
     return {
         "accuracy": float((log_p.argmax(-1) == y).mean()),
         "NLL": float(-log_p[rows, y].mean()),
         "ECE": expected_calibration_error(p, y),
-        "scaled NLL": float(scaled.fun),
+        "scaled NLL": scaled_by(log_p, y)[1],
         "absolute error": float(1 - p[rows, y].mean()),
         "GCE": float((1 - p[rows, y] ** 0.7).mean() / 0.7),
     }
+
+
+def scaled_by(log_p, y):
+    """The power of the probabilities that is best for labels, one over a temperature, and the NLL there."""
+
+    def nll(log_power):
+        return -log_softmax(log_p * np.exp(log_power), axis=-1)[np.arange(len(y)), y].mean()
+
+    found = minimize_scalar(nll, bounds=(-3, 3), method="bounded")
+    return float(np.exp(found.x)), float(found.fun)
 
 
 def noise(model, x):

@@ -110,6 +110,10 @@ def select(
     of noisy labels orders models as that of clean ones does, and the likelihood prefers models that are less sure (`benchmarks/README.md`
     has both on nine tasks).
 
+    For the strength of the penalty of a `NoiseTransition` the criterion is the likelihood of the noisy labels under p(true | x) T. Too
+    weak, and T stays at the identity while the base model fits the noise, which costs likelihood on new examples; too strong, and T
+    claims more noise than there is. Let one of the strengths be so small that T stays, for data without noise.
+
     Args:
         make_model: function of a value that returns a new compiled model.
         values: temperatures, strengths, or whatever else `make_model` takes.
@@ -173,40 +177,6 @@ def select(
     if verbose:
         print(found)
     return found
-
-
-def select_strength(
-    make_model: Callable[[Any], Any], strengths: Iterable, x: Any, y: Any = None, validation_data: Any = None, **arguments: Any
-) -> Selection:
-    """Chooses the strength of T's regulariser by the likelihood of held-out noisy labels: `select` for a `NoiseTransition`.
-
-        the least -mean log p(noisy y | x), with p(noisy | x) = p(true | x) T
-
-    Too weak, and T stays at the identity while the base model fits the noise, which costs likelihood on new examples; too strong, and T
-    claims more noise than there is. Let one of the strengths be so small that T stays, for data without noise.
-
-    Args:
-        make_model: function of a strength that returns a new compiled model ending in a `NoiseTransition`.
-        strengths: numbers.
-        x: as for `select`.
-        y: noisy labels; None for a data set.
-        validation_data: `(x, y)`, or a data set; noisy labels as well.
-        arguments: for `select` and `fit`; by default every model is scored at its end, and the list is not extended.
-    Returns: `Selection`.
-    Raises: as `select`.
-
-    Example:
-        >>> from keras_het.layers import NoiseTransition
-        >>> def make_model(strength):
-        ...     flips = NoiseTransition(3, regularizer=keras.regularizers.L2(strength))
-        ...     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, "log_softmax"), flips])
-        ...     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        ...     return model
-        >>> x, y = np.ones((8, 2)), np.arange(8) % 3
-        >>> sorted(select_strength(make_model, (0.01, 0.1), x, y, (x, y), verbose=0).scores)
-        [0.01, 0.1]
-    """
-    return select(make_model, strengths, x, y, validation_data, **{"criterion": "loss", "epoch": "last", "extend": False, **arguments})
 
 
 class _KeepBest(keras.callbacks.Callback):

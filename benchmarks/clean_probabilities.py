@@ -1,0 +1,106 @@
+"""What does a user who wants calibrated probabilities of the *true* classes do? A scaler on a few clean labels, or a T behind the head.
+
+python benchmarks/clean_probabilities.py [--tasks NAME ...] [--seeds 5] [--output FOLDER]        (on the backend of KERAS_BACKEND)
+
+A model that is calibrated for noisy labels is less sure of the true classes than it could be. Every model here is chosen by noisy
+validation labels (`keras_het.select`: temperature and epoch, or the strength of T's penalty). Its probabilities are then raised to a
+power, the same for all examples, that is fitted to 50 or 200 clean labels. All figures are of the other clean labels.
+"""
+
+import argparse
+import pathlib
+
+import harness
+import keras
+import numpy as np
+import recipe
+import recipe_report
+import tasks
+from scipy.special import log_softmax
+
+from keras_het import select
+from keras_het.analysis import expected_calibration_error
+from keras_het.callbacks import ReleaseTransition
+from keras_het.layers import NoiseTransition
+
+TASKS = ("digits, 20%", "digits, 40%", "digits, 40% symmetric", "images, 20%")
+CLEAN = (0, 50, 200)  # clean labels for the scaler
+STRENGTHS, DECAY, RELEASE = (0.01, 0.03, 0.07, 0.14), 2e-3, 10
+
+
+def with_transition(task, seed):
+    """A plain head with a learned T behind it."""
+
+    def make(strength):
+        keras.utils.set_random_seed(seed)
+
+        def decay():
+            return keras.regularizers.L2(DECAY)
+
+        head = keras.layers.Dense(task.units, "log_softmax", kernel_regularizer=decay())
+        flips = NoiseTransition(task.units, regularizer=keras.regularizers.L2(strength))
+        model = keras.Sequential([*task.backbone(task.train.x.shape[1:], decay), head, flips])
+        model.compile(keras.optimizers.Adam(4e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    arguments = {
+        "batch_size": recipe.BATCH,
+        "epochs": task.epochs,
+        "callbacks": [ReleaseTransition(RELEASE)],
+        "extend": False,
+        "verbose": 0,
+    }
+    return select(make, STRENGTHS, *task.train, task.validation, extend=False, **arguments).model
+
+
+def models(task, seed):
+    """Name and model of each way, one after the other."""
+    for method in ("Dense", "full"):
+
+        def make(temperature, method=method):
+            return recipe.make_model(task, recipe.Setting(method, temperature), seed)
+
+        arguments = {"batch_size": recipe.BATCH, "epochs": task.epochs, "verbose": 0}
+        yield method, select(make, task.temperatures, *task.train, task.validation, **arguments).model
+    yield "Dense and a learned T", with_transition(task, seed)
+
+
+def rows(name, seed):
+    """Accuracy, NLL, ECE and mean confidence less accuracy, for every way and number of clean labels."""
+    task = tasks.TASKS[name](seed)
+    for way, model in models(task, seed):
+        log_p = log_softmax(model.predict(task.test.x, batch_size=1000, verbose=0).astype("float64"), axis=-1)
+        for count in CLEAN:
+            power = recipe.scaled_by(log_p[:count], task.test.y[:count])[0] if count else 1.0
+            scaled, y = log_softmax(log_p[CLEAN[-1] :] * power, axis=-1), task.test.y[CLEAN[-1] :]
+            p, right = np.exp(scaled), scaled.argmax(-1) == y
+            figures = [right.mean(), -scaled[np.arange(len(y)), y].mean(), expected_calibration_error(p, y), (p.max(-1) - right).mean()]
+            yield way, count, figures
+        keras.utils.clear_session()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--tasks", nargs="+", choices=list(tasks.TASKS), default=list(TASKS), metavar="NAME")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
+    options = parser.parse_args()
+    text = []
+    for name in options.tasks:
+        found = {}
+        for seed in range(options.seeds):
+            for way, count, figures in rows(name, seed):
+                found.setdefault((way, count), []).append(figures)
+            print(name, seed, flush=True)
+        lines = [["model", "clean labels", "accuracy", "NLL", "ECE", "confidence - accuracy"]]
+        for (way, count), figures in found.items():
+            lines.append([way, str(count), *(recipe_report.with_error(column) for column in zip(*figures, strict=True))])
+        text.append(f"{name}:\n\n{harness.markdown(lines)}\n")
+    text = "\n".join(text) + f"\n{options.seeds} seeds; {harness.describe()}\n"
+    options.output.mkdir(parents=True, exist_ok=True)
+    (options.output / "clean_probabilities.md").write_text(text)
+    print("\n" + text)
+
+
+if __name__ == "__main__":
+    main()

@@ -16,6 +16,8 @@ CRITERIA = {  # what a user can measure: name, sign of what is better
     "noisy absolute error": -1.0,
 }
 CLEAN = ("clean accuracy", "clean NLL", "clean ECE")
+RANKED = (*CLEAN, "clean scaled NLL")
+GAINS = (*CLEAN, "clean scaled NLL", "noisy NLL", "noisy ECE")
 METHODS = ("Dense", "diagonal", "full", "parameter-efficient")
 
 
@@ -37,7 +39,10 @@ def distinct(runs, name):
 def choose(runs, criterion):
     """The run and the epoch, counted from 0, that are best by a criterion; of equals the first."""
     sign = CRITERIA[criterion]
-    return max(((run, epoch) for run in runs for epoch in range(len(run["epochs"]))), key=lambda c: sign * c[0]["epochs"][c[1]][criterion])
+    ordered = sorted(runs, key=lambda run: (run["temperature"], run["l2"]))
+    return max(
+        ((run, epoch) for run in ordered for epoch in range(len(run["epochs"]))), key=lambda c: sign * c[0]["epochs"][c[1]][criterion]
+    )
 
 
 def chosen(runs, criterion):
@@ -68,25 +73,54 @@ def _counted(values):
     return ", ".join(f"{value:g}" + (f" (x{count})" if count > 1 else "") for value, count in counts)
 
 
-def correlations(runs):
-    """Spearman's rank correlation of each criterion with the clean figures over all epochs of all runs, the mean over the seeds."""
-    lines = [["criterion", *CLEAN]]
-    for criterion, sign in CRITERIA.items():
-        row = []
-        for name in CLEAN:
-            better = 1.0 if name == "clean accuracy" else -1.0
-            of_seeds = []
-            for seed in distinct(runs, "seed"):
-                epochs = [epoch for run in select(runs, seed=seed) for epoch in run["epochs"]]
-                of_seeds.append(spearmanr([sign * e[criterion] for e in epochs], [better * e[name] for e in epochs]).statistic)
-            row.append(f"{np.mean(of_seeds):.2f}")
-        lines.append([criterion, *row])
+def gains(runs, criterion):
+    """A row for each task: Dense's figures as the criterion chooses it, then what every other method adds to them, seed by seed."""
+    lines = [["task", "method", *GAINS]]
+    for task in distinct(runs, "task"):
+        plain, *others = ([method, select(runs, task=task, method=method)] for method in METHODS)
+        figures = [_figures(own, criterion) for _, own in (plain, *others) if own]
+        lines.append([task, plain[0], *(with_error(column) for column in figures[0].T)])
+        for (method, _), found in zip([other for other in others if other[1]], figures[1:], strict=True):
+            lines.append(["", method, *(_signed(column) for column in (found - figures[0]).T)])
     return harness.markdown(lines)
+
+
+def _figures(runs, criterion):
+    """`GAINS` of what a criterion chose, a row for each seed."""
+    return np.array([[run["epochs"][epoch][name] for name in GAINS] for run, epoch in chosen(runs, criterion)])
+
+
+def _signed(values):
+    text = with_error(values)
+    return text if text.startswith("-") else f"+{text}"
+
+
+def correlations(runs):
+    """Spearman's rank correlation of each criterion with the clean figures over all epochs of all runs, the mean over tasks and seeds."""
+    groups = [select(runs, task=task, seed=seed) for task in distinct(runs, "task") for seed in distinct(runs, "seed")]
+    lines = [["criterion", *RANKED]]
+    for criterion, sign in CRITERIA.items():
+        found = []
+        for epochs in ([epoch for run in group for epoch in run["epochs"]] for group in groups if group):
+            ours = [sign * epoch[criterion] for epoch in epochs]
+            signs = {name: 1.0 if name == "clean accuracy" else -1.0 for name in RANKED}
+            found.append([spearmanr(ours, [better * epoch[name] for epoch in epochs]).statistic for name, better in signs.items()])
+        lines.append([criterion, *(f"{mean:.2f}" for mean in np.mean(found, axis=0))])
+    return harness.markdown(lines)
+
+
+def whole(runs):
+    """Without the seeds of a task that are not finished: those with fewer runs than another."""
+    counts = collections.Counter((run["task"], run["seed"]) for run in runs)
+    most = {task: max(count for (name, _), count in counts.items() if name == task) for task, _ in counts}
+    return [run for run in runs if counts[run["task"], run["seed"]] == most[run["task"]]]
 
 
 def describe(runs):
     """The report, as Markdown."""
-    text = []
+    runs = whole(runs)
+    text = [f"## Beside Dense, all chosen by {criterion}\n\n{gains(runs, criterion)}\n" for criterion in ("noisy NLL", "noisy accuracy")]
+    text.append(f"## Mean rank correlation over the tasks\n\n{correlations(runs)}\n")
     for task in distinct(runs, "task"):
         own = select(runs, task=task)
         text.append(f"## {task}\n\n{len(own)} runs, seeds {', '.join(map(str, sorted(distinct(own, 'seed'))))}.\n")

@@ -65,8 +65,8 @@ def test_the_report_takes_the_best_epoch_and_the_correlation_of_ranks():
     import recipe_report
 
     def epoch(noisy, clean):
-        signs = recipe_report.CRITERIA
-        return {**{name: sign * noisy for name, sign in signs.items()}, "clean accuracy": clean, "clean NLL": -clean, "clean ECE": clean}
+        figures = {name: sign * noisy for name, sign in recipe_report.CRITERIA.items()}
+        return {**figures, "noisy ECE": 0.0, "clean accuracy": clean, "clean NLL": -clean, "clean ECE": clean, "clean scaled NLL": -clean}
 
     runs = [
         {"task": "t", "seed": seed, "method": "Dense", "temperature": temperature, "l2": 0.0, "epochs": [epoch(*e) for e in epochs]}
@@ -77,4 +77,16 @@ def test_the_report_takes_the_best_epoch_and_the_correlation_of_ranks():
         assert [(run["temperature"], best) for run, best in recipe_report.chosen(runs, criterion)] == [(1.5, 1), (1.5, 1)]
     text = recipe_report.describe(runs)
     assert "| Dense  | 0.400 +- 0.000 | -0.400 +- 0.000 |" in text
-    assert text.count("| 1.00           | 1.00      | -1.00     |") == len(recipe_report.CRITERIA)
+    assert text.count("| 1.00           | 1.00      | -1.00     | 1.00             |") == 2 * len(recipe_report.CRITERIA)
+
+
+def test_gains_are_over_dense_with_the_same_seed():
+    import recipe_report
+
+    def run(method, seed, figure):
+        epochs = [{**dict.fromkeys((*recipe_report.CRITERIA, *recipe_report.GAINS), 0.0), "clean accuracy": figure}]
+        return {"task": "t", "seed": seed, "method": method, "temperature": 5.0, "l2": 0.0, "epochs": epochs}
+
+    text = recipe_report.gains([run("Dense", 0, 0.5), run("Dense", 1, 0.7), run("full", 0, 0.6), run("full", 1, 0.8)], "noisy NLL")
+    assert "| t    | Dense  | 0.600 +- 0.100  |" in text
+    assert "|      | full   | +0.100 +- 0.000 |" in text

@@ -187,7 +187,7 @@ def two_outputs(value):
         ({"make_model": two_outputs, "y": [LABELS, LABELS], "criterion": distance_to(1)}, "models of one output. Received: 2 outputs"),
         ({"criterion": lambda labels, predictions: np.nan}, "`values` must have one with a finite <lambda>. Received: nan of 0.1"),
     ],
-    ids=str,
+    ids=lambda part: part if isinstance(part, str) else None,
 )
 def test_errors_say_what_is_wrong(arguments, text):
     given = {"make_model": make_model, "values": [0.1], "x": X, "y": LABELS, "validation_data": (X, LABELS), "verbose": 0, **arguments}

@@ -177,7 +177,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--part", default="0/1", help="I/N: every N-th run, from the I-th, for several processes side by side")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
-    parser.add_argument("--variations", action="store_true", help="one setting of the full head at a time, in place of the table")
+    parser.add_argument("--variations", action="store_true", help="one setting of the full head at a time; in a folder of their own")
     options = parser.parse_args()
     part, parts = map(int, options.part.split("/"))
     options.output.mkdir(parents=True, exist_ok=True)
@@ -193,7 +193,9 @@ def main():
         last = line["epochs"][-1]
         print(f"{name}, seed {seed}: {setting}: {last['clean accuracy']:.3f} {last['clean NLL']:.3f}, {line['seconds']:.0f} s", flush=True)
         keras.utils.clear_session()
-    text = f"{recipe_report.describe(recipe_report.read(options.output))}\n{harness.describe()}\n"
+    runs = recipe_report.read(options.output)
+    report = recipe_report.variations(runs, Setting._fields[1:]) if options.variations else recipe_report.describe(runs)
+    text = f"{report}\n\n{harness.describe()}\n"
     (options.output / "recipe.md").write_text(text)
     print("\n" + text)
 

@@ -109,6 +109,19 @@ def correlations(runs):
     return harness.markdown(lines)
 
 
+def variations(runs, names, criterion="noisy NLL"):
+    """A row for each setting, by what it changes in the first one; `names` are those of the settings."""
+    lines = [["task", "changed", *GAINS]]
+    for task in distinct(runs, "task"):
+        own = select(runs, task=task)
+        for setting in dict.fromkeys(tuple(run[name] for name in names) for run in own):
+            changed = [f"{name} {value:g}" for name, value in zip(names, setting, strict=True) if value != own[0][name]]
+            same = [run for run in own if tuple(run[name] for name in names) == setting]
+            columns = _figures(same, criterion).T
+            lines.append([task, ", ".join(changed) or "nothing", *(with_error(column) for column in columns)])
+    return harness.markdown(lines)
+
+
 def whole(runs):
     """Without the seeds of a task that are not finished: those with fewer runs than another."""
     counts = collections.Counter((run["task"], run["seed"]) for run in runs)

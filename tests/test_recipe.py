@@ -90,3 +90,17 @@ def test_gains_are_over_dense_with_the_same_seed():
     text = recipe_report.gains([run("Dense", 0, 0.5), run("Dense", 1, 0.7), run("full", 0, 0.6), run("full", 1, 0.8)], "noisy NLL")
     assert "| t    | Dense  | 0.600 +- 0.100  |" in text
     assert "|      | full   | +0.100 +- 0.000 |" in text
+
+
+def test_variations_are_named_by_what_they_change():
+    import recipe_report
+
+    epochs = [dict.fromkeys((*recipe_report.CRITERIA, *recipe_report.GAINS), 0.5)]
+    runs = [
+        {"task": "t", "seed": seed, "method": "full", "temperature": 5.0, "l2": 0.0, "rate": rate, "epochs": epochs}
+        for seed in (0, 1)
+        for rate in (1.0, 0.2)
+    ]
+    lines = recipe_report.variations(runs, ("temperature", "rate")).splitlines()
+    assert [line.split("|")[2].strip() for line in lines[2:]] == ["nothing", "rate 0.2"]
+    assert all("0.500 +- 0.000" in line for line in lines[2:])

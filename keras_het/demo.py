@@ -107,7 +107,8 @@ def check_settings(settings):
     Raises: ValueError naming the argument, the rule and the value received.
     """
     check_integer("seeds", settings.seeds, 1)
-    check_integer("epochs", settings.epochs, ROUND)
+    if check_integer("epochs", settings.epochs, ROUND) % ROUND:
+        raise ValueError(f"`epochs` must be a multiple of {ROUND}. Received: epochs={settings.epochs}")
     for temperature in settings.temperatures:
         check_number("temperatures", temperature, above=0.0)
     if not isinstance(settings.noise, int | float) or not 0.0 <= settings.noise < 1.0:

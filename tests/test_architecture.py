@@ -41,6 +41,7 @@ ALLOWED = {
         "keras_het.graph",
         "keras_het.layers",
         "keras_het.noisy_labels",
+        "keras_het.outputs",
     ),
     "keras_het.models": (
         *GROUND,

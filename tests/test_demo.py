@@ -92,6 +92,7 @@ def test_plain_head_divides_its_logits():
         ({"noise": "much"}, "`noise` must be a number in [0, 1). Received: noise='much'"),
         ({"seeds": 0}, "`seeds` must be an integer at least 1. Received: seeds=0"),
         ({"epochs": 4}, "`epochs` must be an integer at least 5. Received: epochs=4"),
+        ({"epochs": 12}, "`epochs` must be a multiple of 5. Received: epochs=12"),
         ({"temperatures": (1.5, 0.0)}, "`temperatures` must be a finite float32 number greater than 0. Received: temperatures=0.0"),
     ],
 )

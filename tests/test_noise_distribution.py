@@ -43,7 +43,8 @@ def training_logits(monkeypatch, head, x):
 def check_head(monkeypatch, options, seed=0, rule=integrators.MonteCarlo):
     """Asserts the mean and covariance of the logits that the link receives, in units of the temperature."""
     integrator = rule(SAMPLES, chunk_size=None)
-    head = HeteroscedasticDense(UNITS, seed=seed, temperature=0.8, integrator=integrator, covariance_initializer="random_normal", **options)
+    noise = {"initial_scale": 1.0, "covariance_initializer": "random_normal"}  # both kinds large enough to be seen beside each other
+    head = HeteroscedasticDense(UNITS, seed=seed, temperature=0.8, integrator=integrator, **noise, **options)
     x = np.random.default_rng(seed).normal(size=(1, 40)).astype("float32") * 4
     logits = training_logits(monkeypatch, head, x) * 0.8
     normal = head.logit_distribution(x)

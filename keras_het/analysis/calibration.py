@@ -31,6 +31,8 @@ def expected_calibration_error(probabilities: Any, labels: Any, bins: int = 15) 
     bins = check_integer("bins", bins, 1)
     if p.ndim != 2 or y.shape != p.shape[:1] or not len(p):
         raise ValueError(f"`probabilities` must be (N, K) and `labels` (N,), with N > 0. Received: {p.shape} and {y.shape}")
+    if not np.all((p >= 0) & (p <= 1 + 1e-5)) or np.any(np.abs(p.sum(-1) - 1) > 1e-2):
+        raise ValueError("`probabilities` must be in [0, 1] and sum to 1, such as the exp of what a head predicts. Received: others")
     confidence = p.max(-1)
     places = np.minimum((confidence * bins).astype(int), bins - 1)
     gaps = np.bincount(places, (p.argmax(-1) == y) - confidence, bins)

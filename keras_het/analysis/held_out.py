@@ -7,11 +7,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.batches import examples_and_labels, labelled_batches
+from keras_het.batches import count_examples, examples_and_labels, labelled_batches
 from keras_het.compilation import leaves
-from keras_het.fitting import link_of, loss_of
+from keras_het.fitting import link_of, loss_of, remade
 from keras_het.layers import NoiseTransition
 from keras_het.noisy_labels import CleanAndNoisy
+from keras_het.outputs import outputs_of
 from keras_het.validation import check_choice
 
 
@@ -28,7 +29,14 @@ class HeldOut:
 
     def __init__(self, data: Any, criterion: str | Callable[[Any, Any], Any], mode: str = "auto", batch_size: int = 32):
         self._x, self._y = examples_and_labels("validation_data", data)
-        if not callable(criterion):
+        if isinstance(data, list | tuple) and len(data) > 2:
+            raise ValueError("`validation_data` must be (x, y), for weights do not count. Received: three parts")
+        if self._y is not None and not len(self._y):
+            raise ValueError("`validation_data` must have at least one example. Received: none")
+        if self._y is not None and count_examples(self._x) != len(self._y):
+            rule = "have a label for each example"
+            raise ValueError(f"`validation_data` must {rule}. Received: {len(self._y)} labels of {count_examples(self._x)}")
+        if isinstance(criterion, type | keras.metrics.Metric) or not callable(criterion):
             check_choice("criterion", criterion, ("accuracy", "loss"))
         largest = criterion == "accuracy" if check_choice("mode", mode, ("auto", "min", "max")) == "auto" else mode == "max"
         self._criterion, self._sign, self._batch_size = criterion, 1.0 if largest else -1.0, batch_size
@@ -61,25 +69,55 @@ class HeldOut:
             predictions = model.predict_on_batch(x)
             if not hasattr(predictions, "shape"):
                 raise ValueError(f"`make_model` must make models of one output. Received: {len(predictions)} outputs")
-            yield labels, ops.convert_to_numpy(predictions)
+            yield _in_a_column(labels, predictions), ops.convert_to_numpy(predictions)
 
     def _measure(self, model: keras.Model) -> Callable[[Any, Any], Any]:
-        if callable(self._criterion):
+        if not isinstance(self._criterion, str):
             return self._criterion
         losses = list(leaves(model.loss)) if model.compiled else []
         if len(losses) != 1:
             raise ValueError(f"`make_model` must make models that are compiled with one loss. Received: {len(losses)} losses")
+        loss = loss_of(losses[0])
         if self._criterion == "loss":
-            return loss_of(losses[0])
-        if link_of(losses[0]) == "sigmoid":
-            threshold = 0.0 if getattr(loss_of(losses[0]), "from_logits", False) else 0.5
-            return lambda labels, predictions: (predictions > threshold) == (np.reshape(labels, predictions.shape) > 0.5)
+            return _mean_of(loss)
+        outputs = [output for _, output in outputs_of(model)]
+        if (outputs[0].link if len(outputs) == 1 and outputs[0] else link_of(losses[0])) == "sigmoid":
+            logits = outputs[0].returns == "logits" if len(outputs) == 1 and outputs[0] else getattr(loss, "from_logits", False)
+            return lambda labels, predictions: (predictions > (0.0 if logits else 0.5)) == (labels > 0.5)
         return _is_right
+
+
+class _Function(keras.losses.Loss):
+    """Somebody's own function, called as Keras calls it."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def call(self, y_true, y_pred):
+        """The function."""
+        return self.function(y_true, y_pred)
+
+
+def _mean_of(loss: Any) -> Any:
+    """A loss that is a mean over the examples."""
+    if not isinstance(loss, keras.losses.Loss):
+        return _Function(loss)
+    return remade(loss, reduction="sum_over_batch_size") if loss.reduction == "sum" else loss
+
+
+def _in_a_column(labels: np.ndarray, predictions: Any) -> np.ndarray:
+    """Labels `(N,)` of predictions `(N, 1)` as a column, as Keras has them."""
+    return labels[..., None] if tuple(predictions.shape) == (*labels.shape, 1) else labels
 
 
 def _is_right(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
     """Whether the most probable class is that of the label, an integer or a vector."""
-    classes = labels.argmax(-1) if labels.shape == predictions.shape else labels.reshape(predictions.shape[:-1])
+    vectors = labels.shape == predictions.shape
+    if predictions.shape[-1] == 1 or (vectors and np.any(labels.sum(-1).round(3) != 1)):
+        rule = 'be a function, or "loss", where the loss of the model does not tell what it predicts'
+        raise ValueError(f"`criterion` must {rule}. Received: 'accuracy' of outputs of shape {predictions.shape}")
+    classes = labels.argmax(-1) if vectors else labels.reshape(predictions.shape[:-1])
     return predictions.argmax(-1) == classes
 
 

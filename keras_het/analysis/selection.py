@@ -3,6 +3,8 @@
 import math
 import numbers
 import time
+import warnings
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -12,7 +14,7 @@ import numpy as np
 from keras_het.analysis.held_out import HeldOut
 from keras_het.batches import check_again
 from keras_het.compilation import check
-from keras_het.validation import check_boolean, check_choice
+from keras_het.validation import check_boolean, check_choice, check_integer
 
 MOST_BEYOND = 6  # values that are tried beyond the ends of a list
 
@@ -35,26 +37,26 @@ class Trial(NamedTuple):
 class Selection(NamedTuple):
     """What `select` found; `print` shows it as a table.
 
-    value: the best one.
+    best: the `Trial` of the best value.
     model: its fitted model, with the weights of the epoch that was chosen.
-    trials: a `Trial` for each value, numbers in their order.
+    trials: all of them, numbers in their order.
     criterion: its name.
     """
 
-    value: Any
+    best: Trial
     model: Any
     trials: list[Trial]
     criterion: str
 
     @property
+    def value(self) -> Any:
+        """The best one."""
+        return self.best.value
+
+    @property
     def scores(self) -> dict[Any, float]:
         """The score of each value, for values that can be keys of a dict."""
         return {trial.value: trial.score for trial in self.trials}
-
-    @property
-    def best(self) -> Trial:
-        """The trial of the best value."""
-        return next(trial for trial in self.trials if trial.value is self.value)
 
     def __str__(self) -> str:
         lines = [("value", self.criterion, "epoch", "seconds", "")]
@@ -115,18 +117,19 @@ def select(
     claims more noise than there is. Let one of the strengths be so small that T stays, for data without noise.
 
     Args:
-        make_model: function of a value that returns a new compiled model.
+        make_model: function of a value that returns a new compiled model, which shares no layer with those before.
         values: temperatures, strengths, or whatever else `make_model` takes.
         x: what to fit to: arrays, or a data set of batches (x, y) as for `fit`, that can be read more than once.
         y: labels; None for a data set.
-        validation_data: `(x, y)`, or a data set; `fit` does not see it.
+        validation_data: `(x, y)`, or a data set; `fit` does not see it, but callbacks do see `val_<criterion>` of every epoch. Weights
+            and masks do not count.
         criterion: "loss", the model's own without penalties, so the negative log-likelihood for a crossentropy; "accuracy"; or a function
             `(labels, predictions)` that returns a number for each example, or their mean, as those in `keras.losses` do. Behind a
-            `NoiseTransition` the predictions are log-probabilities of the noisy labels.
-        mode: what is better, "min" or "max"; "auto" is "max" for "accuracy" and "min" for all else.
+            `NoiseTransition` the predictions are log-probabilities of the noisy labels, which must be integers.
+        mode: what is better, "min" or "max"; "auto" is "max" for "accuracy" and "min" for all else, functions among it.
         epoch: "best" scores after every epoch and keeps the best weights; "last" scores once.
         extend: if the best of at least two positive numbers is the largest or the smallest, go on beyond it in the last step of the
-            list until it is not, for at most six more values.
+            list until it is not, for at most six more values; an error at one of these ends the list, with a warning.
         verbose: 1 for a progress bar and the table, 0 for neither; 2 shows the lines of `fit`, too.
         fit_arguments: for `fit`, such as epochs, batch_size, callbacks.
     Returns: `Selection`.
@@ -151,36 +154,56 @@ def select(
     check_again("x", x)
     held_out = HeldOut(validation_data, criterion, mode, fit_arguments.get("batch_size") or 32)
     check_choice("epoch", epoch, ("best", "last"))
+    check_integer("epochs", fit_arguments.get("epochs", 1), 1)
     check_boolean("extend", extend)
     fit_arguments["verbose"] = 2 if check_choice("verbose", verbose, (0, 1, 2)) == 2 else 0
     bar = keras.utils.Progbar(len(waiting), verbose=min(verbose, 1), unit_name="model")
     most = len(waiting) + (MOST_BEYOND if extend else 0)
-    found, model = Selection(None, None, [], held_out.name), None
+    trials: list[Trial] = []
+    best: tuple[Trial, Any] | None = None
+    known: dict[int, weakref.ref] = {}
+    given = len(waiting)
     while waiting:
-        last, model = model, make_model(waiting[0])
-        if model is last:
-            raise ValueError("`make_model` must make a new model at every call. Received: the same one twice")
-        check(model)
-        trial = _try(waiting.pop(0), model, x, y, held_out, epoch, fit_arguments)
-        found.trials.append(trial)
-        if np.isfinite(trial.score) and (found.model is None or held_out.better(trial.score, found.best.score)):
-            found = found._replace(value=trial.value, model=model)
-        if not waiting and found.model is not None and len(found.trials) < most:
-            waiting = _beyond(found)
+        value = waiting.pop(0)
+        try:
+            model = make_model(value)
+            _check_new(model, known)
+            check(model)
+            trial = _try(value, model, x, y, held_out, epoch, fit_arguments)
+        except Exception as error:
+            if best is None or len(trials) < given:
+                raise
+            warnings.warn(f"`select` stays at {_text(best[0].value)}: {_text(value)}, beyond the list, failed with: {error}", stacklevel=2)
+            break
+        trials.append(trial)
+        if np.isfinite(trial.score) and (best is None or held_out.better(trial.score, best[0].score)):
+            best = trial, model
+        if not waiting and best is not None and len(trials) < most:
+            waiting = _beyond([trial.value for trial in trials], best[0].value)
             bar.target += len(waiting)
-        bar.update(len(found.trials), finalize=not waiting)
-    if found.model is None:
-        scores = ", ".join(f"{trial.score:g} of {_text(trial.value)}" for trial in found.trials)
-        raise ValueError(f"`values` must have one with a finite {found.criterion}. Received: {scores}")
-    if _are_positive([trial.value for trial in found.trials]):
-        found.trials.sort(key=lambda trial: trial.value)
+        bar.update(len(trials), finalize=not waiting)
+    if best is None:
+        scores = ", ".join(f"{trial.score:g} of {_text(trial.value)}" for trial in trials)
+        raise ValueError(f"`values` must have one with a finite {held_out.name}. Received: {scores}")
+    if _are_positive([trial.value for trial in trials]):
+        trials.sort(key=lambda trial: trial.value)
+    found = Selection(*best, trials, held_out.name)
     if verbose:
         print(found)
     return found
 
 
+def _check_new(model, known):
+    """Refuses a model that shares variables with those before, which are `known` by their id: its training would change theirs."""
+    for variable in model.variables:
+        if id(variable) in known and known[id(variable)]() is variable:
+            rule = "make a new model at every call, which shares no layer with another (`clone=True` in `keras_het.heteroscedastic`)"
+            raise ValueError(f"`make_model` must {rule}. Received: the variable {variable.path!r} twice")
+    known.update({id(variable): weakref.ref(variable) for variable in model.variables})
+
+
 class _KeepBest(keras.callbacks.Callback):
-    """Scores every epoch, and gives the model the weights of the best one at the end."""
+    """Scores every epoch, writes the score into the logs, and keeps the weights of the best one."""
 
     def __init__(self, held_out):
         super().__init__()
@@ -189,35 +212,35 @@ class _KeepBest(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         """Keras calls it."""
         score = self.held_out(self.model)
+        if logs is not None:
+            logs[f"val_{self.held_out.name}"] = score
         if np.isfinite(score) and (self.weights is None or self.held_out.better(score, self.score)):
             self.score, self.epoch, self.weights = score, epoch + 1, self.model.get_weights()
-
-    def on_train_end(self, logs=None):
-        """Keras calls it."""
-        if self.weights is not None:
-            self.model.set_weights(self.weights)
 
 
 def _try(value, model, x, y, held_out, epoch, fit_arguments):
     """The `Trial` of a model, which is fitted."""
     start, keep = time.perf_counter(), _KeepBest(held_out)
-    callbacks = [*keras.tree.flatten(fit_arguments.get("callbacks") or []), *([keep] if epoch == "best" else [])]
-    history = model.fit(x, y, **{**fit_arguments, "callbacks": callbacks})
-    score, at = (keep.score, keep.epoch) if epoch == "best" else (held_out(model), len(history.epoch))
-    return Trial(value, score, at, time.perf_counter() - start)
+    given = keras.tree.flatten(fit_arguments.get("callbacks") or [])
+    history = model.fit(x, y, **{**fit_arguments, "callbacks": [keep, *given] if epoch == "best" else given})
+    if epoch == "last":
+        return Trial(value, held_out(model), history.epoch[-1] + 1, time.perf_counter() - start)
+    if keep.weights is not None:
+        model.set_weights(keep.weights)  # after callbacks that restore others
+    return Trial(value, keep.score, keep.epoch, time.perf_counter() - start)
 
 
 def _are_positive(values):
     return all(isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < float(value) < math.inf for value in values)
 
 
-def _beyond(found):
+def _beyond(tried, best):
     """The next value beyond the end of the list where the best is, in a list; nothing if it is not at an end."""
-    values = sorted({trial.value for trial in found.trials}) if _are_positive([trial.value for trial in found.trials]) else []
-    if len(values) < 2 or found.value not in (values[0], values[-1]):
+    values = sorted(set(tried)) if _are_positive(tried) else []
+    if len(values) < 2 or best not in (values[0], values[-1]):
         return []
-    neighbour = values[1] if found.value == values[0] else values[-2]
-    value = found.value * (found.value / neighbour)
+    neighbour = values[1] if best == values[0] else values[-2]
+    value = best * (best / neighbour)
     if all(isinstance(known, numbers.Integral) for known in values):
         value = round(value)
     return [value] if value > 0 and value not in values else []

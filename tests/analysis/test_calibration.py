@@ -26,3 +26,9 @@ def test_gaps_of_bins_do_not_cancel_and_confidence_one_has_a_bin():
 def test_errors_say_what_is_wrong(p, y, bins):
     with pytest.raises(ValueError, match=r"`probabilities` must be \(N, K\)|`bins` must be an integer at least 1"):
         expected_calibration_error(p, y, bins)
+
+
+@pytest.mark.parametrize("p", [np.log([[0.5, 0.5]]), [[4.0, -1.0]], [[np.nan, 1.0]], [[0.2, 0.2]]])
+def test_what_are_no_probabilities_is_refused(p):
+    with pytest.raises(ValueError, match="must be in \\[0, 1\\] and sum to 1, such as the exp of what a head predicts"):
+        expected_calibration_error(p, [0])

@@ -165,6 +165,67 @@ def test_it_shows_a_bar_a_table_and_a_plot(capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_of_equal_values_the_best_is_marked():
+    y, seen = np.zeros((4, 1)), []
+
+    def make(value):
+        seen.append(value)
+        return constant((3.0, 1.0, 2.0)[len(seen) - 1])
+
+    found = keras_het.select(make, [5.0] * 3, y, y, (y, y), criterion=distance_to(1.0), epoch="last", verbose=0)
+    assert found.best is found.trials[1]
+    assert [line.endswith("<- chosen") for line in str(found).splitlines()] == [False, False, True, False]
+    assert found.model.predict(y, verbose=0)[0, 0] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("share", ["a layer", "the first model"])
+def test_models_that_share_variables_are_refused(share):
+    layer, models = keras.layers.Dense(4), [model_of(keras.layers.Dense(3), loss=SPARSE(from_logits=True)) for _ in range(2)]
+
+    def make(value):
+        if share == "the first model":
+            return models[value % 2]
+        return model_of(layer, keras.layers.Dense(3), loss=SPARSE(from_logits=True))
+
+    with pytest.raises(ValueError, match=r"shares no layer with another \(`clone=True`.* Received: the variable"):
+        keras_het.select(make, [1, 2, 3], X, LABELS, (X, LABELS), verbose=0)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch and NumPy
+def test_an_error_beyond_the_list_ends_it():
+    def make(value):
+        if value > 5:
+            raise ValueError("too large")
+        return constant(value)
+
+    y = np.zeros((4, 1))
+    with pytest.warns(UserWarning, match="stays at 4: 8, beyond the list, failed with: too large"):
+        found = keras_het.select(make, (2.0, 4.0), y, y, (y, y), criterion=distance_to(100.0), epoch="last", verbose=0)
+    assert found.value == 4.0
+    with pytest.raises(ValueError, match="too large"):
+        keras_het.select(make, (2.0, 8.0), y, y, (y, y), criterion=distance_to(100.0), epoch="last", verbose=0)
+
+
+def test_callbacks_see_the_score_and_their_weights_do_not_stay():
+    stop = keras.callbacks.EarlyStopping("val_accuracy", patience=2, mode="min", restore_best_weights=True)  # the worst
+    found = keras_het.select(
+        make_model, [0.5], X[:30], LABELS[:30], (X[30:], LABELS[30:]), criterion="accuracy", epochs=30, callbacks=[stop], verbose=0
+    )
+    assert 0 < stop.stopped_epoch < 29
+    assert found.best.score == pytest.approx(HeldOut((X[30:], LABELS[30:]), "accuracy")(found.model))
+
+
+def test_a_loss_of_ones_own_and_a_sum_are_means_as_keras_calls_them():
+    def own(y_true, y_pred):
+        return keras.ops.mean(keras.ops.square(y_true - y_pred), axis=-1)
+
+    for loss, scale in ((own, 1), (keras.losses.MeanSquaredError(reduction="sum"), 50)):
+        model = model_of(keras.layers.Dense(1), loss=loss, metrics=())
+        expected = model.evaluate(X, X[:, 0], batch_size=50, verbose=0) / scale
+        assert HeldOut((X, X[:, 0]), "loss", batch_size=20)(model) == pytest.approx(expected, rel=1e-4)
+    assert HeldOut((X, X[:, 0]), keras.losses.mean_squared_error)(model) == pytest.approx(expected, rel=1e-4)
+
+
 def two_outputs(value):
     inputs = keras.Input((4,))
     model = keras.Model(inputs, [keras.layers.Dense(3)(inputs), keras.layers.Dense(3)(inputs)])
@@ -181,6 +242,14 @@ def two_outputs(value):
         ({"epoch": 3}, "`epoch` must be one of 'best', 'last'"),
         ({"extend": 1}, "`extend` must be True or False"),
         ({"verbose": "loud"}, "`verbose` must be one of 0, 1, 2"),
+        ({"epochs": 0}, "`epochs` must be an integer at least 1"),
+        ({"criterion": keras.metrics.SparseCategoricalAccuracy()}, "`criterion` must be one of 'accuracy', 'loss'"),
+        ({"validation_data": (X, LABELS, np.ones(50))}, "`validation_data` must be (x, y), for weights do not count"),
+        ({"validation_data": (X, LABELS[:7])}, "`validation_data` must have a label for each example. Received: 7 labels of 50"),
+        (
+            {"make_model": lambda value: model_of(keras.layers.Dense(1), loss="mse", metrics=()), "criterion": "accuracy"},
+            '`criterion` must be a function, or "loss", where the loss of the model does not tell what it predicts',
+        ),
         ({"validation_data": X}, "`validation_data` must be (x, y) or a data set"),
         ({"validation_data": (X[:0], LABELS[:0])}, "`validation_data` must have at least one example. Received: none"),
         ({"make_model": two_outputs, "y": [LABELS, LABELS]}, "`make_model` must make models that are compiled with one loss. Received: 2"),

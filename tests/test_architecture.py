@@ -209,3 +209,8 @@ def python_blocks():
 def test_the_examples_of_the_readme_run(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(compile(block, "README.md", "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "benchmarks/README.md"])
+def test_no_page_holds_a_placeholder(page):
+    assert "@@" not in (ROOT / page).read_text()

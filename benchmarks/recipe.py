@@ -55,12 +55,17 @@ class Adam(keras.optimizers.Adam):
 
     def __init__(self, rate):
         super().__init__(LEARNING_RATE)
-        self.rate = rate
+        self.rate, self.own = rate, set()
+
+    def build(self, variables):
+        """Keras calls it."""
+        covariance = [v for v in variables if any(part in v.path for part in ("scale_diag", "row_scale", "factor"))]
+        self.own = {id(form) for variable in covariance for form in (variable, variable.value)}  # TensorFlow updates its own variable
+        super().build(variables)
 
     def update_step(self, gradient, variable, learning_rate):
         """Keras calls it for every variable."""
-        own = any(part in variable.path for part in ("scale_diag", "row_scale", "factor"))
-        super().update_step(gradient, variable, learning_rate * self.rate if own else learning_rate)
+        super().update_step(gradient, variable, learning_rate * self.rate if id(variable) in self.own else learning_rate)
 
 
 def make_model(task, setting, seed):

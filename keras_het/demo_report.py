@@ -126,7 +126,7 @@ def plot_rows(result, path):
         for position, row in enumerate(rows):
             mean, error = mean_error(getattr(row, field))
             axes.errorbar(position, mean, np.nan_to_num(error), fmt="o", markersize=9, capsize=6, color=COLOURS[row.method])
-            axes.annotate(f"{mean:.3f}", (position, mean), (10, 0), textcoords="offset points", va="center")
+            axes.annotate(f"{mean:.3f}", (position, mean), (9, 4), textcoords="offset points")
             if row.method == PLAIN:
                 axes.axhline(mean, color=COLOURS[PLAIN], linestyle=":", zorder=0)
         axes.set(xlim=(-0.5, len(rows) - 0.2), xticks=range(len(rows)), ylabel=f"{name} ({'higher' if sign > 0 else 'lower'} is better)")

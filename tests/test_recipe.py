@@ -104,3 +104,20 @@ def test_variations_are_named_by_what_they_change():
     lines = recipe_report.variations(runs, ("temperature", "rate")).splitlines()
     assert [line.split("|")[2].strip() for line in lines[2:]] == ["nothing", "rate 0.2"]
     assert all("0.500 +- 0.000" in line for line in lines[2:])
+
+
+def test_the_covariance_has_a_learning_rate_of_its_own():
+    import recipe
+    import tasks
+
+    task = tasks.digits(0.4, 0)
+    kernels = {}
+    for rate in (0.0, 1.0):
+        model = recipe.make_model(task, recipe.Setting("full", rate=rate, num_samples=8), 0)
+        head = model.layers[-1]
+        before = [layer.kernel.numpy() for layer in (head.loc, head.factor)]
+        model.fit(task.train.x[:64], task.train.y[:64], verbose=0)
+        kernels[rate] = [np.abs(layer.kernel.numpy() - start).max() for layer, start in zip((head.loc, head.factor), before, strict=True)]
+    assert kernels[0.0][0] > 0
+    assert kernels[0.0][1] == 0
+    assert min(kernels[1.0]) > 0

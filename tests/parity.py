@@ -124,7 +124,7 @@ def make_head(kind, link):
     link, (integrator, arguments) = LINKS[link]
     arguments = {} if arguments is None else {"num_samples": NUM_SAMPLES, **arguments}
     integrator = getattr(integrators, integrator)(**arguments)
-    head = layers.HeteroscedasticDense(UNITS, **HEADS[kind], link=link, integrator=integrator, seed=SEED, name="head")
+    head = layers.HeteroscedasticDense(UNITS, **HEADS[kind], link=link, temperature=1.5, integrator=integrator, seed=SEED, name="head")
     head.build((None, FEATURES))
     rng = np.random.default_rng(SEED)
     weights = [0.5 * rng.standard_normal(w.shape) / np.sqrt(max(1, w.shape[0] if len(w.shape) == 2 else 1)) for w in head.weights[:-1]]

@@ -77,16 +77,16 @@ def gains(runs, criterion):
     """A row for each task: Dense's figures as the criterion chooses it, then what every other method adds to them, seed by seed."""
     lines = [["task", "method", *GAINS]]
     for task in distinct(runs, "task"):
-        plain, *others = ([method, select(runs, task=task, method=method)] for method in METHODS)
-        figures = [_figures(own, criterion) for _, own in (plain, *others) if own]
-        lines.append([task, plain[0], *(with_error(column) for column in figures[0].T)])
-        for (method, _), found in zip([other for other in others if other[1]], figures[1:], strict=True):
-            lines.append(["", method, *(_signed(column) for column in (found - figures[0]).T)])
+        plain = _figures(select(runs, task=task, method="Dense"), criterion)
+        lines.append([task, "Dense", *(with_error(column) for column in plain.T)])
+        for method in METHODS[1:]:
+            if own := select(runs, task=task, method=method):
+                lines.append(["", method, *(_signed(column) for column in (_figures(own, criterion) - plain).T)])
     return harness.markdown(lines)
 
 
 def _figures(runs, criterion):
-    """`GAINS` of what a criterion chose, a row for each seed."""
+    """`GAINS` of what a criterion chose, `(seeds, len(GAINS))`."""
     return np.array([[run["epochs"][epoch][name] for name in GAINS] for run, epoch in chosen(runs, criterion)])
 
 

@@ -64,7 +64,7 @@ class Run(NamedTuple):
     scores: NLL on noisy validation data at its best epoch, by temperature.
     accuracy, nll, ece: on clean test data.
     seconds: of one temperature, the median.
-    covariance: of a head with factors, in temperatures.
+    covariance: `(K, K)`, of a head with factors, in temperatures.
     """
 
     method: str
@@ -80,7 +80,7 @@ class Run(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A line of the table: the runs of a method, one entry per seed."""
+    """A line of the table: the runs of a method; arrays are `(seeds,)`."""
 
     method: str
     temperatures: tuple[float, ...]

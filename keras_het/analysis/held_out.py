@@ -80,9 +80,9 @@ class HeldOut:
         loss = loss_of(losses[0])
         if self._criterion == "loss":
             return _mean_of(loss)
-        outputs = [output for _, output in outputs_of(model)]
-        if (outputs[0].link if len(outputs) == 1 and outputs[0] else link_of(losses[0])) == "sigmoid":
-            logits = outputs[0].returns == "logits" if len(outputs) == 1 and outputs[0] else getattr(loss, "from_logits", False)
+        known = next((output for _, output in outputs_of(model)), None)  # of a head
+        if (known.link if known else link_of(losses[0])) == "sigmoid":
+            logits = known.returns == "logits" if known else getattr(loss, "from_logits", False)
             return lambda labels, predictions: (predictions > (0.0 if logits else 0.5)) == (labels > 0.5)
         return _is_right
 

@@ -120,7 +120,7 @@ def select(
         make_model: function of a value that returns a new compiled model, which shares no layer with those before.
         values: temperatures, strengths, or whatever else `make_model` takes.
         x: what to fit to: arrays, or a data set of batches (x, y) as for `fit`, that can be read more than once.
-        y: labels; None for a data set.
+        y: labels, integers `(N,)` or whatever else the loss takes; None for a data set.
         validation_data: `(x, y)`, or a data set; `fit` does not see it, but callbacks do see `val_<criterion>` of every epoch. Weights
             and masks do not count.
         criterion: "loss", the model's own without penalties, so the negative log-likelihood for a crossentropy; "accuracy"; or a function

@@ -168,6 +168,12 @@ def recipe(session):
 
 
 @nox.session
+def clean_probabilities(session):
+    """Probabilities of the true classes, by a few clean labels or a learned T; `-- --tasks "digits, 40%"`, `-- --seeds 1`."""
+    on_one_backend(session, "benchmarks/clean_probabilities.py", "demo", groups=["recipe"])
+
+
+@nox.session
 def label_flip(session):
     """A learned T beside the true one and other methods on digits with flipped labels and outliers; `-- --quick`, `-- --parts sizes`."""
     on_one_backend(session, "benchmarks/label_flip.py", "demo")

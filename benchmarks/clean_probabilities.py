@@ -3,11 +3,13 @@
 python benchmarks/clean_probabilities.py [--tasks NAME ...] [--seeds 5] [--output FOLDER]        (on the backend of KERAS_BACKEND)
 
 A model that is calibrated for noisy labels is less sure of the true classes than it could be. Every model here is chosen by noisy
-validation labels (`keras_het.select`: temperature and epoch, or the strength of T's penalty). Its probabilities are then raised to a
-power, the same for all examples, that is fitted to 50 or 200 clean labels. All figures are of the other clean labels.
+validation labels (`keras_het.select`: temperature, L2 and epoch, or the strength of T's penalty and the epoch). Its probabilities are
+then raised to a power, the same for all examples, that is fitted to 50 or 200 clean labels. All figures are of the other clean labels.
 """
 
 import argparse
+import functools
+import itertools
 import pathlib
 
 import harness
@@ -21,54 +23,51 @@ from scipy.special import log_softmax
 from keras_het import select
 from keras_het.analysis import expected_calibration_error
 from keras_het.callbacks import ReleaseTransition
-from keras_het.layers import NoiseTransition
+from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
-TASKS = ("digits, 20%", "digits, 40%", "digits, 40% symmetric", "images, 20%")
+TASKS = ("digits, 20%", "digits, 40%", "digits, 40% symmetric", "images, 20%", "words, 45% of every second")
+METHODS = ("Dense", "full", "Dense and a learned T", "full and a learned T")
 CLEAN = (0, 50, 200)  # clean labels for the scaler
 STRENGTHS, DECAY, RELEASE = (0.01, 0.03, 0.07, 0.14), 2e-3, 10
 
 
-def with_transition(task, seed):
-    """A plain head with a learned T behind it."""
+def choices(method, task):
+    """What a method chooses from: a temperature and L2 of all kernels, or the strength of T's penalty."""
+    return STRENGTHS if method.endswith("T") else tuple(itertools.product(task.temperatures, (0.0, DECAY)))
 
-    def make(strength):
-        keras.utils.set_random_seed(seed)
 
-        def decay():
-            return keras.regularizers.L2(DECAY)
-
+def make_model(task, method, choice, seed):
+    """The backbone of the task and a head, compiled, with a T that is learned behind it if the method has one."""
+    if not method.endswith("T"):
+        temperature, l2 = choice
+        return recipe.make_model(task, recipe.Setting(method, temperature, l2), seed)
+    keras.utils.set_random_seed(seed)
+    decay = functools.partial(keras.regularizers.L2, DECAY)
+    if method.startswith("Dense"):
         head = keras.layers.Dense(task.units, "log_softmax", kernel_regularizer=decay())
-        flips = NoiseTransition(task.units, regularizer=keras.regularizers.L2(strength))
-        model = keras.Sequential([*task.backbone(task.train.x.shape[1:], decay), head, flips])
-        model.compile(keras.optimizers.Adam(4e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        return model
-
-    arguments = {
-        "batch_size": recipe.BATCH,
-        "epochs": task.epochs,
-        "callbacks": [ReleaseTransition(RELEASE)],
-        "extend": False,
-        "verbose": 0,
-    }
-    return select(make, STRENGTHS, *task.train, task.validation, extend=False, **arguments).model
+    else:
+        head = HeteroscedasticDense(task.units, min(15, task.units), kernel_regularizer=decay(), seed=seed)
+    flips = NoiseTransition(task.units, regularizer=keras.regularizers.L2(choice))
+    model = keras.Sequential([*task.backbone(task.train.x.shape[1:], decay), head, flips])
+    model.compile(keras.optimizers.Adam(2 * recipe.LEARNING_RATE), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
 
 
-def models(task, seed):
-    """Name and model of each way, one after the other."""
-    for method in ("Dense", "full"):
-
-        def make(temperature, method=method):
-            return recipe.make_model(task, recipe.Setting(method, temperature), seed)
-
-        arguments = {"batch_size": recipe.BATCH, "epochs": task.epochs, "verbose": 0}
-        yield method, select(make, task.temperatures, *task.train, task.validation, **arguments).model
-    yield "Dense and a learned T", with_transition(task, seed)
+def chosen(task, method, seed):
+    """The model of the best choice and epoch, by the likelihood of noisy validation labels."""
+    arguments = {"batch_size": recipe.BATCH, "epochs": task.epochs, "extend": False, "verbose": 0}
+    if method.endswith("T"):
+        arguments["callbacks"] = [ReleaseTransition(min(RELEASE, task.epochs // 3))]
+    return select(
+        lambda choice: make_model(task, method, choice, seed), choices(method, task), *task.train, task.validation, **arguments
+    ).model
 
 
 def rows(name, seed):
     """Accuracy, NLL, ECE and mean confidence less accuracy, for every way and number of clean labels."""
     task = tasks.TASKS[name](seed)
-    for way, model in models(task, seed):
+    for way in METHODS:
+        model = chosen(task, way, seed)
         log_p = log_softmax(model.predict(task.test.x, batch_size=1000, verbose=0).astype("float64"), axis=-1)
         for count in CLEAN:
             power = recipe.scaled_by(log_p[:count], task.test.y[:count])[0] if count else 1.0

@@ -2,7 +2,7 @@
 Title: Fine-tune a KerasHub classifier on noisy labels
 Author: The keras_het authors
 Date created: 2026/11/21
-Last modified: 2026/11/21
+Last modified: 2026/11/22
 Description: Convert a pretrained classifier with one call, fine-tune it, and compare it with its plain head.
 Accelerator: None
 """
@@ -87,9 +87,10 @@ print(f"largest change of a probability by the conversion: {np.abs(after - befor
 """
 ## Fine-tune both heads
 
-The same recipe for both, three times: Adam, stopped by the likelihood of held-out *noisy* labels, for clean ones are not to be had.
-`homoscedastic` is the way back, and gives the plain head in the same wrapping. The models come compiled as the task is, with a loss that
-takes what they return; here they get another optimizer. Like every task of KerasHub they do not shuffle, so each run does, once.
+The same recipe for both, three times: Adam, whose learning rate and number of epochs `keras_het.select` chooses by the likelihood of
+held-out *noisy* labels, for clean ones are not to be had. `homoscedastic` is the way back, and gives the plain head in the same wrapping.
+The models come compiled as the task is, with a loss that takes what they return; here they get an optimizer of their own. Like every task
+of KerasHub they do not shuffle, so each run does, once.
 """
 
 train, validation = noisy[:700], noisy[700:]
@@ -100,30 +101,36 @@ heads = {
 
 
 def fine_tune(name, seed):
-    """The fine-tuned model, its accuracy and its negative log-likelihood on the clean test set."""
-    keras.utils.set_random_seed(seed)
-    model = heads[name]()
-    model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    stop = keras.callbacks.EarlyStopping(patience=3, restore_best_weights=True)
-    held_out = (images[validation], noisy_labels[validation])
+    """What was selected, its accuracy and its negative log-likelihood on the clean test set."""
+
+    def make_model(learning_rate):
+        keras.utils.set_random_seed(seed)
+        model = heads[name]()
+        model.compile(keras.optimizers.Adam(learning_rate), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
     shuffled = np.random.default_rng(seed).permutation(train)
-    x, y = images[shuffled], noisy_labels[shuffled]
-    model.fit(x, y, validation_data=held_out, epochs=20, shuffle=False, callbacks=[stop], verbose=0)
-    log_p = keras.ops.convert_to_numpy(keras.ops.log_softmax(model.predict(images[test], verbose=0)))
-    return model, np.mean(log_p.argmax(axis=1) == labels[test]), -np.mean(log_p[np.arange(len(test)), labels[test]])
+    held_out = (images[validation], noisy_labels[validation])
+    found = keras_het.select(
+        make_model, (3e-4, 1e-3, 3e-3), images[shuffled], noisy_labels[shuffled], held_out,
+        epochs=12, shuffle=False, extend=False, verbose=0,
+    )  # fmt: skip
+    log_p = keras.ops.convert_to_numpy(keras.ops.log_softmax(found.model.predict(images[test], verbose=0)))
+    return found, np.mean(log_p.argmax(axis=1) == labels[test]), -np.mean(log_p[np.arange(len(test)), labels[test]])
 
 
 seeds = 3
-print(f"\nclean test labels, mean and standard error of {seeds} runs")
+print(f"\nclean test labels, mean and standard error of {seeds} runs; the chosen learning rates and epochs")
 print("head              accuracy          NLL")
 for name in heads:
     runs = [fine_tune(name, seed) for seed in range(seeds)]
     columns = (np.array([run[i] for run in runs]) for i in (1, 2))
-    print(f"{name:18}" + "   ".join(f"{c.mean():.3f} +- {c.std(ddof=1) / seeds**0.5:.3f}" for c in columns))
+    figures = "   ".join(f"{c.mean():.3f} +- {c.std(ddof=1) / seeds**0.5:.3f}" for c in columns)
+    print(f"{name:18}{figures}   ", ", ".join(f"{found.value:g}: {found.best.epoch}" for found, _, _ in runs))
 
 """
-The temperature of the heteroscedastic head is its default here, 5; it matters most, and `keras_het.select` chooses it
-by the same held-out likelihood, for the plain head as well.
+The temperature of the heteroscedastic head is its default here, 5; `keras_het.select` chooses it in the same way, by a `make_model` of the
+temperature.
 
 ## Which classes are confused
 
@@ -131,7 +138,7 @@ The covariance of the logits knows it. Pairs with a large one are confused: with
 of the other falls, so that either label may come. Pairs that chance could give are left out: it may leave none.
 """
 
-model, _, _ = runs[-1]
+model = runs[-1][0].model
 pairs = keras_het.analysis.confused_pairs(model, images[test], count=5)
 print("\nlargest covariances beyond chance:", [(pair.first, pair.second, round(pair.covariance, 2)) for pair in pairs])
 

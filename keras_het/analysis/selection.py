@@ -1,37 +1,17 @@
 """Choice of hyperparameters, of any model, without clean labels."""
 
-import math
-import numbers
-import time
 import warnings
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import keras
-import numpy as np
 
 from keras_het.analysis.held_out import HeldOut
+from keras_het.analysis.search import Search, Trial, are_positive, text
 from keras_het.batches import check_again
-from keras_het.compilation import check
 from keras_het.validation import check_boolean, check_choice, check_integer
 
 MOST_BEYOND = 6  # values that are tried beyond the ends of a list
-
-
-class Trial(NamedTuple):
-    """One value that was tried.
-
-    value: what `make_model` got.
-    score: of the held-out labels, by the criterion.
-    epoch: the one whose weights were scored, counted from 1.
-    seconds: of `fit` and scoring.
-    """
-
-    value: Any
-    score: float
-    epoch: int
-    seconds: float
 
 
 class Selection(NamedTuple):
@@ -62,7 +42,7 @@ class Selection(NamedTuple):
         lines = [("value", self.criterion, "epoch", "seconds", "")]
         for trial in self.trials:
             mark = "<- chosen" if trial is self.best else ""
-            lines.append((_text(trial.value), f"{trial.score:.4f}", str(trial.epoch), f"{trial.seconds:.1f}", mark))
+            lines.append((text(trial.value), f"{trial.score:.4f}", str(trial.epoch), f"{trial.seconds:.1f}", mark))
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
@@ -75,13 +55,13 @@ class Selection(NamedTuple):
 
         figure = Figure(figsize=(6, 4), layout="constrained")
         axes = figure.subplots()
-        numeric = _are_positive([trial.value for trial in self.trials])
+        numeric = are_positive([trial.value for trial in self.trials])
         places = [trial.value if numeric else place for place, trial in enumerate(self.trials)]
         axes.plot(places, [trial.score for trial in self.trials], "o-" if numeric else "o", color="#1f5f99")
-        place, label = places[self.trials.index(self.best)], f"chosen: {_text(self.value)}"
+        place, label = places[self.trials.index(self.best)], f"chosen: {text(self.value)}"
         axes.plot(place, self.best.score, "o", color="#d1495b", markersize=10, label=label)
         axes.set_xscale("log" if numeric else "linear")
-        axes.set_xticks(places, [_text(trial.value) for trial in self.trials])
+        axes.set_xticks(places, [text(trial.value) for trial in self.trials])
         axes.minorticks_off()
         axes.set(xlabel="value", ylabel=f"{self.criterion} of the validation labels")
         axes.spines[["top", "right"]].set_visible(False)
@@ -137,6 +117,7 @@ def select(
         loss, no finite score, or a generator, of which the second value would get nothing.
 
     Example:
+        >>> import numpy as np
         >>> from keras_het.layers import HeteroscedasticDense
         >>> def make_model(temperature):
         ...     keras.utils.set_random_seed(0)
@@ -148,8 +129,8 @@ def select(
         >>> sorted(found.scores), found.value in (1.5, 5.0)
         ([1.5, 5.0], True)
     """
-    waiting = list(values)
-    if not waiting:
+    given = list(values)
+    if not given:
         raise ValueError("`values` must have at least one. Received: none")
     check_again("x", x)
     held_out = HeldOut(validation_data, criterion, mode, fit_arguments.get("batch_size") or 32)
@@ -157,94 +138,34 @@ def select(
     check_integer("epochs", fit_arguments.get("epochs", 1), 1)
     check_boolean("extend", extend)
     fit_arguments["verbose"] = 2 if check_choice("verbose", verbose, (0, 1, 2)) == 2 else 0
-    bar = keras.utils.Progbar(len(waiting), verbose=min(verbose, 1), unit_name="model")
-    most = len(waiting) + (MOST_BEYOND if extend else 0)
-    trials: list[Trial] = []
-    best: tuple[Trial, Any] | None = None
-    known: dict[int, weakref.ref] = {}
-    given = len(waiting)
-    while waiting:
-        value = waiting.pop(0)
-        try:
-            model = make_model(value)
-            _check_new(model, known)
-            check(model)
-            trial = _try(value, model, x, y, held_out, epoch, fit_arguments)
-        except Exception as error:
-            if best is None or len(trials) < given:
-                raise
-            warnings.warn(f"`select` stays at {_text(best[0].value)}: {_text(value)}, beyond the list, failed with: {error}", stacklevel=2)
-            break
-        trials.append(trial)
-        if np.isfinite(trial.score) and (best is None or held_out.better(trial.score, best[0].score)):
-            best = trial, model
-        if not waiting and best is not None and len(trials) < most:
-            waiting = _beyond([trial.value for trial in trials], best[0].value)
-            bar.target += len(waiting)
-        bar.update(len(trials), finalize=not waiting)
-    if best is None:
-        scores = ", ".join(f"{trial.score:g} of {_text(trial.value)}" for trial in trials)
+    search = Search(make_model, held_out, epoch == "best", {"x": x, "y": y, **fit_arguments})
+    bar = keras.utils.Progbar(len(given), verbose=min(verbose, 1), unit_name="model")
+    for value in given:
+        search.add(value)
+        bar.update(len(search.trials), finalize=False)
+    if extend:
+        _extend(search, bar)
+    bar.update(len(search.trials), finalize=True)
+    if search.best is None:
+        scores = ", ".join(f"{trial.score:g} of {text(trial.value)}" for trial in search.trials)
         raise ValueError(f"`values` must have one with a finite {held_out.name}. Received: {scores}")
-    if _are_positive([trial.value for trial in trials]):
-        trials.sort(key=lambda trial: trial.value)
-    found = Selection(*best, trials, held_out.name)
+    found = Selection(search.best, search.model, search.in_order(), held_out.name)
     if verbose:
         print(found)
     return found
 
 
-def _check_new(model, known):
-    """Refuses a model that shares variables with those before, which are `known` by their id: its training would change theirs."""
-    for variable in model.variables:
-        if id(variable) in known and known[id(variable)]() is variable:
-            rule = "make a new model at every call, which shares no layer with another (`clone=True` in `keras_het.heteroscedastic`)"
-            raise ValueError(f"`make_model` must {rule}. Received: the variable {variable.path!r} twice")
-    known.update({id(variable): weakref.ref(variable) for variable in model.variables})
-
-
-class _KeepBest(keras.callbacks.Callback):
-    """Scores every epoch, writes the score into the logs, and keeps the weights of the best one."""
-
-    def __init__(self, held_out):
-        super().__init__()
-        self.held_out, self.score, self.epoch, self.weights = held_out, math.nan, 0, None
-
-    def on_epoch_end(self, epoch, logs=None):
-        """Keras calls it."""
-        score = self.held_out(self.model)
-        if logs is not None:
-            logs[f"val_{self.held_out.name}"] = score
-        if np.isfinite(score) and (self.weights is None or self.held_out.better(score, self.score)):
-            self.score, self.epoch, self.weights = score, epoch + 1, self.model.get_weights()
-
-
-def _try(value, model, x, y, held_out, epoch, fit_arguments):
-    """The `Trial` of a model, which is fitted."""
-    start, keep = time.perf_counter(), _KeepBest(held_out)
-    given = keras.tree.flatten(fit_arguments.get("callbacks") or [])
-    history = model.fit(x, y, **{**fit_arguments, "callbacks": [keep, *given] if epoch == "best" else given})
-    if epoch == "last":
-        return Trial(value, held_out(model), history.epoch[-1] + 1, time.perf_counter() - start)
-    if keep.weights is not None:
-        model.set_weights(keep.weights)  # after callbacks that restore others
-    return Trial(value, keep.score, keep.epoch, time.perf_counter() - start)
-
-
-def _are_positive(values):
-    return all(isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < float(value) < math.inf for value in values)
-
-
-def _beyond(tried, best):
-    """The next value beyond the end of the list where the best is, in a list; nothing if it is not at an end."""
-    values = sorted(set(tried)) if _are_positive(tried) else []
-    if len(values) < 2 or best not in (values[0], values[-1]):
-        return []
-    neighbour = values[1] if best == values[0] else values[-2]
-    value = best * (best / neighbour)
-    if all(isinstance(known, numbers.Integral) for known in values):
-        value = round(value)
-    return [value] if value > 0 and value not in values else []
-
-
-def _text(value):
-    return f"{value:.4g}" if isinstance(value, numbers.Real) and not isinstance(value, bool) else str(value)
+def _extend(search, bar):
+    """Goes on beyond the ends of the list."""
+    for _ in range(MOST_BEYOND):
+        value = search.beyond()
+        if value is None:
+            return
+        bar.target += 1
+        try:
+            search.add(value)
+        except Exception as error:
+            rule = f"`select` stays at {text(search.best.value)}"
+            warnings.warn(f"{rule}: {text(value)}, beyond the list, failed with: {error}", stacklevel=3)
+            return
+        bar.update(len(search.trials), finalize=False)

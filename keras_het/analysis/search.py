@@ -1,0 +1,122 @@
+"""A search over the values of one hyperparameter: a new model for each, and its score by held-out labels."""
+
+import math
+import numbers
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from keras_het.analysis.held_out import HeldOut
+from keras_het.compilation import check
+
+
+class Trial(NamedTuple):
+    """One value that was tried.
+
+    value: what `make_model` got.
+    score: of the held-out labels, by the criterion.
+    epoch: the one whose weights were scored, counted from 1.
+    seconds: of `fit` and scoring.
+    """
+
+    value: Any
+    score: float
+    epoch: int
+    seconds: float
+
+
+class Search:
+    """The trials so far, and the best of them with its model.
+
+    Args:
+        make_model: function of a value that returns a new compiled model.
+        held_out: what scores a model.
+        keeps_best: whether every epoch is scored, and the weights of the best one are kept; or only the last.
+        fit_arguments: all those of `fit`.
+    """
+
+    def __init__(self, make_model: Callable[[Any], Any], held_out: HeldOut, keeps_best: bool, fit_arguments: dict[str, Any]):
+        self.trials: list[Trial] = []
+        self.best: Trial | None = None
+        self.model: Any = None
+        self._make_model, self._held_out, self._keeps_best, self._fit_arguments = make_model, held_out, keeps_best, fit_arguments
+        self._known: dict[int, weakref.ref] = {}  # variables, by their id
+
+    def add(self, value: Any) -> None:
+        """Fits a new model to a value.
+
+        Raises: ValueError for a model that is not new, or was compiled with a wrong loss.
+        """
+        model = self._make_model(value)
+        self._check_new(model)
+        check(model)
+        trial = self._fit(value, model)
+        self.trials.append(trial)
+        if np.isfinite(trial.score) and (self.best is None or self._held_out.better(trial.score, self.best.score)):
+            self.best, self.model = trial, model
+
+    def in_order(self) -> list[Trial]:
+        """The trials, positive numbers in their order."""
+        numbers_alone = are_positive([trial.value for trial in self.trials])
+        return sorted(self.trials, key=lambda trial: trial.value) if numbers_alone else self.trials
+
+    def beyond(self) -> Any:
+        """The next value beyond the end of the list where the best is; None if it is not at an end."""
+        values = sorted({trial.value for trial in self.trials}) if are_positive([trial.value for trial in self.trials]) else []
+        best = self.best.value if self.best else None
+        if len(values) < 2 or best not in (values[0], values[-1]):
+            return None
+        neighbour = values[1] if best == values[0] else values[-2]
+        value = best * (best / neighbour)
+        if all(isinstance(known, numbers.Integral) for known in values):
+            value = round(value)
+        return value if value > 0 and value not in values else None
+
+    def _fit(self, value, model):
+        """The `Trial` of a model, which is fitted."""
+        start, keep = time.perf_counter(), _KeepBest(self._held_out)
+        given = keras.tree.flatten(self._fit_arguments.get("callbacks") or [])
+        history = model.fit(**{**self._fit_arguments, "callbacks": [keep, *given] if self._keeps_best else given})
+        if not self._keeps_best:
+            return Trial(value, self._held_out(model), history.epoch[-1] + 1, time.perf_counter() - start)
+        if keep.weights is not None:
+            model.set_weights(keep.weights)  # after callbacks that restore others
+        return Trial(value, keep.score, keep.epoch, time.perf_counter() - start)
+
+    def _check_new(self, model):
+        """Refuses a model that shares variables with those before: its training would change theirs."""
+        for variable in model.variables:
+            if id(variable) in self._known and self._known[id(variable)]() is variable:
+                rule = "make a new model at every call, which shares no layer with another (`clone=True` in `keras_het.heteroscedastic`)"
+                raise ValueError(f"`make_model` must {rule}. Received: the variable {variable.path!r} twice")
+        self._known.update({id(variable): weakref.ref(variable) for variable in model.variables})
+
+
+class _KeepBest(keras.callbacks.Callback):
+    """Scores every epoch, writes the score into the logs, and keeps the weights of the best one."""
+
+    def __init__(self, held_out):
+        super().__init__()
+        self.held_out, self.score, self.epoch, self.weights = held_out, math.nan, 0, None
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Keras calls it."""
+        score = self.held_out(self.model)
+        if logs is not None:
+            logs[f"val_{self.held_out.name}"] = score
+        if np.isfinite(score) and (self.weights is None or self.held_out.better(score, self.score)):
+            self.score, self.epoch, self.weights = score, epoch + 1, self.model.get_weights()
+
+
+def are_positive(values: list[Any]) -> bool:
+    """Whether all are positive finite numbers, which a scale of ratios can show."""
+    return all(isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < float(value) < math.inf for value in values)
+
+
+def text(value: Any) -> str:
+    """A value for people."""
+    return f"{value:.4g}" if isinstance(value, numbers.Real) and not isinstance(value, bool) else str(value)

@@ -80,8 +80,8 @@ def predictor(model, integrator):
     hidden, head = model.layers
 
     def log_p(x):
-        normal = head.logit_distribution(hidden(x))
-        return integrator.integrate("softmax", normal, head.temperature, (head.units, head.num_factors))
+        normal = head.logit_distribution(hidden(x)).centered(head.link.center).divided(head.temperature)
+        return integrator.integrate(head.link, normal, (head.units, head.num_factors))
 
     return harness.compiled(log_p)
 

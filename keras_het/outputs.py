@@ -34,7 +34,7 @@ class Output(NamedTuple):
     """An output of a head.
 
     source: the head, as errors name it, such as "the head 'predictions'".
-    link: "softmax" or "sigmoid".
+    link: "softmax" or "sigmoid", as the `activation` of the head's link.
     returns: "log-probabilities" or "logits", or "probabilities" where an activation behind the head makes them.
     units: how many.
     """
@@ -149,8 +149,8 @@ def output_of(operations: Iterable[Any]) -> Output | tuple[Output, str] | None:
     behind: list[Any] = []
     for layer in map(_unwrapped, operations):
         if is_a(layer, HeteroscedasticDense):
-            returns = "log-probabilities" if layer.link == "softmax" else "logits"
-            return _behind(Output(f"the head {layer.name!r}", layer.link, returns, layer.units), behind)
+            link = layer.link
+            return _behind(Output(f"the head {layer.name!r}", link.activation, link.returns, layer.units), behind)
         if is_a(layer, NoiseTransition):
             return _behind(Output(f"the layer {layer.name!r}", "softmax", "log-probabilities", layer.size), behind)
         behind.append(layer)

@@ -14,18 +14,35 @@ import keras_het
 PACKAGE = pathlib.Path(keras_het.__file__).parent
 ROOT = PACKAGE.parent
 MODULES = sorted(module.name for module in pkgutil.walk_packages(keras_het.__path__, "keras_het."))
-PACKAGES = ["keras_het", "keras_het.analysis", "keras_het.ops", "keras_het.layers", "keras_het.models"]
+PACKAGES = [
+    "keras_het",
+    "keras_het.analysis",
+    "keras_het.integrators",
+    "keras_het.layers",
+    "keras_het.links",
+    "keras_het.models",
+    "keras_het.ops",
+]
 
 # What a floor may import of the package. The longest name that fits counts; the roof, which is not listed, may import everything.
-GROUND = ("keras_het.ops", "keras_het.validation", "keras_het.batches")
+GROUND = ("keras_het.ops", "keras_het.validation", "keras_het.batches", "keras_het.choices")
 ALLOWED = {
     "keras_het.ops": ("keras_het.ops",),
     "keras_het.validation": (),
     "keras_het.batches": (),
     "keras_het.constraints": GROUND,
-    "keras_het.integrators": GROUND,
+    "keras_het.choices": (),
+    "keras_het.links": (*GROUND, "keras_het.links"),
+    "keras_het.integrators": (*GROUND, "keras_het.integrators", "keras_het.links"),
     "keras_het.regularizers": GROUND,
-    "keras_het.layers": (*GROUND, "keras_het.constraints", "keras_het.graph", "keras_het.integrators", "keras_het.layers"),
+    "keras_het.layers": (
+        *GROUND,
+        "keras_het.constraints",
+        "keras_het.graph",
+        "keras_het.integrators",
+        "keras_het.layers",
+        "keras_het.links",
+    ),
     "keras_het.graph": (),
     "keras_het.outputs": ("keras_het.graph", "keras_het.layers"),
     "keras_het.fitting": ("keras_het.losses", "keras_het.outputs"),
@@ -50,6 +67,7 @@ ALLOWED = {
         "keras_het.graph",
         "keras_het.integrators",
         "keras_het.layers",
+        "keras_het.links",
         "keras_het.models",
         "keras_het.outputs",
     ),
@@ -110,7 +128,8 @@ def test_imports_point_down_and_name_no_backend(module):
     [
         ("keras_het.ops.random", "from keras_het import layers"),
         ("keras_het.ops.random", "from keras_het.validation import check_integer"),
-        ("keras_het.integrators", "import keras_het.layers"),
+        ("keras_het.integrators.sampled", "import keras_het.layers"),
+        ("keras_het.links.softmax", "from keras_het.integrators import ClosedForm"),
         ("keras_het.layers.heteroscedastic_dense", "from keras_het import demo"),
         ("keras_het.layers.heteroscedastic_dense", "from keras_het.models import heteroscedastic"),
         ("keras_het.models.conversion", "import keras_het.demo"),

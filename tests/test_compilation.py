@@ -345,7 +345,7 @@ def test_no_false_alarm_over_the_compile_calls_of_demo_guides_and_readme(path):
     assert calls
     for call in calls:
         model = make()
-        eval(call, {"keras": keras, "model": model})
+        eval(call, {"keras": keras, "model": model, "learning_rate": 1e-3})
         keras_het.check(model)
 
 

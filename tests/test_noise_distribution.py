@@ -27,14 +27,14 @@ HEADS = {
 def training_logits(monkeypatch, head, x):
     """Logits of the nodes of one training step for one example, (S, K)."""
     seen = []
-    log_terms = expected_softmax.SoftmaxLink.log_terms
+    log_terms = expected_softmax.SoftmaxMean.log_terms
 
     def record(logits, axis):
         seen.append(ops.convert_to_numpy(logits))
         return log_terms(logits, axis)
 
     with monkeypatch.context() as patch:
-        patch.setattr(expected_softmax.SoftmaxLink, "log_terms", staticmethod(record))
+        patch.setattr(expected_softmax.SoftmaxMean, "log_terms", staticmethod(record))
         head(x, training=True)
     (logits,) = seen
     return logits[0]
@@ -112,9 +112,9 @@ def test_planted_biased_factor_is_caught(monkeypatch):
 
 def test_planted_clip_before_log_is_caught(monkeypatch):
     """Clipping p at 1e-7 caps the loss at 16.1 and zeroes the gradient of exactly the mislabelled examples."""
-    result = expected_softmax.SoftmaxLink.result
+    result = expected_softmax.SoftmaxMean.result
     monkeypatch.setattr(
-        expected_softmax.SoftmaxLink, "result", staticmethod(lambda terms: ops.log(ops.clip(ops.exp(result(terms)), 1e-7, 1.0)))
+        expected_softmax.SoftmaxMean, "result", staticmethod(lambda terms: ops.log(ops.clip(ops.exp(result(terms)), 1e-7, 1.0)))
     )
     drawn = pseudo_random((0, 0), 64, 3, 0)
     with pytest.raises(AssertionError):

@@ -178,7 +178,7 @@ def _low_rank(head: HeteroscedasticDense, moments: _Moments, factor: np.ndarray)
 def _identified(head: HeteroscedasticDense, matrix: np.ndarray) -> np.ndarray:
     """The part of a covariance that the link sees, in temperatures: all, or for softmax C Sigma C."""
     matrix = matrix / head.temperature**2
-    if head.link != "softmax":
+    if not head.link.ignores_shift:
         return matrix
     rows = matrix - matrix.mean(axis=1, keepdims=True)
     return rows - rows.mean(axis=0, keepdims=True)

@@ -44,7 +44,7 @@ class Search:
         self.best: Trial | None = None
         self.model: Any = None
         self._make_model, self._held_out, self._keeps_best, self._fit_arguments = make_model, held_out, keeps_best, fit_arguments
-        self._known: dict[int, weakref.ref] = {}  # variables, by their id
+        self._known: dict[int, Any] = {}  # weak references to variables, by their id
 
     def add(self, value: Any) -> None:
         """Fits a new model to a value.

@@ -6,12 +6,12 @@ import random
 import keras
 from keras import ops
 
-from keras_het import integrators
+from keras_het import integrators, links
 from keras_het.layers.full_precision import AffineMap, FullPrecision, check_autocast, check_dtype
 from keras_het.layers.unit_rows import UnitRows
 from keras_het.ops.log_space import softplus_inverse
 from keras_het.ops.low_rank import LowRankNormal
-from keras_het.validation import check_boolean, check_choice, check_integer, check_number
+from keras_het.validation import check_boolean, check_integer, check_number
 
 DEFAULT_NUM_FACTORS = 15
 MAX_WEIGHT_BYTES = 16 << 30
@@ -41,9 +41,10 @@ class HeteroscedasticDense(FullPrecision):
         num_factors: R, from 0 (diagonal covariance) to units; None is min(15, units).
         parameter_efficient: V(x) = diag(v(x)) V, which adds 2 (D K + K) + K R weights to a Dense layer instead of
             D K + K + D K R + K R.
-        link: "softmax" for one label per example, "sigmoid" for independent ones.
+        link: "softmax" for one label per example, "sigmoid" for independent ones, or an instance from `keras_het.links`.
         temperature: tau > 0.
-        integrator: an instance or name from `keras_het.integrators`; None is QuasiMonteCarlo for softmax, ClosedForm for sigmoid.
+        integrator: an instance or name from `keras_het.integrators`; None is the link's, QuasiMonteCarlo for softmax, ClosedForm for
+            sigmoid.
         use_bias, kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer: of mu, as in `Dense`.
         min_scale: added to d; at least 0.
         covariance_initializer: of the kernels of d and V (or v); what it gives is added to the start by the biases.
@@ -91,16 +92,16 @@ class HeteroscedasticDense(FullPrecision):
                 f"from_logits=True, or `probabilities(x)`. Received: activation={kwargs['activation']!r}"
             )
         super().__init__(dtype=check_dtype(dtype), **kwargs)
-        self.link = check_choice("link", link, ("softmax", "sigmoid"))
-        if link == "softmax" and units == 1:
+        self.link = links.get(link)
+        if units == 1 < self.link.min_units:
             raise ValueError('`units` must be an integer at least 2; one unit, for two classes, needs link="sigmoid". Received: units=1')
-        self.units = check_integer("units", units, 2 if link == "softmax" else 1)
+        self.units = check_integer("units", units, self.link.min_units)
         self.num_factors = _check_num_factors(num_factors, self.units)
         self.parameter_efficient = check_boolean("parameter_efficient", parameter_efficient)
         if parameter_efficient and self.num_factors == 0:
             raise ValueError("`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0")
         self.temperature = check_number("temperature", temperature, above=0.0)
-        self.integrator = integrators.get(("QuasiMonteCarlo" if link == "softmax" else "ClosedForm") if integrator is None else integrator)
+        self.integrator = integrators.get(self.link.default_integrator if integrator is None else integrator)
         self.integrator.check(self.link, self.units, self.num_factors)
         self.use_bias = check_boolean("use_bias", use_bias)
         self.min_scale = check_number("min_scale", min_scale, low=0.0)
@@ -197,8 +198,8 @@ class HeteroscedasticDense(FullPrecision):
         return self._integrate(inputs, self._next_key() if training else None)
 
     def _integrate(self, inputs, key=None):
-        size = (self.units, self.num_factors)
-        return self.integrator.integrate(self.link, self.logit_distribution(inputs), self.temperature, size, key)
+        normal = self.logit_distribution(inputs).centered(self.link.center).divided(self.temperature)
+        return self.integrator.integrate(self.link, normal, (self.units, self.num_factors), key)
 
     def _next_key(self):
         step = ops.convert_to_tensor(self.step) * 1  # a copy: on two backends the tensor would follow the assignment
@@ -248,13 +249,12 @@ class HeteroscedasticDense(FullPrecision):
         By default, for softmax, `centered=True`: only the part that a softmax identifies, see `LowRankNormal.covariance`. A sigmoid
         identifies the variances, so for it the default is False.
         """
-        centered = self.link == "softmax" if centered is None else check_boolean("centered", centered)
+        centered = self.link.ignores_shift if centered is None else check_boolean("centered", centered)
         return self.logit_distribution(x).covariance(centered=centered)
 
     def probabilities(self, x):
         """Probabilities at inference, shape `(..., K)`: they sum to one for softmax, each is one label's own for sigmoid."""
-        outputs = self._integrate(x)
-        return ops.exp(outputs) if self.link == "softmax" else ops.sigmoid(outputs)
+        return self.link.probabilities(self._integrate(x))
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], self.units)
@@ -265,7 +265,7 @@ class HeteroscedasticDense(FullPrecision):
             "units": self.units,
             "num_factors": self.num_factors,
             "parameter_efficient": self.parameter_efficient,
-            "link": self.link,
+            "link": keras.saving.serialize_keras_object(self.link),
             "temperature": self.temperature,
             "integrator": keras.saving.serialize_keras_object(self.integrator),
             "use_bias": self.use_bias,

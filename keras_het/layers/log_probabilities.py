@@ -55,7 +55,7 @@ def _other_than_log_probabilities(source: Any) -> str | None:
     """What a layer is, in words, if its outputs are surely no log-probabilities."""
     kind = type(source).__name__
     if isinstance(source, HeteroscedasticDense):
-        return None if source.link == "softmax" else f"{kind} with link={source.link!r}"
+        return None if source.link.returns == "log-probabilities" else f"{kind} with link={source.link!r}"
     if not type(source).__module__.startswith("keras."):
         return None  # somebody's own
     if kind in ("Softmax", "Sigmoid", "Relu"):  # layers, and operations of `keras.ops`

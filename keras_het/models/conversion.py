@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_het import links
 from keras_het.graph import find_head, model_inputs
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import copy_model, unchanged_seed
@@ -95,7 +96,7 @@ def heteroscedastic(
     with unchanged_seed(head_arguments.get("seed")):
         body = _body(model, head, clone)
         new = HeteroscedasticDense(units, num_factors, **{"name": free_name(old.name, body), **arguments})
-        converted = with_preprocessor(_with_head(body, new, head, new.link, keep), model)
+        converted = with_preprocessor(_with_head(body, new, head, new.link.activation, keep), model)
     if warm:
         _give_mean(new, _weights_of(old))
     compile_like(converted, model, outputs_of(converted)[0][1], head.activation, RETURNS[head.activation])
@@ -144,12 +145,12 @@ def homoscedastic(
             name=free_name(old.name, body),
             dtype=old.dtype_policy,
         )
-        converted = with_preprocessor(_with_head(body, new, head, old.link, keep), model)
+        converted = with_preprocessor(_with_head(body, new, head, old.link.activation, keep), model)
     if units == old.units:
         new.set_weights([weight / old.temperature for weight in _weights_of(old.loc)])
     before = outputs_of(model)[0][1]
     returns = RETURNS[head.activation] if keep and head.activation != "log_softmax" else "logits"
-    output = Output(f"the layer {new.name!r}", old.link, returns, units) if returns else None
+    output = Output(f"the layer {new.name!r}", old.link.activation, returns, units) if returns else None
     compile_like(converted, model, output, head.activation, before.returns if before else "")
     return converted
 
@@ -175,7 +176,7 @@ def _check_not_converted(model):
 def _link(head, units, warm, given):
     """The link of the new head: as given, which may differ from the old activation only if mu starts fresh, or of that activation."""
     found = None if head.units == 1 < units else head.link  # one sigmoid stands for two classes
-    if given is not None and found is not None and given != found and warm:
+    if given is not None and found is not None and links.get(given).activation != found and warm:
         raise ValueError(
             f"`link` must be {found!r}, as the activation of the old head, unless mu starts fresh by `warm_start=False` or other `units`. "
             f"Received: link={given!r}"

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_het import links
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import unchanged_seed
 
@@ -42,7 +43,7 @@ def from_edward2(
     parts = _parts(maps)
     (features, units), efficient = parts["loc"][0].shape, "row_scale" in parts
     num_factors = _num_factors(parts, units, efficient)
-    if units == 1 and link != "sigmoid":
+    if units < links.get(link).min_units:
         raise ValueError(f"`link` must be 'sigmoid' for weights of one logit. Received: link={link!r}")
     with unchanged_seed():
         head = HeteroscedasticDense(

@@ -6,7 +6,7 @@ import math
 from keras import ops
 
 from keras_het.ops.log_space import log_ndtr
-from keras_het.ops.low_rank import LowRankNormal
+from keras_het.ops.low_rank import LowRankNormal, finite
 from keras_het.ops.streaming import expectation
 
 # sigmoid(x) = sum_i w_i Phi(b_i x) to 2.2e-8: the least-squares fit of method section 4 (Monahan and Stefanski 1992).
@@ -84,18 +84,14 @@ def sampled_expected_sigmoid_logit(loc, scale_diag, factor, nodes, temperature=1
         >>> tuple(logit.shape)
         (5, 3)
     """
-    return expectation(SigmoidLink(), LowRankNormal(loc, scale_diag, factor, row_scale), nodes, temperature, chunk_size, unroll)
+    normal = LowRankNormal(loc, scale_diag, factor, row_scale).as_tensors().centered(finite).divided(temperature)
+    return expectation(SigmoidMean(), normal, nodes, chunk_size, unroll)
 
 
-class SigmoidLink:
+class SigmoidMean:
     """logit p = log p - log q, the log means of sigmoid(u) and sigmoid(-u): d logit p / d u_s = sigmoid'(u_s) / (p q S)."""
 
     num_terms = 2
-
-    @staticmethod
-    def center(loc):
-        """A sigmoid sees every shift."""
-        return loc
 
     @staticmethod
     def terms(logits):

@@ -4,7 +4,7 @@ import math
 
 from keras import ops
 
-from keras_het.ops.low_rank import LowRankNormal
+from keras_het.ops.low_rank import LowRankNormal, finite
 from keras_het.ops.streaming import expectation
 
 
@@ -36,10 +36,18 @@ def log_expected_softmax(loc, scale_diag, factor, nodes, temperature=1.0, row_sc
         >>> round(float(ops.sum(ops.exp(log_p[0]))), 5)
         1.0
     """
-    return expectation(SoftmaxLink(), LowRankNormal(loc, scale_diag, factor, row_scale), nodes, temperature, chunk_size, unroll)
+    normal = LowRankNormal(loc, scale_diag, factor, row_scale).as_tensors().centered(without_shift).divided(temperature)
+    return expectation(SoftmaxMean(), normal, nodes, chunk_size, unroll)
 
 
-class SoftmaxLink:
+def without_shift(loc):
+    """Mean logits `(..., K)` about zero: softmax ignores a shift; without it the temperature's gradient does not cancel large numbers."""
+    # Between the maximum and log K above it, but with no maximum of an empty batch, which some exporters do not know.
+    loc = finite(loc)
+    return loc - ops.stop_gradient(ops.logsumexp(loc, axis=-1, keepdims=True))
+
+
+class SoftmaxMean:
     """log p_k = log mean_s exp(u_sk - L_s), L_s = logsumexp_k u_sk, and its derivative by the logits of a node.
 
     With A_sk = exp(u_sk - log p_k - L_s), the weight of node s in the mean of class k, p_k A_sk is the softmax of node s, so
@@ -49,12 +57,6 @@ class SoftmaxLink:
     """
 
     num_terms = 1
-
-    @staticmethod
-    def center(loc):
-        """Softmax ignores a common shift; without it the temperature's gradient does not cancel large numbers."""
-        # Between the maximum and log K above it, but with no maximum of an empty batch, which some exporters do not know.
-        return loc - ops.stop_gradient(ops.logsumexp(loc, axis=-1, keepdims=True))
 
     @staticmethod
     def terms(logits):

@@ -6,6 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
+LOWEST = -1e20  # of mean logits: a class that is left out by -inf has p = 0, and log p and its gradients are numbers
+
+
+def finite(loc: Any) -> Any:
+    """Mean logits without -inf, which leaves a class out."""
+    return ops.where(loc < LOWEST, LOWEST, loc)  # not the maximum, which may lose a nan
+
 
 class LowRankNormal(NamedTuple):
     """Normal distribution of the logits u with a low-rank plus diagonal covariance.
@@ -36,6 +43,16 @@ class LowRankNormal(NamedTuple):
         """The same distribution with arrays converted to tensors of the backend, integers to float32."""
         tensors = (None if x is None else ops.convert_to_tensor(x) for x in self)
         return LowRankNormal(*(x if x is None or "float" in str(x.dtype) else ops.cast(x, "float32") for x in tensors))
+
+    def centered(self, center):
+        """The same distribution about `center(loc)`."""
+        return self._replace(loc=center(self.loc))
+
+    def divided(self, temperature):
+        """The distribution of u / temperature; a temperature that is a tensor gets its gradient by the division."""
+        temperature = ops.convert_to_tensor(temperature, self.loc.dtype)
+        factor = None if self.factor is None else self.factor / temperature
+        return LowRankNormal(self.loc / temperature, self.scale_diag / temperature, factor, self.row_scale)
 
     def scaled_factor(self):
         """W, shape `(..., K, R)`, with `row_scale` multiplied in; R is 0 for a diagonal covariance."""

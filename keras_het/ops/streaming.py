@@ -1,7 +1,7 @@
 """Expectations over nodes, a block at a time, with a gradient of their own: memory does not grow with the number of nodes.
 
 Two things vary and are kept apart: the *noise*, which maps nodes to logits and pulls a gradient of the logits back to its
-parameters, and the *link*, which says what is averaged and how sensitive the result is to the logits of a node. A block is some
+parameters, and the *mean* of a link, which says what is averaged and how sensitive the result is to the logits of a node. A block is some
 rows of the batch at a chunk of the nodes; `blocking` chooses its size.
 """
 
@@ -16,16 +16,16 @@ from keras_het.ops.low_rank import LowRankNormal
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.noise import Chunk, make_noise
 
-LOWEST = -1e20  # of mean logits: a class that is left out by -inf has p = 0, and log p and its gradients are numbers
 SMALLEST_MEAN = 1e-30  # of probabilities: terms that underflow, below 1.2e-38 each, are less than a rounding error of it
 
 
-def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=False):
-    """The link's expectation under `normal / temperature`, averaged over the nodes.
+def expectation(mean, normal, nodes, chunk_size="auto", unroll=False):
+    """The expectation of a link under a Gaussian of logits, averaged over the nodes.
 
     Args:
-        link: `SoftmaxLink()` or `SigmoidLink()`.    normal: `LowRankNormal`, with any number of leading axes.
-        nodes: `Nodes`, S of them.    temperature: tau, a number or a scalar tensor; it gets a gradient.
+        mean: what is averaged: `SoftmaxMean()`, `SigmoidMean()`, or another object with their methods.
+        normal: `LowRankNormal` of finite logits in temperatures, with any number of leading axes.
+        nodes: `Nodes`, S of them.
         chunk_size: nodes per block; "auto" fits a block to a budget; None takes all at once in plain operations.
         unroll: a Python loop over the chunks in plain operations, for graphs that are exported; only a batch of known size that is
             too large for the budget is cut in blocks of rows.
@@ -33,20 +33,19 @@ def expectation(link, normal, nodes, temperature, chunk_size="auto", unroll=Fals
     """
     if nodes.eps_factor is None:
         nodes = Nodes(nodes.eps_diag, nodes.eps_diag[:, :0])
-    normal, size = normal.as_tensors(), (nodes.eps_diag.shape[1], nodes.eps_factor.shape[1])
+    size = (nodes.eps_diag.shape[1], nodes.eps_factor.shape[1])
     _check_sizes(normal, *size)
-    normal = _standardized(link, normal, ops.convert_to_tensor(temperature, normal.loc.dtype))
     if chunk_size is None:
-        return _unrolled(link, normal, nodes, nodes.num_samples)
+        return _unrolled(mean, normal, nodes, nodes.num_samples)
     if unroll:
         block_size, chunk_size = blocking.inference_block_sizes(normal.loc, nodes.num_samples, size[0], chunk_size)
         if block_size is None:
-            return _unrolled(link, normal, nodes, chunk_size)
+            return _unrolled(mean, normal, nodes, chunk_size)
     rows, shared = _parameters(normal, *size)
     if unroll:
-        average = _by_blocks(lambda block: ((_unrolled(link, _normal(block, shared), nodes, chunk_size),), ()), rows, block_size)[0][0]
+        average = _by_blocks(lambda block: ((_unrolled(mean, _normal(block, shared), nodes, chunk_size),), ()), rows, block_size)[0][0]
     else:
-        average = _streamed(link, rows, shared, nodes, *blocking.block_sizes(rows[0], nodes.num_samples, chunk_size))
+        average = _streamed(mean, rows, shared, nodes, *blocking.block_sizes(rows[0], nodes.num_samples, chunk_size))
     return ops.reshape(average, ops.shape(normal.loc))
 
 
@@ -70,25 +69,18 @@ def _fits(shape, expected):
     return len(shape) == len(expected) and all(a == b for a, b in known)
 
 
-def _standardized(link, normal, temperature):
-    """`normal` in units of the temperature, which gets its gradient by autodiff through the division."""
-    factor = None if normal.factor is None else normal.factor / temperature
-    loc = ops.where(normal.loc < LOWEST, LOWEST, normal.loc)  # not the maximum, which may lose a nan
-    return LowRankNormal(link.center(loc) / temperature, normal.scale_diag / temperature, factor, normal.row_scale)
-
-
-def _unrolled(link, normal, nodes, chunk_size):
+def _unrolled(mean, normal, nodes, chunk_size):
     log_sums, zero = [], 0.0
     tables = nodes if normal.factor is not None else (nodes.eps_diag,)  # an empty table is more than some exporters can write
     for start in range(0, nodes.num_samples, chunk_size):
         chunk = Nodes(*(ops.cast(x[start : start + chunk_size], normal.loc.dtype) + zero for x in tables))
         # Classes last: without the loops of `_streamed` that is the faster order.
-        log_sums.append([ops.logsumexp(term, axis=-2) for term in link.log_terms(normal.logits(chunk), axis=-1)])
+        log_sums.append([ops.logsumexp(term, axis=-2) for term in mean.log_terms(normal.logits(chunk), axis=-1)])
         # A compiler that sees no dependence between the chunks holds all of them in memory at once. Adding this zero is one: sums of
         # logarithms of averages are never so large, and for NaN, which belongs to one row, it is zero too.
         zero = ops.cast(ops.sum(log_sums[-1][0]) > 1e30, normal.loc.dtype)
     totals = [ops.logsumexp(ops.stack(parts), axis=0) for parts in zip(*log_sums, strict=True)]
-    return link.result([total - math.log(nodes.num_samples) for total in totals])
+    return mean.result([total - math.log(nodes.num_samples) for total in totals])
 
 
 def _parameters(normal, units, num_factors):
@@ -111,9 +103,9 @@ def _normal(rows, shared):
     return LowRankNormal(loc, scale_diag, *shared, *others)
 
 
-def _streamed(link, rows, shared, nodes, block_size, chunk_size):
+def _streamed(mean, rows, shared, nodes, block_size, chunk_size):
     """Forward and backward pass are each a loop over the blocks; the backward pass computes the logits again."""
-    stream = _Stream(link, len(rows), block_size, chunk_size)
+    stream = _Stream(mean, len(rows), block_size, chunk_size)
     return ops.custom_gradient(stream.value_and_gradient)(*rows, *shared, *(ops.cast(x, rows[0].dtype) for x in nodes))
 
 
@@ -124,7 +116,7 @@ class _Stream(NamedTuple):
     gradient, and the value, whose own derivative it must therefore know. (What is kept for that grows with the number of nodes.)
     """
 
-    link: Any
+    mean: Any
     num_rows: int
     block_size: int
     chunk_size: int
@@ -144,7 +136,7 @@ class _Stream(NamedTuple):
     def value(self, *arguments):
         """The link's result for every row."""
         rows, shared, chunks = self.split(arguments)
-        return _by_blocks(lambda block: ((_log_averages(self.link, make_noise(block, *shared), chunks),), ()), rows, self.block_size)[0][0]
+        return _by_blocks(lambda block: ((_log_averages(self.mean, make_noise(block, *shared), chunks),), ()), rows, self.block_size)[0][0]
 
     def known(self, value, arguments):
         """The value, computed before, as a function of the arguments: it costs nothing but when its derivative is asked for."""
@@ -160,7 +152,7 @@ class _Stream(NamedTuple):
 
         def pull_back(block):
             loc, *others, value, upstream = block
-            return _gradients(self.link, make_noise((loc - self.link.pivot(value), *others), *shared), chunks, value, upstream)
+            return _gradients(self.mean, make_noise((loc - self.mean.pivot(value), *others), *shared), chunks, value, upstream)
 
         of_rows, of_shared = _by_blocks(pull_back, (*rows, value, upstream), self.block_size)
         return *of_rows, *of_shared, None, None
@@ -205,33 +197,33 @@ def _to_blocks(x, block_size, missing):
     return ops.swapaxes(ops.reshape(padded, (block_size, -1, *x.shape[1:])), 0, 1)
 
 
-def _log_averages(link, noise, chunks):
+def _log_averages(mean, noise, chunks):
     """The link's result from averages of probabilities, or, where one of them is too small for that, of their logs.
 
     The sum of probabilities needs one exponential per element, the sum in log space two.
     """
 
     def add(chunk, sums):
-        terms = link.terms(noise.logits(chunk))
+        terms = mean.terms(noise.logits(chunk))
         return tuple(s + ops.sum(term, axis=-1) for s, term in zip(sums, terms, strict=True))
 
     def add_in_logs(chunk, sums):
-        terms = link.log_terms(noise.logits(chunk), axis=1)
+        terms = mean.log_terms(noise.logits(chunk), axis=1)
         return tuple(ops.logaddexp(s, ops.logsumexp(term, axis=-1)) for s, term in zip(sums, terms, strict=True))
 
     def in_logs():
         # Not from -inf: the difference of two infinities in logaddexp is NaN.
-        return chunks.fold(add_in_logs, (ops.full_like(noise.loc, -1e30),) * link.num_terms)
+        return chunks.fold(add_in_logs, (ops.full_like(noise.loc, -1e30),) * mean.num_terms)
 
-    sums = chunks.fold(add, (ops.zeros_like(noise.loc),) * link.num_terms)
+    sums = chunks.fold(add, (ops.zeros_like(noise.loc),) * mean.num_terms)
     safe = ops.all(ops.stack(sums) > SMALLEST_MEAN * chunks.num_samples)
     log_sums = ops.cond(safe, lambda: tuple(ops.log(s) for s in sums), in_logs)
-    return link.result([s - math.log(chunks.num_samples) for s in log_sums])
+    return mean.result([s - math.log(chunks.num_samples) for s in log_sums])
 
 
-def _gradients(link, noise, chunks, value, upstream):
+def _gradients(mean, noise, chunks, value, upstream):
     def add(chunk, sums):
-        parts = noise.pull_back(link.sensitivity(noise.logits(chunk), value, upstream), chunk)
+        parts = noise.pull_back(mean.sensitivity(noise.logits(chunk), value, upstream), chunk)
         return tuple(s + part for s, part in zip(sums, parts, strict=True))
 
     return noise.gradients(*(s / chunks.num_samples for s in chunks.fold(add, noise.no_sums())))

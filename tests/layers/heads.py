@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from keras_het import links
 from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 
@@ -49,14 +50,12 @@ def make_model(head, *before, weight_seed=0, **compile_arguments):
 
 
 def make_loss(link):
-    if link == "softmax":
-        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    return keras.losses.BinaryCrossentropy(from_logits=True)
+    return links.get(link).loss()
 
 
 def targets(link, labels=LABELS, units=UNITS):
     """The labels as the link's loss takes them."""
-    return labels if link == "softmax" else np.eye(units, dtype="float32")[labels]
+    return labels if links.get(link).activation == "softmax" else np.eye(units, dtype="float32")[labels]
 
 
 def to_numpy(*tensors):

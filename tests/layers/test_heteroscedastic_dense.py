@@ -145,7 +145,7 @@ def test_covariance_is_that_of_numpy_and_its_centered_rows_sum_to_zero(kind):
     _, scale_diag, factor, row_scale = numpy_distribution(head, X)
     centering = np.eye(UNITS) - 1 / UNITS
     raw, centered = to_numpy(head.covariance(X, centered=False), head.covariance(X, centered=True))
-    np.testing.assert_array_equal(to_numpy(head.covariance(X)), centered if head.link == "softmax" else raw)
+    np.testing.assert_array_equal(to_numpy(head.covariance(X)), centered if head.link.activation == "softmax" else raw)
     for i in range(EXAMPLES):
         own = None if factor is None else (factor if factor.ndim == 2 else factor[i])
         expected = reference.noise_covariance(scale_diag[i], own, None if row_scale is None else row_scale[i])
@@ -159,7 +159,7 @@ def expected_outputs(head, x, nodes):
     """The outputs at these nodes, in float64."""
     loc, scale_diag, factor, row_scale = numpy_distribution(head, x)
     logits = reference.logits_at(loc, scale_diag, nodes.eps_diag, factor, nodes.eps_factor, row_scale)
-    link = reference.log_mean_softmax if head.link == "softmax" else reference.logit_mean_sigmoid
+    link = reference.log_mean_softmax if head.link.activation == "softmax" else reference.logit_mean_sigmoid
     return link(logits, head.temperature)
 
 
@@ -200,7 +200,7 @@ def test_vanishing_noise_gives_log_softmax_of_the_mean(kind, training):
 def test_probabilities_are_those_of_the_outputs(kind):
     head = built_head(kind)
     outputs, p = to_numpy(head(X), head.probabilities(X))
-    if head.link == "softmax":
+    if head.link.activation == "softmax":
         np.testing.assert_allclose(p, np.exp(outputs), rtol=1e-6)
         np.testing.assert_allclose(p.sum(-1), 1, rtol=1e-5)
         np.testing.assert_allclose(np.exp(to_numpy(head(X, training=True))).sum(-1), 1, rtol=1e-5)

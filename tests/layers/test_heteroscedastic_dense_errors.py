@@ -57,14 +57,17 @@ WRONG = {
         '2; one unit, for two classes, needs link="sigmoid". Received: units=1',
     ),
     "no class": ({"units": 0, "link": "sigmoid"}, "`units` must be an integer at least 1. Received: units=0"),
-    "unknown link": ({"link": "probit"}, "`link` must be one of 'softmax', 'sigmoid'. Received: link='probit'"),
+    "unknown link": (
+        {"link": "probit"},
+        "`link` must be a Link, one of the names 'softmax', 'sigmoid', or a serialised dict. Received: link='probit'",
+    ),
     "closed-form softmax": (
         {"integrator": "closed_form"},
-        "`integrator` ClosedForm serves only link 'sigmoid'. Received: link='softmax'",
+        "`link` must have `closed_form` for the integrator ClosedForm: Sigmoid. Received: link=Softmax()",
     ),
     "unknown integrator": (
         {"integrator": "simpson"},
-        "one of the names 'MonteCarlo', 'QuasiMonteCarlo', 'ClosedForm', or a serialised dict. Received: integrator='simpson'",
+        "one of the names 'monte_carlo', 'quasi_monte_carlo', 'closed_form', or a serialised dict. Received: integrator='simpson'",
     ),
     "seed negative": ({"seed": -1}, "`seed` must be an integer in [0, 2147483647]. Received: seed=-1"),
     "seed too large": ({"seed": 1 << 31}, "`seed` must be an integer in [0, 2147483647]. Received: seed=2147483648"),

@@ -22,7 +22,7 @@ WRONG = {
     "half precision": ([D(UNITS, name="made", dtype="mixed_bfloat16")], "the output of 'made', a Dense"),
     "labels that are not exclusive": (
         [HeteroscedasticDense(UNITS, link="sigmoid", name="made")],
-        "HeteroscedasticDense with link='sigmoid'",
+        "HeteroscedasticDense with link=Sigmoid()",
     ),
 }
 

@@ -44,7 +44,7 @@ def old_probabilities(model, x):
 def probabilities(model, x):
     """Those of a converted model."""
     outputs = keras.ops.convert_to_tensor(model.predict(x, verbose=0))
-    function = keras.ops.exp if model.layers[-1].link == "softmax" else keras.ops.sigmoid
+    function = keras.ops.exp if model.layers[-1].link.activation == "softmax" else keras.ops.sigmoid
     return keras.ops.convert_to_numpy(function(outputs))
 
 

@@ -48,7 +48,7 @@ def test_planted_mean_without_the_temperature_is_caught(tmp_path, monkeypatch):
 
 def test_the_link_follows_the_activation():
     def link(model, **arguments):
-        return keras_het.heteroscedastic(model, **arguments).layers[-1].link
+        return keras_het.heteroscedastic(model, **arguments).layers[-1].link.activation
 
     assert link(functional("sigmoid")) == link(functional(None, keras.ops.sigmoid)) == link(functional(), link="sigmoid") == "sigmoid"
     assert link(functional("softmax")) == link(functional()) == "softmax"
@@ -140,12 +140,15 @@ def test_a_layer_that_is_named_becomes_the_last():
 
 
 def test_a_layer_that_is_named_keeps_the_activation_behind_it():
-    assert keras_het.heteroscedastic(functional(None, layers.Activation("sigmoid")), layer="predictions").layers[-1].link == "sigmoid"
+    assert (
+        keras_het.heteroscedastic(functional(None, layers.Activation("sigmoid")), layer="predictions").layers[-1].link.activation
+        == "sigmoid"
+    )
 
 
 def test_one_sigmoid_becomes_a_softmax_of_more_classes():
-    assert keras_het.heteroscedastic(sequential("sigmoid", units=1), units=3).layers[-1].link == "softmax"
-    assert keras_het.heteroscedastic(functional("softmax"), link="sigmoid", warm_start=False).layers[-1].link == "sigmoid"
+    assert keras_het.heteroscedastic(sequential("sigmoid", units=1), units=3).layers[-1].link.activation == "softmax"
+    assert keras_het.heteroscedastic(functional("softmax"), link="sigmoid", warm_start=False).layers[-1].link.activation == "sigmoid"
 
 
 def test_fresh_kernels_follow_the_seed():

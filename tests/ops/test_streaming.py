@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 from keras_het.ops import LowRankNormal, Nodes, blocking, log_expected_softmax, streaming
-from keras_het.ops.expected_softmax import SoftmaxLink
+from keras_het.ops.expected_softmax import SoftmaxMean
 from tests.ops.test_expected_softmax import KINDS, SAMPLES, UNITS, check_slope, evaluate, gradients, nodes_of, oracle, problem
 
 
@@ -83,13 +83,13 @@ def test_a_step_is_freed_when_it_is_done(monkeypatch):
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 2 * UNITS * 8)
     tensors = {name: ops.convert_to_tensor(x).requires_grad_() for name, x in problem("full").items()}
     temperature = tensors.pop("temperature")
-    link = SoftmaxLink()  # whatever saved tensors for the backward pass saved this, too
-    freed = weakref.ref(link)
+    mean = SoftmaxMean()  # whatever saved tensors for the backward pass saved this, too
+    freed = weakref.ref(mean)
     gc.collect()
     gc.disable()
     try:
-        ops.sum(streaming.expectation(link, LowRankNormal(**tensors), nodes_of("full"), temperature, chunk_size=8)).backward()
-        del link
+        ops.sum(streaming.expectation(mean, LowRankNormal(**tensors).divided(temperature), nodes_of("full"), chunk_size=8)).backward()
+        del mean
         assert freed() is None
     finally:
         gc.enable()

@@ -1,0 +1,56 @@
+"""Choices: small serialisable objects that are given as arguments, as `keras.initializers` are."""
+
+import re
+from typing import Any, Self, TypeVar
+
+import keras
+
+
+class Choice:
+    """Base class: `get_config` returns the arguments of the constructor. Register your own with Keras, so that files can hold it."""
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """The choice of a config; as strict as the constructor."""
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.get_config().items())})"
+
+
+Kind = TypeVar("Kind", bound=Choice)
+
+
+def find_choice(argument: str, identifier: Any, base: type[Kind], known: tuple[type[Kind], ...]) -> Kind:
+    """A choice from an instance, a name ("QuasiMonteCarlo" or "quasi_monte_carlo"), or a serialised dict.
+
+    Args:
+        argument: name of the argument, for the error.
+        identifier: what was given.
+        base: the class of all choices of this argument.
+        known: those that have a name.
+    Returns: an instance of `base`.
+    Raises: ValueError if it is none of these.
+    """
+    if isinstance(identifier, base):
+        return identifier
+    by_name = {_in_lower_case(cls.__name__): cls for cls in known}
+    if isinstance(identifier, str) and _in_lower_case(identifier) in by_name:
+        return by_name[_in_lower_case(identifier)]()
+    if isinstance(identifier, dict):
+        found = keras.saving.deserialize_keras_object(identifier)
+        if isinstance(found, base):
+            return found
+    article = "an" if base.__name__[0] in "AEIOU" else "a"
+    names = ", ".join(map(repr, by_name))
+    rule = f"be {article} {base.__name__}, one of the names {names}, or a serialised dict"
+    raise ValueError(f"`{argument}` must {rule}. Received: {argument}={identifier!r}")
+
+
+def _in_lower_case(name: str) -> str:
+    """ "QuasiMonteCarlo" as "quasi_monte_carlo"."""
+    return re.sub(r"(?<!^)(?<!_)(?=[A-Z])", "_", name).lower()

@@ -1,0 +1,8 @@
+"""Integrators: how a head averages its link over the Gaussian logits. Small serialisable choices, as `keras.initializers` are."""
+
+from keras_het.integrators.closed_form import ClosedForm
+from keras_het.integrators.integrator import Integrator
+from keras_het.integrators.lookup import get
+from keras_het.integrators.sampled import MonteCarlo, QuasiMonteCarlo, Sampler
+
+__all__ = ["ClosedForm", "Integrator", "MonteCarlo", "QuasiMonteCarlo", "Sampler", "get"]

@@ -1,0 +1,25 @@
+"""The integrator that needs no nodes."""
+
+from typing import Any
+
+import keras
+
+from keras_het.integrators.integrator import Integrator
+from keras_het.links import Link
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class ClosedForm(Integrator):
+    """The closed form of a link that has one: no nodes, in training or prediction. The default of such links.
+
+    Source: the link's `closed_form`.
+
+    Example:
+        >>> ClosedForm()
+        ClosedForm()
+    """
+
+    needs = "closed_form"
+
+    def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
+        return link.closed_form(normal)

@@ -1,0 +1,43 @@
+"""What every integrator is: a rule for the expectation of a link over the Gaussian of the logits."""
+
+from typing import Any
+
+from keras_het.choices import Choice
+from keras_het.links import Link
+
+
+class Integrator(Choice):
+    """Base class: a rule for the expectation of a link, such as E[softmax(u)], under a Gaussian of logits.
+
+    A subclass defines `integrate`, and names in `needs` the attribute that a link must have for it: "mean", what nodes are averaged to,
+    or "closed_form". `get_config` returns its constructor's arguments.
+    """
+
+    needs = ""
+
+    def check(self, link: Link, units: int, num_factors: int) -> None:
+        """Raises ValueError if this rule cannot serve the link, or not at this size."""
+        if getattr(link, self.needs, None) is None:
+            fitting = ", ".join(kind.__name__ for kind in _kinds(Link) if getattr(kind, self.needs, None) is not None)
+            raise ValueError(
+                f"`link` must have `{self.needs}` for the integrator {type(self).__name__}: {fitting}. Received: link={link!r}"
+            )
+
+    def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
+        """The expectation, as the link returns it, `(..., K)`.
+
+        Args:
+            link: what is averaged.
+            normal: `LowRankNormal` of the logits, in temperatures, centred by the link.
+            size: (units, num_factors), Python integers.
+            key: (seed, step) for fresh noise in training; None at inference, where the result is a fixed function of `normal`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define integrate(link, normal, size, key)")
+
+    def prepare(self, units: int, num_factors: int) -> None:
+        """Computes on the host, when a layer is built, what no compiler should have to trace."""
+
+
+def _kinds(base: type[Any]) -> list[type[Any]]:
+    """All subclasses, somebody's own among them."""
+    return [kind for child in base.__subclasses__() for kind in (child, *_kinds(child))]

@@ -1,0 +1,20 @@
+"""From what is given as an argument to an integrator."""
+
+from typing import Any
+
+from keras_het.choices import find_choice
+from keras_het.integrators.closed_form import ClosedForm
+from keras_het.integrators.integrator import Integrator
+from keras_het.integrators.sampled import MonteCarlo, QuasiMonteCarlo
+
+
+def get(identifier: Any) -> Integrator:
+    """An integrator from an instance, a name ("QuasiMonteCarlo" or "quasi_monte_carlo"), or a serialised dict.
+
+    Raises: ValueError if it is none of these.
+
+    Example:
+        >>> get("monte_carlo")
+        MonteCarlo(num_samples=1000, inference_samples=None, chunk_size='auto', antithetic=False)
+    """
+    return find_choice("integrator", identifier, Integrator, (MonteCarlo, QuasiMonteCarlo, ClosedForm))

@@ -1,0 +1,8 @@
+"""Links: from the Gaussian of the logits to what a head returns. Small serialisable choices, as `keras.initializers` are."""
+
+from keras_het.links.link import Link
+from keras_het.links.lookup import get
+from keras_het.links.sigmoid import Sigmoid
+from keras_het.links.softmax import Softmax
+
+__all__ = ["Link", "Sigmoid", "Softmax", "get"]

@@ -1,0 +1,53 @@
+"""What every link is: from the Gaussian of the logits to what a head returns, and all that others have to know of it."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_het.choices import Choice
+from keras_het.ops.low_rank import finite
+
+
+class Link(Choice):
+    """Base class of the links. An integrator says what it needs of a link; a link has it, or it is None.
+
+    A subclass defines `mean`, `closed_form` or both:
+
+    * `closed_form(normal)`: what a head returns, `(..., K)`, without nodes.
+    * `mean`: what nodes are averaged to, an object with the methods of `keras_het.ops.expected_softmax.SoftmaxMean`.
+
+    `normal` is the distribution of the logits in temperatures, centred by `center`.
+
+    Attributes:
+        activation: "softmax" or "sigmoid", the activation of Keras that makes probabilities of the outputs: they are log-probabilities of
+            exclusive classes, or one logit for each label.
+        min_units: the fewest classes.
+        ignores_shift: whether a number that is added to all logits changes nothing.
+        default_integrator: the name of the integrator that serves it if none is given.
+    """
+
+    activation = "softmax"
+    min_units = 2
+    ignores_shift = False
+    default_integrator = "QuasiMonteCarlo"
+    closed_form: Any = None
+    mean: Any = None
+
+    def center(self, loc: Any) -> Any:
+        """Mean logits `(..., K)`, finite, without what the link does not see."""
+        return finite(loc)
+
+    @property
+    def returns(self) -> str:
+        """What a head returns, in words."""
+        return "log-probabilities" if self.activation == "softmax" else "logits"
+
+    def probabilities(self, outputs: Any) -> Any:
+        """The probabilities of outputs, `(..., K)`."""
+        return ops.exp(outputs) if self.activation == "softmax" else ops.sigmoid(outputs)
+
+    def loss(self) -> keras.losses.Loss:
+        """The loss of Keras for the outputs: for integers `(...)`, or, of a sigmoid, for vectors `(..., K)` of zeros and ones."""
+        kind = keras.losses.SparseCategoricalCrossentropy if self.activation == "softmax" else keras.losses.BinaryCrossentropy
+        return kind(from_logits=True)

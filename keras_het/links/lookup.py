@@ -1,0 +1,20 @@
+"""From what is given as an argument to a link."""
+
+from typing import Any
+
+from keras_het.choices import find_choice
+from keras_het.links.link import Link
+from keras_het.links.sigmoid import Sigmoid
+from keras_het.links.softmax import Softmax
+
+
+def get(identifier: Any) -> Link:
+    """A link from an instance, a name ("softmax" or "Softmax"), or a serialised dict.
+
+    Raises: ValueError if it is none of these.
+
+    Example:
+        >>> get("softmax")
+        Softmax()
+    """
+    return find_choice("link", identifier, Link, (Softmax, Sigmoid))

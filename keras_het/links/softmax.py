@@ -1,0 +1,26 @@
+"""The softmax link, for one label per example."""
+
+from typing import Any
+
+import keras
+
+from keras_het.links.link import Link
+from keras_het.ops.expected_softmax import SoftmaxMean, without_shift
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class Softmax(Link):
+    """log E[softmax(u / temperature)], for one label per example; the head returns log-probabilities.
+
+    Source: Collier et al. 2021, Eq. 3; `keras_het.ops.log_expected_softmax`.
+
+    Example:
+        >>> Softmax().returns
+        'log-probabilities'
+    """
+
+    ignores_shift = True
+    mean = SoftmaxMean()
+
+    def center(self, loc: Any) -> Any:
+        return without_shift(loc)

@@ -81,7 +81,7 @@ def predictor(model, integrator):
 
     def log_p(x):
         normal = head.logit_distribution(hidden(x)).centered(head.link.center).divided(head.temperature)
-        return integrator.integrate(head.link, normal, (head.units, head.num_factors))
+        return integrator.integrate(head.link, normal, normal.size)
 
     return harness.compiled(log_p)
 

@@ -7,7 +7,7 @@ import json
 import keras
 import numpy as np
 
-from keras_het.ops import top_pairs
+from keras_het.analysis import top_pairs
 
 PLAIN = "Dense"
 COLOURS = {PLAIN: "#9a9a9a", "diagonal": "#7fb2d6", "full": "#1f5f99"}

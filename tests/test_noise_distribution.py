@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_het import integrators
 from keras_het.layers import HeteroscedasticDense
-from keras_het.ops import LowRankNormal, expected_softmax, log_expected_softmax, nodes, pseudo_random
+from keras_het.ops import ScaledLowRankNormal, expected_softmax, log_expected_softmax, nodes, pseudo_random
 from tests import reference
 from tests.checks import check_independent, check_moments
 from tests.ops.test_expected_softmax import check_hard_example
@@ -48,9 +48,8 @@ def check_head(monkeypatch, options, seed=0, rule=integrators.MonteCarlo):
     x = np.random.default_rng(seed).normal(size=(1, 40)).astype("float32") * 4
     logits = training_logits(monkeypatch, head, x) * 0.8
     normal = head.logit_distribution(x)
-    parts = [None if part is None else ops.convert_to_numpy(part) for part in normal]
-    loc, scale_diag, factor, row_scale = (part if part is None or part.shape[0] == UNITS else part[0] for part in parts)
-    check_moments(logits, softmax_center(loc), reference.noise_covariance(scale_diag, factor, row_scale))
+    loc, scale_diag, factor = (ops.convert_to_numpy(part)[0] for part in (normal.loc, normal.scale_diag, normal.scaled_factor()))
+    check_moments(logits, softmax_center(loc), reference.noise_covariance(scale_diag, factor))
 
 
 def softmax_center(loc):
@@ -104,8 +103,8 @@ def test_planted_equal_noises_are_caught(monkeypatch):
 
 def test_planted_biased_factor_is_caught(monkeypatch):
     """A bias on V shifts the mean of the noise by v(x) * b."""
-    logits = LowRankNormal.logits
-    monkeypatch.setattr(LowRankNormal, "logits", lambda self, nodes: logits(self, nodes) + 0.1 * self.row_scale[..., None, :])
+    logits = ScaledLowRankNormal.logits
+    monkeypatch.setattr(ScaledLowRankNormal, "logits", lambda self, nodes: logits(self, nodes) + 0.1 * self.row_scale[..., None, :])
     with pytest.raises(AssertionError, match="mean"):
         check_head(monkeypatch, HEADS["parameter-efficient"])
 

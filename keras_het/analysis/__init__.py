@@ -5,6 +5,7 @@ from keras_het.analysis.confusion import ConfusionMatrices, confusion_matrices
 from keras_het.analysis.corruption import corrupt_labels, look_alike_transitions
 from keras_het.analysis.covariance import ConfusedPair, confused_pairs, covariance
 from keras_het.analysis.held_out import noisy_nll
+from keras_het.analysis.pairs import top_pairs
 from keras_het.analysis.selection import Selection, Trial, select
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "look_alike_transitions",
     "noisy_nll",
     "select",
+    "top_pairs",
 ]

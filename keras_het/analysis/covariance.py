@@ -7,10 +7,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.analysis.pairs import top_pairs
 from keras_het.batches import batches
 from keras_het.graph import find_head, predictor
 from keras_het.layers import HeteroscedasticDense
-from keras_het.ops.low_rank import top_pairs
 from keras_het.ops.seeds import random_generator
 from keras_het.validation import check_integer
 

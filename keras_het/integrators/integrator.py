@@ -28,8 +28,8 @@ class Integrator(Choice):
 
         Args:
             link: what is averaged.
-            normal: `LowRankNormal` of the logits, in temperatures, centred by the link.
-            size: (units, num_factors), Python integers.
+            normal: distribution of the logits, such as `keras_het.ops.LowRankNormal`, in temperatures, centred by the link.
+            size: how many of e_K and e_R make the logits, Python integers, which a tensor that is traced may not know.
             key: (seed, step) for fresh noise in training; None at inference, where the result is a fixed function of `normal`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define integrate(link, normal, size, key)")

@@ -10,7 +10,7 @@ from keras_het import integrators, links
 from keras_het.layers.full_precision import AffineMap, FullPrecision, check_autocast, check_dtype
 from keras_het.layers.unit_rows import UnitRows
 from keras_het.ops.log_space import softplus_inverse
-from keras_het.ops.low_rank import LowRankNormal
+from keras_het.ops.low_rank import DiagonalNormal, LowRankNormal, ScaledLowRankNormal
 from keras_het.validation import check_boolean, check_integer, check_number
 
 DEFAULT_NUM_FACTORS = 15
@@ -217,13 +217,16 @@ class HeteroscedasticDense(FullPrecision):
         )
 
     def logit_distribution(self, x):
-        """The `LowRankNormal` of the logits u, before division by the temperature, for inputs of shape `(..., D)`."""
+        """The Gaussian of the logits u, before division by the temperature, for inputs of shape `(..., D)`.
+
+        Returns: `DiagonalNormal`, `LowRankNormal` or, parameter-efficient, `ScaledLowRankNormal`, of `keras_het.ops`.
+        """
         x = self._prepared(x)
         loc, (scale_diag, row_scale) = self.loc(x), self._scales(x)
         if self.parameter_efficient:
-            return LowRankNormal(loc, scale_diag, ops.convert_to_tensor(self.factor), row_scale)
+            return ScaledLowRankNormal(loc, scale_diag, row_scale, ops.convert_to_tensor(self.factor))
         if not self.num_factors:
-            return LowRankNormal(loc, scale_diag)
+            return DiagonalNormal(loc, scale_diag)
         shape = (*ops.shape(loc)[:-1], self.units, self.num_factors)
         return LowRankNormal(loc, scale_diag, ops.reshape(self.factor(x), shape))
 
@@ -246,7 +249,7 @@ class HeteroscedasticDense(FullPrecision):
     def covariance(self, x, centered=None):
         """Covariance of the logits u, shape `(..., K, K)`.
 
-        By default, for softmax, `centered=True`: only the part that a softmax identifies, see `LowRankNormal.covariance`. A sigmoid
+        By default, for softmax, `centered=True`: only the part that a softmax identifies, see `DiagonalNormal.covariance`. A sigmoid
         identifies the variances, so for it the default is False.
         """
         centered = self.link.ignores_shift if centered is None else check_boolean("centered", centered)

@@ -4,12 +4,14 @@ from keras_het.ops import transition
 from keras_het.ops.expected_sigmoid import expected_sigmoid_logit, log_expected_sigmoid, sampled_expected_sigmoid_logit
 from keras_het.ops.expected_softmax import log_expected_softmax
 from keras_het.ops.log_space import log1mexp, log_mean_exp, log_ndtr
-from keras_het.ops.low_rank import LowRankNormal, top_pairs
+from keras_het.ops.low_rank import DiagonalNormal, LowRankNormal, ScaledLowRankNormal, low_rank_normal
 from keras_het.ops.nodes import Nodes, antithetic, pseudo_random, quasi_random
 
 __all__ = [
+    "DiagonalNormal",
     "LowRankNormal",
     "Nodes",
+    "ScaledLowRankNormal",
     "antithetic",
     "expected_sigmoid_logit",
     "log1mexp",
@@ -17,9 +19,9 @@ __all__ = [
     "log_expected_softmax",
     "log_mean_exp",
     "log_ndtr",
+    "low_rank_normal",
     "pseudo_random",
     "quasi_random",
     "sampled_expected_sigmoid_logit",
-    "top_pairs",
     "transition",
 ]

@@ -6,7 +6,7 @@ import math
 from keras import ops
 
 from keras_het.ops.log_space import log_ndtr
-from keras_het.ops.low_rank import LowRankNormal, finite
+from keras_het.ops.low_rank import finite, low_rank_normal
 from keras_het.ops.streaming import expectation
 
 # sigmoid(x) = sum_i w_i Phi(b_i x) to 2.2e-8: the least-squares fit of method section 4 (Monahan and Stefanski 1992).
@@ -84,7 +84,7 @@ def sampled_expected_sigmoid_logit(loc, scale_diag, factor, nodes, temperature=1
         >>> tuple(logit.shape)
         (5, 3)
     """
-    normal = LowRankNormal(loc, scale_diag, factor, row_scale).as_tensors().centered(finite).divided(temperature)
+    normal = low_rank_normal(loc, scale_diag, factor, row_scale).centered(finite).divided(temperature)
     return expectation(SigmoidMean(), normal, nodes, chunk_size, unroll)
 
 

@@ -4,7 +4,7 @@ import math
 
 from keras import ops
 
-from keras_het.ops.low_rank import LowRankNormal, finite
+from keras_het.ops.low_rank import finite, low_rank_normal
 from keras_het.ops.streaming import expectation
 
 
@@ -36,7 +36,7 @@ def log_expected_softmax(loc, scale_diag, factor, nodes, temperature=1.0, row_sc
         >>> round(float(ops.sum(ops.exp(log_p[0]))), 5)
         1.0
     """
-    normal = LowRankNormal(loc, scale_diag, factor, row_scale).as_tensors().centered(without_shift).divided(temperature)
+    normal = low_rank_normal(loc, scale_diag, factor, row_scale).centered(without_shift).divided(temperature)
     return expectation(SoftmaxMean(), normal, nodes, chunk_size, unroll)
 
 

@@ -1,10 +1,18 @@
-"""The Gaussian of the logits: a mean, a diagonal and a low-rank factor."""
+"""Gaussians of the logits: a mean, a diagonal and a low-rank factor, and their way from nodes to logits and back.
+
+A distribution travels whole: it is centred and divided by the temperature once, its leading axes become one, B, once, and it is cut into
+rows. `tensors` are all that it is made of: first those with a row for each example, `num_rows` of them, then those that all share.
+
+A chunk of C nodes is a tuple of columns, cut from `tables`. At a chunk the logits have the shape `(B, K, C)`, nodes last, so that the
+matrix products are plain two-dimensional ones; gradients are sums over chunks, and `gradients` turns the sums into those of `tensors`.
+"""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Self
 
-import numpy as np
 from keras import ops
+
+from keras_het.ops.nodes import Nodes
 
 LOWEST = -1e20  # of mean logits: a class that is left out by -inf has p = 0, and log p and its gradients are numbers
 
@@ -14,102 +22,263 @@ def finite(loc: Any) -> Any:
     return ops.where(loc < LOWEST, LOWEST, loc)  # not the maximum, which may lose a nan
 
 
-class LowRankNormal(NamedTuple):
-    """Normal distribution of the logits u with a low-rank plus diagonal covariance.
+def low_rank_normal(loc: Any, scale_diag: Any, factor: Any = None, row_scale: Any = None) -> "DiagonalNormal":
+    """The normal distribution of logits with a low-rank plus diagonal covariance, of what is given of it.
 
         u = loc + scale_diag * e_K + diag(row_scale) factor e_R,      e_K ~ N(0, I_K), e_R ~ N(0, I_R) independent
         covariance = diag(scale_diag^2) + W W',   W = diag(row_scale) factor          (Collier et al. 2021, section 2)
-
-    Everything is in units of the logits u, before any temperature; `scale_*` is a standard deviation, `variance` a variance.
 
     Args:
         loc: mean logits mu, shape `(..., K)`.
         scale_diag: d, standard deviations >= 0, shape `(..., K)`.
         factor: V, shape `(..., K, R)`, or `(K, R)` shared by the batch; None for a diagonal covariance.
         row_scale: v of the parameter-efficient form, shape `(..., K)`; None otherwise.
+    Returns: `DiagonalNormal`, `LowRankNormal` or `ScaledLowRankNormal`.
+    Raises: ValueError for shapes that do not fit.
 
     Example:
-        >>> normal = LowRankNormal(ops.zeros((1, 3)), ops.ones((1, 3)), ops.ones((1, 3, 2)))
+        >>> normal = low_rank_normal(ops.zeros((1, 3)), ops.ones((1, 3)), ops.ones((1, 3, 2)))
         >>> ops.convert_to_numpy(normal.covariance())[0].astype(int).tolist()
         [[3, 2, 2], [2, 3, 2], [2, 2, 3]]
     """
+    loc, scale_diag, factor, row_scale = (None if x is None else _as_float(x) for x in (loc, scale_diag, factor, row_scale))
+    if factor is None and row_scale is not None:
+        raise ValueError("`row_scale` scales the rows of `factor`, which must be given. Received: factor=None")
+    for name, tensor in (("scale_diag", scale_diag), ("row_scale", row_scale)):
+        if tensor is not None and not _fits(tensor.shape, loc.shape):
+            raise ValueError(f"`{name}` must have the shape of `loc`, {tuple(loc.shape)}. Received: shape {tuple(tensor.shape)}")
+    if factor is None:
+        return DiagonalNormal(loc, scale_diag)
+    if not _fits(factor.shape[-2:-1], loc.shape[-1:]):
+        raise ValueError(f"`factor` must have the {loc.shape[-1]} units of `loc` on axis -2. Received: shape {tuple(factor.shape)}")
+    if len(factor.shape) == 2:
+        return ScaledLowRankNormal(loc, scale_diag, ops.ones_like(loc) if row_scale is None else row_scale, factor)
+    return LowRankNormal(loc, scale_diag, factor if row_scale is None else row_scale[..., None] * factor)
 
-    loc: Any
-    scale_diag: Any
-    factor: Any = None
-    row_scale: Any = None
 
-    def as_tensors(self):
-        """The same distribution with arrays converted to tensors of the backend, integers to float32."""
-        tensors = (None if x is None else ops.convert_to_tensor(x) for x in self)
-        return LowRankNormal(*(x if x is None or "float" in str(x.dtype) else ops.cast(x, "float32") for x in tensors))
+def _as_float(x):
+    x = ops.convert_to_tensor(x)
+    return x if "float" in str(x.dtype) else ops.cast(x, "float32")
 
-    def centered(self, center):
+
+def _fits(shape, expected):
+    known = ((a, b) for a, b in zip(shape, expected, strict=False) if isinstance(a, int) and isinstance(b, int))
+    return len(shape) == len(expected) and all(a == b for a, b in known)
+
+
+class DiagonalNormal:
+    """u = loc + scale_diag * e_K: independent noise, of a standard deviation for each class.
+
+    Args:
+        loc: mean logits mu, shape `(..., K)`.
+        scale_diag: d, standard deviations >= 0, shape `(..., K)`.
+    """
+
+    num_rows = 2
+
+    def __init__(self, loc: Any, scale_diag: Any):
+        self.loc, self.scale_diag = loc, scale_diag
+
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        """What it is made of, those with a row for each example first."""
+        return self.loc, self.scale_diag
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many of e_K and e_R make the logits."""
+        return self.scale_diag.shape[-1], 0
+
+    def centered(self, center: Any) -> Self:
         """The same distribution about `center(loc)`."""
-        return self._replace(loc=center(self.loc))
+        return type(self)(center(self.loc), *self.tensors[1:])
 
-    def divided(self, temperature):
+    def divided(self, temperature: Any) -> Self:
         """The distribution of u / temperature; a temperature that is a tensor gets its gradient by the division."""
         temperature = ops.convert_to_tensor(temperature, self.loc.dtype)
-        factor = None if self.factor is None else self.factor / temperature
-        return LowRankNormal(self.loc / temperature, self.scale_diag / temperature, factor, self.row_scale)
+        return type(self)(*(x / temperature for x in self.tensors))
 
-    def scaled_factor(self):
-        """W, shape `(..., K, R)`, with `row_scale` multiplied in; R is 0 for a diagonal covariance."""
-        if self.factor is None:
-            return ops.zeros_like(self.loc)[..., None][..., :0]
-        return self.factor if self.row_scale is None else self.row_scale[..., None] * self.factor
+    def flat(self, units: int, num_factors: int) -> Self:
+        """The same distribution with one leading axis, B. The sizes are given: a tensor that is traced may not know its own."""
+        return type(self)(*(ops.reshape(x, (-1, units)) for x in self.tensors))
 
-    def variance(self):
-        """Marginal variances of the logits, shape `(..., K)`: d^2 + v^2 * sum_r V_kr^2, never forming W."""
-        diagonal = ops.square(self.scale_diag)
-        if self.factor is None:
-            return diagonal
-        low_rank = ops.sum(ops.square(self.factor), axis=-1)
-        return diagonal + (low_rank if self.row_scale is None else ops.square(self.row_scale) * low_rank)
+    def scaled_factor(self) -> Any:
+        """W, shape `(..., K, R)`; R is 0."""
+        return ops.zeros_like(self.loc)[..., None][..., :0]
 
-    def covariance(self, centered=False):
+    def variance(self) -> Any:
+        """Marginal variances of the logits, shape `(..., K)`."""
+        return ops.square(self.scale_diag)
+
+    def covariance(self, centered: bool = False) -> Any:
         """Covariance matrices, shape `(..., K, K)`.
 
         A softmax sees only differences of logits, so its noise is identified up to Sigma + c 1 1'. `centered=True` returns the part
         that is: C Sigma C with C = I - 1 1'/K, whose rows and columns sum to zero.
         """
         factor = self.scaled_factor()
-        units = self.loc.shape[-1]
-        diagonal = ops.square(self.scale_diag)[..., None] * ops.eye(units, dtype=self.loc.dtype)
-        if self.factor is not None:
-            diagonal = diagonal + ops.matmul(factor, ops.swapaxes(factor, -1, -2))
+        diagonal = ops.square(self.scale_diag)[..., None] * ops.eye(self.loc.shape[-1], dtype=self.loc.dtype)
+        matrix = diagonal + ops.matmul(factor, ops.swapaxes(factor, -1, -2)) if factor.shape[-1] else diagonal
         if not centered:
-            return diagonal
-        rows = diagonal - ops.mean(diagonal, axis=-1, keepdims=True)
+            return matrix
+        rows = matrix - ops.mean(matrix, axis=-1, keepdims=True)
         return rows - ops.mean(rows, axis=-2, keepdims=True)
 
-    def logits(self, nodes):
+    def logits(self, nodes: Nodes) -> Any:
         """Logits u at `nodes` (S of them, shared by the batch), shape `(..., S, K)`."""
-        logits = self.loc[..., None, :] + self.scale_diag[..., None, :] * nodes.eps_diag
-        if self.factor is None:
-            return logits
-        noise = ops.matmul(nodes.eps_factor, ops.swapaxes(self.factor, -1, -2))
-        return logits + (noise if self.row_scale is None else self.row_scale[..., None, :] * noise)
+        return self.loc[..., None, :] + self.scale_diag[..., None, :] * nodes.eps_diag
 
-    def sample(self, nodes):
+    def sample(self, nodes: Nodes) -> Any:
         """Logits u at `nodes` as independent samples, shape `(S, ..., K)`."""
         return ops.moveaxis(self.logits(nodes), -2, 0)
 
-    def log_prob(self, value):
+    def log_prob(self, value: Any) -> Any:
         """Log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0.
 
         With w = W / d and r = (value - loc) / d, the quadratic form is the least of |r - w c|^2 + |c|^2 over c, and the determinant is
         that of I + w' w: both by a QR factorisation of w above I, `(K + R, R)`, in O(K R^2) instead of O(K^3). Neither w' w, which
         would drown the I, nor a difference of large squares is formed, so float32 is enough where the factor noise is large.
         """
-        residual = (ops.convert_to_tensor(value) - self.loc) / self.scale_diag
+        residual, factor = (ops.convert_to_tensor(value) - self.loc) / self.scale_diag, self.scaled_factor()
         log_det = 2.0 * ops.sum(ops.log(self.scale_diag), axis=-1)
-        if self.factor is not None:
-            residual, triangular = _least_squares(self.scaled_factor() / self.scale_diag[..., None], residual)
+        if factor.shape[-1]:
+            residual, triangular = _least_squares(factor / self.scale_diag[..., None], residual)
             log_det = log_det + 2.0 * ops.sum(ops.log(ops.abs(ops.diagonal(triangular, axis1=-2, axis2=-1))), axis=-1)
         quadratic = ops.sum(ops.square(residual), axis=-1)
         return -0.5 * (quadratic + log_det + self.loc.shape[-1] * math.log(2.0 * math.pi))
+
+    def tables(self, nodes: Nodes) -> tuple[Any, ...]:
+        """Tables of S rows, of which a chunk has columns."""
+        return (nodes.eps_diag,)
+
+    def logits_at(self, chunk: tuple[Any, ...]) -> Any:
+        """`(B, K, C)` logits at a chunk of nodes."""
+        return self.loc[..., None] + self.scale_diag[..., None] * chunk[0]
+
+    def no_sums(self) -> tuple[Any, ...]:
+        """Zeros to which `pull_back` adds."""
+        return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
+
+    def pull_back(self, sensitivity: Any, chunk: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Sums over the chunk of its logits' gradients, `(B, K, C)`: times e_K, and alone, each `(B, K)`."""
+        return ops.sum(sensitivity * chunk[0], axis=-1), ops.sum(sensitivity, axis=-1)
+
+    def gradients(self, of_scale_diag: Any, of_loc: Any) -> tuple[Any, ...]:
+        """Gradients of `tensors` from the sums."""
+        return of_loc, of_scale_diag
+
+
+class LowRankNormal(DiagonalNormal):
+    """u = loc + scale_diag * e_K + factor e_R.
+
+    Args:
+        loc: mean logits mu, shape `(..., K)`.
+        scale_diag: d, standard deviations >= 0, shape `(..., K)`.
+        factor: V, shape `(..., K, R)`.
+    """
+
+    num_rows = 3
+
+    def __init__(self, loc: Any, scale_diag: Any, factor: Any):
+        super().__init__(loc, scale_diag)
+        self.factor = factor
+
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        return self.loc, self.scale_diag, self.factor
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.scale_diag.shape[-1], self.factor.shape[-1]
+
+    def flat(self, units: int, num_factors: int) -> Self:
+        loc, scale_diag = (ops.reshape(x, (-1, units)) for x in (self.loc, self.scale_diag))
+        return type(self)(loc, scale_diag, ops.reshape(self.factor, (-1, units, num_factors)))
+
+    def scaled_factor(self) -> Any:
+        """W, shape `(..., K, R)`."""
+        return self.factor
+
+    def variance(self) -> Any:
+        return super().variance() + ops.sum(ops.square(self.factor), axis=-1)
+
+    def logits(self, nodes: Nodes) -> Any:
+        return super().logits(nodes) + ops.matmul(nodes.eps_factor, ops.swapaxes(self.factor, -1, -2))
+
+    def tables(self, nodes: Nodes) -> tuple[Any, ...]:
+        return nodes.eps_diag, nodes.eps_factor
+
+    def logits_at(self, chunk: tuple[Any, ...]) -> Any:
+        """The last term of u is one (B K, R) by (R, C) product."""
+        eps_diag, eps_factor = chunk
+        correlated = ops.matmul(ops.reshape(self.factor, (-1, self.factor.shape[-1])), eps_factor)
+        return ops.reshape(correlated, (-1, *eps_diag.shape)) + super().logits_at(chunk)
+
+    def no_sums(self) -> tuple[Any, ...]:
+        """`(B, K)` and `(B, K, R + 1)`."""
+        return ops.zeros_like(self.loc), ops.zeros((*self.loc.shape, self.size[1] + 1), self.loc.dtype)
+
+    def pull_back(self, sensitivity: Any, chunk: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Sums over the chunk: times e_K, `(B, K)`, and, by one product, times e_R and alone, `(B, K, R + 1)`."""
+        eps_diag, eps_factor = chunk[:2]
+        with_one = ops.concatenate([eps_factor, ops.ones_like(eps_factor[:1])])
+        sums = ops.matmul(ops.reshape(sensitivity, (-1, sensitivity.shape[-1])), ops.transpose(with_one))
+        of_scale_diag = ops.sum(sensitivity * eps_diag, axis=-1)
+        return of_scale_diag, ops.reshape(sums, (-1, sensitivity.shape[1], self.size[1] + 1))
+
+    def gradients(self, of_scale_diag: Any, of_factor_and_loc: Any) -> tuple[Any, ...]:
+        return of_factor_and_loc[..., -1], of_scale_diag, of_factor_and_loc[..., :-1]
+
+
+class ScaledLowRankNormal(LowRankNormal):
+    """u = loc + scale_diag * e_K + row_scale * (factor e_R), with a factor that all examples share: the parameter-efficient form.
+
+    Args:
+        loc: mean logits mu, shape `(..., K)`.
+        scale_diag: d, standard deviations >= 0, shape `(..., K)`.
+        row_scale: v, shape `(..., K)`.
+        factor: V, shape `(K, R)`.
+    """
+
+    def __init__(self, loc: Any, scale_diag: Any, row_scale: Any, factor: Any):
+        super().__init__(loc, scale_diag, factor)
+        self.row_scale = row_scale
+
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        return self.loc, self.scale_diag, self.row_scale, self.factor
+
+    def divided(self, temperature: Any) -> Self:
+        temperature = ops.convert_to_tensor(temperature, self.loc.dtype)
+        return type(self)(self.loc / temperature, self.scale_diag / temperature, self.row_scale, self.factor / temperature)
+
+    def flat(self, units: int, num_factors: int) -> Self:
+        loc, scale_diag, row_scale = (ops.reshape(x, (-1, units)) for x in self.tensors[:3])
+        return type(self)(loc, scale_diag, row_scale, self.factor)
+
+    def scaled_factor(self) -> Any:
+        return self.row_scale[..., None] * self.factor
+
+    def variance(self) -> Any:
+        """Never forming W."""
+        low_rank = ops.square(self.row_scale) * ops.sum(ops.square(self.factor), axis=-1)
+        return DiagonalNormal.variance(self) + low_rank
+
+    def logits(self, nodes: Nodes) -> Any:
+        noise = ops.matmul(nodes.eps_factor, ops.swapaxes(self.factor, -1, -2))
+        return DiagonalNormal.logits(self, nodes) + self.row_scale[..., None, :] * noise
+
+    def tables(self, nodes: Nodes) -> tuple[Any, ...]:
+        """With factor e_R, the product that is taken once for the whole batch."""
+        return nodes.eps_diag, nodes.eps_factor, ops.matmul(nodes.eps_factor, ops.transpose(self.factor))
+
+    def logits_at(self, chunk: tuple[Any, ...]) -> Any:
+        return DiagonalNormal.logits_at(self, chunk) + self.row_scale[..., None] * chunk[2]
+
+    def gradients(self, of_scale_diag: Any, of_factor_and_loc: Any) -> tuple[Any, ...]:
+        of_loc, _, of_factor = super().gradients(of_scale_diag, of_factor_and_loc)
+        of_row_scale = ops.sum(of_factor * self.factor, axis=-1)
+        return of_loc, of_scale_diag, of_row_scale, ops.sum(self.row_scale[..., None] * of_factor, axis=0)
 
 
 def _least_squares(factor, residual):
@@ -123,26 +292,3 @@ def _least_squares(factor, residual):
     whole = ops.concatenate([residual, ops.zeros_like(identity[..., 0])], axis=-1)[..., None]
     fitted = ops.matmul(orthogonal, ops.matmul(ops.swapaxes(orthogonal, -1, -2), whole))
     return ops.squeeze(whole - fitted, -1), triangular
-
-
-def top_pairs(covariance, count=10):
-    """The pairs of classes whose covariance is largest in absolute value.
-
-    Args: covariance: one matrix, shape `(K, K)`.    count: how many pairs, at least 0; at most K (K - 1) / 2 are returned.
-    Returns: list of `(i, j, covariance)` with i < j, the largest first. Positive: the logits of i and j rise and fall together;
-        negative: one rises where the other falls.
-    Raises: ValueError for another shape (average a batch of matrices first) or a negative count.
-
-    Example:
-        >>> top_pairs([[1.0, 0.5, 0.0], [0.5, 1.0, -0.7], [0.0, -0.7, 1.0]], count=2)
-        [(1, 2, -0.7), (0, 1, 0.5)]
-    """
-    matrix = ops.convert_to_numpy(covariance)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"`covariance` must be one matrix of shape (K, K). Received: shape {tuple(matrix.shape)}")
-    if count < 0:
-        raise ValueError(f"`count` must be at least 0. Received: count={count}")
-    rows, columns = np.triu_indices(len(matrix), k=1)
-    values = matrix[rows, columns]
-    order = np.argsort(-np.abs(values), kind="stable")[:count]
-    return [(int(rows[i]), int(columns[i]), float(values[i])) for i in order]

@@ -1,8 +1,8 @@
 """Expectations over nodes, a block at a time, with a gradient of their own: memory does not grow with the number of nodes.
 
-Two things vary and are kept apart: the *noise*, which maps nodes to logits and pulls a gradient of the logits back to its
-parameters, and the *mean* of a link, which says what is averaged and how sensitive the result is to the logits of a node. A block is some
-rows of the batch at a chunk of the nodes; `blocking` chooses its size.
+Two things vary and are kept apart: the *distribution*, which maps nodes to logits and pulls a gradient of the logits back to its
+tensors, and the *mean* of a link, which says what is averaged and how sensitive the result is to the logits of a node. A block is
+some rows of the batch at a chunk of the nodes; `blocking` chooses its size.
 """
 
 import math
@@ -12,9 +12,7 @@ import keras
 from keras import ops
 
 from keras_het.ops import blocking
-from keras_het.ops.low_rank import LowRankNormal
 from keras_het.ops.nodes import Nodes
-from keras_het.ops.noise import Chunk, make_noise
 
 SMALLEST_MEAN = 1e-30  # of probabilities: terms that underflow, below 1.2e-38 each, are less than a rounding error of it
 
@@ -24,7 +22,7 @@ def expectation(mean, normal, nodes, chunk_size="auto", unroll=False):
 
     Args:
         mean: what is averaged: `SoftmaxMean()`, `SigmoidMean()`, or another object with their methods.
-        normal: `LowRankNormal` of finite logits in temperatures, with any number of leading axes.
+        normal: distribution of finite logits in temperatures, such as `LowRankNormal`, with any number of leading axes.
         nodes: `Nodes`, S of them.
         chunk_size: nodes per block; "auto" fits a block to a budget; None takes all at once in plain operations.
         unroll: a Python loop over the chunks in plain operations, for graphs that are exported; only a batch of known size that is
@@ -34,44 +32,32 @@ def expectation(mean, normal, nodes, chunk_size="auto", unroll=False):
     if nodes.eps_factor is None:
         nodes = Nodes(nodes.eps_diag, nodes.eps_diag[:, :0])
     size = (nodes.eps_diag.shape[1], nodes.eps_factor.shape[1])
-    _check_sizes(normal, *size)
+    _check_size(normal, *size)
     if chunk_size is None:
         return _unrolled(mean, normal, nodes, nodes.num_samples)
     if unroll:
         block_size, chunk_size = blocking.inference_block_sizes(normal.loc, nodes.num_samples, size[0], chunk_size)
         if block_size is None:
             return _unrolled(mean, normal, nodes, chunk_size)
-    rows, shared = _parameters(normal, *size)
+    flat = normal.flat(*size)
     if unroll:
-        average = _by_blocks(lambda block: ((_unrolled(mean, _normal(block, shared), nodes, chunk_size),), ()), rows, block_size)[0][0]
+        rows, shared = flat.tensors[: flat.num_rows], flat.tensors[flat.num_rows :]
+        average = _by_blocks(lambda block: ((_unrolled(mean, type(flat)(*block, *shared), nodes, chunk_size),), ()), rows, block_size)[0][0]
     else:
-        average = _streamed(mean, rows, shared, nodes, *blocking.block_sizes(rows[0], nodes.num_samples, chunk_size))
+        average = _streamed(mean, flat, nodes, *blocking.block_sizes(flat.loc, nodes.num_samples, chunk_size))
     return ops.reshape(average, ops.shape(normal.loc))
 
 
-def _check_sizes(normal, units, num_factors):
-    if normal.factor is None and normal.row_scale is not None:
-        raise ValueError("`row_scale` scales the rows of `factor`, which must be given. Received: factor=None")
-    checks = [("loc", -1, units), ("factor", -2, units), ("factor", -1, num_factors)]
-    for name, axis, size in checks:
-        tensor = getattr(normal, name)
+def _check_size(normal, *size):
+    for name, own, given in zip(("units", "factors"), normal.size, size, strict=True):
         # A traced size is a tensor, and was checked before.
-        if tensor is not None and isinstance(tensor.shape[axis], int) and tensor.shape[axis] != size:
-            raise ValueError(f"`{name}` must have the size of the nodes, {size}, on axis {axis}. Received: shape {tuple(tensor.shape)}")
-    for name in ("scale_diag", "row_scale"):
-        tensor = getattr(normal, name)
-        if tensor is not None and not _fits(tensor.shape, normal.loc.shape):
-            raise ValueError(f"`{name}` must have the shape of `loc`, {tuple(normal.loc.shape)}. Received: shape {tuple(tensor.shape)}")
-
-
-def _fits(shape, expected):
-    known = ((a, b) for a, b in zip(shape, expected, strict=False) if isinstance(a, int) and isinstance(b, int))
-    return len(shape) == len(expected) and all(a == b for a, b in known)
+        if isinstance(own, int) and own != given:
+            raise ValueError(f"`nodes` must be of the {own} {name} of the distribution. Received: {given}")
 
 
 def _unrolled(mean, normal, nodes, chunk_size):
     log_sums, zero = [], 0.0
-    tables = nodes if normal.factor is not None else (nodes.eps_diag,)  # an empty table is more than some exporters can write
+    tables = nodes if nodes.eps_factor.shape[1] else (nodes.eps_diag,)  # an empty table is more than some exporters can write
     for start in range(0, nodes.num_samples, chunk_size):
         chunk = Nodes(*(ops.cast(x[start : start + chunk_size], normal.loc.dtype) + zero for x in tables))
         # Classes last: without the loops of `_streamed` that is the faster order.
@@ -83,41 +69,21 @@ def _unrolled(mean, normal, nodes, chunk_size):
     return mean.result([total - math.log(nodes.num_samples) for total in totals])
 
 
-def _parameters(normal, units, num_factors):
-    """The noise's parameters: those with a row for each example, leading axes flattened, and those that all share.
-
-    The sizes are those of the nodes: a tensor that is traced for export does not know its own.
-    """
-    loc, scale_diag = (ops.reshape(x, (-1, units)) for x in (normal.loc, normal.scale_diag))
-    if normal.factor is None:
-        return (loc, scale_diag), ()
-    if len(normal.factor.shape) == 2:
-        row_scale = ops.ones_like(normal.loc) if normal.row_scale is None else normal.row_scale
-        return (loc, scale_diag, ops.reshape(row_scale, (-1, units))), (normal.factor,)
-    return (loc, scale_diag, ops.reshape(normal.scaled_factor(), (-1, units, num_factors))), ()
-
-
-def _normal(rows, shared):
-    """The distribution of some rows, from what `_parameters` made of it."""
-    loc, scale_diag, *others = rows
-    return LowRankNormal(loc, scale_diag, *shared, *others)
-
-
-def _streamed(mean, rows, shared, nodes, block_size, chunk_size):
+def _streamed(mean, flat, nodes, block_size, chunk_size):
     """Forward and backward pass are each a loop over the blocks; the backward pass computes the logits again."""
-    stream = _Stream(mean, len(rows), block_size, chunk_size)
-    return ops.custom_gradient(stream.value_and_gradient)(*rows, *shared, *(ops.cast(x, rows[0].dtype) for x in nodes))
+    stream = _Stream(mean, type(flat), block_size, chunk_size)
+    return ops.custom_gradient(stream.value_and_gradient)(*flat.tensors, *(ops.cast(x, flat.loc.dtype) for x in nodes))
 
 
 class _Stream(NamedTuple):
-    """The two passes over arguments in a row: `num_rows` tensors with rows, shared ones, and the two tables of nodes.
+    """The two passes over arguments in a row: the tensors of a distribution of this kind, and the two tables of nodes.
 
     The backward pass can itself be differentiated, any number of times: it is made of plain operations on the arguments, the upstream
     gradient, and the value, whose own derivative it must therefore know. (What is kept for that grows with the number of nodes.)
     """
 
     mean: Any
-    num_rows: int
+    kind: Any
     block_size: int
     chunk_size: int
 
@@ -134,9 +100,13 @@ class _Stream(NamedTuple):
         return value, gradient
 
     def value(self, *arguments):
-        """The link's result for every row."""
+        """The result for every row."""
         rows, shared, chunks = self.split(arguments)
-        return _by_blocks(lambda block: ((_log_averages(self.mean, make_noise(block, *shared), chunks),), ()), rows, self.block_size)[0][0]
+
+        def average(block):
+            return (_log_averages(self.mean, self.kind(*block, *shared), chunks),), ()
+
+        return _by_blocks(average, rows, self.block_size)[0][0]
 
     def known(self, value, arguments):
         """The value, computed before, as a function of the arguments: it costs nothing but when its derivative is asked for."""
@@ -152,15 +122,18 @@ class _Stream(NamedTuple):
 
         def pull_back(block):
             loc, *others, value, upstream = block
-            return _gradients(self.mean, make_noise((loc - self.mean.pivot(value), *others), *shared), chunks, value, upstream)
+            normal = self.kind(loc - self.mean.pivot(value), *others, *shared)
+            gradients = _gradients(self.mean, normal, chunks, value, upstream)
+            return gradients[: len(rows)], gradients[len(rows) :]
 
         of_rows, of_shared = _by_blocks(pull_back, (*rows, value, upstream), self.block_size)
         return *of_rows, *of_shared, None, None
 
     def split(self, arguments):
         """Rows, shared tensors, and the nodes in chunks."""
-        rows, shared, nodes = arguments[: self.num_rows], arguments[self.num_rows : -2], Nodes(*arguments[-2:])
-        return rows, shared, Chunks(_tables(nodes, shared), self.chunk_size)
+        tensors, nodes = arguments[:-2], Nodes(*arguments[-2:])
+        chunks = Chunks(self.kind(*tensors).tables(nodes), self.chunk_size)
+        return tensors[: self.kind.num_rows], tensors[self.kind.num_rows :], chunks
 
 
 def _by_blocks(function, rows, block_size):
@@ -197,41 +170,36 @@ def _to_blocks(x, block_size, missing):
     return ops.swapaxes(ops.reshape(padded, (block_size, -1, *x.shape[1:])), 0, 1)
 
 
-def _log_averages(mean, noise, chunks):
-    """The link's result from averages of probabilities, or, where one of them is too small for that, of their logs.
+def _log_averages(mean, normal, chunks):
+    """The result from averages of probabilities, or, where one of them is too small for that, of their logs.
 
     The sum of probabilities needs one exponential per element, the sum in log space two.
     """
 
     def add(chunk, sums):
-        terms = mean.terms(noise.logits(chunk))
+        terms = mean.terms(normal.logits_at(chunk))
         return tuple(s + ops.sum(term, axis=-1) for s, term in zip(sums, terms, strict=True))
 
     def add_in_logs(chunk, sums):
-        terms = mean.log_terms(noise.logits(chunk), axis=1)
+        terms = mean.log_terms(normal.logits_at(chunk), axis=1)
         return tuple(ops.logaddexp(s, ops.logsumexp(term, axis=-1)) for s, term in zip(sums, terms, strict=True))
 
     def in_logs():
         # Not from -inf: the difference of two infinities in logaddexp is NaN.
-        return chunks.fold(add_in_logs, (ops.full_like(noise.loc, -1e30),) * mean.num_terms)
+        return chunks.fold(add_in_logs, (ops.full_like(normal.loc, -1e30),) * mean.num_terms)
 
-    sums = chunks.fold(add, (ops.zeros_like(noise.loc),) * mean.num_terms)
+    sums = chunks.fold(add, (ops.zeros_like(normal.loc),) * mean.num_terms)
     safe = ops.all(ops.stack(sums) > SMALLEST_MEAN * chunks.num_samples)
     log_sums = ops.cond(safe, lambda: tuple(ops.log(s) for s in sums), in_logs)
     return mean.result([s - math.log(chunks.num_samples) for s in log_sums])
 
 
-def _gradients(mean, noise, chunks, value, upstream):
+def _gradients(mean, normal, chunks, value, upstream):
     def add(chunk, sums):
-        parts = noise.pull_back(mean.sensitivity(noise.logits(chunk), value, upstream), chunk)
+        parts = normal.pull_back(mean.sensitivity(normal.logits_at(chunk), value, upstream), chunk)
         return tuple(s + part for s, part in zip(sums, parts, strict=True))
 
-    return noise.gradients(*(s / chunks.num_samples for s in chunks.fold(add, noise.no_sums())))
-
-
-def _tables(nodes, shared):
-    """What a `Chunk` is cut from: the nodes, and factor e_R of a shared factor."""
-    return (*nodes, *(ops.matmul(nodes.eps_factor, ops.transpose(factor)) for factor in shared))
+    return normal.gradients(*(s / chunks.num_samples for s in chunks.fold(add, normal.no_sums())))
 
 
 class Chunks:
@@ -242,9 +210,9 @@ class Chunks:
         self.count, rest = divmod(self.num_samples, chunk_size)
         stop = self.count * chunk_size
         self._full = [ops.transpose(ops.reshape(x[:stop], (self.count, chunk_size, x.shape[1])), (0, 2, 1)) for x in tables]
-        self._rest = Chunk(*(ops.transpose(x[stop:]) for x in tables)) if rest else None
+        self._rest = tuple(ops.transpose(x[stop:]) for x in tables) if rest else None
 
     def fold(self, add, carry):
         """carry = add(chunk, carry) over all chunks, in a loop that compiles to one body, and the last one after it."""
-        carry = ops.fori_loop(0, self.count, lambda i, carry: add(Chunk(*(x[i] for x in self._full)), carry), carry)
+        carry = ops.fori_loop(0, self.count, lambda i, carry: add(tuple(x[i] for x in self._full), carry), carry)
         return carry if self._rest is None else add(self._rest, carry)

@@ -256,12 +256,14 @@ def test_float64_where_the_backend_computes_in_it():
 
 def test_nodes_of_another_size_are_refused():
     arguments, nodes = problem("full"), pseudo_random((0, 0), 8, UNITS - 1, FACTORS, np)
-    with pytest.raises(ValueError, match=r"`loc` must have the size of the nodes, 5, on axis -1. Received: shape \(5, 6\)"):
+    with pytest.raises(ValueError, match=r"`nodes` must be of the 6 units of the distribution. Received: 5"):
         evaluate(arguments, nodes)
-    with pytest.raises(ValueError, match="`factor` must have the size of the nodes, 2, on axis -1"):
+    with pytest.raises(ValueError, match=r"`nodes` must be of the 3 factors of the distribution. Received: 2"):
         evaluate(arguments, pseudo_random((0, 0), 8, UNITS, 2, np))
     with pytest.raises(ValueError, match=r"`scale_diag` must have the shape of `loc`, \(5, 6\). Received: shape \(1, 6\)"):
         evaluate({**arguments, "scale_diag": arguments["scale_diag"][:1]}, nodes_of("full"))
+    with pytest.raises(ValueError, match=r"`factor` must have the 6 units of `loc` on axis -2. Received: shape \(5, 4, 3\)"):
+        evaluate({**arguments, "factor": arguments["factor"][:, :4]}, nodes_of("full"))
     with pytest.raises(ValueError, match="`row_scale` scales the rows of `factor`"):
         evaluate({**problem("diagonal"), "row_scale": arguments["loc"]}, nodes_of("diagonal"))
 

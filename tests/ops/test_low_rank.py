@@ -3,7 +3,7 @@ import pytest
 from keras import ops
 from scipy.stats import multivariate_normal
 
-from keras_het.ops import LowRankNormal, Nodes, top_pairs
+from keras_het.ops import Nodes, low_rank_normal
 from tests import reference
 
 BATCH, UNITS, FACTORS = 4, 5, 2
@@ -31,7 +31,7 @@ def dense(kind):
 
 
 def normal(kind):
-    return LowRankNormal(*(None if x is None else ops.convert_to_tensor(x) for x in parameters(kind)))
+    return low_rank_normal(*parameters(kind))
 
 
 @pytest.fixture(params=["diagonal", "full", "shared", "parameter_efficient"])
@@ -67,7 +67,7 @@ def test_log_prob_of_a_factor_ten_thousand_times_the_diagonal(scale, size, seed)
     rng = np.random.default_rng(seed)
     factor = (size * rng.normal(size=(10, 3))).astype("float32")
     value = (factor @ rng.normal(size=3) + scale * rng.normal(size=10)).astype("float32")
-    normal = LowRankNormal(*map(ops.convert_to_tensor, (np.zeros((1, 10), "float32"), np.full((1, 10), scale, "float32"), factor[None])))
+    normal = low_rank_normal(np.zeros((1, 10), "float32"), np.full((1, 10), scale, "float32"), factor[None])
     covariance = np.float64(factor) @ np.float64(factor).T + np.eye(10) * np.float64(np.float32(scale)) ** 2
     whitened = np.linalg.solve(np.linalg.cholesky(covariance), np.float64(value))
     expected = -0.5 * (np.sum(whitened**2) + np.linalg.slogdet(covariance)[1] + 10 * np.log(2 * np.pi))
@@ -77,7 +77,7 @@ def test_log_prob_of_a_factor_ten_thousand_times_the_diagonal(scale, size, seed)
 def test_log_prob_of_equal_columns():
     """I + w' w is singular in float32 here, where w' w is 10^8."""
     factor = np.repeat(10 * np.random.default_rng(0).normal(size=(10, 1)), 2, axis=1).astype("float32")
-    normal = LowRankNormal(*map(ops.convert_to_tensor, (np.zeros((1, 10), "float32"), np.full((1, 10), 1e-3, "float32"), factor[None])))
+    normal = low_rank_normal(np.zeros((1, 10), "float32"), np.full((1, 10), 1e-3, "float32"), factor[None])
     value = (0.7 * factor[:, 0] + 1e-3 * np.random.default_rng(1).normal(size=10)).astype("float32")
     covariance = np.float64(factor) @ np.float64(factor).T + np.eye(10) * np.float64(np.float32(1e-3)) ** 2
     whitened = np.linalg.solve(np.linalg.cholesky(covariance), np.float64(value))
@@ -95,19 +95,6 @@ def test_sample(kind):
 
 
 def test_sample_of_one_example_without_leading_axes():
-    one = LowRankNormal(*(None if x is None else ops.convert_to_tensor(x[0]) for x in parameters("full")))
+    one = low_rank_normal(*(None if x is None else x[0] for x in parameters("full")))
     nodes = Nodes(ops.ones((3, UNITS)), ops.ones((3, FACTORS)))
     assert tuple(one.sample(nodes).shape) == (3, UNITS)
-
-
-def test_top_pairs_are_sorted_by_magnitude_and_never_more_than_there_are():
-    covariance = ops.array([[9.0, 0.1, -3.0], [0.1, 9.0, 2.0], [-3.0, 2.0, 9.0]])
-    assert [(i, j) for i, j, _ in top_pairs(covariance)] == [(0, 2), (1, 2), (0, 1)]
-    assert top_pairs(covariance, count=1) == [(0, 2, -3.0)]
-
-
-def test_top_pairs_takes_one_matrix_and_no_negative_count():
-    with pytest.raises(ValueError, match=r"`covariance` must be one matrix of shape \(K, K\). Received: shape \(2, 3, 3\)"):
-        top_pairs(np.zeros((2, 3, 3)))
-    with pytest.raises(ValueError, match=r"`count` must be at least 0. Received: count=-1"):
-        top_pairs(np.eye(3), count=-1)

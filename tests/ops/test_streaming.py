@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.ops import LowRankNormal, Nodes, blocking, log_expected_softmax, streaming
+from keras_het.ops import Nodes, blocking, log_expected_softmax, low_rank_normal, streaming
 from keras_het.ops.expected_softmax import SoftmaxMean
 from tests.ops.test_expected_softmax import KINDS, SAMPLES, UNITS, check_slope, evaluate, gradients, nodes_of, oracle, problem
 
@@ -88,7 +88,7 @@ def test_a_step_is_freed_when_it_is_done(monkeypatch):
     gc.collect()
     gc.disable()
     try:
-        ops.sum(streaming.expectation(mean, LowRankNormal(**tensors).divided(temperature), nodes_of("full"), chunk_size=8)).backward()
+        ops.sum(streaming.expectation(mean, low_rank_normal(**tensors).divided(temperature), nodes_of("full"), chunk_size=8)).backward()
         del mean
         assert freed() is None
     finally:

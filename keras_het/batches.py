@@ -54,14 +54,23 @@ def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
     """
     if not is_data_set(x):
         for start in range(0, count_examples(x), batch_size):
-            yield keras.tree.map_structure(lambda part, start=start: part[start : start + batch_size], x), None
+            yield keras.tree.map_structure(lambda part, start=start: _of_this_backend(part[start : start + batch_size]), x), None
         return
     cardinality = x.cardinality() if hasattr(x, "cardinality") else 0
     if (isinstance(x, keras.utils.PyDataset) and x.num_batches is None) or int(cardinality) == -1:  # tf.data.INFINITE_CARDINALITY
         raise ValueError("`x` must be a data set with an end. Received: one without")
     for batch in (x[i] for i in range(x.num_batches)) if isinstance(x, keras.utils.PyDataset) else x:
         inputs, labels, _ = keras.utils.unpack_x_y_sample_weight(tuple(batch) if isinstance(batch, list) else batch)
-        yield inputs, labels
+        yield keras.tree.map_structure(_of_this_backend, inputs), labels
+
+
+def _of_this_backend(part: Any) -> Any:
+    """A tensor of another library as an array, which every backend takes; strings, and all else, as they are."""
+    if ops.is_tensor(part) or isinstance(part, np.ndarray) or getattr(getattr(part, "dtype", None), "name", "") == "string":
+        return part
+    part = part.detach().cpu() if hasattr(part, "detach") else part
+    as_array = getattr(part, "numpy", None) or getattr(part, "to_numpy", None)
+    return as_array() if as_array else part
 
 
 def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterator[tuple[Any, np.ndarray]]:

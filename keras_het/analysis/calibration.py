@@ -20,7 +20,7 @@ def expected_calibration_error(probabilities: Any, labels: Any, bins: int = 15) 
         labels: integers, `(N,)`.
         bins: how many.
     Returns: a float in [0, 1].
-    Raises: ValueError for other shapes, no example, or no bin.
+    Raises: ValueError for other shapes, labels of no class, no example, or no bin.
     Source: Naeini, Cooper and Hauskrecht 2015; Guo, Pleiss, Sun and Weinberger 2017, Eq. 3.
 
     Example:
@@ -32,7 +32,10 @@ def expected_calibration_error(probabilities: Any, labels: Any, bins: int = 15) 
     if p.ndim != 2 or y.shape != p.shape[:1] or not len(p):
         raise ValueError(f"`probabilities` must be (N, K) and `labels` (N,), with N > 0. Received: {p.shape} and {y.shape}")
     if not np.all((p >= 0) & (p <= 1 + 1e-5)) or np.any(np.abs(p.sum(-1) - 1) > 1e-2):
-        raise ValueError("`probabilities` must be in [0, 1] and sum to 1, such as the exp of what a head predicts. Received: others")
+        rule = "be in [0, 1] and sum to 1, such as the exp of what a head predicts"
+        raise ValueError(f"`probabilities` must {rule}. Received: numbers from {p.min():.4g} to {p.max():.4g}")
+    if np.any((y < 0) | (y >= p.shape[1])):
+        raise ValueError(f"`labels` must be in [0, {p.shape[1] - 1}]. Received: {y[(y < 0) | (y >= p.shape[1])][0]}")
     confidence = p.max(-1)
     places = np.minimum((confidence * bins).astype(int), bins - 1)
     gaps = np.bincount(places, (p.argmax(-1) == y) - confidence, bins)

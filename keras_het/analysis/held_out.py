@@ -36,11 +36,13 @@ class HeldOut:
         if self._y is not None and count_examples(self._x) != len(self._y):
             rule = "have a label for each example"
             raise ValueError(f"`validation_data` must {rule}. Received: {len(self._y)} labels of {count_examples(self._x)}")
-        if isinstance(criterion, type | keras.metrics.Metric) or not callable(criterion):
-            check_choice("criterion", criterion, ("accuracy", "loss"))
-        largest = criterion == "accuracy" if check_choice("mode", mode, ("auto", "min", "max")) == "auto" else mode == "max"
-        self._criterion, self._sign, self._batch_size = criterion, 1.0 if largest else -1.0, batch_size
+        known = criterion in ("accuracy", "loss") if isinstance(criterion, str) else callable(criterion)
+        if not known or isinstance(criterion, type | keras.metrics.Metric):
+            rule = 'be "loss", "accuracy", or a function (labels, predictions)'
+            raise ValueError(f"`criterion` must {rule}. Received: criterion={criterion!r}")
         self.name = criterion if isinstance(criterion, str) else getattr(criterion, "__name__", type(criterion).__name__)
+        largest = "accuracy" in self.name if check_choice("mode", mode, ("auto", "min", "max")) == "auto" else mode == "max"
+        self._criterion, self._sign, self._batch_size = criterion, 1.0 if largest else -1.0, batch_size
 
     def better(self, score: float, other: float) -> bool:
         """Whether a score is better than another."""
@@ -51,9 +53,11 @@ class HeldOut:
 
         Raises: ValueError for no example, labels out of range, a model of several outputs, or one that the criterion is not for.
         """
-        measure = self._measure(model)
+        measure, losses = self._measure(model), list(leaves(model.loss)) if model.compiled else []
         total, count = 0.0, 0
         for labels, predictions in self._batches(model):
+            if len(losses) == 1 and link_of(losses[0]) == "softmax":
+                _check_range(labels, predictions, getattr(losses[0], "ignore_class", None))
             total += len(labels) * float(np.mean(ops.convert_to_numpy(measure(labels, predictions))))
             count += len(labels)
         if not count:
@@ -85,6 +89,16 @@ class HeldOut:
             logits = known.returns == "logits" if known else getattr(loss, "from_logits", False)
             return lambda labels, predictions: (predictions > (0.0 if logits else 0.5)) == (labels > 0.5)
         return _is_right
+
+
+def _check_range(labels: np.ndarray, predictions: np.ndarray, ignored: int | None) -> None:
+    """Refuses integer labels of no class: JAX takes them for others, without a word."""
+    units = predictions.shape[-1]
+    if labels.shape not in (predictions.shape[:-1], (*predictions.shape[:-1], 1)):
+        return
+    wrong = labels[((labels < 0) | (labels >= units)) & (labels != ignored)]
+    if len(wrong):
+        raise ValueError(f"`validation_data` must have labels in [0, {units - 1}], the classes of the model. Received: {wrong[0]}")
 
 
 class _Function(keras.losses.Loss):

@@ -52,6 +52,8 @@ class Search:
         Raises: ValueError for a model that is not new, or was compiled with a wrong loss.
         """
         model = self._make_model(value)
+        if not isinstance(model, keras.Model):
+            raise ValueError(f"`make_model` must return a compiled model. Received: a {type(model).__name__}")
         self._check_new(model)
         check(model)
         trial = self._fit(value, model)
@@ -72,15 +74,14 @@ class Search:
             return None
         neighbour = values[1] if best == values[0] else values[-2]
         value = best * (best / neighbour)
-        if all(isinstance(known, numbers.Integral) for known in values):
-            value = round(value)
+        value = round(value) if all(isinstance(known, numbers.Integral) for known in values) else float(f"{value:.6g}")
         return value if value > 0 and value not in values else None
 
     def _fit(self, value, model):
         """The `Trial` of a model, which is fitted."""
         start, keep = time.perf_counter(), _KeepBest(self._held_out)
         given = keras.tree.flatten(self._fit_arguments.get("callbacks") or [])
-        history = model.fit(**{**self._fit_arguments, "callbacks": [keep, *given] if self._keeps_best else given})
+        history = model.fit(**{**self._fit_arguments, "callbacks": [keep, *given] if self._keeps_best or given else None})
         if not self._keeps_best:
             return Trial(value, self._held_out(model), history.epoch[-1] + 1, time.perf_counter() - start)
         if keep.weights is not None:
@@ -88,12 +89,15 @@ class Search:
         return Trial(value, keep.score, keep.epoch, time.perf_counter() - start)
 
     def _check_new(self, model):
-        """Refuses a model that shares variables with those before: its training would change theirs."""
-        for variable in model.variables:
+        """Refuses a model that shares variables, or the optimizer, with those before: its training would change theirs."""
+        variables = [*model.variables, *(model.optimizer.variables if model.compiled and model.optimizer else ())]
+        for variable in variables:
             if id(variable) in self._known and self._known[id(variable)]() is variable:
-                rule = "make a new model at every call, which shares no layer with another (`clone=True` in `keras_het.heteroscedastic`)"
+                rule = (
+                    "make a new model at every call, which shares no layer (`clone=True` in `keras_het.heteroscedastic`) and no optimizer"
+                )
                 raise ValueError(f"`make_model` must {rule}. Received: the variable {variable.path!r} twice")
-        self._known.update({id(variable): weakref.ref(variable) for variable in model.variables})
+        self._known.update({id(variable): weakref.ref(variable) for variable in variables})
 
 
 class _KeepBest(keras.callbacks.Callback):

@@ -8,7 +8,7 @@ import keras
 
 from keras_het.analysis.held_out import HeldOut
 from keras_het.analysis.search import Search, Trial, are_positive, text
-from keras_het.batches import check_again
+from keras_het.batches import check_again, is_data_set
 from keras_het.validation import check_boolean, check_choice, check_integer
 
 MOST_BEYOND = 6  # values that are tried beyond the ends of a list
@@ -102,11 +102,11 @@ def select(
         x: what to fit to: arrays, or a data set of batches (x, y) as for `fit`, that can be read more than once.
         y: labels, integers `(N,)` or whatever else the loss takes; None for a data set.
         validation_data: `(x, y)`, or a data set; `fit` does not see it, but callbacks do see `val_<criterion>` of every epoch. Weights
-            and masks do not count.
+            and masks do not count. Of the metrics callbacks see those of the training, and no other `val_`.
         criterion: "loss", the model's own without penalties, so the negative log-likelihood for a crossentropy; "accuracy"; or a function
             `(labels, predictions)` that returns a number for each example, or their mean, as those in `keras.losses` do. Behind a
             `NoiseTransition` the predictions are log-probabilities of the noisy labels, which must be integers.
-        mode: what is better, "min" or "max"; "auto" is "max" for "accuracy" and "min" for all else, functions among it.
+        mode: what is better, "min" or "max"; "auto" is "max" if the name of the criterion has "accuracy" in it, else "min".
         epoch: "best" scores after every epoch and keeps the best weights; "last" scores once.
         extend: if the best of at least two positive numbers is the largest or the smallest, go on beyond it in the last step of the
             list until it is not, for at most six more values; an error at one of these ends the list, with a warning.
@@ -129,9 +129,17 @@ def select(
         >>> sorted(found.scores), found.value in (1.5, 5.0)
         ([1.5, 5.0], True)
     """
+    if not callable(make_model) or isinstance(make_model, keras.layers.Layer):
+        raise ValueError(f"`make_model` must be a function that makes a model. Received: a {type(make_model).__name__}")
+    if isinstance(values, str | dict) or not isinstance(values, Iterable):
+        raise ValueError(f"`values` must be a list of what `make_model` takes, such as [0.1, 1.0]. Received: values={values!r}")
     given = list(values)
     if not given:
         raise ValueError("`values` must have at least one. Received: none")
+    if "validation_split" in fit_arguments:
+        raise ValueError("`validation_data` must be given, for there is no `validation_split` here. Received: validation_split")
+    if y is None and not is_data_set(x):
+        raise ValueError("`y` must be given for arrays. Received: y=None")
     check_again("x", x)
     held_out = HeldOut(validation_data, criterion, mode, fit_arguments.get("batch_size") or 32)
     check_choice("epoch", epoch, ("best", "last"))

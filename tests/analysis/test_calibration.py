@@ -28,6 +28,11 @@ def test_errors_say_what_is_wrong(p, y, bins):
         expected_calibration_error(p, y, bins)
 
 
+def test_labels_of_no_class_are_refused():
+    with pytest.raises(ValueError, match=r"`labels` must be in \[0, 1\]. Received: 2"):
+        expected_calibration_error([[0.5, 0.5]], [2])
+
+
 @pytest.mark.parametrize("p", [np.log([[0.5, 0.5]]), [[4.0, -1.0]], [[np.nan, 1.0]], [[0.2, 0.2]]])
 def test_what_are_no_probabilities_is_refused(p):
     with pytest.raises(ValueError, match="must be in \\[0, 1\\] and sum to 1, such as the exp of what a head predicts"):

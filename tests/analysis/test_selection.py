@@ -187,8 +187,20 @@ def test_models_that_share_variables_are_refused(share):
             return models[value % 2]
         return model_of(layer, keras.layers.Dense(3), loss=SPARSE(from_logits=True))
 
-    with pytest.raises(ValueError, match=r"shares no layer with another \(`clone=True`.* Received: the variable"):
+    with pytest.raises(ValueError, match=r"shares no layer \(`clone=True`.* Received: the variable"):
         keras_het.select(make, [1, 2, 3], X, LABELS, (X, LABELS), verbose=0)
+
+
+def test_a_shared_optimizer_is_refused():
+    optimizer = keras.optimizers.Adam()
+
+    def make(value):
+        model = make_model(value)
+        model.compile(optimizer, SPARSE(from_logits=True))
+        return model
+
+    with pytest.raises(ValueError, match=r"and no optimizer. Received: the variable"):
+        keras_het.select(make, [0.1, 0.2], X, LABELS, (X, LABELS), verbose=0)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch and NumPy
@@ -215,6 +227,38 @@ def test_callbacks_see_the_score_and_their_weights_do_not_stay():
     assert found.best.score == pytest.approx(HeldOut((X[30:], LABELS[30:]), "accuracy")(found.model))
 
 
+def test_callbacks_see_the_score_where_the_last_epoch_counts():
+    stop = keras.callbacks.EarlyStopping("val_loss", patience=0, mode="max")
+    found = keras_het.select(make_model, [0.1], X, LABELS, (X, LABELS), epoch="last", epochs=5, callbacks=[stop], verbose=0)
+    assert found.best.epoch == 2
+
+
+def test_the_name_of_a_criterion_says_what_is_better():
+    assert HeldOut((X, LABELS), keras.metrics.sparse_categorical_accuracy).better(0.9, 0.1)
+    assert HeldOut((X, LABELS), keras.losses.sparse_categorical_crossentropy).better(0.1, 0.9)
+
+
+class Foreign:
+    """A data set whose tensors are of no library that the backend knows."""
+
+    def __iter__(self):
+        for start in range(0, 50, 20):
+            yield Tensor(X[start : start + 20]), LABELS[start : start + 20]
+
+
+class Tensor:
+    def __init__(self, array):
+        self.array, self.dtype, self.shape = array, array.dtype, array.shape
+
+    def numpy(self):
+        return self.array
+
+
+def test_tensors_of_another_library_are_arrays():
+    model = model_of(keras.layers.Dense(3), loss=SPARSE(from_logits=True))
+    assert HeldOut(Foreign(), "loss")(model) == pytest.approx(HeldOut((X, LABELS), "loss")(model), rel=1e-5)
+
+
 def test_a_loss_of_ones_own_and_a_sum_are_means_as_keras_calls_them():
     def own(y_true, y_pred):
         return keras.ops.mean(keras.ops.square(y_true - y_pred), axis=-1)
@@ -237,13 +281,20 @@ def two_outputs(value):
     ("arguments", "text"),
     [
         ({"values": ()}, "`values` must have at least one. Received: none"),
-        ({"criterion": "nll"}, "`criterion` must be one of 'accuracy', 'loss'. Received: criterion='nll'"),
+        ({"values": 0.1}, "`values` must be a list of what `make_model` takes, such as [0.1, 1.0]. Received: values=0.1"),
+        ({"values": {"rate": [0.1]}}, "`values` must be a list of what"),
+        ({"make_model": keras.Sequential()}, "`make_model` must be a function that makes a model. Received: a Sequential"),
+        ({"make_model": lambda value: None}, "`make_model` must return a compiled model. Received: a NoneType"),
+        ({"y": None}, "`y` must be given for arrays. Received: y=None"),
+        ({"validation_data": None, "validation_split": 0.2}, "`validation_data` must be given, for there is no `validation_split` here"),
+        ({"validation_data": (X, LABELS + 1)}, "`validation_data` must have labels in [0, 2], the classes of the model. Received: 3"),
+        ({"criterion": "nll"}, '`criterion` must be "loss", "accuracy", or a function (labels, predictions). Received: criterion=\'nll\''),
         ({"mode": "largest"}, "`mode` must be one of 'auto', 'min', 'max'"),
         ({"epoch": 3}, "`epoch` must be one of 'best', 'last'"),
         ({"extend": 1}, "`extend` must be True or False"),
         ({"verbose": "loud"}, "`verbose` must be one of 0, 1, 2"),
         ({"epochs": 0}, "`epochs` must be an integer at least 1"),
-        ({"criterion": keras.metrics.SparseCategoricalAccuracy()}, "`criterion` must be one of 'accuracy', 'loss'"),
+        ({"criterion": keras.metrics.SparseCategoricalAccuracy()}, "or a function (labels, predictions). Received: criterion=<"),
         ({"validation_data": (X, LABELS, np.ones(50))}, "`validation_data` must be (x, y), for weights do not count"),
         ({"validation_data": (X, LABELS[:7])}, "`validation_data` must have a label for each example. Received: 7 labels of 50"),
         (

@@ -52,5 +52,5 @@ def find_choice(argument: str, identifier: Any, base: type[Kind], known: tuple[t
 
 
 def _in_lower_case(name: str) -> str:
-    """ "QuasiMonteCarlo" as "quasi_monte_carlo"."""
-    return re.sub(r"(?<!^)(?<!_)(?=[A-Z])", "_", name).lower()
+    """ "QuasiMonteCarlo" as "quasi_monte_carlo", "NormalCDF" as "normal_cdf"."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()

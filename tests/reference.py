@@ -34,6 +34,11 @@ def logit_mean_sigmoid(logits, temperature):
     return logsumexp(log_expit(logits / temperature), axis=0) - logsumexp(log_expit(-logits / temperature), axis=0)
 
 
+def log_normalized_mean(log_value, logits, temperature):
+    """log of the mean over the first axis of a function of logits / temperature, given by its log, normalised over the classes."""
+    return log_softmax(logsumexp(log_value(logits / temperature), axis=0), axis=-1)
+
+
 def log_expected_softmax(loc, scale_diag, factor, temperature, row_scale=None, num_samples=1 << 20, seed=0):
     """(estimate, standard error) of log E[softmax] of one example by Monte Carlo with its own random numbers."""
     rng = np.random.default_rng(seed)

@@ -49,7 +49,7 @@ class Sampler(Integrator):
 
     def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
         points = self.constant_nodes(*size) if key is None else self.draw(key, self.num_samples, *size)
-        return expectation(link.mean, normal, points, self.chunk_size, unroll=key is None)
+        return link.from_mean(expectation(link.mean, normal, points, self.chunk_size, unroll=key is None))
 
     def prepare(self, units: int, num_factors: int) -> None:
         self.constant_nodes(units, num_factors)

@@ -15,7 +15,8 @@ class Link(Choice):
     A subclass defines `mean`, `closed_form` or both:
 
     * `closed_form(normal)`: what a head returns, `(..., K)`, without nodes.
-    * `mean`: what nodes are averaged to, an object with the methods of `keras_het.ops.expected_softmax.SoftmaxMean`.
+    * `mean`: what nodes are averaged to, an object with the methods of `keras_het.ops.expected_softmax.SoftmaxMean`; `from_mean` makes of
+      it what a head returns.
 
     `normal` is the distribution of the logits in temperatures, centred by `center`.
 
@@ -23,16 +24,22 @@ class Link(Choice):
         activation: "softmax" or "sigmoid", the activation of Keras that makes probabilities of the outputs: they are log-probabilities of
             exclusive classes, or one logit for each label.
         min_units: the fewest classes.
+        activations: the activations of Keras whose heads a head with this link can continue, with mu = temperature * (kernel, bias).
         ignores_shift: whether a number that is added to all logits changes nothing.
         default_integrator: the name of the integrator that serves it if none is given.
     """
 
     activation = "softmax"
+    activations: tuple[str, ...] = ()
     min_units = 2
     ignores_shift = False
     default_integrator = "QuasiMonteCarlo"
     closed_form: Any = None
     mean: Any = None
+
+    def from_mean(self, value: Any) -> Any:
+        """What a head returns, of the average over the nodes."""
+        return value
 
     def center(self, loc: Any) -> Any:
         """Mean logits `(..., K)`, finite, without what the link does not see."""

@@ -4,6 +4,7 @@ from typing import Any
 
 from keras_het.choices import find_choice
 from keras_het.links.link import Link
+from keras_het.links.normalized import NormalCDF, NormalizedSigmoid
 from keras_het.links.sigmoid import Sigmoid
 from keras_het.links.softmax import Softmax
 
@@ -17,4 +18,4 @@ def get(identifier: Any) -> Link:
         >>> get("softmax")
         Softmax()
     """
-    return find_choice("link", identifier, Link, (Softmax, Sigmoid))
+    return find_choice("link", identifier, Link, (Softmax, Sigmoid, NormalizedSigmoid, NormalCDF))

@@ -20,6 +20,7 @@ class Sigmoid(Link):
     """
 
     activation = "sigmoid"
+    activations = ("sigmoid", "log_sigmoid")
     min_units = 1
     default_integrator = "ClosedForm"
     mean = SigmoidMean()

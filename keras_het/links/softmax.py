@@ -19,6 +19,7 @@ class Softmax(Link):
         'log-probabilities'
     """
 
+    activations = ("softmax", "log_softmax")
     ignores_shift = True
     mean = SoftmaxMean()
 

@@ -35,7 +35,8 @@ def heteroscedastic(
 
     It returns log-probabilities (softmax) or logits (sigmoid) whatever the old model returned: use losses with `from_logits=True`.
     An activation of the old head, or in layers behind it, is left out, and the link follows it. Without one the link is softmax,
-    or sigmoid for a single unit: give `link="sigmoid"` for labels that are not exclusive. Layers behind the head that only reshape
+    or sigmoid for a single unit: give `link="sigmoid"` for labels that are not exclusive. No mean of normalised links gives the old
+    predictions, whatever the inputs: they start fresh, with `warm_start=False`. Layers behind the head that only reshape
     (Reshape, Flatten) are made again.
 
     If the old model is compiled, the new one is, too: with the same losses and metrics in the form that takes what it returns, an
@@ -125,7 +126,8 @@ def homoscedastic(
         keep_activation: put a softmax or sigmoid that stands behind the old head behind the Dense layer, too.
         seed: of the kernel of a fresh layer; None draws it from Python's `random`, without advancing that.
     Returns: a functional `keras.Model` whose last layer is the Dense layer, but for layers that reshape and a kept activation.
-    Raises: ValueError if there is no graph, no such layer, or more than one output.
+    Raises: ValueError if there is no graph, no such layer, or more than one output, or if the link is one of the normalised ones, whose
+        predictions no Dense layer has.
 
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), HeteroscedasticDense(3)])
@@ -134,6 +136,9 @@ def homoscedastic(
     """
     head = find_head(model, HeteroscedasticDense, layer)
     old, units = head.layer, head.units if units is None else units
+    if units == old.units and not old.link.activations:
+        rule = "have a head whose link a Dense layer can have, softmax or sigmoid, or `units` be another number, to start fresh"
+        raise ValueError(f"`model` must {rule}. Received: link={old.link!r}")
     keep = check_boolean("keep_activation", keep_activation)
     with unchanged_seed(seed):
         body = _body(model, head, clone)
@@ -176,11 +181,10 @@ def _check_not_converted(model):
 def _link(head, units, warm, given):
     """The link of the new head: as given, which may differ from the old activation only if mu starts fresh, or of that activation."""
     found = None if head.units == 1 < units else head.link  # one sigmoid stands for two classes
-    if given is not None and found is not None and links.get(given).activation != found and warm:
-        raise ValueError(
-            f"`link` must be {found!r}, as the activation of the old head, unless mu starts fresh by `warm_start=False` or other `units`. "
-            f"Received: link={given!r}"
-        )
+    continued = () if given is None else links.get(given).activations
+    if warm and given is not None and (found or "softmax") not in continued and (found is not None or not continued):
+        rule = f"{found!r}, as the activation of the old head," if found else "one that a Dense layer can have, 'softmax' or 'sigmoid',"
+        raise ValueError(f"`link` must be {rule} unless mu starts fresh by `warm_start=False` or other `units`. Received: link={given!r}")
     return given or found or ("sigmoid" if units == 1 else "softmax")
 
 

@@ -5,6 +5,7 @@ import math
 
 from keras import ops
 
+from keras_het.ops.log_mean import log_sigmoid_slope
 from keras_het.ops.log_space import log_ndtr
 from keras_het.ops.low_rank import finite, low_rank_normal
 from keras_het.ops.streaming import expectation
@@ -116,6 +117,4 @@ class SigmoidMean:
     @staticmethod
     def sensitivity(logits, logit, upstream):
         """Derivative by the logits of every node, times S."""
-        log_pq = ops.log_sigmoid(logit) + ops.log_sigmoid(-logit)
-        log_slope = ops.log_sigmoid(logits) + ops.log_sigmoid(-logits)
-        return upstream[..., None] * ops.exp(log_slope - log_pq[..., None])
+        return upstream[..., None] * ops.exp(log_sigmoid_slope(logits) - log_sigmoid_slope(logit)[..., None])

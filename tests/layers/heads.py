@@ -14,6 +14,9 @@ HEADS = {
     "parameter-efficient": {"num_factors": 2, "parameter_efficient": True, "integrator": QuasiMonteCarlo(NODES)},
     "diagonal": {"num_factors": 0, "integrator": QuasiMonteCarlo(NODES)},
     "sigmoid": {"num_factors": 2, "link": "sigmoid"},
+    "normalized sigmoid": {"num_factors": 2, "link": "normalized_sigmoid"},
+    "normal cdf": {"num_factors": 2, "parameter_efficient": True, "link": "normal_cdf"},
+    "sampled normal cdf": {"num_factors": 0, "link": "normal_cdf", "integrator": MonteCarlo(NODES)},
     "sampled sigmoid": {"num_factors": 2, "link": "sigmoid", "integrator": MonteCarlo(NODES)},
 }
 X = np.random.default_rng(7).normal(size=(EXAMPLES, FEATURES)).astype("float32")

@@ -4,5 +4,6 @@ from keras_het.integrators.closed_form import ClosedForm
 from keras_het.integrators.integrator import Integrator
 from keras_het.integrators.lookup import get
 from keras_het.integrators.sampled import MonteCarlo, QuasiMonteCarlo, Sampler
+from keras_het.integrators.taylor import Taylor
 
-__all__ = ["ClosedForm", "Integrator", "MonteCarlo", "QuasiMonteCarlo", "Sampler", "get"]
+__all__ = ["ClosedForm", "Integrator", "MonteCarlo", "QuasiMonteCarlo", "Sampler", "Taylor", "get"]

@@ -10,7 +10,7 @@ class Integrator(Choice):
     """Base class: a rule for the expectation of a link, such as E[softmax(u)], under a Gaussian of logits.
 
     A subclass defines `integrate`, and names in `needs` the attribute that a link must have for it: "mean", what nodes are averaged to,
-    or "closed_form". `get_config` returns its constructor's arguments.
+    "closed_form" or "second_order". `get_config` returns its constructor's arguments.
     """
 
     needs = ""

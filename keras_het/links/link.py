@@ -12,9 +12,10 @@ from keras_het.ops.low_rank import finite
 class Link(Choice):
     """Base class of the links. An integrator says what it needs of a link; a link has it, or it is None.
 
-    A subclass defines `mean`, `closed_form` or both:
+    A subclass defines one or more of these:
 
     * `closed_form(normal)`: what a head returns, `(..., K)`, without nodes.
+    * `second_order(normal)`: the same to second order in the noise.
     * `mean`: what nodes are averaged to, an object with the methods of `keras_het.ops.expected_softmax.SoftmaxMean`; `from_mean` makes of
       it what a head returns.
 
@@ -35,6 +36,7 @@ class Link(Choice):
     ignores_shift = False
     default_integrator = "QuasiMonteCarlo"
     closed_form: Any = None
+    second_order: Any = None
     mean: Any = None
 
     def from_mean(self, value: Any) -> Any:

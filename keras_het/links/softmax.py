@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_het.links.link import Link
-from keras_het.ops.expected_softmax import SoftmaxMean, without_shift
+from keras_het.ops.expected_softmax import SoftmaxMean, second_order_log_softmax, without_shift
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -22,6 +22,10 @@ class Softmax(Link):
     activations = ("softmax", "log_softmax")
     ignores_shift = True
     mean = SoftmaxMean()
+
+    def second_order(self, normal: Any) -> Any:
+        """The mean to second order in the noise."""
+        return second_order_log_softmax(normal)
 
     def center(self, loc: Any) -> Any:
         return without_shift(loc)

@@ -2,7 +2,7 @@
 
 from keras_het.ops import transition
 from keras_het.ops.expected_sigmoid import expected_sigmoid_logit, log_expected_sigmoid, sampled_expected_sigmoid_logit
-from keras_het.ops.expected_softmax import log_expected_softmax
+from keras_het.ops.expected_softmax import log_expected_softmax, second_order_log_softmax
 from keras_het.ops.log_space import log1mexp, log_mean_exp, log_ndtr
 from keras_het.ops.low_rank import DiagonalNormal, LowRankNormal, ScaledLowRankNormal, low_rank_normal
 from keras_het.ops.nodes import Nodes, antithetic, pseudo_random, quasi_random
@@ -23,5 +23,6 @@ __all__ = [
     "pseudo_random",
     "quasi_random",
     "sampled_expected_sigmoid_logit",
+    "second_order_log_softmax",
     "transition",
 ]

@@ -47,6 +47,29 @@ def without_shift(loc):
     return loc - ops.stop_gradient(ops.logsumexp(loc, axis=-1, keepdims=True))
 
 
+def second_order_log_softmax(normal):
+    """The mean softmax to second order in the noise, normalised: no nodes, O(K R).
+
+        log p_k = log s_k + (Sigma_kk - s' diag(Sigma) - 2 (Sigma s)_k + 2 s' Sigma s) / 2,    s = softmax(loc), then log_softmax
+
+    Args:
+        normal: distribution of the logits in temperatures.
+    Returns: log-probabilities, `(..., K)`.
+    Source: Collier et al. 2021, Appendix C, Eq. 13, with the factor 1 for its cross term, where 1/2 is printed.
+
+    Example:
+        >>> from keras_het.ops.low_rank import low_rank_normal
+        >>> log_p = second_order_log_softmax(low_rank_normal(ops.zeros((1, 2)), ops.ones((1, 2))))
+        >>> ops.convert_to_numpy(ops.exp(log_p)).tolist()
+        [[0.5, 0.5]]
+    """
+    log_s = ops.log_softmax(normal.loc, axis=-1)
+    s, variance = ops.exp(log_s), normal.variance()
+    product = normal.covariance_times(s)
+    common = ops.sum(s * (2.0 * product - variance), axis=-1, keepdims=True)
+    return ops.log_softmax(log_s + 0.5 * (variance - 2.0 * product + common), axis=-1)
+
+
 class SoftmaxMean:
     """log p_k = log mean_s exp(u_sk - L_s), L_s = logsumexp_k u_sk, and its derivative by the logits of a node.
 

@@ -110,6 +110,10 @@ class DiagonalNormal:
         """Marginal variances of the logits, shape `(..., K)`."""
         return ops.square(self.scale_diag)
 
+    def covariance_times(self, vector: Any) -> Any:
+        """The covariance times a vector, `(..., K)` to `(..., K)`, in O(K R)."""
+        return DiagonalNormal.variance(self) * vector
+
     def covariance(self, centered: bool = False) -> Any:
         """Covariance matrices, shape `(..., K, K)`.
 
@@ -202,6 +206,10 @@ class LowRankNormal(DiagonalNormal):
     def variance(self) -> Any:
         return super().variance() + ops.sum(ops.square(self.factor), axis=-1)
 
+    def covariance_times(self, vector: Any) -> Any:
+        shares = ops.einsum("...kr,...k->...r", self.factor, vector)
+        return super().covariance_times(vector) + ops.einsum("...kr,...r->...k", self.factor, shares)
+
     def logits(self, nodes: Nodes) -> Any:
         return super().logits(nodes) + ops.matmul(nodes.eps_factor, ops.swapaxes(self.factor, -1, -2))
 
@@ -263,6 +271,10 @@ class ScaledLowRankNormal(LowRankNormal):
         """Never forming W."""
         low_rank = ops.square(self.row_scale) * ops.sum(ops.square(self.factor), axis=-1)
         return DiagonalNormal.variance(self) + low_rank
+
+    def covariance_times(self, vector: Any) -> Any:
+        shares = ops.matmul(ops.matmul(self.row_scale * vector, self.factor), ops.transpose(self.factor))
+        return DiagonalNormal.covariance_times(self, vector) + self.row_scale * shares
 
     def logits(self, nodes: Nodes) -> Any:
         noise = ops.matmul(nodes.eps_factor, ops.swapaxes(self.factor, -1, -2))

@@ -14,6 +14,7 @@ HEADS = {
     "parameter-efficient": {"num_factors": 2, "parameter_efficient": True, "integrator": QuasiMonteCarlo(NODES)},
     "diagonal": {"num_factors": 0, "integrator": QuasiMonteCarlo(NODES)},
     "sigmoid": {"num_factors": 2, "link": "sigmoid"},
+    "taylor": {"num_factors": 2, "integrator": "taylor", "initial_scale": 0.1},
     "normalized sigmoid": {"num_factors": 2, "link": "normalized_sigmoid"},
     "normal cdf": {"num_factors": 2, "parameter_efficient": True, "link": "normal_cdf"},
     "sampled normal cdf": {"num_factors": 0, "link": "normal_cdf", "integrator": MonteCarlo(NODES)},

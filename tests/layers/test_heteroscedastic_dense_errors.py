@@ -59,15 +59,15 @@ WRONG = {
     "no class": ({"units": 0, "link": "sigmoid"}, "`units` must be an integer at least 1. Received: units=0"),
     "unknown link": (
         {"link": "probit"},
-        "`link` must be a Link, one of the names 'softmax', 'sigmoid', or a serialised dict. Received: link='probit'",
+        "`link` must be a Link, one of the names 'softmax', 'sigmoid', 'normalized_sigmoid', 'normal_cdf', or",
     ),
     "closed-form softmax": (
         {"integrator": "closed_form"},
-        "`link` must have `closed_form` for the integrator ClosedForm: Sigmoid. Received: link=Softmax()",
+        "`link` must have `closed_form` for the integrator ClosedForm: NormalizedSigmoid, NormalCDF, Sigmoid. Received: link=Softmax()",
     ),
     "unknown integrator": (
         {"integrator": "simpson"},
-        "one of the names 'monte_carlo', 'quasi_monte_carlo', 'closed_form', or a serialised dict. Received: integrator='simpson'",
+        "names 'monte_carlo', 'quasi_monte_carlo', 'closed_form', 'taylor', or a serialised dict. Received: integrator='simpson'",
     ),
     "seed negative": ({"seed": -1}, "`seed` must be an integer in [0, 2147483647]. Received: seed=-1"),
     "seed too large": ({"seed": 1 << 31}, "`seed` must be an integer in [0, 2147483647]. Received: seed=2147483648"),

@@ -1,0 +1,68 @@
+"""The expansion of E[softmax]: against one by finite differences in float64, and how its error falls with the noise."""
+
+import numpy as np
+import pytest
+from keras import ops
+from scipy.special import log_softmax, softmax
+
+from keras_het.ops import low_rank_normal, second_order_log_softmax
+from tests import reference
+from tests.ops.test_expected_softmax import KINDS, UNITS, problem
+
+
+def distribution(kind, size=1.0):
+    """Arguments of `low_rank_normal` for one example, with the noise times a size."""
+    arguments = problem(kind, batch=(1,))
+    arguments.pop("temperature")
+    factors = {"scale_diag": size, "factor": size}
+    return {name: (value * np.float32(factors.get(name, 1.0))).astype("float32") for name, value in arguments.items()}
+
+
+def covariance_of(arguments):
+    given = [arguments["scale_diag"][0], arguments.get("factor"), arguments.get("row_scale")]
+    factor = given[1] if given[1] is None or given[1].ndim == 2 else given[1][0]
+    return reference.noise_covariance(given[0], factor, None if given[2] is None else given[2][0])
+
+
+def expansion(arguments):
+    """log softmax + (trace of Hessian times covariance) / (2 softmax), by central differences of second order, normalised."""
+    loc, covariance, step = np.float64(arguments["loc"][0]), covariance_of(arguments), 1e-3
+    shifts = step * np.eye(UNITS)
+    value, total = softmax(loc), np.zeros(UNITS)
+    for i in range(UNITS):
+        for j in range(UNITS):
+            corners = [a * b * softmax(loc + a * shifts[i] + b * shifts[j]) for a in (1, -1) for b in (1, -1)]
+            total += covariance[i, j] * sum(corners) / (4 * step**2)
+    return log_softmax(np.log(value) + 0.5 * total / value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_the_expansion_to_second_order(kind):
+    arguments = distribution(kind, 0.5)
+    found = ops.convert_to_numpy(second_order_log_softmax(low_rank_normal(**arguments)))[0]
+    np.testing.assert_allclose(found, expansion(arguments), atol=5e-6)
+
+
+def test_the_factor_that_the_paper_prints_is_caught():
+    """A half of the cross term, as in Eq. 13."""
+    arguments = distribution("full", 0.5)
+    normal = low_rank_normal(**arguments)
+    s = ops.softmax(normal.loc)
+    product, variance = normal.covariance_times(s), normal.variance()
+    halved = ops.log_softmax(ops.log(s) + 0.5 * (variance - product))
+    assert np.abs(ops.convert_to_numpy(halved)[0] - expansion(arguments)).max() > 1e-2
+
+
+def test_its_error_falls_with_the_fourth_power_of_the_noise():
+    """Gaussians have no third moment. The mean is of 2^20 samples of antithetic pairs, whose odd orders cancel."""
+    rng = np.random.default_rng(0)
+    errors = []
+    for size in (0.2, 0.4):
+        arguments = distribution("full", size)
+        root = np.linalg.cholesky(covariance_of(arguments))
+        noise = rng.standard_normal((1 << 20, UNITS)) @ root.T
+        loc = np.float64(arguments["loc"][0])
+        mean = (softmax(loc + noise, axis=-1).mean(0) + softmax(loc - noise, axis=-1).mean(0)) / 2
+        found = ops.convert_to_numpy(second_order_log_softmax(low_rank_normal(**arguments)))[0]
+        errors.append(np.abs(found - np.log(mean)).max())
+    assert errors[1] > 8 * errors[0]

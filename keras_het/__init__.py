@@ -1,6 +1,6 @@
 """Classification under noisy labels in Keras 3: heteroscedastic heads for JAX, TensorFlow and PyTorch."""
 
-from keras_het import analysis, callbacks, constraints, integrators, layers, links, losses, models, ops, regularizers
+from keras_het import analysis, callbacks, constraints, covariances, integrators, layers, links, losses, models, ops, regularizers
 from keras_het.analysis import select
 from keras_het.compilation import check
 from keras_het.models import heteroscedastic, homoscedastic
@@ -10,6 +10,7 @@ __all__ = [
     "callbacks",
     "check",
     "constraints",
+    "covariances",
     "heteroscedastic",
     "homoscedastic",
     "integrators",

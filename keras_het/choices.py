@@ -22,7 +22,7 @@ class Choice:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.get_config().items())})"
 
 
-Kind = TypeVar("Kind", bound=Choice)
+Kind = TypeVar("Kind")
 
 
 def find_choice(argument: str, identifier: Any, base: type[Kind], known: tuple[type[Kind], ...]) -> Kind:

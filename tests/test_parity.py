@@ -133,6 +133,8 @@ def test_writing_gives_every_weight_a_gradient_and_repeats_itself():
         parity.write_outputs_and_gradients(result, "parameter-efficient", "softmax")
         results.append(result)
     names = {name.rsplit(", ", 1)[-1] for name in results[0] if name.startswith("gradients")}
-    assert names == {f"{part}/{w}" for part in ("loc", "scale_diag", "row_scale") for w in ("kernel", "bias")} | {"factor"}
+    assert names == {f"{part}/{w}" for part in ("loc", "covariance/scale_diag", "covariance/row_scale") for w in ("kernel", "bias")} | {
+        "covariance/factor/kernel"
+    }
     assert all(array.dtype == "float32" and np.all(np.isfinite(array)) for array in results[0].values())
     assert [line for line in failures(*results) if not line.startswith("no ")] == []

@@ -28,7 +28,7 @@ class ConfusedPair(NamedTuple):
 
 
 class _Moments(NamedTuple):
-    """Means over a data set: of d^2, `(K,)`, and of z z', `(M, M)`, z being (x, 1), or v(x) of a parameter-efficient head."""
+    """Means over a data set: of d^2, `(K,)`, and of z z', `(M, M)`, z being the `basis` of the head's covariance."""
 
     diagonal: np.ndarray
     second: np.ndarray
@@ -53,7 +53,7 @@ def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_si
         (3, 3)
     """
     head, moments = _head_and_moments(model, x, layer, batch_size)
-    return _covariance(head, moments, _factor(head))
+    return _covariance(head, moments, head.covariance_layer.factor_weights())
 
 
 def confused_pairs(
@@ -87,7 +87,7 @@ def confused_pairs(
         >>> model = keras.Sequential([keras.Input((4,)), HeteroscedasticDense(5, num_factors=2)])
         >>> kernel = np.random.default_rng(0).normal(size=(4, 5, 2)) * 0.01
         >>> kernel[:, 1], kernel[:, 3] = 1.0, -1.0
-        >>> _ = model.layers[0].factor.kernel.assign(kernel.reshape(4, 10))
+        >>> _ = model.layers[0].covariance_layer.factor.kernel.assign(kernel.reshape(4, 10))
         >>> pairs = confused_pairs(model, np.random.default_rng(1).normal(size=(50, 4)), ["ant", "bee", "cat", "wasp", "dog"])
         >>> [(pair.first, pair.second, pair.covariance < 0) for pair in pairs]
         [('bee', 'wasp', True)]
@@ -98,7 +98,7 @@ def confused_pairs(
     if len(names) != head.units or isinstance(class_names, set | dict):
         rule = f"be a sequence with a name for each of the {head.units} classes"
         raise ValueError(f"`class_names` must {rule}. Received: a {type(class_names).__name__} of {len(names)}")
-    factor = _factor(head)
+    factor = head.covariance_layer.factor_weights()
     matrix = _covariance(head, moments, factor)
     shared = _beyond_chance(lambda factor: _shared(head, moments, factor), factor, draws, rng)
     beyond = np.triu(shared * matrix > 0, k=1)  # together or against each other, by both
@@ -140,39 +140,19 @@ def _sums(head: HeteroscedasticDense, features: Any) -> tuple[int, list[np.ndarr
     """The number of examples of a batch, and sums of what `_Moments` has the means of."""
     x = ops.convert_to_numpy(features)
     x = x.reshape(-1, x.shape[-1])
-    d, row_scale = head.scales(x)
-    z = np.concatenate([x, np.ones((len(x), 1))], axis=1) if row_scale is None else ops.convert_to_numpy(row_scale)
-    z = z.astype("float64")
+    d = head.covariance_layer.standard_deviations(ops.convert_to_tensor(x, dtype=head.compute_dtype))
+    z = head.covariance_layer.basis(x).astype("float64")
     return len(x), [np.square(ops.convert_to_numpy(d).astype("float64")).sum(axis=0), z.T @ z]
 
 
-def _factor(head: HeteroscedasticDense) -> np.ndarray:
-    """The weights of the factor, `(M, K, R)`: M is D + 1 with the bias, or 1 if the factor does not depend on the input."""
-    if head.parameter_efficient:
-        return ops.convert_to_numpy(head.factor).astype("float64")[None]
-    if not head.num_factors:
-        return np.zeros((1, head.units, 0))
-    kernel, bias = (ops.convert_to_numpy(weight).astype("float64") for weight in (head.factor.kernel, head.factor.bias))
-    return np.concatenate([kernel, bias[None]]).reshape(-1, head.units, head.num_factors)
-
-
 def _covariance(head: HeteroscedasticDense, moments: _Moments, factor: np.ndarray) -> np.ndarray:
-    return _identified(head, np.diag(moments.diagonal) + _low_rank(head, moments, factor))
+    return _identified(head, np.diag(moments.diagonal) + head.covariance_layer.mean_product(moments.second, factor))
 
 
 def _shared(head: HeteroscedasticDense, moments: _Moments, factor: np.ndarray) -> np.ndarray:
     """The covariance without variances, which centring would spread over the pairs, however independent they are."""
-    low_rank = _low_rank(head, moments, factor)
+    low_rank = head.covariance_layer.mean_product(moments.second, factor)
     return _identified(head, low_rank - np.diag(np.diagonal(low_rank)))
-
-
-def _low_rank(head: HeteroscedasticDense, moments: _Moments, factor: np.ndarray) -> np.ndarray:
-    """`(K, K)`. The mean of V V' is A' E[z z'] A where V is affine in the input; where V is diag(v) A, it is A A' times E[v v']."""
-    if head.parameter_efficient:
-        return factor[0] @ factor[0].T * moments.second
-    if not head.num_factors:
-        return np.zeros((head.units,) * 2)
-    return sum(part.T @ (moments.second @ part) for part in factor.transpose(2, 0, 1))
 
 
 def _identified(head: HeteroscedasticDense, matrix: np.ndarray) -> np.ndarray:

@@ -1,20 +1,25 @@
 """The head: a Dense layer whose logits carry input-dependent, correlated Gaussian noise."""
 
-import math
+import numbers
 import random
 
 import keras
 from keras import ops
 
-from keras_het import integrators, links
-from keras_het.layers.full_precision import AffineMap, FullPrecision, check_autocast, check_dtype
-from keras_het.layers.unit_rows import UnitRows
-from keras_het.ops.log_space import softplus_inverse
-from keras_het.ops.low_rank import DiagonalNormal, LowRankNormal, ScaledLowRankNormal
+from keras_het import covariances, integrators, links
+from keras_het.full_precision import AffineMap, FullPrecision, check_autocast, check_dtype
+from keras_het.layers.clock import Clock
 from keras_het.validation import check_boolean, check_integer, check_number
 
-DEFAULT_NUM_FACTORS = 15
 MAX_WEIGHT_BYTES = 16 << 30
+SHORT = {  # what `covariance` stands in for
+    "num_factors": None,
+    "parameter_efficient": False,
+    "min_scale": 1e-3,
+    "covariance_initializer": "zeros",
+    "covariance_regularizer": None,
+    "initial_scale": 0.15,
+}
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -50,6 +55,8 @@ class HeteroscedasticDense(FullPrecision):
         covariance_initializer: of the kernels of d and V (or v); what it gives is added to the start by the biases.
         covariance_regularizer: of these kernels and of the shared V.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
+        covariance: an instance or name from `keras_het.covariances`, with arguments of its own; it stands in for num_factors,
+            parameter_efficient, min_scale, covariance_initializer, covariance_regularizer and initial_scale.
         seed: of the training noise, in [0, 2^31); None draws one from Python's `random`, as Keras does; the config keeps it.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
     Input shape: `(..., D)`, with at least one leading axis.    Output shape: `(..., units)`.
@@ -82,6 +89,7 @@ class HeteroscedasticDense(FullPrecision):
         covariance_initializer="zeros",
         covariance_regularizer=None,
         initial_scale=0.15,
+        covariance=None,
         seed=None,
         dtype="float32",
         **kwargs,
@@ -96,28 +104,14 @@ class HeteroscedasticDense(FullPrecision):
         if units == 1 < self.link.min_units:
             raise ValueError('`units` must be an integer at least 2; one unit, for two classes, needs link="sigmoid". Received: units=1')
         self.units = check_integer("units", units, self.link.min_units)
-        self.num_factors = _check_num_factors(num_factors, self.units)
-        self.parameter_efficient = check_boolean("parameter_efficient", parameter_efficient)
-        if parameter_efficient and self.num_factors == 0:
-            raise ValueError("`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0")
         self.temperature = check_number("temperature", temperature, above=0.0)
-        self.integrator = integrators.get(self.link.default_integrator if integrator is None else integrator)
-        self.integrator.check(self.link, self.units, self.num_factors)
         self.use_bias = check_boolean("use_bias", use_bias)
-        self.min_scale = check_number("min_scale", min_scale, low=0.0)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
         self.bias_regularizer = keras.regularizers.get(bias_regularizer)
-        self.covariance_initializer = keras.initializers.get(covariance_initializer)
-        self.covariance_regularizer = keras.regularizers.get(covariance_regularizer)
-        self.initial_scale = check_number("initial_scale", initial_scale, above=0.0)
         self.seed = random.randrange(1 << 31) if seed is None else check_integer("seed", seed, 0, (1 << 31) - 1)
         self.supports_masking = True
-        self._make_maps()
-
-    def _make_maps(self):
-        """The affine maps of the input, as Dense layers; V of the parameter-efficient form follows in `build`."""
         self.loc = AffineMap(
             self.units,
             use_bias=self.use_bias,
@@ -129,82 +123,55 @@ class HeteroscedasticDense(FullPrecision):
             trainable=self.trainable,
             dtype=self.dtype_policy,
         )
-        start = self.initial_scale * self.temperature * (math.sqrt(0.5) if self.num_factors else 1.0)
-        bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
-        self.scale_diag = self._covariance_map("scale_diag", self.units, keras.initializers.Constant(bias))
-        if self.parameter_efficient:
-            self.row_scale = self._covariance_map("row_scale", self.units, keras.initializers.Constant(start))
-        elif self.num_factors:
-            rows = UnitRows(self.num_factors, self.seed, start)
-            self.factor = self._covariance_map("factor", self.units * self.num_factors, rows)
+        short = {
+            "num_factors": num_factors,
+            "parameter_efficient": check_boolean("parameter_efficient", parameter_efficient),
+            "min_scale": min_scale,
+            "covariance_initializer": covariance_initializer,
+            "covariance_regularizer": covariance_regularizer,
+            "initial_scale": initial_scale,
+        }
+        self.covariance_layer = _covariance(short) if covariance is None else _given(covariance, short)
+        self._is_given = covariance is not None
+        self.covariance_layer.start(self.units, self.temperature, self.seed, self.trainable, self.dtype_policy)
+        self.clock = Clock(self.seed)
+        self.integrator = integrators.get(self.link.default_integrator if integrator is None else integrator)
+        self.integrator.check(self.link, self.units, self.num_factors)
 
-    def _covariance_map(self, name, width, bias_initializer):
-        return AffineMap(
-            width,
-            kernel_initializer=_copy(self.covariance_initializer),
-            bias_initializer=bias_initializer,
-            kernel_regularizer=self.covariance_regularizer,
-            name=name,
-            trainable=self.trainable,
-            dtype=self.dtype_policy,
-        )
+    @property
+    def num_factors(self):
+        """R, of the covariance."""
+        return self.covariance_layer.num_factors
+
+    @property
+    def parameter_efficient(self):
+        """Whether V is free of the input."""
+        return isinstance(self.covariance_layer, covariances.ParameterEfficient)
 
     def build(self, input_shape):
         if len(input_shape) < 2 or input_shape[-1] is None:
             raise ValueError(f"The input must have shape (..., D) with D known and a leading axis. Received: input_shape={input_shape}")
         self._check_memory(input_shape[-1])
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: input_shape[-1]})
-        for name in ("loc", "scale_diag", "row_scale" if self.parameter_efficient else "factor"):
-            if hasattr(self, name):
-                getattr(self, name).build(input_shape)
-        if self.parameter_efficient:
-            self.factor = self.add_weight(
-                name="factor",
-                shape=(self.units, self.num_factors),
-                initializer=UnitRows(self.num_factors, self.seed),
-                regularizer=self.covariance_regularizer,
-                autocast=False,  # or a method called inside another layer would see it rounded to that layer's precision
-            )
+        for layer in (self.loc, self.covariance_layer, self.clock):
+            layer.build(input_shape)
         self.integrator.prepare(self.units, self.num_factors)
-        self.step = self.add_weight(
-            name="step", shape=(), dtype="int32", initializer="zeros", trainable=False, aggregation="only_first_replica"
-        )
 
     def _check_memory(self, features):
         """Refuses, before anything is allocated, what a hostile file may ask for."""
-        size = 4 * features * self.units * (2 + (1 if self.parameter_efficient else self.num_factors))
-        size += 4 * self.units * self.num_factors
+        size = 4 * (features * self.units + self.covariance_layer.count_weights(features, self.units))
         if size > MAX_WEIGHT_BYTES:
             raise ValueError(
                 f"The weights must keep within {MAX_WEIGHT_BYTES >> 30} GiB, and have {size / 2**30:.4g}. Received: units={self.units}, "
                 f"num_factors={self.num_factors}, parameter_efficient={self.parameter_efficient}, {features} features"
             )
 
-    @property
-    def variables(self):
-        """Mean, diagonal, factor, step counter: Keras alone would put a layer's own weights before those of its maps."""
-        return self._own_last(super().variables)
-
-    @property
-    def weights(self):
-        """As `variables`."""
-        return self._own_last(super().weights)
-
-    def _own_last(self, variables):
-        own = {id(self.step)} | ({id(self.factor)} if self.parameter_efficient else set()) if self.built else set()
-        return sorted(variables, key=lambda variable: id(variable) in own)
-
     def call(self, inputs, training=False):
-        return self._integrate(inputs, self._next_key() if training else None)
+        return self._integrate(inputs, self.clock.tick() if training else None)
 
     def _integrate(self, inputs, key=None):
         normal = self.logit_distribution(inputs).centered(self.link.center).divided(self.temperature)
         return self.integrator.integrate(self.link, normal, (self.units, self.num_factors), key)
-
-    def _next_key(self):
-        step = ops.convert_to_tensor(self.step) * 1  # a copy: on two backends the tensor would follow the assignment
-        self.step.assign(step + 1)
-        return self.seed, step
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
         """The call itself; where Keras would run it twice (`keras.RematScope`), it raises ValueError: see its text."""
@@ -222,21 +189,7 @@ class HeteroscedasticDense(FullPrecision):
         Returns: `DiagonalNormal`, `LowRankNormal` or, parameter-efficient, `ScaledLowRankNormal`, of `keras_het.ops`.
         """
         x = self._prepared(x)
-        loc, (scale_diag, row_scale) = self.loc(x), self._scales(x)
-        if self.parameter_efficient:
-            return ScaledLowRankNormal(loc, scale_diag, row_scale, ops.convert_to_tensor(self.factor))
-        if not self.num_factors:
-            return DiagonalNormal(loc, scale_diag)
-        shape = (*ops.shape(loc)[:-1], self.units, self.num_factors)
-        return LowRankNormal(loc, scale_diag, ops.reshape(self.factor(x), shape))
-
-    def scales(self, x):
-        """`(d, v)` for inputs of shape `(..., D)`, both `(..., K)`, without V, which is R times as large; v is None in the full form."""
-        return self._scales(self._prepared(x))
-
-    def _scales(self, x):
-        scale_diag = ops.softplus(self.scale_diag(x)) + self.min_scale
-        return scale_diag, self.row_scale(x) if self.parameter_efficient else None
+        return self.covariance_layer.distribution(x, self.loc(x))
 
     def _prepared(self, x):
         """Inputs as a tensor; the layer is built."""
@@ -266,35 +219,54 @@ class HeteroscedasticDense(FullPrecision):
         return {
             **super().get_config(),
             "units": self.units,
-            "num_factors": self.num_factors,
-            "parameter_efficient": self.parameter_efficient,
             "link": keras.saving.serialize_keras_object(self.link),
             "temperature": self.temperature,
             "integrator": keras.saving.serialize_keras_object(self.integrator),
             "use_bias": self.use_bias,
-            "min_scale": self.min_scale,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "bias_initializer": keras.initializers.serialize(self.bias_initializer),
             "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
             "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
-            "covariance_initializer": keras.initializers.serialize(self.covariance_initializer),
-            "covariance_regularizer": keras.regularizers.serialize(self.covariance_regularizer),
-            "initial_scale": self.initial_scale,
+            **self._covariance_config(),
             "seed": self.seed,
         }
 
+    def _covariance_config(self):
+        """The covariance as it was given, as an object or in short."""
+        layer = self.covariance_layer
+        if self._is_given:
+            return {**SHORT, "covariance": keras.saving.serialize_keras_object(layer)}
+        return {
+            "num_factors": self.num_factors,
+            "parameter_efficient": self.parameter_efficient,
+            "min_scale": layer.min_scale,
+            "covariance_initializer": keras.initializers.serialize(layer.initializer),
+            "covariance_regularizer": keras.regularizers.serialize(layer.regularizer),
+            "initial_scale": layer.initial_scale,
+            "covariance": None,
+        }
 
-def _check_num_factors(num_factors, units):
-    if num_factors is None:
-        return min(DEFAULT_NUM_FACTORS, units)
-    try:
-        return check_integer("num_factors", num_factors, 0, units)
-    except ValueError:
-        raise ValueError(
-            f"`num_factors` must be None or an integer in [0, units]. Received: num_factors={num_factors!r}, units={units}"
-        ) from None
+
+def _covariance(short):
+    """The covariance of the short spelling."""
+    num_factors, efficient = short["num_factors"], short["parameter_efficient"]
+    arguments = {
+        "initializer": short["covariance_initializer"],
+        "regularizer": short["covariance_regularizer"],
+        "initial_scale": short["initial_scale"],
+        "min_scale": short["min_scale"],
+    }
+    if isinstance(num_factors, numbers.Integral) and not isinstance(num_factors, bool) and num_factors == 0:
+        if efficient:
+            raise ValueError("`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0")
+        return covariances.Diagonal(**arguments)
+    kind = covariances.ParameterEfficient if efficient else covariances.LowRank
+    return kind(num_factors, **arguments)
 
 
-def _copy(initializer):
-    """An initializer of equal configuration. One unseeded instance would give every kernel of one shape the same values."""
-    return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
+def _given(covariance, short):
+    """The covariance of an object, beside which nothing else of it is given."""
+    changed = [name for name, value in short.items() if value != SHORT[name]]
+    if changed:
+        raise ValueError(f"`covariance` must be None, or `{changed[0]}` its default. Received: {changed[0]}={short[changed[0]]!r}")
+    return covariances.get(covariance)

@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.constraints import RowStochastic
-from keras_het.layers.full_precision import check_autocast, check_dtype
+from keras_het.full_precision import check_autocast, check_dtype
 from keras_het.layers.log_probabilities import check_log_probabilities, nan_unless_log_probabilities
 from keras_het.ops.transition import SMALLEST, apply_transition, check_transition, outlier
 from keras_het.validation import check_boolean, check_choice, check_integer

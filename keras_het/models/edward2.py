@@ -57,10 +57,8 @@ def from_edward2(
         )
         head.build((None, features))
     for name, arrays in parts.items():
-        if name == "factor" and efficient:
-            head.factor.assign(arrays[0].T)
-        else:
-            getattr(head, name).set_weights(arrays)
+        owner = head if name == "loc" else head.covariance_layer
+        getattr(owner, name).set_weights([arrays[0].T] if name == "factor" and efficient else arrays)
     return head
 
 

@@ -36,8 +36,8 @@ def plant(head):
     kernel = 0.02 * np.random.default_rng(1).normal(size=(FEATURES, UNITS, FACTORS))
     first, second = (np.kron(signs, np.ones((FEATURES // 2, FACTORS))) for signs in ([[1.0], [1.0]], [[1.0], [-1.0]]))
     kernel[:, 1], kernel[:, 5], kernel[:, 2], kernel[:, 6] = 1.3 * first, 1.3 * first, second, -second
-    head.factor.kernel.assign(kernel.reshape(FEATURES, -1))
-    head.factor.bias.assign(np.zeros(UNITS * FACTORS))
+    head.covariance_layer.factor.kernel.assign(kernel.reshape(FEATURES, -1))
+    head.covariance_layer.factor.bias.assign(np.zeros(UNITS * FACTORS))
     return head
 
 
@@ -66,7 +66,7 @@ def test_dense_prediction_needs_no_factor_of_every_pixel(monkeypatch):
     model = keras.Sequential([keras.Input((4, 5, FEATURES)), head])
     images = X[:40].reshape(2, 4, 5, FEATURES)
     expected = ops.convert_to_numpy(head.covariance(images)).mean(axis=(0, 1, 2)) / head.temperature**2
-    monkeypatch.setattr(head.factor, "call", None)  # V is not computed
+    monkeypatch.setattr(head.covariance_layer.factor, "call", None)  # V is not computed
     np.testing.assert_allclose(covariance(model, images), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -163,10 +163,10 @@ def test_a_planted_pair_is_found_beside_classes_of_unequal_sizes(efficient):
     weights = rng.normal(size=(1 if efficient else FEATURES, UNITS, factors)) * 0.1 * rng.lognormal(sigma=1.0, size=(UNITS, 1))
     weights[:, 5] = weights[:, 1] = rng.choice([-1.0, 1.0], weights[:, 1].shape)
     if efficient:
-        head.factor.assign(weights[0])
-        head.row_scale.bias.assign(np.ones(UNITS))
+        head.covariance_layer.factor.kernel.assign(weights[0])
+        head.covariance_layer.row_scale.bias.assign(np.ones(UNITS))
     else:
-        head.factor.kernel.assign(weights.reshape(FEATURES, -1))
+        head.covariance_layer.factor.kernel.assign(weights.reshape(FEATURES, -1))
     (pair,) = confused_pairs(functional()(head), X, NAMES)
     assert (pair.first, pair.second, pair.covariance > 0) == ("b", "f", True)
 

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from keras_het import links
-from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
+from keras_het.integrators import MonteCarlo, QuasiMonteCarlo, Taylor
 from keras_het.layers import HeteroscedasticDense
 
 UNITS, FEATURES, EXAMPLES = 4, 6, 8
@@ -14,7 +14,7 @@ HEADS = {
     "parameter-efficient": {"num_factors": 2, "parameter_efficient": True, "integrator": QuasiMonteCarlo(NODES)},
     "diagonal": {"num_factors": 0, "integrator": QuasiMonteCarlo(NODES)},
     "sigmoid": {"num_factors": 2, "link": "sigmoid"},
-    "taylor": {"num_factors": 2, "integrator": "taylor", "initial_scale": 0.1},
+    "taylor": {"num_factors": 2, "integrator": Taylor(), "initial_scale": 0.1},
     "normalized sigmoid": {"num_factors": 2, "link": "normalized_sigmoid"},
     "normal cdf": {"num_factors": 2, "parameter_efficient": True, "link": "normal_cdf"},
     "sampled normal cdf": {"num_factors": 0, "link": "normal_cdf", "integrator": MonteCarlo(NODES)},

@@ -9,6 +9,7 @@ from keras import ops
 from scipy.special import expit, log_ndtr, log_softmax
 
 from keras_het import integrators, layers
+from keras_het.links import Softmax
 from tests import reference
 from tests.layers.heads import EXAMPLES, FEATURES, HEADS, UNITS, X, built_head, make_head, to_numpy
 
@@ -41,27 +42,33 @@ def test_trainable_weights_added_to_a_dense_layer(features, units, arguments, ad
     ("kind", "factor"),
     [
         ("full", ["factor/kernel", "factor/bias"]),
-        ("parameter-efficient", ["row_scale/kernel", "row_scale/bias", "factor"]),
+        ("parameter-efficient", ["row_scale/kernel", "row_scale/bias", "factor/kernel"]),
         ("diagonal", []),
     ],
 )
 def test_weights_have_stable_names_and_order_and_the_step_is_last(kind, factor):
     head = make_head(kind, name="head")
     head(X)
-    names = ["loc/kernel", "loc/bias", "scale_diag/kernel", "scale_diag/bias", *factor]
+    names = ["loc/kernel", "loc/bias", *(f"covariance/{name}" for name in ("scale_diag/kernel", "scale_diag/bias", *factor))]
     model = keras.Sequential([keras.layers.Dense(FEATURES, name="dense"), head])
     model.build(X.shape)
     for weights in (head.weights, head.variables, model.weights[2:]):
-        assert [weight.path.split("head/")[-1] for weight in weights] == [*names, "step"]
+        assert [weight.path.split("head/")[-1] for weight in weights] == [*names, "clock/step"]
     assert [weight.path.split("head/")[-1] for weight in head.trainable_variables] == names
-    assert (head.step.dtype, tuple(head.step.shape), head.step.trainable) == ("int32", (), False)
+    assert (head.clock.step.dtype, tuple(head.clock.step.shape), head.clock.step.trainable) == ("int32", (), False)
 
 
 def test_without_bias_only_the_mean_has_none():
     head = make_head("full", use_bias=False, name="head")
     head(X)
     names = [weight.path.split("head/")[-1] for weight in head.trainable_weights]
-    assert names == ["loc/kernel", "scale_diag/kernel", "scale_diag/bias", "factor/kernel", "factor/bias"]
+    assert [name.removeprefix("covariance/") for name in names] == [
+        "loc/kernel",
+        "scale_diag/kernel",
+        "scale_diag/bias",
+        "factor/kernel",
+        "factor/bias",
+    ]
 
 
 def test_initializers_and_regularizers_govern_the_weights_they_name():
@@ -88,7 +95,7 @@ def test_kernels_of_one_shape_start_different(kind):
     random = {"covariance_initializer": "glorot_uniform"}
     head = make_head(kind, units=1, num_factors=1, link="sigmoid", integrator=None, **random)
     head.build((None, FEATURES))
-    kernels = [weight.numpy() for weight in head.weights if weight.path.endswith("kernel")]
+    kernels = [weight.numpy() for weight in head.weights if weight.shape[:1] == (FEATURES,)]
     assert len(kernels) == 3
     assert not any(np.array_equal(a, b) for i, a in enumerate(kernels) for b in kernels[:i])
 
@@ -119,7 +126,7 @@ def numpy_distribution(head, x):
     """loc, scale_diag, factor and row_scale from `get_weights`, in float64."""
     kernel, bias, scale_kernel, scale_bias, *others = [w.astype("float64") for w in head.get_weights()[:-1]]
     loc = x @ kernel + bias
-    scale_diag = np.logaddexp(0, x @ scale_kernel + scale_bias) + head.min_scale
+    scale_diag = np.logaddexp(0, x @ scale_kernel + scale_bias) + head.covariance_layer.min_scale
     if head.parameter_efficient:
         row_kernel, row_bias, factor = others
         return loc, scale_diag, factor, x @ row_kernel + row_bias
@@ -146,7 +153,7 @@ def test_covariance_is_that_of_numpy_and_its_centered_rows_sum_to_zero(kind):
     _, scale_diag, factor, row_scale = numpy_distribution(head, X)
     centering = np.eye(UNITS) - 1 / UNITS
     raw, centered = to_numpy(head.covariance(X, centered=False), head.covariance(X, centered=True))
-    np.testing.assert_array_equal(to_numpy(head.covariance(X)), centered if kind in ("full", "parameter-efficient", "diagonal") else raw)
+    np.testing.assert_array_equal(to_numpy(head.covariance(X)), centered if isinstance(head.link, Softmax) else raw)
     for i in range(EXAMPLES):
         own = None if factor is None else (factor if factor.ndim == 2 else factor[i])
         expected = reference.noise_covariance(scale_diag[i], own, None if row_scale is None else row_scale[i])
@@ -178,7 +185,7 @@ def test_outputs_are_the_mean_over_the_nodes_of_the_mode(kind):
         training = head.integrator.draw((head.seed, step), head.integrator.num_samples, *size, np)
         outputs = to_numpy(head(X, training=True))
         np.testing.assert_allclose(outputs, expected_outputs(head, X, training), rtol=1e-5, atol=1e-5)
-        assert int(head.step.numpy()) == step + 1
+        assert int(head.clock.step.numpy()) == step + 1
 
 
 def test_closed_form_sigmoid_is_the_integral_in_training_and_at_inference():
@@ -226,7 +233,7 @@ def test_methods_build_the_layer_on_first_use():
 def test_any_leading_axes_are_a_batch(kind, training):
     head = built_head(kind)
     flat = to_numpy(head(X, training=training))
-    head.step.assign(0)
+    head.clock.step.assign(0)
     leading = (2, 1, 4)
     x = X.reshape(*leading, FEATURES)
     outputs = to_numpy(head(x, training=training))

@@ -15,15 +15,15 @@ from tests.gradients import layer_gradients
 WRONG = {
     "num_factors negative": (
         {"num_factors": -1},
-        "`num_factors` must be None or an integer in [0, units]. Received: num_factors=-1, units=10",
+        "`num_factors` must be None or an integer in [1, units]; a diagonal covariance has 0. Received: num_factors=-1, units=10",
     ),
     "num_factors fractional": (
         {"num_factors": 2.5},
-        "`num_factors` must be None or an integer in [0, units]. Received: num_factors=2.5, units=10",
+        "`num_factors` must be None or an integer in [1, units]; a diagonal covariance has 0. Received: num_factors=2.5, units=10",
     ),
     "num_factors above units": (
         {"num_factors": 12},
-        "`num_factors` must be None or an integer in [0, units]. Received: num_factors=12, units=10",
+        "`num_factors` must be None or an integer in [1, units]; a diagonal covariance has 0. Received: num_factors=12, units=10",
     ),
     "temperature 0": ({"temperature": 0}, "`temperature` must be a finite float32 number greater than 0. Received: temperature=0"),
     "temperature negative": (
@@ -170,7 +170,7 @@ def test_rematerialisation_of_other_layers_leaves_the_head_alone():
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4, "relu", name="hidden"), HeteroscedasticDense(3)])
         model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=True)
         model.fit(np.ones((8, 4)), np.arange(8) % 3, batch_size=4, verbose=0)
-    assert int(ops.convert_to_numpy(model.layers[-1].step)) == 2
+    assert int(ops.convert_to_numpy(model.layers[-1].clock.step)) == 2
 
 
 @pytest.mark.skipif(keras.config.backend() != "torch", reason="only PyTorch has autocast")

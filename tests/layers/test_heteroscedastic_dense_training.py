@@ -54,9 +54,9 @@ def test_predict_is_deterministic_also_after_training_and_a_reload(kind, seed, t
 @pytest.mark.parametrize("kind", HEADS)
 def test_inference_depends_neither_on_the_seed_nor_on_the_step(kind):
     head, other = built_head(kind, seed=1), built_head(kind, seed=2)
-    other.step.assign(100)
+    other.clock.step.assign(100)
     np.testing.assert_array_equal(to_numpy(head(X)), to_numpy(other(X)))
-    assert (int(head.step.numpy()), int(other.step.numpy())) == (0, 100)
+    assert (int(head.clock.step.numpy()), int(other.clock.step.numpy())) == (0, 100)
 
 
 @pytest.mark.parametrize("kind", ["full", "sampled sigmoid"])
@@ -102,7 +102,7 @@ def test_validation_evaluation_and_prediction_do_not_advance_the_noise():
     assert weights[-1] == 4
     validated.evaluate(X, LABELS, verbose=0)
     validated.predict(X, verbose=0)
-    assert int(validated.layers[-1].step.numpy()) == 4
+    assert int(validated.layers[-1].clock.step.numpy()) == 4
 
 
 def test_the_same_seed_trains_the_same_twice_and_another_seed_does_not():

@@ -35,8 +35,8 @@ def test_without_noise_the_predictions_are_the_old_ones(activation):
     model = sharpen(sequential(activation))
     new = keras_het.heteroscedastic(model, 2, min_scale=1e-8)
     head = new.layers[-1]
-    head.factor.bias.assign(0 * head.factor.bias.numpy())
-    head.scale_diag.bias.assign(np.full(UNITS, -30.0))
+    head.covariance_layer.factor.bias.assign(0 * head.covariance_layer.factor.bias.numpy())
+    head.covariance_layer.scale_diag.bias.assign(np.full(UNITS, -30.0))
     np.testing.assert_allclose(probabilities(new, X), old_probabilities(model, X), rtol=2e-5, atol=1e-6)
 
 
@@ -76,8 +76,10 @@ def test_a_cold_start_is_that_of_a_new_layer():
 def test_what_the_caller_starts_otherwise_is_kept():
     head = keras_het.heteroscedastic(functional(), 2, initial_scale=0.4, covariance_initializer="ones", name="het").layers[-1]
     assert head.name == "het"
-    np.testing.assert_allclose(head.factor.kernel.numpy(), 1)
-    np.testing.assert_allclose(np.square(head.factor.bias.numpy()).sum(), UNITS * 0.5 * (0.4 * head.temperature) ** 2, rtol=1e-5)
+    np.testing.assert_allclose(head.covariance_layer.factor.kernel.numpy(), 1)
+    np.testing.assert_allclose(
+        np.square(head.covariance_layer.factor.bias.numpy()).sum(), UNITS * 0.5 * (0.4 * head.temperature) ** 2, rtol=1e-5
+    )
 
 
 def test_a_bias_comes_or_stays_as_asked():

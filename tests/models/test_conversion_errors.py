@@ -79,7 +79,11 @@ def two_outputs():
         (lambda: keras_het.heteroscedastic(functional()), {}, "is a HeteroscedasticDense already; `homoscedastic(model)`"),
         (functional, {"warm_start": 1}, "`warm_start` must be True or False"),
         (functional, {"clone": "yes"}, "`clone` must be True or False"),
-        (functional, {"num_factors": 12}, "`num_factors` must be None or an integer in [0, units]. Received: num_factors=12, units=5"),
+        (
+            functional,
+            {"num_factors": 12},
+            "`num_factors` must be None or an integer in [1, units]; a diagonal",
+        ),
     ],
 )
 def test_errors_say_what_is_wrong(make, arguments, text):

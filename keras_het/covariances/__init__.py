@@ -1,0 +1,9 @@
+"""Covariances: the noise of the logits, as layers that a head owns."""
+
+from keras_het.covariances.covariance import Covariance
+from keras_het.covariances.diagonal import Diagonal
+from keras_het.covariances.lookup import get
+from keras_het.covariances.low_rank import LowRank
+from keras_het.covariances.parameter_efficient import ParameterEfficient
+
+__all__ = ["Covariance", "Diagonal", "LowRank", "ParameterEfficient", "get"]

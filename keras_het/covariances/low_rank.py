@@ -1,0 +1,72 @@
+"""Low-rank noise whose directions depend on the input."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.covariances.covariance import Covariance, as_float64
+from keras_het.covariances.unit_rows import UnitRows
+from keras_het.ops.low_rank import LowRankNormal
+from keras_het.validation import check_integer
+
+DEFAULT_NUM_FACTORS = 15
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class LowRank(Covariance):
+    """diag(d(x)^2) + V(x) V(x)', V an affine map of the input, reshaped to `(K, R)`: the full form of the paper.
+
+    It adds (D K + K) + (D K R + K R) weights to a Dense layer.
+
+    Args:
+        num_factors: R, from 1 to the number of classes; None is the smaller of that and 15.
+        initializer, regularizer, initial_scale, min_scale: as `Covariance`.
+    Source: Collier et al. 2021, section 2.
+
+    Example:
+        >>> from keras_het.layers import HeteroscedasticDense
+        >>> HeteroscedasticDense(10, covariance=LowRank(3)).num_factors
+        3
+    """
+
+    def __init__(self, num_factors: int | None = None, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.num_factors = num_factors
+
+    def check(self, units: int) -> None:
+        if self.num_factors is None:
+            self.num_factors = min(DEFAULT_NUM_FACTORS, units)
+        try:
+            self.num_factors = check_integer("num_factors", self.num_factors, 1, units)
+        except ValueError:
+            rule = "be None or an integer in [1, units]; a diagonal covariance has 0"
+            raise ValueError(f"`num_factors` must {rule}. Received: num_factors={self.num_factors!r}, units={units}") from None
+
+    def make_maps(self, start: float, seed: int) -> None:
+        rows = UnitRows(self.num_factors, seed, start)
+        self.factor = self.affine_map("factor", self.units * self.num_factors, rows)
+
+    def count_weights(self, features: int, units: int) -> int:
+        return super().count_weights(features, units) * (1 + self.num_factors)
+
+    def distribution(self, x: Any, loc: Any) -> LowRankNormal:
+        scale_diag, shape = self.standard_deviations(x), (*ops.shape(loc)[:-1], self.units, self.num_factors)
+        return LowRankNormal(loc, scale_diag, ops.reshape(self.factor(x), shape))
+
+    def basis(self, x: np.ndarray) -> np.ndarray:
+        """(x, 1)."""
+        return np.concatenate([x, np.ones((len(x), 1))], axis=1)
+
+    def factor_weights(self) -> np.ndarray:
+        """M is D + 1."""
+        kernel, bias = as_float64(self.factor.kernel), as_float64(self.factor.bias)
+        return np.concatenate([kernel, bias[None]]).reshape(-1, self.units, self.num_factors)
+
+    def mean_product(self, second: np.ndarray, factor: np.ndarray) -> np.ndarray:
+        """A' E[z z'] A, summed over the factors."""
+        return sum((part.T @ (second @ part) for part in factor.transpose(2, 0, 1)), np.zeros((self.units, self.units)))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "num_factors": self.num_factors}

@@ -1,0 +1,76 @@
+"""Low-rank noise whose directions all inputs share."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.covariances.covariance import as_float64
+from keras_het.covariances.low_rank import LowRank
+from keras_het.covariances.unit_rows import UnitRows
+from keras_het.full_precision import FullPrecision
+from keras_het.ops.low_rank import ScaledLowRankNormal
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class ParameterEfficient(LowRank):
+    """diag(d(x)^2) + W W', W = diag(v(x)) V, v an affine map and V free of the input: for many classes.
+
+    It adds 2 (D K + K) + K R weights to a Dense layer.
+
+    Args:
+        num_factors: R, from 1 to the number of classes; None is the smaller of that and 15.
+        initializer, regularizer, initial_scale, min_scale: as `Covariance`.
+    Source: Collier et al. 2021, section 2 (v has K entries, not R as printed).
+
+    Example:
+        >>> from keras_het.layers import HeteroscedasticDense
+        >>> HeteroscedasticDense(10, covariance=ParameterEfficient(3)).parameter_efficient
+        True
+    """
+
+    def make_maps(self, start: float, seed: int) -> None:
+        self.row_scale = self.affine_map("row_scale", self.units, keras.initializers.Constant(start))
+        rows = UnitRows(self.num_factors, seed)
+        self.factor = SharedFactor(
+            (self.units, self.num_factors), rows, self.regularizer, name="factor", trainable=self.trainable, dtype=self.dtype_policy
+        )
+
+    def count_weights(self, features: int, units: int) -> int:
+        return 2 * (features + 1) * units + units * self.num_factors
+
+    def distribution(self, x: Any, loc: Any) -> ScaledLowRankNormal:
+        return ScaledLowRankNormal(loc, self.standard_deviations(x), self.row_scale(x), ops.convert_to_tensor(self.factor.kernel))
+
+    def basis(self, x: np.ndarray) -> np.ndarray:
+        """v(x)."""
+        return as_float64(self.row_scale(ops.convert_to_tensor(x, dtype=self.compute_dtype)))
+
+    def factor_weights(self) -> np.ndarray:
+        """M is 1."""
+        return as_float64(self.factor.kernel)[None]
+
+    def mean_product(self, second: np.ndarray, factor: np.ndarray) -> np.ndarray:
+        """V V' times E[v v'], entry by entry."""
+        return factor[0] @ factor[0].T * second
+
+
+class SharedFactor(FullPrecision):
+    """A matrix that does not depend on the input, as a layer, so that its weight has its place among those of the maps.
+
+    Args:
+        shape: of the matrix.
+        initializer: of it.
+        regularizer: of it, or None.
+    """
+
+    def __init__(self, shape: tuple[int, int], initializer: Any, regularizer: Any, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.shape, self.initializer, self.regularizer = shape, initializer, regularizer
+
+    def build(self, input_shape: Any) -> None:
+        # Without autocast, or a method called inside another layer would see it rounded to that layer's precision.
+        self.kernel = self.add_weight(
+            name="kernel", shape=self.shape, initializer=self.initializer, regularizer=self.regularizer, autocast=False
+        )

@@ -1,0 +1,33 @@
+"""A clock: the key of the noise of every training step."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class Clock(keras.layers.Layer):
+    """The seed and a step counter that is saved with the weights: noise is a function of both.
+
+    Args:
+        seed: of the noise.
+    """
+
+    def __init__(self, seed: int, **kwargs: Any):
+        super().__init__(**{"name": "clock", **kwargs})
+        self.seed = seed
+
+    def build(self, input_shape: Any = None) -> None:
+        self.step = self.add_weight(
+            name="step", shape=(), dtype="int32", initializer="zeros", trainable=False, aggregation="only_first_replica"
+        )
+
+    def tick(self) -> tuple[int, Any]:
+        """The key of this step, (seed, step); the counter goes on."""
+        step = ops.convert_to_tensor(self.step) * 1  # a copy: on two backends the tensor would follow the assignment
+        self.step.assign(step + 1)
+        return self.seed, step
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "seed": self.seed}

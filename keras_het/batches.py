@@ -68,9 +68,12 @@ def _of_this_backend(part: Any) -> Any:
     """A tensor of another library as an array, which every backend takes; strings, and all else, as they are."""
     if ops.is_tensor(part) or isinstance(part, np.ndarray) or getattr(getattr(part, "dtype", None), "name", "") == "string":
         return part
-    part = part.detach().cpu() if hasattr(part, "detach") else part
-    as_array = getattr(part, "numpy", None) or getattr(part, "to_numpy", None)
-    return as_array() if as_array else part
+    if hasattr(part, "to_numpy"):  # first: a table may have a column of that name
+        return part.to_numpy()
+    if hasattr(part, "detach"):
+        part = part.detach().cpu()
+        part = part.float() if "bfloat16" in str(part.dtype) else part  # which NumPy has not
+    return part.numpy() if hasattr(part, "numpy") else part
 
 
 def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterator[tuple[Any, np.ndarray]]:

@@ -1,5 +1,6 @@
 """Choices: small serialisable objects that are given as arguments, as `keras.initializers` are."""
 
+import inspect
 import re
 from typing import Any, Self, TypeVar
 
@@ -10,7 +11,12 @@ class Choice:
     """Base class: `get_config` returns the arguments of the constructor. Register your own with Keras, so that files can hold it."""
 
     def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
+        """Arguments of the constructor.
+
+        Raises: NotImplementedError if there are some, and the class has no `get_config` of its own: a file would lose them.
+        """
+        if type(self).get_config is Choice.get_config and inspect.signature(type(self)).parameters:
+            raise NotImplementedError(f"{type(self).__name__} has arguments and must define get_config, which returns them")
         return {}
 
     @classmethod

@@ -17,6 +17,8 @@ class Integrator(Choice):
 
     def check(self, link: Link, units: int, num_factors: int) -> None:
         """Raises ValueError if this rule cannot serve the link, or not at this size."""
+        if not self.needs:
+            raise NotImplementedError(f"{type(self).__name__} must say in `needs` which attribute a link must have for it")
         if getattr(link, self.needs, None) is None:
             fitting = ", ".join(kind.__name__ for kind in _kinds(Link) if getattr(kind, self.needs, None) is not None)
             raise ValueError(

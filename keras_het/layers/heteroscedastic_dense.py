@@ -42,14 +42,15 @@ class HeteroscedasticDense(FullPrecision):
     not zero, where V would have no gradient. Where the labels ask for more noise, it grows.
 
     Args:
-        units: K, the number of classes, from 2 for softmax and from 1 for sigmoid.
+        units: K, the number of classes, at least 2, or 1 for sigmoid.
         num_factors: R, from 0 (diagonal covariance) to units; None is min(15, units).
         parameter_efficient: V(x) = diag(v(x)) V, which adds 2 (D K + K) + K R weights to a Dense layer instead of
             D K + K + D K R + K R.
-        link: "softmax" for one label per example, "sigmoid" for independent ones, or an instance from `keras_het.links`.
+        link: "softmax" for one label per example, "sigmoid" for independent ones, "normalized_sigmoid" or "normal_cdf" for one label
+            without nodes, or an instance from `keras_het.links`.
         temperature: tau > 0.
-        integrator: an instance or name from `keras_het.integrators`; None is the link's, QuasiMonteCarlo for softmax, ClosedForm for
-            sigmoid.
+        integrator: an instance or name from `keras_het.integrators`; None is QuasiMonteCarlo for softmax, and ClosedForm for
+            the other links.
         use_bias, kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer: of mu, as in `Dense`.
         min_scale: added to d; at least 0.
         covariance_initializer: of the kernels of d and V (or v); what it gives is added to the start by the biases.

@@ -27,14 +27,12 @@ class Link(Choice):
         min_units: the fewest classes.
         activations: the activations of Keras whose heads a head with this link can continue, with mu = temperature * (kernel, bias).
         ignores_shift: whether a number that is added to all logits changes nothing.
-        default_integrator: the name of the integrator that serves it if none is given.
     """
 
     activation = "softmax"
     activations: tuple[str, ...] = ()
     min_units = 2
     ignores_shift = False
-    default_integrator = "QuasiMonteCarlo"
     closed_form: Any = None
     second_order: Any = None
     mean: Any = None
@@ -46,6 +44,16 @@ class Link(Choice):
     def center(self, loc: Any) -> Any:
         """Mean logits `(..., K)`, finite, without what the link does not see."""
         return finite(loc)
+
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        if cls.activation not in ("softmax", "sigmoid"):
+            raise ValueError(f"`activation` of a link must be 'softmax' or 'sigmoid'. Received: {cls.activation!r} of {cls.__name__}")
+
+    @property
+    def default_integrator(self) -> str:
+        """The name of the integrator that serves it if none is given: no nodes if it needs none."""
+        return "QuasiMonteCarlo" if self.closed_form is None else "ClosedForm"
 
     @property
     def returns(self) -> str:

@@ -22,7 +22,6 @@ class Sigmoid(Link):
     activation = "sigmoid"
     activations = ("sigmoid", "log_sigmoid")
     min_units = 1
-    default_integrator = "ClosedForm"
     mean = SigmoidMean()
 
     def closed_form(self, normal: Any) -> Any:

@@ -74,6 +74,7 @@ def log_ndtr(x):
         -804.61
     """
     x = ops.convert_to_tensor(x)
+    x = ops.where(x < -1e18, -1e18, x)  # its square is a number
     positive = x > 0
     z = ops.where(positive, x, -x) * math.sqrt(0.5)
     t = 1.0 / (1.0 + 0.5 * z)

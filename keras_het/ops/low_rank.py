@@ -49,8 +49,9 @@ def low_rank_normal(loc: Any, scale_diag: Any, factor: Any = None, row_scale: An
             raise ValueError(f"`{name}` must have the shape of `loc`, {tuple(loc.shape)}. Received: shape {tuple(tensor.shape)}")
     if factor is None:
         return DiagonalNormal(loc, scale_diag)
-    if not _fits(factor.shape[-2:-1], loc.shape[-1:]):
-        raise ValueError(f"`factor` must have the {loc.shape[-1]} units of `loc` on axis -2. Received: shape {tuple(factor.shape)}")
+    if not _fits(factor.shape[:-1], loc.shape if len(factor.shape) > 2 else loc.shape[-1:]):
+        rule = f"have the shape of `loc`, {tuple(loc.shape)}, or its last axis alone, before the axis of the factors"
+        raise ValueError(f"`factor` must {rule}. Received: shape {tuple(factor.shape)}")
     if len(factor.shape) == 2:
         return ScaledLowRankNormal(loc, scale_diag, ops.ones_like(loc) if row_scale is None else row_scale, factor)
     return LowRankNormal(loc, scale_diag, factor if row_scale is None else row_scale[..., None] * factor)

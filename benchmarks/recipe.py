@@ -37,6 +37,16 @@ VARIATIONS = {
 }
 
 
+HEADS = {  # arguments of the head by the name of the method
+    "diagonal": {"num_factors": 0},
+    "full": {},
+    "parameter-efficient": {"parameter_efficient": True},
+    "normalized sigmoid, diagonal": {"num_factors": 0, "link": "normalized_sigmoid"},
+    "normalized sigmoid, full": {"link": "normalized_sigmoid"},
+    "normal cdf, full": {"link": "normal_cdf"},
+}
+
+
 class Setting(NamedTuple):
     """One choice of everything: a method and its hyperparameters; those of the noise do nothing to Dense."""
 
@@ -83,15 +93,16 @@ def make_model(task, setting, seed):
 
 
 def _head(units, setting, l2, seed):
+    arguments = {"num_factors": min(setting.num_factors, units), **HEADS[setting.method]}
+    sampled = "link" not in arguments
     return HeteroscedasticDense(
         units,
-        0 if setting.method == "diagonal" else min(setting.num_factors, units),
-        parameter_efficient=setting.method == "parameter-efficient",
+        **arguments,
         temperature=setting.temperature,
         kernel_regularizer=l2,
         covariance_regularizer=keras.regularizers.L2(setting.covariance_l2) if setting.covariance_l2 else None,
         initial_scale=setting.initial_scale,
-        integrator=QuasiMonteCarlo(setting.num_samples),
+        integrator=QuasiMonteCarlo(setting.num_samples) if sampled else None,
         seed=seed,
     )
 
@@ -161,8 +172,13 @@ def run(name, setting, seed):
 
 
 def settings(task):
-    """Every method with each of the task's choices."""
-    return [Setting(*choice) for choice in itertools.product(recipe_report.METHODS, task.temperatures, task.l2)]
+    """Every method with each of the task's choices; links whose functions are flat at both ends have larger temperatures to choose from."""
+    larger = tuple(sorted({*task.temperatures, 40.0, 120.0})[-3:])
+    return [
+        Setting(method, temperature, l2)
+        for method in ("Dense", *HEADS)
+        for temperature, l2 in itertools.product(larger if "link" in HEADS.get(method, {}) else task.temperatures, task.l2)
+    ]
 
 
 def variations(task):

@@ -18,7 +18,15 @@ CRITERIA = {  # what a user can measure: name, sign of what is better
 CLEAN = ("clean accuracy", "clean NLL", "clean ECE")
 RANKED = (*CLEAN, "clean scaled NLL")
 GAINS = (*CLEAN, "clean scaled NLL", "noisy NLL", "noisy ECE")
-METHODS = ("Dense", "diagonal", "full", "parameter-efficient")
+METHODS = (
+    "Dense",
+    "diagonal",
+    "full",
+    "parameter-efficient",
+    "normalized sigmoid, diagonal",
+    "normalized sigmoid, full",
+    "normal cdf, full",
+)
 
 
 def read(folder):

@@ -14,7 +14,7 @@ You have a pretrained classifier, and new images whose labels are partly wrong: 
 classifier twice, with its plain head and with a heteroscedastic one, and look at both on clean labels.
 
 Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide needs
-`pip install "keras-het[jax,hub,demo]"`, and takes one to three minutes on two cores.
+`pip install "keras-het[jax,hub,demo]"`, and takes some five minutes on two cores.
 """
 
 import pathlib
@@ -112,8 +112,8 @@ def fine_tune(name, seed):
     shuffled = np.random.default_rng(seed).permutation(train)
     held_out = (images[validation], noisy_labels[validation])
     found = keras_het.select(
-        make_model, (3e-4, 1e-3, 3e-3), images[shuffled], noisy_labels[shuffled], held_out,
-        epochs=12, shuffle=False, extend=False, verbose=0,
+        make_model, (1e-3, 3e-3, 1e-2), images[shuffled], noisy_labels[shuffled], held_out,
+        epochs=8, shuffle=False, extend=False, verbose=0,
     )  # fmt: skip
     log_p = keras.ops.convert_to_numpy(keras.ops.log_softmax(found.model.predict(images[test], verbose=0)))
     return found, np.mean(log_p.argmax(axis=1) == labels[test]), -np.mean(log_p[np.arange(len(test)), labels[test]])

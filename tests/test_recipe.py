@@ -44,7 +44,7 @@ def test_scores_by_hand():
     assert found["scaled NLL"] == pytest.approx(min(-np.log(q[range(4), [0, 0, 0, 2]]).mean() for q in powers), abs=1e-4)
 
 
-@pytest.mark.parametrize("method", ["Dense", "parameter-efficient"])
+@pytest.mark.parametrize("method", ["Dense", "parameter-efficient", "normalized sigmoid, full"])
 def test_a_run_has_a_line_for_every_epoch_and_is_known_by_its_setting(method, monkeypatch):
     import recipe
     import tasks

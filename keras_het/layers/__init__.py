@@ -1,6 +1,7 @@
 """Layers, a file each."""
 
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
+from keras_het.layers.learned_temperature import LearnedTemperature
 from keras_het.layers.noise_transition import NoiseTransition
 
-__all__ = ["HeteroscedasticDense", "NoiseTransition"]
+__all__ = ["HeteroscedasticDense", "LearnedTemperature", "NoiseTransition"]

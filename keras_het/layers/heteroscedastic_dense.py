@@ -9,6 +9,7 @@ from keras import ops
 from keras_het import covariances, integrators, links
 from keras_het.full_precision import AffineMap, FullPrecision, check_autocast, check_dtype
 from keras_het.layers.clock import Clock
+from keras_het.layers.learned_temperature import LearnedTemperature
 from keras_het.validation import check_boolean, check_integer, check_number
 
 MAX_WEIGHT_BYTES = 16 << 30
@@ -48,7 +49,7 @@ class HeteroscedasticDense(FullPrecision):
             D K + K + D K R + K R.
         link: "softmax" for one label per example, "sigmoid" for independent ones, "normalized_sigmoid" or "normal_cdf" for one label
             without nodes, or an instance from `keras_het.links`.
-        temperature: tau > 0.
+        temperature: tau > 0, or a `LearnedTemperature`.
         integrator: an instance or name from `keras_het.integrators`; None is QuasiMonteCarlo for softmax, and ClosedForm for
             the other links.
         use_bias, kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer: of mu, as in `Dense`.
@@ -105,7 +106,7 @@ class HeteroscedasticDense(FullPrecision):
         if units == 1 < self.link.min_units:
             raise ValueError('`units` must be an integer at least 2; one unit, for two classes, needs link="sigmoid". Received: units=1')
         self.units = check_integer("units", units, self.link.min_units)
-        self.temperature = check_number("temperature", temperature, above=0.0)
+        self._fixed_temperature, learned = _temperature(temperature)
         self.use_bias = check_boolean("use_bias", use_bias)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
@@ -134,10 +135,18 @@ class HeteroscedasticDense(FullPrecision):
         }
         self.covariance_layer = _covariance(short) if covariance is None else _given(covariance, short)
         self._is_given = covariance is not None
+        self.learned_temperature = learned
+        if learned is not None:
+            learned.start(self.name, self.trainable, self.dtype_policy)
         self.covariance_layer.start(self.units, self.temperature, self.seed, self.trainable, self.dtype_policy)
         self.clock = Clock(self.seed)
         self.integrator = integrators.get(self.link.default_integrator if integrator is None else integrator)
         self.integrator.check(self.link, self.units, self.num_factors)
+
+    @property
+    def temperature(self):
+        """tau as it is now, a number."""
+        return self._fixed_temperature if self.learned_temperature is None else self.learned_temperature.number
 
     @property
     def num_factors(self):
@@ -154,8 +163,9 @@ class HeteroscedasticDense(FullPrecision):
             raise ValueError(f"The input must have shape (..., D) with D known and a leading axis. Received: input_shape={input_shape}")
         self._check_memory(input_shape[-1])
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: input_shape[-1]})
-        for layer in (self.loc, self.covariance_layer, self.clock):
-            layer.build(input_shape)
+        for layer in (self.loc, self.covariance_layer, self.learned_temperature, self.clock):
+            if layer is not None:
+                layer.build(input_shape)
         self.integrator.prepare(self.units, self.num_factors)
 
     def _check_memory(self, features):
@@ -171,8 +181,12 @@ class HeteroscedasticDense(FullPrecision):
         return self._integrate(inputs, self.clock.tick() if training else None)
 
     def _integrate(self, inputs, key=None):
-        normal = self.logit_distribution(inputs).centered(self.link.center).divided(self.temperature)
+        normal = self.logit_distribution(inputs).centered(self.link.center).divided(self._temperature_now())
         return self.integrator.integrate(self.link, normal, (self.units, self.num_factors), key)
+
+    def _temperature_now(self):
+        """tau, a number, or a tensor through which its gradient goes."""
+        return self._fixed_temperature if self.learned_temperature is None else self.learned_temperature.tensor()
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
         """The call itself; where Keras would run it twice (`keras.RematScope`), it raises ValueError: see its text."""
@@ -221,7 +235,7 @@ class HeteroscedasticDense(FullPrecision):
             **super().get_config(),
             "units": self.units,
             "link": keras.saving.serialize_keras_object(self.link),
-            "temperature": self.temperature,
+            "temperature": self._fixed_temperature or keras.saving.serialize_keras_object(self.learned_temperature),
             "integrator": keras.saving.serialize_keras_object(self.integrator),
             "use_bias": self.use_bias,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
@@ -246,6 +260,15 @@ class HeteroscedasticDense(FullPrecision):
             "initial_scale": layer.initial_scale,
             "covariance": None,
         }
+
+
+def _temperature(temperature):
+    """A number and None, or None and a layer."""
+    if isinstance(temperature, dict) and "class_name" in temperature:
+        temperature = keras.saving.deserialize_keras_object(temperature)
+    if isinstance(temperature, LearnedTemperature):
+        return None, temperature
+    return check_number("temperature", temperature, above=0.0), None
 
 
 def _covariance(short):

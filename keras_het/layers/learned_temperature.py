@@ -1,0 +1,67 @@
+"""A temperature that is learned."""
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_het.full_precision import FullPrecision
+from keras_het.validation import check_number
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class LearnedTemperature(FullPrecision):
+    """tau = lower + (upper - lower) sigmoid(theta), theta a weight: give it to a head as its `temperature`.
+
+    It is learned on the training loss, which prefers small temperatures as training goes on and labels are learned by heart: stop early
+    by noisy validation labels, as `keras_het.select` does, and beside it try fixed temperatures.
+
+    Args:
+        lower: of tau; greater than 0.
+        upper: of tau; greater than `lower`.
+        initial: tau at the start, between the two.
+    Raises: ValueError for numbers outside these ranges, or if another head has it.
+    Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers. ICLR 2023.
+
+    Example:
+        >>> from keras_het.layers import HeteroscedasticDense
+        >>> head = HeteroscedasticDense(10, temperature=LearnedTemperature(0.5, 50.0, initial=5.0))
+        >>> round(head.temperature, 4)
+        5.0
+    """
+
+    def __init__(self, lower: float = 0.5, upper: float = 50.0, initial: float = 5.0, **kwargs: Any):
+        super().__init__(**{"name": "temperature", **kwargs})
+        self.lower = check_number("lower", lower, above=0.0)
+        self.upper = check_number("upper", upper, above=self.lower)
+        self.initial = check_number("initial", initial, above=self.lower)
+        if self.initial >= self.upper:
+            raise ValueError(f"`initial` must be less than `upper`. Received: initial={initial!r}, upper={upper!r}")
+        self.owner: Any = None
+
+    def start(self, owner: str, trainable: bool, dtype: Any) -> None:
+        """A head takes it."""
+        if self.owner is not None:
+            raise ValueError(f"`temperature` must be new for every head. Received: that of {self.owner!r}")
+        self.owner, self.trainable, self.dtype_policy = owner, trainable, dtype
+
+    def build(self, input_shape: Any = None) -> None:
+        share = (self.initial - self.lower) / (self.upper - self.lower)
+        start = keras.initializers.Constant(math.log(share) - math.log1p(-share))
+        self.theta = self.add_weight(name="theta", shape=(), initializer=start, autocast=False)
+
+    def tensor(self) -> Any:
+        """tau, a scalar tensor, through which its gradient goes."""
+        return self.lower + (self.upper - self.lower) * ops.sigmoid(self.theta)
+
+    @property
+    def number(self) -> float:
+        """tau as it is now."""
+        return float(ops.convert_to_numpy(self.tensor())) if self.built else self.initial
+
+    def get_build_config(self) -> None:
+        """None: its head builds it, also when it comes from a file."""
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "lower": self.lower, "upper": self.upper, "initial": self.initial}

@@ -25,7 +25,7 @@ from scipy.special import log_softmax
 
 from keras_het.analysis import expected_calibration_error
 from keras_het.integrators import QuasiMonteCarlo
-from keras_het.layers import HeteroscedasticDense
+from keras_het.layers import HeteroscedasticDense, LearnedTemperature
 
 BATCH, LEARNING_RATE = 128, 2e-3
 VARIATIONS = {
@@ -41,6 +41,7 @@ HEADS = {  # arguments of the head by the name of the method
     "diagonal": {"num_factors": 0},
     "full": {},
     "parameter-efficient": {"parameter_efficient": True},
+    "full, learned temperature": {},  # from each of the temperatures
     "normalized sigmoid, diagonal": {"num_factors": 0, "link": "normalized_sigmoid"},
     "normalized sigmoid, full": {"link": "normalized_sigmoid"},
     "normal cdf, full": {"link": "normal_cdf"},
@@ -94,11 +95,11 @@ def make_model(task, setting, seed):
 
 def _head(units, setting, l2, seed):
     arguments = {"num_factors": min(setting.num_factors, units), **HEADS[setting.method]}
-    sampled = "link" not in arguments
+    sampled, learned = "link" not in arguments, "learned" in setting.method
     return HeteroscedasticDense(
         units,
         **arguments,
-        temperature=setting.temperature,
+        temperature=LearnedTemperature(0.5, 200.0, setting.temperature) if learned else setting.temperature,
         kernel_regularizer=l2,
         covariance_regularizer=keras.regularizers.L2(setting.covariance_l2) if setting.covariance_l2 else None,
         initial_scale=setting.initial_scale,

@@ -23,6 +23,7 @@ METHODS = (
     "diagonal",
     "full",
     "parameter-efficient",
+    "full, learned temperature",
     "normalized sigmoid, diagonal",
     "normalized sigmoid, full",
     "normal cdf, full",

@@ -1,18 +1,19 @@
 """E[sigmoid] of Gaussian logits: in closed form, or averaged over nodes as the papers do it."""
 
-import functools
 import math
 
 from keras import ops
 
 from keras_het.ops.log_mean import log_sigmoid_slope
-from keras_het.ops.log_space import log_ndtr
+from keras_het.ops.log_space import erfcx_polynomial
 from keras_het.ops.low_rank import finite, low_rank_normal
 from keras_het.ops.streaming import expectation
 
 # sigmoid(x) = sum_i w_i Phi(b_i x) to 2.2e-8: the least-squares fit of method section 4 (Monahan and Stefanski 1992).
 _WEIGHTS = (0.00318794, 0.03056366, 0.02009870, 0.19814896, 0.34008537, 0.29254038, 0.10616125, 0.00921376)
 _SLOPES = (0.25022499, 0.33027962, 0.33044514, 0.43231131, 0.56604452, 0.74025818, 0.96695060, 1.27520341)
+
+FARTHEST = 1e15  # of a mean from zero, whose square is a number
 
 
 def log_expected_sigmoid(loc, variance, temperature=1.0):
@@ -60,14 +61,26 @@ def _log_lower_tail(mean, variance):
     """log E for mean <= 0."""
     tilted = mean < -0.5 * variance
     argument = ops.where(tilted, -(mean + variance), mean)
-    terms = [
-        math.log(w / math.fsum(_WEIGHTS)) + log_ndtr(argument * b / ops.sqrt(1.0 + b**2 * variance))
-        for w, b in zip(_WEIGHTS, _SLOPES, strict=True)
-    ]
-    # Not logsumexp of a stack, which XLA computes one number at a time.
-    largest = ops.stop_gradient(functools.reduce(ops.maximum, terms))
-    mixture = largest + ops.log(sum(ops.exp(term - largest) for term in terms))
+    upper = argument > 0
+    log_lower = _log_mixture(ops.where(upper, argument, -argument), variance)
+    mixture = ops.where(upper, ops.log(1.0 - ops.exp(log_lower)), log_lower)  # to absolute accuracy; ONNX has no log1p
     return mixture + ops.where(tilted, mean + 0.5 * variance, 0.0)
+
+
+def _log_mixture(distance, variance):
+    """log sum_i w_i Phi(-b_i distance / sqrt(1 + b_i^2 variance)) for a distance >= 0, with one exponential a term.
+
+    Phi(-x) = exp(-z^2) t exp(P(t)) / 2 with z = x / sqrt(2), t = 1 / (1 + z / 2), as in `log_ndtr`. The least z^2, that of the least
+    slope, is taken out of all of them, so that they do not underflow together.
+    """
+    distance = ops.where(distance > FARTHEST, FARTHEST, distance) * math.sqrt(0.5)
+    mixture, least = 0.0, None
+    for w, b in sorted(zip(_WEIGHTS, _SLOPES, strict=True), key=lambda term: term[1]):
+        z = distance * b * ops.rsqrt(1.0 + b**2 * variance)
+        t = 1.0 / (1.0 + 0.5 * z)
+        least = z * z if least is None else least
+        mixture = mixture + (0.5 * w / math.fsum(_WEIGHTS)) * t * ops.exp(erfcx_polynomial(t) + (least - z * z))
+    return ops.log(mixture) - least
 
 
 def sampled_expected_sigmoid_logit(loc, scale_diag, factor, nodes, temperature=1.0, row_scale=None, chunk_size="auto", unroll=False):

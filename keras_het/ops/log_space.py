@@ -78,8 +78,13 @@ def log_ndtr(x):
     positive = x > 0
     z = ops.where(positive, x, -x) * math.sqrt(0.5)
     t = 1.0 / (1.0 + 0.5 * z)
-    polynomial = ops.full_like(t, _LOG_ERFCX[-1])
-    for coefficient in _LOG_ERFCX[-2::-1]:
-        polynomial = polynomial * t + coefficient
-    lower = math.log(0.5) + ops.log(t) - z * z + polynomial
+    lower = math.log(0.5) + ops.log(t) - z * z + erfcx_polynomial(t)
     return ops.where(positive, ops.log(1.0 - ops.exp(lower)), lower)  # to absolute accuracy; ONNX has no log1p
+
+
+def erfcx_polynomial(t):
+    """log(erfcx(z) / t) as a polynomial in t = 1 / (1 + z/2), for z >= 0."""
+    polynomial = _LOG_ERFCX[-1] * t + _LOG_ERFCX[-2]
+    for coefficient in _LOG_ERFCX[-3::-1]:
+        polynomial = polynomial * t + coefficient
+    return polynomial

@@ -53,7 +53,7 @@ class HeldOut:
 
         Raises: ValueError for no example, labels out of range, a model of several outputs, or one that the criterion is not for.
         """
-        measure, losses = self._measure(model), list(leaves(model.loss)) if model.compiled else []
+        measure, losses = self._measure(model), _losses(model)
         total, count = 0.0, 0
         for labels, predictions in self._batches(model):
             if len(losses) == 1 and link_of(losses[0]) == "softmax":
@@ -78,7 +78,7 @@ class HeldOut:
     def _measure(self, model: keras.Model) -> Callable[[Any, Any], Any]:
         if not isinstance(self._criterion, str):
             return self._criterion
-        losses = list(leaves(model.loss)) if model.compiled else []
+        losses = _losses(model)
         if len(losses) != 1:
             raise ValueError(f"`make_model` must make models that are compiled with one loss. Received: {len(losses)} losses")
         loss = loss_of(losses[0])
@@ -89,6 +89,11 @@ class HeldOut:
             logits = known.returns == "logits" if known else getattr(loss, "from_logits", False)
             return lambda labels, predictions: (predictions > (0.0 if logits else 0.5)) == (labels > 0.5)
         return _is_right
+
+
+def _losses(model: keras.Model) -> list[Any]:
+    """What a model was compiled with as losses, in order."""
+    return list(leaves(model.loss)) if model.compiled else []
 
 
 def _check_range(labels: np.ndarray, predictions: np.ndarray, ignored: int | None) -> None:

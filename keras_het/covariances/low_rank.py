@@ -56,16 +56,16 @@ class LowRank(Covariance):
         return LowRankNormal(loc, scale_diag, ops.reshape(self.factor(x), shape))
 
     def basis(self, x: np.ndarray) -> np.ndarray:
-        """(x, 1)."""
+        """(x, 1), `(N, D + 1)`, of features `(N, D)`."""
         return np.concatenate([x, np.ones((len(x), 1))], axis=1)
 
     def factor_weights(self) -> np.ndarray:
-        """M is D + 1."""
+        """Kernel and bias of V, `(D + 1, K, R)`."""
         kernel, bias = as_float64(self.factor.kernel), as_float64(self.factor.bias)
         return np.concatenate([kernel, bias[None]]).reshape(-1, self.units, self.num_factors)
 
     def mean_product(self, second: np.ndarray, factor: np.ndarray) -> np.ndarray:
-        """A' E[z z'] A, summed over the factors."""
+        """A' E[z z'] A, summed over the factors, `(K, K)`."""
         return sum((part.T @ (second @ part) for part in factor.transpose(2, 0, 1)), np.zeros((self.units, self.units)))
 
     def get_config(self) -> dict[str, Any]:

@@ -44,15 +44,15 @@ class ParameterEfficient(LowRank):
         return ScaledLowRankNormal(loc, self.standard_deviations(x), self.row_scale(x), ops.convert_to_tensor(self.factor.kernel))
 
     def basis(self, x: np.ndarray) -> np.ndarray:
-        """v(x)."""
+        """v(x), `(N, K)`, of features `(N, D)`."""
         return as_float64(self.row_scale(ops.convert_to_tensor(x, dtype=self.compute_dtype)))
 
     def factor_weights(self) -> np.ndarray:
-        """M is 1."""
+        """V, `(1, K, R)`."""
         return as_float64(self.factor.kernel)[None]
 
     def mean_product(self, second: np.ndarray, factor: np.ndarray) -> np.ndarray:
-        """V V' times E[v v'], entry by entry."""
+        """V V' times E[v v'], entry by entry, `(K, K)`."""
         return factor[0] @ factor[0].T * second
 
 
@@ -60,9 +60,9 @@ class SharedFactor(FullPrecision):
     """A matrix that does not depend on the input, as a layer, so that its weight has its place among those of the maps.
 
     Args:
-        shape: of the matrix.
-        initializer: of it.
-        regularizer: of it, or None.
+        shape: of the matrix, `(K, R)`.
+        initializer: of its entries.
+        regularizer: of its entries, or None.
     """
 
     def __init__(self, shape: tuple[int, int], initializer: Any, regularizer: Any, **kwargs: Any):

@@ -38,7 +38,7 @@ class Link(Choice):
     mean: Any = None
 
     def from_mean(self, value: Any) -> Any:
-        """What a head returns, of the average over the nodes."""
+        """What a head returns, of the average over the nodes, both `(..., K)`."""
         return value
 
     def center(self, loc: Any) -> Any:

@@ -25,5 +25,5 @@ class Sigmoid(Link):
     mean = SigmoidMean()
 
     def closed_form(self, normal: Any) -> Any:
-        """The logit of the mean, error of its probabilities' logs below 1e-4."""
+        """Logits of the means, `(..., K)`, error of their probabilities' logs below 1e-4."""
         return expected_sigmoid_logit(normal.loc, normal.variance())

@@ -24,7 +24,7 @@ class Softmax(Link):
     mean = SoftmaxMean()
 
     def second_order(self, normal: Any) -> Any:
-        """The mean to second order in the noise."""
+        """Log-probabilities to second order in the noise, `(..., K)`."""
         return second_order_log_softmax(normal)
 
     def center(self, loc: Any) -> Any:

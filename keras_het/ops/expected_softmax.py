@@ -53,7 +53,7 @@ def second_order_log_softmax(normal):
         log p_k = log s_k + (Sigma_kk - s' diag(Sigma) - 2 (Sigma s)_k + 2 s' Sigma s) / 2,    s = softmax(loc), then log_softmax
 
     Args:
-        normal: distribution of the logits in temperatures.
+        normal: distribution of the logits `(..., K)` in temperatures.
     Returns: log-probabilities, `(..., K)`.
     Source: Collier et al. 2021, Appendix C, Eq. 13, with the factor 1 for its cross term, where 1/2 is printed.
 

@@ -28,7 +28,15 @@ class FullPrecision(keras.layers.Layer):
 
 
 class AffineMap(FullPrecision, keras.layers.Dense):
-    """A `Dense` layer inside a head, `(..., D)` to `(..., units)`."""
+    """A `Dense` layer inside a head, `(..., D)` to `(..., units)`, and, if asked, its kernel.
+
+    The kernel comes from the call, for outside of it a layer around the head may have Keras round it to that layer's precision.
+    """
+
+    def call(self, inputs, training=None, with_kernel=False):
+        outputs = super().call(inputs, training=training)
+        # By a reshape: TensorFlow would give the variable itself, which a custom gradient refuses.
+        return (outputs, ops.reshape(self.kernel, self.kernel.shape)) if with_kernel else outputs
 
 
 def check_dtype(dtype):

@@ -15,7 +15,7 @@ import numpy as np
 
 UNITS, NUM_FACTORS, FEATURES, BATCH, NUM_SAMPLES, SEED = 20, 4, 12, 16, 100, 2021
 FIT_STEPS, FIT_EPOCHS = 50, 5
-LEARNING_RATES = {"softmax": 0.5, "sigmoid": 0.5 * UNITS}  # the loss of the sigmoid is a mean over the units
+LEARNING_RATES = {"sigmoid": 0.5 * UNITS, "normalized": 2.0}  # the first is a mean over the units; 0.5 for the others
 MAX_LOGIT = 100.0
 HEADS = {
     "full": {"num_factors": NUM_FACTORS},
@@ -26,10 +26,14 @@ LINKS = {  # name of a case: link, integrator
     "softmax": ("softmax", ("QuasiMonteCarlo", {})),
     "softmax MonteCarlo": ("softmax", ("MonteCarlo", {})),
     "softmax antithetic": ("softmax", ("MonteCarlo", {"antithetic": True})),
+    "softmax OwnNoise": ("softmax", ("OwnNoise", {})),
+    "softmax Taylor": ("softmax", ("Taylor", None)),
+    "normalized sigmoid": ("normalized_sigmoid", ("ClosedForm", None)),
+    "normal cdf": ("normal_cdf", ("ClosedForm", None)),
     "sigmoid": ("sigmoid", ("ClosedForm", None)),
     "sigmoid MonteCarlo": ("sigmoid", ("MonteCarlo", {})),
 }
-FITTED = ("softmax", "sigmoid", "sigmoid MonteCarlo")
+FITTED = ("softmax", "normalized sigmoid", "sigmoid", "sigmoid MonteCarlo")
 
 
 # Comparing: NumPy only.
@@ -149,10 +153,9 @@ def data(link, examples):
 
 
 def make_loss(link):
-    import keras
+    from keras_het import links
 
-    softmax = LINKS[link][0] == "softmax"
-    return keras.losses.SparseCategoricalCrossentropy(from_logits=True) if softmax else keras.losses.BinaryCrossentropy(from_logits=True)
+    return links.get(LINKS[link][0]).loss()
 
 
 def write_noise(results, jit):
@@ -235,7 +238,7 @@ def write_fit(results, kind, link, jit):
 
     head = make_head(kind, link)
     model = keras.Sequential([keras.Input((FEATURES,)), head])
-    model.compile(optimizer=keras.optimizers.SGD(LEARNING_RATES[LINKS[link][0]]), loss=make_loss(link), jit_compile=jit)
+    model.compile(optimizer=keras.optimizers.SGD(LEARNING_RATES.get(link.split()[0], 0.5)), loss=make_loss(link), jit_compile=jit)
     write_trajectory(results, f"{kind} {link}", head.weights, model, *data(link, BATCH * FIT_STEPS // FIT_EPOCHS))
 
 

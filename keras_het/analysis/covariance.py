@@ -146,13 +146,17 @@ def _sums(head: HeteroscedasticDense, features: Any) -> tuple[int, list[np.ndarr
 
 
 def _covariance(head: HeteroscedasticDense, moments: _Moments, factor: np.ndarray) -> np.ndarray:
-    return _identified(head, np.diag(moments.diagonal) + head.covariance_layer.mean_product(moments.second, factor))
+    return _identified(head, _of_logits(head, np.diag(moments.diagonal) + head.covariance_layer.mean_product(moments.second, factor)))
 
 
 def _shared(head: HeteroscedasticDense, moments: _Moments, factor: np.ndarray) -> np.ndarray:
     """The covariance without variances, which centring would spread over the pairs, however independent they are."""
-    low_rank = head.covariance_layer.mean_product(moments.second, factor)
+    low_rank = _of_logits(head, head.covariance_layer.mean_product(moments.second, factor))
     return _identified(head, low_rank - np.diag(np.diagonal(low_rank)))
+
+
+def _of_logits(head: HeteroscedasticDense, matrix: np.ndarray) -> np.ndarray:
+    return head.covariance_layer.of_logits(matrix, ops.convert_to_numpy(head.loc.kernel).astype("float64"))
 
 
 def _identified(head: HeteroscedasticDense, matrix: np.ndarray) -> np.ndarray:

@@ -2,8 +2,9 @@
 
 from keras_het.covariances.covariance import Covariance
 from keras_het.covariances.diagonal import Diagonal
+from keras_het.covariances.latent import Latent
 from keras_het.covariances.lookup import get
 from keras_het.covariances.low_rank import LowRank
 from keras_het.covariances.parameter_efficient import ParameterEfficient
 
-__all__ = ["Covariance", "Diagonal", "LowRank", "ParameterEfficient", "get"]
+__all__ = ["Covariance", "Diagonal", "Latent", "LowRank", "ParameterEfficient", "get"]

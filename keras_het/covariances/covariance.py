@@ -35,18 +35,27 @@ class Covariance(FullPrecision):
         self.regularizer = keras.regularizers.get(regularizer)
         self.initial_scale = check_number("initial_scale", initial_scale, above=0.0)
         self.min_scale = check_number("min_scale", min_scale, low=0.0)
-        self.scale_diag: Any = None
         self.units = 0  # until it has a head
+        self.size = (0, 0)  # how many of e_K and e_R make the logits
 
     def start(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
         """Makes the maps of a head; `initial_scale` is of its temperature, in which d and V start with half of the variance each.
 
         Raises: ValueError if another head has done so.
         """
-        if self.scale_diag is not None:
+        self.take(units, trainable, dtype)
+        self.check(units)
+        self.make(temperature, seed)
+
+    def take(self, units: int, trainable: bool, dtype: Any) -> None:
+        """A head takes it."""
+        if self.units:
             raise ValueError(f"`covariance` must be new for every head. Received: one of {self.units} units that a head has already")
         self.units, self.trainable, self.dtype_policy = units, trainable, dtype
-        self.check(units)
+
+    def make(self, temperature: float, seed: int) -> None:
+        """Makes the maps."""
+        self.size, units = (self.units, self.num_factors), self.units
         start = self.initial_scale * temperature * (math.sqrt(0.5) if self.num_factors else 1.0)
         bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
         self.scale_diag = self.affine_map("scale_diag", units, keras.initializers.Constant(bias))
@@ -81,6 +90,10 @@ class Covariance(FullPrecision):
         """How many numbers its weights have, before any is allocated."""
         return (features + 1) * units
 
+    def normal(self, x: Any, mean: Any) -> Any:
+        """The Gaussian of the logits for features `(..., D)`; `mean` is the map that makes mu of them."""
+        return self.distribution(x, mean(x))
+
     def distribution(self, x: Any, loc: Any) -> DiagonalNormal:
         """The Gaussian of the logits for features `(..., D)` and mean logits `(..., K)`."""
         return DiagonalNormal(loc, self.standard_deviations(x))
@@ -100,6 +113,13 @@ class Covariance(FullPrecision):
     def mean_product(self, second: np.ndarray, factor: np.ndarray) -> np.ndarray:
         """The mean of V V' over a data set, `(K, K)`, from that of z z', `(M, M)`, and weights of V."""
         return np.zeros((self.units, self.units))
+
+    def of_logits(self, matrix: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+        """The covariance of the logits, `(K, K)`, from that of what the maps give noise, and the kernel of the mean, `(D, K)`."""
+        return matrix
+
+    def restart(self, kernel: np.ndarray) -> None:
+        """Starts anew beside a kernel of the mean, `(D, K)`, that is taken over from another model."""
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -48,8 +48,11 @@ class Sampler(Integrator):
                 )
 
     def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
-        points = self.constant_nodes(*size) if key is None else self.draw(key, self.num_samples, *size)
-        return link.from_mean(expectation(link.mean, normal, points, self.chunk_size, unroll=key is None))
+        return link.from_mean(expectation(link.mean, normal, self.nodes_of(size, key), self.chunk_size, unroll=key is None))
+
+    def nodes_of(self, size: tuple[int, int], key: Any) -> nodes.Nodes:
+        """Nodes of these sizes: new ones for a key, and for None those of inference."""
+        return self.constant_nodes(*size) if key is None else self.draw(key, self.num_samples, *size)
 
     def prepare(self, units: int, num_factors: int) -> None:
         self.constant_nodes(units, num_factors)

@@ -1,7 +1,8 @@
 """Layers, a file each."""
 
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
+from keras_het.layers.latent_heteroscedastic_dense import LatentHeteroscedasticDense
 from keras_het.layers.learned_temperature import LearnedTemperature
 from keras_het.layers.noise_transition import NoiseTransition
 
-__all__ = ["HeteroscedasticDense", "LearnedTemperature", "NoiseTransition"]
+__all__ = ["HeteroscedasticDense", "LatentHeteroscedasticDense", "LearnedTemperature", "NoiseTransition"]

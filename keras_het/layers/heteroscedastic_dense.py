@@ -141,7 +141,7 @@ class HeteroscedasticDense(FullPrecision):
         self.covariance_layer.start(self.units, self.temperature, self.seed, self.trainable, self.dtype_policy)
         self.clock = Clock(self.seed)
         self.integrator = integrators.get(self.link.default_integrator if integrator is None else integrator)
-        self.integrator.check(self.link, self.units, self.num_factors)
+        self.integrator.check(self.link, *self.covariance_layer.size)
 
     @property
     def temperature(self):
@@ -166,7 +166,8 @@ class HeteroscedasticDense(FullPrecision):
         for layer in (self.loc, self.covariance_layer, self.learned_temperature, self.clock):
             if layer is not None:
                 layer.build(input_shape)
-        self.integrator.prepare(self.units, self.num_factors)
+        self.integrator.check(self.link, *self.covariance_layer.size)
+        self.integrator.prepare(*self.covariance_layer.size)
 
     def _check_memory(self, features):
         """Refuses, before anything is allocated, what a hostile file may ask for."""
@@ -182,7 +183,7 @@ class HeteroscedasticDense(FullPrecision):
 
     def _integrate(self, inputs, key=None):
         normal = self.logit_distribution(inputs).centered(self.link.center).divided(self._temperature_now())
-        return self.integrator.integrate(self.link, normal, (self.units, self.num_factors), key)
+        return self.integrator.integrate(self.link, normal, self.covariance_layer.size, key)
 
     def _temperature_now(self):
         """tau, a number, or a tensor through which its gradient goes."""
@@ -201,10 +202,9 @@ class HeteroscedasticDense(FullPrecision):
     def logit_distribution(self, x):
         """The Gaussian of the logits u, before division by the temperature, for inputs of shape `(..., D)`.
 
-        Returns: `DiagonalNormal`, `LowRankNormal` or, parameter-efficient, `ScaledLowRankNormal`, of `keras_het.ops`.
+        Returns: `DiagonalNormal`, `LowRankNormal`, parameter-efficient `ScaledLowRankNormal`, or latent `LatentNormal`, of `keras_het.ops`.
         """
-        x = self._prepared(x)
-        return self.covariance_layer.distribution(x, self.loc(x))
+        return self.covariance_layer.normal(self._prepared(x), self.loc)
 
     def _prepared(self, x):
         """Inputs as a tensor; the layer is built."""
@@ -248,9 +248,12 @@ class HeteroscedasticDense(FullPrecision):
 
     def _covariance_config(self):
         """The covariance as it was given, as an object or in short."""
-        layer = self.covariance_layer
         if self._is_given:
-            return {**SHORT, "covariance": keras.saving.serialize_keras_object(layer)}
+            return {**SHORT, "covariance": keras.saving.serialize_keras_object(self.covariance_layer)}
+        return self._short_config()
+
+    def _short_config(self):
+        layer = self.covariance_layer
         return {
             "num_factors": self.num_factors,
             "parameter_efficient": self.parameter_efficient,

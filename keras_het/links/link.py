@@ -18,6 +18,7 @@ class Link(Choice):
     * `second_order(normal)`: the same to second order in the noise.
     * `mean`: what nodes are averaged to, an object with the methods of `keras_het.ops.expected_softmax.SoftmaxMean`; `from_mean` makes of
       it what a head returns.
+    * `own_noise`: the same for the integrator `OwnNoise`.
 
     `normal` is the distribution of the logits in temperatures, centred by `center`.
 
@@ -36,6 +37,7 @@ class Link(Choice):
     closed_form: Any = None
     second_order: Any = None
     mean: Any = None
+    own_noise: Any = None
 
     def from_mean(self, value: Any) -> Any:
         """What a head returns, of the average over the nodes, both `(..., K)`."""

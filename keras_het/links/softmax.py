@@ -6,6 +6,7 @@ import keras
 
 from keras_het.links.link import Link
 from keras_het.ops.expected_softmax import SoftmaxMean, second_order_log_softmax, without_shift
+from keras_het.ops.own_noise import OwnNoiseMean
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -22,6 +23,7 @@ class Softmax(Link):
     activations = ("softmax", "log_softmax")
     ignores_shift = True
     mean = SoftmaxMean()
+    own_noise = OwnNoiseMean()
 
     def second_order(self, normal: Any) -> Any:
         """Log-probabilities to second order in the noise, `(..., K)`."""

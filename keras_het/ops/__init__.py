@@ -3,12 +3,14 @@
 from keras_het.ops import transition
 from keras_het.ops.expected_sigmoid import expected_sigmoid_logit, log_expected_sigmoid, sampled_expected_sigmoid_logit
 from keras_het.ops.expected_softmax import log_expected_softmax, second_order_log_softmax
+from keras_het.ops.latent import LatentNormal
 from keras_het.ops.log_space import log1mexp, log_mean_exp, log_ndtr
 from keras_het.ops.low_rank import DiagonalNormal, LowRankNormal, ScaledLowRankNormal, low_rank_normal
 from keras_het.ops.nodes import Nodes, antithetic, pseudo_random, quasi_random
 
 __all__ = [
     "DiagonalNormal",
+    "LatentNormal",
     "LowRankNormal",
     "Nodes",
     "ScaledLowRankNormal",

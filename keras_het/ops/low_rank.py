@@ -90,6 +90,14 @@ class DiagonalNormal:
         """How many of e_K and e_R make the logits."""
         return self.scale_diag.shape[-1], 0
 
+    def num_logits(self, size: tuple[int, int]) -> int:
+        """K, for `size`: a tensor that is traced may not know its own."""
+        return size[0]
+
+    def maker(self) -> Any:
+        """A function that makes such a distribution of `tensors`; it does not hold them."""
+        return type(self)
+
     def centered(self, center: Any) -> Self:
         """The same distribution about `center(loc)`."""
         return type(self)(center(self.loc), *self.tensors[1:])

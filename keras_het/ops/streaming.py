@@ -36,13 +36,13 @@ def expectation(mean, normal, nodes, chunk_size="auto", unroll=False):
     if chunk_size is None:
         return _unrolled(mean, normal, nodes, nodes.num_samples)
     if unroll:
-        block_size, chunk_size = blocking.inference_block_sizes(normal.loc, nodes.num_samples, size[0], chunk_size)
+        block_size, chunk_size = blocking.inference_block_sizes(normal.loc, nodes.num_samples, normal.num_logits(size), chunk_size)
         if block_size is None:
             return _unrolled(mean, normal, nodes, chunk_size)
     flat = normal.flat(*size)
     if unroll:
-        rows, shared = flat.tensors[: flat.num_rows], flat.tensors[flat.num_rows :]
-        average = _by_blocks(lambda block: ((_unrolled(mean, type(flat)(*block, *shared), nodes, chunk_size),), ()), rows, block_size)[0][0]
+        rows, shared, make = flat.tensors[: flat.num_rows], flat.tensors[flat.num_rows :], flat.maker()
+        average = _by_blocks(lambda block: ((_unrolled(mean, make(*block, *shared), nodes, chunk_size),), ()), rows, block_size)[0][0]
     else:
         average = _streamed(mean, flat, nodes, *blocking.block_sizes(flat.loc, nodes.num_samples, chunk_size))
     return ops.reshape(average, ops.shape(normal.loc))
@@ -71,19 +71,20 @@ def _unrolled(mean, normal, nodes, chunk_size):
 
 def _streamed(mean, flat, nodes, block_size, chunk_size):
     """Forward and backward pass are each a loop over the blocks; the backward pass computes the logits again."""
-    stream = _Stream(mean, type(flat), block_size, chunk_size)
+    stream = _Stream(mean, flat.maker(), flat.num_rows, block_size, chunk_size)
     return ops.custom_gradient(stream.value_and_gradient)(*flat.tensors, *(ops.cast(x, flat.loc.dtype) for x in nodes))
 
 
 class _Stream(NamedTuple):
-    """The two passes over arguments in a row: the tensors of a distribution of this kind, and the two tables of nodes.
+    """The two passes over arguments in a row: the tensors that `make` makes a distribution of, and the two tables of nodes.
 
     The backward pass can itself be differentiated, any number of times: it is made of plain operations on the arguments, the upstream
     gradient, and the value, whose own derivative it must therefore know. (What is kept for that grows with the number of nodes.)
     """
 
     mean: Any
-    kind: Any
+    make: Any
+    num_rows: int
     block_size: int
     chunk_size: int
 
@@ -104,7 +105,7 @@ class _Stream(NamedTuple):
         rows, shared, chunks = self.split(arguments)
 
         def average(block):
-            return (_log_averages(self.mean, self.kind(*block, *shared), chunks),), ()
+            return (_log_averages(self.mean, self.make(*block, *shared), chunks),), ()
 
         return _by_blocks(average, rows, self.block_size)[0][0]
 
@@ -122,7 +123,7 @@ class _Stream(NamedTuple):
 
         def pull_back(block):
             loc, *others, value, upstream = block
-            normal = self.kind(loc - self.mean.pivot(value), *others, *shared)
+            normal = self.make(loc - self.mean.pivot(value), *others, *shared)
             gradients = _gradients(self.mean, normal, chunks, value, upstream)
             return gradients[: len(rows)], gradients[len(rows) :]
 
@@ -132,8 +133,8 @@ class _Stream(NamedTuple):
     def split(self, arguments):
         """Rows, shared tensors, and the nodes in chunks."""
         tensors, nodes = arguments[:-2], Nodes(*arguments[-2:])
-        chunks = Chunks(self.kind(*tensors).tables(nodes), self.chunk_size)
-        return tensors[: self.kind.num_rows], tensors[self.kind.num_rows :], chunks
+        chunks = Chunks(self.make(*tensors).tables(nodes), self.chunk_size)
+        return tensors[: self.num_rows], tensors[self.num_rows :], chunks
 
 
 def _by_blocks(function, rows, block_size):

@@ -22,6 +22,10 @@ HEADS = {
     "parameter-efficient": {"num_factors": 2, "parameter_efficient": True},
     "diagonal": {"num_factors": 0},
     "sigmoid": {"num_factors": 2, "link": "sigmoid"},
+    "normalized sigmoid": {"num_factors": 2, "link": "normalized_sigmoid", "warm_start": False},
+    "normal cdf": {"num_factors": 2, "link": "normal_cdf", "warm_start": False},
+    "own noise": {"num_factors": 0, "integrator": "own_noise"},
+    "taylor": {"num_factors": 2, "integrator": "taylor"},
     "kept softmax": {"num_factors": 2, "keep_activation": True},
 }
 X = np.random.default_rng(0).normal(size=(7, 32, 32, 3)).astype("float32")

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from keras_het import links
-from keras_het.integrators import MonteCarlo, QuasiMonteCarlo, Taylor
+from keras_het.integrators import MonteCarlo, OwnNoise, QuasiMonteCarlo, Taylor
 from keras_het.layers import HeteroscedasticDense
 
 UNITS, FEATURES, EXAMPLES = 4, 6, 8
@@ -15,6 +15,9 @@ HEADS = {
     "diagonal": {"num_factors": 0, "integrator": QuasiMonteCarlo(NODES)},
     "sigmoid": {"num_factors": 2, "link": "sigmoid"},
     "taylor": {"num_factors": 2, "integrator": Taylor(), "initial_scale": 0.1},
+    "own noise": {"num_factors": 2, "parameter_efficient": True, "integrator": OwnNoise(NODES)},
+    "latent": {"covariance": "latent", "integrator": QuasiMonteCarlo(NODES)},
+    "latent sigmoid": {"covariance": "latent", "link": "sigmoid"},
     "normalized sigmoid": {"num_factors": 2, "link": "normalized_sigmoid"},
     "normal cdf": {"num_factors": 2, "parameter_efficient": True, "link": "normal_cdf"},
     "sampled normal cdf": {"num_factors": 0, "link": "normal_cdf", "integrator": MonteCarlo(NODES)},

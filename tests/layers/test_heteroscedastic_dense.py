@@ -9,6 +9,7 @@ from keras import ops
 from scipy.special import expit, log_ndtr, log_softmax
 
 from keras_het import integrators, layers
+from keras_het.covariances import Latent
 from keras_het.links import Softmax
 from tests import reference
 from tests.layers.heads import EXAMPLES, FEATURES, HEADS, UNITS, X, built_head, make_head, to_numpy
@@ -133,15 +134,25 @@ def numpy_distribution(head, x):
     if not head.num_factors:
         return loc, scale_diag, None, None
     factor_kernel, factor_bias = others
-    return loc, scale_diag, (x @ factor_kernel + factor_bias).reshape(*loc.shape, head.num_factors), None
+    return loc, scale_diag, (x @ factor_kernel + factor_bias).reshape(*scale_diag.shape, head.num_factors), None
+
+
+def numpy_logits(head, x):
+    """The same of the logits: the noise of features, if it is theirs, is all in the factor."""
+    loc, scale_diag, factor, row_scale = numpy_distribution(head, x)
+    if isinstance(head.covariance_layer, Latent):
+        of_features = np.concatenate([scale_diag[..., None] * np.eye(scale_diag.shape[-1]), factor], axis=-1)
+        return loc, np.zeros_like(loc), np.einsum("dk,...dr->...kr", head.get_weights()[0], of_features), None
+    return loc, scale_diag, factor, row_scale
 
 
 @pytest.mark.parametrize("kind", HEADS)
 def test_logit_distribution_is_the_affine_maps_of_the_weights(kind):
-    head = built_head(kind, min_scale=0.1)
+    head = built_head(kind)
     normal = head.logit_distribution(X)
     parts = dict(zip(("loc", "scale_diag", "factor", "row_scale"), numpy_distribution(head, X), strict=True))
-    assert len(normal.tensors) == sum(expected is not None for expected in parts.values())
+    kernel = isinstance(head.covariance_layer, Latent)
+    assert len(normal.tensors) - kernel == sum(expected is not None for expected in parts.values())
     for name, expected in parts.items():
         if expected is not None:
             np.testing.assert_allclose(to_numpy(getattr(normal, name)), expected, rtol=1e-5, atol=1e-6)
@@ -150,7 +161,7 @@ def test_logit_distribution_is_the_affine_maps_of_the_weights(kind):
 @pytest.mark.parametrize("kind", HEADS)
 def test_covariance_is_that_of_numpy_and_its_centered_rows_sum_to_zero(kind):
     head = built_head(kind)
-    _, scale_diag, factor, row_scale = numpy_distribution(head, X)
+    _, scale_diag, factor, row_scale = numpy_logits(head, X)
     centering = np.eye(UNITS) - 1 / UNITS
     raw, centered = to_numpy(head.covariance(X, centered=False), head.covariance(X, centered=True))
     np.testing.assert_array_equal(to_numpy(head.covariance(X)), centered if isinstance(head.link, Softmax) else raw)
@@ -165,8 +176,11 @@ def test_covariance_is_that_of_numpy_and_its_centered_rows_sum_to_zero(kind):
 
 def expected_outputs(head, x, nodes):
     """The outputs at these nodes, in float64."""
-    loc, scale_diag, factor, row_scale = numpy_distribution(head, x)
-    logits = reference.logits_at(loc, scale_diag, nodes.eps_diag, factor, nodes.eps_factor, row_scale)
+    loc, scale_diag, factor, row_scale = numpy_logits(head, x)
+    if isinstance(head.covariance_layer, Latent):
+        logits = reference.logits_at(loc, scale_diag, np.zeros((nodes.num_samples, 1)), factor, np.concatenate(nodes, axis=1))
+    else:
+        logits = reference.logits_at(loc, scale_diag, nodes.eps_diag, factor, nodes.eps_factor, row_scale)
     oracles = {
         "Softmax": reference.log_mean_softmax,
         "Sigmoid": reference.logit_mean_sigmoid,
@@ -175,10 +189,10 @@ def expected_outputs(head, x, nodes):
     return oracles[type(head.link).__name__](logits, head.temperature)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in HEADS if isinstance(make_head(kind).integrator, integrators.Sampler)])
+@pytest.mark.parametrize("kind", [kind for kind in HEADS if make_head(kind).integrator.needs == "mean"])
 def test_outputs_are_the_mean_over_the_nodes_of_the_mode(kind):
     head = built_head(kind, temperature=0.8)
-    size = (UNITS, head.num_factors)
+    size = head.covariance_layer.size
     inference = integrators.get(head.integrator).constant_nodes(*size)
     np.testing.assert_allclose(to_numpy(head(X)), expected_outputs(head, X, inference), rtol=1e-5, atol=1e-5)
     for step in range(3):  # the key of training is (seed, step)
@@ -262,9 +276,10 @@ def test_inputs_of_any_dtype_are_computed_in_float32(kind, dtype):
     np.testing.assert_array_equal(outputs, to_numpy(head(x)))
 
 
-def test_methods_keep_float32_inside_a_layer_of_lower_precision():
-    """A parameter-efficient head has a weight of its own, which Keras would round inside the other layer's call."""
-    head = built_head("parameter-efficient")
+@pytest.mark.parametrize("kind", ["parameter-efficient", "latent"])
+def test_methods_keep_float32_inside_a_layer_of_lower_precision(kind):
+    """These heads have tensors that are no outputs of a map, which Keras would round inside the other layer's call."""
+    head = built_head(kind)
 
     class Outer(keras.layers.Layer):
         def __init__(self):

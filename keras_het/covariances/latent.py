@@ -1,0 +1,76 @@
+"""Low-rank noise of the features, which the last map carries to the logits."""
+
+import math
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.covariances.low_rank import DEFAULT_NUM_FACTORS, LowRank
+from keras_het.ops.latent import LatentNormal
+from keras_het.ops.log_space import softplus_inverse
+from keras_het.validation import check_integer
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class Latent(LowRank):
+    """W' (diag(d'(x)^2) + V'(x) V'(x)') W: noise of the D features that make the logits by the kernel W of the mean.
+
+    It adds (D D + D) + (D D R + D R) weights to a Dense layer, whatever the number of classes. `LatentHeteroscedasticDense` has it.
+
+    Args:
+        num_factors: R, from 1 to the number of features; None is the smaller of that and 15.
+        initializer, regularizer, min_scale: as `Covariance`.
+        initial_scale: as `Covariance`, for a kernel of the size that "glorot_uniform" gives.
+    Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers. ICLR 2023.
+
+    Example:
+        >>> from keras_het.layers import HeteroscedasticDense
+        >>> HeteroscedasticDense(10, covariance=Latent(3)).num_factors
+        3
+    """
+
+    def start(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
+        self.take(units, trainable, dtype)
+        if self.num_factors is not None:
+            self.num_factors = check_integer("num_factors", self.num_factors, 1)
+        self.size = 1, self.num_factors or 1  # until the features are known
+        self._start = units, temperature, seed
+
+    def build(self, input_shape: Any) -> None:
+        features = input_shape[-1]
+        classes, temperature, seed = self._start
+        self.units = features  # as many as have noise
+        self.check(features)
+        self.make(temperature / math.sqrt(2.0 * features / (features + classes)), seed)
+        super().build(input_shape)
+
+    def check(self, units: int) -> None:
+        if self.num_factors is None:
+            self.num_factors = min(DEFAULT_NUM_FACTORS, units)
+        if self.num_factors > units:
+            rule = "be None or an integer in [1, features]"
+            raise ValueError(f"`num_factors` must {rule}. Received: num_factors={self.num_factors}, {units} features")
+
+    def restart(self, kernel: np.ndarray) -> None:
+        """Noise of `initial_scale` temperatures for this kernel, `(D, K)`, by the biases."""
+        classes, temperature, _ = self._start
+        usual = math.sqrt(2.0 * self.units / (self.units + classes))
+        ratio = usual / max(math.sqrt(np.square(kernel.astype("float64")).sum(axis=0).mean()), 1e-6)
+        start = ratio * self.initial_scale * temperature * math.sqrt(0.5) / usual
+        bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
+        self.scale_diag.bias.assign(np.full(self.units, bias, "float32"))
+        self.factor.bias.assign(ratio * ops.convert_to_numpy(self.factor.bias))
+
+    def count_weights(self, features: int, units: int) -> int:
+        num_factors = min(DEFAULT_NUM_FACTORS, features) if self.num_factors is None else self.num_factors
+        return (features + 1) * features * (1 + num_factors)
+
+    def normal(self, x: Any, mean: Any) -> LatentNormal:
+        loc, kernel = mean(x, with_kernel=True)
+        _, scale_diag, factor = self.distribution(x, loc).tensors
+        return LatentNormal(loc, scale_diag, factor, kernel)
+
+    def of_logits(self, matrix: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+        return kernel.T @ matrix @ kernel

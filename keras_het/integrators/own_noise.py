@@ -1,0 +1,43 @@
+"""The integrator that averages the noise which a class has for itself without nodes."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_het.integrators.sampled import QuasiMonteCarlo
+from keras_het.links import Link
+from keras_het.ops.low_rank import DiagonalNormal
+from keras_het.ops.own_noise import OwnNoiseNormal
+from keras_het.ops.streaming import expectation
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class OwnNoise(QuasiMonteCarlo):
+    """Nodes for all noise but what a class has for itself, which is averaged analytically: for diagonal heads.
+
+        p_k = E[psi(a_k, d_k)],     psi(a, s) = E_e[sigmoid(a + s e)],     a_k = u_k - d_k e_k - log sum over j != k of exp(u_j)
+
+    psi is accurate to 5e-4 of it; of noise beyond two temperatures the rest stays with the nodes. The results of a finite number of nodes
+    are normalised. A node costs about six times one of `QuasiMonteCarlo`.
+
+    For trained diagonal heads 16 nodes err less than 1024 of `QuasiMonteCarlo`. For parameter-efficient heads it saves some nodes. For
+    full heads it gains nothing: their noise for a class alone has all but died when they are trained.
+
+    Args: as `QuasiMonteCarlo`.
+
+    Example:
+        >>> OwnNoise(16)
+        OwnNoise(num_samples=16, inference_samples=None, chunk_size='auto')
+    """
+
+    needs = "own_noise"
+
+    def __init__(self, num_samples: int = 64, inference_samples: int | None = None, chunk_size: int | str | None = "auto"):
+        super().__init__(num_samples, inference_samples, chunk_size)
+
+    def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
+        if not isinstance(normal, DiagonalNormal):
+            raise ValueError(f"`covariance` must give every class noise of its own for OwnNoise. Received: a {type(normal).__name__}")
+        mean = expectation(link.own_noise, OwnNoiseNormal(normal), self.nodes_of(size, key), self.chunk_size, unroll=key is None)
+        return link.from_mean(ops.log_softmax(mean, axis=-1))

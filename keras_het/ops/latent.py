@@ -1,0 +1,121 @@
+"""A Gaussian of the features before the last map, and what it makes of the logits."""
+
+from typing import Any, Self
+
+from keras import ops
+
+from keras_het.ops.nodes import Nodes
+
+
+class LatentNormal:
+    """u = loc + kernel' (scale_diag * e_D + factor e_R): noise of the D features, carried to the K logits by the map that made them.
+
+        covariance = kernel' (diag(scale_diag^2) + factor factor') kernel
+
+    Args:
+        loc: mean logits mu, shape `(..., K)`.
+        scale_diag: d', standard deviations of the features' noise >= 0, shape `(..., D)`.
+        factor: V', shape `(..., D, R)`.
+        kernel: W, shape `(D, K)`, shared by the batch.
+    Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers. ICLR 2023.
+
+    Example:
+        >>> normal = LatentNormal(ops.zeros((1, 3)), ops.ones((1, 2)), ops.zeros((1, 2, 1)), ops.ones((2, 3)))
+        >>> ops.convert_to_numpy(normal.covariance())[0].astype(int).tolist()
+        [[2, 2, 2], [2, 2, 2], [2, 2, 2]]
+    """
+
+    num_rows = 3
+
+    def __init__(self, loc: Any, scale_diag: Any, factor: Any, kernel: Any):
+        self.loc, self.scale_diag, self.factor, self.kernel = loc, scale_diag, factor, kernel
+
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        """What it is made of, those with a row for each example first."""
+        return self.loc, self.scale_diag, self.factor, self.kernel
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many of e_D and e_R make the logits."""
+        return self.scale_diag.shape[-1], self.factor.shape[-1]
+
+    def num_logits(self, size: tuple[int, int]) -> int:
+        """K."""
+        return self.kernel.shape[-1]
+
+    def maker(self) -> Any:
+        """A function that makes such a distribution of `tensors`; it does not hold them."""
+        return type(self)
+
+    def centered(self, center: Any) -> Self:
+        """The same distribution about `center(loc)`."""
+        return type(self)(center(self.loc), *self.tensors[1:])
+
+    def divided(self, temperature: Any) -> Self:
+        """The distribution of u / temperature."""
+        temperature = ops.convert_to_tensor(temperature, self.loc.dtype)
+        return type(self)(self.loc / temperature, self.scale_diag / temperature, self.factor / temperature, self.kernel)
+
+    def flat(self, features: int, num_factors: int) -> Self:
+        """The same distribution with one leading axis, B."""
+        loc, scale_diag = ops.reshape(self.loc, (-1, self.kernel.shape[-1])), ops.reshape(self.scale_diag, (-1, features))
+        return type(self)(loc, scale_diag, ops.reshape(self.factor, (-1, features, num_factors)), self.kernel)
+
+    def variance(self) -> Any:
+        """Marginal variances of the logits, shape `(..., K)`."""
+        low_rank = ops.sum(ops.square(ops.matmul(ops.swapaxes(self.factor, -1, -2), self.kernel)), axis=-2)
+        return ops.matmul(ops.square(self.scale_diag), ops.square(self.kernel)) + low_rank
+
+    def _of_features(self, vector):
+        """The covariance of the features' noise times a vector, `(..., D)`."""
+        shares = ops.einsum("...dr,...d->...r", self.factor, vector)
+        return ops.square(self.scale_diag) * vector + ops.einsum("...dr,...r->...d", self.factor, shares)
+
+    def covariance_times(self, vector: Any) -> Any:
+        """The covariance times a vector, `(..., K)` to `(..., K)`, in O(D (K + R))."""
+        return ops.matmul(self._of_features(ops.matmul(vector, ops.transpose(self.kernel))), self.kernel)
+
+    def covariance(self, centered: bool = False) -> Any:
+        """Covariance matrices, shape `(..., K, K)`; `centered` as for `DiagonalNormal`."""
+        kernel = self.kernel - ops.mean(self.kernel, axis=-1, keepdims=True) if centered else self.kernel
+        diagonal = ops.square(self.scale_diag)[..., None] * ops.eye(self.kernel.shape[0], dtype=self.loc.dtype)
+        of_features = diagonal + ops.matmul(self.factor, ops.swapaxes(self.factor, -1, -2))
+        return ops.matmul(ops.matmul(ops.transpose(kernel), of_features), kernel)
+
+    def logits(self, nodes: Nodes) -> Any:
+        """Logits u at `nodes` (S of them, shared by the batch), shape `(..., S, K)`."""
+        noise = self.scale_diag[..., None, :] * nodes.eps_diag + ops.matmul(nodes.eps_factor, ops.swapaxes(self.factor, -1, -2))
+        return self.loc[..., None, :] + ops.matmul(noise, self.kernel)
+
+    def sample(self, nodes: Nodes) -> Any:
+        """Logits u at `nodes` as independent samples, shape `(S, ..., K)`."""
+        return ops.moveaxis(self.logits(nodes), -2, 0)
+
+    def tables(self, nodes: Nodes) -> tuple[Any, ...]:
+        """Tables of S rows, of which a chunk has columns."""
+        return nodes.eps_diag, nodes.eps_factor
+
+    def _noise_at(self, chunk):
+        """Noise of the features at a chunk of nodes, `(B, D, C)`."""
+        return self.scale_diag[..., None] * chunk[0] + ops.matmul(self.factor, chunk[1])
+
+    def logits_at(self, chunk: tuple[Any, ...]) -> Any:
+        """`(B, K, C)` logits at a chunk of nodes."""
+        return self.loc[..., None] + ops.matmul(ops.transpose(self.kernel), self._noise_at(chunk))
+
+    def no_sums(self) -> tuple[Any, ...]:
+        """Zeros to which `pull_back` adds."""
+        return tuple(ops.zeros_like(x) for x in self.tensors)
+
+    def pull_back(self, sensitivity: Any, chunk: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Sums over the chunk of its logits' gradients, `(B, K, C)`, for each of `tensors`."""
+        of_noise = ops.matmul(self.kernel, sensitivity)
+        of_scale_diag = ops.sum(of_noise * chunk[0], axis=-1)
+        of_factor = ops.matmul(of_noise, ops.transpose(chunk[1]))
+        of_kernel = ops.sum(ops.matmul(self._noise_at(chunk), ops.swapaxes(sensitivity, -1, -2)), axis=0)
+        return ops.sum(sensitivity, axis=-1), of_scale_diag, of_factor, of_kernel
+
+    def gradients(self, *sums: Any) -> tuple[Any, ...]:
+        """Gradients of `tensors` from the sums."""
+        return sums

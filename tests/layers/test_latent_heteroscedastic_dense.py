@@ -1,0 +1,149 @@
+"""The head with noise of the features: beside a head whose factor is W'V', few weights, and what it refuses."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_het
+from keras_het.covariances import Latent
+from keras_het.integrators import QuasiMonteCarlo
+from keras_het.layers import HeteroscedasticDense, LatentHeteroscedasticDense
+from keras_het.ops import LatentNormal, LowRankNormal, Nodes
+from keras_het.ops.expected_softmax import SoftmaxMean
+from keras_het.ops.streaming import expectation
+from tests.gradients import value_and_gradients
+from tests.layers.heads import FEATURES, LABELS, UNITS, X, make_model, set_random_weights, to_numpy
+
+FACTORS, SAMPLES = 2, 40
+LINKS = ["softmax", "sigmoid", "normalized_sigmoid", "normal_cdf"]
+
+
+def problem(batch=5):
+    """loc, scale_diag, factor and kernel, float32."""
+    rng = np.random.default_rng(0)
+    shapes = (batch, UNITS), (batch, FEATURES), (batch, FEATURES, FACTORS), (FEATURES, UNITS)
+    loc, scale_diag, factor, kernel = (0.5 * rng.normal(size=shape) for shape in shapes)
+    return [x.astype("float32") for x in (loc, np.abs(scale_diag), factor, kernel)]
+
+
+def nodes(count=SAMPLES):
+    rng = np.random.default_rng(1)
+    return Nodes(*(rng.normal(size=(count, size)).astype("float32") for size in (FEATURES, FACTORS)))
+
+
+def dense(loc, scale_diag, factor, kernel):
+    """The same distribution with all noise in a factor W'[diag(d'), V'] of the logits."""
+    of_features = ops.concatenate([scale_diag[..., None] * ops.eye(FEATURES), factor], axis=-1)
+    return LowRankNormal(loc, ops.zeros_like(loc), ops.matmul(ops.transpose(kernel), of_features))
+
+
+@pytest.mark.parametrize("options", [{"chunk_size": 8}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}], ids=str)
+def test_values_and_gradients_are_those_of_the_dense_head(options):
+    points = nodes()
+    plain = Nodes(np.zeros((SAMPLES, UNITS), "float32"), np.concatenate(points, axis=1))
+    upstream = ops.convert_to_tensor(np.random.default_rng(2).normal(size=(5, UNITS)).astype("float32"))
+
+    def latent(tensors):
+        return ops.sum(upstream * expectation(SoftmaxMean(), LatentNormal(*tensors), points, **options))
+
+    def expected(tensors):
+        return ops.sum(upstream * expectation(SoftmaxMean(), dense(*tensors), plain, chunk_size=None))
+
+    (value, found), (other, slopes) = (value_and_gradients(function, problem()) for function in (latent, expected))
+    np.testing.assert_allclose(value, other, rtol=1e-5, atol=1e-5)
+    for gradient, slope in zip(found, slopes, strict=True):
+        np.testing.assert_allclose(gradient, slope, rtol=1e-5, atol=1e-5 * np.abs(slope).max())
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_closed_forms_are_those_of_the_dense_head(link):
+    tensors = [ops.convert_to_tensor(x) for x in problem()]
+    link = keras_het.links.get(link)
+    latent, other = LatentNormal(*tensors), dense(*tensors)
+    np.testing.assert_allclose(to_numpy(latent.variance()), to_numpy(other.variance()), rtol=1e-5)
+    if link.closed_form is not None:
+        np.testing.assert_allclose(to_numpy(link.closed_form(latent)), to_numpy(link.closed_form(other)), rtol=1e-5, atol=1e-5)
+    if link.second_order is not None:
+        np.testing.assert_allclose(to_numpy(link.second_order(latent)), to_numpy(link.second_order(other)), rtol=1e-4, atol=1e-5)
+    for centered in (True, False):
+        found, expected = to_numpy(latent.covariance(centered=centered), other.covariance(centered=centered))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("units", [10, 1000])
+def test_the_weights_that_it_adds_do_not_depend_on_the_classes(units):
+    head = LatentHeteroscedasticDense(units, num_factors=3)
+    head.build((None, 16))
+    assert head.count_params() - (16 * units + units) == 16 * 16 + 16 + 3 * (16 * 16 + 16) + 1
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_it_trains_predicts_and_comes_back_from_a_file(link, tmp_path):
+    head = LatentHeteroscedasticDense(UNITS, 2, link=link, temperature=1.0, seed=0)
+    model = make_model(head)
+    y = np.eye(UNITS, dtype="float32")[LABELS] if link == "sigmoid" else LABELS
+    losses = model.fit(X, y, epochs=3, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded.predict(X, verbose=0), model.predict(X, verbose=0))
+    assert type(loaded.layers[-1]) is LatentHeteroscedasticDense
+    assert loaded.layers[-1].get_config() == head.get_config()
+
+
+@pytest.mark.parametrize("temperature", [0.5, 5.0])
+def test_the_noise_starts_at_initial_scale_temperatures(temperature):
+    head = LatentHeteroscedasticDense(200, 5, temperature=temperature, seed=0)
+    variance = to_numpy(head.logit_distribution(np.zeros((1, 50), "float32")).variance())
+    assert np.sqrt(variance.mean()) == pytest.approx(0.15 * temperature, rel=0.1)
+
+
+@pytest.mark.parametrize("size", [0.01, 1.0])
+def test_conversion_starts_the_noise_beside_the_kernel_that_it_takes_over(size):
+    old = keras.Sequential([keras.Input((50,)), keras.layers.Dense(40)])
+    old.layers[-1].kernel.assign(size * np.random.default_rng(0).normal(size=(50, 40)))
+    new = keras_het.heteroscedastic(old, covariance=Latent(4), seed=0)
+    x = np.random.default_rng(1).normal(size=(20, 50)).astype("float32")
+    head = new.layers[-1]
+    assert np.sqrt(to_numpy(head.logit_distribution(x).variance()).mean()) == pytest.approx(0.15 * head.temperature, rel=0.2)
+    plain = to_numpy(ops.softmax(old.predict(x, verbose=0)))
+    assert np.abs(np.exp(new.predict(x, verbose=0)) - plain).max() < 0.03
+
+
+def test_the_mean_covariance_of_a_data_set_is_that_of_its_examples():
+    model = make_model(LatentHeteroscedasticDense(UNITS, 2, temperature=2.0, seed=0))
+    expected = to_numpy(model.layers[-1].covariance(X)).mean(axis=0) / 4.0
+    np.testing.assert_allclose(keras_het.analysis.covariance(model, X), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_factors": 0}, "`num_factors` must be an integer at least 1. Received: num_factors=0"),
+        ({"num_factors": 9}, r"`num_factors` must be None or an integer in \[1, features\]. Received: num_factors=9, 6 features"),
+        ({"parameter_efficient": True}, "`parameter_efficient` must not be given"),
+        ({"covariance": Latent(2)}, "`covariance` must not be given"),
+        ({"integrator": "own_noise"}, "`covariance` must give every class noise of its own"),
+        ({"integrator": QuasiMonteCarlo(1 << 20), "features": 200}, "`num_samples` must keep the table of nodes"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    features = arguments.pop("features", FEATURES)
+    with pytest.raises(ValueError, match=message):
+        LatentHeteroscedasticDense(UNITS, **arguments)(np.zeros((1, features), "float32"))
+
+
+def test_a_covariance_has_one_head_before_it_is_built():
+    covariance = Latent(2)
+    HeteroscedasticDense(UNITS, covariance=covariance)
+    with pytest.raises(ValueError, match=r"`covariance` must be new for every head. Received: one of 4 units"):
+        HeteroscedasticDense(UNITS, covariance=covariance)
+
+
+def test_without_a_number_it_has_fifteen_factors_or_as_many_as_features():
+    for features, expected in ((6, 6), (40, 15)):
+        head = LatentHeteroscedasticDense(3)
+        head.build((None, features))
+        set_random_weights(head)
+        assert head.num_factors == expected

@@ -70,7 +70,7 @@ class Latent(LowRank):
     def normal(self, x: Any, mean: Any) -> LatentNormal:
         loc, kernel = mean(x, with_kernel=True)
         _, scale_diag, factor = self.distribution(x, loc).tensors
-        return LatentNormal(loc, scale_diag, factor, kernel)
+        return LatentNormal(loc, scale_diag, factor, kernel, mean.units)
 
     def of_logits(self, matrix: np.ndarray, kernel: np.ndarray) -> np.ndarray:
         return kernel.T @ matrix @ kernel

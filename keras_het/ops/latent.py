@@ -1,6 +1,7 @@
 """A Gaussian of the features before the last map, and what it makes of the logits."""
 
-from typing import Any, Self
+import functools
+from typing import Any
 
 from keras import ops
 
@@ -17,6 +18,7 @@ class LatentNormal:
         scale_diag: d', standard deviations of the features' noise >= 0, shape `(..., D)`.
         factor: V', shape `(..., D, R)`.
         kernel: W, shape `(D, K)`, shared by the batch.
+        units: K, an integer, for a kernel that is traced and may not know it.
     Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers. ICLR 2023.
 
     Example:
@@ -27,8 +29,9 @@ class LatentNormal:
 
     num_rows = 3
 
-    def __init__(self, loc: Any, scale_diag: Any, factor: Any, kernel: Any):
+    def __init__(self, loc: Any, scale_diag: Any, factor: Any, kernel: Any, units: int | None = None):
         self.loc, self.scale_diag, self.factor, self.kernel = loc, scale_diag, factor, kernel
+        self.units = kernel.shape[-1] if units is None else units
 
     @property
     def tensors(self) -> tuple[Any, ...]:
@@ -42,25 +45,25 @@ class LatentNormal:
 
     def num_logits(self, size: tuple[int, int]) -> int:
         """K."""
-        return self.kernel.shape[-1]
+        return self.units
 
     def maker(self) -> Any:
         """A function that makes such a distribution of `tensors`; it does not hold them."""
-        return type(self)
+        return functools.partial(type(self), units=self.units)
 
-    def centered(self, center: Any) -> Self:
+    def centered(self, center: Any) -> "LatentNormal":
         """The same distribution about `center(loc)`."""
-        return type(self)(center(self.loc), *self.tensors[1:])
+        return self.maker()(center(self.loc), *self.tensors[1:])
 
-    def divided(self, temperature: Any) -> Self:
+    def divided(self, temperature: Any) -> "LatentNormal":
         """The distribution of u / temperature."""
         temperature = ops.convert_to_tensor(temperature, self.loc.dtype)
-        return type(self)(self.loc / temperature, self.scale_diag / temperature, self.factor / temperature, self.kernel)
+        return self.maker()(self.loc / temperature, self.scale_diag / temperature, self.factor / temperature, self.kernel)
 
-    def flat(self, features: int, num_factors: int) -> Self:
+    def flat(self, features: int, num_factors: int) -> "LatentNormal":
         """The same distribution with one leading axis, B."""
-        loc, scale_diag = ops.reshape(self.loc, (-1, self.kernel.shape[-1])), ops.reshape(self.scale_diag, (-1, features))
-        return type(self)(loc, scale_diag, ops.reshape(self.factor, (-1, features, num_factors)), self.kernel)
+        loc, scale_diag = ops.reshape(self.loc, (-1, self.units)), ops.reshape(self.scale_diag, (-1, features))
+        return self.maker()(loc, scale_diag, ops.reshape(self.factor, (-1, features, num_factors)), self.kernel)
 
     def variance(self) -> Any:
         """Marginal variances of the logits, shape `(..., K)`."""

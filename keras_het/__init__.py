@@ -4,6 +4,7 @@ from keras_het import analysis, callbacks, constraints, covariances, integrators
 from keras_het.analysis import select
 from keras_het.compilation import check
 from keras_het.models import heteroscedastic, homoscedastic
+from keras_het.planning import plan
 
 __all__ = [
     "analysis",
@@ -19,6 +20,7 @@ __all__ = [
     "losses",
     "models",
     "ops",
+    "plan",
     "regularizers",
     "select",
 ]

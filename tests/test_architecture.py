@@ -49,6 +49,7 @@ ALLOWED = {
         "keras_het.links",
     ),
     "keras_het.graph": (),
+    "keras_het.planning": (*GROUND, "keras_het.covariances"),
     "keras_het.outputs": ("keras_het.graph", "keras_het.layers"),
     "keras_het.fitting": ("keras_het.losses", "keras_het.outputs"),
     "keras_het.compilation": ("keras_het.fitting", "keras_het.outputs"),

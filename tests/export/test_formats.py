@@ -27,7 +27,7 @@ HEADS = {
     "own noise": {"num_factors": 0, "integrator": "own_noise"},
     "latent": {"covariance": "latent"},
     "taylor": {"num_factors": 2, "integrator": "taylor"},
-    "kept softmax": {"num_factors": 2, "keep_activation": True},
+    "kept softmax": {"num_factors": 2, "keep_activation": True, "temperature": 1.0},
 }
 X = np.random.default_rng(0).normal(size=(7, 32, 32, 3)).astype("float32")
 # Warnings of the converters about themselves and each other.

@@ -11,6 +11,7 @@ import keras
 BLOCK_ELEMENTS = 1 << 20  # logits of one block: 4 MiB of float32
 ACCELERATOR_ELEMENTS = 1 << 24
 CHUNK_SIZE = 64  # nodes of one block: fewer make thin matrix products
+FEWEST_NODES = 8  # of a block of a whole batch
 MOST_CHUNKS = 32
 TYPICAL_BATCH = 128  # stands in for a batch size that is unknown when the graph is made
 UNKNOWN_ROWS = 32  # of a block, then; it is the batch size of `fit` by default
@@ -31,13 +32,18 @@ def inference_block_sizes(loc, num_samples, units, chunk_size="auto"):
     return rows if known and rows < examples else None, chunk_size
 
 
-def block_sizes(loc, num_samples, chunk_size="auto"):
+def block_sizes(loc, num_samples, chunk_size="auto", whole_batch=False):
     """(rows, nodes) of a block of the budget: `CHUNK_SIZE` nodes, or more if the whole batch leaves room, and at least two rows.
+
+    A whole batch, rows None, has fewer nodes instead.
 
     Two, because XLA shares out the work on a block by rows. A batch is cut evenly; of an unknown one the last block may be mostly
     padding, so its blocks are small.
     """
     (batch, units), budget = loc.shape, _budget(loc)
+    if whole_batch:
+        fitting = max(FEWEST_NODES, budget // (units * max(1, batch or TYPICAL_BATCH)))
+        return None, min(num_samples, fitting if chunk_size == "auto" else chunk_size)
     if chunk_size == "auto":
         chunk_size = max(CHUNK_SIZE, budget // (units * max(1, batch or TYPICAL_BATCH)))
         if keras.config.backend() == "torch":  # every pass writes a block of its own to memory: better thin than too large

@@ -28,6 +28,7 @@ class LatentNormal:
     """
 
     num_rows = 3
+    whole_batch = True  # a block has all rows, for what each block adds to the gradient of the kernel is as large as the kernel
 
     def __init__(self, loc: Any, scale_diag: Any, factor: Any, kernel: Any, units: int | None = None):
         self.loc, self.scale_diag, self.factor, self.kernel = loc, scale_diag, factor, kernel
@@ -100,12 +101,13 @@ class LatentNormal:
         return nodes.eps_diag, nodes.eps_factor
 
     def _noise_at(self, chunk):
-        """Noise of the features at a chunk of nodes, `(B, D, C)`."""
-        return self.scale_diag[..., None] * chunk[0] + ops.matmul(self.factor, chunk[1])
+        """Noise of the features at a chunk of nodes, `(D, B C)`."""
+        return _features_first(self.scale_diag[..., None] * chunk[0] + ops.matmul(self.factor, chunk[1]))
 
     def logits_at(self, chunk: tuple[Any, ...]) -> Any:
-        """`(B, K, C)` logits at a chunk of nodes."""
-        return self.loc[..., None] + ops.matmul(ops.transpose(self.kernel), self._noise_at(chunk))
+        """`(B, K, C)` logits at a chunk of nodes: one product for all rows, for of one for each there would be as many kernels."""
+        noise = ops.matmul(ops.transpose(self.kernel), self._noise_at(chunk))
+        return self.loc[..., None] + _rows_first(noise, chunk)
 
     def no_sums(self) -> tuple[Any, ...]:
         """Zeros to which `pull_back` adds."""
@@ -113,12 +115,23 @@ class LatentNormal:
 
     def pull_back(self, sensitivity: Any, chunk: tuple[Any, ...]) -> tuple[Any, ...]:
         """Sums over the chunk of its logits' gradients, `(B, K, C)`, for each of `tensors`."""
-        of_noise = ops.matmul(self.kernel, sensitivity)
+        of_logits = _features_first(sensitivity)
+        of_noise = _rows_first(ops.matmul(self.kernel, of_logits), chunk)
         of_scale_diag = ops.sum(of_noise * chunk[0], axis=-1)
         of_factor = ops.matmul(of_noise, ops.transpose(chunk[1]))
-        of_kernel = ops.sum(ops.matmul(self._noise_at(chunk), ops.swapaxes(sensitivity, -1, -2)), axis=0)
+        of_kernel = ops.matmul(self._noise_at(chunk), ops.transpose(of_logits))
         return ops.sum(sensitivity, axis=-1), of_scale_diag, of_factor, of_kernel
 
     def gradients(self, *sums: Any) -> tuple[Any, ...]:
         """Gradients of `tensors` from the sums."""
         return sums
+
+
+def _features_first(x):
+    """`(B, D, C)` to `(D, B C)`."""
+    return ops.reshape(ops.transpose(x, (1, 0, 2)), (x.shape[1], -1))
+
+
+def _rows_first(x, chunk):
+    """`(D, B C)` to `(B, D, C)`."""
+    return ops.transpose(ops.reshape(x, (x.shape[0], -1, chunk[0].shape[-1])), (1, 0, 2))

@@ -76,6 +76,7 @@ class DiagonalNormal:
     """
 
     num_rows = 2
+    whole_batch = False  # whether a block must have all rows
 
     def __init__(self, loc: Any, scale_diag: Any):
         self.loc, self.scale_diag = loc, scale_diag

@@ -41,6 +41,8 @@ class OwnNoiseNormal:
         own, rest: as `split_noise` gives them; None for its.
     """
 
+    whole_batch = False
+
     def __init__(self, normal: DiagonalNormal, own: Any = None, rest: Any = None):
         self.normal, self.loc = normal, normal.loc
         self.own, self.rest = split_noise(normal.scale_diag) if own is None else (own, rest)

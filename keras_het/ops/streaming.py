@@ -44,7 +44,7 @@ def expectation(mean, normal, nodes, chunk_size="auto", unroll=False):
         rows, shared, make = flat.tensors[: flat.num_rows], flat.tensors[flat.num_rows :], flat.maker()
         average = _by_blocks(lambda block: ((_unrolled(mean, make(*block, *shared), nodes, chunk_size),), ()), rows, block_size)[0][0]
     else:
-        average = _streamed(mean, flat, nodes, *blocking.block_sizes(flat.loc, nodes.num_samples, chunk_size))
+        average = _streamed(mean, flat, nodes, *blocking.block_sizes(flat.loc, nodes.num_samples, chunk_size, flat.whole_batch))
     return ops.reshape(average, ops.shape(normal.loc))
 
 
@@ -85,7 +85,7 @@ class _Stream(NamedTuple):
     mean: Any
     make: Any
     num_rows: int
-    block_size: int
+    block_size: int | None
     chunk_size: int
 
     def value_and_gradient(self, *arguments):
@@ -144,7 +144,7 @@ def _by_blocks(function, rows, block_size):
     over the batch, so that devices that share a batch share every block.
     """
     batch = rows[0].shape[0]
-    if batch is not None and batch <= block_size:
+    if block_size is None or (batch is not None and batch <= block_size):
         return function(rows)
     if keras.config.backend() == "torch":
         return _by_python(function, rows, block_size)

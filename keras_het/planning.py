@@ -1,28 +1,31 @@
 """What a head costs before it is made: weights, operations, memory and time, for every kind of covariance and integrator."""
 
-import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import keras
 
 from keras_het import covariances
-from keras_het.ops.blocking import BLOCK_ELEMENTS, CHUNK_SIZE
+from keras_het.ops.blocking import BLOCK_ELEMENTS, CHUNK_SIZE, FEWEST_NODES
 from keras_het.validation import check_integer, check_number
 
 
 class Estimate(NamedTuple):
     """The costs of a head.
 
-    covariance, link, integrator: its choices, by name; None for a plain Dense layer. Every link with a closed form costs what this one
-        does.
-    parameters: trainable numbers, all maps together.
-    flops: operations of the matrix products of a training step, and what all else takes in units of these.
+    covariance, link, integrator: its choices, as the head takes them; None for a plain Dense layer. Of the links with a closed form, which
+        cost the same, the first.
+    nodes: how many the integrator takes, 0 for none.
+    parameters: trainable numbers of all maps.
+    flops: operations of a training step: those of its matrix products, and of all else, how many would take as long.
     train_bytes, predict_bytes: of weights, gradients, optimizer and the largest intermediate results.
-    train_time, predict_time: multiples of those of the Dense layer.
+    train_time, predict_time: of a step and of a prediction, multiples of those of the Dense layer.
     fits: whether `train_bytes` are within the memory that was given; None if none was.
     """
 
     covariance: str | None
     link: str | None
     integrator: str | None
+    nodes: int
     parameters: int
     flops: float
     train_bytes: float
@@ -32,43 +35,71 @@ class Estimate(NamedTuple):
     fits: bool | None
 
 
+class Sizes(NamedTuple):
+    """What is planned for: K, D, B, R and S."""
+
+    units: int
+    features: int
+    batch: int
+    num_factors: int
+    num_samples: int
+
+
 class Plan(NamedTuple):
-    """The estimates, that of the Dense layer first; `str(plan)` is a table."""
+    """The estimates, that of the Dense layer first; printed, a table.
+
+    rows: list of `Estimate`.
+    sizes: what they are for.
+    backend: whose times they are.
+    """
 
     rows: list[Estimate]
+    sizes: Sizes
+    backend: str
 
     def __str__(self) -> str:
-        cells = [["covariance", "link", "integrator", "parameters", "GFLOP", "MiB training", "MiB predict", "step", "predict", "fits"]]
+        known = self.rows[0].fits is not None
+        cells = [["covariance", "link", "integrator", "parameters", "training", "predict", "step", "predict", *["fits"] * known]]
         for row in self.rows:
-            names = [row.covariance or "(Dense)", row.link or "", row.integrator or ""]
-            sizes = [f"{row.parameters:,}", f"{row.flops / 1e9:.3g}", f"{row.train_bytes / 2**20:.0f}", f"{row.predict_bytes / 2**20:.0f}"]
-            fits = {None: "", True: "yes", False: "no"}[row.fits]
-            cells.append([*names, *sizes, f"{row.train_time:.1f} x", f"{row.predict_time:.1f} x", fits])
+            names = [row.covariance or "(Dense)", row.link or "", f"{row.integrator or ''}{f'({row.nodes})' if row.nodes else ''}"]
+            sizes = [f"{row.parameters:,}", *(f"{size / 2**20:,.0f} MiB" for size in (row.train_bytes, row.predict_bytes))]
+            times = [f"{row.train_time:.1f} x Dense", f"{row.predict_time:.1f} x Dense"]
+            cells.append([*names, *sizes, *times, *["yes" if row.fits else "no"] * known])
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells)
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+        units, features, batch, num_factors, num_samples = self.sizes
+        head = f"{units} classes, {features} features, batches of {batch}, R={num_factors}, S={num_samples}; {self.backend} on a processor"
+        return "\n".join([head, *lines, *NOTES])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+NOTES = (
+    "low_rank with softmax and QuasiMonteCarlo is the default. Every link but softmax has a ClosedForm, at the same cost.",
+    "Taylor is for predictions: do not train with it. latent saves weights and memory where classes are very many, not time.",
+)
 
 
 class _Costs(NamedTuple):
-    """Of a logit, in operations of a matrix product, which is how long they take on a processor: in training, and in a prediction.
-
-    at_nodes: whether for each node.
-    """
+    """Of a logit, or of a logit at a node, in operations of a matrix product that would take as long: training, and a prediction."""
 
     train: float
     predict: float
-    at_nodes: bool
 
 
-# Fitted to `benchmarks/plan.py`.
-_INTEGRATORS = {
-    "QuasiMonteCarlo": _Costs(350.0, 120.0, True),
-    "OwnNoise": _Costs(3000.0, 1000.0, True),
-    "Taylor": _Costs(2000.0, 500.0, False),
-    "ClosedForm": _Costs(6000.0, 2000.0, False),
-}
-_LINKS = {"ClosedForm": "normalized_sigmoid"}
-_FLOPS_PER_BYTE = 10.0  # of a processor: matrix products in the time of reading a byte
-_OWN_NODES = 16
+# Medians of what `benchmarks/plan.py` measured, by backend: QuasiMonteCarlo and OwnNoise at a node, Taylor and ClosedForm without.
+_COSTS = {
+    "jax": {"QuasiMonteCarlo": _Costs(300, 300), "OwnNoise": _Costs(1600, 700), "Taylor": _Costs(500, 500), "ClosedForm": _Costs(3000, 1500)},
+    "tensorflow": {
+        "QuasiMonteCarlo": _Costs(300, 150), "OwnNoise": _Costs(1600, 700), "Taylor": _Costs(500, 500), "ClosedForm": _Costs(3000, 1500)
+    },
+    "torch": {
+        "QuasiMonteCarlo": _Costs(600, 300), "OwnNoise": _Costs(5000, 2000), "Taylor": _Costs(3000, 1000), "ClosedForm": _Costs(9000, 3000)
+    },
+}  # fmt: skip
+_FLOPS_PER_BYTE = 10.0  # of a processor: operations in the time of reading a byte
+_OWN_NOISE_NODES = 64  # its default
 _ARRAYS = 8  # of the size of a block that are held at once
 
 
@@ -77,17 +108,17 @@ def plan(
 ) -> Plan:
     """What each kind of head would cost, beside a Dense layer: to choose one before any memory is allocated.
 
-    Times are those of a processor, within a factor of two or so (`benchmarks/plan.py` compares them with measured ones): an accelerator
-    is faster at matrix products than at all else. Memory is beside what the backend takes for itself, with Adam.
+    Times are those of a processor, and rough: `benchmarks/plan.py` compares them with measured ones. An accelerator is faster at matrix
+    products than at all else. Memory is that of a training step by Adam, beside what the backend takes for itself.
 
     Args:
         units: K, the number of classes.
         features: D, of the input of the head.
         batch: B, examples of a training step, and of a prediction.
-        num_factors: R.
+        num_factors: R; a head has at most as many as classes, a latent one as features.
         num_samples: S, nodes of QuasiMonteCarlo.
-        memory: bytes that a training step may take, or None.
-    Returns: `Plan`.
+        memory: bytes that a training step may take, such as 2e9, or None.
+    Returns: `Plan`, which prints as a table.
     Raises: ValueError for arguments that are not positive.
 
     Example:
@@ -95,84 +126,62 @@ def plan(
         >>> dense.parameters, diagonal.covariance, diagonal.parameters
         (2049000, 'diagonal', 4098000)
     """
-    for name, value in (("units", units), ("features", features), ("batch", batch), ("num_factors", num_factors)):
+    sizes = Sizes(units, features, batch, num_factors, num_samples)
+    for name, value in sizes._asdict().items():
         check_integer(name, value, 1)
-    check_integer("num_samples", num_samples, 1)
     if memory is not None:
         check_number("memory", memory, above=0.0)
-    sizes = _Sizes(units, features, batch, min(num_factors, units), num_samples)
-    dense = _times(sizes, (features + 1) * units, 0.0, 0.0)
-    rows = [_estimate(sizes, None, None, dense, memory)]
-    for covariance in ("diagonal", "low_rank", "parameter_efficient", "latent"):
-        for integrator in _INTEGRATORS:
-            if (covariance, integrator) != ("latent", "OwnNoise"):
-                rows.append(_estimate(sizes, covariance, integrator, dense, memory))
-    return Plan(rows)
+    costs = _COSTS[keras.config.backend()] if keras.config.backend() in _COSTS else _COSTS["jax"]
+    heads = [(covariance, integrator) for covariance in ("diagonal", "low_rank", "parameter_efficient", "latent") for integrator in costs]
+    heads.remove(("latent", "OwnNoise"))
+    dense = _dense(sizes, memory)
+    rows = [dense, *(_head(sizes, covariance, integrator, costs[integrator], memory) for covariance, integrator in heads)]
+    relative = [
+        row._replace(train_time=row.train_time / dense.train_time, predict_time=row.predict_time / dense.predict_time) for row in rows
+    ]
+    return Plan(relative, sizes, keras.config.backend())
 
 
-class _Sizes(NamedTuple):
-    units: int
-    features: int
-    batch: int
-    num_factors: int
-    num_samples: int
-
-
-def _estimate(sizes: _Sizes, covariance: str | None, integrator: str | None, dense: tuple[float, float], memory: float | None) -> Estimate:
+def _dense(sizes: Sizes, memory: float | None) -> Estimate:
     parameters = (sizes.features + 1) * sizes.units
-    train = predict = 0.0
-    if covariance is not None and integrator is not None:
-        factors = {} if covariance == "diagonal" else {"num_factors": _factors(sizes, covariance)}
-        layer: Any = covariances.get(covariance).__class__(**factors)
-        parameters += layer.count_weights(sizes.features, sizes.units)
-        train, predict = _beyond_maps(sizes, covariance, integrator)
-    times = _times(sizes, parameters, train, predict)
-    held = _held(sizes, covariance, integrator)
+    return _estimate(sizes, (None, None, None, 0), parameters, _Costs(0, 0), 4 * 4.0 * sizes.batch * sizes.units, memory)
+
+
+def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory: float | None) -> Estimate:
+    """Of a head; times are not yet relative."""
+    most = {"diagonal": 0, "latent": sizes.features}.get(covariance, sizes.units)
+    num_factors, logits = min(sizes.num_factors, most), sizes.batch * sizes.units
+    layer = covariances.get(covariance)
+    layer.num_factors = num_factors
+    parameters = (sizes.features + 1) * sizes.units + layer.count_weights(sizes.features, sizes.units)
+    nodes = {"QuasiMonteCarlo": sizes.num_samples, "OwnNoise": _OWN_NOISE_NODES}.get(integrator, 0)
+    if nodes:  # products of every node, and what is elementwise
+        products = {"low_rank": 2.0 * num_factors, "latent": 2.0 * sizes.features}.get(covariance, 0.0)
+        block = sizes.units * max(FEWEST_NODES * sizes.batch if covariance == "latent" else 2 * CHUNK_SIZE, BLOCK_ELEMENTS // sizes.units)
+        held = 4.0 * _ARRAYS * min(block, nodes * logits)
+    else:  # products of the variances
+        products = 2.0 * num_factors * (sizes.features if covariance == "latent" else 2.0)
+        held = 12.0 * logits * (num_factors if covariance == "latent" else 1)
+    factor = {"low_rank": sizes.units, "latent": sizes.features}.get(covariance, 0) * 12.0 * sizes.batch * num_factors
+    times = max(1, nodes) * logits
+    beyond = _Costs(times * (costs.train + (4.0 if nodes else 3.0) * products), times * (costs.predict + products))
+    link = "normalized_sigmoid" if integrator == "ClosedForm" else "softmax"
+    return _estimate(sizes, (covariance, link, integrator, nodes), parameters, beyond, 80.0 * logits + factor + held, memory)
+
+
+def _estimate(
+    sizes: Sizes, names: tuple[str | None, str | None, str | None, int], parameters: int, beyond: _Costs, held: float, memory: float | None
+) -> Estimate:
+    """Maps are bound by operations or by reading their weights, and all else is added; Adam holds four numbers for each weight."""
+    train, predict = max(6.0 * sizes.batch, 40.0 * _FLOPS_PER_BYTE), max(2.0 * sizes.batch, 4.0 * _FLOPS_PER_BYTE)
     train_bytes = 16.0 * parameters + held
     return Estimate(
-        covariance,
-        None if integrator is None else _LINKS.get(integrator, "softmax"),
-        integrator,
+        *names,
         parameters,
-        6.0 * sizes.batch * parameters + train,
+        6.0 * sizes.batch * parameters + beyond.train,
         train_bytes,
         4.0 * parameters + held,
-        times[0] / dense[0],
-        times[1] / dense[1],
+        train * parameters + beyond.train,
+        predict * parameters + beyond.predict,
         None if memory is None else train_bytes <= memory,
     )
-
-
-def _factors(sizes: _Sizes, covariance: str) -> int:
-    return min(sizes.num_factors, sizes.features) if covariance == "latent" else sizes.num_factors
-
-
-def _times(sizes: _Sizes, parameters: int, train: float, predict: float) -> tuple[float, float]:
-    """Of a training step and a prediction: the maps are bound by operations or by memory, all else is added."""
-    maps = max(6.0 * sizes.batch, 40.0 * _FLOPS_PER_BYTE), max(2.0 * sizes.batch, 4.0 * _FLOPS_PER_BYTE)
-    return maps[0] * parameters + train, maps[1] * parameters + predict
-
-
-def _beyond_maps(sizes: _Sizes, covariance: str, integrator: str) -> tuple[float, float]:
-    """Operations besides those of the maps: of every node, or of the variances of a closed form."""
-    costs, logits, factors = _INTEGRATORS[integrator], sizes.batch * sizes.units, _factors(sizes, covariance)
-    if costs.at_nodes:
-        nodes = _OWN_NODES if integrator == "OwnNoise" else sizes.num_samples
-        products = {"low_rank": 2.0 * factors, "latent": 2.0 * sizes.features}.get(covariance, 0.0)
-        return nodes * logits * (costs.train + 4.0 * products), nodes * logits * (costs.predict + products)
-    variances = 2.0 * factors * sizes.features if covariance == "latent" else 4.0 * factors
-    return logits * (costs.train + 3.0 * variances), logits * (costs.predict + variances)
-
-
-def _held(sizes: _Sizes, covariance: str | None, integrator: str | None) -> float:
-    """Bytes of the largest intermediate results."""
-    logits = 4.0 * sizes.batch * sizes.units
-    if covariance is None or integrator is None:
-        return 4.0 * logits
-    factor = {"low_rank": 3.0 * logits * sizes.num_factors, "latent": 12.0 * sizes.batch * sizes.features * sizes.num_factors}
-    block = 0.0
-    if _INTEGRATORS[integrator].at_nodes:
-        block = 4.0 * _ARRAYS * max(min(BLOCK_ELEMENTS, sizes.num_samples * logits / 4.0), 2.0 * CHUNK_SIZE * sizes.units)
-    elif covariance == "latent":
-        block = 3.0 * logits * _factors(sizes, covariance)
-    return 20.0 * logits + factor.get(covariance, 0.0) + math.ceil(block)

@@ -98,7 +98,9 @@ def test_a_covariance_has_one_head_and_no_second_spelling():
     make_model(covariance=covariance)
     with pytest.raises(ValueError, match=r"`covariance` must be new for every head. Received: one of 3 units"):
         make_model(covariance=covariance)
-    with pytest.raises(ValueError, match=r"`covariance` must be None, or `num_factors` its default. Received: num_factors=2"):
+    with pytest.raises(
+        ValueError, match=r"`covariance` must be None, or `num_factors` its default: give it to the covariance.*Received: num_factors=2"
+    ):
         make_model(covariance=Isotropic(), num_factors=2)
     with pytest.raises(ValueError, match="`covariance` must be a Covariance, one of the names 'diagonal', 'low_rank'"):
         make_model(covariance="banded")

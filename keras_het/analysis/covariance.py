@@ -81,7 +81,7 @@ def confused_pairs(
         class_names: K of them; None for numbers.    count: of pairs, at most.
         draws: at least 1; each takes the time of a product of the factor's weights.    seed: of the draws.
     Returns: list of `ConfusedPair`, the largest first; empty for a head without factors.
-    Raises: ValueError as for `covariance`, and for arguments outside these ranges.
+    Raises: ValueError as for `covariance`, for arguments outside these ranges, and for a head whose noise is that of the features.
 
     Example:
         >>> model = keras.Sequential([keras.Input((4,)), HeteroscedasticDense(5, num_factors=2)])
@@ -94,6 +94,11 @@ def confused_pairs(
     """
     count, draws, rng = check_integer("count", count, 0), check_integer("draws", draws, 1), random_generator(seed)
     head, moments = _head_and_moments(model, x, layer, batch_size)
+    if head.covariance_layer.noise_of != "logits":
+        raise ValueError(
+            "`model` must have a head whose factor is of the logits: what the kernel of the mean gives pairs of classes in common is no "
+            f"chance, and no test of it is known; use `covariance`. Received: covariance={type(head.covariance_layer).__name__}"
+        )
     names = list(range(head.units) if class_names is None else class_names)
     if len(names) != head.units or isinstance(class_names, set | dict):
         rule = f"be a sequence with a name for each of the {head.units} classes"

@@ -26,6 +26,7 @@ class Covariance(FullPrecision):
     """
 
     num_factors: Any = 0
+    noise_of = "logits"  # or "features", which a kernel carries to the logits: then no class has noise of its own
 
     def __init__(
         self, *, initializer: Any = "zeros", regularizer: Any = None, initial_scale: float = 0.15, min_scale: float = 1e-3, **kwargs: Any

@@ -31,6 +31,8 @@ class Latent(LowRank):
         3
     """
 
+    noise_of = "features"
+
     def start(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
         self.take(units, trainable, dtype)
         if self.num_factors is not None:

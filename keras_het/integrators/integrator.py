@@ -25,6 +25,9 @@ class Integrator(Choice):
                 f"`link` must have `{self.needs}` for the integrator {type(self).__name__}: {fitting}. Received: link={link!r}"
             )
 
+    def check_covariance(self, covariance: Any) -> None:
+        """Raises ValueError if this rule cannot serve the covariance."""
+
     def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
         """The expectation, as the link returns it, `(..., K)`.
 

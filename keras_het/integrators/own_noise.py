@@ -7,7 +7,6 @@ from keras import ops
 
 from keras_het.integrators.sampled import QuasiMonteCarlo
 from keras_het.links import Link
-from keras_het.ops.low_rank import DiagonalNormal
 from keras_het.ops.own_noise import OwnNoiseNormal
 from keras_het.ops.streaming import expectation
 
@@ -37,8 +36,13 @@ class OwnNoise(QuasiMonteCarlo):
     def __init__(self, num_samples: int = 64, inference_samples: int | None = None, chunk_size: int | str | None = "auto"):
         super().__init__(num_samples, inference_samples, chunk_size)
 
+    def check_covariance(self, covariance: Any) -> None:
+        if covariance.noise_of != "logits":
+            raise ValueError(
+                "`integrator` must be another than OwnNoise, such as QuasiMonteCarlo, for a covariance that gives no class noise of its "
+                f"own. Received: {type(covariance).__name__}"
+            )
+
     def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
-        if not isinstance(normal, DiagonalNormal):
-            raise ValueError(f"`covariance` must give every class noise of its own for OwnNoise. Received: a {type(normal).__name__}")
         mean = expectation(link.own_noise, OwnNoiseNormal(normal), self.nodes_of(size, key), self.chunk_size, unroll=key is None)
         return link.from_mean(ops.log_softmax(mean, axis=-1))

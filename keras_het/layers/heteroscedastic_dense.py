@@ -142,6 +142,7 @@ class HeteroscedasticDense(FullPrecision):
         self.clock = Clock(self.seed)
         self.integrator = integrators.get(self.link.default_integrator if integrator is None else integrator)
         self.integrator.check(self.link, *self.covariance_layer.size)
+        self.integrator.check_covariance(self.covariance_layer)
 
     @property
     def temperature(self):
@@ -295,5 +296,6 @@ def _given(covariance, short):
     """The covariance of an object, beside which nothing else of it is given."""
     changed = [name for name, value in short.items() if value != SHORT[name]]
     if changed:
-        raise ValueError(f"`covariance` must be None, or `{changed[0]}` its default. Received: {changed[0]}={short[changed[0]]!r}")
+        rule = f"`covariance` must be None, or `{changed[0]}` its default: give it to the covariance, as covariance=LowRank(num_factors)."
+        raise ValueError(f"{rule} Received: {changed[0]}={short[changed[0]]!r}")
     return covariances.get(covariance)

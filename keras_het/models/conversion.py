@@ -94,6 +94,8 @@ def heteroscedastic(
     }
     if warm:
         _check_warm(old, arguments)
+    if keep:
+        _check_kept(head, units, arguments["link"])
     with unchanged_seed(head_arguments.get("seed")):
         body = _body(model, head, clone)
         new = HeteroscedasticDense(units, num_factors, **{"name": free_name(old.name, body), **arguments})
@@ -194,6 +196,13 @@ def _check_warm(old, arguments):
         raise ValueError(f"`warm_start` must be False, for the old head is quantised ({mode}). Received: warm_start=True")
     if old.use_bias and not arguments["use_bias"]:
         raise ValueError("`use_bias` must be True, for the old head has a bias. Received: use_bias=False")
+
+
+def _check_kept(head, units, link):
+    exclusive = links.get(link).activation == "softmax" and units > 1
+    if exclusive and head.units > 1 and "sigmoid" in (head.activation or ""):
+        rule = "be False where classes are exclusive by the new link, and not by the old activation"
+        raise ValueError(f"`keep_activation` must {rule}. Received: link={link!r}, the activation {head.activation!r}")
 
 
 def _body(model, head, clone):

@@ -115,6 +115,8 @@ def test_the_mean_covariance_of_a_data_set_is_that_of_its_examples():
     model = make_model(LatentHeteroscedasticDense(UNITS, 2, temperature=2.0, seed=0))
     expected = to_numpy(model.layers[-1].covariance(X)).mean(axis=0) / 4.0
     np.testing.assert_allclose(keras_het.analysis.covariance(model, X), expected, rtol=1e-3, atol=1e-4)
+    with pytest.raises(ValueError, match=r"`model` must have a head whose factor is of the logits.*Received: covariance=Latent"):
+        keras_het.analysis.confused_pairs(model, X)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,7 @@ def test_the_mean_covariance_of_a_data_set_is_that_of_its_examples():
         ({"num_factors": 9}, r"`num_factors` must be None or an integer in \[1, features\]. Received: num_factors=9, 6 features"),
         ({"parameter_efficient": True}, "`parameter_efficient` must not be given"),
         ({"covariance": Latent(2)}, "`covariance` must not be given"),
-        ({"integrator": "own_noise"}, "`covariance` must give every class noise of its own"),
+        ({"integrator": "own_noise"}, "`integrator` must be another than OwnNoise, such as QuasiMonteCarlo.* Received: Latent"),
         ({"integrator": QuasiMonteCarlo(1 << 20), "features": 200}, "`num_samples` must keep the table of nodes"),
     ],
 )

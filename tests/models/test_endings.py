@@ -323,3 +323,5 @@ def test_nothing_is_kept_of_a_model_that_returns_logits():
     assert isinstance(softmax, layers.Softmax)
     with pytest.raises(ValueError, match="`keep_activation` must be True or False"):
         keras_het.heteroscedastic(functional(), keep_activation="yes")
+    with pytest.raises(ValueError, match=r"`keep_activation` must be False where classes are exclusive by the new link.*'sigmoid'"):
+        keras_het.heteroscedastic(functional("sigmoid"), link="normal_cdf", warm_start=False, keep_activation=True)

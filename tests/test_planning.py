@@ -1,0 +1,45 @@
+"""The plan against heads that are built, and its table."""
+
+import pytest
+
+import keras_het
+from keras_het.layers import HeteroscedasticDense
+
+
+@pytest.mark.parametrize(("units", "features", "num_factors"), [(10, 40, 15), (60, 20, 30), (50, 16, 3)])
+def test_parameters_are_those_of_the_heads(units, features, num_factors):
+    for row in keras_het.plan(units, features, num_factors=num_factors).rows[1:]:
+        most = {"diagonal": 0, "latent": features}.get(row.covariance, units)
+        factors = {"num_factors": min(num_factors, most)} if most else {}
+        kinds = {"diagonal": "Diagonal", "low_rank": "LowRank", "parameter_efficient": "ParameterEfficient", "latent": "Latent"}
+        covariance = getattr(keras_het.covariances, kinds[row.covariance])(**factors)
+        head = HeteroscedasticDense(units, covariance=covariance, link=row.link, integrator=row.integrator)
+        head.build((None, features))
+        assert sum(weight.numpy().size for weight in head.trainable_weights) == row.parameters
+        assert getattr(head.integrator, "num_samples", 0) == row.nodes
+
+
+def test_more_of_anything_costs_more():
+    base = {"units": 1000, "features": 512, "batch": 64, "num_factors": 8, "num_samples": 64}
+    for name in base:
+        less, more = (keras_het.plan(**{**base, name: factor * base[name]}).rows for factor in (1, 4))
+        for small, large in zip(less, more, strict=True):
+            assert (large.parameters, large.flops, large.train_bytes) >= (small.parameters, small.flops, small.train_bytes)
+
+
+def test_the_table_says_what_fits():
+    found = keras_het.plan(20_000, 256, 32, memory=6e8)
+    text = str(found)
+    assert text.splitlines()[0].startswith("20000 classes, 256 features, batches of 32, R=15, S=256; ")
+    for row, line in zip(found.rows, text.splitlines()[2:], strict=False):
+        assert line.endswith("yes" if row.fits else "no")
+        assert row.fits == (row.train_bytes <= 6e8)
+    assert {row.fits for row in found.rows} == {True, False}
+    assert repr(found) == text
+    assert "fits" not in str(keras_het.plan(10, 10))
+
+
+@pytest.mark.parametrize(("name", "value"), [("units", 0), ("features", 2.5), ("batch", -1), ("num_factors", 0), ("memory", "2GB")])
+def test_wrong_arguments(name, value):
+    with pytest.raises(ValueError, match=f"`{name}` must be .*Received: {name}={value!r}"):
+        keras_het.plan(**{"units": 10, "features": 10, name: value})

@@ -90,12 +90,14 @@ class _Costs(NamedTuple):
 
 # Medians of what `benchmarks/plan.py` measured, by backend: QuasiMonteCarlo and OwnNoise at a node, Taylor and ClosedForm without.
 _COSTS = {
-    "jax": {"QuasiMonteCarlo": _Costs(300, 300), "OwnNoise": _Costs(1600, 700), "Taylor": _Costs(500, 500), "ClosedForm": _Costs(3000, 1500)},
+    "jax": {
+        "QuasiMonteCarlo": _Costs(120, 280), "OwnNoise": _Costs(3000, 1000), "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000)
+    },
     "tensorflow": {
-        "QuasiMonteCarlo": _Costs(300, 150), "OwnNoise": _Costs(1600, 700), "Taylor": _Costs(500, 500), "ClosedForm": _Costs(3000, 1500)
+        "QuasiMonteCarlo": _Costs(290, 250), "OwnNoise": _Costs(3000, 1000), "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000)
     },
     "torch": {
-        "QuasiMonteCarlo": _Costs(600, 300), "OwnNoise": _Costs(5000, 2000), "Taylor": _Costs(3000, 1000), "ClosedForm": _Costs(9000, 3000)
+        "QuasiMonteCarlo": _Costs(400, 250), "OwnNoise": _Costs(5000, 2000), "Taylor": _Costs(3000, 1000), "ClosedForm": _Costs(6000, 3000)
     },
 }  # fmt: skip
 _FLOPS_PER_BYTE = 10.0  # of a processor: operations in the time of reading a byte

@@ -160,7 +160,8 @@ def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory:
     if nodes:  # products of every node, and what is elementwise
         products = {"low_rank": 2.0 * num_factors, "latent": 2.0 * sizes.features}.get(covariance, 0.0)
         block = sizes.units * max(FEWEST_NODES * sizes.batch if covariance == "latent" else 2 * CHUNK_SIZE, BLOCK_ELEMENTS // sizes.units)
-        held = 4.0 * _ARRAYS * min(block, nodes * logits)
+        table = nodes * ((sizes.features if covariance == "latent" else sizes.units) + num_factors)
+        held = 4.0 * (_ARRAYS * min(block, nodes * logits) + table)
     else:  # products of the variances
         products = 2.0 * num_factors * (sizes.features if covariance == "latent" else 2.0)
         held = 12.0 * logits * (num_factors if covariance == "latent" else 1)

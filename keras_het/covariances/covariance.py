@@ -36,7 +36,7 @@ class Covariance(FullPrecision):
         self.regularizer = keras.regularizers.get(regularizer)
         self.initial_scale = check_number("initial_scale", initial_scale, above=0.0)
         self.min_scale = check_number("min_scale", min_scale, low=0.0)
-        self.units = 0  # until it has a head
+        self.units = self.classes = 0  # until it has a head
         self.size = (0, 0)  # how many of e_K and e_R make the logits
 
     def start(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
@@ -51,8 +51,8 @@ class Covariance(FullPrecision):
     def take(self, units: int, trainable: bool, dtype: Any) -> None:
         """A head takes it."""
         if self.units:
-            raise ValueError(f"`covariance` must be new for every head. Received: one of {self.units} units that a head has already")
-        self.units, self.trainable, self.dtype_policy = units, trainable, dtype
+            raise ValueError(f"`covariance` must be new for every head. Received: one of {self.classes} units that a head has already")
+        self.classes, self.units, self.trainable, self.dtype_policy = units, units, trainable, dtype
 
     def make(self, temperature: float, seed: int) -> None:
         """Makes the maps."""
@@ -79,6 +79,9 @@ class Covariance(FullPrecision):
             trainable=self.trainable,
             dtype=self.dtype_policy,
         )
+
+    def prepare(self, features: int) -> None:
+        """Raises ValueError if it does not fit so many features, before anything is allocated."""
 
     def build(self, input_shape: Any) -> None:
         for layer in self._layers:

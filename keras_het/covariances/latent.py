@@ -12,6 +12,8 @@ from keras_het.ops.latent import LatentNormal
 from keras_het.ops.log_space import softplus_inverse
 from keras_het.validation import check_integer
 
+SMALLEST_KERNEL = 0.05  # that counts as learned, of the size that a kernel has at the start
+
 
 @keras.saving.register_keras_serializable("keras_het")
 class Latent(LowRank):
@@ -40,11 +42,14 @@ class Latent(LowRank):
         self.size = 1, self.num_factors or 1  # until the features are known
         self._start = units, temperature, seed
 
+    def prepare(self, features: int) -> None:
+        self.units = features  # as many as have noise
+        self.check(features)
+        self.size = features, self.num_factors
+
     def build(self, input_shape: Any) -> None:
         features = input_shape[-1]
         classes, temperature, seed = self._start
-        self.units = features  # as many as have noise
-        self.check(features)
         self.make(temperature / math.sqrt(2.0 * features / (features + classes)), seed)
         super().build(input_shape)
 
@@ -59,7 +64,8 @@ class Latent(LowRank):
         """Noise of `initial_scale` temperatures for this kernel, `(D, K)`, by the biases."""
         classes, temperature, _ = self._start
         usual = math.sqrt(2.0 * self.units / (self.units + classes))
-        ratio = usual / max(math.sqrt(np.square(kernel.astype("float64")).sum(axis=0).mean()), 1e-6)
+        size = math.sqrt(np.square(kernel.astype("float64")).sum(axis=0).mean())
+        ratio = usual / size if size > SMALLEST_KERNEL * usual else 1.0  # what has learned nothing yet will grow, and its noise with it
         start = ratio * self.initial_scale * temperature * math.sqrt(0.5) / usual
         bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
         self.scale_diag.bias.assign(np.full(self.units, bias, "float32"))

@@ -162,12 +162,13 @@ class HeteroscedasticDense(FullPrecision):
     def build(self, input_shape):
         if len(input_shape) < 2 or input_shape[-1] is None:
             raise ValueError(f"The input must have shape (..., D) with D known and a leading axis. Received: input_shape={input_shape}")
+        self.covariance_layer.prepare(input_shape[-1])
         self._check_memory(input_shape[-1])
+        self.integrator.check(self.link, *self.covariance_layer.size)
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: input_shape[-1]})
         for layer in (self.loc, self.covariance_layer, self.learned_temperature, self.clock):
             if layer is not None:
                 layer.build(input_shape)
-        self.integrator.check(self.link, *self.covariance_layer.size)
         self.integrator.prepare(*self.covariance_layer.size)
 
     def _check_memory(self, features):

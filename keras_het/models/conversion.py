@@ -53,7 +53,7 @@ def heteroscedastic(
 
     Warm start: mu = temperature * (old kernel, old bias), so that without noise the predictions are the old ones exactly. The noise
     starts as in every new head, with a standard deviation of 0.15 temperatures, which moves probabilities by less than 0.02 (for
-    temperatures from 0.02 up).
+    temperatures from 0.02 up; that of a latent covariance has it in the mean over the classes).
 
     Args:
         model: a functional model, or a Sequential one that is built: KerasHub and KerasCV classifiers, `keras.applications`, your own.

@@ -7,6 +7,8 @@ from keras import ops
 from keras_het.ops.low_rank import finite, low_rank_normal
 from keras_het.ops.streaming import expectation
 
+LEFT_OUT = -1e12  # a log p below it is that of a mean of -inf
+
 
 def log_expected_softmax(loc, scale_diag, factor, nodes, temperature=1.0, row_scale=None, chunk_size="auto", unroll=False):
     """Log of the mean softmax of Gaussian logits.
@@ -99,8 +101,8 @@ class SoftmaxMean:
 
     @staticmethod
     def pivot(log_p):
-        """Subtracted from the logits before `sensitivity`."""
-        return log_p
+        """Subtracted from the logits before `sensitivity`; not of a class that is left out, whose noise would then be the largest logit."""
+        return ops.where(log_p < LEFT_OUT, 0.0, log_p)
 
     @staticmethod
     def sensitivity(logits, log_p, upstream):

@@ -45,8 +45,8 @@ class LatentNormal:
         return self.scale_diag.shape[-1], self.factor.shape[-1]
 
     def num_logits(self, size: tuple[int, int]) -> int:
-        """K."""
-        return self.units
+        """K, or D if that is more: a block has arrays of both."""
+        return max(self.units, size[0])
 
     def maker(self) -> Any:
         """A function that makes such a distribution of `tensors`; it does not hold them."""

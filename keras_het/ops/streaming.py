@@ -40,11 +40,12 @@ def expectation(mean, normal, nodes, chunk_size="auto", unroll=False):
         if block_size is None:
             return _unrolled(mean, normal, nodes, chunk_size)
     flat = normal.flat(*size)
+    width = normal.num_logits(size) if flat.whole_batch else None
     if unroll:
         rows, shared, make = flat.tensors[: flat.num_rows], flat.tensors[flat.num_rows :], flat.maker()
         average = _by_blocks(lambda block: ((_unrolled(mean, make(*block, *shared), nodes, chunk_size),), ()), rows, block_size)[0][0]
     else:
-        average = _streamed(mean, flat, nodes, *blocking.block_sizes(flat.loc, nodes.num_samples, chunk_size, flat.whole_batch))
+        average = _streamed(mean, flat, nodes, *blocking.block_sizes(flat.loc, nodes.num_samples, chunk_size, width))
     return ops.reshape(average, ops.shape(normal.loc))
 
 

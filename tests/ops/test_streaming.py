@@ -124,3 +124,12 @@ def test_a_class_that_is_left_out_by_minus_infinity(kind):
     upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
     for name, gradient in gradients(masked, nodes, upstream, chunk_size=8).items():
         assert np.isfinite(gradient).all(), name
+
+
+@pytest.mark.parametrize("noise", [30.0, 1000.0])
+def test_a_class_that_is_left_out_under_large_noise_has_no_gradient(noise):
+    arguments, nodes = problem("full", scale=noise), nodes_of("full")
+    arguments["loc"][:, 2] = -np.inf
+    upstream = np.eye(UNITS, dtype="float32")[[0, 1, 3, 4, 5]]
+    for name, gradient in gradients(arguments, nodes, upstream, chunk_size=8).items():
+        assert np.isfinite(gradient).all(), name

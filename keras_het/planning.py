@@ -97,9 +97,11 @@ _COSTS = {
         "QuasiMonteCarlo": _Costs(290, 250), "OwnNoise": _Costs(3000, 1000), "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000)
     },
     "torch": {
-        "QuasiMonteCarlo": _Costs(400, 250), "OwnNoise": _Costs(5000, 2000), "Taylor": _Costs(3000, 1000), "ClosedForm": _Costs(6000, 3000)
+        "QuasiMonteCarlo": _Costs(900, 900), "OwnNoise": _Costs(2e4, 2e4), "Taylor": _Costs(3000, 1000), "ClosedForm": _Costs(2e4, 5e3)
     },
 }  # fmt: skip
+_WEIGHT_BYTES = {"jax": 18.0, "tensorflow": 28.0, "torch": 26.0}  # of a weight in a step by Adam, which keeps 16, and the passing rest
+_PROGRAM_BYTES = 60 << 20
 _FLOPS_PER_BYTE = 10.0  # of a processor: operations in the time of reading a byte
 _OWN_NOISE_NODES = 64  # its default
 _ARRAYS = 8  # of the size of a block that are held at once
@@ -133,7 +135,7 @@ def plan(
         check_integer(name, value, 1)
     if memory is not None:
         check_number("memory", memory, above=0.0)
-    costs = _COSTS[keras.config.backend()] if keras.config.backend() in _COSTS else _COSTS["jax"]
+    costs = _COSTS[keras.config.backend()]
     heads = [(covariance, integrator) for covariance in ("diagonal", "low_rank", "parameter_efficient", "latent") for integrator in costs]
     heads.remove(("latent", "OwnNoise"))
     dense = _dense(sizes, memory)
@@ -175,15 +177,15 @@ def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory:
 def _estimate(
     sizes: Sizes, names: tuple[str | None, str | None, str | None, int], parameters: int, beyond: _Costs, held: float, memory: float | None
 ) -> Estimate:
-    """Maps are bound by operations or by reading their weights, and all else is added; Adam holds four numbers for each weight."""
+    """Maps are bound by operations or by reading their weights, and all else is added."""
     train, predict = max(6.0 * sizes.batch, 40.0 * _FLOPS_PER_BYTE), max(2.0 * sizes.batch, 4.0 * _FLOPS_PER_BYTE)
-    train_bytes = 16.0 * parameters + held
+    train_bytes = _WEIGHT_BYTES[keras.config.backend()] * parameters + _PROGRAM_BYTES + held
     return Estimate(
         *names,
         parameters,
         6.0 * sizes.batch * parameters + beyond.train,
         train_bytes,
-        4.0 * parameters + held,
+        4.0 * parameters + _PROGRAM_BYTES + held,
         train * parameters + beyond.train,
         predict * parameters + beyond.predict,
         None if memory is None else train_bytes <= memory,

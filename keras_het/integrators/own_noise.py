@@ -18,11 +18,11 @@ class OwnNoise(QuasiMonteCarlo):
         p_k = E[psi(a_k, d_k)],     psi(a, s) = E_e[sigmoid(a + s e)],     a_k = u_k - d_k e_k - log sum over j != k of exp(u_j)
 
     log psi is right to 1e-4 for noise of up to three temperatures, and to 2.5e-3 for any. The results of a finite number of nodes are
-    normalised. A node costs five (PyTorch) to thirty times (JAX) one of `QuasiMonteCarlo`.
+    normalised. A node costs some twenty times one of `QuasiMonteCarlo`.
 
-    For trained diagonal heads the error of log p is 2.5 times less than that of as many plain nodes, which is that of six times as many:
-    it saves memory for the table of nodes and draws, and no time where programs are compiled. For full heads it gains nothing: their noise
-    for a class alone has all but died when they are trained (`benchmarks/own_noise.py`).
+    For trained diagonal heads the error of log p is 2 to 2.5 times less than that of as many plain nodes, which is that of four to six
+    times as many: it saves draws and memory for nodes, and no time. For parameter-efficient heads it gains a tenth, for full heads
+    nothing: their noise for a class alone has all but died when they are trained (`benchmarks/own_noise.py`).
 
     Args: as `QuasiMonteCarlo`.
 

@@ -114,29 +114,31 @@ class OwnNoiseMean:
         With t_k = g_k / P_k d psi / d a_k: by the centre t_k, and by u_j, which is in every Z_k but its own,
             -exp(u_j) sum over k != j of t_k / Z_k.
         """
-        sums, exponentials, top = _others(logits[0], 1)
+        sums, shares, top = _others(logits[0], 1)
         found = log_psi(*_apart(logits, 1, sums))
-        share = upstream[..., None] * ops.exp(found.value - log_p[..., None])
-        of_centers = share * found.of_center
+        scale = upstream[..., None] * ops.exp(found.value - log_p[..., None])
+        of_centers = scale * found.of_center
         of_others = _sum_of_others(of_centers / (sums[1] + _TINY), top, 1)
-        return -exponentials * of_others, of_centers, share * found.of_scale
+        return -shares * of_others, of_centers, scale * found.of_scale
 
 
 def _apart(logits, axis, sums=None):
     """a, shape of u, and d."""
-    largest, total = _others(logits[0], axis)[0] if sums is None else sums
-    return logits[1] - largest - ops.log(total + _TINY), logits[2]
+    shift, total = _others(logits[0], axis)[0] if sums is None else sums
+    return logits[1] - shift - ops.log(total + _TINY), logits[2]
 
 
 def _others(logits, axis):
-    """(the largest logit, Z_k / its exponential), exp(u - largest), and which are the largest."""
-    largest = ops.stop_gradient(ops.max(logits, axis=axis, keepdims=True, initial=-math.inf))
-    exponentials, top = ops.exp(logits - largest), logits == largest
-    return (largest, _sum_of_others(exponentials, top, axis)), exponentials, top
+    """(log of the sum of exp(u), the share of Z_k in it), the share of every exp(u), and which are more than a half."""
+    # No maximum, which of an empty batch some backends refuse, and some exporters do not know.
+    shift = ops.stop_gradient(ops.logsumexp(logits, axis=axis, keepdims=True))
+    shares = ops.exp(logits - shift)
+    top = shares > 0.5
+    return (shift, _sum_of_others(shares, top, axis)), shares, top
 
 
 def _sum_of_others(x, top, axis):
-    """The sum over all classes but one, for each: the largest in a sum of their own, so that none is lost by subtracting it."""
+    """The sum over all classes but one, for each: the largest in a sum of its own, so that none is lost by subtracting it."""
     small, large = (ops.sum(part, axis=axis, keepdims=True) for part in (ops.where(top, 0.0, x), ops.where(top, x, 0.0)))
     return ops.where(top, small + (large - x), (small + large) - x)
 

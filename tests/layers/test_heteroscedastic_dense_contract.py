@@ -58,7 +58,7 @@ def test_config(make):
         inference_samples=st.none() | st.integers(1, 1 << 20),
         chunk_size=st.sampled_from(["auto", None, 1, 1000]),
     ),
-    min_scale=st.floats(0, 1),
+    min_scale=st.just(0.0) | st.floats(1e-30, 1),  # smaller numbers are lost in float32, and refused
     initial_scale=st.floats(2, 1e4),
     seed=st.integers(0, 2**31 - 1),
 )

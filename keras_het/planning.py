@@ -88,7 +88,7 @@ class _Costs(NamedTuple):
     predict: float
 
 
-# Medians of what `benchmarks/plan.py` measured, by backend: QuasiMonteCarlo and OwnNoise at a node, Taylor and ClosedForm without.
+# Fitted to what `benchmarks/plan.py` measured, by backend: QuasiMonteCarlo and OwnNoise at a node, Taylor and ClosedForm without.
 _COSTS = {
     "jax": {
         "QuasiMonteCarlo": _Costs(120, 280), "OwnNoise": _Costs(3000, 1000), "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000)

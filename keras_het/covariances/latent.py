@@ -40,7 +40,11 @@ class Latent(LowRank):
         if self.num_factors is not None:
             self.num_factors = check_integer("num_factors", self.num_factors, 1)
         self.size = 1, self.num_factors or 1  # until the features are known
-        self._start = units, temperature, seed
+        self._temperature, self._seed = temperature, seed
+
+    def _usual_norm(self) -> float:
+        """Root mean square norm of the kernel's columns as "glorot_uniform" draws them."""
+        return math.sqrt(2.0 * self.units / (self.units + self.classes))
 
     def prepare(self, features: int) -> None:
         self.units = features  # as many as have noise
@@ -48,9 +52,7 @@ class Latent(LowRank):
         self.size = features, self.num_factors
 
     def build(self, input_shape: Any) -> None:
-        features = input_shape[-1]
-        classes, temperature, seed = self._start
-        self.make(temperature / math.sqrt(2.0 * features / (features + classes)), seed)
+        self.make(self._temperature / self._usual_norm(), self._seed)
         super().build(input_shape)
 
     def check(self, units: int) -> None:
@@ -62,11 +64,9 @@ class Latent(LowRank):
 
     def restart(self, kernel: np.ndarray) -> None:
         """Noise of `initial_scale` temperatures for this kernel, `(D, K)`, by the biases."""
-        classes, temperature, _ = self._start
-        usual = math.sqrt(2.0 * self.units / (self.units + classes))
-        size = math.sqrt(np.square(kernel.astype("float64")).sum(axis=0).mean())
-        ratio = usual / size if size > SMALLEST_KERNEL * usual else 1.0  # what has learned nothing yet will grow, and its noise with it
-        start = ratio * self.initial_scale * temperature * math.sqrt(0.5) / usual
+        usual, norm = self._usual_norm(), math.sqrt(np.square(kernel.astype("float64")).sum(axis=0).mean())
+        ratio = usual / norm if norm > SMALLEST_KERNEL * usual else 1.0  # what has learned nothing yet will grow, and its noise with it
+        start = ratio * self.initial_scale * self._temperature * math.sqrt(0.5) / usual
         bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
         self.scale_diag.bias.assign(np.full(self.units, bias, "float32"))
         self.factor.bias.assign(ratio * ops.convert_to_numpy(self.factor.bias))

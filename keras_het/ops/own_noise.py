@@ -75,7 +75,7 @@ class OwnNoiseNormal:
         return ops.zeros_like(self.loc), *self.normal.no_sums()
 
     def pull_back(self, sensitivity: tuple[Any, Any, Any], chunk: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What d has beyond its part in the logits, and the sums of the distribution."""
+        """What d has beyond its part in the logits, `(B, K)`, and the sums of the distribution."""
         of_logits, of_centers, of_scale = sensitivity
         return ops.sum(of_scale - of_centers * chunk[0], axis=-1), *self.normal.pull_back(of_logits + of_centers, chunk)
 
@@ -93,15 +93,15 @@ class OwnNoiseMean:
     num_terms = 1
 
     def terms(self, logits):
-        """psi of every node."""
+        """psi of every node, `(B, K, C)`."""
         return (ops.exp(log_psi(*_apart(logits, 1)).value),)
 
     def log_terms(self, logits, axis):
-        """log psi of every node, with the classes on `axis`."""
+        """log psi of every node, with the classes on `axis`: shape of u."""
         return (log_psi(*_apart(logits, axis)).value,)
 
     def result(self, log_means):
-        """log P."""
+        """log P, `(B, K)`."""
         return log_means[0]
 
     def pivot(self, log_p):
@@ -109,7 +109,7 @@ class OwnNoiseMean:
         return ops.zeros_like(log_p)
 
     def sensitivity(self, logits, log_p, upstream):
-        """Derivatives by the logits u, by u - d e, and by d, of every node, times S.
+        """Derivatives by the logits u, by u - d e, and by d, of every node, times S: `(B, K, C)` each.
 
         With t_k = g_k / P_k d psi / d a_k: by the centre t_k, and by u_j, which is in every Z_k but its own,
             -exp(u_j) sum over k != j of t_k / Z_k.
@@ -161,6 +161,7 @@ def log_psi(center: Any, scale: Any) -> LogPsi:
     Args:
         center: a, `(...)`.
         scale: s >= 0, of a shape that broadcasts.
+    Returns: `LogPsi`, three tensors `(...)`.
 
     Example:
         >>> round(float(ops.exp(log_psi(ops.array(0.0), ops.array(3.0)).value)), 5)

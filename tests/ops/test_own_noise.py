@@ -66,11 +66,9 @@ def test_value_at_given_nodes(kind, scale, options):
 
 def test_the_oracle_sees_an_own_node_that_is_left_in(monkeypatch):
     arguments, nodes = problem("diagonal"), nodes_of("diagonal")
-    monkeypatch.setattr(own_noise, "_apart", lambda logits, *others: own_apart((logits[0], *logits[:1], logits[2]), *others))
+    apart = own_noise._apart
+    monkeypatch.setattr(own_noise, "_apart", lambda logits, *others: apart((logits[0], *logits[:1], logits[2]), *others))
     assert np.abs(evaluate(arguments, nodes, chunk_size=None) - oracle(arguments, nodes)).max() > 0.02
-
-
-own_apart = own_noise._apart
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,6 +1,6 @@
 """Does the one-line change pay? Heads and their settings beside a plain Dense with the same choices, epoch by epoch, on noisy labels.
 
-python benchmarks/recipe.py [--tasks NAME ...] [--seeds 5] [--part 0/2] [--output FOLDER]        (on the backend of KERAS_BACKEND)
+python benchmarks/recipe.py [--tasks NAME ...] [--methods NAME ...] [--seeds 5] [--part 0/2] [--output FOLDER]    (KERAS_BACKEND)
 
 Every run trains one method with one setting and writes a line of JSON: for each epoch the accuracy, likelihood and calibration on
 noisy validation labels, which a user has, and on clean test labels, which a user has not. A run whose line is there is not repeated.
@@ -45,6 +45,7 @@ HEADS = {  # arguments of the head by the name of the method
     "normalized sigmoid, diagonal": {"num_factors": 0, "link": "normalized_sigmoid"},
     "normalized sigmoid, full": {"link": "normalized_sigmoid"},
     "normal cdf, full": {"link": "normal_cdf"},
+    "latent": {"covariance": "latent"},
 }
 
 
@@ -94,7 +95,8 @@ def make_model(task, setting, seed):
 
 
 def _head(units, setting, l2, seed):
-    arguments = {"num_factors": min(setting.num_factors, units), **HEADS[setting.method]}
+    own = HEADS[setting.method]
+    arguments = own if "covariance" in own else {"num_factors": min(setting.num_factors, units), **own}
     sampled, learned = "link" not in arguments, "learned" in setting.method
     return HeteroscedasticDense(
         units,
@@ -196,6 +198,7 @@ def key_of(line):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tasks", nargs="+", choices=list(tasks.TASKS), default=list(tasks.TASKS), metavar="NAME")
+    parser.add_argument("--methods", nargs="+", choices=["Dense", *HEADS], default=["Dense", *HEADS], metavar="NAME")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--part", default="0/1", help="I/N: every N-th run, from the I-th, for several processes side by side")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
@@ -205,7 +208,8 @@ def main():
     options.output.mkdir(parents=True, exist_ok=True)
     present = {key_of(line) for line in recipe_report.read(options.output)}
     of_task = variations if options.variations else settings
-    wanted = [(name, setting, seed) for seed in range(options.seeds) for name in options.tasks for setting in of_task(tasks.TASKS[name](0))]
+    of_seed = [(name, setting) for name in options.tasks for setting in of_task(tasks.TASKS[name](0)) if setting.method in options.methods]
+    wanted = [(name, setting, seed) for seed in range(options.seeds) for name, setting in of_seed]
     for name, setting, seed in wanted[part::parts]:
         if key_of({"task": name, "seed": seed, **setting._asdict()}) in present:
             continue

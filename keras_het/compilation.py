@@ -13,11 +13,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.fitting import MODULES, counterpart, link_of
+from keras_het.fitting import MODULES, activation_for, counterpart
 from keras_het.outputs import Output, found_in
 
 ROLES = {"loss": keras.losses, "metrics": keras.metrics, "weighted_metrics": keras.metrics}
-# The loss to use for a link where the one that was given has no counterpart.
+# The loss to use for an activation where the one that was given has no counterpart.
 FITTING = {
     "softmax": "keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or CategoricalCrossentropy, for label vectors)",
     "sigmoid": "keras.losses.BinaryCrossentropy(from_logits=True)",
@@ -58,7 +58,7 @@ def check(model: keras.Model) -> None:
         )
     if misfit is not None:
         output, activation = misfit
-        rule = f"The activation behind {output.source} must be {output.activation}, or none, for it returns {output.returns}"
+        rule = f"The activation behind {output.source} must be {output.activation_layer}, or none, for it returns {output.returns}"
         raise ValueError(f"{rule}. Received: {activation!r}")
     arguments = compiled_with(model)
     for argument, module in ROLES.items():
@@ -116,9 +116,9 @@ def explain(argument: str, identifier: Any, fitting: Any, output: Output) -> str
         return f"`{argument}` must take probabilities: {mend}, for an activation behind {output.source} makes them. {received}"
     if fitting is not None:
         return f"`{argument}` must take {output.returns}: {spelled(fitting)}, for {output.source} returns them. {received}"
-    like = f", as {FITTING[output.link]}" if argument == "loss" else ""
-    behind = f"or put {output.activation} behind it, for a {'loss' if argument == 'loss' else 'metric'} of probabilities"
-    if (output.link, link_of(identifier, ROLES[argument])) == ("softmax", "sigmoid"):
+    like = f", as {FITTING[output.activation]}" if argument == "loss" else ""
+    behind = f"or put {output.activation_layer} behind it, for a {'loss' if argument == 'loss' else 'metric'} of probabilities"
+    if (output.activation, activation_for(identifier, ROLES[argument])) == ("softmax", "sigmoid"):
         behind = 'or, if an example may have several labels, give the head link="sigmoid"'
     return f"`{argument}` must take {output.returns}{like}, for {output.source} returns them; {behind}. {received}"
 

@@ -17,7 +17,14 @@ from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.validation import check_integer, check_number
 
-METHODS = {"Dense": None, "diagonal": 0, "full": 5}  # name: num_factors, None for the plain head
+METHODS = {  # name: what the head takes, None for the plain one
+    "Dense": None,
+    "diagonal": {"num_factors": 0},
+    "full": {"num_factors": 5},
+    "latent": {"covariance": "latent"},
+    "normalized sigmoid": {"num_factors": 0, "link": "normalized_sigmoid"},
+    "normal cdf": {"num_factors": 0, "link": "normal_cdf"},
+}
 TRAIN, VALIDATION, BATCH = 1024, 256, 128  # of the 1797 digits; the other 517 are the test set
 ROUND = 5  # epochs between two looks at the validation labels
 
@@ -64,7 +71,7 @@ class Run(NamedTuple):
     scores: NLL on noisy validation data at its best epoch, by temperature.
     accuracy, nll, ece: on clean test data.
     seconds: of one temperature, the median.
-    covariance: `(K, K)`, of a head with factors, in temperatures.
+    covariance: `(K, K)`, of the full head, in temperatures.
     """
 
     method: str
@@ -130,14 +137,14 @@ def load_data(noise, seed):
     return Data(train, validation, Split(features[known:], labels[known:]), confusions)
 
 
-def make_model(num_factors, temperature, seed, inputs=64, units=10):
+def make_model(arguments, temperature, seed, inputs=64, units=10):
     """Backbone, head and, for the plain head, division by the temperature; weights drawn by NumPy, the same on every backend."""
     backbone = keras.Sequential([keras.layers.Dense(128, activation="relu"), keras.layers.Dense(128, activation="relu")])
-    if num_factors is None:
+    if arguments is None:
         head = [keras.layers.Dense(units), keras.layers.Rescaling(1.0 / temperature)]
     else:
-        integrator = QuasiMonteCarlo(num_samples=64)
-        head = [HeteroscedasticDense(units, num_factors, temperature=temperature, integrator=integrator, seed=seed)]
+        nodes = {} if "link" in arguments else {"integrator": QuasiMonteCarlo(num_samples=64)}
+        head = [HeteroscedasticDense(units, **arguments, **nodes, temperature=temperature, seed=seed)]
     model = keras.Sequential([keras.Input((inputs,)), backbone, *head])
     rng = np.random.default_rng([seed, 2])
     for kernel in (weight for weight in model.trainable_weights if len(weight.shape) == 2):
@@ -171,7 +178,7 @@ def train(method, seed, data, settings):
         epochs=settings.epochs // ROUND, batch_size=BATCH, shuffle=False, verbose=0,
     )  # fmt: skip
     seconds = float(np.median([trial.seconds for trial in found.trials]))
-    sigma = covariance(found.model, data.test.features) if METHODS[method] else None
+    sigma = covariance(found.model, data.test.features) if method == "full" else None
     accuracy, nll, ece = score(found.model, data.test)
     return Run(method, seed, found.value, ROUND * found.best.epoch, found.scores, accuracy, nll, ece, seconds, sigma)
 

@@ -10,7 +10,7 @@ import numpy as np
 from keras_het.analysis import top_pairs
 
 PLAIN = "Dense"
-COLOURS = {PLAIN: "#9a9a9a", "diagonal": "#7fb2d6", "full": "#1f5f99"}
+GREY, BLUE = "#9a9a9a", "#1f5f99"
 METRICS = (("accuracy", "accuracy", 1.0), ("nll", "NLL", -1.0), ("ece", "ECE", -1.0))  # field of a row, name, sign of what is better
 NUM_PAIRS = 8
 
@@ -120,17 +120,18 @@ def save(result, folder):
 
 def plot_rows(result, path):
     """The table as points with standard errors, each metric on a scale of its own, and the plain head's mean as a line."""
-    figure = import_extra("matplotlib.figure").Figure(figsize=(11, 4), layout="constrained")
+    figure = import_extra("matplotlib.figure").Figure(figsize=(12, 4.4), layout="constrained")
     rows = result.rows
     for axes, (field, name, sign) in zip(figure.subplots(1, len(METRICS)), METRICS, strict=True):
         for position, row in enumerate(rows):
             mean, error = mean_error(getattr(row, field))
-            axes.errorbar(position, mean, np.nan_to_num(error), fmt="o", markersize=9, capsize=6, color=COLOURS[row.method])
+            color = GREY if row.method == PLAIN else BLUE
+            axes.errorbar(position, mean, np.nan_to_num(error), fmt="o", markersize=9, capsize=6, color=color)
             axes.annotate(f"{mean:.3f}", (position, mean), (9, 4), textcoords="offset points")
             if row.method == PLAIN:
-                axes.axhline(mean, color=COLOURS[PLAIN], linestyle=":", zorder=0)
+                axes.axhline(mean, color=GREY, linestyle=":", zorder=0)
         axes.set(xlim=(-0.5, len(rows) - 0.2), xticks=range(len(rows)), ylabel=f"{name} ({'higher' if sign > 0 else 'lower'} is better)")
-        axes.set_xticklabels([row.method for row in rows])
+        axes.set_xticklabels([row.method for row in rows], rotation=30, ha="right", rotation_mode="anchor")
         axes.set_title(headline(rows, field, name, sign), fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"Clean test data, {result.settings.noise:.0%} noisy training labels, backend {keras.config.backend()}")

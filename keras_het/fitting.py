@@ -18,11 +18,11 @@ BY_SHAPE = {"accuracy": "binary_accuracy", "acc": "binary_accuracy", "crossentro
 class Rule(NamedTuple):
     """What a loss or metric takes.
 
-    link: the only link whose logits it takes, or None.
+    activation: that of the only links whose logits it takes, "softmax" or "sigmoid", or None.
     fit: a function of its config and an `Output` that gives the config with which it takes that output, or None if there is none.
     """
 
-    link: str | None
+    activation: str | None
     fit: Callable[[dict, Output], dict | None]
 
 
@@ -40,7 +40,7 @@ def _any(config, output):
 
 def _of_each(fit: Callable[[dict, Output], dict | None]) -> Callable[[dict, Output], dict | None]:
     """`fit`, for what judges each class by itself: the logits of a softmax say nothing of one class without the others."""
-    return lambda config, output: None if (output.link, output.returns) == ("softmax", "logits") else fit(config, output)
+    return lambda config, output: None if (output.activation, output.returns) == ("softmax", "logits") else fit(config, output)
 
 
 def _score(config, output):
@@ -53,7 +53,7 @@ def _threshold(config, output):
     t = config["threshold"]
     if output.returns == "probabilities" or not 0 < t < 1:
         return config
-    return {**config, "threshold": math.log(t) - (math.log1p(-t) if output.link == "sigmoid" else 0.0)}
+    return {**config, "threshold": math.log(t) - (math.log1p(-t) if output.activation == "sigmoid" else 0.0)}
 
 
 def _thresholds(config, output):
@@ -62,7 +62,7 @@ def _thresholds(config, output):
     if output.returns == "probabilities" or (given is None and config.get("top_k") is not None):
         return config
     values = given if isinstance(given, list | tuple) else [0.5 if given is None else given]
-    if output.link == "softmax" or not set(values) <= {0.0, 0.5}:
+    if output.activation == "softmax" or not set(values) <= {0.0, 0.5}:
         return None
     return config if set(values) == {0.0} else {**config, "thresholds": 0.0}
 
@@ -125,7 +125,7 @@ def counterpart(identifier: Any, output: Output, module: Any = keras.losses, tru
     if kind is None:
         return identifier if trust_unknown else None
     rule = RULES[kind]
-    if rule.link not in (None, output.link) and not (rule.link == "sigmoid" and output.returns == "probabilities"):
+    if rule.activation not in (None, output.activation) and not (rule.activation == "sigmoid" and output.returns == "probabilities"):
         return None
     config = kind.get_config(known)
     fitting = rule.fit(config, output)
@@ -134,10 +134,10 @@ def counterpart(identifier: Any, output: Output, module: Any = keras.losses, tru
     return identifier if fitting == config else _made(known, fitting, identifier)
 
 
-def link_of(identifier: Any, module: Any = keras.losses) -> str | None:
-    """The only link that a loss or metric is for, or None if it is for any, or not known."""
+def activation_for(identifier: Any, module: Any = keras.losses) -> str | None:
+    """The activation, "softmax" or "sigmoid", that a loss or metric is for, or None if it is for any, or not known."""
     kind = _kind_of(_instance(identifier, module))
-    return None if kind is None else RULES[kind].link
+    return None if kind is None else RULES[kind].activation
 
 
 def loss_of(identifier: Any) -> Any:

@@ -34,20 +34,20 @@ class Output(NamedTuple):
     """An output of a head.
 
     source: the head, as errors name it, such as "the head 'predictions'".
-    link: "softmax" or "sigmoid", as the `activation` of the head's link.
+    activation: "softmax" or "sigmoid", that of the head's link.
     returns: "log-probabilities" or "logits", or "probabilities" where an activation behind the head makes them.
     units: how many.
     """
 
     source: str
-    link: str
+    activation: str
     returns: str
     units: int
 
     @property
-    def activation(self) -> str:
+    def activation_layer(self) -> str:
         """The layer that makes probabilities of what the head returns."""
-        return "keras.layers.Softmax()" if self.link == "softmax" else "keras.layers.Activation('sigmoid')"
+        return "keras.layers.Softmax()" if self.activation == "softmax" else "keras.layers.Activation('sigmoid')"
 
 
 class Found(NamedTuple):
@@ -71,7 +71,7 @@ def outputs_of(model: keras.Model) -> list[tuple[set, Output | None]]:
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), HeteroscedasticDense(3, name="head"), keras.layers.Softmax()])
         >>> outputs_of(model)[0][1]
-        Output(source="the head 'head'", link='softmax', returns='probabilities', units=3)
+        Output(source="the head 'head'", activation='softmax', returns='probabilities', units=3)
     """
     return found_in(model).outputs
 

@@ -88,22 +88,26 @@ class _Costs(NamedTuple):
     predict: float
 
 
-# Fitted to what `benchmarks/plan.py` measured, by backend: QuasiMonteCarlo and OwnNoise at a node, Taylor and ClosedForm without.
+# Fitted to what `benchmarks/plan.py` measured, by backend: at a node, and of Taylor and ClosedForm without.
 _COSTS = {
     "jax": {
-        "QuasiMonteCarlo": _Costs(120, 280), "OwnNoise": _Costs(3000, 1000), "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000)
+        "QuasiMonteCarlo": _Costs(120, 280), "OwnNoise": _Costs(3000, 1000), "Quadrature": _Costs(3000, 1000),
+        "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000),
     },
     "tensorflow": {
-        "QuasiMonteCarlo": _Costs(290, 250), "OwnNoise": _Costs(3000, 1000), "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000)
+        "QuasiMonteCarlo": _Costs(290, 250), "OwnNoise": _Costs(3000, 1000), "Quadrature": _Costs(3000, 1000),
+        "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000),
     },
     "torch": {
-        "QuasiMonteCarlo": _Costs(900, 900), "OwnNoise": _Costs(2e4, 2e4), "Taylor": _Costs(3000, 1000), "ClosedForm": _Costs(2e4, 5e3)
+        "QuasiMonteCarlo": _Costs(900, 900), "OwnNoise": _Costs(2e4, 2e4), "Quadrature": _Costs(2e4, 2e4),
+        "Taylor": _Costs(3000, 1000), "ClosedForm": _Costs(2e4, 5e3),
     },
 }  # fmt: skip
 _WEIGHT_BYTES = {"jax": 18.0, "tensorflow": 28.0, "torch": 26.0}  # of a weight in a step by Adam, which keeps 16, and the passing rest
 _PROGRAM_BYTES = 60 << 20
 _FLOPS_PER_BYTE = 10.0  # of a processor: operations in the time of reading a byte
-_OWN_NOISE_NODES = 64  # its default
+_NODES = {"OwnNoise": 64, "Quadrature": 24}  # their defaults
+_SERVES = {"OwnNoise": ("diagonal", "low_rank", "parameter_efficient"), "Quadrature": ("diagonal",)}  # covariances; all others serve all
 _ARRAYS = 8  # of the size of a block that are held at once
 
 
@@ -136,8 +140,8 @@ def plan(
     if memory is not None:
         check_number("memory", memory, above=0.0)
     costs = _COSTS[keras.config.backend()]
-    heads = [(covariance, integrator) for covariance in ("diagonal", "low_rank", "parameter_efficient", "latent") for integrator in costs]
-    heads.remove(("latent", "OwnNoise"))
+    every = ("diagonal", "low_rank", "parameter_efficient", "latent")
+    heads = [(covariance, integrator) for covariance in every for integrator in costs if covariance in _SERVES.get(integrator, every)]
     dense = _dense(sizes, memory)
     rows = [dense, *(_head(sizes, covariance, integrator, costs[integrator], memory) for covariance, integrator in heads)]
     relative = [
@@ -158,7 +162,7 @@ def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory:
     layer = covariances.get(covariance)
     layer.num_factors = num_factors
     parameters = (sizes.features + 1) * sizes.units + layer.count_weights(sizes.features, sizes.units)
-    nodes = {"QuasiMonteCarlo": sizes.num_samples, "OwnNoise": _OWN_NOISE_NODES}.get(integrator, 0)
+    nodes = {"QuasiMonteCarlo": sizes.num_samples, **_NODES}.get(integrator, 0)
     if nodes:  # products of every node, and what is elementwise
         products = {"low_rank": 2.0 * num_factors, "latent": 2.0 * sizes.features}.get(covariance, 0.0)
         block = sizes.units * max(FEWEST_NODES * sizes.batch if covariance == "latent" else 2 * CHUNK_SIZE, BLOCK_ELEMENTS // sizes.units)

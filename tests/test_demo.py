@@ -71,7 +71,7 @@ def test_mean_and_standard_error():
 
 
 def test_initial_weights_are_those_of_the_seed_and_shared_by_the_methods():
-    dense, full, other = (demo.make_model(factors, 5.0, seed).get_weights() for factors, seed in ((None, 3), (5, 3), (5, 4)))
+    dense, full, other = (demo.make_model(arguments, 5.0, seed).get_weights() for arguments, seed in ((None, 3), ({}, 3), ({}, 4)))
     for ours, theirs in zip(dense, full, strict=False):  # backbone and mean: the first weights of both
         np.testing.assert_array_equal(ours, theirs)
     assert np.any(full[0] != other[0])
@@ -158,7 +158,7 @@ def test_the_command_trains_reports_and_draws(monkeypatch, tmp_path, capsys):
         assert (tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG")
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["backend"] == BACKEND
-    assert [row["method"] for row in results["table"]] == ["Dense", "diagonal", "full"]
+    assert [row["method"] for row in results["table"]] == list(demo.METHODS)
     assert all(run["accuracy"] > 0.15 for run in results["runs"])
     covariance = np.array(results["covariance"])
     np.testing.assert_allclose(covariance.sum(0), 0.0, atol=1e-5)
@@ -167,7 +167,7 @@ def test_the_command_trains_reports_and_draws(monkeypatch, tmp_path, capsys):
 
 def test_report_without_noise_has_no_planted_pairs(tmp_path):
     runs = [make_run(method, covariance=np.diag([1.0, 2.0, 3.0]) - 1.0 if method == "full" else None) for method in demo.METHODS]
-    result = demo.Result(demo.Settings(seeds=1, noise=0.0), runs, demo.summarise(runs), runs[-1].covariance, np.zeros((3, 3), int))
+    result = demo.Result(demo.Settings(seeds=1, noise=0.0), runs, demo.summarise(runs), runs[2].covariance, np.zeros((3, 3), int))
     assert "0 pairs are in both lists; chance would give 0.0." in demo_report.describe(result)
     demo_report.save(result, tmp_path)
     assert (tmp_path / "covariance.png").exists()

@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_het.batches import count_examples, examples_and_labels, labelled_batches
 from keras_het.compilation import leaves
-from keras_het.fitting import link_of, loss_of, remade
+from keras_het.fitting import activation_for, loss_of, remade
 from keras_het.layers import NoiseTransition
 from keras_het.noisy_labels import CleanAndNoisy
 from keras_het.outputs import outputs_of
@@ -56,7 +56,7 @@ class HeldOut:
         measure, losses = self._measure(model), _losses(model)
         total, count = 0.0, 0
         for labels, predictions in self._batches(model):
-            if len(losses) == 1 and link_of(losses[0]) == "softmax":
+            if len(losses) == 1 and activation_for(losses[0]) == "softmax":
                 _check_range(labels, predictions, getattr(losses[0], "ignore_class", None))
             total += len(labels) * float(np.mean(ops.convert_to_numpy(measure(labels, predictions))))
             count += len(labels)
@@ -85,7 +85,7 @@ class HeldOut:
         if self._criterion == "loss":
             return _mean_of(loss)
         known = next((output for _, output in outputs_of(model)), None)  # of a head
-        if (known.link if known else link_of(losses[0])) == "sigmoid":
+        if (known.activation if known else activation_for(losses[0])) == "sigmoid":
             logits = known.returns == "logits" if known else getattr(loss, "from_logits", False)
             return lambda labels, predictions: (predictions > (0.0 if logits else 0.5)) == (labels > 0.5)
         return _is_right

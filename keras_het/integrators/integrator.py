@@ -14,6 +14,7 @@ class Integrator(Choice):
     """
 
     needs = ""
+    own_noise_only = False  # whether it needs noise that the covariance gives every class for itself
 
     def check(self, link: Link, units: int, num_factors: int) -> None:
         """Raises ValueError if this rule cannot serve the link, or not at this size."""
@@ -27,6 +28,11 @@ class Integrator(Choice):
 
     def check_covariance(self, covariance: Any) -> None:
         """Raises ValueError if this rule cannot serve the covariance."""
+        if self.own_noise_only and covariance.noise_of != "logits":
+            raise ValueError(
+                f"`integrator` must be another than {type(self).__name__}, such as QuasiMonteCarlo, for a covariance that gives no class "
+                f"noise of its own. Received: {type(covariance).__name__}"
+            )
 
     def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
         """The expectation, as the link returns it, `(..., K)`.

@@ -6,6 +6,7 @@ from keras_het.choices import find_choice
 from keras_het.integrators.closed_form import ClosedForm
 from keras_het.integrators.integrator import Integrator
 from keras_het.integrators.own_noise import OwnNoise
+from keras_het.integrators.quadrature import Quadrature
 from keras_het.integrators.sampled import MonteCarlo, QuasiMonteCarlo
 from keras_het.integrators.taylor import Taylor
 
@@ -19,4 +20,4 @@ def get(identifier: Any) -> Integrator:
         >>> get("monte_carlo")
         MonteCarlo(num_samples=1000, inference_samples=None, chunk_size='auto', antithetic=False)
     """
-    return find_choice("integrator", identifier, Integrator, (MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor, OwnNoise))
+    return find_choice("integrator", identifier, Integrator, (MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor, OwnNoise, Quadrature))

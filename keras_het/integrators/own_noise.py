@@ -13,7 +13,7 @@ from keras_het.ops.streaming import expectation
 
 @keras.saving.register_keras_serializable("keras_het")
 class OwnNoise(QuasiMonteCarlo):
-    """Nodes for all noise but what a class has for itself, which is averaged analytically: for diagonal heads.
+    """Nodes for all noise but what a class has for itself, which is averaged analytically.
 
         p_k = E[psi(a_k, d_k)],     psi(a, s) = E_e[sigmoid(a + s e)],     a_k = u_k - d_k e_k - log sum over j != k of exp(u_j)
 
@@ -21,8 +21,8 @@ class OwnNoise(QuasiMonteCarlo):
     normalised. A node costs some twenty times one of `QuasiMonteCarlo`.
 
     For trained diagonal heads the error of log p is 2 to 2.5 times less than that of as many plain nodes, which is that of four to six
-    times as many: it saves draws and memory for nodes, and no time. For parameter-efficient heads it gains a tenth, for full heads
-    nothing: their noise for a class alone has all but died when they are trained (`benchmarks/own_noise.py`).
+    times as many; `Quadrature` is better for them. For parameter-efficient heads it gains a tenth, for full heads nothing: their noise
+    for a class alone has all but died when they are trained (`benchmarks/own_noise.py`). So it saves draws, and no time.
 
     Args: as `QuasiMonteCarlo`.
 
@@ -32,16 +32,10 @@ class OwnNoise(QuasiMonteCarlo):
     """
 
     needs = "own_noise"
+    own_noise_only = True
 
     def __init__(self, num_samples: int = 64, inference_samples: int | None = None, chunk_size: int | str | None = "auto"):
         super().__init__(num_samples, inference_samples, chunk_size)
-
-    def check_covariance(self, covariance: Any) -> None:
-        if covariance.noise_of != "logits":
-            raise ValueError(
-                "`integrator` must be another than OwnNoise, such as QuasiMonteCarlo, for a covariance that gives no class noise of its "
-                f"own. Received: {type(covariance).__name__}"
-            )
 
     def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
         mean = expectation(link.own_noise, OwnNoiseNormal(normal), self.nodes_of(size, key), self.chunk_size, unroll=key is None)

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_het.choices import Choice
+from keras_het.ops.log_space import log_mean_exp
 from keras_het.ops.low_rank import finite
 
 
@@ -18,7 +19,7 @@ class Link(Choice):
     * `second_order(normal)`: the same to second order in the noise.
     * `mean`: what nodes are averaged to, an object with the methods of `keras_het.ops.expected_softmax.SoftmaxMean`; `from_mean` makes of
       it what a head returns.
-    * `own_noise`: the same for the integrator `OwnNoise`.
+    * `own_noise` and `largest`: the same for the integrators `OwnNoise` and `Quadrature`.
 
     `normal` is the distribution of the logits in temperatures, centred by `center`.
 
@@ -38,6 +39,7 @@ class Link(Choice):
     second_order: Any = None
     mean: Any = None
     own_noise: Any = None
+    largest: Any = None
 
     def from_mean(self, value: Any) -> Any:
         """What a head returns, of the average over the nodes, both `(..., K)`."""
@@ -66,7 +68,33 @@ class Link(Choice):
         """The probabilities of outputs, `(..., K)`."""
         return ops.exp(outputs) if self.activation == "softmax" else ops.sigmoid(outputs)
 
+    def average(self, outputs: Any, axis: int = 0) -> Any:
+        """What a head would return of the mean probabilities of several outputs, such as those of the members of an ensemble.
+
+        The mean is taken of probabilities, in log space; that of log-probabilities or logits would be that of no distribution.
+
+        Args:
+            outputs: shape `(..., M, ..., K)`.
+            axis: that of the M outputs, whose number must be known.
+        Returns: shape `(..., K)`.
+
+        Example:
+            >>> from keras_het.links import Softmax
+            >>> log_p = ops.log(ops.array([[0.9, 0.1], [0.5, 0.5]]))
+            >>> [round(float(p), 4) for p in ops.exp(Softmax().average(log_p))]
+            [0.7, 0.3]
+        """
+        if self.activation == "softmax":
+            return log_mean_exp(outputs, axis)
+        return log_mean_exp(ops.log_sigmoid(outputs), axis) - log_mean_exp(ops.log_sigmoid(-outputs), axis)
+
     def loss(self) -> keras.losses.Loss:
         """The loss of Keras for the outputs: for integers `(...)`, or, of a sigmoid, for vectors `(..., K)` of zeros and ones."""
         kind = keras.losses.SparseCategoricalCrossentropy if self.activation == "softmax" else keras.losses.BinaryCrossentropy
         return kind(from_logits=True)
+
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """New metrics of Keras for the outputs and the labels of `loss`: the accuracy."""
+        if self.activation == "softmax":
+            return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+        return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]  # of logits

@@ -7,6 +7,7 @@ import keras
 from keras_het.links.link import Link
 from keras_het.ops.expected_softmax import SoftmaxMean, second_order_log_softmax, without_shift
 from keras_het.ops.own_noise import OwnNoiseMean
+from keras_het.ops.quadrature import LargestMean
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -24,6 +25,7 @@ class Softmax(Link):
     ignores_shift = True
     mean = SoftmaxMean()
     own_noise = OwnNoiseMean()
+    largest = LargestMean()
 
     def second_order(self, normal: Any) -> Any:
         """Log-probabilities to second order in the noise, `(..., K)`."""

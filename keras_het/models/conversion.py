@@ -162,10 +162,10 @@ def homoscedastic(
     return converted
 
 
-def _with_head(body, new, head, link, keep):
+def _with_head(body, new, head, activation, keep):
     """The model of a body and a new head, with what stands behind the old one."""
-    outputs = reshaped(new(body.outputs[0]), head, link, body)
-    outputs = activated(outputs, head, link, body) if keep else outputs
+    outputs = reshaped(new(body.outputs[0]), head, activation, body)
+    outputs = activated(outputs, head, activation, body) if keep else outputs
     return keras.Model(model_inputs(body), outputs, name=body.name)
 
 

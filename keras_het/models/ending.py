@@ -17,7 +17,7 @@ def free_name(name: str, body: keras.Model) -> str:
     return next(free for free in names if free not in taken)
 
 
-def reshaped(tensor: Any, head: Any, link: str, body: keras.Model) -> Any:
+def reshaped(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any:
     """A tensor `(..., K)` through new layers like those that reshape behind the old head; their shapes follow a new K.
 
     Raises: ValueError if the classes of a softmax do not stay on the last axis.
@@ -29,7 +29,7 @@ def reshaped(tensor: Any, head: Any, link: str, body: keras.Model) -> Any:
         if shape[-1] == head.units:
             config["target_shape"] = (*shape[:-1], units)
         tensor = type(layer).from_config({**config, "name": free_name(layer.name, body)})(tensor)
-        if link == "softmax" and tensor.shape[-1] != units:
+        if activation == "softmax" and tensor.shape[-1] != units:
             raise ValueError(
                 f"The layers behind the head must keep its {units} classes on the last axis. "
                 f"Received: {layer.name!r}, whose output has the shape {tuple(tensor.shape)}"
@@ -37,12 +37,12 @@ def reshaped(tensor: Any, head: Any, link: str, body: keras.Model) -> Any:
     return tensor
 
 
-def activated(tensor: Any, head: Any, link: str, body: keras.Model) -> Any:
-    """Log-probabilities or logits, through a new layer with the activation of the old head, of the link of the new one."""
+def activated(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any:
+    """Log-probabilities or logits, through a new layer with the activation of the old head, or that of the new head's link."""
     if head.activation in (None, "log_softmax"):
         return tensor
     name = free_name("probabilities", body)
-    if link == "softmax":
+    if activation == "softmax":
         return keras.layers.Softmax(name=name, dtype=tensor.dtype)(tensor)
     return keras.layers.Activation(head.activation.replace("softmax", "sigmoid"), name=name, dtype=tensor.dtype)(tensor)
 

@@ -25,6 +25,7 @@ HEADS = {
     "normalized sigmoid": {"num_factors": 2, "link": "normalized_sigmoid", "warm_start": False},
     "normal cdf": {"num_factors": 2, "link": "normal_cdf", "warm_start": False},
     "own noise": {"num_factors": 0, "integrator": "own_noise"},
+    "quadrature": {"num_factors": 0, "integrator": "quadrature"},
     "latent": {"covariance": "latent"},
     "taylor": {"num_factors": 2, "integrator": "taylor"},
     "kept softmax": {"num_factors": 2, "keep_activation": True, "temperature": 1.0},

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from keras_het import links
-from keras_het.integrators import MonteCarlo, OwnNoise, QuasiMonteCarlo, Taylor
+from keras_het.integrators import MonteCarlo, OwnNoise, Quadrature, QuasiMonteCarlo, Taylor
 from keras_het.layers import HeteroscedasticDense
 
 UNITS, FEATURES, EXAMPLES = 4, 6, 8
@@ -16,6 +16,7 @@ HEADS = {
     "sigmoid": {"num_factors": 2, "link": "sigmoid"},
     "taylor": {"num_factors": 2, "integrator": Taylor(), "initial_scale": 0.1},
     "own noise": {"num_factors": 2, "parameter_efficient": True, "integrator": OwnNoise(NODES)},
+    "quadrature": {"num_factors": 0, "integrator": Quadrature()},
     "latent": {"covariance": "latent", "integrator": QuasiMonteCarlo(NODES)},
     "latent sigmoid": {"covariance": "latent", "link": "sigmoid"},
     "normalized sigmoid": {"num_factors": 2, "link": "normalized_sigmoid"},

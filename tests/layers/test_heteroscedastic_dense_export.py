@@ -16,6 +16,7 @@ EXPORTED = {  # all but the last with the integrators that they have by default
     "normalized sigmoid": {"num_factors": 2, "link": "normalized_sigmoid"},
     "normal cdf": {"num_factors": 2, "link": "normal_cdf"},
     "own noise": {"num_factors": 0, "integrator": "own_noise"},
+    "quadrature": {"num_factors": 0, "integrator": "quadrature"},
     "latent": {"covariance": "latent"},
     "taylor": {"num_factors": 2, "integrator": "taylor"},
     "sampled sigmoid": HEADS["sampled sigmoid"],

@@ -1,0 +1,53 @@
+"""The integrator of independent noise."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_het.integrators.integrator import Integrator
+from keras_het.links import Link
+from keras_het.ops.quadrature import GumbelNormal, points
+from keras_het.ops.streaming import expectation
+from keras_het.validation import check_integer
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class Quadrature(Integrator):
+    """E[softmax] of a diagonal head by one integral over the largest logit, without noise in training or prediction.
+
+        p_k = integral of f_k(t) prod over j != k of F_j(t) dt,      F_j, f_j: the law of u_j + G_j, G_j standard Gumbel
+
+    for the softmax of u is the chance that u_k + G_k is the largest. The points t are evenly spaced over the range of the largest, which
+    follows each example's noise. With 24 of them the error of log p is below 1e-3 for probable classes, and below 1e-2 for others, if
+    the noise of the classes that may win is of the same order; where one has a tenth of a temperature and another ten, take twice as many.
+
+    Args:
+        num_nodes: points of the integral, in training and prediction.
+    Source: the law of the largest, McFadden 1974; the Gumbel law as ten normal ones, Fruehwirth-Schnatter and Fruehwirth 2007.
+
+    Example:
+        >>> Quadrature(16)
+        Quadrature(num_nodes=16)
+    """
+
+    needs = "largest"
+    own_noise_only = True
+
+    def __init__(self, num_nodes: int = 24):
+        self.num_nodes = check_integer("num_nodes", num_nodes, 2, 1 << 12)
+
+    def check(self, link: Link, units: int, num_factors: int) -> None:
+        super().check(link, units, num_factors)
+        if num_factors:
+            raise ValueError(
+                "`integrator` must be another than Quadrature, such as QuasiMonteCarlo, for noise with factors: it is for diagonal heads. "
+                f"Received: num_factors={num_factors}"
+            )
+
+    def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
+        mean = expectation(link.largest, GumbelNormal.of(normal, size[0]), points(self.num_nodes), unroll=key is None)
+        return link.from_mean(ops.log_softmax(mean, axis=-1))
+
+    def get_config(self) -> dict[str, Any]:
+        return {"num_nodes": self.num_nodes}

@@ -1,0 +1,237 @@
+"""log E[softmax] of independent logits by one integral: the softmax is the law of the largest of logits with Gumbel noise.
+
+    p_k = integral of f_k(t) prod over j != k of F_j(t) dt,      F_j and f_j: distribution function and density of u_j + G_j
+
+with u_j ~ N(loc_j, scale_diag_j^2) and G_j standard Gumbel, whose law is written as a mixture of ten normal laws. The integral is a mean
+over points that are evenly spaced where the largest may be; for a smooth peak no rule of fixed points is better.
+"""
+
+import functools
+import math
+from typing import Any, Self
+
+import numpy as np
+from keras import ops
+
+from keras_het.ops.expected_sigmoid import FARTHEST
+from keras_het.ops.low_rank import DiagonalNormal
+from keras_het.ops.nodes import Nodes
+
+# The Gumbel law as sum_i w_i N(m_i, s_i^2): fitted anew to its distribution function, largest error 8e-5 (that of Fruehwirth-Schnatter and
+# Fruehwirth 2007, rounded to three digits, has 4e-4). The widest term first.
+_WEIGHTS = (0.0001884, 0.0018638, 0.0107161, 0.0438101, 0.1296726, 0.2485402, 0.2915797, 0.2013496, 0.0662994, 0.0059801)
+_MEANS = (5.912215, 5.232242, 4.108953, 2.975046, 1.905478, 0.977107, 0.212299, -0.42584, -0.982096, -1.504854)
+_SCALES = (3.059177, 2.175477, 1.648666, 1.258967, 0.96137, 0.739466, 0.580173, 0.465474, 0.375744, 0.296639)
+_MEAN, _VARIANCE = 0.5772157, math.pi**2 / 6  # of the Gumbel law
+_FAR = 12.0  # from here on, less the variance, the density is its tail
+_TINY = 1e-37
+
+_OUTSIDE = 1e-4  # the chance that the largest is below, or above, the range of t before it is extended
+_BELOW, _ABOVE = 1.0, 4.0  # temperatures by which it is extended
+_BISECTIONS = 8
+
+
+def points(num_nodes: int) -> Nodes:
+    """Midpoints of `num_nodes` equal parts of (0, 1), a table of one column."""
+    return Nodes(((np.arange(num_nodes, dtype="float32") + 0.5) / num_nodes)[:, None])
+
+
+class GumbelNormal:
+    """u_j + G_j at points t of a range that holds the largest of them: what a quadrature has instead of logits at nodes.
+
+    Args:
+        loc: mean logits, shape `(..., K)`, in temperatures.
+        scale_diag: standard deviations >= 0, shape `(..., K)`.
+        start: lower end of the range, shape `(..., 1)`.
+        length: of the range, shape `(..., 1)`.
+        units: K, an integer, which a tensor that is traced may not know.
+    """
+
+    num_rows = 4
+    whole_batch = False
+    size = (1, 0)
+
+    def __init__(self, loc: Any, scale_diag: Any, start: Any, length: Any, units: int):
+        self.loc, self.scale_diag, self.start, self.length, self.units = loc, scale_diag, start, length, units
+
+    @classmethod
+    def of(cls, normal: DiagonalNormal, units: int) -> Self:
+        """With the range of t that holds the largest."""
+        start, length = (ops.stop_gradient(x) for x in _range(normal, units))
+        return cls(normal.loc, normal.scale_diag, start, length, units)
+
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        """What it is made of, all with a row for each example."""
+        return self.loc, self.scale_diag, self.start, self.length
+
+    def num_logits(self, size: tuple[int, int]) -> int:
+        """K."""
+        return self.units
+
+    def maker(self) -> Any:
+        """A function that makes such a distribution of `tensors`; it does not hold them."""
+        return functools.partial(type(self), units=self.units)
+
+    def flat(self, *size: int) -> Self:
+        """The same distribution with one leading axis, B."""
+        shapes = (self.units, self.units, 1, 1)
+        return self.maker()(*(ops.reshape(x, (-1, width)) for x, width in zip(self.tensors, shapes, strict=True)))
+
+    def logits(self, nodes: Nodes) -> tuple[Any, Any]:
+        """t - loc, shape `(..., S, K)`, and the standard deviations, `(..., 1, K)`."""
+        t = self.start[..., None, :] + self.length[..., None, :] * nodes.eps_diag
+        return t - self.loc[..., None, :], self.scale_diag[..., None, :]
+
+    def tables(self, nodes: Nodes) -> tuple[Any, ...]:
+        """The table of points, of which a chunk has columns."""
+        return (nodes.eps_diag,)
+
+    def logits_at(self, chunk: tuple[Any, ...]) -> tuple[Any, Any]:
+        """t - loc, `(B, K, C)`, and the standard deviations, `(B, K, 1)`."""
+        return (self.start + self.length * chunk[0])[:, None, :] - self.loc[..., None], self.scale_diag[..., None]
+
+    def no_sums(self) -> tuple[Any, ...]:
+        """Zeros to which `pull_back` adds."""
+        return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
+
+    def pull_back(self, sensitivity: tuple[Any, Any], chunk: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Sums over the chunk of the gradients by t - loc and by the standard deviations, `(B, K)` each."""
+        return tuple(ops.sum(x, axis=-1) for x in sensitivity)
+
+    def gradients(self, of_offset: Any, of_scale_diag: Any) -> tuple[Any, ...]:
+        """Gradients of `tensors`: the integral does not depend on its range."""
+        return -of_offset, of_scale_diag, ops.zeros_like(self.start), ops.zeros_like(self.length)
+
+
+def _range(normal, units):
+    """Start and length of a range of t, `(..., 1)`, outside of which the largest hardly is: by one normal law for each class."""
+    center = normal.loc + _MEAN
+    deviation = ops.sqrt(ops.square(normal.scale_diag) + _VARIANCE)
+    # The chance that the largest is below t, at two t at once: from one that is below -5 deviations of a class, to one where all are below.
+    low = ops.logsumexp(center - 5.0 * deviation, axis=-1, keepdims=True) - math.log(units)
+    high = ops.logsumexp(center + math.sqrt(2.0 * math.log(units / _OUTSIDE)) * deviation, axis=-1, keepdims=True)
+    low, high = (ops.concatenate([x, x], axis=-1) for x in (low, high))
+    wanted = ops.log(ops.convert_to_tensor([_OUTSIDE, 1.0 - _OUTSIDE], normal.loc.dtype))
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        z = (middle[..., None, :] - center[..., None]) / deviation[..., None]
+        above = ops.sum(ops.log(_normal_cdf(z) + _TINY), axis=-2) > wanted
+        low, high = ops.where(above, low, middle), ops.where(above, middle, high)
+    start = low[..., :1] - _BELOW
+    return start, high[..., 1:] + _ABOVE - start
+
+
+def _normal_cdf(z):
+    return 0.5 + 0.5 * ops.erf(math.sqrt(0.5) * z)
+
+
+class LargestMean:
+    """log of the mean over t of f_k(t) / F_k(t) times the product of all F_j(t): log p_k and a number that all classes share."""
+
+    num_terms = 1
+
+    def terms(self, offsets):
+        """The integrand at every point, `(B, K, C)`."""
+        return (ops.exp(self.log_terms(offsets, 1)[0]),)
+
+    def log_terms(self, offsets, axis):
+        """Its log, with the classes on `axis`."""
+        law = _Law(*offsets)
+        return (_log_integrand(law.log_cdf(), law.log_density(), axis),)
+
+    def result(self, log_means):
+        """What is averaged."""
+        return log_means[0]
+
+    def pivot(self, log_p):
+        """Nothing to subtract."""
+        return ops.zeros_like(log_p)
+
+    def sensitivity(self, offsets, log_p, upstream):
+        """Derivatives by t - loc and by the standard deviations, times the number of points, `(B, K, C)` each.
+
+        With A_k the share of a point in the mean of class k: by a parameter of the law of j,
+            g_j A_j d log f_j + (sum over k != j of g_k A_k) d log F_j.
+        """
+        offset, scale = offsets
+        law = _Law(offset, scale, with_slopes=True)
+        own = upstream[..., None] * ops.exp(_log_integrand(law.log_cdf(), law.log_density(), 1) - log_p[..., None])
+        others = ops.sum(own, axis=1, keepdims=True) - own
+        slopes = zip(law.slopes_of_log_density(), law.slopes_of_log_cdf(), strict=True)
+        return tuple(own * of_density + others * of_cdf for of_density, of_cdf in slopes)
+
+
+def _log_integrand(log_cdf, log_density, axis):
+    return log_density - log_cdf + ops.sum(log_cdf, axis=axis, keepdims=True)
+
+
+class _Law:
+    """The law of u + G by the mixture: logs of its distribution function F and density f at an offset x = t - loc, and their slopes.
+
+    The slopes by the standard deviation s follow from those by x, for a normal law's d F / d s is s F''.
+
+    Args:
+        offset: x, of any shape.
+        scale: s, of a shape that broadcasts.
+        with_slopes: whether slopes will be asked for.
+    """
+
+    def __init__(self, offset: Any, scale: Any, with_slopes: bool = False):
+        self._scale, self._variance = scale, ops.square(scale)
+        self._offset = ops.where(offset > FARTHEST, FARTHEST, offset)
+        lower, upper, density, slope, curvature = 0.0, 0.0, 0.0, 0.0, 0.0
+        widest: Any = 0.0
+        for w, m, s in zip(_WEIGHTS, _MEANS, _SCALES, strict=True):
+            precision = ops.rsqrt(self._variance + s**2)
+            z = (self._offset - m) * precision
+            widest = z if s == _SCALES[0] else widest
+            half = 0.5 * w / math.fsum(_WEIGHTS)
+            signed = half * ops.erf(math.sqrt(0.5) * z)
+            lower, upper = lower + (half + signed), upper + (half - signed)
+            # Relative to the widest term, so that they do not underflow together; 3 is the most, but for rounding where z is large.
+            exponent = 0.5 * (widest - z) * (widest + z)
+            term = w / math.sqrt(2.0 * math.pi) * precision * ops.exp(ops.where(exponent > 4.0, 4.0, exponent))
+            density = density + term
+            if with_slopes:
+                slope = slope - term * z * precision
+                curvature = curvature + term * (ops.square(z) - 1.0) * ops.square(precision)
+        self._lower, self._upper = ops.where(lower > 0, lower, 0.0) + _TINY, upper
+        self._log_density = ops.log(density) - 0.5 * ops.square(widest)
+        self._slope, self._curvature = slope / density, curvature / density
+
+    def log_cdf(self) -> Any:
+        """log F(x)."""
+        small = ops.where(self._upper < 0.01, self._upper, 0.0)
+        series = -small * (1.0 + small * (0.5 + small / 3.0))  # ONNX has no log1p
+        return ops.where(self._upper < 0.01, series, ops.log(self._lower))
+
+    def log_density(self) -> Any:
+        """log f(x)."""
+        return ops.where(self._far(), self._tail()[0], self._log_density)
+
+    def slopes_of_log_cdf(self) -> tuple[Any, Any]:
+        """By x and by s."""
+        hazard = ops.exp(self._log_density) / self._lower
+        return hazard, self._scale * self._slope * hazard
+
+    def slopes_of_log_density(self) -> tuple[Any, Any]:
+        """By x and by s."""
+        near = self._slope, self._scale * self._curvature
+        return tuple(ops.where(self._far(), a, b) for a, b in zip(self._tail()[1:], near, strict=True))
+
+    def _far(self):
+        return self._offset - self._variance > _FAR
+
+    def _tail(self):
+        """log f far above the mean, and its slopes: f(x) = exp(-x + s^2/2) F(x - s^2), with one normal law for that F.
+
+        The equation is exact, for the density of G is exp(-x) times its distribution function.
+        """
+        precision = ops.rsqrt(self._variance + _VARIANCE)
+        z = (self._offset - self._variance - _MEAN) * precision
+        z = ops.where(z > 0, z, 0.0)
+        cdf = _normal_cdf(z)
+        ratio = precision * ops.exp(-0.5 * ops.square(z)) / (math.sqrt(2.0 * math.pi) * cdf)
+        value = 0.5 * self._variance - self._offset + ops.log(cdf)
+        return value, ratio - 1.0, self._scale * (1.0 - ratio * (2.0 + z * precision))

@@ -1,0 +1,57 @@
+"""What every link says to others of its outputs: their mean, the loss and the metrics."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from scipy.special import expit, log_softmax, logit
+
+from keras_het import links
+
+NAMES = ["softmax", "sigmoid", "normalized_sigmoid", "normal_cdf"]
+
+
+def outputs_of(link, scale=3.0):
+    """Outputs of five members for two examples of four classes."""
+    outputs = scale * np.random.default_rng(0).normal(size=(5, 2, 4))
+    return log_softmax(outputs, axis=-1) if link.activation == "softmax" else outputs
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_average_is_that_of_the_probabilities(name, axis):
+    link = links.get(name)
+    members = outputs_of(link)
+    found = ops.convert_to_numpy(link.average(ops.convert_to_tensor(np.moveaxis(members, 0, axis).astype("float32")), axis))
+    expected = np.log(np.exp(members).mean(0)) if link.activation == "softmax" else logit(expit(members).mean(0))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    if link.activation == "softmax":
+        np.testing.assert_allclose(np.exp(found).sum(-1), 1.0, rtol=1e-5)
+        assert np.exp(members.mean(0)).sum(-1).max() < 0.9  # what keras.layers.Average would give
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_average_of_improbable_outputs_is_a_number(name):
+    link = links.get(name)
+    members = ops.convert_to_tensor(outputs_of(link, 1e3).astype("float32"))
+    assert np.isfinite(ops.convert_to_numpy(link.average(members))).all()
+    np.testing.assert_allclose(link.average(members[:1]), members[0], rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_loss_and_metrics_are_those_of_the_probabilities(name):
+    link = links.get(name)
+    outputs = outputs_of(link)[0].astype("float32")
+    softmax = link.activation == "softmax"
+    labels = np.array([3, 0]) if softmax else np.array([[0, 1, 1, 0], [1, 0, 0, 0]])
+    p = np.exp(outputs) if softmax else expit(outputs)
+    of_labels = p[[0, 1], labels] if softmax else np.where(labels, p, 1 - p)
+    np.testing.assert_allclose(float(link.loss()(labels, outputs)), -np.log(of_labels).mean(), rtol=1e-4)
+    (metric,) = link.metrics()
+    right = p.argmax(-1) == labels if softmax else (p > 0.5) == labels
+    assert metric.name == "accuracy"
+    assert float(metric(labels, outputs)) == pytest.approx(right.mean())
+    assert link.metrics()[0] is not metric
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Identity()])
+    model.compile(loss=link.loss(), metrics=link.metrics())
+    assert model.evaluate(outputs, labels, verbose=0, return_dict=True)["accuracy"] == pytest.approx(right.mean())

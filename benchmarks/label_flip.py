@@ -21,13 +21,13 @@ import numpy as np
 from scipy.special import log_softmax
 from scipy.stats import mannwhitneyu
 
-from keras_het import regularizers
-from keras_het.analysis import corrupt_labels, noisy_nll, select
+from keras_het import label_noise, regularizers
+from keras_het.analysis import noisy_nll, select
 from keras_het.callbacks import ReleaseTransition
 from keras_het.integrators import QuasiMonteCarlo
+from keras_het.label_noise import corrupt_labels
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import BootstrappedCrossentropy, ForwardCorrectedCrossentropy
-from keras_het.ops import transition
 
 CLASSES, TRAIN, VALIDATION, BATCH, EPOCHS, RELEASE = 10, 1024, 256, 128, 80, 10
 LEARNING_RATE, WEIGHT_DECAY, DECAYS = 4e-3, 2e-3, (0.0, 1e-3, 2e-3, 5e-3)
@@ -77,8 +77,11 @@ def shuffled_digits(seed):
 def flipped_digits(noise, level, size, seed):
     """`Data` with label flips; the smaller training sets are parts of the larger ones."""
     x, y = shuffled_digits(seed)
-    make = {"random": lambda: transition.random_flip(CLASSES, level, [seed, 4]), "symmetric": lambda: transition.symmetric(CLASSES, level)}
-    matrix = make.get(noise, lambda: transition.pair_flip(CLASSES, level))()
+    make = {
+        "random": lambda: label_noise.random_flip(CLASSES, level, [seed, 4]),
+        "symmetric": lambda: label_noise.symmetric(CLASSES, level),
+    }
+    matrix = make.get(noise, lambda: label_noise.pair_flip(CLASSES, level))()
     noisy, known = corrupt_labels(y, matrix, [seed, 5]), TRAIN + VALIDATION
     return Data((x[:size], noisy[:size]), (x[TRAIN:known], noisy[TRAIN:known]), (x[known:], y[known:]), matrix)
 
@@ -144,7 +147,7 @@ def learned(task, data, penalty="L2", parameterization="projected", units=CLASSE
 def estimated(stopped, data):
     """T from the anchors of a model of the noisy labels, by the 97% quantile of the paper that proposed it."""
     x = np.concatenate([data.train[0], data.validation[0]])
-    return transition.estimate_by_anchors(np.exp(stopped.predict(x, batch_size=2048, verbose=0)).clip(0, 1), quantile=0.97)
+    return label_noise.estimate_by_anchors(np.exp(stopped.predict(x, batch_size=2048, verbose=0)).clip(0, 1), quantile=0.97)
 
 
 def heteroscedastic(task, data):
@@ -166,7 +169,7 @@ def heteroscedastic(task, data):
 def of_transition(selection, data):
     """What a row says of a learned T."""
     matrix = keras.ops.convert_to_numpy(selection.model.layers[-1].transition).tolist()
-    return {"strength": selection.value, "distance": transition.total_variation(matrix, data.transition), "transition": matrix}
+    return {"strength": selection.value, "distance": label_noise.total_variation(matrix, data.transition), "transition": matrix}
 
 
 def compare_methods(task):
@@ -179,7 +182,7 @@ def compare_methods(task):
     if task.part == "noise":
         results["none, stopped early"] = stopped = stopped_early(task, data)
         guess = estimated(stopped, data)
-        details["forward, estimated T"] = {"distance": transition.total_variation(guess, data.transition)}
+        details["forward, estimated T"] = {"distance": label_noise.total_variation(guess, data.transition)}
         results["forward, estimated T"] = plain(task, data, ForwardCorrectedCrossentropy(guess, from_logits=True))
         results["bootstrapping, hard"] = plain(task, data, BootstrappedCrossentropy(hard=True, from_logits=True))
         results["HeteroscedasticDense"] = heteroscedastic(task, data)
@@ -223,7 +226,7 @@ def outlier_digits(share, seed):
     inside, outside = (np.flatnonzero(kind)[:NUM_INLIERS] for kind in (y[:known] < INLIERS, y[:known] >= INLIERS))
     outside = outside[: round(NUM_INLIERS * share / (1.0 - share))]
     order = np.random.default_rng([seed, 6]).permutation(np.concatenate([inside, outside]))
-    matrix = transition.outlier(INLIERS, LABELLED)
+    matrix = label_noise.outlier(INLIERS, LABELLED)
     noisy = corrupt_labels(np.minimum(y, INLIERS), matrix, [seed, 5])
     test = x[known:], y[known:]
     return Data((x[order], noisy[order]), test, test, matrix)

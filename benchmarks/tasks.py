@@ -12,8 +12,8 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from keras_het.analysis import corrupt_labels, look_alike_transitions
-from keras_het.ops import transition
+from keras_het import label_noise
+from keras_het.label_noise import corrupt_labels, look_alike_transitions
 
 GROUP = 5  # classes that look alike
 SIDE, SHAPES = 12, 10  # of the drawn images
@@ -67,7 +67,7 @@ def digits(rate, seed, symmetric=False):
 
     data = load_digits()
     x, y = data.data.astype("float32") / 16.0, data.target
-    matrix = transition.symmetric(10, rate) if symmetric else None
+    matrix = label_noise.symmetric(10, rate) if symmetric else None
     return _split(x, y, rate, (1024, 256), 10, 60, dense(128, 128), seed, matrix)._replace(l2=(0.0, 1e-3))
 
 

@@ -44,7 +44,7 @@ clean, noisy, test = np.split(order, [500, 1400])
 
 looks_like = np.array([6, 7, 3, 8, 9, 6, 5, 1, 3, 4])  # looks_like[i]: the digit that i is taken for
 transition = 0.6 * np.eye(10) + 0.4 * np.eye(10)[looks_like]  # of true classes into labels
-noisy_labels = keras_het.analysis.corrupt_labels(labels, transition, seed=0)
+noisy_labels = keras_het.label_noise.corrupt_labels(labels, transition, seed=0)
 
 """
 ## A pretrained classifier

@@ -24,8 +24,9 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import keras_het
-from keras_het.analysis import confusion_matrices, corrupt_labels, look_alike_transitions, noisy_nll, select
-from keras_het.ops import transition
+from keras_het import label_noise
+from keras_het.analysis import confusion_matrices, noisy_nll, select
+from keras_het.label_noise import corrupt_labels, look_alike_transitions
 
 """
 ## The data
@@ -36,7 +37,7 @@ Digits. 35% of the labels, of training and validation alike, are those of the ne
 digits = load_digits()
 order = np.random.default_rng(0).permutation(len(digits.target))
 x, clean = (digits.data[order] / 16).astype("float32"), digits.target[order]
-true_t = transition.pair_flip(10, 0.35)
+true_t = label_noise.pair_flip(10, 0.35)
 noisy = corrupt_labels(clean, true_t, seed=0)
 train, validation, test = slice(1024), slice(1024, 1280), slice(1280, None)
 
@@ -74,7 +75,7 @@ def error(model):
 
 def moved(model):
     """Total variation of T and the identity: the share of labels that T holds for wrong."""
-    return transition.total_variation(keras.ops.convert_to_numpy(model.get_layer("flips").transition), np.eye(10))
+    return label_noise.total_variation(keras.ops.convert_to_numpy(model.get_layer("flips").transition), np.eye(10))
 
 
 def rounded(scores):
@@ -94,7 +95,7 @@ found, plain = learn(x, noisy), learn(x, noisy, strengths=[None])
 learned_t = keras.ops.convert_to_numpy(found.model.get_layer("flips").transition)
 print("negative log-likelihood of held-out noisy labels, by strength:", rounded(found.scores))
 print(f"error on clean labels: {error(plain.model):.3f} without T, {error(found.model):.3f} with the T that was chosen")
-print(f"total variation to the true T: {transition.total_variation(learned_t, true_t):.2f}; the identity has 0.35")
+print(f"total variation to the true T: {label_noise.total_variation(learned_t, true_t):.2f}; the identity has 0.35")
 
 """
 If there are a few clean labels, look at C, the mean prediction of each true class. Near the identity, T and not the network has taken
@@ -145,7 +146,7 @@ for name, selection, part in (("1024 examples", found, train), ("256 examples", 
 **No anchors.** If no example is surely of one class, a doubtful image and a flipped label look the same. Here every image is the mean
 of a digit and of one of the next class, and the label is one of the two: no label is wrong. *What shows it:* strengths that are about
 as likely have very different T. Then a T has to be given (`transition=..., trainable=False`), or measured on examples with clean labels
-(`ops.transition.from_confusion`).
+(`label_noise.from_confusion`).
 """
 
 rng = np.random.default_rng(0)

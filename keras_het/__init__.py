@@ -1,6 +1,19 @@
 """Classification under noisy labels in Keras 3: heteroscedastic heads for JAX, TensorFlow and PyTorch."""
 
-from keras_het import analysis, callbacks, constraints, covariances, integrators, layers, links, losses, models, ops, regularizers
+from keras_het import (
+    analysis,
+    callbacks,
+    constraints,
+    covariances,
+    integrators,
+    label_noise,
+    layers,
+    links,
+    losses,
+    models,
+    ops,
+    regularizers,
+)
 from keras_het.analysis import select
 from keras_het.compilation import check
 from keras_het.models import heteroscedastic, homoscedastic
@@ -15,6 +28,7 @@ __all__ = [
     "heteroscedastic",
     "homoscedastic",
     "integrators",
+    "label_noise",
     "layers",
     "links",
     "losses",

@@ -11,10 +11,10 @@ from keras import ops
 
 from keras_het.batches import examples_and_labels
 from keras_het.compilation import check
+from keras_het.label_noise import condition_number, total_variation, trace
 from keras_het.layers import NoiseTransition
 from keras_het.noisy_labels import CleanAndNoisy
-from keras_het.ops.transition import check_transition, condition_number, total_variation, trace
-from keras_het.validation import check_choice, check_integer
+from keras_het.validation import check_choice, check_integer, check_transition
 
 __all__ = [
     "ReleaseTransition",

@@ -51,6 +51,8 @@ def find_choice(argument: str, identifier: Any, base: type[Kind], known: tuple[t
         found = keras.saving.deserialize_keras_object(identifier)
         if isinstance(found, base):
             return found
+    if isinstance(identifier, type) and issubclass(identifier, base):
+        raise ValueError(f"`{argument}` must be an instance: {identifier.__name__}(...). Received: the class {identifier.__name__}")
     article = "an" if base.__name__[0] in "AEIOU" else "a"
     names = ", ".join(map(repr, by_name))
     rule = f"be {article} {base.__name__}, one of the names {names}, or a serialised dict"

@@ -9,8 +9,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.ops.transition import SMALLEST, apply_transition, check_transition, condition_number
-from keras_het.validation import check_boolean, check_integer, check_number
+from keras_het.label_noise import condition_number
+from keras_het.ops.transition import SMALLEST, apply_transition
+from keras_het.validation import check_boolean, check_integer, check_number, check_transition
 
 __all__ = [
     "BackwardCorrectedCrossentropy",

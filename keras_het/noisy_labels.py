@@ -11,7 +11,7 @@ from keras_het.batches import labelled_batches
 from keras_het.graph import predictor
 from keras_het.layers import NoiseTransition
 from keras_het.layers.log_probabilities import TOLERANCE
-from keras_het.ops.transition import check_labels
+from keras_het.validation import check_labels
 
 
 class Predictions(NamedTuple):

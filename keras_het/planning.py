@@ -91,15 +91,15 @@ class _Costs(NamedTuple):
 # Fitted to what `benchmarks/plan.py` measured, by backend: at a node, and of Taylor and ClosedForm without.
 _COSTS = {
     "jax": {
-        "QuasiMonteCarlo": _Costs(120, 280), "OwnNoise": _Costs(3000, 1000), "Quadrature": _Costs(3000, 1000),
+        "QuasiMonteCarlo": _Costs(120, 280), "OwnNoise": _Costs(3000, 1000), "Quadrature": _Costs(3000, 1500),
         "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000),
     },
     "tensorflow": {
-        "QuasiMonteCarlo": _Costs(290, 250), "OwnNoise": _Costs(3000, 1000), "Quadrature": _Costs(3000, 1000),
+        "QuasiMonteCarlo": _Costs(290, 250), "OwnNoise": _Costs(3000, 1000), "Quadrature": _Costs(4000, 1700),
         "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000),
     },
     "torch": {
-        "QuasiMonteCarlo": _Costs(900, 900), "OwnNoise": _Costs(2e4, 2e4), "Quadrature": _Costs(2e4, 2e4),
+        "QuasiMonteCarlo": _Costs(900, 900), "OwnNoise": _Costs(2e4, 2e4), "Quadrature": _Costs(4e4, 3.5e4),
         "Taylor": _Costs(3000, 1000), "ClosedForm": _Costs(2e4, 5e3),
     },
 }  # fmt: skip

@@ -2,13 +2,15 @@
 
 import math
 import numbers
+from typing import Any
 
 import numpy as np
+from keras import ops
 
 _LARGEST, _SMALLEST = float(np.finfo("float32").max), float(np.finfo("float32").tiny)
 
 
-def check_integer(name, value, low, high=None):
+def check_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
     """`value` as an int, if it is an integer in [low, high]."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or value < low or (high is not None and value > high):
@@ -17,7 +19,7 @@ def check_integer(name, value, low, high=None):
     return int(value)
 
 
-def check_number(name, value, above=-math.inf, low=None):
+def check_number(name: str, value: Any, above: float = -math.inf, low: float | None = None) -> float:
     """`value` as a float, if it is greater than `above`, or at least `low`, and neither infinite nor lost in float32."""
     whole_or_float = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     number = float(value) if whole_or_float and -_LARGEST < value < _LARGEST else math.nan
@@ -28,15 +30,86 @@ def check_number(name, value, above=-math.inf, low=None):
     return number
 
 
-def check_boolean(name, value):
+def check_boolean(name: str, value: Any) -> bool:
     """`value`, if it is True or False."""
     if not isinstance(value, bool):
         raise ValueError(f"`{name}` must be True or False. Received: {name}={value!r}")
     return value
 
 
-def check_choice(name, value, choices):
+def check_choice(name: str, value: Any, choices: Any) -> Any:
     """`value`, if it is one of `choices`."""
     if value not in choices:
         raise ValueError(f"`{name}` must be one of {', '.join(map(repr, choices))}. Received: {name}={value!r}")
     return value
+
+
+def check_transition(transition: Any, name: str = "transition") -> np.ndarray:
+    """`transition` as NumPy float64, if it is square, not negative, and its rows sum to one.
+
+    Raises: ValueError that says which row is wrong, and its sum.
+    """
+    return check_rows(check_square(name, transition), name)
+
+
+def check_rows(rows: Any, name: str = "transition") -> np.ndarray:
+    """`rows`, `(N, K)`, as NumPy float64, if they are probability vectors.
+
+    Raises: ValueError that says which row is wrong, and its sum or its entry.
+    """
+    rows = _not_negative(name, as_float64(rows))
+    sums = rows.sum(axis=1)
+    wrong = np.flatnonzero(~(np.abs(sums - 1.0) < 1e-4))
+    if len(wrong):
+        raise ValueError(f"`{name}` must have rows that sum to one. Received: row {wrong[0]} sums to {sums[wrong[0]]:.6g}")
+    return rows
+
+
+def check_labels(labels: Any, num_classes: float, count: int | None = None, name: str = "labels") -> np.ndarray:
+    """`labels` as an array, if they are integers in [0, num_classes), of shape `(N,)`, where N is `count` unless that is None.
+
+    Raises: ValueError that says which one is wrong.
+    """
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(f"`{name}` must be integers of shape (N,). Received: shape {labels.shape}, dtype {labels.dtype}")
+    wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
+    if len(wrong):
+        raise ValueError(f"`{name}` must be in [0, {num_classes}). Received: {labels[wrong[0]]} at [{wrong[0]}]")
+    if count is not None and len(labels) != count:
+        raise ValueError(f"`{name}` must have an entry for each of the {count} examples. Received: {len(labels)}")
+    return labels
+
+
+def check_every_class(labels: Any, num_classes: int) -> None:
+    """Raises a ValueError that names the first class of which `labels`, `(N,)`, have no example."""
+    missing = np.setdiff1d(np.arange(num_classes), labels)
+    if len(missing):
+        raise ValueError(f"`labels` must have an example of every class. Received: none of class {missing[0]}")
+
+
+def check_share(name: str, value: Any) -> None:
+    """Raises a ValueError if `value` is no number in [0, 1]."""
+    if not isinstance(value, int | float | np.integer | np.floating) or not 0.0 <= value <= 1.0:
+        raise ValueError(f"`{name}` must be in [0, 1]. Received: {name}={value!r}")
+
+
+def check_square(name: str, matrix: Any) -> np.ndarray:
+    """`matrix` as NumPy float64, if it is square and not negative."""
+    matrix = as_float64(matrix)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"`{name}` must be a square matrix. Received: shape {matrix.shape}")
+    return _not_negative(name, matrix)
+
+
+def _not_negative(name, matrix):
+    wrong = np.argwhere(~(matrix >= 0))
+    if len(wrong):
+        row, column = wrong[0]
+        raise ValueError(f"`{name}` must not be negative. Received: {matrix[row, column]:.6g} at [{row}, {column}]")
+    return matrix
+
+
+def as_float64(x: Any) -> np.ndarray:
+    """`x` as NumPy; on PyTorch also a tensor with a gradient, such as a learned T, which NumPy refuses."""
+    return np.asarray(ops.convert_to_numpy(x), "float64")

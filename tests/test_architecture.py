@@ -19,6 +19,7 @@ PACKAGES = [
     "keras_het.analysis",
     "keras_het.covariances",
     "keras_het.integrators",
+    "keras_het.label_noise",
     "keras_het.layers",
     "keras_het.links",
     "keras_het.models",
@@ -26,7 +27,7 @@ PACKAGES = [
 ]
 
 # What a floor may import of the package. The longest name that fits counts; the roof, which is not listed, may import everything.
-GROUND = ("keras_het.ops", "keras_het.validation", "keras_het.batches", "keras_het.choices")
+GROUND = ("keras_het.ops", "keras_het.validation", "keras_het.batches", "keras_het.choices", "keras_het.label_noise")
 ALLOWED = {
     "keras_het.ops": ("keras_het.ops",),
     "keras_het.validation": (),
@@ -34,6 +35,7 @@ ALLOWED = {
     "keras_het.constraints": GROUND,
     "keras_het.choices": (),
     "keras_het.full_precision": (),
+    "keras_het.label_noise": ("keras_het.ops", "keras_het.validation", "keras_het.label_noise"),
     "keras_het.links": (*GROUND, "keras_het.links"),
     "keras_het.covariances": (*GROUND, "keras_het.covariances", "keras_het.full_precision"),
     "keras_het.integrators": (*GROUND, "keras_het.integrators", "keras_het.links"),

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.analysis import corrupt_labels, noisy_nll
+from keras_het import label_noise
+from keras_het.analysis import noisy_nll
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
+from keras_het.label_noise import corrupt_labels
 from keras_het.layers import NoiseTransition
-from keras_het.ops import transition
 
 UNITS, EXAMPLES = 3, 48
 RNG = np.random.default_rng(0)
@@ -160,7 +161,7 @@ def test_a_resumed_run_equals_the_run_that_was_not_interrupted(after, epoch, tmp
 
 
 def test_the_monitor_logs_what_t_is_after_each_epoch(tmp_path):
-    layer, reference = flips(), transition.symmetric(UNITS, 0.3)
+    layer, reference = flips(), label_noise.symmetric(UNITS, 0.3)
     record = Record(layer)
     file = tmp_path / "log.csv"
     history = fit(make_model(layer), TransitionMonitor(reference), keras.callbacks.CSVLogger(file), record, epochs=3).history
@@ -237,7 +238,7 @@ def test_a_loss_that_is_nan_from_the_start_is_warned_of(callback):
 
 
 def test_without_a_reference_the_distance_is_that_to_the_identity():
-    layer = flips(transition=transition.symmetric(UNITS, 0.5), trainable=False)
+    layer = flips(transition=label_noise.symmetric(UNITS, 0.5), trainable=False)
     history = fit(make_model(layer), TransitionMonitor(), epochs=1).history
     assert history["flips_distance"] == pytest.approx([0.5])
 
@@ -247,11 +248,11 @@ def swapped(count, seed):
     rng = np.random.default_rng(seed)
     clean = rng.integers(UNITS, size=count)
     x = (4 * np.eye(5)[clean] + rng.normal(size=(count, 5))).astype("float32")
-    return x, corrupt_labels(clean, transition.pair_flip(UNITS, 0.4), seed=seed)
+    return x, corrupt_labels(clean, label_noise.pair_flip(UNITS, 0.4), seed=seed)
 
 
 def learner():
-    layer = NoiseTransition(UNITS, transition=transition.pair_flip(UNITS, 0.4), regularizer="l2", name="flips")
+    layer = NoiseTransition(UNITS, transition=label_noise.pair_flip(UNITS, 0.4), regularizer="l2", name="flips")
     return layer, make_model(layer, keras.optimizers.Adam(0.05))
 
 
@@ -325,7 +326,7 @@ def test_a_share_with_labelled_outliers_or_one_that_is_given_is_not_warned_of():
     labels = np.where(X[:, 0] > 0.5, UNITS, LABELS)
     for layer in (
         NoiseTransition(UNITS, outlier=True),
-        NoiseTransition(UNITS, outlier=True, transition=transition.outlier(UNITS, 0.0), trainable=False),
+        NoiseTransition(UNITS, outlier=True, transition=label_noise.outlier(UNITS, 0.0), trainable=False),
     ):
         model = make_model(layer, keras.optimizers.SGD(0.1))
         with warnings.catch_warnings():

@@ -3,7 +3,9 @@
 import keras
 import pytest
 
-from keras_het.integrators import Integrator
+from keras_het import covariances, integrators, links
+from keras_het.integrators import Integrator, QuasiMonteCarlo
+from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Link, Softmax
 
 
@@ -34,3 +36,22 @@ def test_an_integrator_that_does_not_say_what_it_needs_is_told():
 
     with pytest.raises(NotImplementedError, match="Vague must say in `needs`"):
         Vague().check(Softmax(), 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("get", "given"), [(links.get, Softmax), (integrators.get, QuasiMonteCarlo), (covariances.get, covariances.LowRank)], ids=str
+)
+def test_a_class_is_told_from_an_instance(get, given):
+    with pytest.raises(ValueError, match=rf"must be an instance: {given.__name__}\(...\). Received: the class {given.__name__}"):
+        get(given)
+
+
+def test_an_integrator_that_is_set_later_is_checked():
+    head = HeteroscedasticDense(3, 2)
+    head.build((None, 4))
+    head.integrator = "monte_carlo"
+    assert type(head.integrator).__name__ == head.get_config()["integrator"]["class_name"] == "MonteCarlo"
+    for wrong, message in (("closed_form", "for the integrator ClosedForm"), ("quadrature", "it is for diagonal heads"), (3, "Received")):
+        with pytest.raises(ValueError, match=message):
+            head.integrator = wrong
+    assert type(head.integrator).__name__ == "MonteCarlo"

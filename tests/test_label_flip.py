@@ -31,7 +31,7 @@ def test_outliers_have_their_share_and_no_class():
 def test_a_learned_t_finds_pair_flips_and_none_does_not():
     import label_flip
 
-    from keras_het.ops.transition import total_variation
+    from keras_het.label_noise import total_variation
 
     task = label_flip.Task("noise", "pair", 0.45, label_flip.TRAIN, 0)
     data = label_flip.flipped_digits("pair", 0.45, task.size, task.seed)

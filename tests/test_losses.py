@@ -8,9 +8,9 @@ import pytest
 from keras import ops
 from scipy import special
 
+from keras_het import label_noise
 from keras_het.layers import NoiseTransition
 from keras_het.losses import BackwardCorrectedCrossentropy, BootstrappedCrossentropy, ForwardCorrectedCrossentropy
-from keras_het.ops import transition
 from tests.gradients import value_and_gradients
 
 UNITS, EXAMPLES = 4, 7
@@ -234,7 +234,7 @@ def test_fit_and_a_round_trip_of_the_config(kind, tmp_path):
         (lambda: BackwardCorrectedCrossentropy([[1.1, -0.1], [0, 1]]), "must not be negative. Received: -0.1 at [0, 1]"),
         (lambda: BackwardCorrectedCrossentropy([[1, 0], [0.5, 0.4]]), "Received: row 1 sums to 0.9"),
         (lambda: BackwardCorrectedCrossentropy([[0.5, 0.5]] * 2), "condition number of at most 100 to be inverted. Received: inf"),
-        (lambda: BackwardCorrectedCrossentropy(transition.pair_flip(4, 0.499)), "Received: 500"),
+        (lambda: BackwardCorrectedCrossentropy(label_noise.pair_flip(4, 0.499)), "Received: 500"),
         (lambda: ForwardCorrectedCrossentropy(np.eye(3))(LABELS, LOGITS), "`transition` must have shape (4, 4). Received: shape (3, 3)"),
         (lambda: BootstrappedCrossentropy(1.5), "`beta` must be in [0, 1]. Received: beta=1.5"),
         (lambda: BootstrappedCrossentropy(from_logits="yes"), "`from_logits` must be True or False. Received: from_logits='yes'"),
@@ -248,7 +248,7 @@ def test_errors_say_what_is_wrong(call, text):
 
 
 def test_a_larger_condition_number_can_be_allowed():
-    assert BackwardCorrectedCrossentropy(transition.pair_flip(4, 0.499), max_condition=1e3).max_condition == 1e3
+    assert BackwardCorrectedCrossentropy(label_noise.pair_flip(4, 0.499), max_condition=1e3).max_condition == 1e3
 
 
 def test_the_default_weights_are_those_of_the_paper():

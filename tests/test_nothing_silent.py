@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het import callbacks, layers, losses, models
-from keras_het.ops import transition
+from keras_het import callbacks, label_noise, layers, losses, models
 from tests.layers.heads import FEATURES, LABELS, UNITS, X
 
 
@@ -75,7 +74,7 @@ def early_stop_by_val_loss():
     monitor = callbacks.TransitionMonitor()
     monitor.set_model(model)
     monitor.on_train_begin()
-    model.layers[-1].kernel.assign(transition.symmetric(UNITS, 0.3))
+    model.layers[-1].kernel.assign(label_noise.symmetric(UNITS, 0.3))
     monitor.on_epoch_end(0, {"loss": 1.0, "val_loss": 1.0})
     monitor.on_epoch_end(1, {"loss": 0.9, "val_loss": 1.1})
 

@@ -2,7 +2,6 @@
 
 from keras_het.analysis.calibration import expected_calibration_error
 from keras_het.analysis.confusion import ConfusionMatrices, confusion_matrices
-from keras_het.analysis.corruption import corrupt_labels, look_alike_transitions
 from keras_het.analysis.covariance import ConfusedPair, confused_pairs, covariance
 from keras_het.analysis.held_out import noisy_nll
 from keras_het.analysis.pairs import top_pairs
@@ -15,10 +14,8 @@ __all__ = [
     "Trial",
     "confused_pairs",
     "confusion_matrices",
-    "corrupt_labels",
     "covariance",
     "expected_calibration_error",
-    "look_alike_transitions",
     "noisy_nll",
     "select",
     "top_pairs",

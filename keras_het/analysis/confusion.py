@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.noisy_labels import CleanAndNoisy
-from keras_het.ops.transition import check_every_class
+from keras_het.validation import check_every_class
 
 
 class ConfusionMatrices(NamedTuple):
@@ -41,7 +41,7 @@ def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_siz
 
     Example:
         >>> from keras_het.layers import NoiseTransition
-        >>> from keras_het.ops.transition import pair_flip
+        >>> from keras_het.label_noise import pair_flip
         >>> flips = NoiseTransition(2, transition=pair_flip(2, 0.25), trainable=False)
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Activation("log_softmax"), flips])
         >>> confusion_matrices(model, np.array([[9.0, -9.0], [-9.0, 9.0]]), [0, 1]).noisy.round(3).tolist()

@@ -138,8 +138,3 @@ class Covariance(FullPrecision):
 def _copy(initializer: Any) -> Any:
     """An initializer of equal configuration. One unseeded instance would give every kernel of one shape the same values."""
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
-
-
-def as_float64(tensor: Any) -> np.ndarray:
-    """A tensor or variable as an array."""
-    return ops.convert_to_numpy(tensor).astype("float64")

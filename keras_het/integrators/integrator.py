@@ -23,7 +23,8 @@ class Integrator(Choice):
         if getattr(link, self.needs, None) is None:
             fitting = ", ".join(kind.__name__ for kind in _kinds(Link) if getattr(kind, self.needs, None) is not None)
             raise ValueError(
-                f"`link` must have `{self.needs}` for the integrator {type(self).__name__}: {fitting}. Received: link={link!r}"
+                f"`link` must be one of {fitting}, or have `{self.needs}` of its own, for the integrator {type(self).__name__}. "
+                f"Received: link={link!r}"
             )
 
     def check_covariance(self, covariance: Any) -> None:

@@ -140,9 +140,21 @@ class HeteroscedasticDense(FullPrecision):
             learned.start(self.name, self.trainable, self.dtype_policy)
         self.covariance_layer.start(self.units, self.temperature, self.seed, self.trainable, self.dtype_policy)
         self.clock = Clock(self.seed)
-        self.integrator = integrators.get(self.link.default_integrator if integrator is None else integrator)
-        self.integrator.check(self.link, *self.covariance_layer.size)
-        self.integrator.check_covariance(self.covariance_layer)
+        self.integrator = self.link.default_integrator if integrator is None else integrator
+
+    @property
+    def integrator(self):
+        """How the head averages. Another may be set at any time; a model must then be compiled again."""
+        return self._integrator
+
+    @integrator.setter
+    def integrator(self, integrator):
+        found = integrators.get(integrator)
+        found.check(self.link, *self.covariance_layer.size)
+        found.check_covariance(self.covariance_layer)
+        if self.built:
+            found.prepare(*self.covariance_layer.size)
+        self._integrator = found
 
     @property
     def temperature(self):

@@ -6,9 +6,10 @@ from keras import ops
 
 from keras_het.constraints import RowStochastic
 from keras_het.full_precision import check_autocast, check_dtype
+from keras_het.label_noise import outlier
 from keras_het.layers.log_probabilities import check_log_probabilities, nan_unless_log_probabilities
-from keras_het.ops.transition import SMALLEST, apply_transition, check_transition, outlier
-from keras_het.validation import check_boolean, check_choice, check_integer
+from keras_het.ops.transition import SMALLEST, apply_transition
+from keras_het.validation import check_boolean, check_choice, check_integer, check_transition
 
 START = 0.01  # how much of every row of a learned T is spread over all classes at the start
 MAX_BYTES = 1 << 30  # of T
@@ -37,7 +38,7 @@ class NoiseTransition(keras.layers.Layer):
         num_classes: K >= 2, without the outliers; at most 16384 in float32, where T has 1 GiB.
         transition: T, `(K, K)`, where it starts, or, with `trainable=False`, stays ("true Q*"); None starts near the identity.
         outlier: a further, last class of examples that belong to no class; T is then `(K + 1, K + 1)`, and by default starts near
-            `ops.transition.outlier(K, alpha=0.5)` (Eq. 8). The share alpha of outliers that are labelled as such is learned with the
+            `label_noise.outlier(K, alpha=0.5)` (Eq. 8). The share alpha of outliers that are labelled as such is learned with the
             rest of T, or given: `transition=outlier(K, alpha), trainable=False`. With no example labelled as an outlier a learned share
             goes to zero, and T gets singular; the callbacks warn of it. (A ridge hides it, and spreads the classes: use none here.)
         parameterization: "projected" or "softmax".    trainable: learn T.

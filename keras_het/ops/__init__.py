@@ -1,12 +1,12 @@
 """Pure functions of tensors, written against `keras.ops`; noise is always an argument."""
 
-from keras_het.ops import transition
 from keras_het.ops.expected_sigmoid import expected_sigmoid_logit, log_expected_sigmoid, sampled_expected_sigmoid_logit
 from keras_het.ops.expected_softmax import log_expected_softmax, second_order_log_softmax
 from keras_het.ops.latent import LatentNormal
 from keras_het.ops.log_space import log1mexp, log_mean_exp, log_ndtr
 from keras_het.ops.low_rank import DiagonalNormal, LowRankNormal, ScaledLowRankNormal, low_rank_normal
 from keras_het.ops.nodes import Nodes, antithetic, pseudo_random, quasi_random
+from keras_het.ops.transition import apply_transition, project_to_simplex
 
 __all__ = [
     "DiagonalNormal",
@@ -15,6 +15,7 @@ __all__ = [
     "Nodes",
     "ScaledLowRankNormal",
     "antithetic",
+    "apply_transition",
     "expected_sigmoid_logit",
     "log1mexp",
     "log_expected_sigmoid",
@@ -22,9 +23,9 @@ __all__ = [
     "log_mean_exp",
     "log_ndtr",
     "low_rank_normal",
+    "project_to_simplex",
     "pseudo_random",
     "quasi_random",
     "sampled_expected_sigmoid_logit",
     "second_order_log_softmax",
-    "transition",
 ]

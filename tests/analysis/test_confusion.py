@@ -5,15 +5,16 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.analysis import confusion_matrices, corrupt_labels, noisy_nll, select
+from keras_het import label_noise
+from keras_het.analysis import confusion_matrices, noisy_nll, select
+from keras_het.label_noise import corrupt_labels
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
-from keras_het.ops import transition
 
 UNITS, EXAMPLES, FEATURES = 4, 60, 5
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
 LABELS = np.arange(EXAMPLES) % UNITS
-T = transition.random_flip(UNITS, 0.4, seed=1)
+T = label_noise.random_flip(UNITS, 0.4, seed=1)
 
 
 def make_model(**arguments):

@@ -63,7 +63,7 @@ WRONG = {
     ),
     "closed-form softmax": (
         {"integrator": "closed_form"},
-        "`link` must have `closed_form` for the integrator ClosedForm: NormalizedSigmoid, NormalCDF, Sigmoid. Received: link=Softmax()",
+        "Sigmoid, or have `closed_form` of its own, for the integrator ClosedForm. Received: link=Softmax()",
     ),
     "unknown integrator": (
         {"integrator": "simpson"},

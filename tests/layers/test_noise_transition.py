@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het import regularizers
+from keras_het import label_noise, regularizers
 from keras_het.constraints import RowStochastic
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.ops import transition
@@ -25,7 +25,7 @@ KINDS = {
     "regularized": {"regularizer": regularizers.Trace(0.1)},
     "softmax, regularized": {"parameterization": "softmax", "regularizer": regularizers.LogVolume(0.01)},
     "started": {"transition": T},
-    "outliers": {"transition": transition.outlier(UNITS - 1, 0.4), "outlier": True},
+    "outliers": {"transition": label_noise.outlier(UNITS - 1, 0.4), "outlier": True},
 }
 
 
@@ -156,14 +156,14 @@ def test_the_start_is_near_the_identity():
 
 
 def test_outliers():
-    layer = NoiseTransition(UNITS, outlier=True, transition=transition.outlier(UNITS, 0.3), trainable=False)
+    layer = NoiseTransition(UNITS, outlier=True, transition=label_noise.outlier(UNITS, 0.3), trainable=False)
     model = make_model(layer)
     assert model.output_shape == (None, UNITS + 1)
     model.compile("adam", LOSS)
     assert np.isfinite(model.fit(X, LABELS, verbose=0).history["loss"][0])
     learned = NoiseTransition(UNITS, outlier=True)
     learned.build((None, UNITS + 1))
-    np.testing.assert_allclose(rows(learned), 0.99 * transition.outlier(UNITS, 0.5) + 0.01 / (UNITS + 1), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(rows(learned), 0.99 * label_noise.outlier(UNITS, 0.5) + 0.01 / (UNITS + 1), rtol=1e-5, atol=1e-7)
 
 
 def test_it_stands_behind_a_heteroscedastic_head():
@@ -265,7 +265,7 @@ def test_a_learned_t_can_be_given_back():
     layer.build((None, UNITS))
     for given in (layer.transition, layer.transition * 1):  # on PyTorch with a gradient
         np.testing.assert_allclose(rows(NoiseTransition(UNITS, transition=given, trainable=False)), rows(layer), rtol=1e-5)
-        assert transition.total_variation(given, rows(layer)) < 1e-6
+        assert label_noise.total_variation(given, rows(layer)) < 1e-6
 
 
 def test_t_can_be_read_before_the_first_step():

@@ -131,7 +131,7 @@ def test_the_closed_form_is_the_default_and_nodes_are_the_other_way():
     head = HeteroscedasticDense(3, link="normalized_sigmoid")
     assert type(head.integrator).__name__ == "ClosedForm"
     assert HeteroscedasticDense(3, link=links.NormalCDF(), integrator=MonteCarlo(8)).link.returns == "log-probabilities"
-    with pytest.raises(ValueError, match=r"`link` must have `second_order` for the integrator Taylor: .*Softmax.*Received: "):
+    with pytest.raises(ValueError, match=r"`link` must be one of .*Softmax.* for the integrator Taylor. Received: "):
         HeteroscedasticDense(3, link="normal_cdf", integrator="taylor")
 
 

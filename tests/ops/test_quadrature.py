@@ -155,7 +155,7 @@ def test_16_points_are_better_than_1024_nodes():
     [
         ({"num_factors": 2}, "`integrator` must be another than Quadrature.* it is for diagonal heads. Received: num_factors=2"),
         ({"covariance": "latent"}, "`integrator` must be another than Quadrature.* Received: num_factors=1"),
-        ({"num_factors": 0, "link": "sigmoid"}, "`link` must have `largest` for the integrator Quadrature: Softmax"),
+        ({"num_factors": 0, "link": "sigmoid"}, "`link` must be one of Softmax.*, for the integrator Quadrature. Received: link=Sigmoid"),
     ],
 )
 def test_what_it_cannot_serve(arguments, message):

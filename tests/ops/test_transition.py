@@ -1,19 +1,20 @@
-"""Transitions: the matrices, the product in log space, the projection."""
+"""Transitions: the product in log space, the projection."""
 
 import numpy as np
 import pytest
 from keras import ops
 from scipy import optimize, special
 
+from keras_het import label_noise
 from keras_het.ops import transition
 from tests.gradients import value_and_gradients
 
 UNITS = 4
 MATRICES = {
     "random": np.random.default_rng(2).dirichlet(np.ones(UNITS), size=UNITS),
-    "pair flip": transition.pair_flip(UNITS, 0.45),
-    "symmetric": transition.symmetric(UNITS, 0.7),
-    "outlier": transition.outlier(UNITS - 1, 0.3),
+    "pair flip": label_noise.pair_flip(UNITS, 0.45),
+    "symmetric": label_noise.symmetric(UNITS, 0.7),
+    "outlier": label_noise.outlier(UNITS - 1, 0.3),
 }
 
 
@@ -54,7 +55,7 @@ def test_logits_of_thousands(name):
 
 def test_sources_that_underflow_count_for_their_own_label_only():
     log_probs = np.array([[-200.0, -500.0, 0.0], [0.0, -500.0, -200.0]], "float32")
-    outputs = apply(log_probs, transition.pair_flip(3, 0.45))
+    outputs = apply(log_probs, label_noise.pair_flip(3, 0.45))
     assert outputs[0, 1] == pytest.approx(-500 + np.log(0.55), rel=1e-6)
     assert outputs[1, 1] == pytest.approx(np.log(0.45), rel=1e-5)
     swap = np.roll(np.eye(3), 1, axis=1)  # from 0 to 1
@@ -93,7 +94,7 @@ def test_gradients_against_finite_differences_in_float64(name):
 
 
 @pytest.mark.parametrize(
-    "matrix", [np.eye(UNITS), transition.outlier(UNITS - 1), np.roll(np.eye(UNITS), 1, axis=0)], ids=["I", "outlier", "swap"]
+    "matrix", [np.eye(UNITS), label_noise.outlier(UNITS - 1), np.roll(np.eye(UNITS), 1, axis=0)], ids=["I", "outlier", "swap"]
 )
 @pytest.mark.parametrize("scale", [1.0, 1e3])
 def test_gradients_are_finite_where_entries_are_zero(matrix, scale):
@@ -144,76 +145,3 @@ def test_projection_keeps_what_is_stochastic_and_leading_axes():
     projected = ops.convert_to_numpy(transition.project_to_simplex(many))
     assert projected.min() >= 0
     np.testing.assert_allclose(projected.sum(-1), 1, rtol=1e-5)
-
-
-def test_matrices_are_row_stochastic():
-    for matrix in MATRICES.values():
-        np.testing.assert_array_equal(transition.check_transition(matrix), matrix)
-    assert transition.pair_flip(3, 0.2)[2].tolist() == [0.2, 0.0, 0.8]
-    assert transition.outlier(3, 0.4)[3].tolist() == pytest.approx([0.2, 0.2, 0.2, 0.4])
-    flips = transition.random_flip(6, 0.3, seed=1)
-    np.testing.assert_allclose(flips.diagonal(), 0.7)
-    np.testing.assert_allclose(flips.sum(axis=1), 1)
-    assert not np.allclose(flips, transition.random_flip(6, 0.3, seed=2))
-    np.testing.assert_array_equal(flips, transition.random_flip(6, 0.3, seed=1))
-
-
-def test_diagnostics():
-    assert transition.total_variation(transition.symmetric(5, 0.5), np.eye(5)) == pytest.approx(0.5)
-    assert transition.trace(transition.symmetric(5, 0.2)) == pytest.approx(4)
-    # The eigenvalues of a pair flip are 1 - q + q w, with w the K-th roots of one.
-    assert transition.condition_number(transition.pair_flip(4, 0.45)) == pytest.approx(1 / 0.1)
-    assert transition.condition_number(np.roll(np.eye(3), 1, axis=0)) == pytest.approx(1)
-    for singular in (transition.symmetric(4, 0.75), transition.outlier(3), transition.pair_flip(4, 0.5)):
-        assert transition.condition_number(singular) == np.inf
-
-
-def noisy_sample(matrix, count=20_000):
-    """Noisy labels, and the posteriors of the noisy label and of the class, of examples that are nearly sure to be of one class."""
-    rng = np.random.default_rng(6)
-    clean = rng.dirichlet(np.full(UNITS, 0.02), size=count)
-    posterior = clean @ matrix
-    labels = (posterior.cumsum(axis=1) > rng.random((count, 1))).argmax(axis=1)
-    return labels, posterior, clean
-
-
-def test_estimators_find_the_transition():
-    matrix = transition.pair_flip(UNITS, 0.3)
-    labels, posterior, clean = noisy_sample(matrix)
-    assert transition.total_variation(transition.estimate_by_anchors(posterior), matrix) < 1e-3
-    assert transition.total_variation(transition.estimate_by_confident_joint(labels, clean), matrix) < 0.05
-    p = np.linspace(0, 1, 101)[:, None]  # the 97% quantile of 101 examples is the fourth from the end
-    np.testing.assert_allclose(transition.estimate_by_anchors(np.hstack([p, 1 - p]), 0.97), [[0.97, 0.03], [0.03, 0.97]])
-    assert transition.total_variation(np.eye(UNITS), matrix) > 0.25  # what the two bounds have to beat
-
-
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (lambda: transition.check_transition(np.ones((2, 3))), "`transition` must be a square matrix. Received: shape (2, 3)"),
-        (lambda: transition.check_transition([[1.2, -0.2], [0, 1]]), "must not be negative. Received: -0.2 at [0, 1]"),
-        (lambda: transition.check_transition([[1, 0], [0.5, 0.6]]), "must have rows that sum to one. Received: row 1 sums to 1.1"),
-        (lambda: transition.check_transition([[1, 0], [np.nan, 1]]), "must not be negative. Received: nan at [1, 0]"),
-        (lambda: transition.symmetric(3, 1.5), "`noise` must be in [0, 1]. Received: noise=1.5"),
-        (lambda: transition.random_flip(1, 0.5), "`num_classes` must be an integer at least 2. Received: num_classes=1"),
-        (lambda: transition.outlier(3, -0.1), "`alpha` must be in [0, 1]. Received: alpha=-0.1"),
-        (
-            lambda: transition.estimate_by_anchors([[0.5, 0.5], [0.0, 0.0]]),
-            "`probabilities` must have rows of a positive sum. Received: row 1 sums to 0",
-        ),
-        (lambda: transition.estimate_by_anchors([[1.5, 0.0]]), "`probabilities` must be in [0, 1] and of shape (N, K)"),
-        (
-            lambda: transition.estimate_by_confident_joint([0, 0], [[0.5, 0.5]] * 2),
-            "have an example of every class. Received: none of class 1",
-        ),
-        (lambda: transition.estimate_by_confident_joint([0, -1], [[0.5, 0.5]] * 2), "`labels` must be in [0, 2). Received: -1 at [1]"),
-        (lambda: transition.estimate_by_confident_joint([0, 1], [[0.5, 0.5]] * 3), "an entry for each of the 3 examples. Received: 2"),
-        (lambda: transition.outlier(0), "`num_classes` must be an integer at least 1. Received: num_classes=0"),
-        (lambda: transition.symmetric(2.5, 0.1), "`num_classes` must be an integer at least 2. Received: num_classes=2.5"),
-        (lambda: transition.from_confusion([[1, 0], [0, 0]]), "an example of every class. Received: none of class 1"),
-    ],
-)
-def test_errors_say_what_is_wrong(call, text):
-    with pytest.raises(ValueError) as error:
-        call()
-    assert text in str(error.value)

@@ -1,12 +1,14 @@
 """Corruption of clean labels, for demonstrations and benchmarks."""
 
+from typing import Any
+
 import numpy as np
 
 from keras_het.ops.seeds import random_generator
-from keras_het.ops.transition import check_every_class, check_labels, check_rows, check_share, check_transition
+from keras_het.validation import check_every_class, check_labels, check_rows, check_share, check_transition
 
 
-def corrupt_labels(labels, transition, seed=0):
+def corrupt_labels(labels: Any, transition: Any, seed: int | list[int] = 0) -> np.ndarray:
     """Noisy labels: each is drawn from the distribution that its class, or its example, has.
 
     Args:
@@ -40,14 +42,17 @@ def _bounds(rows):
     return sums / sums[:, -1:]
 
 
-def look_alike_transitions(features, labels, noise):
+def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarray:
     """Rows for `corrupt_labels`: noise that depends on the instance, from each example to the class that it looks most like.
 
         margin_n = |x_n - mean of the nearest other class|^2 - |x_n - mean of its own class|^2
         p(flip of n) = min(c exp(-margin_n / sd(margin)), 1), with c such that their mean is `noise`
 
-    Args: features: `(N, D)`.    labels: the true classes, integers in [0, K), K >= 2, all of which occur, `(N,)`.    noise: in [0, 1].
-    Returns: `(N, K)`.
+    Args:
+        features: shape `(N, D)`.
+        labels: the true classes, integers in [0, K), K >= 2, all of which occur, shape `(N,)`.
+        noise: share of flipped labels, in [0, 1].
+    Returns: shape `(N, K)`.
     Raises: ValueError for noise outside its range, a class without examples, features that are not finite, or shapes that do not fit.
 
     Example:

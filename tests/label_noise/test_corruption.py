@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from keras_het.analysis import corrupt_labels, look_alike_transitions
-from keras_het.ops import transition
+from keras_het import label_noise
+from keras_het.label_noise import corrupt_labels, look_alike_transitions
 from tests.checks import z_limit
 
 COUNT = 30_000
 LABELS = np.random.default_rng(0).integers(4, size=COUNT)
-T = transition.random_flip(4, 0.4, seed=3)
+T = label_noise.random_flip(4, 0.4, seed=3)
 
 
 def blobs(num_examples=600, seed=0):
@@ -33,7 +33,7 @@ def check_counts(labels, noisy, matrix):
         np.testing.assert_array_equal(counts[certain & possible], counts.sum())
 
 
-@pytest.mark.parametrize("matrix", [T, transition.pair_flip(4, 0.45), np.eye(4)], ids=["random", "pair", "I"])
+@pytest.mark.parametrize("matrix", [T, label_noise.pair_flip(4, 0.45), np.eye(4)], ids=["random", "pair", "I"])
 @pytest.mark.parametrize("seed", [0, 1, [2, 3]])
 def test_each_class_gets_the_labels_of_its_row(matrix, seed):
     check_counts(LABELS, corrupt_labels(LABELS, matrix, seed), matrix)
@@ -41,7 +41,7 @@ def test_each_class_gets_the_labels_of_its_row(matrix, seed):
 
 def test_the_transposed_matrix_is_caught():
     with pytest.raises(AssertionError):
-        check_counts(LABELS, corrupt_labels(LABELS, transition.pair_flip(4, 0.45).T), transition.pair_flip(4, 0.45))
+        check_counts(LABELS, corrupt_labels(LABELS, label_noise.pair_flip(4, 0.45).T), label_noise.pair_flip(4, 0.45))
 
 
 def test_each_example_gets_the_labels_of_its_own_row():
@@ -98,7 +98,7 @@ def test_look_alikes_flip_to_the_class_that_looks_alike_and_near_the_boundary():
         (lambda: corrupt_labels([0], np.eye(2), [1, -1]), "Received: seed=[1, -1]"),
         (lambda: corrupt_labels([0], np.eye(2), 1.5), "Received: seed=1.5"),
         (lambda: corrupt_labels([0], np.eye(2), None), "Received: seed=None"),
-        (lambda: transition.random_flip(3, 0.1, seed="a"), "Received: seed='a'"),
+        (lambda: label_noise.random_flip(3, 0.1, seed="a"), "Received: seed='a'"),
         (lambda: look_alike_transitions([[np.nan], [1.0]], [0, 1], 0.5), "`features` must be finite. Received: 1 numbers that are not"),
         (lambda: look_alike_transitions([[0.0], [1.0]], [0, 0], 0.5), "an example of every class. Received: none of class 1"),
         (lambda: look_alike_transitions([[0.0], [1.0]], [0.0, 1.0], 0.5), "`labels` must be integers of shape (N,)"),

@@ -1,0 +1,24 @@
+"""Label noise: transition matrices, their estimates from predictions, and noisy labels for experiments. NumPy in and out.
+
+A transition matrix T is row-stochastic, T[i, j] = p(noisy label j | true class i): the transpose of the Q of Sukhbaatar et al. 2014.
+"""
+
+from keras_het.label_noise.corruption import corrupt_labels, look_alike_transitions
+from keras_het.label_noise.estimation import estimate_by_anchors, estimate_by_confident_joint
+from keras_het.label_noise.matrices import from_confusion, outlier, pair_flip, random_flip, symmetric
+from keras_het.label_noise.measures import condition_number, total_variation, trace
+
+__all__ = [
+    "condition_number",
+    "corrupt_labels",
+    "estimate_by_anchors",
+    "estimate_by_confident_joint",
+    "from_confusion",
+    "look_alike_transitions",
+    "outlier",
+    "pair_flip",
+    "random_flip",
+    "symmetric",
+    "total_variation",
+    "trace",
+]

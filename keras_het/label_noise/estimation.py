@@ -1,0 +1,70 @@
+"""Estimates of a transition matrix from what a model of the noisy labels predicts."""
+
+from typing import Any
+
+import numpy as np
+
+from keras_het.label_noise.matrices import from_confusion
+from keras_het.validation import as_float64, check_every_class, check_labels, check_share
+
+
+def estimate_by_anchors(probabilities: Any, quantile: float = 1.0) -> np.ndarray:
+    """T from a model of the noisy labels: row i is what the model predicts for an example that is surely of class i.
+
+    That anchor is the example whose predicted probability of i is the given quantile of all: 1 takes the largest, and less, such as
+    0.97, is safer against single examples. It needs such an example of every class, and a model that is calibrated.
+
+    Args:
+        probabilities: p(noisy label | x), shape `(N, K)`, N >= 1.
+        quantile: in [0, 1].
+    Returns: shape `(K, K)`.
+    Raises: ValueError for probabilities or a quantile outside [0, 1].
+    Source: Patrini et al. 2017, "Making deep neural networks robust to label noise", Eq. 12.
+
+    Example:
+        >>> estimate_by_anchors([[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]]).tolist()
+        [[0.75, 0.25], [0.125, 0.875]]
+    """
+    check_share("quantile", quantile)
+    p = _probabilities(probabilities)
+    anchors = np.argsort(p, axis=0, kind="stable")[round(quantile * (len(p) - 1))]
+    return p[anchors] / p[anchors].sum(axis=1, keepdims=True)
+
+
+def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
+    """T from counts of labels against the classes that a model is confident of.
+
+    An example counts for the class of largest probability among those whose probability reaches the mean that the examples with
+    that label have; rows of the counts are scaled to sum to one. Use out-of-sample probabilities, by cross-validation.
+
+    Args:
+        labels: noisy ones, integers, shape `(N,)`.
+        probabilities: shape `(N, K)`.
+    Returns: shape `(K, K)`.
+    Raises: ValueError for labels out of range, a class without a label, or one that the model is confident of for no example.
+    Source: Northcutt, Jiang and Chuang 2021, "Confident learning", Eqs. 1 to 3.
+
+    Example:
+        >>> p = [[0.9, 0.1], [0.8, 0.2], [0.95, 0.05], [0.2, 0.8], [0.1, 0.9]]
+        >>> estimate_by_confident_joint([0, 0, 1, 1, 1], p).round(2).tolist()
+        [[0.5, 0.5], [0.0, 1.0]]
+    """
+    p = _probabilities(probabilities)
+    labels = check_labels(labels, p.shape[1], len(p))
+    check_every_class(labels, p.shape[1])
+    thresholds = np.array([p[labels == j, j].mean() for j in range(p.shape[1])])
+    confident = np.where(p >= thresholds, p, -1.0)
+    counted = confident.max(axis=1) >= 0
+    counts = np.zeros((p.shape[1],) * 2)
+    np.add.at(counts, (confident.argmax(axis=1)[counted], labels[counted]), 1)
+    return from_confusion(counts)
+
+
+def _probabilities(probabilities):
+    p = as_float64(probabilities)
+    if p.ndim != 2 or not len(p) or not np.all((p >= 0) & (p <= 1)):
+        raise ValueError(f"`probabilities` must be in [0, 1] and of shape (N, K). Received: shape {p.shape}")
+    empty = np.flatnonzero(p.sum(axis=1) == 0)
+    if len(empty):
+        raise ValueError(f"`probabilities` must have rows of a positive sum. Received: row {empty[0]} sums to 0")
+    return p

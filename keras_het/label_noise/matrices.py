@@ -1,0 +1,115 @@
+"""Transition matrices of known kinds of noise, NumPy float64."""
+
+from typing import Any
+
+import numpy as np
+
+from keras_het.ops.seeds import random_generator
+from keras_het.validation import check_share, check_square
+
+
+def symmetric(num_classes: int, noise: float) -> np.ndarray:
+    """T of flips to any other class alike: 1 - noise on the diagonal, noise / (K - 1) elsewhere.
+
+    Args:
+        num_classes: K >= 2.
+        noise: share of flipped labels, in [0, 1].
+    Returns: shape `(K, K)`.
+    Raises: ValueError for values outside these ranges.
+
+    Example:
+        >>> symmetric(3, 0.5).tolist()
+        [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]]
+    """
+    _check_flips(num_classes, noise)
+    return (1.0 - noise) * np.eye(num_classes) + noise / (num_classes - 1) * (1.0 - np.eye(num_classes))
+
+
+def pair_flip(num_classes: int, noise: float) -> np.ndarray:
+    """T of flips to the next class: 1 - noise on the diagonal, noise from class i to class i + 1, and from the last to the first.
+
+    Args:
+        num_classes: K >= 2.
+        noise: share of flipped labels, in [0, 1].
+    Returns: shape `(K, K)`.
+    Raises: ValueError for values outside these ranges.
+
+    Example:
+        >>> pair_flip(3, 0.25).tolist()
+        [[0.75, 0.25, 0.0], [0.0, 0.75, 0.25], [0.25, 0.0, 0.75]]
+    """
+    _check_flips(num_classes, noise)
+    return (1.0 - noise) * np.eye(num_classes) + noise * np.roll(np.eye(num_classes), 1, axis=1)
+
+
+def random_flip(num_classes: int, noise: float, seed: int | list[int] = 0) -> np.ndarray:
+    """T of flips whose targets differ from class to class: 1 - noise on the diagonal, the rest of a row uniform on the simplex.
+
+    Args:
+        num_classes: K >= 2.
+        noise: share of flipped labels, in [0, 1].
+        seed: of the draw; an integer, at least 0, or a list of them.
+    Returns: shape `(K, K)`.
+    Raises: ValueError for values outside these ranges.
+
+    Example:
+        >>> random_flip(3, 0.5).diagonal().tolist()
+        [0.5, 0.5, 0.5]
+    """
+    _check_flips(num_classes, noise)
+    transition = (1.0 - noise) * np.eye(num_classes)
+    others = ~np.eye(num_classes, dtype=bool)
+    transition[others] = noise * random_generator(seed).dirichlet(np.ones(num_classes - 1), size=num_classes).ravel()
+    return transition
+
+
+def from_confusion(counts: Any) -> np.ndarray:
+    """T from counts[i, j], how many examples of true class i carry the label j.
+
+    Args:
+        counts: shape `(K, K)`, at least 0, with an example of every class.
+    Returns: shape `(K, K)`.
+    Raises: ValueError for another shape, a negative count, or a class without examples.
+
+    Example:
+        >>> from_confusion([[3, 1], [0, 2]]).tolist()
+        [[0.75, 0.25], [0.0, 1.0]]
+    """
+    counts = check_square("counts", counts)
+    empty = np.flatnonzero(counts.sum(axis=1) == 0)
+    if len(empty):
+        raise ValueError(f"`counts` must have an example of every class. Received: none of class {empty[0]}")
+    return counts / counts.sum(axis=1, keepdims=True)
+
+
+def outlier(num_classes: int, alpha: float = 0.0) -> np.ndarray:
+    """T of K classes and a last one, the outliers: examples of no class, which got labels of all classes alike.
+
+    Classes keep their labels; of the outliers a share alpha is labelled as such.
+
+    Args:
+        num_classes: K >= 1, without the outliers.
+        alpha: in [0, 1].
+    Returns: shape `(K + 1, K + 1)`.
+    Raises: ValueError for values outside these ranges.
+    Source: Sukhbaatar et al. 2014, Eq. 8.
+
+    Example:
+        >>> outlier(2, 0.5).tolist()
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5]]
+    """
+    _check_count(num_classes, 1)
+    check_share("alpha", alpha)
+    transition = np.eye(num_classes + 1)
+    transition[-1] = [(1.0 - alpha) / num_classes] * num_classes + [alpha]
+    return transition
+
+
+def _check_flips(num_classes, noise):
+    _check_count(num_classes, 2)
+    check_share("noise", noise)
+
+
+def _check_count(num_classes, low):
+    if not isinstance(num_classes, int | np.integer) or num_classes < low:
+        raise ValueError(f"`num_classes` must be an integer at least {low}. Received: num_classes={num_classes!r}")

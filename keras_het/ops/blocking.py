@@ -32,17 +32,17 @@ def inference_block_sizes(loc, num_samples, units, chunk_size="auto"):
     return rows if known and rows < examples else None, chunk_size
 
 
-def block_sizes(loc, num_samples, chunk_size="auto", whole_batch_of=None):
+def block_sizes(loc, num_samples, units, chunk_size="auto", whole_batch=False):
     """(rows, nodes) of a block of the budget: `CHUNK_SIZE` nodes, or more if the whole batch leaves room, and at least two rows.
 
-    `whole_batch_of` is the width of a block that has all rows, rows None, and fewer nodes instead.
+    A block that must have the whole batch has all rows, None, and fewer nodes instead.
 
     Two, because XLA shares out the work on a block by rows. A batch is cut evenly; of an unknown one the last block may be mostly
     padding, so its blocks are small.
     """
-    (batch, units), budget = loc.shape, _budget(loc)
-    if whole_batch_of is not None:
-        fitting = max(FEWEST_NODES, budget // (whole_batch_of * max(1, batch or TYPICAL_BATCH)))
+    batch, budget = loc.shape[0], _budget(loc)
+    if whole_batch:
+        fitting = max(FEWEST_NODES, budget // (units * max(1, batch or TYPICAL_BATCH)))
         return None, min(num_samples, fitting if chunk_size == "auto" else chunk_size)
     if chunk_size == "auto":
         chunk_size = max(CHUNK_SIZE, budget // (units * max(1, batch or TYPICAL_BATCH)))

@@ -92,7 +92,7 @@ class DiagonalNormal:
         return self.scale_diag.shape[-1], 0
 
     def num_logits(self, size: tuple[int, int]) -> int:
-        """K, for `size`: a tensor that is traced may not know its own."""
+        """Numbers that a block has for every row and node: K. `size` is given, for a tensor that is traced may not know its own."""
         return size[0]
 
     def maker(self) -> Any:

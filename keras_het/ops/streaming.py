@@ -35,17 +35,17 @@ def expectation(mean, normal, nodes, chunk_size="auto", unroll=False):
     _check_size(normal, *size)
     if chunk_size is None:
         return _unrolled(mean, normal, nodes, nodes.num_samples)
+    units = normal.num_logits(size)
     if unroll:
-        block_size, chunk_size = blocking.inference_block_sizes(normal.loc, nodes.num_samples, normal.num_logits(size), chunk_size)
+        block_size, chunk_size = blocking.inference_block_sizes(normal.loc, nodes.num_samples, units, chunk_size)
         if block_size is None:
             return _unrolled(mean, normal, nodes, chunk_size)
     flat = normal.flat(*size)
-    width = normal.num_logits(size) if flat.whole_batch else None
     if unroll:
         rows, shared, make = flat.tensors[: flat.num_rows], flat.tensors[flat.num_rows :], flat.maker()
         average = _by_blocks(lambda block: ((_unrolled(mean, make(*block, *shared), nodes, chunk_size),), ()), rows, block_size)[0][0]
     else:
-        average = _streamed(mean, flat, nodes, *blocking.block_sizes(flat.loc, nodes.num_samples, chunk_size, width))
+        average = _streamed(mean, flat, nodes, *blocking.block_sizes(flat.loc, nodes.num_samples, units, chunk_size, flat.whole_batch))
     return ops.reshape(average, ops.shape(normal.loc))
 
 

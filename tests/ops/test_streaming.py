@@ -18,7 +18,7 @@ from tests.ops.test_expected_softmax import KINDS, SAMPLES, UNITS, check_slope, 
 def test_blocks_of_rows_give_the_same_values_and_gradients(kind, batch, monkeypatch):
     """Blocks of two rows: three of them, the last one padded or full; the nodes in chunks of 8 and a remainder."""
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 2 * UNITS * 8)
-    assert blocking.block_sizes(ops.zeros((batch, UNITS)), SAMPLES, 8) == (2, 8)
+    assert blocking.block_sizes(ops.zeros((batch, UNITS)), SAMPLES, UNITS, 8) == (2, 8)
     arguments, nodes = problem(kind, batch=(batch,)), nodes_of(kind)
     np.testing.assert_allclose(evaluate(arguments, nodes, chunk_size=8), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
     upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")

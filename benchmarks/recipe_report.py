@@ -27,6 +27,7 @@ METHODS = (
     "normalized sigmoid, diagonal",
     "normalized sigmoid, full",
     "normal cdf, full",
+    "latent",
 )
 
 

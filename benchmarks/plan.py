@@ -24,8 +24,7 @@ def make_model(row, units, features):
         head = keras.layers.Dense(units)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     else:
-        nodes = {"QuasiMonteCarlo": integrators.QuasiMonteCarlo(256), "OwnNoise": integrators.OwnNoise(16)}
-        integrator = nodes.get(row["integrator"], row["integrator"])
+        integrator = getattr(integrators, row["integrator"])(*([row["nodes"]] if row["nodes"] else []))
         head = layers.HeteroscedasticDense(units, covariance=row["covariance"], link=row["link"], integrator=integrator, seed=0)
         loss = head.link.loss()
     model = keras.Sequential([keras.Input((features,)), keras.layers.LayerNormalization(), head])

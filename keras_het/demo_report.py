@@ -127,7 +127,8 @@ def plot_rows(result, path):
             mean, error = mean_error(getattr(row, field))
             color = GREY if row.method == PLAIN else BLUE
             axes.errorbar(position, mean, np.nan_to_num(error), fmt="o", markersize=9, capsize=6, color=color)
-            axes.annotate(f"{mean:.3f}", (position, mean), (9, 4), textcoords="offset points")
+            top = (position, mean + np.nan_to_num(error))
+            axes.annotate(f"{mean:.3f}", top, (0, 7), textcoords="offset points", ha="center")
             if row.method == PLAIN:
                 axes.axhline(mean, color=GREY, linestyle=":", zorder=0)
         axes.set(xlim=(-0.5, len(rows) - 0.2), xticks=range(len(rows)), ylabel=f"{name} ({'higher' if sign > 0 else 'lower'} is better)")

@@ -82,24 +82,28 @@ NOTES = (
 
 
 class _Costs(NamedTuple):
-    """Of a logit, or of a logit at a node, in operations of a matrix product that would take as long: training, and a prediction."""
+    """Of a logit, or of a logit at a node, in operations of a matrix product that would take as long: training, and a prediction.
+
+    arrays: of the size of a block that are held at once.
+    """
 
     train: float
     predict: float
+    arrays: int = 0
 
 
 # Fitted to what `benchmarks/plan.py` measured, by backend: at a node, and of Taylor and ClosedForm without.
 _COSTS = {
     "jax": {
-        "QuasiMonteCarlo": _Costs(120, 280), "OwnNoise": _Costs(3000, 1000), "Quadrature": _Costs(3000, 1500),
+        "QuasiMonteCarlo": _Costs(120, 280, 16), "OwnNoise": _Costs(3000, 1000, 36), "Quadrature": _Costs(2300, 1500, 36),
         "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000),
     },
     "tensorflow": {
-        "QuasiMonteCarlo": _Costs(290, 250), "OwnNoise": _Costs(3000, 1000), "Quadrature": _Costs(4000, 1700),
+        "QuasiMonteCarlo": _Costs(290, 250, 30), "OwnNoise": _Costs(3000, 1000, 58), "Quadrature": _Costs(3000, 2000, 72),
         "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000),
     },
     "torch": {
-        "QuasiMonteCarlo": _Costs(900, 900), "OwnNoise": _Costs(2e4, 2e4), "Quadrature": _Costs(4e4, 3.5e4),
+        "QuasiMonteCarlo": _Costs(900, 900, 8), "OwnNoise": _Costs(2e4, 2e4, 8), "Quadrature": _Costs(1e4, 2e4, 8),
         "Taylor": _Costs(3000, 1000), "ClosedForm": _Costs(2e4, 5e3),
     },
 }  # fmt: skip
@@ -108,7 +112,6 @@ _PROGRAM_BYTES = 60 << 20
 _FLOPS_PER_BYTE = 10.0  # of a processor: operations in the time of reading a byte
 _NODES = {"OwnNoise": 64, "Quadrature": 24}  # their defaults
 _SERVES = {"OwnNoise": ("diagonal", "low_rank", "parameter_efficient"), "Quadrature": ("diagonal",)}  # covariances; all others serve all
-_ARRAYS = 8  # of the size of a block that are held at once
 
 
 def plan(
@@ -167,7 +170,7 @@ def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory:
         products = {"low_rank": 2.0 * num_factors, "latent": 2.0 * sizes.features}.get(covariance, 0.0)
         block = sizes.units * max(FEWEST_NODES * sizes.batch if covariance == "latent" else 2 * CHUNK_SIZE, BLOCK_ELEMENTS // sizes.units)
         table = nodes * ((sizes.features if covariance == "latent" else sizes.units) + num_factors)
-        held = 4.0 * (_ARRAYS * min(block, nodes * logits) + table)
+        held = 4.0 * (costs.arrays * min(block, nodes * logits) + table)
     else:  # products of the variances
         products = 2.0 * num_factors * (sizes.features if covariance == "latent" else 2.0)
         held = 12.0 * logits * (num_factors if covariance == "latent" else 1)

@@ -90,7 +90,8 @@ def check_every_class(labels: Any, num_classes: int) -> None:
 
 def check_share(name: str, value: Any) -> None:
     """Raises a ValueError if `value` is no number in [0, 1]."""
-    if not isinstance(value, int | float | np.integer | np.floating) or not 0.0 <= value <= 1.0:
+    whole_or_float = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not whole_or_float or not 0.0 <= value <= 1.0:
         raise ValueError(f"`{name}` must be in [0, 1]. Received: {name}={value!r}")
 
 

@@ -46,6 +46,14 @@ def test_a_class_is_told_from_an_instance(get, given):
         get(given)
 
 
+def test_an_integrator_that_needs_what_no_link_has_is_told():
+    class Demanding(Integrator):
+        needs = "magic"
+
+    with pytest.raises(ValueError, match=r"`link` must have `magic` of its own, for the integrator Demanding. Received: link=Softmax\(\)"):
+        Demanding().check(Softmax(), 3, 0)
+
+
 def test_an_integrator_that_is_set_later_is_checked():
     head = HeteroscedasticDense(3, 2)
     head.build((None, 4))
@@ -55,3 +63,5 @@ def test_an_integrator_that_is_set_later_is_checked():
         with pytest.raises(ValueError, match=message):
             head.integrator = wrong
     assert type(head.integrator).__name__ == "MonteCarlo"
+    head.integrator = None
+    assert type(head.integrator).__name__ == "QuasiMonteCarlo"

@@ -22,9 +22,9 @@ class Integrator(Choice):
             raise NotImplementedError(f"{type(self).__name__} must say in `needs` which attribute a link must have for it")
         if getattr(link, self.needs, None) is None:
             fitting = ", ".join(kind.__name__ for kind in _kinds(Link) if getattr(kind, self.needs, None) is not None)
+            known = f"be one of {fitting}, or " if fitting else ""
             raise ValueError(
-                f"`link` must be one of {fitting}, or have `{self.needs}` of its own, for the integrator {type(self).__name__}. "
-                f"Received: link={link!r}"
+                f"`link` must {known}have `{self.needs}` of its own, for the integrator {type(self).__name__}. Received: link={link!r}"
             )
 
     def check_covariance(self, covariance: Any) -> None:

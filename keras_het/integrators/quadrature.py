@@ -18,9 +18,9 @@ class Quadrature(Integrator):
 
         p_k = integral of f_k(t) prod over j != k of F_j(t) dt,      F_j, f_j: the law of u_j + G_j, G_j standard Gumbel
 
-    for the softmax of u is the chance that u_k + G_k is the largest. The points t are evenly spaced over the range of the largest, which
-    follows each example's noise. With 24 of them the error of log p is below 1e-3 for probable classes, and below 1e-2 for others, if
-    the noise of the classes that may win is of the same order; where one has a tenth of a temperature and another ten, take twice as many.
+    for the softmax of u is the chance that u_k + G_k is the largest. The points t span the range of the largest, which follows each
+    example's noise, and are nearer to each other where little noise counts. With 24 of them the error of log p is about 1e-3 for
+    p > 0.01, noise of a tenth of a temperature beside 30 of them included, and below 0.03 down to p = 1e-6.
 
     Args:
         num_nodes: points of the integral, in training and prediction.
@@ -46,7 +46,7 @@ class Quadrature(Integrator):
             )
 
     def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
-        mean = expectation(link.largest, GumbelNormal.of(normal, size[0]), points(self.num_nodes), unroll=key is None)
+        mean = expectation(link.largest, GumbelNormal.of(normal, size[0], self.num_nodes), points(self.num_nodes), unroll=key is None)
         return link.from_mean(ops.log_softmax(mean, axis=-1))
 
     def get_config(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from keras_het.ops.seeds import random_generator
-from keras_het.validation import check_share, check_square
+from keras_het.validation import check_integer, check_share, check_square
 
 
 def symmetric(num_classes: int, noise: float) -> np.ndarray:
@@ -98,7 +98,7 @@ def outlier(num_classes: int, alpha: float = 0.0) -> np.ndarray:
         >>> outlier(2, 0.5).tolist()
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5]]
     """
-    _check_count(num_classes, 1)
+    check_integer("num_classes", num_classes, 1)
     check_share("alpha", alpha)
     transition = np.eye(num_classes + 1)
     transition[-1] = [(1.0 - alpha) / num_classes] * num_classes + [alpha]
@@ -106,10 +106,5 @@ def outlier(num_classes: int, alpha: float = 0.0) -> np.ndarray:
 
 
 def _check_flips(num_classes, noise):
-    _check_count(num_classes, 2)
+    check_integer("num_classes", num_classes, 2)
     check_share("noise", noise)
-
-
-def _check_count(num_classes, low):
-    if not isinstance(num_classes, int | np.integer) or num_classes < low:
-        raise ValueError(f"`num_classes` must be an integer at least {low}. Received: num_classes={num_classes!r}")

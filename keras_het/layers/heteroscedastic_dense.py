@@ -140,16 +140,16 @@ class HeteroscedasticDense(FullPrecision):
             learned.start(self.name, self.trainable, self.dtype_policy)
         self.covariance_layer.start(self.units, self.temperature, self.seed, self.trainable, self.dtype_policy)
         self.clock = Clock(self.seed)
-        self.integrator = self.link.default_integrator if integrator is None else integrator
+        self.integrator = integrator
 
     @property
     def integrator(self):
-        """How the head averages. Another may be set at any time; a model must then be compiled again."""
+        """How the head averages. Another may be set at any time, None for the default of the link; then compile the model again."""
         return self._integrator
 
     @integrator.setter
     def integrator(self, integrator):
-        found = integrators.get(integrator)
+        found = integrators.get(self.link.default_integrator if integrator is None else integrator)
         found.check(self.link, *self.covariance_layer.size)
         found.check_covariance(self.covariance_layer)
         if self.built:

@@ -74,7 +74,7 @@ class Link(Choice):
         The mean is taken of probabilities, in log space; that of log-probabilities or logits would be that of no distribution.
 
         Args:
-            outputs: shape `(..., M, ..., K)`.
+            outputs: a list of M tensors `(..., K)`, or one tensor with an axis of M.
             axis: that of the M outputs, whose number must be known.
         Returns: shape `(..., K)`.
 
@@ -84,6 +84,7 @@ class Link(Choice):
             >>> [round(float(p), 4) for p in ops.exp(Softmax().average(log_p))]
             [0.7, 0.3]
         """
+        outputs = ops.stack(outputs, axis) if isinstance(outputs, list | tuple) else ops.convert_to_tensor(outputs)
         if self.activation == "softmax":
             return log_mean_exp(outputs, axis)
         return log_mean_exp(ops.log_sigmoid(outputs), axis) - log_mean_exp(ops.log_sigmoid(-outputs), axis)

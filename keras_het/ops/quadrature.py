@@ -2,8 +2,10 @@
 
     p_k = integral of f_k(t) prod over j != k of F_j(t) dt,      F_j and f_j: distribution function and density of u_j + G_j
 
-with u_j ~ N(loc_j, scale_diag_j^2) and G_j standard Gumbel, whose law is written as a mixture of ten normal laws. The integral is a mean
-over points that are evenly spaced where the largest may be; for a smooth peak no rule of fixed points is better.
+with u_j ~ N(loc_j, scale_diag_j^2) and G_j standard Gumbel, whose law is written as a mixture of ten normal laws. The integral is a sum
+over points in the range where the largest may be. They are evenly spaced if the noise of all classes is alike, for which no rule is better;
+else near each other at the lower end, where a class of little noise may stop the largest from falling, and far from each other at the
+upper end, which is reached by large noise alone.
 """
 
 import functools
@@ -14,6 +16,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.ops.expected_sigmoid import FARTHEST
+from keras_het.ops.log_space import log_ndtr
 from keras_het.ops.low_rank import DiagonalNormal
 from keras_het.ops.nodes import Nodes
 
@@ -26,9 +29,11 @@ _MEAN, _VARIANCE = 0.5772157, math.pi**2 / 6  # of the Gumbel law
 _FAR = 12.0  # from here on, less the variance, the density is its tail
 _TINY = 1e-37
 
-_OUTSIDE = 1e-4  # the chance that the largest is below, or above, the range of t before it is extended
-_BELOW, _ABOVE = 1.0, 4.0  # temperatures by which it is extended
-_BISECTIONS = 8
+_BELOW, _ABOVE = 1e-8, 1e-7  # the chance that the largest is below, or above, the range of t
+_BISECTIONS = 10
+_SPACING = 0.6  # of the points at the lower end, in standard deviations of u + G there
+_LEAST_GROWTH = 0.01
+_LOWER_DEVIATION = 0.62  # of G below its mean: 5.6 of them are where the chance is 1e-8
 
 
 def points(num_nodes: int) -> Nodes:
@@ -44,26 +49,27 @@ class GumbelNormal:
         scale_diag: standard deviations >= 0, shape `(..., K)`.
         start: lower end of the range, shape `(..., 1)`.
         length: of the range, shape `(..., 1)`.
+        growth: log of how much farther from each other the points are at the upper end, shape `(..., 1)`.
         units: K, an integer, which a tensor that is traced may not know.
     """
 
-    num_rows = 4
+    num_rows = 5
     whole_batch = False
     size = (1, 0)
 
-    def __init__(self, loc: Any, scale_diag: Any, start: Any, length: Any, units: int):
-        self.loc, self.scale_diag, self.start, self.length, self.units = loc, scale_diag, start, length, units
+    def __init__(self, loc: Any, scale_diag: Any, start: Any, length: Any, growth: Any, units: int):
+        self.loc, self.scale_diag, self.start, self.length, self.growth, self.units = loc, scale_diag, start, length, growth, units
 
     @classmethod
-    def of(cls, normal: DiagonalNormal, units: int) -> Self:
-        """With the range of t that holds the largest."""
-        start, length = (ops.stop_gradient(x) for x in _range(normal, units))
-        return cls(normal.loc, normal.scale_diag, start, length, units)
+    def of(cls, normal: DiagonalNormal, units: int, num_nodes: int) -> Self:
+        """With the range of t that holds the largest, for so many points."""
+        start, length, growth = (ops.stop_gradient(x) for x in _range(normal, units, num_nodes))
+        return cls(normal.loc, normal.scale_diag, start, length, growth, units)
 
     @property
     def tensors(self) -> tuple[Any, ...]:
         """What it is made of, all with a row for each example."""
-        return self.loc, self.scale_diag, self.start, self.length
+        return self.loc, self.scale_diag, self.start, self.length, self.growth
 
     def num_logits(self, size: tuple[int, int]) -> int:
         """Four times K: a block holds the sums of the mixture beside each other, and fits the cache only if it is smaller."""
@@ -75,21 +81,28 @@ class GumbelNormal:
 
     def flat(self, *size: int) -> Self:
         """The same distribution with one leading axis, B."""
-        shapes = (self.units, self.units, 1, 1)
+        shapes = (self.units, self.units, 1, 1, 1)
         return self.maker()(*(ops.reshape(x, (-1, width)) for x, width in zip(self.tensors, shapes, strict=True)))
 
-    def logits(self, nodes: Nodes) -> tuple[Any, Any]:
-        """t - loc, shape `(..., S, K)`, and the standard deviations, `(..., 1, K)`."""
-        t = self.start[..., None, :] + self.length[..., None, :] * nodes.eps_diag
-        return t - self.loc[..., None, :], self.scale_diag[..., None, :]
+    def _placed(self, x):
+        """t and the log of its weight, but for a number that all points share: `(..., 1, S)` for a table x of one column."""
+        growth = self.growth[..., None]
+        stretched = ops.exp(growth * x)
+        return self.start[..., None] + self.length[..., None] * (stretched - 1.0) / (ops.exp(growth) - 1.0), growth * x
+
+    def logits(self, nodes: Nodes) -> tuple[Any, Any, Any]:
+        """t - loc, shape `(..., S, K)`, the standard deviations, `(..., 1, K)`, and log weights, `(..., S, 1)`."""
+        t, log_weight = (ops.swapaxes(x, -1, -2) for x in self._placed(ops.transpose(nodes.eps_diag)))
+        return t - self.loc[..., None, :], self.scale_diag[..., None, :], log_weight
 
     def tables(self, nodes: Nodes) -> tuple[Any, ...]:
         """The table of points, of which a chunk has columns."""
         return (nodes.eps_diag,)
 
-    def logits_at(self, chunk: tuple[Any, ...]) -> tuple[Any, Any]:
-        """t - loc, `(B, K, C)`, and the standard deviations, `(B, K, 1)`."""
-        return (self.start + self.length * chunk[0])[:, None, :] - self.loc[..., None], self.scale_diag[..., None]
+    def logits_at(self, chunk: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+        """t - loc, `(B, K, C)`, the standard deviations, `(B, K, 1)`, and log weights, `(B, 1, C)`."""
+        t, log_weight = self._placed(chunk[0])
+        return t - self.loc[..., None], self.scale_diag[..., None], log_weight
 
     def no_sums(self) -> tuple[Any, ...]:
         """Zeros to which `pull_back` adds."""
@@ -101,29 +114,60 @@ class GumbelNormal:
 
     def gradients(self, of_offset: Any, of_scale_diag: Any) -> tuple[Any, ...]:
         """Gradients of `tensors`: the integral does not depend on its range."""
-        return -of_offset, of_scale_diag, ops.zeros_like(self.start), ops.zeros_like(self.length)
+        return -of_offset, of_scale_diag, *(ops.zeros_like(x) for x in self.tensors[2:])
 
 
-def _range(normal, units):
-    """Start and length of a range of t, `(..., 1)`, outside of which the largest hardly is: by one normal law for each class."""
-    center = normal.loc + _MEAN
-    deviation = ops.sqrt(ops.square(normal.scale_diag) + _VARIANCE)
-    # The chance that the largest is below t, at two t at once: from one that is below -5 deviations of a class, to one where all are below.
-    low = ops.logsumexp(center - 5.0 * deviation, axis=-1, keepdims=True) - math.log(units)
-    high = ops.logsumexp(center + math.sqrt(2.0 * math.log(units / _OUTSIDE)) * deviation, axis=-1, keepdims=True)
+def _range(normal, units, num_nodes):
+    """Start and length of the range of t, and the growth of the spacing, `(..., 1)`."""
+    center, deviation = normal.loc + _MEAN, ops.sqrt(ops.square(normal.scale_diag) + _VARIANCE)
+    low = ops.logsumexp(center - 7.0 * deviation, axis=-1, keepdims=True) - math.log(units)
+    high = ops.logsumexp(center + 8.0 * deviation, axis=-1, keepdims=True) + math.log(units / _ABOVE)
     low, high = (ops.concatenate([x, x], axis=-1) for x in (low, high))
-    wanted = ops.log(ops.convert_to_tensor([_OUTSIDE, 1.0 - _OUTSIDE], normal.loc.dtype))
-    for _ in range(_BISECTIONS):
+    wanted = ops.convert_to_tensor([math.log(_BELOW), -_ABOVE], normal.loc.dtype)
+    for _ in range(_BISECTIONS):  # at both ends at once
         middle = 0.5 * (low + high)
-        z = (middle[..., None, :] - center[..., None]) / deviation[..., None]
-        above = ops.sum(ops.log(_normal_cdf(z) + _TINY), axis=-2) > wanted
+        above = ops.sum(_rough_log_cdf(normal, middle), axis=-2) > wanted
         low, high = ops.where(above, low, middle), ops.where(above, middle, high)
-    start = low[..., :1] - _BELOW
-    return start, high[..., 1:] + _ABOVE - start
+    start, length = low[..., :1], high[..., 1:] - low[..., :1]
+    # The classes that stop the largest from being lower, each as far as it does, give the spacing there.
+    share = ops.squeeze(_rough_log_cdf(normal, start), -1)
+    narrow = ops.sum(share, axis=-1, keepdims=True) / ops.sum(share / deviation, axis=-1, keepdims=True)
+    return start, length, _growth(length / (_SPACING * num_nodes * narrow))
 
 
-def _normal_cdf(z):
-    return 0.5 + 0.5 * ops.erf(math.sqrt(0.5) * z)
+def _growth(ratio):
+    """g of (exp(g) - 1) / g = ratio, roughly: by it the spacing grows so that it is even for a ratio of one or less."""
+    ratio = ops.where(ratio > 1.0, ratio, 1.0)
+    growth = 2.0 * ops.log(ratio)
+    for _ in range(6):
+        growth = ops.log(1.0 + ratio * growth)
+    return ops.where(growth > _LEAST_GROWTH, growth, _LEAST_GROWTH)
+
+
+def _rough_log_cdf(normal, t):
+    """log F of every class at t, `(..., K, T)` for `(..., T)`: near enough to say where it is all but zero or one.
+
+    By a normal law of equal mean and variance, but below the mean a narrower one, for G hardly falls below -3, and far above it the tail
+    exp(-x + s^2/2), for G has a long one.
+    """
+    scale = normal.scale_diag[..., None]
+    variance, offset = ops.square(scale), t[..., None, :] - normal.loc[..., None]
+    deviation = ops.sqrt(variance + _VARIANCE)
+    narrower = ops.where(deviation < scale + _LOWER_DEVIATION, deviation, scale + _LOWER_DEVIATION)
+    z = offset - _MEAN
+    z = z / ops.where(z < 0, narrower, deviation)
+    tail = log_ndtr(ops.where(z > 0, -z, z))
+    far = offset - variance > 2.0
+    return ops.where(far, -ops.exp(ops.where(far, 0.5 * variance - offset, 0.0)), ops.where(z > 0, -ops.exp(tail), tail))
+
+
+def _upper_tail(z, bell):
+    """1 - Phi(z) for z >= 0, of exp(-z^2/2): absolute error 7.5e-8 (Abramowitz and Stegun 1964, 7.1.26). Not all exporters know erf."""
+    t = 1.0 / (1.0 + 0.3275911 * math.sqrt(0.5) * z)
+    polynomial = 1.061405429
+    for coefficient in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
+        polynomial = polynomial * t + coefficient
+    return 0.5 * bell * polynomial * t
 
 
 class LargestMean:
@@ -131,14 +175,15 @@ class LargestMean:
 
     num_terms = 1
 
-    def terms(self, offsets):
-        """The integrand at every point, `(B, K, C)`."""
-        return (ops.exp(self.log_terms(offsets, 1)[0]),)
+    def terms(self, points):
+        """The integrand at every point, times its weight, `(B, K, C)`."""
+        return (ops.exp(self.log_terms(points, 1)[0]),)
 
-    def log_terms(self, offsets, axis):
+    def log_terms(self, points, axis):
         """Its log, with the classes on `axis`."""
-        law = _Law(*offsets)
-        return (_log_integrand(law.log_cdf(), law.log_density(), axis),)
+        offset, scale, log_weight = points
+        law = _Law(offset, scale)
+        return (_log_integrand(law.log_cdf(), law.log_density(), axis) + log_weight,)
 
     def result(self, log_means):
         """What is averaged."""
@@ -148,15 +193,15 @@ class LargestMean:
         """Nothing to subtract."""
         return ops.zeros_like(log_p)
 
-    def sensitivity(self, offsets, log_p, upstream):
+    def sensitivity(self, points, log_p, upstream):
         """Derivatives by t - loc and by the standard deviations, times the number of points, `(B, K, C)` each.
 
         With A_k the share of a point in the mean of class k: by a parameter of the law of j,
             g_j A_j d log f_j + (sum over k != j of g_k A_k) d log F_j.
         """
-        offset, scale = offsets
+        offset, scale, log_weight = points
         law = _Law(offset, scale, with_slopes=True)
-        own = upstream[..., None] * ops.exp(_log_integrand(law.log_cdf(), law.log_density(), 1) - log_p[..., None])
+        own = upstream[..., None] * ops.exp(_log_integrand(law.log_cdf(), law.log_density(), 1) + log_weight - log_p[..., None])
         others = ops.sum(own, axis=1, keepdims=True) - own
         slopes = zip(law.slopes_of_log_density(), law.slopes_of_log_cdf(), strict=True)
         return tuple(own * of_density + others * of_cdf for of_density, of_cdf in slopes)
@@ -181,17 +226,20 @@ class _Law:
         self._scale, self._variance = scale, ops.square(scale)
         self._offset = ops.where(offset > FARTHEST, FARTHEST, offset)
         lower, upper, density, slope, curvature = 0.0, 0.0, 0.0, 0.0, 0.0
-        widest: Any = 0.0
+        widest = bell = None
         for w, m, s in zip(_WEIGHTS, _MEANS, _SCALES, strict=True):
             precision = ops.rsqrt(self._variance + s**2)
             z = (self._offset - m) * precision
-            widest = z if s == _SCALES[0] else widest
-            half = 0.5 * w / math.fsum(_WEIGHTS)
-            signed = half * ops.erf(math.sqrt(0.5) * z)
-            lower, upper = lower + (half + signed), upper + (half - signed)
+            if s == _SCALES[0]:
+                widest, bell = z, ops.exp(-0.5 * ops.square(z))
             # Relative to the widest term, so that they do not underflow together; 3 is the most, but for rounding where z is large.
             exponent = 0.5 * (widest - z) * (widest + z)
-            term = w / math.sqrt(2.0 * math.pi) * precision * ops.exp(ops.where(exponent > 4.0, 4.0, exponent))
+            relative = ops.exp(ops.where(exponent > 4.0, 4.0, exponent))
+            half = 0.5 * w / math.fsum(_WEIGHTS)
+            beyond = half - 2.0 * half * _upper_tail(ops.abs(z), relative * bell)
+            signed = ops.where(z > 0, beyond, -beyond)
+            lower, upper = lower + (half + signed), upper + (half - signed)
+            term = w / math.sqrt(2.0 * math.pi) * precision * relative
             density = density + term
             if with_slopes:
                 slope = slope - term * z * precision
@@ -231,7 +279,8 @@ class _Law:
         precision = ops.rsqrt(self._variance + _VARIANCE)
         z = (self._offset - self._variance - _MEAN) * precision
         z = ops.where(z > 0, z, 0.0)
-        cdf = _normal_cdf(z)
-        ratio = precision * ops.exp(-0.5 * ops.square(z)) / (math.sqrt(2.0 * math.pi) * cdf)
+        bell = ops.exp(-0.5 * ops.square(z))
+        cdf = 1.0 - _upper_tail(z, bell)
+        ratio = precision * bell / (math.sqrt(2.0 * math.pi) * cdf)
         value = 0.5 * self._variance - self._offset + ops.log(cdf)
         return value, ratio - 1.0, self._scale * (1.0 - ratio * (2.0 + z * precision))

@@ -35,6 +35,7 @@ def test_average_of_improbable_outputs_is_a_number(name):
     link = links.get(name)
     members = ops.convert_to_tensor(outputs_of(link, 1e3).astype("float32"))
     assert np.isfinite(ops.convert_to_numpy(link.average(members))).all()
+    np.testing.assert_allclose(link.average([members[0], members[1]]), link.average(members[:2]))
     np.testing.assert_allclose(link.average(members[:1]), members[0], rtol=1e-5, atol=1e-4)
 
 

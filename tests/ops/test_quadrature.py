@@ -11,19 +11,19 @@ from keras_het.links import Softmax
 from keras_het.ops import blocking, low_rank_normal, quadrature
 from keras_het.ops.expected_softmax import without_shift
 from keras_het.ops.streaming import expectation
-from tests.gradients import value_and_gradients
+from tests.gradients import second_derivative, value_and_gradients
 from tests.ops.test_expected_softmax import UNITS, problem
 
 OPTIONS = [{"chunk_size": 8}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}]
 NODES = 28  # a loop over chunks, and a remainder
-STEP = 0.05
-GRID = np.arange(-6.0, 12.0, STEP)  # of a class's own noise, which is near s where a class far below wins
 
 
 def exact_law(offset, scale):
-    """log F and log f of u + G at `offset`, `(...)`, by the trapezoidal rule over the noise of u."""
-    exponent = np.minimum(scale[..., None] * GRID - offset[..., None], 700.0)
-    weight = STEP * np.exp(-(GRID**2) / 2) / np.sqrt(2 * np.pi)
+    """log F and log f of u + G at `offset`, `(N,)`, for one scale, by the trapezoidal rule over the noise of u."""
+    step = min(0.05, 0.25 / max(scale, 1e-9))
+    grid = np.arange(-7.0, 12.0, step)  # near the scale where a class far below wins
+    exponent = np.minimum(scale * grid - offset[..., None], 700.0)
+    weight = step * np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi)
     upper = np.sum(weight * -np.expm1(-np.exp(exponent)), axis=-1)
     log_lower = logsumexp(-np.exp(exponent), axis=-1, b=weight)
     return np.where(upper < 0.5, np.log1p(-np.minimum(upper, 0.9)), log_lower), logsumexp(exponent - np.exp(exponent), axis=-1, b=weight)
@@ -34,15 +34,15 @@ def oracle(loc, scale):
     rows = []
     for mean, sd in zip(np.float64(loc), np.float64(scale), strict=True):
         deviation = np.sqrt(sd**2 + 1.6)
-        t = np.arange((mean - 6 * deviation).max(), (mean + 8 * deviation).max() + 12, 0.1)[:, None]
-        log_cdf, log_density = exact_law(t - mean, np.broadcast_to(sd, (t.size, sd.size)))
+        t = np.arange((mean - 7 * deviation).max(), (mean + 8 * deviation).max() + 14, 0.1)
+        log_cdf, log_density = np.stack([exact_law(t - mean[k], sd[k]) for k in range(len(sd))], axis=-1)
         rows.append(log_softmax(logsumexp(log_density - log_cdf + log_cdf.sum(-1, keepdims=True), axis=0)))
     return np.array(rows)
 
 
 def function(loc, scale, num_nodes=NODES, **options):
     normal = low_rank_normal(loc, scale).centered(without_shift)
-    largest = quadrature.GumbelNormal.of(normal, loc.shape[-1])
+    largest = quadrature.GumbelNormal.of(normal, loc.shape[-1], num_nodes)
     return ops.log_softmax(expectation(quadrature.LargestMean(), largest, quadrature.points(num_nodes), **options), axis=-1)
 
 
@@ -78,6 +78,31 @@ def test_improbable_classes():
     np.testing.assert_allclose(evaluate(loc, noise), oracle(loc, noise), atol=0.02, rtol=1e-3)
 
 
+@pytest.mark.parametrize("large", [3.0, 10.0, 30.0])
+def test_noise_of_different_sizes(large):
+    """A class of large noise beside one, or two, of little, above it, below it, and so far below that it is rarely the largest."""
+    loc = np.array([[0, large], [0, 0], [0, -large], [0, -2 * large], [0, -4 * large]], "float32")
+    noise = np.array([[large, 0.1]] * 5, "float32")
+    found, exact = evaluate(loc, noise, num_nodes=24), oracle(loc, noise)
+    np.testing.assert_allclose(np.where(exact > np.log(0.01), found - exact, 0.0), 0.0, atol=2e-3)
+    np.testing.assert_allclose(found, exact, atol=0.03)
+    loc, noise = np.array([[0, 0, 0], [3, 0, -5], [0, 2, 9]], "float32"), np.array([[0.1, 1.0, large]] * 3, "float32")
+    np.testing.assert_allclose(evaluate(loc, noise, num_nodes=24), oracle(loc, noise), atol=5e-3)
+
+
+@pytest.mark.parametrize("loc", [[0.0, -22.5], [0.0, -30.0], [0.0, 5.0], [-3.0, 0.0]])
+def test_gradients_for_noise_of_different_sizes(loc):
+    loc, noise, direction = np.float32([loc]), np.float32([[10.0, 0.1]]), np.eye(2)
+    for k in range(2):
+        found = np.concatenate(gradients(loc, noise, np.eye(2, dtype="float32")[[k]], num_nodes=24))
+        for i, j in np.ndindex(2, 2):
+            moved = [
+                [np.float64(x) + (step * direction[j] if i == m else 0.0) for m, x in enumerate((loc, noise))] for step in (1e-3, -1e-3)
+            ]
+            slope = (oracle(*moved[0])[0, k] - oracle(*moved[1])[0, k]) / 2e-3
+            np.testing.assert_allclose(found[i, j], slope, atol=0.01, rtol=0.02)
+
+
 def test_the_oracle_sees_a_class_that_is_not_left_out_of_the_product(monkeypatch):
     loc, noise = diagonal()
     wrong = lambda log_cdf, log_density, axis: log_density + ops.sum(log_cdf, axis=axis, keepdims=True)  # noqa: E731
@@ -107,18 +132,34 @@ def test_gradient_against_finite_differences_in_float64(scale):
         np.testing.assert_allclose(np.sum(found * direction), slope, rtol=2e-3, atol=2e-3)
 
 
+def test_the_second_derivative_is_that_of_plain_operations(monkeypatch):
+    monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 2 * UNITS * 8)
+    loc, noise = diagonal()
+    rng = np.random.default_rng(1)
+    directions = [ops.convert_to_tensor(0.3 * rng.normal(size=loc.shape).astype("float32")) for _ in range(3)]
+
+    def along_a_line(**options):
+        def moved(t):
+            return ops.convert_to_tensor(loc) + t * directions[0], ops.convert_to_tensor(noise) * ops.exp(t * directions[1])
+
+        return lambda t: ops.sum(directions[2] * ops.square(function(*moved(t), **options)))
+
+    expected, found = (second_derivative(along_a_line(chunk_size=size), 0.1) for size in (None, 8))
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
 @pytest.mark.parametrize("scale", [0.0, 0.3, 1.0, 3.0, 8.0])
 def test_the_law_and_its_slopes(scale):
     offset = np.linspace(-2.0 - 3.0 * scale, 40.0, 85)
-    log_cdf, log_density = exact_law(offset, np.full_like(offset, scale))
+    log_cdf, log_density = exact_law(offset, scale)
     law = quadrature._Law(ops.convert_to_tensor(offset.astype("float32")), ops.convert_to_tensor(np.float32(scale)), with_slopes=True)
     np.testing.assert_allclose(ops.exp(law.log_cdf()), np.exp(log_cdf), atol=2e-4)
     seen = (log_density > -25) & (log_cdf > -10)
     np.testing.assert_allclose(ops.convert_to_numpy(law.log_density())[seen], log_density[seen], atol=0.03, rtol=2e-3)
     for i, function in ((0, law.slopes_of_log_cdf), (1, law.slopes_of_log_density)):
-        moved = [exact_law(offset + step, np.full_like(offset, scale))[i] for step in (1e-4, -1e-4)]
+        moved = [exact_law(offset + step, scale)[i] for step in (1e-4, -1e-4)]
         np.testing.assert_allclose(ops.convert_to_numpy(function()[0])[seen], ((moved[0] - moved[1]) / 2e-4)[seen], atol=0.05, rtol=0.01)
-        moved = [exact_law(offset, np.full_like(offset, scale + step))[i] for step in (1e-4, -1e-4)]
+        moved = [exact_law(offset, max(scale, 1e-4) + step)[i] for step in (1e-4, -1e-4)]
         np.testing.assert_allclose(ops.convert_to_numpy(function()[1])[seen], ((moved[0] - moved[1]) / 2e-4)[seen], atol=0.05, rtol=0.02)
 
 

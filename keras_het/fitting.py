@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_het import losses
+from keras_het import losses, metrics
 from keras_het.outputs import Output
 
 # Strings that Keras gives a meaning by the shapes of the data, and what they are for one unit.
@@ -67,18 +67,28 @@ def _thresholds(config, output):
     return config if set(values) == {0.0} else {**config, "thresholds": 0.0}
 
 
+def _of_probabilities(config, output):
+    return {**config, "from_logits": output.returns != "probabilities", "multi_label": output.activation == "sigmoid"}
+
+
+def _of_predicted_class(config, output):
+    return None if output.activation == "sigmoid" else _of_probabilities(config, output)
+
+
 def _largest(config, output):
     """Without a threshold the largest counts, unless it is zero, as the logarithm of a probability that rounds to one."""
     fits = output.returns == "probabilities" or (output.returns == "logits" and config["threshold"] is None)
     return config if fits else None
 
 
-# By name, in `keras.losses`, `keras.metrics` and `keras_het.losses`. What is not here is not known.
+# By name, in `keras.losses`, `keras.metrics` and the same of this package. What is not here is not known.
 _RULES: dict[Rule, str] = {
     Rule("softmax", _from_logits): "SparseCategoricalCrossentropy CategoricalCrossentropy CategoricalFocalCrossentropy "
     "ForwardCorrectedCrossentropy BackwardCorrectedCrossentropy BootstrappedCrossentropy",
     Rule("sigmoid", _from_logits): "BinaryCrossentropy BinaryFocalCrossentropy",
     Rule(None, _of_each(_from_logits)): "AUC",
+    Rule(None, _of_probabilities): "NegativeLogLikelihood BrierScore GlobalAveragePrecision",
+    Rule(None, _of_predicted_class): "ExpectedCalibrationError EqualMassCalibrationError AreaUnderRiskCoverage",
     Rule(None, _of_each(_threshold)): "BinaryAccuracy BinaryIoU",
     Rule(None, _thresholds): "Precision Recall TruePositives TrueNegatives FalsePositives FalseNegatives",
     Rule(None, _largest): "F1Score FBetaScore",
@@ -90,7 +100,7 @@ _RULES: dict[Rule, str] = {
     Rule(None, _any): "Accuracy CategoricalAccuracy SparseCategoricalAccuracy TopKCategoricalAccuracy SparseTopKCategoricalAccuracy "
     "IoU MeanIoU OneHotIoU OneHotMeanIoU CategoricalHinge",
 }
-MODULES = (keras.losses, keras.metrics, losses)
+MODULES = (keras.losses, keras.metrics, losses, metrics)
 RULES = {
     getattr(module, name): rule for rule, names in _RULES.items() for name in names.split() for module in MODULES if hasattr(module, name)
 }

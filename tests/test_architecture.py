@@ -22,6 +22,7 @@ PACKAGES = [
     "keras_het.label_noise",
     "keras_het.layers",
     "keras_het.links",
+    "keras_het.metrics",
     "keras_het.models",
     "keras_het.ops",
 ]
@@ -53,10 +54,11 @@ ALLOWED = {
     "keras_het.graph": (),
     "keras_het.planning": (*GROUND, "keras_het.covariances"),
     "keras_het.outputs": ("keras_het.graph", "keras_het.layers"),
-    "keras_het.fitting": ("keras_het.losses", "keras_het.outputs"),
+    "keras_het.fitting": ("keras_het.losses", "keras_het.metrics", "keras_het.outputs"),
     "keras_het.compilation": ("keras_het.fitting", "keras_het.outputs"),
     "keras_het.callbacks": (*GROUND, "keras_het.compilation", "keras_het.layers", "keras_het.noisy_labels"),
     "keras_het.losses": GROUND,
+    "keras_het.metrics": (*GROUND, "keras_het.metrics"),
     "keras_het.noisy_labels": (*GROUND, "keras_het.graph", "keras_het.layers"),
     "keras_het.analysis": (
         *GROUND,

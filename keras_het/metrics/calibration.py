@@ -1,0 +1,102 @@
+"""Whether probabilities are as large as the shares of right predictions."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.metrics.metric import Examples, ProbabilityMetric, confidence_and_success, place_in, sum_by
+from keras_het.metrics.table import TableMetric
+from keras_het.validation import check_integer
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class ExpectedCalibrationError(ProbabilityMetric):
+    """How far the confidence in the predicted class is from the share of predictions that are right, over bins of equal width.
+
+        sum over bins b of |sum over i in b of 1[y_i = argmax p_i] - max p_i| / N
+
+    Args:
+        bins: how many.
+        kwargs: as of `ProbabilityMetric`, but for `multi_label`.
+    Source: Naeini, Cooper and Hauskrecht 2015; Guo, Pleiss, Sun and Weinberger 2017, Eq. 3. `EqualMassCalibrationError` has bins that
+        hold equally many examples.
+
+    Example:
+        >>> metric = ExpectedCalibrationError()
+        >>> round(float(metric([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.8, 0.2]])), 4)  # (.1 + |.2 - .8|) / 3
+        0.2333
+    """
+
+    def __init__(self, bins: int = 15, name: str | None = "ece", **kwargs: Any):
+        super().__init__(name=name, **kwargs)
+        check_exclusive(self)
+        self.bins = check_integer("bins", bins, 1)
+        self._weight, self._gaps = self.sum_of("weight"), self.sum_of("gaps", (self.bins,))
+
+    def add(self, examples: Examples) -> None:
+        confidence, success = confidence_and_success(examples)
+        gaps = ops.where(examples.weights == 0, 0.0, examples.weights * (success - confidence))
+        self._gaps.add(sum_by(place_in(self.bins, confidence), gaps, self.bins))
+        self._weight.add(ops.sum(examples.weights))
+
+    def result(self) -> Any:
+        """The error, in [0, 1]."""
+        return ops.divide_no_nan(ops.sum(ops.abs(self._gaps.value())), self._weight.value())
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "bins": self.bins}
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class EqualMassCalibrationError(TableMetric):
+    """The expected calibration error over bins that hold equally many examples each.
+
+    Examples of equal confidence are shared out between two bins in proportion, so that their order does not matter.
+
+    Args:
+        bins: how many.
+        capacity: how many examples it can hold; beyond, the result is nan.
+        kwargs: as of `ProbabilityMetric`, but for `multi_label`.
+    Source: Nixon, Dusenberry, Zhang, Jerfel and Tran 2019, "Measuring calibration in deep learning".
+
+    Example:
+        >>> metric = EqualMassCalibrationError(bins=2, capacity=4)
+        >>> p = [[0.9, 0.1], [0.6, 0.4], [0.8, 0.2], [0.7, 0.3]]
+        >>> round(float(metric([0, 1, 0, 0], p)), 4)  # (|.4 + .3 - 1 + .6 - .5 - .1|...) of the bins {.6, .7} and {.8, .9}
+        0.15
+    """
+
+    def __init__(self, bins: int = 15, capacity: int = 1 << 17, name: str | None = "equal_mass_ece", **kwargs: Any):
+        super().__init__(capacity=capacity, name=name, **kwargs)
+        check_exclusive(self)
+        self.bins = check_integer("bins", bins, 1)
+
+    def add(self, examples: Examples) -> None:
+        confidence, success = confidence_and_success(examples)
+        self.store(confidence, success - confidence, examples.weights)
+
+    def result(self) -> Any:
+        """The error, in [0, 1]."""
+        rows = self.rows()
+        weight, gap = rows.weights, ops.where(rows.weights == 0, 0.0, rows.weights * rows.values)
+        weight_above, gap_above = (rows.above(x, rows.after) for x in (weight, gap))
+        of_score = rows.above(weight, rows.before) - weight_above, rows.above(gap, rows.before) - gap_above
+        # Within a score the gap grows evenly with the weight, from the highest confidence down.
+        total = ops.sum(weight)
+        ends = total * ops.convert_to_tensor(np.arange(self.bins + 1, dtype="float32") / self.bins)
+        down = ops.flip(weight_above + of_score[0])  # ascending: the weight from the top to the end of each score
+        places = self.capacity - 1 - ops.minimum(ops.searchsorted(down, ends, side="left"), self.capacity - 1)
+        inside = ops.divide_no_nan(ends - ops.take(weight_above, places), ops.take(of_score[0], places))
+        reached = ops.take(gap_above, places) + inside * ops.take(of_score[1], places)
+        return self.unless_full(ops.divide_no_nan(ops.sum(ops.abs(reached[1:] - reached[:-1])), total))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "bins": self.bins}
+
+
+def check_exclusive(metric: ProbabilityMetric) -> None:
+    """Raises ValueError for labels that are not exclusive, of which none is predicted."""
+    if metric.multi_label:
+        raise ValueError(f"`multi_label` must be False for {type(metric).__name__}, which needs one predicted class. Received: True")

@@ -1,0 +1,101 @@
+"""Proper scores: the likelihood, and the Brier score with its parts."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_het.metrics.metric import Examples, ProbabilityMetric, place_in, sum_by
+from keras_het.validation import check_integer
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class NegativeLogLikelihood(ProbabilityMetric):
+    """The mean of -log p(label), in nats; of labels that are not exclusive, the mean over the classes, too.
+
+    Args: as of `ProbabilityMetric`.
+
+    Example:
+        >>> metric = NegativeLogLikelihood()
+        >>> round(float(metric([0, 1], [[0.5, 0.5], [0.75, 0.25]])), 4)  # (log 2 + log 4) / 2
+        1.0397
+    """
+
+    def __init__(self, name: str | None = "nll", **kwargs: Any):
+        super().__init__(name=name, **kwargs)
+        self._total, self._weight = self.sum_of("total"), self.sum_of("weight")
+
+    def add(self, examples: Examples) -> None:
+        _, log_p, targets, weights, log_complements = examples
+        if log_complements is None:
+            losses = -ops.sum(ops.where(targets > 0, targets * log_p, 0.0), axis=-1)
+        else:
+            losses = -ops.mean(targets * log_p + (1.0 - targets) * log_complements, axis=-1)
+        self._total.add(ops.sum(ops.where(weights == 0, 0.0, weights * losses)))
+        self._weight.add(ops.sum(weights))
+
+    def result(self) -> Any:
+        """The mean."""
+        return ops.divide_no_nan(self._total.value(), self._weight.value())
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class BrierScore(ProbabilityMetric):
+    """The mean squared distance of the probabilities from the labels, and what it is made of.
+
+        BS = mean over n of sum over k of (p_nk - y_nk)^2 = reliability - resolution + uncertainty + within
+
+    with bins of equal width of p_nk, for every class alone: reliability is the distance of the mean p of a bin from the share of labels in
+    it (0 is best), resolution that of those shares from the class's own (more is better), uncertainty the variance of the labels, which no
+    model changes, and `within` what is lost by taking a bin for one forecast. From 0 to 2 where classes are exclusive, to K where not.
+
+    Args:
+        bins: how many.
+        kwargs: as of `ProbabilityMetric`.
+    Source: Brier 1950; Murphy 1973, "A new vector partition of the probability score"; `within` as Stephenson, Coelho and Jolliffe 2008.
+
+    Example:
+        >>> found = BrierScore()([0, 1], [[0.9, 0.1], [0.4, 0.6]])
+        >>> round(float(found["brier_score"]), 4)  # (.01 + .01 + .16 + .16) / 2
+        0.17
+    """
+
+    def __init__(self, bins: int = 15, name: str | None = "brier_score", **kwargs: Any):
+        super().__init__(name=name, **kwargs)
+        self.bins = check_integer("bins", bins, 1)
+        self._weight, self._distance = self.sum_of("weight"), self.sum_of("distance")
+        self._parts: tuple[Any, ...] = ()
+
+    def add(self, examples: Examples) -> None:
+        units = examples.p.shape[-1]
+        if not self._parts:
+            self._parts = tuple(self.sum_of(name, (self.bins * units,)) for name in ("weights", "probabilities", "labels"))
+        p, targets, weights = examples.p, examples.targets, examples.weights
+        counted = ops.where(weights == 0, 0.0, weights)[:, None]
+        self._weight.add(ops.sum(weights))
+        self._distance.add(ops.sum(counted * ops.square(p - targets)))
+        places = place_in(self.bins, p) * units + ops.arange(units, dtype="int32")
+        for part, value in zip(self._parts, (ops.ones_like(p), p, targets), strict=True):
+            part.add(sum_by(places, counted * value, self.bins * units))
+
+    def result(self) -> dict[str, Any]:
+        """The score, by the name of the metric, and its parts, with their names behind it."""
+        weight, parts = self._weight.value(), [ops.reshape(part.value(), (self.bins, -1)) for part in self._parts]
+        if not parts:
+            parts = [ops.zeros((self.bins, 1))] * 3
+        count, p, labels = (ops.divide_no_nan(part, weight) for part in parts)
+        frequency = ops.sum(labels, axis=0)
+        reliability = ops.sum(ops.divide_no_nan(ops.square(p - labels), count))
+        resolution = ops.sum(ops.divide_no_nan(ops.square(labels - count * frequency), count))
+        uncertainty = ops.sum(frequency * (1.0 - frequency))
+        score = ops.divide_no_nan(self._distance.value(), weight)
+        return {
+            self.name: score,
+            f"{self.name}_reliability": reliability,
+            f"{self.name}_resolution": resolution,
+            f"{self.name}_uncertainty": uncertainty,
+            f"{self.name}_within": score - (reliability - resolution + uncertainty),
+        }
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "bins": self.bins}

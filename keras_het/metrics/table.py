@@ -1,0 +1,82 @@
+"""Metrics that need an order of all examples: a table of fixed size that holds them, and sums over what is above each."""
+
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from keras_het.metrics.metric import LOWEST, ProbabilityMetric
+from keras_het.validation import check_integer
+
+
+class Rows(NamedTuple):
+    """A table in ascending order of its scores, `(N,)` each; empty places come first, with a weight of zero.
+
+    scores, values, weights: what was stored.
+    before, after: for each row the places where rows of its score begin, and where they end.
+    """
+
+    scores: Any
+    values: Any
+    weights: Any
+    before: Any
+    after: Any
+
+    def above(self, x: Any, places: Any) -> Any:
+        """The sum of x, `(N,)`, from each of the places on."""
+        sums = ops.concatenate([ops.zeros_like(x[:1]), ops.cumsum(ops.flip(x))])
+        return ops.take(ops.flip(sums), places)
+
+
+class TableMetric(ProbabilityMetric):
+    """Base class: keeps a score, a value and a weight of every example, for as many as there is room.
+
+    Args:
+        capacity: how many rows it can hold; beyond, the result is nan.
+        kwargs: as of `ProbabilityMetric`.
+    """
+
+    def __init__(self, capacity: int, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.capacity = check_integer("capacity", capacity, 1, 1 << 28)
+        self._columns = [
+            self.add_weight(shape=(self.capacity,), initializer="zeros", dtype="float32", name=name)
+            for name in ("scores", "values", "weights")
+        ]
+        self._count = self.add_weight(shape=(), initializer="zeros", dtype="int32", name="count")
+
+    def store(self, *columns: Any) -> None:
+        """Adds rows: scores, values and weights, `(N,)` each."""
+        count, size = ops.convert_to_tensor(self._count), ops.shape(columns[0])[0]
+        places = ops.arange(self.capacity, dtype="int32") - count  # in what is added
+        new = ops.logical_and(places >= 0, places < size)
+        places = ops.where(new, places, 0)
+        for variable, column in zip(self._columns, columns, strict=True):
+            padded = ops.concatenate([ops.cast(column, "float32"), ops.zeros((1,), "float32")])  # never empty
+            variable.assign(ops.where(new, ops.take(padded, places), ops.convert_to_tensor(variable)))
+        # Full is full: a count that goes on might become negative.
+        total = count + ops.cast(size, "int32")
+        self._count.assign(ops.where(total > self.capacity, self.capacity + 1, total))
+
+    def merge(self, metric: Any) -> None:
+        count = int(ops.convert_to_numpy(metric._count))
+        self.store(*(ops.convert_to_tensor(column)[: min(count, self.capacity)] for column in metric._columns))
+        if count > self.capacity:
+            self._count.assign(self.capacity + 1)
+
+    def rows(self) -> Rows:
+        """The table in order."""
+        count = ops.convert_to_tensor(self._count)
+        present = ops.arange(self.capacity, dtype="int32") < count
+        scores, values, weights = (ops.convert_to_tensor(column) for column in self._columns)
+        scores, weights = ops.where(present, scores, LOWEST), ops.where(present, weights, 0.0)
+        order = ops.argsort(scores)
+        scores, values, weights = (ops.take(column, order) for column in (scores, values, weights))
+        before, after = (ops.searchsorted(scores, scores, side=side) for side in ("left", "right"))
+        return Rows(scores, values, weights, before, after)
+
+    def unless_full(self, result: Any) -> Any:
+        """The result, or nan if there were more examples than room."""
+        return ops.where(ops.convert_to_tensor(self._count) > self.capacity, float("nan"), result)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "capacity": self.capacity}

@@ -1,0 +1,207 @@
+"""Metrics of probabilities against brute force in float64 and scikit-learn, whatever the batches."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from scipy.special import expit, log_softmax, softmax
+from sklearn.metrics import average_precision_score, brier_score_loss, log_loss
+
+from keras_het import metrics
+from keras_het.analysis import expected_calibration_error
+
+EXAMPLES, UNITS = 40, 4
+KINDS = {
+    "nll": metrics.NegativeLogLikelihood,
+    "brier": metrics.BrierScore,
+    "ece": metrics.ExpectedCalibrationError,
+    "equal mass": lambda **kwargs: metrics.EqualMassCalibrationError(bins=5, capacity=EXAMPLES + 3, **kwargs),
+    "gap": lambda **kwargs: metrics.GlobalAveragePrecision(capacity=EXAMPLES * UNITS, **kwargs),
+    "aurc": lambda **kwargs: metrics.AreaUnderRiskCoverage(capacity=EXAMPLES, **kwargs),
+}
+EXCLUSIVE = ["ece", "equal mass", "aurc"]
+
+
+def case(seed):
+    """Labels and logits."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(UNITS, size=EXAMPLES), (2.0 * rng.normal(size=(EXAMPLES, UNITS))).astype("float32")
+
+
+def case_with_ties(seed):
+    """Labels and probabilities, many of them equal, but no two the largest of an example."""
+    rng = np.random.default_rng(seed)
+    p = (rng.multinomial(8, softmax(case(seed)[1], axis=1)) + 1) / 12
+    rows = np.arange(EXAMPLES)
+    largest = p.argmax(1)
+    p[rows, largest] += 0.5
+    return rng.integers(UNITS, size=EXAMPLES), (p / 1.5).astype("float32")
+
+
+def nll(labels, p):
+    return -np.mean(np.log(p[np.arange(len(p)), labels]))
+
+
+def brier(labels, p):
+    return np.mean(np.sum((p - np.eye(p.shape[1])[labels]) ** 2, axis=1))
+
+
+def equal_mass(labels, p, bins=5):
+    """Every bin is filled from the most confident down; of a tie each example has the mean gap of the tie."""
+    confidence = p.max(1).astype("float32")
+    gap = (p.argmax(1) == labels) - confidence.astype("float64")
+    mean = np.array([gap[confidence == c].mean() for c in confidence])[np.argsort(-confidence, kind="stable")]
+    total, size = 0.0, len(p) / bins
+    for b in range(bins):
+        share = np.clip(np.minimum(np.arange(1, len(p) + 1), (b + 1) * size) - np.maximum(np.arange(len(p)), b * size), 0, None)
+        total += abs(np.sum(share * mean))
+    return total / len(p)
+
+
+def gap(labels, p):
+    return average_precision_score(np.eye(p.shape[1])[labels].ravel(), p.astype("float32").ravel())
+
+
+def aurc(labels, p):
+    """The mean over random orders of equal confidences, by the mean number of errors at every place."""
+    confidence, wrong = p.max(1).astype("float32"), p.argmax(1) != labels
+    mean = np.array([wrong[confidence == c].mean() for c in confidence])[np.argsort(-confidence, kind="stable")]
+    return np.mean(np.cumsum(mean) / np.arange(1, len(p) + 1))
+
+
+def ece(labels, p):
+    return expected_calibration_error(p, labels)
+
+
+ORACLES = {"nll": nll, "brier": brier, "ece": ece, "equal mass": equal_mass, "gap": gap, "aurc": aurc}
+
+
+def number(result):
+    """The result, or, of a dict, its first entry."""
+    return float(ops.convert_to_numpy(next(iter(result.values())) if isinstance(result, dict) else result))
+
+
+def updated(metric, *data, batches=1):
+    for batch in zip(*(np.array_split(x, batches) for x in data), strict=True):
+        metric.update_state(*batch)
+    return number(metric.result())
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_against_brute_force(name):
+    for seed in range(20):
+        labels, logits = case(seed)
+        expected = ORACLES[name](labels, softmax(np.float64(logits), axis=1))
+        assert updated(KINDS[name](from_logits=True), labels, logits, batches=1 + seed % 3) == pytest.approx(expected, abs=1e-6)
+        labels, p = case_with_ties(seed)
+        assert updated(KINDS[name](), labels, p, batches=1 + seed % 3) == pytest.approx(ORACLES[name](labels, np.float64(p)), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_neither_batches_nor_the_order_of_rows_matter(name):
+    labels, logits = case(0)
+    metric = KINDS[name](from_logits=True)
+    whole = updated(metric, labels, logits)
+    for batches in (3, EXAMPLES):
+        metric.reset_state()
+        assert updated(metric, labels[::-1], logits[::-1], batches=batches) == pytest.approx(whole, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_weights_vectors_masks_and_what_does_not_count(name):
+    labels, logits = case(1)
+    chosen = np.random.default_rng(2).random(EXAMPLES) < 0.5
+    expected = updated(KINDS[name](from_logits=True), labels[chosen], logits[chosen])
+    assert updated(KINDS[name](from_logits=True), labels, logits, chosen.astype("float32")) == pytest.approx(expected, abs=1e-6)
+    hidden = np.where(chosen, labels, -1)
+    assert updated(KINDS[name](from_logits=True, ignore_class=-1), hidden, logits) == pytest.approx(expected, abs=1e-6)
+    assert np.isnan(updated(KINDS[name](from_logits=True), hidden, logits))
+    vectors = np.eye(UNITS, dtype="float32")[labels]
+    for form in (vectors, labels[:, None]):
+        found = updated(KINDS[name](from_logits=True), form, logits)
+        assert found == pytest.approx(updated(KINDS[name](from_logits=True), labels, logits), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_merged_states_are_one(name):
+    labels, logits = case(3)
+    parts = [KINDS[name](from_logits=True) for _ in range(3)]
+    for part, y, x in zip(parts, np.array_split(labels, 3), np.array_split(logits, 3), strict=True):
+        part.update_state(y, x)
+    parts[0].merge_state(parts[1:])
+    assert number(parts[0].result()) == pytest.approx(updated(KINDS[name](from_logits=True), labels, logits), abs=1e-6)
+    with pytest.raises(ValueError, match="`metrics` must be of the configuration of this one"):
+        parts[0].merge_state([KINDS[name]()])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_in_fit_and_again_from_its_config(name):
+    labels, logits = case(4)
+    metric = KINDS[name](from_logits=True)
+    model = keras.Sequential([keras.Input((UNITS,)), keras.layers.Identity()])
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=[metric])
+    found = model.evaluate(logits, labels, batch_size=16, verbose=0, return_dict=True)  # the last batch is smaller
+    again = type(metric).from_config(metric.get_config())
+    assert again.get_config() == metric.get_config()
+    assert found[metric.name] == pytest.approx(updated(again, labels, logits), abs=1e-6)
+
+
+def test_parts_of_the_brier_score():
+    labels, logits = case(5)
+    metric = metrics.BrierScore(bins=10, from_logits=True, name="brier")
+    metric.update_state(labels, logits)
+    found = {name: float(value) for name, value in metric.result().items()}
+    p, y = softmax(np.float64(logits), axis=1), np.eye(UNITS)[labels]
+    reliability = resolution = 0.0
+    for k in range(UNITS):
+        places = np.minimum((p[:, k].astype("float32") * 10).astype(int), 9)
+        for b in np.unique(places):
+            inside = places == b
+            reliability += inside.mean() * (p[inside, k].mean() - y[inside, k].mean()) ** 2
+            resolution += inside.mean() * (y[inside, k].mean() - y[:, k].mean()) ** 2
+    assert found["brier_reliability"] == pytest.approx(reliability, abs=1e-6)
+    assert found["brier_resolution"] == pytest.approx(resolution, abs=1e-6)
+    assert found["brier_uncertainty"] == pytest.approx(np.sum(y.mean(0) * (1 - y.mean(0))), abs=1e-6)
+    parts = found["brier_reliability"] - found["brier_resolution"] + found["brier_uncertainty"] + found["brier_within"]
+    assert parts == pytest.approx(found["brier"], abs=1e-6)
+
+
+def test_against_scikit_learn():
+    labels, logits = case(6)
+    p = softmax(np.float64(logits), axis=1)
+    assert updated(KINDS["nll"](), labels, p) == pytest.approx(log_loss(labels, p, labels=range(UNITS)), abs=1e-6)
+    several = (np.random.default_rng(7).random((EXAMPLES, UNITS)) < 0.3).astype("float32")
+    q = expit(np.float64(logits))
+    one_each = [brier_score_loss(several[:, k], q[:, k]) for k in range(UNITS)]
+    assert updated(KINDS["brier"](from_logits=True, multi_label=True), several, logits) == pytest.approx(np.sum(one_each), abs=1e-6)
+    losses = -(several * np.log(q) + (1 - several) * np.log1p(-q))
+    assert updated(KINDS["nll"](from_logits=True, multi_label=True), several, logits) == pytest.approx(losses.mean(), abs=1e-6)
+    expected = average_precision_score(several, q, average="micro")
+    assert updated(KINDS["gap"](from_logits=True, multi_label=True), several, logits) == pytest.approx(expected, abs=1e-6)
+
+
+def test_small_probabilities_count():
+    metric = metrics.NegativeLogLikelihood(from_logits=True)
+    log_p = log_softmax(np.array([[0.0, -60.0]]), axis=1).astype("float32")
+    assert updated(metric, np.array([1]), log_p) == pytest.approx(60.0, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["equal mass", "gap", "aurc"])
+def test_more_than_there_is_room_for_is_nan(name):
+    labels, logits = case(8)
+    metric = KINDS[name](from_logits=True)
+    assert np.isfinite(updated(metric, labels, logits))
+    assert np.isnan(updated(metric, labels, logits))
+    metric.reset_state()
+    assert np.isfinite(updated(metric, labels, logits))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_nothing_yet_is_zero(name):
+    assert number(KINDS[name]().result()) == 0.0
+
+
+@pytest.mark.parametrize("name", EXCLUSIVE)
+def test_labels_that_are_not_exclusive_have_no_confidence(name):
+    with pytest.raises(ValueError, match=r"`multi_label` must be False for .* which needs one predicted class. Received: True"):
+        KINDS[name](multi_label=True)

@@ -95,15 +95,15 @@ class _Costs(NamedTuple):
 # Fitted to what `benchmarks/plan.py` measured, by backend: at a node, and of Taylor and ClosedForm without.
 _COSTS = {
     "jax": {
-        "QuasiMonteCarlo": _Costs(120, 280, 16), "OwnNoise": _Costs(3000, 1000, 36), "Quadrature": _Costs(2300, 1500, 36),
+        "QuasiMonteCarlo": _Costs(120, 280, 16), "OwnNoise": _Costs(3000, 1000, 36), "Quadrature": _Costs(2500, 1900, 42),
         "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000),
     },
     "tensorflow": {
-        "QuasiMonteCarlo": _Costs(290, 250, 30), "OwnNoise": _Costs(3000, 1000, 58), "Quadrature": _Costs(3000, 2000, 72),
+        "QuasiMonteCarlo": _Costs(290, 250, 30), "OwnNoise": _Costs(3000, 1000, 58), "Quadrature": _Costs(5000, 2200, 95),
         "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000),
     },
     "torch": {
-        "QuasiMonteCarlo": _Costs(900, 900, 8), "OwnNoise": _Costs(2e4, 2e4, 8), "Quadrature": _Costs(1e4, 2e4, 8),
+        "QuasiMonteCarlo": _Costs(900, 900, 8), "OwnNoise": _Costs(2e4, 2e4, 8), "Quadrature": _Costs(1.5e4, 3.3e4, 8),
         "Taylor": _Costs(3000, 1000), "ClosedForm": _Costs(2e4, 5e3),
     },
 }  # fmt: skip

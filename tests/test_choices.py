@@ -5,7 +5,7 @@ import pytest
 
 from keras_het import covariances, integrators, links
 from keras_het.integrators import Integrator, QuasiMonteCarlo
-from keras_het.layers import HeteroscedasticDense
+from keras_het.layers import HeteroscedasticDense, LearnedTemperature
 from keras_het.links import Link, Softmax
 
 
@@ -39,7 +39,9 @@ def test_an_integrator_that_does_not_say_what_it_needs_is_told():
 
 
 @pytest.mark.parametrize(
-    ("get", "given"), [(links.get, Softmax), (integrators.get, QuasiMonteCarlo), (covariances.get, covariances.LowRank)], ids=str
+    ("get", "given"),
+    [(links.get, Softmax), (integrators.get, QuasiMonteCarlo), (covariances.get, covariances.LowRank)],
+    ids=["link", "integrator", "covariance"],
 )
 def test_a_class_is_told_from_an_instance(get, given):
     with pytest.raises(ValueError, match=rf"must be an instance: {given.__name__}\(...\). Received: the class {given.__name__}"):
@@ -59,9 +61,27 @@ def test_an_integrator_that_is_set_later_is_checked():
     head.build((None, 4))
     head.integrator = "monte_carlo"
     assert type(head.integrator).__name__ == head.get_config()["integrator"]["class_name"] == "MonteCarlo"
-    for wrong, message in (("closed_form", "for the integrator ClosedForm"), ("quadrature", "it is for diagonal heads"), (3, "Received")):
+    for wrong, message in (("closed_form", "integrator ClosedForm"), ("quadrature", "`num_factors=0`"), (3, "Received")):
         with pytest.raises(ValueError, match=message):
             head.integrator = wrong
     assert type(head.integrator).__name__ == "MonteCarlo"
     head.integrator = None
     assert type(head.integrator).__name__ == "QuasiMonteCarlo"
+
+
+def test_a_link_stays():
+    head = HeteroscedasticDense(3, 2)
+    with pytest.raises(AttributeError):
+        head.link = "sigmoid"
+    assert isinstance(head.link, Softmax)
+
+
+@pytest.mark.parametrize("given", [LearnedTemperature, "learned"], ids=["class", "string"])
+def test_a_temperature_that_is_none_is_told_of_the_learned_one(given):
+    with pytest.raises(ValueError, match=r"`temperature` must be a number, or a LearnedTemperature\(...\). Received: temperature="):
+        HeteroscedasticDense(3, 2, temperature=given)
+
+
+def test_a_factor_beside_a_covariance_belongs_to_it():
+    with pytest.raises(ValueError, match=r"give it to the covariance, as covariance=Latent\(...\). Received: num_factors=2"):
+        HeteroscedasticDense(3, 2, covariance="latent")

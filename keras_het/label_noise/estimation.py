@@ -63,7 +63,9 @@ def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
 def _probabilities(probabilities):
     p = as_float64(probabilities)
     if p.ndim != 2 or not len(p) or not np.all((p >= 0) & (p <= 1)):
-        raise ValueError(f"`probabilities` must be in [0, 1] and of shape (N, K). Received: shape {p.shape}")
+        values = f", from {p.min():.4g} to {p.max():.4g}" if p.size else ""
+        rule = "be in [0, 1], such as the exp of log-probabilities, and of shape (N, K)"
+        raise ValueError(f"`probabilities` must {rule}. Received: shape {p.shape}{values}")
     empty = np.flatnonzero(p.sum(axis=1) == 0)
     if len(empty):
         raise ValueError(f"`probabilities` must have rows of a positive sum. Received: row {empty[0]} sums to 0")

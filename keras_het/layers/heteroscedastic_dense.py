@@ -102,7 +102,7 @@ class HeteroscedasticDense(FullPrecision):
                 f"from_logits=True, or `probabilities(x)`. Received: activation={kwargs['activation']!r}"
             )
         super().__init__(dtype=check_dtype(dtype), **kwargs)
-        self.link = links.get(link)
+        self._link = links.get(link)
         if units == 1 < self.link.min_units:
             raise ValueError('`units` must be an integer at least 2; one unit, for two classes, needs link="sigmoid". Received: units=1')
         self.units = check_integer("units", units, self.link.min_units)
@@ -143,8 +143,16 @@ class HeteroscedasticDense(FullPrecision):
         self.integrator = integrator
 
     @property
+    def link(self):
+        """What the head makes of the logits; it stays."""
+        return self._link
+
+    @property
     def integrator(self):
-        """How the head averages. Another may be set at any time, None for the default of the link; then compile the model again."""
+        """How the head averages. Another may be set at any time, None for the default of the link.
+
+        Then compile the model again: on JAX and TensorFlow `predict` goes on with the old one until it is.
+        """
         return self._integrator
 
     @integrator.setter
@@ -285,6 +293,8 @@ def _temperature(temperature):
         temperature = keras.saving.deserialize_keras_object(temperature)
     if isinstance(temperature, LearnedTemperature):
         return None, temperature
+    if isinstance(temperature, type | str):
+        raise ValueError(f"`temperature` must be a number, or a LearnedTemperature(...). Received: temperature={temperature!r}")
     return check_number("temperature", temperature, above=0.0), None
 
 
@@ -309,6 +319,7 @@ def _given(covariance, short):
     """The covariance of an object, beside which nothing else of it is given."""
     changed = [name for name, value in short.items() if value != SHORT[name]]
     if changed:
-        rule = f"`covariance` must be None, or `{changed[0]}` its default: give it to the covariance, as covariance=LowRank(num_factors)."
+        kind = type(covariances.get(covariance)).__name__
+        rule = f"`covariance` must be None, or `{changed[0]}` its default: give it to the covariance, as covariance={kind}(...)."
         raise ValueError(f"{rule} Received: {changed[0]}={short[changed[0]]!r}")
     return covariances.get(covariance)

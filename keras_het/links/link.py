@@ -71,12 +71,14 @@ class Link(Choice):
     def average(self, outputs: Any, axis: int = 0) -> Any:
         """What a head would return of the mean probabilities of several outputs, such as those of the members of an ensemble.
 
-        The mean is taken of probabilities, in log space; that of log-probabilities or logits would be that of no distribution.
+        The mean is taken of probabilities, in log space; that of log-probabilities or logits would be that of no distribution. Compile a
+        model that ends in it with `loss()` and `metrics()`: `keras_het.check` does not look behind it.
 
         Args:
-            outputs: a list of M tensors `(..., K)`, or one tensor with an axis of M.
-            axis: that of the M outputs, whose number must be known.
+            outputs: what heads return, not probabilities: a list of M tensors `(..., K)`, or one tensor `(M, ..., K)`.
+            axis: that of the M outputs, whose number must be known; not the last, which has the classes.
         Returns: shape `(..., K)`.
+        Raises: ValueError for no outputs, outputs of different shapes, or without an axis beside the classes'.
 
         Example:
             >>> from keras_het.links import Softmax
@@ -84,7 +86,16 @@ class Link(Choice):
             >>> [round(float(p), 4) for p in ops.exp(Softmax().average(log_p))]
             [0.7, 0.3]
         """
-        outputs = ops.stack(outputs, axis) if isinstance(outputs, list | tuple) else ops.convert_to_tensor(outputs)
+        if isinstance(outputs, list | tuple):
+            shapes = {tuple(x.shape) for x in outputs}
+            if len(shapes) != 1:
+                raise ValueError(f"`outputs` must be of one shape. Received: shapes {sorted(map(str, shapes))}")
+            outputs = ops.stack(outputs, axis)
+        outputs = ops.convert_to_tensor(outputs)
+        if axis % max(1, len(outputs.shape)) >= len(outputs.shape) - 1:
+            raise ValueError(
+                f"`axis` must be one before the last, which has the classes. Received: axis={axis} of shape {tuple(outputs.shape)}"
+            )
         if self.activation == "softmax":
             return log_mean_exp(outputs, axis)
         return log_mean_exp(ops.log_sigmoid(outputs), axis) - log_mean_exp(ops.log_sigmoid(-outputs), axis)

@@ -63,7 +63,7 @@ def test_estimators_find_the_transition():
             lambda: label_noise.estimate_by_anchors([[0.5, 0.5], [0.0, 0.0]]),
             "`probabilities` must have rows of a positive sum. Received: row 1 sums to 0",
         ),
-        (lambda: label_noise.estimate_by_anchors([[1.5, 0.0]]), "`probabilities` must be in [0, 1] and of shape (N, K)"),
+        (lambda: label_noise.estimate_by_anchors([[1.5, 0.0]]), "and of shape (N, K). Received: shape (1, 2), from 0 to 1.5"),
         (
             lambda: label_noise.estimate_by_confident_joint([0, 0], [[0.5, 0.5]] * 2),
             "have an example of every class. Received: none of class 1",

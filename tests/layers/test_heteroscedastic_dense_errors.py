@@ -45,7 +45,7 @@ WRONG = {
     "integrator empty": ({"integrator": ""}, "or a serialised dict. Received: integrator=''"),
     "temperature a word": (
         {"temperature": "warm"},
-        "`temperature` must be a finite float32 number greater than 0. Received: temperature='warm'",
+        "`temperature` must be a number, or a LearnedTemperature(...). Received: temperature='warm'",
     ),
     "min_scale negative": ({"min_scale": -1e-3}, "`min_scale` must be a finite float32 number at least 0. Received: min_scale=-0.001"),
     "initial_scale too small": (

@@ -39,6 +39,17 @@ def test_average_of_improbable_outputs_is_a_number(name):
     np.testing.assert_allclose(link.average(members[:1]), members[0], rtol=1e-5, atol=1e-4)
 
 
+def test_average_of_what_is_no_ensemble_is_refused():
+    link = links.get("softmax")
+    with pytest.raises(ValueError, match=r"`outputs` must be of one shape. Received: shapes "):
+        link.average([np.zeros((2, 3)), np.zeros((1, 3))])
+    with pytest.raises(ValueError, match=r"`outputs` must be of one shape. Received: shapes "):
+        link.average([])
+    for axis in (2, -1):
+        with pytest.raises(ValueError, match=r"`axis` must be one before the last, which has the classes. Received: axis="):
+            link.average(np.zeros((2, 5, 3)), axis)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_loss_and_metrics_are_those_of_the_probabilities(name):
     link = links.get(name)

@@ -194,7 +194,7 @@ def test_16_points_are_better_than_1024_nodes():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_factors": 2}, "`integrator` must be another than Quadrature.* it is for diagonal heads. Received: num_factors=2"),
+        ({"num_factors": 2}, "`integrator` must be another than Quadrature.* it is for heads of `num_factors=0`. Received: num_factors=2"),
         ({"covariance": "latent"}, "`integrator` must be another than Quadrature.* Received: num_factors=1"),
         ({"num_factors": 0, "link": "sigmoid"}, "`link` must be one of Softmax.*, for the integrator Quadrature. Received: link=Sigmoid"),
     ],

@@ -26,7 +26,7 @@ def estimate_by_anchors(probabilities: Any, quantile: float = 1.0) -> np.ndarray
         [[0.75, 0.25], [0.125, 0.875]]
     """
     check_share("quantile", quantile)
-    p = _probabilities(probabilities)
+    p = check_probabilities(probabilities)
     anchors = np.argsort(p, axis=0, kind="stable")[round(quantile * (len(p) - 1))]
     return p[anchors] / p[anchors].sum(axis=1, keepdims=True)
 
@@ -49,18 +49,24 @@ def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
         >>> estimate_by_confident_joint([0, 0, 1, 1, 1], p).round(2).tolist()
         [[0.5, 0.5], [0.0, 1.0]]
     """
-    p = _probabilities(probabilities)
+    p = check_probabilities(probabilities)
     labels = check_labels(labels, p.shape[1], len(p))
     check_every_class(labels, p.shape[1])
+    return from_confusion(confident_counts(labels, p))
+
+
+def confident_counts(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """How many examples that a model is confident are of class i have the label j, `(K, K)`; of labels of every class."""
     thresholds = np.array([p[labels == j, j].mean() for j in range(p.shape[1])])
     confident = np.where(p >= thresholds, p, -1.0)
     counted = confident.max(axis=1) >= 0
     counts = np.zeros((p.shape[1],) * 2)
     np.add.at(counts, (confident.argmax(axis=1)[counted], labels[counted]), 1)
-    return from_confusion(counts)
+    return counts
 
 
-def _probabilities(probabilities):
+def check_probabilities(probabilities: Any) -> np.ndarray:
+    """`probabilities` as NumPy float64, if they are in [0, 1], `(N, K)`, with N >= 1, and no row is zero."""
     p = as_float64(probabilities)
     if p.ndim != 2 or not len(p) or not np.all((p >= 0) & (p <= 1)):
         values = f", from {p.min():.4g} to {p.max():.4g}" if p.size else ""

@@ -134,7 +134,7 @@ def test_gradient_against_finite_differences_in_float64(scale):
 
 def test_the_second_derivative_is_that_of_plain_operations(monkeypatch):
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 2 * UNITS * 8)
-    loc, noise = diagonal()
+    loc, noise = (x[:3] for x in diagonal())
     rng = np.random.default_rng(1)
     directions = [ops.convert_to_tensor(0.3 * rng.normal(size=loc.shape).astype("float32")) for _ in range(3)]
 
@@ -142,9 +142,9 @@ def test_the_second_derivative_is_that_of_plain_operations(monkeypatch):
         def moved(t):
             return ops.convert_to_tensor(loc) + t * directions[0], ops.convert_to_tensor(noise) * ops.exp(t * directions[1])
 
-        return lambda t: ops.sum(directions[2] * ops.square(function(*moved(t), **options)))
+        return lambda t: ops.sum(directions[2] * ops.square(function(*moved(t), num_nodes=10, **options)))
 
-    expected, found = (second_derivative(along_a_line(chunk_size=size), 0.1) for size in (None, 8))
+    expected, found = (second_derivative(along_a_line(chunk_size=size), 0.1) for size in (None, 5))
     np.testing.assert_allclose(found, expected, rtol=1e-3)
 
 
@@ -179,14 +179,14 @@ def test_extremes_are_numbers():
 
 
 def test_16_points_are_better_than_1024_nodes():
-    """1000 classes, the noise of a trained head: large for few classes, small for most."""
+    """300 classes, the noise of a trained head: large for few classes, small for most."""
     rng = np.random.default_rng(0)
-    loc, noise = rng.normal(size=(4, 1000)).astype("float32") - 8.0, 0.1 * rng.random((4, 1000)).astype("float32")
-    loc[:, :8], noise[:, :8] = 3.0 * rng.normal(size=(4, 8)), 1.0 + 2.0 * rng.random((4, 8))
+    loc, noise = rng.normal(size=(2, 300)).astype("float32") - 8.0, 0.1 * rng.random((2, 300)).astype("float32")
+    loc[:, :8], noise[:, :8] = 3.0 * rng.normal(size=(2, 8)), 1.0 + 2.0 * rng.random((2, 8))
     exact, normal = oracle(loc, noise), low_rank_normal(loc, noise).centered(without_shift)
     errors = {}
     for rule in (Quadrature(16), QuasiMonteCarlo(1024), OwnNoise(16)):
-        found = ops.convert_to_numpy(rule.integrate(Softmax(), normal, (1000, 0)))
+        found = ops.convert_to_numpy(rule.integrate(Softmax(), normal, (300, 0)))
         errors[type(rule).__name__] = np.sqrt(np.mean(np.sum(np.exp(exact) * (found - exact) ** 2, axis=-1)))
     assert 5.0 * errors["Quadrature"] < errors["QuasiMonteCarlo"] < errors["OwnNoise"]
 

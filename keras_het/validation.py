@@ -45,7 +45,7 @@ def check_choice(name: str, value: Any, choices: Any) -> Any:
 
 
 def check_transition(transition: Any, name: str = "transition") -> np.ndarray:
-    """`transition` as NumPy float64, if it is square, not negative, and its rows sum to one.
+    """`transition`, `(K, K)`, as NumPy float64, if it is square, not negative, and its rows sum to one.
 
     Raises: ValueError that says which row is wrong, and its sum.
     """
@@ -57,7 +57,7 @@ def check_rows(rows: Any, name: str = "transition") -> np.ndarray:
 
     Raises: ValueError that says which row is wrong, and its sum or its entry.
     """
-    rows = _not_negative(name, as_float64(rows))
+    rows = check_not_negative(name, as_float64(rows))
     sums = rows.sum(axis=1)
     wrong = np.flatnonzero(~(np.abs(sums - 1.0) < 1e-4))
     if len(wrong):
@@ -96,14 +96,15 @@ def check_share(name: str, value: Any) -> None:
 
 
 def check_square(name: str, matrix: Any) -> np.ndarray:
-    """`matrix` as NumPy float64, if it is square and not negative."""
+    """`matrix`, `(K, K)`, as NumPy float64, if it is square; it may hold what is no number, as a T that has diverged."""
     matrix = as_float64(matrix)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"`{name}` must be a square matrix. Received: shape {matrix.shape}")
-    return _not_negative(name, matrix)
+    return matrix
 
 
-def _not_negative(name, matrix):
+def check_not_negative(name: str, matrix: np.ndarray) -> np.ndarray:
+    """`matrix`, `(N, K)`, if no entry is below zero, or no number."""
     wrong = np.argwhere(~(matrix >= 0))
     if len(wrong):
         row, column = wrong[0]

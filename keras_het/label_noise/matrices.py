@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from keras_het.ops.seeds import random_generator
-from keras_het.validation import check_integer, check_share, check_square
+from keras_het.validation import check_integer, check_not_negative, check_share, check_square
 
 
 def symmetric(num_classes: int, noise: float) -> np.ndarray:
@@ -75,7 +75,7 @@ def from_confusion(counts: Any) -> np.ndarray:
         >>> from_confusion([[3, 1], [0, 2]]).tolist()
         [[0.75, 0.25], [0.0, 1.0]]
     """
-    counts = check_square("counts", counts)
+    counts = check_not_negative("counts", check_square("counts", counts))
     empty = np.flatnonzero(counts.sum(axis=1) == 0)
     if len(empty):
         raise ValueError(f"`counts` must have an example of every class. Received: none of class {empty[0]}")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.validation import as_float64
+from keras_het.validation import check_square
 
 
 def total_variation(transition: Any, reference: Any) -> float:
@@ -20,7 +20,7 @@ def total_variation(transition: Any, reference: Any) -> float:
         >>> total_variation([[0.75, 0.25], [0.25, 0.75]], [[1, 0], [0, 1]])
         0.25
     """
-    transition, reference = _square("transition", transition), _square("reference", reference)
+    transition, reference = check_square("transition", transition), check_square("reference", reference)
     if transition.shape != reference.shape:
         raise ValueError(f"`reference` must have the shape of `transition`, {transition.shape}. Received: shape {reference.shape}")
     return float(np.mean(0.5 * np.sum(np.abs(transition - reference), axis=1)))
@@ -36,7 +36,7 @@ def trace(transition: Any) -> float:
         >>> trace([[0.75, 0.25], [0.25, 0.75]])
         1.5
     """
-    return float(np.trace(_square("transition", transition)))
+    return float(np.trace(check_square("transition", transition)))
 
 
 def condition_number(transition: Any) -> float:
@@ -51,16 +51,8 @@ def condition_number(transition: Any) -> float:
         >>> round(condition_number([[0.75, 0.25], [0.25, 0.75]]), 3)
         2.0
     """
-    transition = _square("transition", transition)
+    transition = check_square("transition", transition)
     if not np.isfinite(transition).all():
         return float("nan")
     singular = np.linalg.svd(transition, compute_uv=False)
     return float(singular[0] / singular[-1]) if singular[-1] > np.finfo("float64").eps * singular[0] else float("inf")
-
-
-def _square(name, matrix):
-    """The matrix, which may hold what is no number: a T that has diverged has no measure, and that is no error."""
-    matrix = as_float64(matrix)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"`{name}` must be a square matrix. Received: shape {matrix.shape}")
-    return matrix

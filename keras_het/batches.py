@@ -47,6 +47,11 @@ def count_examples(x: Any) -> int:
     return len(arrays[0])
 
 
+def take(x: Any, indices: np.ndarray) -> Any:
+    """The examples of these indices of arrays, which may be in a list, a tuple or a dict, as NumPy."""
+    return keras.tree.map_structure(lambda part: np.asarray(as_numpy(part))[indices], x)
+
+
 def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
     """Pairs of inputs and labels, or None if `x` has none, batch by batch.
 
@@ -64,9 +69,18 @@ def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
         yield keras.tree.map_structure(_of_this_backend, inputs), labels
 
 
+def as_numpy(part: Any) -> Any:
+    """A tensor as NumPy; strings, and what is no tensor, as they are."""
+    return ops.convert_to_numpy(part) if ops.is_tensor(part) and _name_of_dtype(part) != "string" else _of_this_backend(part)
+
+
+def _name_of_dtype(part: Any) -> str:
+    return getattr(getattr(part, "dtype", None), "name", "")
+
+
 def _of_this_backend(part: Any) -> Any:
     """A tensor of another library as an array, which every backend takes; strings, and all else, as they are."""
-    if ops.is_tensor(part) or isinstance(part, np.ndarray) or getattr(getattr(part, "dtype", None), "name", "") == "string":
+    if ops.is_tensor(part) or isinstance(part, np.ndarray) or _name_of_dtype(part) == "string":
         return part
     if hasattr(part, "to_numpy"):  # first: a table may have a column of that name
         return part.to_numpy()

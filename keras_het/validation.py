@@ -4,6 +4,7 @@ import math
 import numbers
 from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -42,6 +43,12 @@ def check_choice(name: str, value: Any, choices: Any) -> Any:
     if value not in choices:
         raise ValueError(f"`{name}` must be one of {', '.join(map(repr, choices))}. Received: {name}={value!r}")
     return value
+
+
+def check_maker(make_model: Any) -> None:
+    """Raises a ValueError if `make_model` is no function."""
+    if not callable(make_model) or isinstance(make_model, keras.layers.Layer):
+        raise ValueError(f"`make_model` must be a function that makes a model. Received: a {type(make_model).__name__}")
 
 
 def check_transition(transition: Any, name: str = "transition") -> np.ndarray:

@@ -9,7 +9,7 @@ import keras
 from keras_het.analysis.held_out import HeldOut
 from keras_het.analysis.search import Search, Trial, are_positive, text
 from keras_het.batches import check_again, is_data_set
-from keras_het.validation import check_boolean, check_choice, check_integer
+from keras_het.validation import check_boolean, check_choice, check_integer, check_maker
 
 MOST_BEYOND = 6  # values that are tried beyond the ends of a list
 
@@ -129,8 +129,7 @@ def select(
         >>> sorted(found.scores), found.value in (1.5, 5.0)
         ([1.5, 5.0], True)
     """
-    if not callable(make_model) or isinstance(make_model, keras.layers.Layer):
-        raise ValueError(f"`make_model` must be a function that makes a model. Received: a {type(make_model).__name__}")
+    check_maker(make_model)
     if isinstance(values, str | dict) or not isinstance(values, Iterable):
         raise ValueError(f"`values` must be a list of what `make_model` takes, such as [0.1, 1.0]. Received: values={values!r}")
     given = list(values)

@@ -4,24 +4,22 @@ A transition matrix T is row-stochastic, T[i, j] = p(noisy label j | true class 
 """
 
 from keras_het.label_noise.corruption import corrupt_labels, look_alike_transitions
-from keras_het.label_noise.estimation import estimate_by_anchors, estimate_by_confident_joint
-from keras_het.label_noise.issues import LabelIssues, find_label_issues
+from keras_het.label_noise.estimation import estimate_by_anchors, estimate_by_confident_joint, systematic_flips
 from keras_het.label_noise.matrices import from_confusion, outlier, pair_flip, random_flip, symmetric
 from keras_het.label_noise.measures import condition_number, total_variation, trace
 
 __all__ = [
-    "LabelIssues",
     "condition_number",
     "corrupt_labels",
     "estimate_by_anchors",
     "estimate_by_confident_joint",
-    "find_label_issues",
     "from_confusion",
     "look_alike_transitions",
     "outlier",
     "pair_flip",
     "random_flip",
     "symmetric",
+    "systematic_flips",
     "total_variation",
     "trace",
 ]

@@ -3,9 +3,12 @@
 from typing import Any
 
 import numpy as np
+import scipy.special
 
 from keras_het.label_noise.matrices import from_confusion
-from keras_het.validation import as_float64, check_every_class, check_labels, check_share
+from keras_het.validation import as_float64, check_every_class, check_labels, check_not_negative, check_share, check_square
+
+ROWS = 8192  # of probabilities that are compared at once
 
 
 def estimate_by_anchors(probabilities: Any, quantile: float = 1.0) -> np.ndarray:
@@ -55,13 +58,41 @@ def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
     return from_confusion(confident_counts(labels, p))
 
 
+def systematic_flips(counts: Any) -> np.ndarray:
+    """Which classes are taken for which more often than flips to any other class would be.
+
+    Flips of class i, if they went to any of the K - 1 others alike, would be Poisson counts with their mean. A count is systematic if
+    that gives one so large in less than one of a hundred such tables: P(count or more) < .01 / (K (K - 1)).
+
+    Args:
+        counts: examples of class i with the label j, shape `(K, K)`, not negative; of a learned T, its rows times those of the class.
+    Returns: booleans, shape `(K, K)`, False on the diagonal.
+    Raises: ValueError for another shape, or entries that are negative.
+
+    Example:
+        >>> counts = [[90, 30, 3, 2], [2, 95, 3, 1], [4, 2, 90, 3], [1, 2, 1, 96]]
+        >>> np.argwhere(systematic_flips(counts)).tolist()
+        [[0, 1]]
+    """
+    counts = check_not_negative("counts", check_square("counts", counts))
+    flips = np.where(np.eye(len(counts), dtype=bool), 0.0, counts)
+    pairs = max(1, len(counts) - 1)
+    rate = np.broadcast_to(flips.sum(axis=1, keepdims=True) / pairs, flips.shape)
+    return (flips >= 1) & (scipy.special.pdtrc(np.floor(flips) - 1.0, rate) < 0.01 / (len(counts) * pairs))
+
+
 def confident_counts(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """How many examples that a model is confident are of class i have the label j, `(K, K)`; of labels of every class."""
-    thresholds = np.array([p[labels == j, j].mean() for j in range(p.shape[1])])
-    confident = np.where(p >= thresholds, p, -1.0)
-    counted = confident.max(axis=1) >= 0
-    counts = np.zeros((p.shape[1],) * 2)
-    np.add.at(counts, (confident.argmax(axis=1)[counted], labels[counted]), 1)
+    """How many examples that a model is confident are of class i have the label j, `(K, K)`; a class without labels has no examples."""
+    size = p.shape[1]
+    totals = np.bincount(labels, minlength=size)
+    own = np.bincount(labels, p[np.arange(len(p)), labels], size)
+    thresholds = np.where(totals > 0, own / np.maximum(totals, 1), np.inf)
+    counts = np.zeros((size, size))
+    for start in range(0, len(p), ROWS):  # a second array of this size would be much
+        part = p[start : start + ROWS]
+        confident = np.where(part >= thresholds, part, -1.0)
+        counted = confident.max(axis=1) >= 0
+        np.add.at(counts, (confident.argmax(axis=1)[counted], labels[start : start + ROWS][counted]), 1)
     return counts
 
 

@@ -1,0 +1,172 @@
+"""Probabilities out of sample: each example's are predicted by a model that was not trained on it."""
+
+import hashlib
+import os
+import pathlib
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from keras_het.analysis.predictions import exclusive_probabilities
+from keras_het.batches import as_numpy, count_examples, is_data_set, take
+from keras_het.ops.seeds import random_generator
+from keras_het.validation import check_choice, check_integer, check_labels, check_maker
+
+REFUSED = ("x", "y", "validation_split", "shuffle", "verbose")
+
+
+def cross_val_probabilities(
+    make_model: Callable[[], keras.Model],
+    x: Any,
+    y: Any,
+    folds: int = 5,
+    *,
+    sample_weight: Any = None,
+    seed: int = 0,
+    path: str | os.PathLike | None = None,
+    verbose: int = 1,
+    **fit_arguments: Any,
+) -> np.ndarray:
+    """The probabilities of each example by a model that was trained on the other folds, for `find_label_issues` and for cleanlab.
+
+    A model has seen the labels that it was trained on, wrong ones too, and predicts them with more confidence than it should: only
+    predictions out of sample can be held against a label. The folds are stratified: each has its share of every label.
+
+    Before each model is made, `keras.utils.set_random_seed` is called with a number that depends on `seed` and the fold, so that a run
+    that was interrupted and goes on from `path` gives what an uninterrupted one gives.
+
+    Args:
+        make_model: function without arguments that returns a new compiled model of exclusive classes.
+        x: examples: an array, or a list, tuple or dict of them.
+        y: their labels, integers, shape `(N,)`.
+        folds: how many parts, and models, from 2 to N.
+        sample_weight: of the examples in `fit`, shape `(N,)`, or None.
+        seed: of the split and of the models.
+        path: a folder that keeps each fold when it is done, `fold_0.npz` and so on; a later call goes on from there. It knows its data
+            and settings, but not `make_model`: take another folder for another model.
+        verbose: 1 for a progress bar, 0 for none.
+        fit_arguments: for `fit`, such as epochs, batch_size, callbacks.
+    Returns: shape `(N, K)`, float32, each row of sum 1.
+    Raises: ValueError for a data set instead of arrays, labels that are no integers, arguments out of range, models that return something
+        else or other classes than the labels have, or a folder that has the folds of other data or settings.
+    Warns: if a class has fewer examples than there are folds, so that a model may see none of it.
+
+    Example:
+        >>> def make_model():
+        ...     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, "softmax")])
+        ...     model.compile("adam", "sparse_categorical_crossentropy")
+        ...     return model
+        >>> x, y = np.eye(3)[:, :2].repeat(4, axis=0), np.arange(3).repeat(4)
+        >>> cross_val_probabilities(make_model, x, y, folds=2, epochs=2, verbose=0).shape
+        (12, 3)
+    """
+    check_maker(make_model)
+    if is_data_set(x):
+        raise ValueError(f"`x` must be arrays, which can be split into folds. Received: a {type(x).__name__}")
+    refused = [name for name in fit_arguments if name in REFUSED]
+    if refused:
+        raise ValueError(f"`fit_arguments` must be without {', '.join(REFUSED)}. Received: {refused[0]}")
+    check_choice("verbose", verbose, (0, 1))
+    data = _Data(x, check_labels(y, np.inf, count_examples(x), "y"), _weights(sample_weight, y))
+    fold_of = stratified_folds(data.y, folds, seed)
+    numbers = {name: value for name, value in sorted(fit_arguments.items()) if isinstance(value, int | float)}
+    store = _Store(path, data.checksum(f"{folds} {seed} {numbers}"))
+    bar, found = keras.utils.Progbar(folds, verbose=verbose, unit_name="fold"), np.empty((len(data.y), 0), "float32")
+    for fold in range(folds):
+        p = store.read(fold)
+        if p is None:
+            keras.utils.set_random_seed(seed + fold)
+            order = random_generator([seed, fold]).permutation(np.flatnonzero(fold_of != fold))
+            p = _fitted(make_model(), data.take(order), data.take(fold_of == fold).x, fit_arguments)
+            store.write(fold, p)
+        if p.shape[1] <= data.y.max():
+            raise ValueError(f"`y` must be in [0, {p.shape[1]}), the classes of the model. Received: {data.y.max()}")
+        found = found if found.size else np.empty((len(data.y), p.shape[1]), "float32")
+        found[fold_of == fold] = p
+        bar.update(fold + 1)
+    return found
+
+
+def stratified_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """The fold of each label, `(N,)`: sizes of folds, and of each class in them, differ by one at most.
+
+    Warns: if a class has fewer examples than there are folds.
+    """
+    check_integer("folds", folds, 2, len(labels))
+    counts = np.bincount(labels)
+    rare = np.flatnonzero((counts > 0) & (counts < folds))
+    if len(rare):
+        examples = f"class {rare[0]} has only {counts[rare[0]]} examples for {folds} folds"
+        warnings.warn(f"A model may see no example of a class: {examples}, and {len(rare) - 1} other classes too few.", stacklevel=3)
+    shuffled = random_generator(seed).permutation(len(labels))
+    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    fold_of = np.empty(len(labels), int)
+    fold_of[by_class] = np.arange(len(labels)) % folds
+    return fold_of
+
+
+class _Data(NamedTuple):
+    """Examples, labels and weights of one order; weights may be None."""
+
+    x: Any
+    y: np.ndarray
+    sample_weight: Any
+
+    def take(self, indices: np.ndarray) -> "_Data":
+        """Those of these indices."""
+        weight = None if self.sample_weight is None else self.sample_weight[indices]
+        return _Data(take(self.x, indices), self.y[indices], weight)
+
+    def checksum(self, settings: str) -> str:
+        """What other data or settings do not have."""
+        found = hashlib.sha256(settings.encode())
+        for part in keras.tree.flatten(tuple(self)):
+            array = np.asarray(as_numpy(part))  # None, too
+            found.update(f"{array.dtype} {array.shape}".encode())
+            found.update(str(array.tolist()).encode() if array.dtype.kind in "OT" else array.tobytes())
+        return found.hexdigest()
+
+
+class _Store:
+    """The folds that are done, as files of a folder, or nothing if `path` is None."""
+
+    def __init__(self, path: str | os.PathLike | None, checksum: str):
+        self.folder, self.checksum = None if path is None else pathlib.Path(path), checksum
+
+    def read(self, fold: int) -> np.ndarray | None:
+        """The probabilities of a fold, or None if it is not done."""
+        if self.folder is None or not (file := self.folder / f"fold_{fold}.npz").exists():
+            return None
+        with np.load(file) as stored:
+            if str(stored["checksum"]) != self.checksum:
+                rule = "be a folder of its own for other data or settings"
+                raise ValueError(f"`path` must {rule}. Received: path={str(self.folder)!r}, whose {file.name} is of others")
+            return stored["probabilities"]
+
+    def write(self, fold: int, probabilities: np.ndarray) -> None:
+        """Keeps a fold, all of it or nothing."""
+        if self.folder is None:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        half = self.folder / f"unfinished_{fold}.npz"
+        np.savez(half, probabilities=probabilities, checksum=self.checksum)
+        half.replace(self.folder / f"fold_{fold}.npz")
+
+
+def _weights(sample_weight: Any, y: Any) -> np.ndarray | None:
+    weights = None if sample_weight is None else np.asarray(as_numpy(sample_weight))
+    if weights is not None and weights.shape != np.shape(y):
+        raise ValueError(f"`sample_weight` must have shape {np.shape(y)}. Received: shape {weights.shape}")
+    return weights
+
+
+def _fitted(model: keras.Model, data: _Data, x: Any, arguments: dict[str, Any]) -> np.ndarray:
+    """Trains a model, and predicts probabilities of other examples, whose rows sum to 1."""
+    if not getattr(model, "compiled", False):
+        raise ValueError(f"`make_model` must make compiled models. Received: a {type(model).__name__}, which is not")
+    model.fit(data.x, data.y, sample_weight=data.sample_weight, verbose=0, **arguments)
+    p = exclusive_probabilities(model, x, arguments.get("batch_size") or 128)
+    return p / p.sum(axis=1, keepdims=True)

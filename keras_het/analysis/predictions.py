@@ -1,0 +1,92 @@
+"""Probabilities of a model, whatever it returns."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.batches import batches
+from keras_het.compilation import leaves
+from keras_het.fitting import activation_for, loss_of
+from keras_het.outputs import found_in
+from keras_het.validation import check_integer
+
+ROUNDING = 1e-2  # how far from 1 the probabilities of one example may sum, as in half precision
+
+
+def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:
+    """The probabilities that a model predicts: of exclusive classes, or, of labels that are not exclusive, of each.
+
+    A head of this package says what it returns. Of other models the loss says whether their outputs are logits; without that, outputs
+    must be probabilities or log-probabilities, each row of sum 1.
+
+    Args:
+        model: has one output, of shape `(N, K)`.
+        x: what it predicts from: arrays, or a data set of batches, whose labels do not count.
+        batch_size: of the predictions from arrays.
+    Returns: shape `(N, K)`, float32, in [0, 1].
+    Raises: ValueError for several outputs, another shape, predictions that are nan, no example, or logits of which nothing says so.
+
+    Example:
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+        >>> model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        >>> predict_probabilities(model, np.zeros((1, 2))).round(3)
+        array([[0.333, 0.333, 0.333]], dtype=float32)
+    """
+    parts = [_checked(model.predict_on_batch(inputs), model) for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1))]
+    if not sum(map(len, parts)):
+        raise ValueError("`x` must have at least one example. Received: none")
+    outputs = np.concatenate(parts)
+    wrong = np.flatnonzero(np.isnan(outputs).any(axis=1))
+    if len(wrong):
+        raise ValueError(f"`model` must predict numbers: has its training diverged? Received: nan for example {wrong[0]}")
+    return ops.convert_to_numpy(_activation(model, outputs)(outputs))
+
+
+def exclusive_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:
+    """As `predict_probabilities`, of a model of exclusive classes.
+
+    Raises: ValueError also if the probabilities of an example do not sum to 1.
+    """
+    p = predict_probabilities(model, x, batch_size)
+    if not _sum_to_one(p):
+        worst = p.sum(axis=1)[np.abs(p.sum(axis=1) - 1.0).argmax()]
+        raise ValueError(f"`model` must predict exclusive classes, whose probabilities sum to 1. Received: a sum of {worst:.4g}")
+    return p
+
+
+def _checked(outputs: Any, model: keras.Model) -> np.ndarray:
+    shapes = [tuple(part.shape) for part in keras.tree.flatten(outputs)]
+    if len(shapes) != 1 or len(shapes[0]) != 2:
+        raise ValueError(f"`model` must have one output of shape (N, K). Received: model={model.name!r} with outputs of shapes {shapes}")
+    return ops.convert_to_numpy(keras.tree.flatten(outputs)[0]).astype("float32")
+
+
+def _activation(model: keras.Model, outputs: np.ndarray) -> Any:
+    """The function that makes probabilities of outputs."""
+    known = [output for _, output in found_in(model).outputs if output is not None]
+    if known:
+        if known[0].returns == "probabilities":
+            return np.asarray
+        return ops.exp if known[0].returns == "log-probabilities" else ops.sigmoid
+    for identifier in list(leaves(model.loss))[:1] if getattr(model, "compiled", False) else []:
+        if getattr(loss_of(identifier), "from_logits", False):
+            return ops.sigmoid if activation_for(identifier) == "sigmoid" else ops.softmax
+        if activation_for(identifier) == "sigmoid" and _in_range(outputs):
+            return np.asarray
+    if _sum_to_one(outputs):
+        return np.asarray
+    if np.all(outputs <= ROUNDING) and _sum_to_one(np.exp(outputs)):
+        return ops.exp
+    rule = "return probabilities or log-probabilities, or be compiled with a loss that has from_logits=True"
+    numbers = f"numbers from {outputs.min():.4g} to {outputs.max():.4g}, whose rows do not sum to 1"
+    raise ValueError(f"`model` must {rule}. Received: model={model.name!r}, which returns {numbers}")
+
+
+def _in_range(p: np.ndarray) -> bool:
+    return bool(np.all((p >= -1e-5) & (p <= 1.0 + 1e-5)))
+
+
+def _sum_to_one(p: np.ndarray) -> bool:
+    return _in_range(p) and bool(np.all(np.abs(p.sum(axis=1) - 1.0) < ROUNDING))

@@ -1,0 +1,127 @@
+"""Predictions out of sample: no model has seen what it predicts, and a run that was interrupted goes on."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_het.analysis import cross_val_probabilities
+from keras_het.analysis.cross_validation import stratified_folds
+from keras_het.layers import HeteroscedasticDense
+
+N = 30
+Y = np.random.default_rng(0).permutation(np.arange(N) % 3)
+X = np.stack([Y, np.arange(N)], axis=1).astype("float32")
+X9 = np.where(X == [[2, -1]], 9, X)  # of the labels 0, 1 and 9
+
+
+class Memory(keras.Model):
+    """Knows by heart which examples it was fitted to; predicts the last class for those, else the class that the input says."""
+
+    seen: list = []  # noqa: RUF012 of all models
+
+    def __init__(self):
+        super().__init__()
+        self.compile(loss="mse")
+
+    def fit(self, x, y, sample_weight=None, **arguments):
+        self.arguments, self.sample_weight = arguments, sample_weight
+        np.testing.assert_array_equal(x[:, 0], y)
+        self.known = set(x[:, 1])
+        Memory.seen.append(self)
+
+    def predict_on_batch(self, x):
+        x = np.asarray(x)
+        return np.stack([np.eye(4)[3 if row[1] in self.known else int(row[0]) % 4] for row in x])
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    Memory.seen.clear()
+
+
+def test_no_example_is_predicted_by_a_model_that_saw_it():
+    p = cross_val_probabilities(Memory, X, Y, folds=4, epochs=7, verbose=0)
+    assert p.shape == (N, 4)
+    np.testing.assert_array_equal(p.argmax(1), Y)  # a model that saw it would say 3
+    assert len(Memory.seen) == 4
+    assert all(model.arguments == {"verbose": 0, "epochs": 7} for model in Memory.seen)
+
+
+def test_weights_go_with_their_examples():
+    cross_val_probabilities(Memory, X, Y, folds=2, sample_weight=X[:, 1] * 2.0, verbose=0)
+    for model in Memory.seen:
+        assert set(model.sample_weight) == {2.0 * number for number in model.known}
+
+
+def test_folds_are_stratified():
+    labels = np.repeat([0, 1, 2], [11, 23, 7])
+    for seed in range(5):
+        fold_of = stratified_folds(labels, 4, seed)
+        counts = np.array([np.bincount(labels[fold_of == fold], minlength=3) for fold in range(4)])
+        assert np.ptp(counts, axis=0).max() <= 1
+        assert np.ptp(counts.sum(axis=1)) <= 1
+    assert (stratified_folds(labels, 4, 0) != fold_of).any()
+    with pytest.warns(UserWarning, match=r"class 2 has only 7 examples for 9 folds, and 0 other classes too few"):
+        stratified_folds(labels, 9, 0)
+
+
+def make_model():
+    model = keras.Sequential([keras.Input((2,)), HeteroscedasticDense(3, num_factors=1)])
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def test_an_interrupted_run_goes_on_to_the_same_end(tmp_path):
+    made = []
+
+    def until(count):
+        made.append(0)
+        if len(made) > count:
+            raise KeyboardInterrupt
+        return make_model()
+
+    whole = cross_val_probabilities(make_model, X, Y, folds=2, verbose=0)
+    with pytest.raises(KeyboardInterrupt):
+        cross_val_probabilities(lambda: until(1), X, Y, folds=2, path=tmp_path / "new", verbose=0)
+    made.clear()
+    np.testing.assert_array_equal(cross_val_probabilities(lambda: until(1), X, Y, folds=2, path=tmp_path / "new", verbose=0), whole)
+    assert len(made) == 1
+    with pytest.raises(ValueError, match=r"`path` must be a folder of its own for other data or settings. Received: path=.*fold_0.npz"):
+        cross_val_probabilities(make_model, X, Y[::-1], folds=2, path=tmp_path / "new", verbose=0)
+
+
+def test_inputs_may_be_a_dict_and_the_bar_is_shown(capsys):
+    inputs = {name: keras.Input((1,), name=name) for name in "ab"}
+
+    def make():
+        model = keras.Model(inputs, keras.layers.Dense(3, "softmax")(keras.layers.Concatenate()(list(inputs.values()))))
+        model.compile(loss="sparse_categorical_crossentropy")
+        return model
+
+    p = cross_val_probabilities(make, {"a": X[:, :1], "b": X[:, 1:]}, Y, folds=2)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-6)
+    assert "2/2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"make_model": Memory()}, "`make_model` must be a function that makes a model. Received: a Memory"),
+        ({"x": iter([X])}, "`x` must be arrays, which can be split into folds. Received: a list_iterator"),
+        ({"y": Y[:3]}, "`y` must have an entry for each of the 30 examples. Received: 3"),
+        ({"y": Y - 1}, "`y` must be in [0, inf). Received: -1"),
+        ({"x": X9, "y": np.where(Y == 2, 9, Y)}, "`y` must be in [0, 4), the classes of the model. Received: 9"),
+        ({"folds": 1}, "`folds` must be an integer in [2, 30]. Received: folds=1"),
+        ({"sample_weight": np.ones(3)}, "`sample_weight` must have shape (30,). Received: shape (3,)"),
+        ({"shuffle": False}, "`fit_arguments` must be without x, y, validation_split, shuffle, verbose. Received: shuffle"),
+        (
+            {"make_model": lambda: keras.Sequential([keras.layers.Softmax()])},
+            "`make_model` must make compiled models. Received: a Sequential",
+        ),
+    ],
+    ids=["model", "iterator", "number", "negative", "classes", "folds", "weights", "shuffle", "compiled"],
+)
+def test_wrong_arguments(changed, message):
+    with pytest.raises(ValueError) as error:
+        cross_val_probabilities(**{"make_model": Memory, "x": X, "y": Y, "folds": 2, "verbose": 0, **changed})
+    assert message in str(error.value)

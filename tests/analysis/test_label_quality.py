@@ -1,0 +1,141 @@
+"""Labels that are probably wrong: planted ones are found, and those of no doubt are not."""
+
+import keras
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
+from sklearn.model_selection import cross_val_predict
+
+from keras_het.analysis import find_label_issues
+from keras_het.label_noise import corrupt_labels, symmetric
+from keras_het.layers import HeteroscedasticDense, NoiseTransition
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Labels of which a fifth is wrong, which ones, and probabilities out of sample."""
+    x, clean = load_digits(return_X_y=True)
+    x, noisy = x / 16.0, corrupt_labels(clean, symmetric(10, 0.2), seed=0)
+    model = LogisticRegression(tol=0.01)
+    p = cross_val_predict(model, x, noisy, cv=3, method="predict_proba")
+    return noisy, noisy != clean, p, x, clean
+
+
+def test_planted_issues_are_found(digits):
+    labels, wrong, p, *_ = digits
+    found = find_label_issues(p, labels)
+    assert average_precision_score(wrong[found.index], -found.score) > 0.9
+    flagged = found.index[found.is_issue]
+    assert np.mean(wrong[flagged]) > 0.8
+    assert np.mean(np.isin(np.flatnonzero(wrong), flagged)) > 0.8
+    assert np.mean(wrong) < 0.25  # what chance would give of both
+
+
+def test_the_table_is_in_order_and_about_every_label_once(digits):
+    labels, _, p, *_ = digits
+    found = find_label_issues(p, labels)
+    np.testing.assert_array_equal(np.sort(found.index), np.arange(len(labels)))
+    assert (np.diff(found.score) >= 0).all()
+    np.testing.assert_array_equal(found.given, labels[found.index])
+    np.testing.assert_array_equal(found.suggested, p.argmax(1)[found.index])
+    np.testing.assert_array_equal(found.score, p[found.index, found.given])
+    assert not np.any(found.is_issue & (found.given == found.suggested))
+
+
+def test_by_hand():
+    """Of four confident labels 0 two are of class 1, for which .793 is enough; of the labels 1 none is of class 0."""
+    p = np.array([[0.9, 0.1], [0.1, 0.9], [0.15, 0.85], [0.9, 0.1], [0.1, 0.9], [0.3, 0.7], [0.22, 0.78]])
+    found = find_label_issues(p, [0, 0, 0, 0, 1, 1, 1])
+    assert sorted(found.index[found.is_issue]) == [1, 2]
+    assert str(found).splitlines()[0].split() == ["index", "given", "suggested", "score", "kind"]
+    assert str(found).splitlines()[-1] == "2 of 7 labels are probably wrong, 0 of them of confusable classes"
+
+
+def test_without_wrong_labels_there_is_no_issue():
+    labels = np.repeat(np.arange(3), 20)
+    p = np.full((60, 3), 0.05)
+    p[np.arange(60), labels] = 0.9
+    assert not find_label_issues(p, labels).is_issue.any()
+
+
+def test_classes_that_nobody_has_are_never_suggested_to_be_wrong():
+    p = np.array([[0.8, 0.1, 0.1], [0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
+    assert not find_label_issues(p, [0, 0, 0]).is_issue.any()
+    assert find_label_issues(np.ones((4, 1)), [0] * 4).kind.tolist() == [""] * 4
+
+
+def test_an_issue_of_planted_pairs_is_confusable_and_another_is_wrong(digits):
+    """Of 8% random flips, and 30% of 3 and 8 for each other; the counts themselves say which pair is confused."""
+    _, _, _, x, clean = digits
+    rows = symmetric(10, 0.08)
+    rows[3], rows[8] = np.eye(10)[3] * 0.7 + np.eye(10)[8] * 0.3, np.eye(10)[8] * 0.7 + np.eye(10)[3] * 0.3
+    noisy = corrupt_labels(clean, rows, seed=1)
+    p = cross_val_predict(LogisticRegression(tol=0.01), x, noisy, cv=2, method="predict_proba")
+    found = find_label_issues(p, noisy)
+    right = found.is_issue & (clean[found.index] == found.suggested)
+    pair = np.isin(found.given, [3, 8]) & np.isin(found.suggested, [3, 8])
+    np.testing.assert_array_equal(found.kind[right] == "confusable", pair[right])
+    assert pair[right].sum() > 50
+    assert (~pair[right]).sum() > 50
+
+
+def test_pairs_may_be_given():
+    p = np.array([[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.0, 0.9, 0.1], [0.1, 0.9, 0.0], [0.1, 0.0, 0.9], [0.0, 0.1, 0.9]])
+    labels = [0, 0, 2, 1, 2, 2]
+    kinds = {tuple(row[:3]): row[5] for row in zip(*find_label_issues(p, labels, pairs=[(0, 1)]), strict=True) if row[4]}
+    assert kinds == {(1, 0, 1): "confusable", (2, 2, 1): "wrong"}
+    assert set(find_label_issues(p, labels, pairs=[]).kind) == {"", "wrong"}
+
+
+def test_a_model_gives_the_pairs_of_its_head():
+    """A head that holds 0 and 1 for each other by all 20 features; by chance, of random signs, no draw in 99 does."""
+    head = HeteroscedasticDense(4, num_factors=1, temperature=0.1)
+    model = keras.Sequential([keras.Input((20,)), head])
+    head.loc.kernel.assign(np.tile(3.0 * np.eye(4), (5, 1)))
+    kernel = 1e-3 * np.random.default_rng(0).normal(size=(20, 4))
+    kernel[:, 0], kernel[:, 1] = 0.5, -0.5
+    head.covariance_layer.factor.kernel.assign(kernel)
+    x, labels = np.eye(20), np.arange(20) % 4
+    labels[[0, 3]] = 1, 2  # an image of 0 as 1, one of 3 as 2
+    found = find_label_issues(model, labels, x)
+    assert dict(zip(found.index[found.is_issue], found.kind[found.is_issue], strict=True)) == {0: "confusable", 3: "wrong"}
+
+
+def test_a_model_gives_the_pairs_of_its_transition():
+    rows = np.eye(4)
+    rows[0, :2] = 0.6, 0.4
+    layers = [keras.Input((4,)), keras.layers.Activation("log_softmax"), NoiseTransition(4, transition=rows, trainable=False)]
+    x, labels = 9.0 * np.eye(4)[np.arange(400) % 4], np.arange(400) % 4
+    labels[[0, 3]] = 1, 2
+    found = find_label_issues(keras.Sequential(layers), labels, x)
+    assert dict(zip(found.index[found.is_issue], found.kind[found.is_issue], strict=True)) == {0: "confusable", 3: "wrong"}
+
+
+def test_a_model_without_a_head_of_ours_is_judged_by_its_probabilities():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Activation("softmax")])
+    x, labels = np.array([[3.0, -3.0]] * 4 + [[-3.0, 3.0]] * 4), np.array([0, 0, 0, 1, 1, 1, 1, 1])
+    found = find_label_issues(model, labels, x)
+    assert found.index[found.is_issue].tolist() == [3]
+    assert found.kind[0] == "wrong"
+    with pytest.raises(ValueError, match=r"`x` must be given for a model, and only for a model. Received: a model without x"):
+        find_label_issues(model, labels)
+    with pytest.raises(ValueError, match="Received: x beside probabilities"):
+        find_label_issues(np.ones((1, 1)), [0], x)
+
+
+@pytest.mark.parametrize(
+    ("p", "labels", "message"),
+    [
+        ([[0.5, 0.4]], [0], "`probabilities` must have rows of sum 1. Received: row 0 sums to 0.9"),
+        ([[-0.7, -0.7]], [0], "such as the exp of log-probabilities, and of shape (N, K). Received: shape (1, 2), from -0.7 to -0.7"),
+        ([[0.5, 0.5], [0.5, 0.5]], [0, 2], "`labels` must be in [0, 2). Received: 2 at [1]"),
+        (np.zeros((0, 2)), [], "`probabilities` must be in [0, 1]"),
+        ([[np.nan, 1.0]], [0], "`probabilities` must be in [0, 1]"),
+    ],
+)
+def test_wrong_arguments(p, labels, message):
+    with pytest.raises(ValueError) as error:
+        find_label_issues(p, labels)
+    assert message in str(error.value)

@@ -95,6 +95,15 @@ def check_every_class(labels: Any, num_classes: int) -> None:
         raise ValueError(f"`labels` must have an example of every class. Received: none of class {missing[0]}")
 
 
+def check_class_names(class_names: Any, num_classes: int) -> list:
+    """`class_names` as a list, numbers if it is None, if it is a sequence with a name for each class."""
+    names = list(range(num_classes) if class_names is None else class_names)
+    if len(names) != num_classes or isinstance(class_names, set | dict | str):
+        rule = f"be a sequence with a name for each of the {num_classes} classes"
+        raise ValueError(f"`class_names` must {rule}. Received: a {type(class_names).__name__} of {len(names)}")
+    return names
+
+
 def check_share(name: str, value: Any) -> None:
     """Raises a ValueError if `value` is no number in [0, 1]."""
     whole_or_float = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

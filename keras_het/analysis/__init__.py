@@ -2,13 +2,13 @@
 
 from keras_het.analysis.calibration import expected_calibration_error
 from keras_het.analysis.confusion import ConfusionMatrices, confusion_matrices
-from keras_het.analysis.covariance import ConfusedPair, confused_pairs, covariance
+from keras_het.analysis.covariance import ConfusedPair, confused_pairs, correlation, covariance
 from keras_het.analysis.cross_validation import cross_val_probabilities
 from keras_het.analysis.held_out import noisy_nll
 from keras_het.analysis.label_quality import LabelIssues, find_label_issues
 from keras_het.analysis.pairs import top_pairs
-from keras_het.analysis.predictions import predict_probabilities
 from keras_het.analysis.selection import Selection, Trial, select
+from keras_het.predictions import predict_probabilities
 
 __all__ = [
     "ConfusedPair",
@@ -18,6 +18,7 @@ __all__ = [
     "Trial",
     "confused_pairs",
     "confusion_matrices",
+    "correlation",
     "covariance",
     "cross_val_probabilities",
     "expected_calibration_error",

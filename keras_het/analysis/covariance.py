@@ -1,37 +1,32 @@
 """Which classes a head confuses: the covariance of its logits over a data set, and the pairs whose covariance is no chance."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
-from keras import ops
 
-from keras_het.analysis.pairs import top_pairs
-from keras_het.batches import batches
-from keras_het.graph import find_head, predictor
-from keras_het.layers import HeteroscedasticDense
+from keras_het.covariances.block_matrix import BlockMatrix
+from keras_het.head_noise import head_noise
 from keras_het.ops.seeds import random_generator
-from keras_het.validation import check_integer
+from keras_het.validation import check_class_names, check_integer, check_square
+
+DRAW_BYTES = 512 << 20  # of the weights of draws that are compared at once
 
 
 class ConfusedPair(NamedTuple):
-    """Two classes, by name or number, and the covariance of their logits over temperature.
+    """Two classes, by name or number, and what their logits have in common.
 
-    Positive: the two rise and fall together, so that what may be one may be the other, too. Negative: one rises where the other falls,
-    so that the label goes to the one or to the other.
+    first, second: the classes.
+    covariance: of their logits over temperature. Positive: the two rise and fall together, so that what may be one may be the other,
+        too. Negative: one rises where the other falls, so that the label goes to the one or to the other.
+    correlation: the same over the standard deviations of both, in [-1, 1].
     """
 
     first: Any
     second: Any
     covariance: float
-
-
-class _Moments(NamedTuple):
-    """Means over a data set: of d^2, `(K,)`, and of z z', `(M, M)`, z being the `basis` of the head's covariance."""
-
-    diagonal: np.ndarray
-    second: np.ndarray
+    correlation: float
 
 
 def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_size: int = 128) -> np.ndarray:
@@ -42,18 +37,39 @@ def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_si
     Args:
         model: functional or Sequential, with a `HeteroscedasticDense` somewhere, such as before a `NoiseTransition`; it does not change.
         x: what it predicts from: arrays, or a data set of batches, whose labels do not count.
-        layer: name of the head, if there are several.    batch_size: of the predictions from arrays.
+        layer: name of the head, if there are several.
+        batch_size: of the predictions from arrays.
     Returns: `(K, K)`, float64.
     Raises: ValueError for a model without a graph, with several outputs or without such a head, no example, or numbers that are not
         finite.
 
     Example:
+        >>> from keras_het.layers import HeteroscedasticDense
         >>> model = keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3), keras.layers.Activation("exponential")])
         >>> covariance(model, np.ones((10, 4))).shape
         (3, 3)
     """
-    head, moments = _head_and_moments(model, x, layer, batch_size)
-    return _covariance(head, moments, head.covariance_layer.factor_weights())
+    return head_noise(model, x, layer, batch_size).covariance().whole()
+
+
+def correlation(covariance: Any) -> np.ndarray:
+    """The correlation matrix of a covariance matrix: Sigma_ij / sqrt(Sigma_ii Sigma_jj).
+
+    Args:
+        covariance: shape `(K, K)`.
+    Returns: shape `(K, K)`, float64; 0 in the rows and columns of a class without noise.
+    Raises: ValueError for another shape, or a diagonal that is negative.
+
+    Example:
+        >>> correlation([[4.0, 1.0], [1.0, 1.0]]).tolist()
+        [[1.0, 0.5], [0.5, 1.0]]
+    """
+    matrix = check_square("covariance", covariance)
+    variances = np.diagonal(matrix)
+    if not np.all(variances >= 0):
+        raise ValueError(f"`covariance` must have a diagonal that is not negative. Received: {variances.min():.4g} on it")
+    scale = np.sqrt(np.outer(variances, variances))
+    return np.divide(matrix, scale, out=np.zeros_like(matrix), where=scale > 0)
 
 
 def confused_pairs(
@@ -74,16 +90,22 @@ def confused_pairs(
     part that the variances of single classes have in it, is larger in absolute value than the largest of all pairs in all draws of
     signs. If the weights are noise, independent and each as likely positive as negative, whatever their sizes, then no signs are more
     likely than others, and the weights as they are have the largest once in `draws + 1` times: so often any pair is returned, 1% by
-    default. Beside classes of large weights a pair of small ones is no longer seen.
+    default. Beside classes of large weights a pair of small ones is no longer seen. No matrix `(K, K)` is held.
 
     Args:
-        model, x, layer, batch_size: as for `covariance`.
-        class_names: K of them; None for numbers.    count: of pairs, at most.
-        draws: at least 1; each takes the time of a product of the factor's weights.    seed: of the draws.
+        model: as for `covariance`.
+        x: as for `covariance`.
+        layer: as for `covariance`.
+        batch_size: as for `covariance`.
+        class_names: K of them; None for numbers.
+        count: of pairs, at most.
+        draws: at least 1; each takes the time of a product of the factor's weights.
+        seed: of the draws.
     Returns: list of `ConfusedPair`, the largest first; empty for a head without factors.
     Raises: ValueError as for `covariance`, for arguments outside these ranges, and for a head whose noise is that of the features.
 
     Example:
+        >>> from keras_het.layers import HeteroscedasticDense
         >>> model = keras.Sequential([keras.Input((4,)), HeteroscedasticDense(5, num_factors=2)])
         >>> kernel = np.random.default_rng(0).normal(size=(4, 5, 2)) * 0.01
         >>> kernel[:, 1], kernel[:, 3] = 1.0, -1.0
@@ -93,81 +115,42 @@ def confused_pairs(
         [('bee', 'wasp', True)]
     """
     count, draws, rng = check_integer("count", count, 0), check_integer("draws", draws, 1), random_generator(seed)
-    head, moments = _head_and_moments(model, x, layer, batch_size)
-    if head.covariance_layer.noise_of != "logits":
+    noise = head_noise(model, x, layer, batch_size)
+    if noise.head.covariance_layer.noise_of != "logits":
         raise ValueError(
             "`model` must have a head whose factor is of the logits: what the kernel of the mean gives pairs of classes in common is no "
-            f"chance, and no test of it is known; use `covariance`. Received: covariance={type(head.covariance_layer).__name__}"
+            f"chance, and no test of it is known; use `covariance`. Received: covariance={type(noise.head.covariance_layer).__name__}"
         )
-    names = list(range(head.units) if class_names is None else class_names)
-    if len(names) != head.units or isinstance(class_names, set | dict):
-        rule = f"be a sequence with a name for each of the {head.units} classes"
-        raise ValueError(f"`class_names` must {rule}. Received: a {type(class_names).__name__} of {len(names)}")
-    factor = head.covariance_layer.factor_weights()
-    matrix = _covariance(head, moments, factor)
-    shared = _beyond_chance(lambda factor: _shared(head, moments, factor), factor, draws, rng)
-    beyond = np.triu(shared * matrix > 0, k=1)  # together or against each other, by both
-    return [ConfusedPair(names[i], names[j], value) for i, j, value in top_pairs(matrix * (beyond | beyond.T), int(beyond.sum()))][:count]
+    names = check_class_names(class_names, noise.head.units)
+    factor = noise.head.covariance_layer.factor_weights()
+    chance = _largest_by_chance(noise.shared, factor, draws, rng)
+    rows, columns, values = _beyond(noise.shared(factor), noise.covariance(), chance, count)
+    deviations = np.sqrt(noise.covariance().main_diagonal())  # of classes of which none is 0: they have something in common
+    correlations = values / (deviations[rows] * deviations[columns])
+    found = zip(rows, columns, values, correlations, strict=True)
+    return [ConfusedPair(names[i], names[j], float(value), float(share)) for i, j, value, share in found]
 
 
-def _beyond_chance(shared_of: Any, factor: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
-    """What pairs have in common, `(K, K)`, where it is above the largest of all draws of signs, else 0; `factor` is `(M, K, R)`."""
-    chance = max(_largest(shared_of(factor * rng.choice([-1.0, 1.0], factor.shape))) for _ in range(draws))
-    shared = shared_of(factor)
-    return np.where(np.abs(shared) > chance * (1 + 1e-9), shared, 0.0)  # equal but for rounding is not beyond
+def _largest_by_chance(shared_of: Callable[[np.ndarray], BlockMatrix], factor: np.ndarray, draws: int, rng: np.random.Generator) -> float:
+    """The largest entry in absolute value, off the diagonal, of all draws of signs for the weights, `(M, K, R)`."""
+    largest, at_once = 0.0, max(1, DRAW_BYTES // max(1, 2 * factor.nbytes))
+    for start in range(0, draws, at_once):
+        matrices = [shared_of(factor * rng.choice([-1.0, 1.0], factor.shape)) for _ in range(min(at_once, draws - start))]
+        for rows in matrices[0].blocks():
+            weight = matrices[0].weight(rows, rows.start)  # does not depend on the signs
+            largest = max(largest, *(np.abs(np.triu(matrix.rows(rows, rows.start, weight), 1)).max() for matrix in matrices))
+    return float(largest)
 
 
-def _largest(matrix: np.ndarray) -> float:
-    return float(np.abs(np.triu(matrix, k=1)).max())
-
-
-def _head_and_moments(model: keras.Model, x: Any, name: str | None, batch_size: int) -> tuple[HeteroscedasticDense, _Moments]:
-    head = find_head(model, HeteroscedasticDense, name or _name_of_head(model))
-    features, total, moments = predictor(model, head.features), 0, None
-    for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
-        parts = _sums(head.layer, features(inputs))
-        total += parts[0]
-        moments = parts[1] if moments is None else [whole + part for whole, part in zip(moments, parts[1], strict=True)]
-    if moments is None:
-        raise ValueError("`x` must have at least one example. Received: none")
-    if not all(np.isfinite(part).all() for part in moments):
-        raise ValueError("`x` must give finite scales of the noise, and so must the weights of the head. Received: some that are not")
-    return head.layer, _Moments(*(whole / total for whole in moments))
-
-
-def _name_of_head(model: keras.Model) -> str | None:
-    """The name of the only head, wherever it is; None leaves it to `find_head` to say what is wrong."""
-    names = {layer.name for layer in model._flatten_layers() if isinstance(layer, HeteroscedasticDense)}
-    return names.pop() if len(names) == 1 else None
-
-
-def _sums(head: HeteroscedasticDense, features: Any) -> tuple[int, list[np.ndarray]]:
-    """The number of examples of a batch, and sums of what `_Moments` has the means of."""
-    x = ops.convert_to_numpy(features)
-    x = x.reshape(-1, x.shape[-1])
-    d = head.covariance_layer.standard_deviations(ops.convert_to_tensor(x, dtype=head.compute_dtype))
-    z = head.covariance_layer.basis(x).astype("float64")
-    return len(x), [np.square(ops.convert_to_numpy(d).astype("float64")).sum(axis=0), z.T @ z]
-
-
-def _covariance(head: HeteroscedasticDense, moments: _Moments, factor: np.ndarray) -> np.ndarray:
-    return _identified(head, _of_logits(head, np.diag(moments.diagonal) + head.covariance_layer.mean_product(moments.second, factor)))
-
-
-def _shared(head: HeteroscedasticDense, moments: _Moments, factor: np.ndarray) -> np.ndarray:
-    """The covariance without variances, which centring would spread over the pairs, however independent they are."""
-    low_rank = _of_logits(head, head.covariance_layer.mean_product(moments.second, factor))
-    return _identified(head, low_rank - np.diag(np.diagonal(low_rank)))
-
-
-def _of_logits(head: HeteroscedasticDense, matrix: np.ndarray) -> np.ndarray:
-    return head.covariance_layer.of_logits(matrix, ops.convert_to_numpy(head.loc.kernel).astype("float64"))
-
-
-def _identified(head: HeteroscedasticDense, matrix: np.ndarray) -> np.ndarray:
-    """The part of a covariance that the link sees, in temperatures: all, or for softmax C Sigma C."""
-    matrix = matrix / head.temperature**2
-    if not head.link.ignores_shift:
-        return matrix
-    rows = matrix - matrix.mean(axis=1, keepdims=True)
-    return rows - rows.mean(axis=0, keepdims=True)
+def _beyond(shared: BlockMatrix, whole: BlockMatrix, chance: float, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, columns and covariances of the pairs that have more in common than chance gives: the `count` largest, the largest first."""
+    found = np.empty(0, int), np.empty(0, int), np.empty(0)
+    for rows in shared.blocks():
+        common, values = (np.triu(matrix.rows(rows, rows.start), 1) for matrix in (shared, whole))
+        # Equal but for rounding is not beyond; and both must say whether the two go together or against each other.
+        i, j = np.nonzero((np.abs(common) > chance * (1 + 1e-9)) & (common * values > 0))
+        part = i + rows.start, j + rows.start, values[i, j]
+        found = tuple(np.concatenate(both) for both in zip(found, part, strict=True))  # type: ignore[assignment]
+        best = np.argsort(-np.abs(found[2]), kind="stable")[:count]
+        found = found[0][best], found[1][best], found[2][best]
+    return found

@@ -8,9 +8,9 @@ import numpy as np
 from keras import ops
 
 from keras_het.analysis.covariance import confused_pairs
-from keras_het.analysis.predictions import exclusive_probabilities
 from keras_het.label_noise.estimation import check_probabilities, confident_counts, systematic_flips
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.predictions import exclusive_probabilities
 from keras_het.validation import check_labels
 
 

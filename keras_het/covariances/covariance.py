@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.full_precision import AffineMap, FullPrecision
 from keras_het.ops.log_space import softplus_inverse
 from keras_het.ops.low_rank import DiagonalNormal
@@ -107,20 +108,23 @@ class Covariance(FullPrecision):
         return ops.softplus(self.scale_diag(x)) + self.min_scale
 
     def basis(self, x: np.ndarray) -> np.ndarray:
-        """z, `(N, M)`, of features `(N, D)`: V is linear in it, or, in `mean_product`, something that plays its part."""
+        """z, `(N, M)`, of features `(N, D)`: V is linear in it."""
         return np.ones((len(x), 1))
 
     def factor_weights(self) -> np.ndarray:
-        """The weights of V, `(M, K, R)`; M is 1 if V does not depend on the input."""
+        """The weights of V that say what classes have in common, `(M, K, R)`; M is 1 if all inputs share them."""
         return np.zeros((1, self.units, 0))
 
-    def mean_product(self, second: np.ndarray, factor: np.ndarray) -> np.ndarray:
-        """The mean of V V' over a data set, `(K, K)`, from that of z z', `(M, M)`, and weights of V."""
-        return np.zeros((self.units, self.units))
+    def mean(self, diagonal: np.ndarray, second: np.ndarray, factor: np.ndarray, kernel: np.ndarray) -> BlockMatrix:
+        """The mean covariance of the logits over a data set.
 
-    def of_logits(self, matrix: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-        """The covariance of the logits, `(K, K)`, from that of what the maps give noise, and the kernel of the mean, `(D, K)`."""
-        return matrix
+        Args:
+            diagonal: mean of d^2, `(K,)`.
+            second: mean of z z', `(M, M)`.
+            factor: weights of V, as of `factor_weights`.
+            kernel: of the mean, `(D, K)`.
+        """
+        return BlockMatrix(np.zeros((self.units, 0)), np.zeros((0, self.units)), diagonal)
 
     def restart(self, kernel: np.ndarray) -> None:
         """Starts anew beside a kernel of the mean, `(D, K)`, that is taken over from another model."""

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.low_rank import DEFAULT_NUM_FACTORS, LowRank
 from keras_het.ops.latent import LatentNormal
 from keras_het.ops.log_space import softplus_inverse
@@ -80,5 +81,7 @@ class Latent(LowRank):
         _, scale_diag, factor = self.distribution(x, loc).tensors
         return LatentNormal(loc, scale_diag, factor, kernel, mean.units)
 
-    def of_logits(self, matrix: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-        return kernel.T @ matrix @ kernel
+    def mean(self, diagonal: np.ndarray, second: np.ndarray, factor: np.ndarray, kernel: np.ndarray) -> BlockMatrix:
+        """The kernel carries the mean covariance of the features, `(D, D)`, to the logits; no class has noise of its own."""
+        of_features = super().mean(diagonal, second, factor, kernel).whole()
+        return BlockMatrix(kernel.T @ of_features, kernel, np.zeros(kernel.shape[1]))

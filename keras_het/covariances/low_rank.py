@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.covariance import Covariance
 from keras_het.covariances.unit_rows import UnitRows
 from keras_het.ops.low_rank import LowRankNormal
@@ -64,9 +65,15 @@ class LowRank(Covariance):
         kernel, bias = as_float64(self.factor.kernel), as_float64(self.factor.bias)
         return np.concatenate([kernel, bias[None]]).reshape(-1, self.units, self.num_factors)
 
-    def mean_product(self, second: np.ndarray, factor: np.ndarray) -> np.ndarray:
-        """A' E[z z'] A, summed over the factors, `(K, K)`."""
-        return sum((part.T @ (second @ part) for part in factor.transpose(2, 0, 1)), np.zeros((self.units, self.units)))
+    def mean(self, diagonal: np.ndarray, second: np.ndarray, factor: np.ndarray, kernel: np.ndarray) -> BlockMatrix:
+        """A' E[z z'] A, summed over the factors."""
+        right = np.tensordot(second, factor, 1)
+        return BlockMatrix(_classes_first(factor), _classes_first(right).T, diagonal)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_factors": self.num_factors}
+
+
+def _classes_first(factor: np.ndarray) -> np.ndarray:
+    """`(M, K, R)` to `(K, M R)`."""
+    return factor.transpose(1, 0, 2).reshape(factor.shape[1], -1)

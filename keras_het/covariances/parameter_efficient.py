@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.low_rank import LowRank
 from keras_het.covariances.unit_rows import UnitRows
 from keras_het.full_precision import FullPrecision
@@ -43,17 +44,14 @@ class ParameterEfficient(LowRank):
     def distribution(self, x: Any, loc: Any) -> ScaledLowRankNormal:
         return ScaledLowRankNormal(loc, self.standard_deviations(x), self.row_scale(x), ops.convert_to_tensor(self.factor.kernel))
 
-    def basis(self, x: np.ndarray) -> np.ndarray:
-        """v(x), `(N, K)`, of features `(N, D)`."""
-        return as_float64(self.row_scale(ops.convert_to_tensor(x, dtype=self.compute_dtype)))
-
     def factor_weights(self) -> np.ndarray:
         """V, `(1, K, R)`."""
         return as_float64(self.factor.kernel)[None]
 
-    def mean_product(self, second: np.ndarray, factor: np.ndarray) -> np.ndarray:
-        """V V' times E[v v'], entry by entry, `(K, K)`."""
-        return factor[0] @ factor[0].T * second
+    def mean(self, diagonal: np.ndarray, second: np.ndarray, factor: np.ndarray, kernel: np.ndarray) -> BlockMatrix:
+        """V V' times E[v v'], entry by entry; v is the map A of z, and E[v v'] is A' E[z z'] A."""
+        affine = np.concatenate([as_float64(self.row_scale.kernel), as_float64(self.row_scale.bias)[None]])
+        return BlockMatrix(factor[0], factor[0].T, diagonal, weights=(affine.T, second @ affine))
 
 
 class SharedFactor(FullPrecision):

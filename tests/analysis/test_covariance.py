@@ -6,8 +6,10 @@ import pytest
 from keras import ops
 from scipy.stats import binom
 
-from keras_het.analysis import confused_pairs, covariance
-from keras_het.analysis.covariance import _beyond_chance
+from keras_het.analysis import confused_pairs, correlation, covariance
+from keras_het.analysis.covariance import _beyond, _largest_by_chance
+from keras_het.covariances import block_matrix
+from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from tests.checks import FALSE_ALARM
 
@@ -20,11 +22,14 @@ HEADS = {
     "parameter_efficient": {"parameter_efficient": True},
     "diagonal": {"num_factors": 0},
     "sigmoid": {"link": "sigmoid"},
+    "latent": {"covariance": "Latent"},
 }
 
 
 def make_head(**arguments):
-    head = HeteroscedasticDense(UNITS, **{"num_factors": FACTORS, "seed": 0, "name": "head", **arguments})
+    head = HeteroscedasticDense(
+        UNITS, **{"num_factors": None if "covariance" in arguments else FACTORS, "seed": 0, "name": "head", **arguments}
+    )
     head.build((None, FEATURES))
     for weight in head.weights[:-1]:
         weight.assign(RNG.normal(size=weight.shape) * 0.3)
@@ -47,6 +52,37 @@ def test_the_mean_is_that_of_the_head_itself(kind):
     model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Rescaling(2.0), head])
     expected = ops.convert_to_numpy(head.covariance(2 * X)).mean(axis=0) / head.temperature**2
     np.testing.assert_allclose(covariance(model, X, batch_size=16), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("block_rows", [1, 5, 12])
+def test_blocks_make_the_whole_matrix(weighted, block_rows, monkeypatch):
+    """All that is done to it, in NumPy."""
+    monkeypatch.setattr(block_matrix, "BLOCK_BYTES", 8 * 12 * block_rows)
+    (left, other), diagonal = RNG.normal(size=(2, 12, 4)), RNG.uniform(size=12)
+    right, weights = np.diag([1.0, 2.0, 3.0, 4.0]) @ left.T, (other, other.T) if weighted else None
+    blocks = BlockMatrix(left, right, diagonal, weights=weights)
+    expected = left @ right * (weights[0] @ weights[1] if weighted else 1.0) + np.diag(diagonal)
+    center = np.eye(12) - 1 / 12
+    for matrix, dense in (
+        (blocks, expected),
+        (blocks.divided(2.0).centered(), center @ expected @ center / 2),
+        (blocks.hollow().centered(), center @ (expected - np.diag(np.diagonal(expected))) @ center),
+    ):
+        np.testing.assert_allclose(matrix.whole(), dense, atol=1e-12)
+        np.testing.assert_allclose(matrix.main_diagonal(), np.diagonal(dense), atol=1e-12)
+        rows = [matrix.rows(part, part.start) for part in matrix.blocks()]
+        assert len(rows) == -(-12 // block_rows)
+        for part, found in zip(matrix.blocks(), rows, strict=True):
+            np.testing.assert_allclose(found, dense[part, part.start :], atol=1e-12)
+
+
+def test_correlation():
+    data = RNG.normal(size=(4, 50))
+    np.testing.assert_allclose(correlation(np.cov(data)), np.corrcoef(data), atol=1e-12)
+    np.testing.assert_array_equal(correlation([[0.0, 0.0], [0.0, 2.0]]), [[0.0, 0.0], [0.0, 1.0]])
+    with pytest.raises(ValueError, match=r"`covariance` must have a diagonal that is not negative. Received: -1 on it"):
+        correlation([[-1.0]])
 
 
 def functional(*behind):
@@ -87,6 +123,8 @@ def test_planted_pairs_are_found_in_whole_models(kind):
     assert [(pair.first, pair.second, pair.covariance > 0) for pair in pairs] == [("b", "f", True), ("c", "g", False)]
     matrix = covariance(model, X)
     assert [pair.covariance for pair in pairs] == pytest.approx([matrix[1, 5], matrix[2, 6]])
+    correlations = correlation(matrix)
+    assert [pair.correlation for pair in pairs] == pytest.approx([correlations[1, 5], correlations[2, 6]])
     for now, then in zip(model.variables, before, strict=True):
         np.testing.assert_array_equal(now.numpy(), then)
 
@@ -101,29 +139,34 @@ def test_numbers_count_and_a_data_set():
 
 
 def full(x):
-    """The shape of a factor, and its mean covariance given the inputs."""
+    """The shape of a factor, and what its weights give classes in common, given the inputs."""
     x = np.concatenate([x[:, :3], np.ones((len(x), 1))], axis=1)
-    second = x.T @ x / len(x)
-    return (4, 5, 2), lambda factor: sum(part.T @ second @ part for part in factor.transpose(2, 0, 1))
+    return (4, 5, 2), lambda factor: low_rank(x.T @ x / len(x), factor)
+
+
+def low_rank(second, factor):
+    right = np.einsum("mn,nkr->mrk", second, factor).reshape(-1, 5)
+    order = factor.transpose(0, 2, 1).reshape(-1, 5)
+    return BlockMatrix(order.T, right, np.zeros(5)).hollow().centered()
 
 
 def parameter_efficient(x):
     """The same of a factor that all examples share, its rows scaled by `x`."""
-    second = x.T @ x / len(x)
-    return (1, 5, 40), lambda factor: factor[0] @ factor[0].T * second
+    weights = x.T, x / len(x)
+    return (1, 5, 40), lambda factor: BlockMatrix(factor[0], factor[0].T, np.zeros(5), weights=weights).hollow().centered()
 
 
 def alarms(draw, form=full, draws=9, trials=400):
     """How often any pair of classes is returned for weights that are drawn anew; the inputs are given."""
     rng = np.random.default_rng(3)
-    shape, low_rank = form(rng.normal(size=(30, 5)) + 0.5)
-    center = np.eye(5) - 0.2
+    shape, shared_of = form(rng.normal(size=(30, 5)) + 0.5)
 
-    def shared_of(factor):
-        matrix = low_rank(factor)
-        return center @ (matrix - np.diag(matrix.diagonal())) @ center
+    def is_any():
+        factor = draw(rng, shape)
+        shared = shared_of(factor)
+        return bool(len(_beyond(shared, shared, _largest_by_chance(shared_of, factor, draws, rng), 1)[0]))
 
-    return sum(bool(np.any(np.triu(_beyond_chance(shared_of, draw(rng, shape), draws, rng), k=1))) for _ in range(trials))
+    return sum(is_any() for _ in range(trials))
 
 
 def of_unequal_sizes(rng, shape):

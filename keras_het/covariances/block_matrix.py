@@ -1,0 +1,77 @@
+"""Symmetric matrices of very many classes, of which a few rows are made at a time."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+BLOCK_BYTES = 64 << 20  # of the rows that are made at once
+
+
+class BlockMatrix(NamedTuple):
+    """(left right) * (weight_left weight_right) + diag(diagonal) - shift 1' - 1 shift', shape `(K, K)`; * is entry by entry.
+
+    left: `(K, M)`.
+    right: `(M, K)`.
+    diagonal: `(K,)`.
+    shift: `(K,)`, or 0.
+    weights: the two factors of the weight, `(K, L)` and `(L, K)`; None stands for ones.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    diagonal: np.ndarray
+    shift: Any = 0.0
+    weights: tuple[np.ndarray, np.ndarray] | None = None
+
+    @property
+    def size(self) -> int:
+        """K."""
+        return len(self.diagonal)
+
+    def blocks(self) -> Iterator[slice]:
+        """Rows that can be made at once, all of them in order."""
+        step = max(1, BLOCK_BYTES // (8 * self.size))
+        return (slice(start, min(start + step, self.size)) for start in range(0, self.size, step))
+
+    def weight(self, rows: slice, start: int = 0) -> Any:
+        """The weight of some rows, for the columns from `start` on."""
+        return 1.0 if self.weights is None else self.weights[0][rows] @ self.weights[1][:, start:]
+
+    def rows(self, rows: slice, start: int = 0, weight: Any = None) -> np.ndarray:
+        """Some rows, `(B, K - start)`: the columns from `start` on. `weight` is that of these, if it is known."""
+        found = self.left[rows] @ self.right[:, start:]
+        found *= self.weight(rows, start) if weight is None else weight
+        places = np.arange(self.size)[rows]
+        known = places >= start
+        found[known, places[known] - start] += self.diagonal[places[known]]
+        shift = np.broadcast_to(self.shift, (self.size,))
+        found -= shift[rows, None]
+        found -= shift[None, start:]
+        return found
+
+    def whole(self) -> np.ndarray:
+        """All rows, `(K, K)`."""
+        return self.rows(slice(None))
+
+    def main_diagonal(self) -> np.ndarray:
+        """`(K,)`."""
+        weight = 1.0 if self.weights is None else np.einsum("kl,lk->k", *self.weights)
+        return np.einsum("km,mk->k", self.left, self.right) * weight + self.diagonal - 2.0 * self.shift
+
+    def divided(self, number: float) -> "BlockMatrix":
+        """The matrix over a number."""
+        return self._replace(left=self.left / number, diagonal=self.diagonal / number, shift=self.shift / number)
+
+    def hollow(self) -> "BlockMatrix":
+        """The same matrix with a diagonal of zeros."""
+        return self._replace(diagonal=self.diagonal - self.main_diagonal())
+
+    def centered(self) -> "BlockMatrix":
+        """C A C with C = I - 1 1'/K, of a matrix A without a shift."""
+        if self.weights is None:
+            sums = self.left @ self.right.sum(axis=1)
+        else:
+            sums = np.sum(self.left * (self.weights[0] @ (self.weights[1] @ self.right.T)), axis=1)
+        means = (sums + self.diagonal) / self.size
+        return self._replace(shift=means - 0.5 * means.mean())

@@ -1,0 +1,73 @@
+"""The mean noise of a model's head over a data set, in one pass over it and without a matrix for each example."""
+
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.batches import batches
+from keras_het.covariances.block_matrix import BlockMatrix
+from keras_het.graph import Head, find_head, predictor
+from keras_het.layers import HeteroscedasticDense
+from keras_het.validation import as_float64, check_integer
+
+
+class HeadNoise(NamedTuple):
+    """A head and means over a data set: of d^2, `(K,)`, and of z z', `(M, M)`, z being the `basis` of the head's covariance."""
+
+    head: HeteroscedasticDense
+    diagonal: np.ndarray
+    second: np.ndarray
+
+    def covariance(self) -> BlockMatrix:
+        """The part of the mean covariance that the link sees, in temperatures: all, or for softmax C Sigma C."""
+        return self._seen(self._with(self.head.covariance_layer.factor_weights()))
+
+    def shared(self, factor: np.ndarray) -> BlockMatrix:
+        """The same of what classes have in common by weights of V: without variances, which centring would spread over the pairs."""
+        return self._seen(self._with(factor).hollow())
+
+    def _with(self, factor: np.ndarray) -> BlockMatrix:
+        return self.head.covariance_layer.mean(self.diagonal, self.second, factor, as_float64(self.head.loc.kernel))
+
+    def _seen(self, matrix: BlockMatrix) -> BlockMatrix:
+        matrix = matrix.divided(self.head.temperature**2)
+        return matrix.centered() if self.head.link.ignores_shift else matrix
+
+
+def find_noisy_head(model: keras.Model, name: str | None = None) -> Head:
+    """The head of a model, wherever it is, or that of a name.
+
+    Raises: ValueError for a model without a graph, with several outputs, without such a head, or with several of no name given.
+    """
+    names = {layer.name for layer in model._flatten_layers() if isinstance(layer, HeteroscedasticDense)}
+    only = names.pop() if len(names) == 1 else None
+    return find_head(model, HeteroscedasticDense, name or only)
+
+
+def head_noise(model: keras.Model, x: Any, name: str | None = None, batch_size: int = 128) -> HeadNoise:
+    """`HeadNoise` of what a model predicts from: arrays, or a data set of batches, whose labels do not count.
+
+    Raises: ValueError as of `find_noisy_head`, for no example, or for numbers that are not finite.
+    """
+    head = find_noisy_head(model, name)
+    features, total, sums = predictor(model, head.features), 0, None
+    for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
+        count, parts = _sums(head.layer, features(inputs))
+        total += count
+        sums = parts if sums is None else [whole + part for whole, part in zip(sums, parts, strict=True)]
+    if sums is None:
+        raise ValueError("`x` must have at least one example. Received: none")
+    if not all(np.isfinite(part).all() for part in sums):
+        raise ValueError("`x` must give finite scales of the noise, and so must the weights of the head. Received: some that are not")
+    return HeadNoise(head.layer, *(whole / total for whole in sums))
+
+
+def _sums(head: HeteroscedasticDense, features: Any) -> tuple[int, list[np.ndarray]]:
+    """The number of examples of a batch, and sums of what `HeadNoise` has the means of."""
+    x = ops.convert_to_numpy(features)
+    x = x.reshape(-1, x.shape[-1])
+    d = head.covariance_layer.standard_deviations(ops.convert_to_tensor(x, dtype=head.compute_dtype))
+    z = head.covariance_layer.basis(x).astype("float64")
+    return len(x), [np.square(as_float64(d)).sum(axis=0), z.T @ z]

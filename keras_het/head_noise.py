@@ -1,5 +1,6 @@
 """The mean noise of a model's head over a data set, in one pass over it and without a matrix for each example."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -22,14 +23,16 @@ class HeadNoise(NamedTuple):
 
     def covariance(self) -> BlockMatrix:
         """The part of the mean covariance that the link sees, in temperatures: all, or for softmax C Sigma C."""
-        return self._seen(self._with(self.head.covariance_layer.factor_weights()))
+        return self._seen(self._mean("float64")(self.head.covariance_layer.factor_weights()))
 
-    def shared(self, factor: np.ndarray) -> BlockMatrix:
-        """The same of what classes have in common by weights of V: without variances, which centring would spread over the pairs."""
-        return self._seen(self._with(factor).hollow())
+    def shared(self, dtype: str = "float64") -> Callable[[np.ndarray], BlockMatrix]:
+        """The same of what classes have in common, a function of the weights of V: without variances, which centring would spread."""
+        mean, nothing = self._mean(dtype), np.zeros(self.head.units, dtype)
+        return lambda factor: self._seen(mean(factor.astype(dtype))._replace(diagonal=nothing).hollow())
 
-    def _with(self, factor: np.ndarray) -> BlockMatrix:
-        return self.head.covariance_layer.mean(self.diagonal, self.second, factor, as_float64(self.head.loc.kernel))
+    def _mean(self, dtype: str) -> Callable[[np.ndarray], BlockMatrix]:
+        parts = self.diagonal, self.second, as_float64(self.head.loc.kernel)
+        return self.head.covariance_layer.mean(*(part.astype(dtype) for part in parts))
 
     def _seen(self, matrix: BlockMatrix) -> BlockMatrix:
         matrix = matrix.divided(self.head.temperature**2)
@@ -71,3 +74,33 @@ def _sums(head: HeteroscedasticDense, features: Any) -> tuple[int, list[np.ndarr
     d = head.covariance_layer.standard_deviations(ops.convert_to_tensor(x, dtype=head.compute_dtype))
     z = head.covariance_layer.basis(x).astype("float64")
     return len(x), [np.square(as_float64(d)).sum(axis=0), z.T @ z]
+
+
+def standardized(head: HeteroscedasticDense, features: Any) -> Any:
+    """The Gaussian of the logits in temperatures for features `(..., D)`, as the head's integrator gets it."""
+    return head.logit_distribution(features).centered(head.link.center).divided(head.temperature)
+
+
+def covariance_with(head: HeteroscedasticDense, normal: Any, classes: Any) -> np.ndarray:
+    """The covariance of the logit of one class with those of all, `(N, K)`, as far as the link sees it.
+
+    Args:
+        head: the head.
+        normal: `standardized` of features `(N, D)`.
+        classes: one for each example, `(N,)`.
+    """
+    vector = np.zeros((len(classes), head.units), "float32")
+    vector[np.arange(len(classes)), classes] = 1.0
+    if not head.link.ignores_shift:
+        return as_float64(normal.covariance_times(ops.convert_to_tensor(vector)))
+    row = as_float64(normal.covariance_times(ops.convert_to_tensor(vector - 1.0 / head.units)))
+    return row - row.mean(axis=-1, keepdims=True)
+
+
+def variances(head: HeteroscedasticDense, normal: Any) -> np.ndarray:
+    """The variances of the logits, `(..., K)`, as far as the link sees them; `normal` is `standardized`."""
+    own = as_float64(normal.variance())
+    if not head.link.ignores_shift:
+        return own
+    means = as_float64(normal.covariance_times(ops.ones_like(normal.loc))) / head.units
+    return np.maximum(own - 2.0 * means + means.mean(axis=-1, keepdims=True), 0.0)

@@ -79,6 +79,7 @@ ALLOWED = {
         "keras_het.graph",
         "keras_het.head_noise",
         "keras_het.layers",
+        "keras_het.links",
         "keras_het.noisy_labels",
         "keras_het.outputs",
         "keras_het.predictions",

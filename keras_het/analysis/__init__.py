@@ -4,27 +4,39 @@ from keras_het.analysis.calibration import expected_calibration_error
 from keras_het.analysis.confusion import ConfusionMatrices, confusion_matrices
 from keras_het.analysis.covariance import ConfusedPair, confused_pairs, correlation, covariance
 from keras_het.analysis.cross_validation import cross_val_probabilities
+from keras_het.analysis.disagreement import Disagreement, RankHistogram, disagreements, rank_histogram
+from keras_het.analysis.explanation import Explanation, PredictedClass, explain
 from keras_het.analysis.held_out import noisy_nll
 from keras_het.analysis.label_quality import LabelIssues, find_label_issues
 from keras_het.analysis.pairs import top_pairs
 from keras_het.analysis.selection import Selection, Trial, select
+from keras_het.analysis.uncertainty import Uncertainty, uncertainty
 from keras_het.predictions import predict_probabilities
 
 __all__ = [
     "ConfusedPair",
     "ConfusionMatrices",
+    "Disagreement",
+    "Explanation",
     "LabelIssues",
+    "PredictedClass",
+    "RankHistogram",
     "Selection",
     "Trial",
+    "Uncertainty",
     "confused_pairs",
     "confusion_matrices",
     "correlation",
     "covariance",
     "cross_val_probabilities",
+    "disagreements",
     "expected_calibration_error",
+    "explain",
     "find_label_issues",
     "noisy_nll",
     "predict_probabilities",
+    "rank_histogram",
     "select",
     "top_pairs",
+    "uncertainty",
 ]

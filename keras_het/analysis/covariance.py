@@ -123,8 +123,8 @@ def confused_pairs(
         )
     names = check_class_names(class_names, noise.head.units)
     factor = noise.head.covariance_layer.factor_weights()
-    chance = _largest_by_chance(noise.shared, factor, draws, rng)
-    rows, columns, values = _beyond(noise.shared(factor), noise.covariance(), chance, count)
+    chance = _largest_by_chance(noise.shared("float32"), factor, draws, rng)  # where most of the time goes
+    rows, columns, values = _beyond(noise.shared()(factor), noise.covariance(), chance, count)
     deviations = np.sqrt(noise.covariance().main_diagonal())  # of classes of which none is 0: they have something in common
     correlations = values / (deviations[rows] * deviations[columns])
     found = zip(rows, columns, values, correlations, strict=True)
@@ -133,7 +133,7 @@ def confused_pairs(
 
 def _largest_by_chance(shared_of: Callable[[np.ndarray], BlockMatrix], factor: np.ndarray, draws: int, rng: np.random.Generator) -> float:
     """The largest entry in absolute value, off the diagonal, of all draws of signs for the weights, `(M, K, R)`."""
-    largest, at_once = 0.0, max(1, DRAW_BYTES // max(1, 2 * factor.nbytes))
+    largest, at_once = 0.0, max(1, DRAW_BYTES // max(1, factor.nbytes))
     for start in range(0, draws, at_once):
         matrices = [shared_of(factor * rng.choice([-1.0, 1.0], factor.shape)) for _ in range(min(at_once, draws - start))]
         for rows in matrices[0].blocks():
@@ -147,8 +147,8 @@ def _beyond(shared: BlockMatrix, whole: BlockMatrix, chance: float, count: int) 
     found = np.empty(0, int), np.empty(0, int), np.empty(0)
     for rows in shared.blocks():
         common, values = (np.triu(matrix.rows(rows, rows.start), 1) for matrix in (shared, whole))
-        # Equal but for rounding is not beyond; and both must say whether the two go together or against each other.
-        i, j = np.nonzero((np.abs(common) > chance * (1 + 1e-9)) & (common * values > 0))
+        # Equal but for the rounding of the draws is not beyond; and both must say whether the two go together or against each other.
+        i, j = np.nonzero((np.abs(common) > chance * (1 + 1e-4)) & (common * values > 0))
         part = i + rows.start, j + rows.start, values[i, j]
         found = tuple(np.concatenate(both) for both in zip(found, part, strict=True))  # type: ignore[assignment]
         best = np.argsort(-np.abs(found[2]), kind="stable")[:count]

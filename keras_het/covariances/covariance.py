@@ -1,6 +1,7 @@
 """What every covariance is: the maps from features to the noise of the logits."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -115,16 +116,15 @@ class Covariance(FullPrecision):
         """The weights of V that say what classes have in common, `(M, K, R)`; M is 1 if all inputs share them."""
         return np.zeros((1, self.units, 0))
 
-    def mean(self, diagonal: np.ndarray, second: np.ndarray, factor: np.ndarray, kernel: np.ndarray) -> BlockMatrix:
-        """The mean covariance of the logits over a data set.
+    def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
+        """The mean covariance of the logits over a data set, a function of the weights of V, as of `factor_weights`.
 
         Args:
             diagonal: mean of d^2, `(K,)`.
             second: mean of z z', `(M, M)`.
-            factor: weights of V, as of `factor_weights`.
             kernel: of the mean, `(D, K)`.
         """
-        return BlockMatrix(np.zeros((self.units, 0)), np.zeros((0, self.units)), diagonal)
+        return lambda factor: BlockMatrix(np.zeros((self.units, 0)), np.zeros((0, self.units)), diagonal)
 
     def restart(self, kernel: np.ndarray) -> None:
         """Starts anew beside a kernel of the mean, `(D, K)`, that is taken over from another model."""

@@ -1,6 +1,7 @@
 """Low-rank noise of the features, which the last map carries to the logits."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -81,7 +82,7 @@ class Latent(LowRank):
         _, scale_diag, factor = self.distribution(x, loc).tensors
         return LatentNormal(loc, scale_diag, factor, kernel, mean.units)
 
-    def mean(self, diagonal: np.ndarray, second: np.ndarray, factor: np.ndarray, kernel: np.ndarray) -> BlockMatrix:
+    def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
         """The kernel carries the mean covariance of the features, `(D, D)`, to the logits; no class has noise of its own."""
-        of_features = super().mean(diagonal, second, factor, kernel).whole()
-        return BlockMatrix(kernel.T @ of_features, kernel, np.zeros(kernel.shape[1]))
+        of_features = super().mean(diagonal, second, kernel)
+        return lambda factor: BlockMatrix(kernel.T @ of_features(factor).whole(), kernel, np.zeros(kernel.shape[1]))

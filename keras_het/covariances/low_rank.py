@@ -1,5 +1,6 @@
 """Low-rank noise whose directions depend on the input."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -65,10 +66,9 @@ class LowRank(Covariance):
         kernel, bias = as_float64(self.factor.kernel), as_float64(self.factor.bias)
         return np.concatenate([kernel, bias[None]]).reshape(-1, self.units, self.num_factors)
 
-    def mean(self, diagonal: np.ndarray, second: np.ndarray, factor: np.ndarray, kernel: np.ndarray) -> BlockMatrix:
+    def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
         """A' E[z z'] A, summed over the factors."""
-        right = np.tensordot(second, factor, 1)
-        return BlockMatrix(_classes_first(factor), _classes_first(right).T, diagonal)
+        return lambda factor: BlockMatrix(_classes_first(factor), _classes_first(np.tensordot(second, factor, 1)).T, diagonal)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_factors": self.num_factors}

@@ -1,5 +1,6 @@
 """Low-rank noise whose directions all inputs share."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -48,10 +49,11 @@ class ParameterEfficient(LowRank):
         """V, `(1, K, R)`."""
         return as_float64(self.factor.kernel)[None]
 
-    def mean(self, diagonal: np.ndarray, second: np.ndarray, factor: np.ndarray, kernel: np.ndarray) -> BlockMatrix:
+    def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
         """V V' times E[v v'], entry by entry; v is the map A of z, and E[v v'] is A' E[z z'] A."""
-        affine = np.concatenate([as_float64(self.row_scale.kernel), as_float64(self.row_scale.bias)[None]])
-        return BlockMatrix(factor[0], factor[0].T, diagonal, weights=(affine.T, second @ affine))
+        affine = np.concatenate([as_float64(self.row_scale.kernel), as_float64(self.row_scale.bias)[None]]).astype(second.dtype)
+        weights = affine.T, second @ affine
+        return lambda factor: BlockMatrix(factor[0], factor[0].T, diagonal, weights=weights)
 
 
 class SharedFactor(FullPrecision):

@@ -1,0 +1,143 @@
+"""Where a model with a head is right and another is wrong: whether the covariance knew which classes would be confused."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from keras_het.batches import count_examples, take
+from keras_het.graph import predictor
+from keras_het.head_noise import covariance_with, find_noisy_head, standardized
+from keras_het.predictions import exclusive_probabilities
+from keras_het.validation import check_class_names, check_integer, check_labels
+
+
+class Disagreement(NamedTuple):
+    """An example that the model predicts right and the other wrong.
+
+    index: of the example.
+    predicted: the right class, which the model predicts.
+    other: the class that the other model predicts.
+    covariance: of the two, by the model's head at this example, in temperatures.
+    """
+
+    index: int  # type: ignore[assignment]  # not that of a tuple
+    predicted: Any
+    other: Any
+    covariance: float
+
+
+class RankHistogram(NamedTuple):
+    """How large the covariance of the right class with the wrongly predicted one is among those of the right class with all others.
+
+    ranks: for each disagreement, `(n,)`: 1 if it is the largest in absolute value, K - 1 if it is the smallest.
+    counts: how many have each rank, `(K - 1,)`. If the covariance had nothing to do with what is confused, all would be alike.
+    """
+
+    ranks: np.ndarray
+    counts: np.ndarray
+
+
+class _Found(NamedTuple):
+    """Disagreements: their indices, right and wrong classes, covariances and ranks, all `(n,)`."""
+
+    index: np.ndarray  # type: ignore[assignment]
+    right: np.ndarray
+    wrong: np.ndarray
+    covariance: np.ndarray
+    rank: np.ndarray
+
+
+def disagreements(
+    model: keras.Model,
+    other: keras.Model,
+    x: Any,
+    labels: Any,
+    class_names: Sequence | None = None,
+    count: int = 10,
+    *,
+    layer: str | None = None,
+    batch_size: int = 128,
+) -> list[Disagreement]:
+    """Examples that a model predicts right and another wrong, as its head says: of all classes, the wrong one has the largest covariance.
+
+    Args:
+        model: has a `HeteroscedasticDense` somewhere, functional or Sequential.
+        other: another model of the same classes, such as one with a Dense layer.
+        x: examples: an array, or a list, tuple or dict of them.
+        labels: their classes, integers in [0, K), shape `(N,)`.
+        class_names: K of them; None for numbers.
+        count: of examples, at most.
+        layer: name of the head, if there are several.
+        batch_size: of the predictions.
+    Returns: list of `Disagreement`, the largest covariance in absolute value first.
+    Raises: ValueError for a model without such a head, labels out of range, or models of other classes.
+    Source: Collier et al. 2021, Table 5.
+
+    Example:
+        >>> from keras_het.layers import HeteroscedasticDense
+        >>> model = keras.Sequential([keras.Input((3,)), HeteroscedasticDense(3, num_factors=1, kernel_initializer="identity")])
+        >>> other = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "softmax")])
+        >>> len(disagreements(model, other, np.eye(3), [0, 1, 2])) <= 3
+        True
+    """
+    found = _find(model, other, x, labels, layer, batch_size)
+    names = check_class_names(class_names, find_noisy_head(model, layer).units)
+    largest = np.flatnonzero(found.rank == 1)
+    order = largest[np.argsort(-np.abs(found.covariance[largest]), kind="stable")][: check_integer("count", count, 0)]
+    return [Disagreement(int(found.index[i]), names[found.right[i]], names[found.wrong[i]], float(found.covariance[i])) for i in order]
+
+
+def rank_histogram(
+    model: keras.Model, other: keras.Model, x: Any, labels: Any, *, layer: str | None = None, batch_size: int = 128
+) -> RankHistogram:
+    """How often the class that another model predicts wrongly is the one that the head holds for the right one.
+
+    Over the examples that `model` predicts right and `other` wrong: the rank of |covariance| of the right class with the wrong one.
+
+    Args:
+        model: as for `disagreements`.
+        other: as for `disagreements`.
+        x: as for `disagreements`.
+        labels: as for `disagreements`.
+        layer: as for `disagreements`.
+        batch_size: as for `disagreements`.
+    Returns: `RankHistogram`.
+    Raises: ValueError as for `disagreements`.
+    Source: Collier et al. 2021, Figure 2.
+
+    Example:
+        >>> from keras_het.layers import HeteroscedasticDense
+        >>> model = keras.Sequential([keras.Input((3,)), HeteroscedasticDense(3, num_factors=1)])
+        >>> rank_histogram(model, model, np.eye(3), [0, 1, 2]).counts.tolist()
+        [0, 0]
+    """
+    found = _find(model, other, x, labels, layer, batch_size)
+    units = find_noisy_head(model, layer).units
+    return RankHistogram(found.rank, np.bincount(found.rank - 1, minlength=units - 1))
+
+
+def _find(model: keras.Model, other: keras.Model, x: Any, labels: Any, layer: str | None, batch_size: int) -> _Found:
+    head = find_noisy_head(model, layer)
+    labels = check_labels(labels, head.units, count_examples(x))
+    own, others = (exclusive_probabilities(one, x, batch_size) for one in (model, other))
+    if own.shape != others.shape:
+        raise ValueError(f"`other` must have the {own.shape[1]} classes of `model`. Received: {others.shape[1]}")
+    index = np.flatnonzero((own.argmax(axis=1) == labels) & (others.argmax(axis=1) != labels))
+    right, wrong = labels[index], others.argmax(axis=1)[index]
+    features, rows = predictor(model, head.features), [np.empty((0, 2))]
+    for start in range(0, len(index), batch_size):
+        part = slice(start, start + batch_size)
+        normal = standardized(head.layer, features(take(x, index[part])))
+        rows.append(_covariance_and_rank(covariance_with(head.layer, normal, right[part]), right[part], wrong[part]))
+    covariance, rank = np.concatenate(rows).T
+    return _Found(index, right, wrong, covariance, rank.astype(int))
+
+
+def _covariance_and_rank(rows: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
+    """The entry of the wrong class in each row, `(n, K)`, and its rank among those of all but the right one; `(n, 2)`."""
+    every = np.arange(len(rows))
+    value, sizes = rows[every, wrong], np.abs(rows)
+    sizes[every, right] = -1.0
+    return np.stack([value, 1.0 + (sizes > sizes[every, wrong][:, None]).sum(axis=1)], axis=1)

@@ -1,0 +1,96 @@
+"""What a head says of one example."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.analysis.covariance import ConfusedPair
+from keras_het.analysis.uncertainty import Uncertainty, uncertainty
+from keras_het.batches import count_examples
+from keras_het.graph import predictor
+from keras_het.head_noise import covariance_with, find_noisy_head, standardized, variances
+from keras_het.validation import check_class_names, check_integer
+
+
+class PredictedClass(NamedTuple):
+    """A class, its probability, and the standard deviation of its logit in temperatures."""
+
+    name: Any
+    probability: float
+    noise_sd: float
+
+
+class Explanation(NamedTuple):
+    """What a head says of one example; printed, it is that in words.
+
+    classes: the most probable ones, in order.
+    pairs: the pairs of one of these with any class whose covariance is the largest in absolute value, in order.
+    uncertainty: `Uncertainty` of the example, of numbers.
+    """
+
+    classes: list[PredictedClass]
+    pairs: list[ConfusedPair]
+    uncertainty: Any
+
+    def __str__(self) -> str:
+        lines = [f"{one.name}: probability {one.probability:.3f}, noise {one.noise_sd:.2f} temperatures" for one in self.classes]
+        for pair in self.pairs:
+            how = "rise and fall together" if pair.covariance > 0 else "one rises where the other falls"
+            lines.append(f"{pair.first} and {pair.second}: {how} (covariance {pair.covariance:.3g}, correlation {pair.correlation:.2f})")
+        entropy, expected, difference, _ = self.uncertainty
+        lines.append(f"entropy {entropy:.3f} nats: {expected:.3f} if the noise were known, {difference:.3f} by the noise")
+        return "\n".join(lines)
+
+
+def explain(model: keras.Model, x: Any, class_names: Sequence | None = None, count: int = 3, *, layer: str | None = None) -> Explanation:
+    """What the head of a model says of one example: its most probable classes, which it holds for which, and how uncertain it is.
+
+    The covariance is that of this example. Positive: what may be the one may be the other, too; negative: the label goes to the one or to
+    the other.
+
+    Args:
+        model: functional or Sequential, with a `HeteroscedasticDense` somewhere; it does not change.
+        x: one example, with an axis before it, as x[:1].
+        class_names: K of them; None for numbers.
+        count: how many classes and pairs; at least 1.
+        layer: name of the head, if there are several.
+    Returns: `Explanation`.
+    Raises: ValueError for a model without such a head, another number of examples, or arguments out of range.
+
+    Example:
+        >>> from keras_het.layers import HeteroscedasticDense
+        >>> model = keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3, num_factors=1)])
+        >>> _ = model.layers[0].loc.bias.assign([0.0, 9.0, 3.0])
+        >>> [one.name for one in explain(model, np.zeros((1, 4)), ["cat", "dog", "owl"], count=2).classes]
+        ['dog', 'owl']
+    """
+    if count_examples(x) != 1:
+        raise ValueError(f"`x` must be one example, with an axis before it, as x[:1]. Received: {count_examples(x)} examples")
+    head = find_noisy_head(model, layer)
+    names = check_class_names(class_names, head.units)
+    features = ops.convert_to_numpy(predictor(model, head.features)(x))
+    p = ops.convert_to_numpy(head.layer.probabilities(features))[0]
+    top = np.argsort(-p, kind="stable")[: check_integer("count", count, 1)]
+    normal = standardized(head.layer, features.repeat(len(top), axis=0))
+    rows, deviations = covariance_with(head.layer, normal, top), np.sqrt(variances(head.layer, normal)[0])
+    classes = [PredictedClass(names[i], float(p[i]), float(deviations[i])) for i in top]
+    pairs = [
+        ConfusedPair(names[i], names[j], float(value), float(value / (deviations[i] * deviations[j])))
+        for i, j, value in _largest(rows, top, len(top))
+        if value
+    ]
+    of_example = uncertainty(model, x, layer=layer)
+    return Explanation(classes, pairs, Uncertainty(*(part[0] for part in of_example)))
+
+
+def _largest(rows: np.ndarray, classes: np.ndarray, count: int) -> list[tuple[int, int, float]]:
+    """The pairs of the largest entries in absolute value of the rows of these classes, `(C, K)`; each pair once."""
+    sizes = np.abs(rows)
+    for place in range(len(classes)):
+        sizes[place, classes[: place + 1]] = -1.0  # itself, and pairs that an earlier row has
+    order = np.argsort(-sizes, axis=None, kind="stable")[:count]
+    found = zip(*np.unravel_index(order, sizes.shape), strict=True)
+    return [(int(classes[i]), int(j), float(rows[i, j])) for i, j in found if sizes[i, j] >= 0]

@@ -14,6 +14,15 @@ from keras_het.layers import HeteroscedasticDense
 from keras_het.validation import as_float64, check_integer
 
 
+class Figures(NamedTuple):
+    """Numbers of a mean covariance in temperatures; see `keras_het.callbacks.HeteroscedasticMonitor`."""
+
+    noise_sd: float
+    diagonal_share: float
+    off_diagonal_share: float
+    effective_rank: float
+
+
 class HeadNoise(NamedTuple):
     """A head and means over a data set: of d^2, `(K,)`, and of z z', `(M, M)`, z being the `basis` of the head's covariance."""
 
@@ -29,6 +38,19 @@ class HeadNoise(NamedTuple):
         """The same of what classes have in common, a function of the weights of V: without variances, which centring would spread."""
         mean, nothing = self._mean(dtype), np.zeros(self.head.units, dtype)
         return lambda factor: self._seen(mean(factor.astype(dtype))._replace(diagonal=nothing).hollow())
+
+    def figures(self) -> "Figures":
+        """What `HeteroscedasticMonitor` logs."""
+        matrix, factor = self.covariance(), self.head.covariance_layer.factor_weights()
+        own = self._seen(self._mean("float64")(np.zeros_like(factor))).main_diagonal().sum()
+        variances = matrix.main_diagonal()
+        squares = sum(float(np.square(matrix.rows(rows)).sum()) for rows in matrix.blocks())
+        return Figures(
+            noise_sd=float(np.sqrt(variances.mean())),
+            diagonal_share=float(own / variances.sum()),
+            off_diagonal_share=1.0 - float(np.square(variances).sum()) / squares,
+            effective_rank=float(np.square(variances.sum()) / squares),
+        )
 
     def _mean(self, dtype: str) -> Callable[[np.ndarray], BlockMatrix]:
         parts = self.diagonal, self.second, as_float64(self.head.loc.kernel)
@@ -49,22 +71,39 @@ def find_noisy_head(model: keras.Model, name: str | None = None) -> Head:
     return find_head(model, HeteroscedasticDense, name or only)
 
 
-def head_noise(model: keras.Model, x: Any, name: str | None = None, batch_size: int = 128) -> HeadNoise:
-    """`HeadNoise` of what a model predicts from: arrays, or a data set of batches, whose labels do not count.
+class HeadReader:
+    """Reads the mean noise of a model's head over data.
 
-    Raises: ValueError as of `find_noisy_head`, for no example, or for numbers that are not finite.
+    Args:
+        model: functional or Sequential.
+        name: of the head, or None.
+    Raises: ValueError as of `find_noisy_head`.
     """
-    head = find_noisy_head(model, name)
-    features, total, sums = predictor(model, head.features), 0, None
-    for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
-        count, parts = _sums(head.layer, features(inputs))
-        total += count
-        sums = parts if sums is None else [whole + part for whole, part in zip(sums, parts, strict=True)]
-    if sums is None:
-        raise ValueError("`x` must have at least one example. Received: none")
-    if not all(np.isfinite(part).all() for part in sums):
-        raise ValueError("`x` must give finite scales of the noise, and so must the weights of the head. Received: some that are not")
-    return HeadNoise(head.layer, *(whole / total for whole in sums))
+
+    def __init__(self, model: keras.Model, name: str | None = None):
+        self.head = find_noisy_head(model, name)
+        self._features = predictor(model, self.head.features)
+
+    def noise(self, x: Any, batch_size: int = 128) -> HeadNoise:
+        """`HeadNoise` of what the model predicts from: arrays, or a data set of batches, whose labels do not count.
+
+        Raises: ValueError for no example, or for numbers that are not finite.
+        """
+        total, sums = 0, None
+        for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
+            count, parts = _sums(self.head.layer, self._features(inputs))
+            total += count
+            sums = parts if sums is None else [whole + part for whole, part in zip(sums, parts, strict=True)]
+        if sums is None:
+            raise ValueError("`x` must have at least one example. Received: none")
+        if not all(np.isfinite(part).all() for part in sums):
+            raise ValueError("`x` must give finite scales of the noise, and so must the weights of the head. Received: some that are not")
+        return HeadNoise(self.head.layer, *(whole / total for whole in sums))
+
+
+def head_noise(model: keras.Model, x: Any, name: str | None = None, batch_size: int = 128) -> HeadNoise:
+    """`HeadNoise` of one reading. Arguments and errors: as of `HeadReader` and its `noise`."""
+    return HeadReader(model, name).noise(x, batch_size)
 
 
 def _sums(head: HeteroscedasticDense, features: Any) -> tuple[int, list[np.ndarray]]:

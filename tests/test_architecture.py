@@ -17,6 +17,7 @@ MODULES = sorted(module.name for module in pkgutil.walk_packages(keras_het.__pat
 PACKAGES = [
     "keras_het",
     "keras_het.analysis",
+    "keras_het.callbacks",
     "keras_het.covariances",
     "keras_het.integrators",
     "keras_het.label_noise",
@@ -60,6 +61,7 @@ ALLOWED = {
     "keras_het.compilation": ("keras_het.fitting", "keras_het.outputs"),
     "keras_het.callbacks": (
         *GROUND,
+        "keras_het.callbacks",
         "keras_het.compilation",
         "keras_het.head_noise",
         "keras_het.layers",

@@ -1,6 +1,5 @@
 """Callbacks for models with a `NoiseTransition`: when T is released, and what becomes of it."""
 
-import inspect
 import math
 import warnings
 from typing import Any
@@ -10,16 +9,12 @@ import numpy as np
 from keras import ops
 
 from keras_het.batches import examples_and_labels
+from keras_het.callbacks.order import move
 from keras_het.compilation import check
 from keras_het.label_noise import condition_number, total_variation, trace
 from keras_het.layers import NoiseTransition
 from keras_het.noisy_labels import CleanAndNoisy
 from keras_het.validation import check_choice, check_integer, check_transition
-
-__all__ = [
-    "ReleaseTransition",
-    "TransitionMonitor",
-]
 
 COLLAPSED = 0.01  # a learned share of labelled outliers below this says that there are none
 
@@ -95,7 +90,7 @@ class ReleaseTransition(_OfTransitions):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
-        _move(self, last=True)
+        move(self, last=True)
         self.best, self.waited = math.inf, 0
         self.released: bool | None = None  # not yet known
 
@@ -162,7 +157,7 @@ class TransitionMonitor(_OfTransitions):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
-        _move(self, last=False)
+        move(self, last=False)
         self.best, self.last, self.warned = math.inf, math.inf, False
         self.both: CleanAndNoisy | None = None  # for all epochs: where T acts at inference it is a model, to be compiled once
         for layer in self.layers:
@@ -198,18 +193,3 @@ class TransitionMonitor(_OfTransitions):
                 stacklevel=2,
             )
         self.best, self.last = min(self.best, val_loss), loss
-
-
-def _move(callback: keras.callbacks.Callback, last: bool) -> None:
-    """Makes a callback the first or last of the `CallbackList` that has just called it, whose loop goes on with the list that it had.
-
-    Keras tells a callback nothing of the others, and calls them in their order: a logger before the monitor would write its row too
-    early. The list is known only to who calls, so it is looked for there; where Python keeps no frames, the order stays.
-    """
-    frame = inspect.currentframe()
-    while frame is not None:
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, keras.callbacks.CallbackList):
-            caller.callbacks = sorted(caller.callbacks, key=lambda other: (other is callback) == last)
-            return
-        frame = frame.f_back

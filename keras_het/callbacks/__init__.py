@@ -1,0 +1,10 @@
+"""Callbacks: what becomes of the noise of a head, and of a `NoiseTransition`, which is released when the base model has learned."""
+
+from keras_het.callbacks.heteroscedastic_monitor import HeteroscedasticMonitor
+from keras_het.callbacks.transitions import ReleaseTransition, TransitionMonitor
+
+__all__ = [
+    "HeteroscedasticMonitor",
+    "ReleaseTransition",
+    "TransitionMonitor",
+]

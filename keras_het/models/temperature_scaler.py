@@ -70,7 +70,7 @@ class TemperatureScaler(keras.layers.Layer):
     @property
     def temperature(self) -> float:
         """T as it is now."""
-        return float(ops.convert_to_numpy(self._temperature)) if self.built else self._start
+        return float(self._temperature.numpy()) if self.built else self._start
 
     @property
     def head_output(self) -> Output:

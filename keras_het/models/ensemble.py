@@ -121,8 +121,8 @@ class DeepEnsemble(keras.Model):
         Args:
             x: as for `fit` of a member; a data set must be readable more than once.
             y: labels, or None.
-            seed: of the order of the examples, for each member another, by `keras.utils.set_random_seed`, which is for all of Keras;
-                None goes on with the state that Keras is in, which is another for each member, too.
+            seed: of the order of the examples, for each member another, by `keras.utils.set_random_seed`, which is for all of Keras and
+                NumPy; None draws one from Python's `random`.
             callbacks: a list, the same for all members, or a function of a member's index that returns one: for callbacks that write
                 files, or that do not forget what they saw before.
             arguments: all others of `fit`.
@@ -136,12 +136,13 @@ class DeepEnsemble(keras.Model):
         check_different_noise(self.members)
         check_again("x", x)
         check_again("validation_data", arguments.get("validation_data"))
+        seed = random.randrange(1 << 31) if seed is None else check_integer("seed", seed, 0)
         histories = []
         for index, member in enumerate(self.members):
-            if seed is not None:
-                keras.utils.set_random_seed(member_seed(check_integer("seed", seed, 0), index))
-            own = callbacks(index) if callable(callbacks) else callbacks
-            histories.append(member.fit(x, y, callbacks=own, **arguments))
+            with unchanged_seed():  # without a seed of its own, TensorFlow may shuffle alike for each
+                keras.utils.set_random_seed(member_seed(seed, index))
+                own = callbacks(index) if callable(callbacks) else callbacks
+                histories.append(member.fit(x, y, callbacks=own, **arguments))
         return histories
 
     def build(self, input_shape: Any) -> None:

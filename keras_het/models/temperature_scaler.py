@@ -13,6 +13,7 @@ from scipy.special import expit, softmax
 
 from keras_het import links
 from keras_het.batches import labelled_batches
+from keras_het.compilation import compiled_with
 from keras_het.full_precision import check_dtype
 from keras_het.graph import has_graph, model_inputs, single_output
 from keras_het.models.ending import compile_like
@@ -106,7 +107,9 @@ class TemperatureScaler(keras.layers.Layer):
         return self
 
     def append_to(self, model: keras.Model) -> keras.Model:
-        """A new model that ends in this layer, with the layers of the old one, compiled as that is.
+        """A new model that ends in this layer, with the layers of the old one, compiled with the losses and metrics of that.
+
+        Its optimizer is a plain SGD, without state: it is for `evaluate` and files, after the training.
 
         Args:
             model: a model with one output, which are log-probabilities or logits.
@@ -126,6 +129,8 @@ class TemperatureScaler(keras.layers.Layer):
             outputs = model(inputs)
         scaled = with_preprocessor(keras.Model(inputs, self(outputs), name=model.name), model)
         compile_like(scaled, model, self.head_output, None, known.returns if known else "")
+        if scaled.compiled:
+            scaled.compile(**{**compiled_with(scaled), "optimizer": "sgd"})
         return scaled
 
     def get_config(self) -> dict[str, Any]:

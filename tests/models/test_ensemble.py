@@ -69,7 +69,7 @@ def test_it_predicts_the_mean_of_the_probabilities(end):
 def test_the_average_layer_of_keras_loses_probability_without_a_word():
     ensemble = ensemble_of("softmax head")
     planted = layers.Average()(list(ensemble.predict_members(X)))
-    assert np.exp(ops.convert_to_numpy(planted)).sum(-1).max() < 0.99
+    assert np.exp(ops.convert_to_numpy(planted)).sum(-1).mean() < 0.95
     right = ensemble.link.average(ensemble.predict_members(X))
     np.testing.assert_allclose(np.exp(ops.convert_to_numpy(right)).sum(-1), 1.0, rtol=1e-5)
 
@@ -189,7 +189,8 @@ def test_a_file_holds_the_whole(end, tmp_path):
 
 
 def test_members_of_a_file_go_on_training_where_they_were(tmp_path):
-    ensemble = DeepEnsemble([compiled(), compiled("Dense, log-probabilities")])
+    eagerly = keras.config.backend() == "tensorflow"  # which traces slowly
+    ensemble = DeepEnsemble([compiled(end, run_eagerly=eagerly) for end in ("softmax head", "Dense, log-probabilities")])
     ensemble.fit(X, Y, epochs=2, shuffle=False, verbose=0)
     ensemble.save(tmp_path / "ensemble.keras")
     loaded = keras.models.load_model(tmp_path / "ensemble.keras")

@@ -1,15 +1,10 @@
 """One temperature for what a model returns, fitted to held-out labels."""
 
-import math
-import warnings
-from collections.abc import Callable
 from typing import Any, Self
 
 import keras
 import numpy as np
 from keras import ops
-from scipy.optimize import brentq
-from scipy.special import expit, softmax
 
 from keras_het import links
 from keras_het.batches import labelled_batches
@@ -19,10 +14,9 @@ from keras_het.graph import has_graph, model_inputs, single_output
 from keras_het.models.ending import compile_like
 from keras_het.models.members import known_output, symbolic_inputs
 from keras_het.models.raw_inputs import with_preprocessor
+from keras_het.models.temperature_fit import best_temperature
 from keras_het.outputs import Output
-from keras_het.validation import as_float64, check_labels, check_number
-
-LOWEST, HIGHEST = 0.05, 20.0  # of a fitted temperature
+from keras_het.validation import as_float64, check_number
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -99,8 +93,7 @@ class TemperatureScaler(keras.layers.Layer):
         Warns: if the best T is out of [0.05, 20]; it is set to that end.
         """
         outputs = as_float64(outputs)
-        slope_of = _slope_of_sigmoid if self.link.activation == "sigmoid" else _slope_of_softmax
-        temperature = _best(slope_of(_rows(outputs), labels, outputs.shape[:-1]))
+        temperature = best_temperature(outputs, labels, self.link.activation)
         if not self.built:
             self.build(outputs.shape)
         self._temperature.assign(temperature)
@@ -174,50 +167,3 @@ def _check_fits(model: keras.Model, known: Output | None, link: links.Link) -> N
         raise ValueError(f"`model` must return log-probabilities or logits. Received: {model.name!r}, which returns probabilities")
     if known is not None and known.activation not in ("", link.activation):
         raise ValueError(f"`link` must be for {known.activation}, as {known.source}. Received: link={link!r}")
-
-
-def _rows(outputs: np.ndarray) -> np.ndarray:
-    """Outputs `(..., K)` as rows, `(N, K)`."""
-    if outputs.ndim < 2 or not outputs.size:
-        raise ValueError(f"`outputs` must be (..., K), with at least one example. Received: shape {outputs.shape}")
-    rows = outputs.reshape(-1, outputs.shape[-1])
-    wrong = np.argwhere(~np.isfinite(rows))
-    if len(wrong):
-        raise ValueError(f"`outputs` must be finite. Received: {rows[tuple(wrong[0])]} in row {wrong[0][0]}")
-    return rows
-
-
-def _slope_of_softmax(logits: np.ndarray, labels: Any, shape: tuple[int, ...]) -> Callable[[float], float]:
-    """The slope of the mean NLL of integer labels by 1 / T, a function of T: mean (E[logit] - logit of the label)."""
-    labels, count = np.asarray(ops.convert_to_numpy(labels)), len(logits)
-    if labels.shape not in (shape, (*shape, 1)):
-        raise ValueError(f"`labels` must be integers of shape {shape}. Received: shape {labels.shape}")
-    labels = check_labels(labels.ravel(), logits.shape[-1])
-    logits = logits - logits.max(axis=-1, keepdims=True)
-    observed = logits[np.arange(count), labels].mean()
-    return lambda temperature: np.einsum("nk,nk->", softmax(logits / temperature, axis=-1), logits) / count - observed
-
-
-def _slope_of_sigmoid(logits: np.ndarray, labels: Any, shape: tuple[int, ...]) -> Callable[[float], float]:
-    """The same for label vectors: mean of logit (p - y)."""
-    labels, units = as_float64(labels), logits.shape[-1]
-    if labels.shape != (*shape, units):
-        raise ValueError(f"`labels` must be vectors, of shape {(*shape, units)}. Received: shape {labels.shape}")
-    labels = labels.reshape(logits.shape)
-    wrong = np.argwhere(~((labels >= 0) & (labels <= 1)))
-    if len(wrong):
-        raise ValueError(f"`labels` must be in [0, 1]. Received: {labels[tuple(wrong[0])]} in row {wrong[0][0]}")
-    return lambda temperature: np.mean(logits * (expit(logits / temperature) - labels))
-
-
-def _best(slope: Callable[[float], float]) -> float:
-    """T where the slope is zero: it rises with 1 / T."""
-    if slope(LOWEST) <= 0.0:
-        why = "no label, or hardly one, is predicted wrong. Fit it to more examples, which the model was not trained on"
-        warnings.warn(f"The temperature is {LOWEST:g}, the least, and the likelihood still grows below it: {why}.", stacklevel=3)
-        return LOWEST
-    if slope(HIGHEST) >= 0.0:
-        why = "the outputs say nothing of these labels. Are the labels in the order of the examples, and is the model trained?"
-        warnings.warn(f"The temperature is {HIGHEST:g}, the largest, and the likelihood still grows above it: {why}", stacklevel=3)
-        return HIGHEST
-    return math.exp(brentq(lambda log_temperature: slope(math.exp(log_temperature)), math.log(LOWEST), math.log(HIGHEST), xtol=1e-12))

@@ -10,7 +10,7 @@ import keras_het
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Sigmoid
 from keras_het.models import DeepEnsemble, TemperatureScaler, scale_temperature
-from keras_het.models.temperature_scaler import HIGHEST, LOWEST
+from keras_het.models.temperature_fit import HIGHEST, LOWEST
 from keras_het.outputs import outputs_of
 
 FEATURES, UNITS = 6, 4

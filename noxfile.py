@@ -174,6 +174,12 @@ def clean_probabilities(session):
 
 
 @nox.session
+def ensembles(session):
+    """One model and the mean of four, plain and heteroscedastic, on noisy digits; `-- --quick`, `-- --backend torch`."""
+    on_one_backend(session, "benchmarks/ensembles.py", "demo")
+
+
+@nox.session
 def label_flip(session):
     """A learned T beside the true one and other methods on digits with flipped labels and outliers; `-- --quick`, `-- --parts sizes`."""
     on_one_backend(session, "benchmarks/label_flip.py", "demo")

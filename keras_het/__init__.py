@@ -17,10 +17,11 @@ from keras_het import (
 )
 from keras_het.analysis import select
 from keras_het.compilation import check
-from keras_het.models import heteroscedastic, homoscedastic
+from keras_het.models import DeepEnsemble, heteroscedastic, homoscedastic
 from keras_het.planning import plan
 
 __all__ = [
+    "DeepEnsemble",
     "analysis",
     "callbacks",
     "check",

@@ -81,6 +81,8 @@ def found_in(model: keras.Model) -> Found:
 
     The `call` of a subclassed model is run for it, with symbolic inputs, once: a model that is changed later is judged as it was.
     """
+    if (own := _own_output(model)) is not None:
+        return Found([(set(), own)])
     if isinstance(model, keras.Sequential) and not getattr(model, "outputs", None):  # it has no graph yet, or gets none
         return _judged([(set(), output_of(_reversed(model)))])
     if has_graph(model):
@@ -153,10 +155,18 @@ def output_of(operations: Iterable[Any]) -> Output | tuple[Output, str] | None:
             return _behind(Output(f"the head {layer.name!r}", link.activation, link.returns, layer.units), behind)
         if is_a(layer, NoiseTransition):
             return _behind(Output(f"the layer {layer.name!r}", "softmax", "log-probabilities", layer.size), behind)
+        if (own := _own_output(layer)) is not None:
+            return _behind(own, behind)
         behind.append(layer)
         if not _is_known(layer):
             return None
     return None
+
+
+def _own_output(layer: Any) -> Output | None:
+    """What a layer or model of the floors above says of itself, as its `head_output`."""
+    own = getattr(layer, "head_output", None)
+    return own if isinstance(own, Output) else None
 
 
 def _behind(output: Output, layers: list) -> Output | tuple[Output, str] | None:

@@ -90,6 +90,7 @@ ALLOWED = {
         *GROUND,
         "keras_het.compilation",
         "keras_het.fitting",
+        "keras_het.full_precision",
         "keras_het.graph",
         "keras_het.integrators",
         "keras_het.layers",

@@ -68,3 +68,41 @@ def test_a_table():
     import harness
 
     assert harness.markdown([["a", "long"], ["1", "2"]]) == "| a | long |\n| - | ---- |\n| 1 | 2    |"
+
+
+def test_the_table_of_ensembles_has_paired_differences():
+    import ensembles
+    import numpy as np
+
+    base = {("Dense", 1): 0.5, ("full", 1): 0.6, ("Dense", 4): 0.7, ("full", 4): 0.9}
+    runs = [
+        {
+            (*key, scaled): (np.array([value + 0.1 * seed + 0.01 * scaled, 1.0, 0.1 * seed]), 1.0 + seed)
+            for key, value in base.items()
+            for scaled in (False, True)
+        }
+        for seed in (0, 1)
+    ]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in ensembles.describe(runs).splitlines()[2:]]
+    assert rows[0] == ["Dense", "1", "none", "0.550 +- 0.050", "1.000 +- 0.000", "0.050 +- 0.050", "", "", ""]
+    assert rows[3][3:7] == ["0.950 +- 0.050", "1.000 +- 0.000", "0.050 +- 0.050", "+0.200 +- 0.000"]
+    assert rows[4][2:4] == ["1.500 +- 0.500", "0.560 +- 0.050"]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in ensembles.effect(runs).splitlines()[2:]]
+    assert rows[1] == ["full", "none", "+0.300 +- 0.000", "+0.000 +- 0.000", "+0.000 +- 0.000"]
+
+
+def test_the_figures_of_ensembles_are_of_clean_labels_and_scaled_ones_keep_the_accuracy():
+    import ensembles
+    import numpy as np
+    import tasks
+
+    task = tasks.digits(0.4, 0)._replace(epochs=2, temperatures=(1.5,), l2=(0.0,))
+    choice, models = ensembles.members(task, "Dense", 0)
+    assert choice == (1.5, 0.0)
+    assert len(models) == ensembles.MEMBERS
+    assert len({float(np.abs(model.get_weights()[0]).sum()) for model in models}) == ensembles.MEMBERS
+    (plain, scaled), temperature = ensembles.measure(models[0], task)
+    logits = models[0].predict(task.test.x, verbose=0)
+    assert plain[0] == scaled[0] == np.mean(logits.argmax(-1) == task.test.y)
+    assert 0.05 < temperature < 1.0  # after two epochs a model is less sure than it could be
+    assert scaled[1] < plain[1]

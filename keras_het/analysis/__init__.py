@@ -8,6 +8,7 @@ from keras_het.analysis.disagreement import Disagreement, RankHistogram, disagre
 from keras_het.analysis.explanation import Explanation, PredictedClass, explain
 from keras_het.analysis.held_out import noisy_nll
 from keras_het.analysis.label_quality import LabelIssues, find_label_issues
+from keras_het.analysis.members import EnsembleUncertainty, ensemble_uncertainty
 from keras_het.analysis.pairs import top_pairs
 from keras_het.analysis.selection import Selection, Trial, select
 from keras_het.analysis.uncertainty import Uncertainty, uncertainty
@@ -17,6 +18,7 @@ __all__ = [
     "ConfusedPair",
     "ConfusionMatrices",
     "Disagreement",
+    "EnsembleUncertainty",
     "Explanation",
     "LabelIssues",
     "PredictedClass",
@@ -30,6 +32,7 @@ __all__ = [
     "covariance",
     "cross_val_probabilities",
     "disagreements",
+    "ensemble_uncertainty",
     "expected_calibration_error",
     "explain",
     "find_label_issues",

@@ -1,0 +1,192 @@
+"""Several models as one: the mean of their probabilities."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.batches import batches, check_again
+from keras_het.compilation import check
+from keras_het.links import Link
+from keras_het.models.copying import unchanged_seed
+from keras_het.models.members import (
+    check_different_noise,
+    check_different_start,
+    check_members,
+    find_from_logits,
+    find_link,
+    find_units,
+    member_seed,
+    symbolic_inputs,
+)
+from keras_het.ops.transition import SMALLEST
+from keras_het.outputs import Output
+from keras_het.validation import check_integer
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class DeepEnsemble(keras.Model):
+    """A model that returns what a head would return of the mean probabilities of its members.
+
+        softmax: log mean_m p_m            sigmoid: logit mean_m p_m            (Lakshminarayanan et al. 2017, section 2.4)
+
+    The mean is taken of probabilities, in log space. `keras.layers.Average` of log-probabilities would give numbers that are the logs
+    of nothing: their exponentials sum to less than one, and no error says so.
+
+    It is a `keras.Model` like any other: `predict`, `evaluate`, `save`. Only `fit` is its own: it trains one member after the other by
+    their own `fit`, with what each of them was compiled with, because members that were trained together, on the loss of their mean,
+    would learn to make up for each other. The ensemble itself is compiled with the loss and the accuracy of its link, for `evaluate`.
+    A batch goes through one member after the other.
+
+    Args:
+        members: built models with one output of one shape, `(..., K)`, that share no layer. They may have different heads and links,
+            as long as all return log-probabilities of exclusive classes, or all return logits of labels that are not exclusive.
+        link: for members that do not end in a head of this package or in an activation: "softmax" or "sigmoid", or any other link.
+        from_logits: for members whose end is not known: True if they return logits or log-probabilities, False for probabilities.
+        kwargs: of `keras.Model`: name.
+    Input: that of the members.    Output shape: `(..., K)`: log-probabilities, or, of a sigmoid, logits, whatever the members return.
+    Raises: ValueError for no member, the same one twice, shared layers, other shapes or links, or members of which it is not known what
+        they return.
+    Source: Lakshminarayanan, Pritzel and Blundell, NeurIPS 2017; with heteroscedastic members Collier et al. 2021, Table 7.
+
+    Example:
+        >>> from keras_het.layers import HeteroscedasticDense
+        >>> members = [keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3)]) for _ in range(2)]
+        >>> ensemble = DeepEnsemble(members)
+        >>> log_p = ensemble.predict(np.zeros((2, 4)), verbose=0)
+        >>> log_p.shape, round(float(np.exp(log_p[0]).sum()), 4)
+        ((2, 3), 1.0)
+    """
+
+    def __init__(self, members: Sequence[keras.Model], link: Any = None, from_logits: bool | None = None, **kwargs: Any):
+        super().__init__(**{"dtype": "float32", "autocast": False, **kwargs})
+        self.members = check_members(members)
+        self._units = find_units(self.members)
+        self._link = find_link(self.members, link, self._units)
+        self.from_logits = find_from_logits(self.members, from_logits)
+        self.compile("sgd", loss=self.link.loss(), metrics=self.link.metrics())  # of an optimizer without variables of its own
+        self.build(keras.tree.map_structure(lambda x: tuple(x.shape), symbolic_inputs(self)))
+
+    @classmethod
+    def make(cls, make_model: Callable[[], keras.Model], num_members: int, seed: int | None = None, **arguments: Any) -> "DeepEnsemble":
+        """An ensemble of new models, each with seeds of its own: of the first weights, of layers like Dropout, and of a head's noise.
+
+        Nobody else's random numbers change.
+
+        Args:
+            make_model: returns a new compiled model; it sets no seed.
+            num_members: how many.
+            seed: of all of this; None draws one from Python's `random`.
+            arguments: of `DeepEnsemble`.
+        Returns: the ensemble, whose members are not trained.
+        Raises: ValueError if two models start with equal weights.
+
+        Example:
+            >>> def make_model():
+            ...     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "log_softmax")])
+            ...     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+            ...     return model
+            >>> ensemble = DeepEnsemble.make(make_model, 2, seed=0)
+            >>> x, y = np.eye(4), np.arange(4) % 3
+            >>> histories = ensemble.fit(x, y, epochs=2, verbose=0)
+            >>> [len(history.history["loss"]) for history in histories]
+            [2, 2]
+        """
+        count = check_integer("num_members", num_members, 1)
+        seed = random.randrange(1 << 31) if seed is None else check_integer("seed", seed, 0)
+        members = []
+        for index in range(count):
+            with unchanged_seed(member_seed(seed, index)):
+                members.append(make_model())
+        ensemble = cls(members, **arguments)
+        check_different_start(members)
+        return ensemble
+
+    @property
+    def link(self) -> Link:
+        """Whose outputs it returns."""
+        return self._link
+
+    @property
+    def head_output(self) -> Output:
+        """What it returns, for `keras_het.check`."""
+        return Output(f"the ensemble {self.name!r}", self.link.activation, self.link.returns, self._units)
+
+    def fit(self, x: Any, y: Any = None, *, seed: int | None = None, callbacks: Any = None, **arguments: Any) -> list[Any]:  # type: ignore[override]
+        """Trains every member by its own `fit`, with the optimizer, loss and metrics that it was compiled with.
+
+        Args:
+            x: as for `fit` of a member; a data set must be readable more than once.
+            y: labels, or None.
+            seed: of the order of the examples, for each member another, by `keras.utils.set_random_seed`, which is for all of Keras and
+                NumPy; None draws one from Python's `random`.
+            callbacks: a list, the same for all members, or a function of a member's index that returns one: for callbacks that write
+                files, or that do not forget what they saw before.
+            arguments: all others of `fit`.
+        Returns: the `keras.callbacks.History` of each member.
+        Raises: ValueError for a member that is not compiled, or with a wrong loss, heads of one seed, or data that can be read once.
+        """
+        for index, member in enumerate(self.members):
+            if not member.compiled:
+                raise ValueError(f"`members` must be compiled, each of them, to be trained. Received: member {index}, which is not")
+            check(member)
+        check_different_noise(self.members)
+        check_again("x", x)
+        check_again("validation_data", arguments.get("validation_data"))
+        seed = random.randrange(1 << 31) if seed is None else check_integer("seed", seed, 0)
+        histories = []
+        for index, member in enumerate(self.members):
+            with unchanged_seed():  # without a seed of its own, TensorFlow may shuffle alike for each
+                keras.utils.set_random_seed(member_seed(seed, index))
+                own = callbacks(index) if callable(callbacks) else callbacks
+                histories.append(member.fit(x, y, callbacks=own, **arguments))
+        return histories
+
+    def build(self, input_shape: Any) -> None:
+        """Nothing: the members are built."""
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """As the class says, `(..., K)`."""
+        return self.link.average([self._as_head(member(inputs)) for member in self.members])
+
+    def predict_members(self, x: Any, batch_size: int = 128) -> np.ndarray:
+        """What each member predicts.
+
+        Args:
+            x: as for `predict`.
+            batch_size: of arrays.
+        Returns: log-probabilities, or, of a sigmoid, logits, `(M, N, ..., K)`.
+        Raises: ValueError for no example.
+        """
+        parts = []
+        for inputs, _ in batches(x, batch_size):
+            outputs = [self._as_head(ops.convert_to_tensor(member.predict_on_batch(inputs))) for member in self.members]
+            parts.append(np.stack([ops.convert_to_numpy(part) for part in outputs]))
+        if not parts:
+            raise ValueError("`x` must have at least one example. Received: none")
+        return np.concatenate(parts, axis=1)
+
+    def _as_head(self, outputs: Any) -> Any:
+        """What a member returns as what a head returns: log-probabilities or logits, at least in float32."""
+        outputs = outputs if "float64" in str(outputs.dtype) else ops.cast(outputs, "float32")
+        exclusive = self.link.activation == "softmax"
+        if not self.from_logits:
+            outputs = _log(outputs) if exclusive else _log(outputs) - _log(1.0 - outputs)
+        return ops.log_softmax(outputs, axis=-1) if exclusive else outputs
+
+    def get_config(self) -> dict[str, Any]:
+        members = [keras.saving.serialize_keras_object(member) for member in self.members]
+        link = keras.saving.serialize_keras_object(self.link)
+        return {"name": self.name, "members": members, "link": link, "from_logits": self.from_logits}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "DeepEnsemble":
+        members = [keras.saving.deserialize_keras_object(member, custom_objects) for member in config["members"]]
+        return cls(**{**config, "members": members})
+
+
+def _log(p: Any) -> Any:
+    return ops.log(ops.maximum(p, SMALLEST))

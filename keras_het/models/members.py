@@ -1,0 +1,137 @@
+"""What the members of an ensemble take and return, and whether they are one: alike from outside, and with nothing in common inside."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_het import links
+from keras_het.graph import find_head, has_graph, model_inputs
+from keras_het.layers.clock import Clock
+from keras_het.links import Link
+from keras_het.models.conversion import RETURNS
+from keras_het.ops.seeds import random_generator
+from keras_het.outputs import Output, outputs_of
+from keras_het.validation import check_boolean
+
+
+def member_seed(seed: int, index: int) -> int:
+    """A seed for a member; those of neighbours are far apart, for on PyTorch neighbouring seeds draw the same numbers one step later."""
+    return int(random_generator([seed, index]).integers(1 << 31))
+
+
+def symbolic_inputs(model: keras.Model) -> Any:
+    """New symbolic inputs like those of a model.
+
+    Raises: ValueError for a model that is not built.
+    """
+    if has_graph(model):
+        given = model_inputs(model)
+        return keras.tree.map_structure(lambda x: keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name), given)
+    if hasattr(model, "members"):
+        return symbolic_inputs(model.members[0])
+    shapes = (model.get_build_config() or {}).get("input_shape") if model.built else None
+    if shapes is None:
+        raise ValueError(f"`model` must be built: give it a keras.Input, or call it once. Received: {model.name!r}, which is not")
+    return keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes)
+
+
+def known_output(model: keras.Model) -> Output | None:
+    """What a model with one output returns, if it ends in a head of this package or in a Dense layer, whose activation may be ""."""
+    found = outputs_of(model)
+    if len(found) == 1 and found[0][1] is not None:
+        return found[0][1]
+    try:
+        head = find_head(model, keras.layers.Dense)
+    except ValueError:  # no graph, or another end
+        return None
+    if not RETURNS[head.activation]:
+        raise ValueError(f"`model` must return logits or probabilities. Received: {model.name!r}, with activation {head.activation!r}")
+    return Output(f"the layer {head.layer.name!r}", head.link or "", RETURNS[head.activation], head.units)
+
+
+def check_members(members: Any) -> list[keras.Model]:
+    """The members as a list, if they are models that share nothing."""
+    members = list(members) if isinstance(members, Sequence) else members
+    if not isinstance(members, list) or not members or not all(isinstance(member, keras.Model) for member in members):
+        kinds = [type(member).__name__ for member in members] if isinstance(members, list) else type(members).__name__
+        raise ValueError(f"`members` must be a list of models, at least one. Received: {kinds}")
+    owners: dict[int, int] = {}
+    for index, member in enumerate(members):
+        if (first := members.index(member)) != index:
+            raise ValueError(f"`members` must be models, each of them once. Received: {member.name!r} as members {first} and {index}")
+        for variable in member.variables:
+            if (owner := owners.setdefault(id(variable), index)) != index:
+                rule = "be models that share no layer, for what they share is one model's"
+                raise ValueError(f"`members` must {rule}. Received: the variable {variable.path!r} in members {owner} and {index}")
+    return members
+
+
+def find_units(members: list[keras.Model]) -> int:
+    """K: every member returns one tensor `(..., K)`, all of one shape."""
+    shapes = []
+    for member in members:
+        outputs = keras.tree.flatten(member.compute_output_spec(symbolic_inputs(member)))
+        if len(outputs) != 1:
+            raise ValueError(f"`members` must have one output. Received: {len(outputs)} outputs of {member.name!r}")
+        shapes.append(tuple(outputs[0].shape))
+    units = _agreed("members", "return outputs of one shape", dict(enumerate(shapes)))[-1:]
+    if None in units or len(shapes[0]) < 2:
+        raise ValueError(f"`members` must return outputs of shape (..., K), with K known. Received: {shapes[0]}")
+    return units[0]
+
+
+def find_link(members: list[keras.Model], link: Any, units: int) -> Link:
+    """The link whose outputs the members return: as given, or as their heads have it."""
+    known = {index: output.activation for index, member in enumerate(members) if (output := known_output(member)) and output.activation}
+    activation = _agreed("members", "have heads of one activation", known) if known else None
+    if link is None and activation is None:
+        raise ValueError('`link` must be given, such as "softmax", for members that do not end in a head or activation. Received: None')
+    found = links.get(activation if link is None else link)
+    if activation not in (None, found.activation):
+        raise ValueError(f"`link` must be for {activation}, as the heads of the members. Received: link={found!r}")
+    if units < found.min_units:
+        raise ValueError(f"`members` must return at least {found.min_units} classes for {found!r}. Received: {units}")
+    return found
+
+
+def find_from_logits(members: list[keras.Model], from_logits: Any) -> bool:
+    """Whether the members return logits or log-probabilities, rather than probabilities: as is known of them, or as given."""
+    known = {index: output.returns != "probabilities" for index, member in enumerate(members) if (output := known_output(member))}
+    if not known and from_logits is None:
+        rule = "be True (they return logits or log-probabilities) or False (probabilities) for members that do not end in a Dense or a head"
+        raise ValueError(f"`from_logits` must {rule}. Received: None")
+    found = _agreed("members", "all return probabilities, or all not", known) if known else from_logits
+    if from_logits is not None and check_boolean("from_logits", from_logits) is not found:
+        raise ValueError(f"`from_logits` must be {found} for these members. Received: from_logits={from_logits}")
+    return found
+
+
+def _agreed(name: str, rule: str, values: dict[int, Any]) -> Any:
+    """The one value that all members have."""
+    first = next(iter(values))
+    for index, value in values.items():
+        if value != values[first]:
+            raise ValueError(f"`{name}` must {rule}. Received: {values[first]} of member {first}, {value} of member {index}")
+    return values[first]
+
+
+def check_different_start(members: list[keras.Model]) -> None:
+    """Raises a ValueError if two members start with equal weights."""
+    for index, member in enumerate(members):
+        for other in range(index):
+            pairs = list(zip(member.trainable_variables, members[other].trainable_variables, strict=False))
+            if pairs and all(np.array_equal(*map(keras.ops.convert_to_numpy, pair)) for pair in pairs):
+                rule = "set no seed of its own, so that every model starts with other weights"
+                raise ValueError(f"`make_model` must {rule}. Received: equal weights of members {other} and {index}")
+
+
+def check_different_noise(members: list[keras.Model]) -> None:
+    """Raises a ValueError if heads of two members train with the same noise."""
+    owners: dict[int, int] = {}
+    for index, member in enumerate(members):
+        for clock in (layer for layer in member._flatten_layers() if isinstance(layer, Clock)):
+            if (owner := owners.setdefault(clock.seed, index)) != index:
+                rule = "have heads of different seeds (leave `seed` out), or they train with the same noise"
+                raise ValueError(f"`members` must {rule}. Received: seed={clock.seed} in members {owner} and {index}")

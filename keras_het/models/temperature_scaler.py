@@ -1,0 +1,169 @@
+"""One temperature for what a model returns, fitted to held-out labels."""
+
+from typing import Any, Self
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het import links
+from keras_het.batches import labelled_batches
+from keras_het.compilation import compiled_with
+from keras_het.full_precision import check_dtype
+from keras_het.graph import has_graph, model_inputs, single_output
+from keras_het.models.ending import compile_like
+from keras_het.models.members import known_output, symbolic_inputs
+from keras_het.models.raw_inputs import with_preprocessor
+from keras_het.models.temperature_fit import best_temperature
+from keras_het.outputs import Output
+from keras_het.validation import as_float64, check_number
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class TemperatureScaler(keras.layers.Layer):
+    """A layer that divides logits by one temperature T > 0, fitted to held-out labels, which training does not change.
+
+        softmax: log softmax(log p / T)            sigmoid: logit / T                    (Guo et al. 2017, section 4.2)
+
+    T > 1 makes a model less sure, T < 1 more; the order of the classes stays, and so does the accuracy. This T is not the temperature
+    of a heteroscedastic head: that is within the expectation over its noise, chosen before training; this one is behind it, and
+    fitted after training.
+
+    Labels that are noisy calibrate the model for labels like these: it will be as sure as noisy labels agree with it, which is less sure
+    than it could be of the true classes.
+
+    Args:
+        link: whose outputs it takes: "softmax" (log-probabilities or logits), "sigmoid" (logits), or another link.
+        temperature: T, until it is fitted.
+        dtype: "float32", whatever the policy of the model around it, or "float64" on a backend that computes in it.
+        kwargs: of `keras.layers.Layer`.
+    Input and output shape: `(..., K)`.
+    Raises: ValueError for arguments out of range.
+    Source: Guo, Pleiss, Sun and Weinberger, ICML 2017, "On calibration of modern neural networks".
+
+    Example:
+        >>> log_p = np.log([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1]])
+        >>> scaler = TemperatureScaler().fit(log_p, [0, 0, 1])
+        >>> round(scaler.temperature, 4)  # log(9) / log(2), for two of three labels are as predicted
+        3.1699
+        >>> [round(float(p), 4) for p in ops.exp(scaler(log_p[:1]))[0]]
+        [0.6667, 0.3333]
+    """
+
+    def __init__(self, link: Any = "softmax", temperature: float = 1.0, dtype: Any = "float32", **kwargs: Any):
+        super().__init__(dtype=check_dtype(dtype), **kwargs)
+        self._link = links.get(link)
+        self._start = check_number("temperature", temperature, above=0.0)
+        self._units: int | None = None
+        self.supports_masking = True
+
+    @property
+    def link(self) -> links.Link:
+        """Whose outputs it takes and returns."""
+        return self._link
+
+    @property
+    def temperature(self) -> float:
+        """T as it is now."""
+        return float(self._temperature.numpy()) if self.built else self._start
+
+    @property
+    def head_output(self) -> Output:
+        """What it returns, for `keras_het.check`."""
+        return Output(f"the layer {self.name!r}", self.link.activation, self.link.returns, self._units or 0)
+
+    def build(self, input_shape: Any) -> None:
+        self._units = input_shape[-1]
+        start = keras.initializers.Constant(self._start)
+        self._temperature = self.add_weight(name="temperature", shape=(), initializer=start, trainable=False, autocast=False)
+
+    def call(self, inputs: Any) -> Any:
+        """As the class says."""
+        scaled = inputs / ops.convert_to_tensor(self._temperature)
+        return ops.log_softmax(scaled, axis=-1) if self.link.activation == "softmax" else scaled
+
+    def fit(self, outputs: Any, labels: Any) -> Self:
+        """Sets T to that of the largest likelihood of labels: the negative log-likelihood is convex in 1 / T.
+
+        Args:
+            outputs: of a model for examples that it was not trained on, `(..., K)`: log-probabilities or logits.
+            labels: of these examples, integers `(...)`; of a sigmoid `(..., K)`, in [0, 1].
+        Returns: itself.
+        Raises: ValueError for no example, numbers that are not finite, other shapes, or labels out of range.
+        Warns: if the best T is out of [0.05, 20]; it is set to that end.
+        """
+        outputs = as_float64(outputs)
+        temperature = best_temperature(outputs, labels, self.link.activation)
+        if not self.built:
+            self.build(outputs.shape)
+        self._temperature.assign(temperature)
+        return self
+
+    def append_to(self, model: keras.Model) -> keras.Model:
+        """A new model that ends in this layer, with the layers of the old one, compiled with the losses and metrics of that.
+
+        Its optimizer is a plain SGD, without state: it is for `evaluate` and files, after the training.
+
+        Args:
+            model: a model with one output, which are log-probabilities or logits.
+        Raises: ValueError for a model that returns probabilities, or that has no graph and is not built.
+
+        Example:
+            >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+            >>> TemperatureScaler(temperature=2.0).append_to(model).layers[-1].temperature
+            2.0
+        """
+        known = known_output(model)
+        _check_fits(model, known, self.link)
+        if has_graph(model):
+            inputs, outputs = model_inputs(model), single_output(model)
+        else:
+            inputs = symbolic_inputs(model)
+            outputs = model(inputs)
+        scaled = with_preprocessor(keras.Model(inputs, self(outputs), name=model.name), model)
+        compile_like(scaled, model, self.head_output, None, known.returns if known else "")
+        if scaled.compiled:
+            scaled.compile(**{**compiled_with(scaled), "optimizer": "sgd"})
+        return scaled
+
+    def get_config(self) -> dict[str, Any]:
+        link = keras.saving.serialize_keras_object(self.link)
+        return {**super().get_config(), "link": link, "temperature": self.temperature}
+
+
+def scale_temperature(model: keras.Model, x: Any, y: Any = None, link: Any = None, batch_size: int = 128) -> keras.Model:
+    """A new model with a `TemperatureScaler` behind it, fitted to held-out examples.
+
+    Args:
+        model: returns log-probabilities or logits: any head, a plain Dense layer, a `DeepEnsemble`.
+        x: examples that it was not trained on: arrays, or a data set of batches (x, y).
+        y: their labels, which may be noisy: integers, or, for a sigmoid, vectors; None for a data set.
+        link: "softmax" or "sigmoid", for a model whose end does not tell.
+        batch_size: of the predictions from arrays.
+    Returns: a model, with the layers of the old one.
+    Raises: ValueError as `TemperatureScaler.fit` and `append_to`, or if the link is not known.
+    Warns: as `TemperatureScaler.fit`.
+
+    Example:
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Rescaling(2.0)])
+        >>> scaled = scale_temperature(model, np.array([[1.0, 0.0]] * 3), np.array([0, 0, 1]), link="softmax")
+        >>> round(scaled.layers[-1].temperature, 4)  # 2 / log(2)
+        2.8854
+    """
+    known = known_output(model)
+    if link is None and (known is None or not known.activation):
+        raise ValueError('`link` must be given, "softmax" or "sigmoid", for a model that does not end in a head. Received: link=None')
+    scaler = TemperatureScaler(known.activation if link is None and known else link)
+    _check_fits(model, known, scaler.link)
+    parts = [(ops.convert_to_numpy(model.predict_on_batch(inputs)), labels) for inputs, labels in labelled_batches(x, y, batch_size)]
+    if not parts:
+        raise ValueError("`x` must have at least one example. Received: none")
+    outputs, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return scaler.fit(outputs, labels).append_to(model)
+
+
+def _check_fits(model: keras.Model, known: Output | None, link: links.Link) -> None:
+    if known is not None and known.returns == "probabilities":
+        raise ValueError(f"`model` must return log-probabilities or logits. Received: {model.name!r}, which returns probabilities")
+    if known is not None and known.activation not in ("", link.activation):
+        raise ValueError(f"`link` must be for {known.activation}, as {known.source}. Received: link={link!r}")

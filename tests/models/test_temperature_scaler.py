@@ -1,0 +1,248 @@
+"""The fitted temperature against a dense grid in float64, and what a scaled model keeps."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+from scipy.special import expit, log_expit, log_softmax
+
+import keras_het
+from keras_het.layers import HeteroscedasticDense
+from keras_het.links import Sigmoid
+from keras_het.models import DeepEnsemble, TemperatureScaler, scale_temperature
+from keras_het.models.temperature_fit import HIGHEST, LOWEST
+from keras_het.outputs import outputs_of
+
+FEATURES, UNITS = 6, 4
+GRID = np.geomspace(LOWEST, HIGHEST, 5_001)
+
+
+def data(link, true, count=300, seed=0):
+    """Outputs of a model, and labels drawn at another temperature."""
+    rng = np.random.default_rng(seed)
+    logits = 2.0 * rng.normal(size=(count, UNITS))
+    if link == "sigmoid":
+        return logits, (rng.random(logits.shape) < expit(logits / true)).astype("int64")
+    p = np.exp(log_softmax(logits / true, axis=-1))
+    labels = np.array([rng.choice(UNITS, p=row) for row in p])
+    return log_softmax(logits, axis=-1), labels
+
+
+def nll(link, outputs, labels, temperature):
+    """In float64, written the plain way."""
+    if link == "sigmoid":
+        return -np.mean(labels * log_expit(outputs / temperature) + (1 - labels) * log_expit(-outputs / temperature))
+    return -log_softmax(outputs / temperature, axis=-1)[np.arange(len(labels)), labels].mean()
+
+
+@pytest.mark.parametrize("link", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("true", [0.3, 1.0, 4.0])
+def test_the_temperature_is_the_best_of_a_dense_grid(link, true):
+    outputs, labels = data(link, true)
+    found = TemperatureScaler(link).fit(outputs, labels).temperature
+    losses = [nll(link, outputs, labels, temperature) for temperature in GRID]
+    assert found == pytest.approx(GRID[np.argmin(losses)], rel=1.3e-3)  # the steps of the grid are of 1.2e-3
+    assert nll(link, outputs, labels, found) <= min(losses) + 1e-12
+    assert 0.7 < found / true < 1.4
+
+
+@pytest.mark.parametrize("planted", [lambda t: 1 / t, lambda t: t**0.5, lambda t: 1.02 * t], ids=["inverse", "root", "percent"])
+def test_a_planted_temperature_is_off_the_grid(planted):
+    outputs, labels = data("softmax", 4.0)
+    found = TemperatureScaler().fit(outputs, labels).temperature
+    losses = [nll("softmax", outputs, labels, temperature) for temperature in GRID]
+    assert planted(found) != pytest.approx(GRID[np.argmin(losses)], rel=1.3e-3)
+
+
+@pytest.mark.parametrize("link", ["softmax", "normalized_sigmoid", "sigmoid"])
+def test_it_divides_logits(link):
+    outputs, _ = data("sigmoid" if link == "sigmoid" else "softmax", 1.0)
+    found = ops.convert_to_numpy(TemperatureScaler(link, temperature=2.5)(outputs.astype("float32")))
+    expected = outputs / 2.5 if link == "sigmoid" else log_softmax(outputs / 2.5, axis=-1)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_labels_and_outputs_of_places_count_as_examples():
+    outputs, labels = data("softmax", 2.0)
+    flat = TemperatureScaler().fit(outputs, labels).temperature
+    places = outputs.reshape(3, 10, 10, UNITS)
+    assert TemperatureScaler().fit(places, labels.reshape(3, 10, 10)).temperature == flat
+    assert TemperatureScaler().fit(places, labels.reshape(3, 10, 10, 1)).temperature == flat
+    outputs, labels = data("sigmoid", 2.0)
+    flat = TemperatureScaler("sigmoid").fit(outputs, labels).temperature
+    again = TemperatureScaler("sigmoid").fit(ops.convert_to_tensor(outputs.reshape(3, 100, -1)), labels.reshape(3, 100, -1)).temperature
+    assert again == pytest.approx(flat, rel=1e-5)
+
+
+def test_labels_that_are_all_predicted_right_give_the_least_temperature_and_a_warning():
+    for scale in (1.0, 1e6):  # at which every probability is 0 or 1
+        logits, scalers = scale * np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 1.0]]), [TemperatureScaler(), TemperatureScaler("sigmoid")]
+        with pytest.warns(UserWarning, match=r"The temperature is 0.05, the least, .* no label, or hardly one, is predicted wrong"):
+            scalers[0].fit(logits, [0, 1])
+        with pytest.warns(UserWarning, match="the least"):
+            scalers[1].fit(logits - scale * 1.5, [[1, 0, 0], [0, 1, 0]])
+        assert [scaler.temperature for scaler in scalers] == pytest.approx([LOWEST, LOWEST])
+
+
+def test_outputs_that_say_nothing_give_the_largest_temperature_and_a_warning():
+    (outputs, labels), scaler = data("softmax", 0.5), TemperatureScaler()
+    with pytest.warns(UserWarning, match=r"The temperature is 20, the largest, .* the outputs say nothing of these labels"):
+        scaler.fit(outputs, (labels + 1) % UNITS)
+    assert scaler.temperature == HIGHEST
+
+
+def test_improbable_labels_of_large_logits_do_not_overflow():
+    rng = np.random.default_rng(0)
+    logits, labels = 1e3 * rng.normal(size=(200, UNITS)), rng.integers(UNITS, size=200)
+    with pytest.warns(UserWarning, match="the largest"):
+        TemperatureScaler().fit(logits, labels)
+    scaled = TemperatureScaler(temperature=0.05)(logits.astype("float32"))
+    assert np.isfinite(ops.convert_to_numpy(scaled)).all()
+
+
+def network(*end, dtype=None):
+    return keras.Sequential([keras.Input((FEATURES,)), layers.Dense(8, "tanh", dtype=dtype), *end])
+
+
+def own_data(sigmoid=False):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(60, FEATURES)).astype("float32")
+    return x, rng.integers(2, size=(60, UNITS)) if sigmoid else rng.integers(UNITS, size=60)
+
+
+def sharp():
+    return keras.initializers.RandomNormal(stddev=3.0)
+
+
+MODELS = {
+    "softmax head": lambda: network(HeteroscedasticDense(UNITS, 2, kernel_initializer=sharp(), temperature=0.3)),
+    "sigmoid": lambda: network(layers.Dense(UNITS, kernel_initializer=sharp())),
+    "log-probabilities": lambda: network(layers.Dense(UNITS, "log_softmax", kernel_initializer=sharp())),
+    "logits": lambda: network(layers.Dense(UNITS, kernel_initializer=sharp())),
+    "ensemble": lambda: DeepEnsemble([MODELS["log-probabilities"]() for _ in range(2)]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The temperature is 20")  # of untrained models
+@pytest.mark.parametrize("name", MODELS)
+def test_a_scaled_model_is_one_file_with_the_likelihood_of_its_temperature(name, tmp_path):
+    link = "sigmoid" if name == "sigmoid" else "softmax"
+    x, y = own_data(link == "sigmoid")
+    model = MODELS[name]()
+    if name != "ensemble":  # which is compiled
+        model.compile(
+            "adam",
+            keras_het.links.get(link).loss(),
+            metrics=[keras_het.metrics.BrierScore(from_logits=True, multi_label=link == "sigmoid")],
+        )
+    before = model.predict(x, verbose=0).astype("float64")
+    scaled = scale_temperature(model, x, y, link=link if name in ("logits", "sigmoid") else None)
+    temperature = scaled.layers[-1].temperature
+    assert temperature > 1.2
+    expected = before / temperature if link == "sigmoid" else log_softmax(before / temperature, axis=-1)
+    np.testing.assert_allclose(scaled.predict(x, verbose=0), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(model.predict(x, verbose=0), before.astype("float32"))
+    measured = scaled.evaluate(x, y, verbose=0, return_dict=True)
+    assert measured["loss"] == pytest.approx(nll(link, before, y, temperature), rel=1e-4)
+    assert len(measured) > 1  # the metrics of the old one
+    keras_het.check(scaled)
+    scaled.save(tmp_path / "scaled.keras")
+    loaded = keras.models.load_model(tmp_path / "scaled.keras")
+    assert loaded.layers[-1].temperature == pytest.approx(temperature)
+    np.testing.assert_allclose(loaded.predict(x, verbose=0), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_training_leaves_the_temperature_alone():
+    x, y = own_data()
+    scaled = TemperatureScaler(temperature=3.0).append_to(network(layers.Dense(UNITS)))
+    scaled.compile(keras.optimizers.SGD(0.5), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    scaled.fit(x, y, verbose=0)
+    assert scaled.layers[-1].temperature == 3.0
+    assert not scaled.layers[-1].trainable_variables
+
+
+def test_half_precision_around_it_costs_no_digit_of_the_temperature():
+    model = network(layers.Dense(UNITS, dtype="mixed_bfloat16"), dtype="mixed_bfloat16")
+    scaled = TemperatureScaler(temperature=1.2345).append_to(model)
+    found = scaled.predict(own_data()[0], verbose=0)
+    assert found.dtype == "float32"
+    assert scaled.layers[-1].temperature == pytest.approx(1.2345, rel=1e-6)  # in bfloat16: 1.234375
+    np.testing.assert_allclose(np.exp(found).sum(-1), 1.0, rtol=1e-5)
+    with pytest.raises(ValueError, match=r'`dtype` must be "float32" or "float64"'):
+        TemperatureScaler(dtype="bfloat16")
+
+
+class Batches(keras.utils.PyDataset):
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        rows = slice(20 * index, 20 * index + 20)
+        return tuple(part[rows] for part in own_data())
+
+
+@pytest.mark.filterwarnings("ignore:The temperature is 20")
+def test_data_sets_and_inputs_by_name():
+    model = MODELS["log-probabilities"]()
+    assert scale_temperature(model, Batches()).layers[-1].temperature == pytest.approx(
+        scale_temperature(model, *own_data()).layers[-1].temperature, rel=1e-5
+    )
+    inputs = {name: keras.Input((FEATURES,), name=name) for name in ("a", "b")}
+    joined = layers.Concatenate()([inputs["a"], inputs["b"]])
+    model = keras.Model(inputs, HeteroscedasticDense(UNITS, 2, temperature=0.3)(joined))
+    x, y = own_data()
+    assert scale_temperature(model, {"a": x, "b": x}, y).predict({"a": x, "b": x}, verbose=0).shape == (60, UNITS)
+
+
+def test_a_config_has_the_fitted_temperature():
+    outputs, labels = data("sigmoid", 2.0)
+    scaler = TemperatureScaler("sigmoid").fit(outputs, labels)
+    again = TemperatureScaler.from_config(scaler.get_config())
+    assert isinstance(again.link, Sigmoid)
+    assert again.temperature == scaler.temperature
+    ((_, output),) = outputs_of(scaler.append_to(network(HeteroscedasticDense(UNITS, link="sigmoid"))))
+    assert (output.activation, output.returns, output.units) == ("sigmoid", "logits", UNITS)
+
+
+# --- errors ---
+
+
+@pytest.mark.parametrize(
+    ("link", "outputs", "labels", "message"),
+    [
+        ("softmax", np.zeros((0, 3)), [], r"`outputs` must be \(..., K\), with at least one example. Received: shape \(0, 3\)"),
+        ("softmax", np.zeros(3), [0], r"`outputs` must be \(..., K\), with at least one example. Received: shape \(3,\)"),
+        ("softmax", [[0.0, 1.0], [np.nan, 0.0]], [0, 1], r"`outputs` must be finite. Received: nan in row 1"),
+        ("softmax", [[0.0, -np.inf]], [0], r"`outputs` must be finite. Received: -inf in row 0"),
+        ("softmax", np.zeros((2, 3)), [0], r"`labels` must be integers of shape \(2,\). Received: shape \(1,\)"),
+        ("softmax", np.zeros((2, 3)), np.eye(3)[:2], r"`labels` must be integers of shape \(2,\). Received: shape \(2, 3\)"),
+        ("softmax", np.zeros((2, 3)), [0, 3], r"`labels` must be in \[0, 3\). Received: 3 at \[1\]"),
+        ("softmax", np.zeros((2, 3)), [-1, 0], r"`labels` must be in \[0, 3\). Received: -1 at \[0\]"),
+        ("softmax", np.zeros((2, 3)), [0.0, np.nan], r"`labels` must be integers of shape \(N,\). Received: shape \(2,\), dtype float"),
+        ("sigmoid", np.zeros((2, 3)), [0, 1], r"`labels` must be vectors, of shape \(2, 3\). Received: shape \(2,\)"),
+        ("sigmoid", np.zeros((1, 2)), [[0, 2]], r"`labels` must be in \[0, 1\]. Received: 2.0 in row 0"),
+        ("sigmoid", np.zeros((1, 2)), [[0, np.nan]], r"`labels` must be in \[0, 1\]. Received: nan in row 0"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(link, outputs, labels, message):
+    with pytest.raises(ValueError, match=message):
+        TemperatureScaler(link).fit(np.asarray(outputs), np.asarray(labels))
+
+
+def test_a_model_that_does_not_fit_is_refused():
+    x, y = own_data()
+    softmax = network(layers.Dense(UNITS, "softmax"))
+    softmax.name = "m"
+    for act in (lambda: TemperatureScaler().append_to(softmax), lambda: scale_temperature(softmax, x, y)):
+        with pytest.raises(
+            ValueError, match=r"`model` must return log-probabilities or logits. Received: 'm', which returns probabilities"
+        ):
+            act()
+    with pytest.raises(ValueError, match=r"`link` must be for softmax, as the head 'head'. Received: link=Sigmoid\(\)"):
+        scale_temperature(network(HeteroscedasticDense(UNITS, name="head")), x, y, link="sigmoid")
+    with pytest.raises(ValueError, match=r"`link` must be given, .* Received: link=None"):
+        scale_temperature(network(layers.Dense(UNITS)), x, y)
+    with pytest.raises(ValueError, match=r"`x` must have at least one example. Received: none"):
+        scale_temperature(MODELS["softmax head"](), x[:0], y[:0])
+    with pytest.raises(ValueError, match=r"`temperature` must be a finite float32 number greater than 0. Received: temperature=0"):
+        TemperatureScaler(temperature=0)

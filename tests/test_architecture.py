@@ -223,7 +223,7 @@ def test_a_public_module_lists_what_it_defines_and_nothing_else(module):
 def test_planted_names_are_caught():
     source = "import numpy as np\n\n\ndef listed(): ...\n\n\ndef forgotten(): ...\n"
     assert wrong_names(source, ["listed", "np"]) == {"forgotten", "np"}
-    assert len(list(public_modules(keras_het))) > len(PACKAGES) + 3
+    assert len(list(public_modules(keras_het))) >= len(PACKAGES) + 3
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -53,13 +53,13 @@ def make_model(task, method, choice, seed):
     return model
 
 
-def chosen(task, method, seed):
+def chosen(task, method, seed, values=None):
     """The model of the best choice and epoch, by the likelihood of noisy validation labels."""
     arguments = {"batch_size": recipe.BATCH, "epochs": task.epochs, "extend": False, "verbose": 0}
     if method.endswith("T"):
         arguments["callbacks"] = [ReleaseTransition(min(RELEASE, task.epochs // 3))]
     return select(
-        lambda choice: make_model(task, method, choice, seed), choices(method, task), *task.train, task.validation, **arguments
+        lambda choice: make_model(task, method, choice, seed), values or choices(method, task), *task.train, task.validation, **arguments
     ).model
 
 

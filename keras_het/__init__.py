@@ -1,5 +1,7 @@
 """Classification under noisy labels in Keras 3: heteroscedastic heads for JAX, TensorFlow and PyTorch."""
 
+from typing import Any
+
 from keras_het import (
     analysis,
     callbacks,
@@ -41,3 +43,14 @@ __all__ = [
     "select",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """The one class that needs scikit-learn, which is imported with it and not before."""
+    if name != "HeteroscedasticClassifier":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from keras_het.models.estimator import HeteroscedasticClassifier
+    except ModuleNotFoundError as error:
+        raise ImportError(f'HeteroscedasticClassifier needs scikit-learn: pip install "keras-het[sklearn]". {error}') from error
+    return HeteroscedasticClassifier

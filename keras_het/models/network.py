@@ -10,6 +10,7 @@ from keras_het.layers import HeteroscedasticDense
 from keras_het.validation import check_boolean, check_integer, check_number
 
 EPSILON = float(np.finfo("float32").eps)
+NO_SCALE = 1e38  # a variance by which numbers become zeros
 
 
 def make_network(
@@ -60,9 +61,12 @@ def _layers_of(function: Callable, shape: tuple[int, ...]) -> list[keras.layers.
 
 
 def _standardization(x: np.ndarray, weights: np.ndarray) -> keras.layers.Normalization:
-    """By means and variances of the last axis, in float64; a feature that is constant but for rounding is only shifted."""
+    """By means and variances of the last axis, in float64.
+
+    A feature that is constant but for rounding becomes 0, in new examples, too: what it may be there the weights have not learned.
+    """
     others = tuple(range(1, x.ndim - 1))
     mean = np.average(x.mean(axis=others, dtype="float64"), axis=0, weights=weights)
     variance = np.average(np.square(x - mean).mean(axis=others), axis=0, weights=weights)
-    variance = np.where(variance > np.square(EPSILON * mean), variance, 1.0)
+    variance = np.where(variance > np.square(EPSILON * mean), variance, NO_SCALE)
     return keras.layers.Normalization(axis=-1, mean=mean.tolist(), variance=variance.tolist())

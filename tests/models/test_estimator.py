@@ -1,5 +1,6 @@
 """`HeteroscedasticClassifier` in the hands of scikit-learn, and what it promises beyond."""
 
+import functools
 import pickle
 import random
 import subprocess
@@ -20,6 +21,16 @@ import keras_het
 from keras_het import HeteroscedasticClassifier, analysis, covariances, integrators, layers
 
 NAMES = np.array(["wasp", "ant", "bee"])
+
+
+COMPILED = ("test_the_defaults_learn_digits", "test_equal_random_states", "test_a_pickle_predicts")
+
+
+@pytest.fixture(autouse=True)
+def few_steps_uncompiled(request, monkeypatch):
+    """TensorFlow traces for three seconds what the tests run for some twenty steps; those that see the backend's numbers are compiled."""
+    if keras.config.backend() == "tensorflow" and not request.node.name.startswith(COMPILED):
+        monkeypatch.setattr(keras.Sequential, "compile", functools.partialmethod(keras.Sequential.compile, run_eagerly=True))
 
 
 def blobs(examples=90):
@@ -57,7 +68,7 @@ def test_the_defaults_learn_digits():
 
 def test_names_probabilities_and_their_order():
     x, y = blobs()
-    fitted = small().fit(x, y)
+    fitted = small(epochs=20).fit(x, y)
     p, log_p = fitted.predict_proba(x), fitted.predict_log_proba(x)
     assert fitted.classes_.tolist() == ["ant", "bee", "wasp"]
     assert fitted.score(x, y) > 0.9
@@ -65,7 +76,7 @@ def test_names_probabilities_and_their_order():
     np.testing.assert_allclose(np.log(p), log_p, rtol=1e-9)
     np.testing.assert_array_equal(fitted.classes_[p.argmax(axis=1)], fitted.predict(x))
     assert fitted.n_features_in_ == 2
-    assert len(fitted.history_["loss"]) == 8
+    assert len(fitted.history_["loss"]) == 20
 
 
 def test_equal_random_states_give_equal_bits_whatever_was_drawn_before():
@@ -134,7 +145,7 @@ def test_a_pickle_with_a_lambda_is_refused():
         pickle.loads(content)
 
 
-def test_standardization_is_that_of_scikit_learn():
+def test_standardization_is_that_of_scikit_learn_but_for_new_values_of_a_constant():
     rng = np.random.default_rng(0)
     x = (rng.normal(size=(40, 4)) * [1, 1e3, 1e-3, 0] + [0, 1e4, 0, 0.1]).astype("float32")  # the last one is constant
     y, weights = np.arange(40) % 2, rng.integers(0, 3, 40)
@@ -142,7 +153,7 @@ def test_standardization_is_that_of_scikit_learn():
     expected = StandardScaler().fit(x.astype("float64"), sample_weight=weights)
     part = keras.Model(fitted.model_.inputs, fitted.model_.layers[0].output)
     np.testing.assert_allclose(part.predict(x, verbose=0), expected.transform(x.astype("float64")), atol=2e-3)
-    np.testing.assert_allclose(part.predict(x + np.float32([0, 0, 0, 1]), verbose=0)[:, 3], 1.0, atol=1e-6)
+    np.testing.assert_allclose(part.predict(x + np.float32([0, 0, 0, 1]), verbose=0)[:, 3], 0.0, atol=1e-6)
 
 
 def test_images_are_standardized_by_channel():
@@ -194,7 +205,7 @@ def test_held_out_examples_stop_the_training_and_the_best_epoch_is_kept():
 
 def test_cross_validation_in_a_pipeline():
     x, y = blobs()
-    p = cross_val_predict(make_pipeline(StandardScaler(), small(standardize=False)), x, y, cv=3, method="predict_proba")
+    p = cross_val_predict(make_pipeline(StandardScaler(), small(standardize=False, epochs=20)), x, y, cv=3, method="predict_proba")
     assert p.shape == (90, 3)
     assert np.mean(np.sort(NAMES)[p.argmax(axis=1)] == y) > 0.8
     assert log_loss(y, p) < 0.6

@@ -13,13 +13,14 @@ def digits():
     """600 digits, a fifth of whose labels are wrong, and where."""
     rng = np.random.default_rng(0)
     x, y = load_digits(return_X_y=True)
-    x, y = x[:600], y[:600]
+    x, y = x[:600] / 16, y[:600]
     wrong = rng.random(600) < 0.2
     return x, np.where(wrong, (y + rng.integers(1, 10, 600)) % 10, y), wrong
 
 
 def classifier():
-    return HeteroscedasticClassifier(hidden=(64,), epochs=20, random_state=0)
+    # A pixel that is dark but in one image of the training would be some twenty standard deviations: that image goes where its label says.
+    return HeteroscedasticClassifier(hidden=(64,), epochs=20, standardize=False, random_state=0)
 
 
 def precision_and_recall(issues, wrong):
@@ -40,8 +41,8 @@ def test_clean_learning_finds_wrong_labels_and_trains_without_them():
 def test_label_issues_of_cross_validated_probabilities():
     x, given, wrong = digits()
     p = cross_val_predict(classifier(), x, given, cv=3, method="predict_proba")
-    precision, recall = precision_and_recall(find_label_issues(given, p, filter_by="confident_learning"), wrong)
+    precision, recall = precision_and_recall(find_label_issues(given, p), wrong)
     assert precision > 0.6
-    assert recall > 0.7
+    assert recall > 0.8
     ranked = find_label_issues(given, p, return_indices_ranked_by="self_confidence")
-    assert wrong[ranked[:50]].mean() > 0.8
+    assert wrong[ranked[:50]].mean() > 0.9

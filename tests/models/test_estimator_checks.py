@@ -9,7 +9,6 @@ import keras_het
 # Every fit compiles its program, some 150 times in all checks: two minutes on JAX, 20 s on PyTorch, which runs all of them. Of the
 # others, which share all code but that of Keras, those run that see what a backend may do: numbers, their order, files, seeds.
 OF_BACKENDS = {
-    "check_classifiers_train",
     "check_estimators_pickle",
     "check_fit_idempotent",
     "check_methods_sample_order_invariance",

@@ -1,7 +1,5 @@
 """Classification under noisy labels in Keras 3: heteroscedastic heads for JAX, TensorFlow and PyTorch."""
 
-from typing import Any
-
 from keras_het import (
     analysis,
     callbacks,
@@ -45,7 +43,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> type:
     """The one class that needs scikit-learn, which is imported with it and not before."""
     if name != "HeteroscedasticClassifier":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,6 +8,8 @@ from sklearn.model_selection import cross_val_predict
 
 from keras_het import HeteroscedasticClassifier
 
+ONE_PROCESS = {"n_jobs": 1}  # cleanlab forks, which JAX and its threads do not survive
+
 
 def digits():
     """600 digits, a fifth of whose labels are wrong, and where."""
@@ -29,7 +31,7 @@ def precision_and_recall(issues, wrong):
 
 def test_clean_learning_finds_wrong_labels_and_trains_without_them():
     x, given, wrong = digits()
-    learning = CleanLearning(classifier(), cv_n_folds=3, seed=0)
+    learning = CleanLearning(classifier(), cv_n_folds=3, seed=0, find_label_issues_kwargs=ONE_PROCESS)
     learning.fit(x, given)
     precision, recall = precision_and_recall(learning.get_label_issues()["is_label_issue"].to_numpy(), wrong)
     assert precision > 0.7
@@ -41,8 +43,8 @@ def test_clean_learning_finds_wrong_labels_and_trains_without_them():
 def test_label_issues_of_cross_validated_probabilities():
     x, given, wrong = digits()
     p = cross_val_predict(classifier(), x, given, cv=3, method="predict_proba")
-    precision, recall = precision_and_recall(find_label_issues(given, p), wrong)
+    precision, recall = precision_and_recall(find_label_issues(given, p, **ONE_PROCESS), wrong)
     assert precision > 0.6
     assert recall > 0.8
-    ranked = find_label_issues(given, p, return_indices_ranked_by="self_confidence")
+    ranked = find_label_issues(given, p, return_indices_ranked_by="self_confidence", **ONE_PROCESS)
     assert wrong[ranked[:50]].mean() > 0.9

@@ -33,7 +33,8 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
             Keras layers, the last with one vector for each example.
         num_factors, parameter_efficient, covariance, temperature, integrator: of the head, see `HeteroscedasticDense`.
         head_arguments: dict of its other arguments, such as {"link": "normalized_sigmoid"}; None for none.
-        standardize: whether the model first gives the features, or the channels of images, mean 0 and variance 1.
+        standardize: whether the model first gives the features, or the channels of images, mean 0 and variance 1. Scale features that are
+            nearly always 0, such as flat pixels, yourself instead: one rare value would be many standard deviations.
         epochs: passes over the data, at most.
         batch_size: of training, at most, and of prediction.
         learning_rate: of Adam.

@@ -110,6 +110,14 @@ def peers(session):
 
 
 @nox.session
+def cleanlab(session):
+    """The real cleanlab with the estimator, in an environment of its own; `-- --backend torch` for another backend."""
+    backend, arguments = split_backend(session)
+    install(session, "-e", f".[{backend},sklearn]", groups=["test", "cleanlab"])
+    session.run("pytest", "tests/cleanlab", *arguments, env=backend_environment(backend))
+
+
+@nox.session
 def hub(session):
     """Real KerasHub classes on three backends: presets, preprocessing, conversion, files, LoRA, int8."""
     on_every_backend(session, "tests/hub", "-e", ".[jax,tensorflow,torch,hub]")

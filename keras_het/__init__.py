@@ -42,3 +42,14 @@ __all__ = [
     "select",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> type:
+    """The one class that needs scikit-learn, which is imported with it and not before."""
+    if name != "HeteroscedasticClassifier":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from keras_het.models.estimator import HeteroscedasticClassifier
+    except ModuleNotFoundError as error:
+        raise ImportError(f'HeteroscedasticClassifier needs scikit-learn: pip install "keras-het[sklearn]". {error}') from error
+    return HeteroscedasticClassifier

@@ -54,7 +54,7 @@ def find_label_issues(
     The counts for each pair (given label i, class j), scaled so that every label has its share, say how many labels i should be j; those
     with the largest p_j - p_i are the issues. A label that is the most probable class is never one.
 
-    Which classes are confusable, a model says: by the covariance of its head (`confused_pairs`), or by the T of its `NoiseTransition`.
+    Which classes are confusable, a model says: by a negative covariance of its head (`confused_pairs`), or by the T of its `NoiseTransition`.
     Without either it is what has more of the counts than chance would give, as of T (`label_noise.systematic_flips`); of two classes
     nobody can tell. What a model was trained on, it predicts too well: prefer `cross_val_probabilities`, and give its pairs, as in
     `find_label_issues(p, labels, pairs=confused_pairs(model, x))`.
@@ -139,7 +139,8 @@ def _confusable(labels: np.ndarray, counts: np.ndarray, model: Any, x: Any, pair
         rows = ops.convert_to_numpy(transition.transition)[: len(counts), : len(counts)]
         return systematic_flips(rows * np.bincount(labels, minlength=len(counts))[:, None])
     if pairs is None and any(_has_factors(layer) for layer in layers):
-        pairs = confused_pairs(model, x, count=len(counts) ** 2, batch_size=batch_size)
+        found = confused_pairs(model, x, count=len(counts) ** 2, batch_size=batch_size)
+        pairs = [pair for pair in found if pair.covariance < 0]  # the label goes to the one or to the other
     return systematic_flips(counts) if pairs is None else _both_ways(pairs, len(counts))
 
 

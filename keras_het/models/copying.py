@@ -1,4 +1,4 @@
-"""Copies of models, and seeds left as they were."""
+"""Copies of models, as files in memory, too; and seeds left as they were."""
 
 import contextlib
 import pathlib
@@ -44,6 +44,22 @@ def copy_model(model):
             if original.trainable != other.trainable:
                 other.trainable = original.trainable
     return copied
+
+
+def model_to_bytes(model: keras.Model) -> bytes:
+    """What the model's `.keras` file has in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "model.keras"
+        model.save(path)
+        return path.read_bytes()
+
+
+def model_from_bytes(content: bytes) -> keras.Model:
+    """The model of a `.keras` file. No code in the file runs: layers of your own must be registered, and a `Lambda` is refused."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "model.keras"
+        path.write_bytes(content)
+        return keras.models.load_model(path, safe_mode=True)
 
 
 def _all_layers(model):

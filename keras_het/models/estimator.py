@@ -1,0 +1,197 @@
+"""A head and a small network as an estimator of scikit-learn, which is imported with this module and not before."""
+
+from typing import Any, Self
+
+import keras
+import numpy as np
+from scipy.special import log_softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from keras_het.layers import HeteroscedasticDense
+from keras_het.models.copying import model_from_bytes, model_to_bytes, unchanged_seed
+from keras_het.models.network import make_network, penalty
+from keras_het.models.shuffled import ShuffledBatches
+from keras_het.validation import check_integer, check_number
+
+
+class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier for tables or images with noisy labels: a small network under a `HeteroscedasticDense`, trained by Adam.
+
+        predict_proba(x) = E[softmax(u / temperature)],    u ~ N(mu(h), diag(d(h)^2) + V(h) V(h)'),    h = network(x)
+
+    For whatever takes an estimator of scikit-learn: pipelines, `cross_val_predict`, `GridSearchCV` (over the temperature, by
+    `neg_log_loss`), cleanlab. Equal data and an equal integer `random_state` give equal probabilities, to the bit on a CPU, whatever was
+    drawn before, and no global random state of Python, NumPy or Keras changes; give a `Dropout` of your own a seed, without which it draws
+    from the global state of PyTorch. All is computed in float32. Needs scikit-learn: `pip install "keras-het[sklearn]"`.
+
+    Args:
+        hidden: widths of Dense layers with relu, over flat examples; or a function of the shape of an example that returns a list of new
+            Keras layers, the last with one vector for each example.
+        num_factors, parameter_efficient, covariance, temperature, integrator: of the head, see `HeteroscedasticDense`.
+        head_arguments: dict of its other arguments, such as {"link": "normalized_sigmoid"}; None for none.
+        standardize: whether the model first gives the features, or the channels of images, mean 0 and variance 1. Scale features that are
+            nearly always 0, such as flat pixels, yourself instead: one rare value would be many standard deviations.
+        epochs: passes over the data, at most.
+        batch_size: of training, at most, and of prediction.
+        learning_rate: of Adam.
+        l2: strength of the penalty on the kernels of mu and of the hidden layers that are given as widths.
+        validation_fraction: share of the examples that are held out to stop by their loss, and to keep the weights of the best epoch;
+            0 trains on all of them for all epochs.
+        patience: epochs without a better loss after which training stops.
+        verbose: of `fit` of Keras.
+        random_state: integer, `RandomState`, or None, which is another one every time.
+
+    Attributes:
+        classes_: `(K,)`, sorted.    n_features_in_: the size of the second axis of X.
+        model_: the fitted Keras model, which takes raw X and returns log-probabilities; `keras_het.analysis` takes it.
+        history_: dict of lists, the loss of each epoch, and `val_loss` where examples are held out.
+
+    Example:
+        >>> x, y = np.eye(3)[:, :2].repeat(8, axis=0), np.array(["ant", "bee", "cat"]).repeat(8)
+        >>> classifier = HeteroscedasticClassifier(hidden=(8,), epochs=20, learning_rate=0.03, random_state=0).fit(x, y)
+        >>> classifier.predict(x[[0, 8, 16]]).tolist(), classifier.predict_proba(x[:2]).shape
+        (['ant', 'bee', 'cat'], (2, 3))
+    """
+
+    def __init__(
+        self,
+        hidden: Any = (128,),
+        *,
+        num_factors: int | None = None,
+        parameter_efficient: bool = False,
+        covariance: Any = None,
+        temperature: Any = 1.5,
+        integrator: Any = None,
+        head_arguments: dict[str, Any] | None = None,
+        standardize: bool = True,
+        epochs: int = 50,
+        batch_size: int = 64,
+        learning_rate: float = 5e-3,
+        l2: float = 1e-3,
+        validation_fraction: float = 0.0,
+        patience: int = 10,
+        verbose: Any = 0,
+        random_state: Any = None,
+    ):
+        self.hidden = hidden
+        self.num_factors = num_factors
+        self.parameter_efficient = parameter_efficient
+        self.covariance = covariance
+        self.temperature = temperature
+        self.integrator = integrator
+        self.head_arguments = head_arguments
+        self.standardize = standardize
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.l2 = l2
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Trains a new network.
+
+        Args:
+            X: numbers of shape `(N, D)`, or images `(N, height, width, channels)`.
+            y: labels, `(N,)`: integers, strings or booleans, of at least two classes.
+            sample_weight: not negative, `(N,)`; examples of weight zero do not count.
+        Returns: itself.
+        Raises: ValueError for other data, or arguments out of range.
+        """
+        X, y = validate_data(self, X, y, dtype="float32", allow_nd=True)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError("`y` must have at least two classes. Received: 1 class")
+        weights = _check_sample_weight(sample_weight, X, dtype="float32", ensure_non_negative=True)
+        counts = weights > 0
+        if not counts.any():
+            raise ValueError("`sample_weight` must have a weight above zero. Received: only zeros")
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self._train(X[counts], labels[counts].astype("int32"), weights[counts] / weights[counts].mean(), seed)
+        return self
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the probabilities of the classes, `(N, K)`, float64."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype="float32", allow_nd=True, reset=False)
+        if X.shape[1:] != self.model_.input_shape[1:]:
+            raise ValueError(f"`X` must have examples of shape {self.model_.input_shape[1:]}. Received: {X.shape[1:]}")
+        outputs = self.model_.predict(X, batch_size=self.batch_size, verbose=0)
+        return log_softmax(outputs.astype("float64"), axis=1)  # the sums are one in float64, too, as `log_loss` wants them
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of the classes, in the order of `classes_`, `(N, K)`, float64."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each example, `(N,)`."""
+        places = self.predict_log_proba(X).argmax(axis=1)  # which says what is wrong if there are no classes yet
+        return self.classes_[places]
+
+    def _train(self, x: np.ndarray, labels: np.ndarray, weights: np.ndarray, seed: int) -> None:
+        epochs, batch_size = check_integer("epochs", self.epochs, 1), check_integer("batch_size", self.batch_size, 1)
+        train, held_out = self._split(labels, seed)
+        with unchanged_seed(seed):
+            self.model_ = self._network(x[train], weights[train])
+        self.history_ = self.model_.fit(
+            ShuffledBatches((x[train], labels[train], weights[train]), batch_size, seed),
+            validation_data=(x[held_out], labels[held_out], weights[held_out]) if len(held_out) else None,
+            validation_batch_size=batch_size,
+            callbacks=self._callbacks() if len(held_out) else None,
+            epochs=epochs,
+            shuffle=False,
+            verbose=self.verbose,
+        ).history
+
+    def _split(self, labels: np.ndarray, seed: int) -> Any:
+        """Rows to train on, and rows to hold out, with their share of every class."""
+        fraction, rows = check_number("validation_fraction", self.validation_fraction, low=0.0), np.arange(len(labels))
+        if fraction >= 1.0:
+            raise ValueError(f"`validation_fraction` must be less than 1. Received: validation_fraction={fraction}")
+        if not fraction:
+            return rows, rows[:0]
+        return train_test_split(rows, test_size=fraction, stratify=labels, random_state=seed)
+
+    def _callbacks(self) -> list[keras.callbacks.Callback]:
+        patience = check_integer("patience", self.patience, 1)
+        return [keras.callbacks.EarlyStopping("val_loss", patience=patience, mode="min", restore_best_weights=True)]
+
+    def _network(self, x: np.ndarray, weights: np.ndarray) -> keras.Sequential:
+        head = self._head()
+        model = make_network(x, weights, head, self.hidden, self.standardize, self.l2)
+        optimizer = keras.optimizers.Adam(check_number("learning_rate", self.learning_rate, above=0.0))
+        model.compile(optimizer, head.link.loss(), auto_scale_loss=False)
+        return model
+
+    def _head(self) -> HeteroscedasticDense:
+        """A new head, with objects of its own: those that are given may be used again, by a second `fit` or a clone."""
+        given = {"covariance": self.covariance, "temperature": self.temperature, "integrator": self.integrator}
+        head = HeteroscedasticDense(
+            len(self.classes_),
+            self.num_factors,
+            parameter_efficient=self.parameter_efficient,
+            **{name: _description(value) for name, value in given.items()},
+            **{"kernel_regularizer": penalty(self.l2), **{k: _description(v) for k, v in (self.head_arguments or {}).items()}},
+        )
+        if head.link.activation != "softmax":
+            raise ValueError(f"`link` in `head_arguments` must be one of exclusive classes. Received: {type(head.link).__name__}")
+        return head
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {**state, "model_": model_to_bytes(state["model_"])} if "model_" in state else state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "model_": model_from_bytes(state["model_"])} if "model_" in state else state)
+
+
+def _description(value: Any) -> Any:
+    """An object of Keras as the dict that makes another one like it; anything else as it is."""
+    return keras.saving.serialize_keras_object(value) if hasattr(value, "get_config") else value

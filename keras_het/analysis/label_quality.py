@@ -54,10 +54,10 @@ def find_label_issues(
     The counts for each pair (given label i, class j), scaled so that every label has its share, say how many labels i should be j; those
     with the largest p_j - p_i are the issues. A label that is the most probable class is never one.
 
-    Which classes are confusable, a model says: by a negative covariance of its head (`confused_pairs`), or by the T of its `NoiseTransition`.
-    Without either it is what has more of the counts than chance would give, as of T (`label_noise.systematic_flips`); of two classes
-    nobody can tell. What a model was trained on, it predicts too well: prefer `cross_val_probabilities`, and give its pairs, as in
-    `find_label_issues(p, labels, pairs=confused_pairs(model, x))`.
+    Which classes are confusable, a model says: by a negative covariance of its head (`confused_pairs`), or by the T of its
+    `NoiseTransition`. Without either it is what has more of the counts than chance would give, as of T (`label_noise.systematic_flips`);
+    of two classes nobody can tell. What a model was trained on, it predicts too well: prefer `cross_val_probabilities`, and give its
+    pairs, as in `find_label_issues(p, labels, pairs=confused_pairs(model, x))`.
 
     Args:
         probabilities: of examples that were not trained on, shape `(N, K)`, each row of sum 1; or a model of exclusive classes.

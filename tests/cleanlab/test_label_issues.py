@@ -1,0 +1,41 @@
+"""Issues by the conventions of the real cleanlab: the same scores, and but for ties and rounding the same flags."""
+
+import numpy as np
+import pytest
+from cleanlab.filter import find_label_issues as by_cleanlab
+from cleanlab.rank import get_label_quality_scores
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import precision_score, recall_score
+from sklearn.model_selection import cross_val_predict
+
+from keras_het.analysis import find_label_issues
+from keras_het.label_noise import corrupt_labels, look_alike_transitions, pair_flip, symmetric
+
+X, CLEAN = load_digits(return_X_y=True)
+X = X / 16.0
+NOISE = {"random": symmetric(10, 0.2), "look-alikes": look_alike_transitions(X, CLEAN, 0.2), "pairs": pair_flip(10, 0.3)}
+
+
+@pytest.mark.parametrize("noise", NOISE)
+def test_flags_scores_precision_and_recall(noise):
+    labels = corrupt_labels(CLEAN, NOISE[noise], seed=0)
+    p = cross_val_predict(LogisticRegression(tol=0.01), X, labels, cv=3, method="predict_proba")
+    found, flags = find_label_issues(p, labels), np.zeros(len(labels), bool)
+    flags[found.index] = found.is_issue
+    expected, wrong = by_cleanlab(labels, p, n_jobs=1), labels != CLEAN
+    np.testing.assert_allclose(found.score, get_label_quality_scores(labels, p)[found.index])
+    assert np.mean(flags == expected) > 0.995
+    for score in (precision_score, recall_score):
+        assert score(wrong, flags) == pytest.approx(score(wrong, expected), abs=0.01)
+
+
+def test_a_class_without_labels_changes_no_flag():
+    labels = corrupt_labels(CLEAN, NOISE["random"], seed=0)
+    some = labels != 4
+    p = cross_val_predict(LogisticRegression(tol=0.01), X[some], labels[some], cv=3, method="predict_proba")
+    with_empty = np.insert(p, 4, 0.0, axis=1)
+    found = find_label_issues(with_empty, labels[some])
+    without = find_label_issues(p, labels[some] - (labels[some] > 4))
+    np.testing.assert_array_equal(found.index, without.index)
+    np.testing.assert_array_equal(found.is_issue, without.is_issue)

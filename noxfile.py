@@ -63,7 +63,7 @@ def lint(session):
 @nox.parametrize("backend", [nox.param(b, id=b, tags=[b]) for b in BACKENDS])
 def tests(session, backend):
     """All tests, with one backend installed and no other."""
-    groups = ["test", "export"] if backend == "torch" else ["test"]
+    groups = ["test", "export", "torchmetrics"] if backend == "torch" else ["test"]
     install(session, "-e", f".[{backend},demo]", groups=groups)
     environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # a core for each worker
     if backend == "jax":
@@ -115,6 +115,12 @@ def cleanlab(session):
     backend, arguments = split_backend(session)
     install(session, "-e", f".[{backend},sklearn]", groups=["test", "cleanlab"])
     session.run("pytest", "tests/cleanlab", *arguments, env=backend_environment(backend))
+
+
+@nox.session
+def label_issues(session):
+    """Wrong labels that are found, by heads, Dense, a learned T and cleanlab; `-- --quick`, `-- --backend torch`."""
+    on_one_backend(session, "benchmarks/label_issues.py", "demo", groups=["cleanlab"])
 
 
 @nox.session

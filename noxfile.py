@@ -2,6 +2,7 @@
 
 import argparse
 import concurrent.futures
+import os
 import pathlib
 import shutil
 
@@ -140,6 +141,33 @@ def on_every_backend(session, tests, *requirements):
     install(session, *requirements, groups=["test", "export"])
     for backend in BACKENDS:
         session.run("pytest", tests, *session.posargs, env=backend_environment(backend))
+
+
+@nox.session
+def browser(session):
+    """The report in a real Chromium, wide and narrow, light and dark: the machine's, or one that is installed."""
+    install(session, "-e", ".[jax,demo]", groups=["test", "browser"])
+    pictures = pathlib.Path(session.create_tmp()).resolve()
+    environment = backend_environment("jax") | {"CHROMIUM": chromium(session) or "", "SCREENSHOTS": str(pictures)}
+    session.run("pytest", "tests/browser", *session.posargs, env=environment)
+    session.log(f"Screenshots: {pictures}")
+
+
+def chromium(session):
+    """The path of the machine's Chromium, installed by apt where root can, or None for one that playwright brings."""
+    found = first_of("chromium", "chromium-browser", "google-chrome")
+    if found is None and shutil.which("apt-get") and os.geteuid() == 0:
+        session.run("apt-get", "update", external=True)
+        session.run("apt-get", "install", "--yes", "--no-install-recommends", "chromium", external=True)
+        return first_of("chromium")
+    if found is None:
+        session.run("playwright", "install", "--with-deps", "chromium")
+    return found
+
+
+def first_of(*names):
+    """The path of the first of these programs that is installed, or None."""
+    return next(filter(None, map(shutil.which, names)), None)
 
 
 @nox.session

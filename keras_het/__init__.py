@@ -19,6 +19,7 @@ from keras_het.analysis import select
 from keras_het.compilation import check
 from keras_het.models import DeepEnsemble, heteroscedastic, homoscedastic
 from keras_het.planning import plan
+from keras_het.report import report
 
 __all__ = [
     "DeepEnsemble",
@@ -39,6 +40,7 @@ __all__ = [
     "ops",
     "plan",
     "regularizers",
+    "report",
     "select",
 ]
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""`python -m keras_het demo`: the command line."""
+"""`python -m keras_het demo` and `python -m keras_het report`: the command line."""
 
 import argparse
 import importlib.util
@@ -12,15 +12,35 @@ BACKENDS = ("jax", "tensorflow", "torch")
 def make_parser():
     """The parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m keras_het", description="Classification under noisy labels in Keras 3.")
-    demo = parser.add_subparsers(dest="command", required=True).add_parser(
-        "demo", help="train on digits with noisy labels, a plain head beside the heteroscedastic ones"
-    )
-    demo.add_argument("--backend", choices=BACKENDS, help="default: KERAS_BACKEND if set, else the first installed of the three")
+    commands = parser.add_subparsers(dest="command", required=True)
+    add_demo(commands)
+    add_report(commands)
+    return parser
+
+
+def add_command(commands, name, run, text):
+    """A command, which `run` runs, with the option that all have."""
+    command = commands.add_parser(name, help=text, description=text)
+    command.add_argument("--backend", choices=BACKENDS, help="default: KERAS_BACKEND if set, else the first installed of the three")
+    command.set_defaults(run=run)
+    return command
+
+
+def add_demo(commands):
+    """The command `demo`."""
+    demo = add_command(commands, "demo", run_demo, "train on digits with noisy labels, a plain head beside the heteroscedastic ones")
     demo.add_argument("--seeds", type=int, help="number of repetitions, each with its own split and noise (default: 3, 1 with --quick)")
     demo.add_argument("--noise", type=float, help="rate of flipped labels, in [0, 1) (default: 0.4)")
     demo.add_argument("--output", default="keras_het_demo", help="folder for the figures and results.json (default: %(default)s)")
     demo.add_argument("--quick", action="store_true", help="under a minute: fewer seeds, epochs and temperatures")
-    return parser
+
+
+def add_report(commands):
+    """The command `report`."""
+    report = add_command(commands, "report", run_report, "write a page that says which labels are probably wrong, and what is confused")
+    report.add_argument("--model", required=True, help="a .keras file, of a model of exclusive classes")
+    report.add_argument("--data", required=True, help="a .npz file with x and y, and, if you have them, class_names, probabilities, images")
+    report.add_argument("--output", default="report", help="folder for report.html and labels.csv (default: %(default)s)")
 
 
 def choose_backend(requested=None):
@@ -50,7 +70,7 @@ def main(arguments=None):
     loaded = sys.modules.get("keras")
     if loaded and loaded.config.backend() != backend:  # Keras cannot change its backend: start again with the right one
         return subprocess.call([sys.executable, "-m", "keras_het", *arguments])
-    return run_demo(parser, options)
+    return options.run(parser, options)
 
 
 def run_demo(parser, options):
@@ -64,6 +84,18 @@ def run_demo(parser, options):
     except ValueError as error:
         parser.error(str(error))
     demo.run(settings, options.output)
+    return 0
+
+
+def run_report(parser, options):
+    """Reads the files of `report` and writes the page."""
+    from keras_het.report import files, report
+
+    try:
+        page = report(files.load_model(options.model), **files.load_data(options.data), path=options.output)
+    except (ValueError, ImportError, OSError) as error:
+        parser.error(str(error))
+    print(page)
     return 0
 
 

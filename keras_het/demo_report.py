@@ -1,12 +1,12 @@
 """What the demo says and saves: a table, a verdict, the pairs of classes, a JSON file and two figures."""
 
-import importlib
 import itertools
 import json
 
 import keras
 import numpy as np
 
+from keras_het import extras
 from keras_het.analysis import top_pairs
 
 PLAIN = "Dense"
@@ -16,15 +16,8 @@ NUM_PAIRS = 8
 
 
 def import_extra(name):
-    """A module of the extra `demo`.
-
-    Raises: ImportError naming the extra, if it is not installed.
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        package = {"sklearn": "scikit-learn"}.get(name.split(".")[0], name.split(".")[0])
-        raise ImportError(f'The demo needs {package}, which is not installed: pip install "keras-het[demo]"') from error
+    """A module of the extra `demo`."""
+    return extras.import_extra(name, "demo", "The demo")
 
 
 def mean_error(values):

@@ -130,4 +130,4 @@ def check_not_negative(name: str, matrix: np.ndarray) -> np.ndarray:
 
 def as_float64(x: Any) -> np.ndarray:
     """`x` as NumPy; on PyTorch also a tensor with a gradient, such as a learned T, which NumPy refuses."""
-    return np.asarray(ops.convert_to_numpy(x), "float64")
+    return np.asarray(x if isinstance(x, np.ndarray) else ops.convert_to_numpy(x), "float64")

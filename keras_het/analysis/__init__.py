@@ -1,6 +1,7 @@
 """What models and labels say of the noise: NumPy in, arrays and NamedTuples out."""
 
-from keras_het.analysis.calibration import expected_calibration_error
+from keras_het.analysis import plots
+from keras_het.analysis.calibration import Calibration, calibration, expected_calibration_error
 from keras_het.analysis.confusion import ConfusionMatrices, confusion_matrices
 from keras_het.analysis.covariance import ConfusedPair, confused_pairs, correlation, covariance
 from keras_het.analysis.cross_validation import cross_val_probabilities
@@ -10,11 +11,13 @@ from keras_het.analysis.held_out import noisy_nll
 from keras_het.analysis.label_quality import LabelIssues, find_label_issues
 from keras_het.analysis.members import EnsembleUncertainty, ensemble_uncertainty
 from keras_het.analysis.pairs import top_pairs
+from keras_het.analysis.risk import RiskCoverage, risk_coverage
 from keras_het.analysis.selection import Selection, Trial, select
 from keras_het.analysis.uncertainty import Uncertainty, uncertainty
 from keras_het.predictions import predict_probabilities
 
 __all__ = [
+    "Calibration",
     "ConfusedPair",
     "ConfusionMatrices",
     "Disagreement",
@@ -23,9 +26,11 @@ __all__ = [
     "LabelIssues",
     "PredictedClass",
     "RankHistogram",
+    "RiskCoverage",
     "Selection",
     "Trial",
     "Uncertainty",
+    "calibration",
     "confused_pairs",
     "confusion_matrices",
     "correlation",
@@ -37,8 +42,10 @@ __all__ = [
     "explain",
     "find_label_issues",
     "noisy_nll",
+    "plots",
     "predict_probabilities",
     "rank_histogram",
+    "risk_coverage",
     "select",
     "top_pairs",
     "uncertainty",

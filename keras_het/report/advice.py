@@ -1,0 +1,136 @@
+"""What the numbers of a report say to a person: a summary, and what to do next, by rules with stated limits."""
+
+import numpy as np
+
+from keras_het.analysis import LabelIssues
+from keras_het.analysis.plots.canvas import shortened
+from keras_het.report.findings import Findings
+
+ECE = 0.05  # above this calibration error, confidence should not be read as a probability
+FEWEST = 20  # labels of a class, below which little can be said of it
+LITTLE_NOISE, MUCH_NOISE = 0.1, 3.0  # temperatures: what changes no prediction, and what may hide the classes
+
+
+def summary(found: Findings) -> list[str]:
+    """The findings in a few sentences."""
+    count, classes = len(found.labels), len(found.class_names)
+    lines = [f"Of {count:,} examples of {classes:,} classes, the most probable class is the given label for {found.accuracy:.1%}."]
+    lines.append(f"On average the model is {_confidence(found):.1%} sure of its prediction; {_calibrated(found)}")
+    if found.issues is not None:
+        lines.append(_issues(found, found.issues))
+    if found.pairs:
+        first = found.pairs[0]
+        lines.append(f"The two classes that share most noise are {_quoted(first.first)} and {_quoted(first.second)}.")
+    elif found.pairs is not None:
+        lines.append("No two classes share more noise than chance would give them.")
+    return lines
+
+
+def _confidence(found: Findings) -> float:
+    filled = found.calibration.count > 0
+    return float(np.average(found.calibration.confidence[filled], weights=found.calibration.count[filled]))
+
+
+def _calibrated(found: Findings) -> str:
+    gap = _confidence(found) - found.accuracy
+    if found.calibration.error <= ECE:
+        return f"that is close to how often it is right (calibration error {found.calibration.error:.3f})."
+    word = "more" if gap > 0 else "less"
+    return f"that is {word} than how often it is right: take it with care (calibration error {found.calibration.error:.3f})."
+
+
+def _issues(found: Findings, issues: LabelIssues) -> str:
+    number = found.number_of_issues
+    if not number:
+        return "No label is probably wrong, by these probabilities."
+    given, suggested = (_quoted(found.class_names[labels[0]]) for labels in (issues.given, issues.suggested))
+    worst = f"The worst is example {issues.index[0]}, labelled {given}, for which the model says {suggested}."
+    confusable = int(np.sum(issues.kind == "confusable"))
+    share = f"{number:,} labels ({number / len(found.labels):.1%}) are probably wrong"
+    return f"{share}, {confusable:,} of them of classes that are often taken for each other. {worst}"
+
+
+def _quoted(name: object) -> str:
+    return f"“{shortened(name, longest=40)}”"
+
+
+def next_steps(found: Findings) -> list[str]:
+    """What to do next, in sentences, the most urgent first."""
+    rules = (_useless, _in_sample, _look_at_labels, _rare_classes, _confused, _badly_calibrated, _temperature)
+    steps = [step for rule in rules if (step := rule(found))]
+    return steps or ["Nothing here asks for a change. Correct the labels that you see are wrong, and train again."]
+
+
+def _useless(found: Findings) -> str | None:
+    share = float(np.bincount(found.labels).max() / len(found.labels))
+    if found.accuracy > share or len(np.unique(found.labels)) < 2:
+        return None
+    return (
+        f"Trust nothing below yet: the model is right for {found.accuracy:.1%}, and to say the most frequent label always would be right "
+        f"for {share:.1%}. Train it longer, or look for a mistake in the data or in the order of the classes."
+    )
+
+
+def _in_sample(found: Findings) -> str | None:
+    if found.out_of_sample:
+        return None
+    return (
+        "If the model was trained on these examples, the scores on this page are too good, and fewer wrong labels are found than there "
+        "are, because a model learns some wrong labels by heart. Use examples that it was not trained on, or give the report "
+        "probabilities=..., by cross-validation."
+    )
+
+
+def _look_at_labels(found: Findings) -> str | None:
+    if not found.number_of_issues:
+        return None
+    return (
+        f"Look at the {found.number_of_issues:,} suspects, the worst first, in the table below and in labels.csv. They are suspects: the "
+        "model may be wrong, too. Correct or leave out those that you agree with, and train again."
+    )
+
+
+def _rare_classes(found: Findings) -> str | None:
+    counts = np.bincount(found.labels, minlength=len(found.class_names))
+    rare = int(np.sum(counts < FEWEST))
+    if not rare:
+        return None
+    return (
+        f"{rare:,} of {len(counts):,} classes have fewer than {FEWEST} labels here, {int(np.sum(counts == 0)):,} of them none: of these "
+        "classes little can be said."
+    )
+
+
+def _confused(found: Findings) -> str | None:
+    if not found.pairs:
+        return None
+    named = "; ".join(f"{_quoted(pair.first)} and {_quoted(pair.second)}" for pair in found.pairs[:3])
+    return (
+        f"Look at examples of the classes that share noise ({named}). Say in the instructions for labelling how to tell them apart, or "
+        "join them."
+    )
+
+
+def _badly_calibrated(found: Findings) -> str | None:
+    error = found.calibration.error
+    if error <= ECE:
+        return None
+    return (
+        f"The calibration error is {error:.3f}, above {ECE}: do not read the confidence as a probability. Choose the temperature of the "
+        "head by held-out labels (keras_het.select), or scale the probabilities by them (keras_het.models.scale_temperature)."
+    )
+
+
+def _temperature(found: Findings) -> str | None:
+    sd = float("nan") if found.noise is None else found.noise.head.noise_sd
+    if sd < LITTLE_NOISE:
+        return (
+            f"The noise is {sd:.2f} temperatures, below {LITTLE_NOISE}, where it changes hardly any prediction: this head is nearly a "
+            "plain one. There may be little noise to learn, or the temperature may be too high: try lower ones with keras_het.select."
+        )
+    if sd > MUCH_NOISE:
+        return (
+            f"The noise is {sd:.2f} temperatures, above {MUCH_NOISE}: it may hide what the model knows. Try higher temperatures with "
+            "keras_het.select."
+        )
+    return None

@@ -1,0 +1,92 @@
+"""The figures of a report as addresses that hold their own data."""
+
+import base64
+import io
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_het.analysis import plots
+from keras_het.analysis.plots.classes import EITHER, TOGETHER
+from keras_het.analysis.plots.examples import as_pictures
+from keras_het.extras import import_extra
+from keras_het.report.findings import Findings
+
+STYLES = {"light": "default", "dark": "dark_background"}
+THUMBNAIL = 56  # pixels
+
+
+class Picture(NamedTuple):
+    """A figure in a page: its title, what it shows, in words, and its addresses for a light and for a dark page."""
+
+    title: str
+    text: str
+    light: str
+    dark: str
+
+
+def pictures(found: Findings) -> list[Picture]:
+    """The figures that the findings have numbers for."""
+    names = [str(name) for name in found.class_names]
+    drawn = [
+        _picture(
+            "Can the confidence be trusted?",
+            "Bars: of the predictions with this confidence, the share that agrees with the labels. Orange: the gap to the confidence. "
+            "On top: how many predictions are so confident.",
+            lambda ax: plots.reliability(found.calibration, ax),
+        ),
+        _picture(
+            "What if only confident predictions are kept?",
+            "The share of errors among the predictions that are kept, the most confident first. The further below the dashed line, the "
+            "better the confidence tells right predictions from wrong ones.",
+            lambda ax: plots.risk_coverage(found.curve, ax),
+        ),
+    ]
+    if found.pairs is not None:
+        text = f"Positive: {TOGETHER}. Negative: {EITHER}, so that the label goes to one of the two."
+        drawn.append(_picture("Which classes share noise?", text, lambda ax: plots.pairs(found.pairs or [], ax)))
+    covariance = None if found.noise is None else found.noise.covariance
+    if covariance is not None:
+        text = "Which classes' logits vary together (red) or against each other (blue). Classes that behave alike are beside each other."
+        drawn.append(_picture("The noise of all classes", text, lambda ax: plots.covariance(covariance, names, ax), "png"))
+    return drawn
+
+
+def _picture(title: str, text: str, draw: Callable[[Any], Any], form: str = "svg") -> Picture:
+    return Picture(title, text, *(_drawn(draw, style, form) for style in STYLES.values()))
+
+
+def _drawn(draw: Callable[[Any], Any], style: str, form: str) -> str:
+    """The address of a figure, drawn in a style apart from the user's, the same for the same numbers."""
+    matplotlib, pyplot = (import_extra(name, "report", "The report") for name in ("matplotlib", "matplotlib.pyplot"))
+    with pyplot.style.context(style), matplotlib.rc_context({"svg.hashsalt": "keras_het"}):
+        figure = matplotlib.figure.Figure(figsize=(6.0, 4.6), layout="constrained")
+        draw(figure.add_subplot())
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=form, transparent=True, dpi=120, metadata={"Date": None} if form == "svg" else None)
+    return address(buffer.getvalue(), "svg+xml" if form == "svg" else "png")
+
+
+def address(content: bytes, form: str) -> str:
+    """A data address of an image."""
+    return f"data:image/{form};base64,{base64.b64encode(content).decode('ascii')}"
+
+
+def is_images(x: Any) -> bool:
+    """Whether an input is surely one of images: `(N, H, W, C)` with 1, 3 or 4 channels."""
+    shape: tuple = getattr(x, "shape", ())
+    return len(shape) == 4 and shape[-1] in (1, 3, 4)
+
+
+def thumbnails(images: Any, indices: Any) -> list[str]:
+    """The addresses of small pictures of some of `(N, H, W)` or `(N, H, W, C)` images."""
+    image = import_extra("PIL.Image", "report", "The report")
+    return [_thumbnail(image, picture) for picture in as_pictures(np.asarray(images)[indices])]
+
+
+def _thumbnail(image: Any, picture: np.ndarray) -> str:
+    small, buffer = image.fromarray((picture * 255).round().astype("uint8")), io.BytesIO()
+    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    small.save(buffer, "png")
+    return address(buffer.getvalue(), "png")

@@ -1,0 +1,120 @@
+"""The numbers of a report, collected in one place."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from keras_het import analysis
+from keras_het.batches import count_examples, is_data_set
+from keras_het.predictions import exclusive_probabilities
+from keras_het.report.noise import Noise, find_noise, unless_impossible
+from keras_het.validation import check_class_names, check_integer, check_labels
+
+
+class Findings(NamedTuple):
+    """What a report says of a model and N examples of K classes with labels that may be wrong.
+
+    model: its name.
+    class_names: K of them, as given, or numbers.
+    labels: `(N,)`.
+    out_of_sample: whether the probabilities were given, as by cross-validation, so that the model was not asked.
+    accuracy, nll, brier: against the labels.
+    calibration, curve: of the confidence of its predictions.
+    issues: the labels, the worst first; None if they cannot be judged.
+    noise: that the head has learned; None without a head.
+    missing: what could not be told, and why, in sentences.
+    """
+
+    model: str
+    class_names: list
+    labels: np.ndarray
+    out_of_sample: bool
+    accuracy: float
+    nll: float
+    brier: float
+    calibration: analysis.Calibration
+    curve: analysis.RiskCoverage
+    issues: analysis.LabelIssues | None
+    noise: Noise | None
+    missing: list[str]
+
+    @property
+    def pairs(self) -> list | None:
+        """The pairs of confused classes, by name, or None if that cannot be told."""
+        if self.noise is None or self.noise.pairs is None:
+            return None
+        names = self.class_names
+        return [pair._replace(first=names[pair.first], second=names[pair.second]) for pair in self.noise.pairs]
+
+    @property
+    def number_of_issues(self) -> int:
+        """How many labels are probably wrong."""
+        return 0 if self.issues is None else int(self.issues.is_issue.sum())
+
+
+def collect(
+    model: keras.Model, x: Any, y: Any, class_names: Sequence | None = None, *, probabilities: Any = None, batch_size: int = 128
+) -> Findings:
+    """What a report says, without a page.
+
+    Args: as of `report`.
+    Returns: `Findings`.
+    Raises: ValueError as `report`.
+
+    Example:
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2, "softmax", kernel_initializer="identity")])
+        >>> found = collect(model, np.array([[9.0, 0.0], [0.0, 9.0], [9.0, 0.0]]), [0, 1, 1])
+        >>> round(found.accuracy, 3), found.number_of_issues, found.issues.index.tolist()
+        (0.667, 1, [2, 0, 1])
+    """
+    if is_data_set(x):
+        raise ValueError(f"`x` must be arrays, so that examples have a number. Received: a {type(x).__name__}")
+    count = count_examples(x)
+    if not count:
+        raise ValueError("`x` must have at least one example. Received: none")
+    labels = check_labels(y, np.inf, count, "y")
+    p = exclusive_probabilities(model, x, batch_size) if probabilities is None else _given(probabilities, count)
+    labels = check_labels(labels, p.shape[1], name="y")
+    names = check_class_names(class_names, p.shape[1])
+    missing: list[str] = []
+    bins = analysis.calibration(p, labels)
+    noise = find_noise(model, x, len(names), check_integer("batch_size", batch_size, 1), missing)
+    issues = unless_impossible("Wrong labels", missing, lambda: _issues(p, labels, noise and noise.pairs))
+    return Findings(
+        model.name,
+        names,
+        labels,
+        probabilities is not None,
+        float(np.mean(p.argmax(axis=1) == labels)),
+        *_scores(p, labels),
+        bins,
+        analysis.risk_coverage(p, labels),
+        issues,
+        noise,
+        missing,
+    )
+
+
+def _given(probabilities: Any, count: int) -> np.ndarray:
+    p = np.asarray(probabilities)
+    if p.ndim != 2 or len(p) != count or not np.issubdtype(p.dtype, np.floating):
+        rule = f"be numbers of shape (N, K), a row for each of the {count} examples"
+        raise ValueError(f"`probabilities` must {rule}. Received: shape {p.shape}, dtype {p.dtype}")
+    return p
+
+
+def _issues(p: np.ndarray, labels: np.ndarray, pairs: list | None) -> analysis.LabelIssues:
+    if len(np.unique(labels)) < 2:
+        raise ValueError(f"All labels are of one class, {labels[0]}: there is nothing to hold them against.")
+    p = p.astype("float64")
+    p /= p.sum(axis=1, keepdims=True)  # half precision sums to 1 only nearly
+    return analysis.find_label_issues(p, labels, pairs=pairs or None)
+
+
+def _scores(p: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """The negative log-likelihood and the Brier score, as the metrics of these names have them."""
+    own = p[np.arange(len(p)), labels].astype("float64")
+    squares = np.einsum("nk,nk->n", p, p).astype("float64")
+    return float(-np.log(np.maximum(own, np.finfo("float32").tiny)).mean()), float((squares - 2 * own + 1).mean())

@@ -1,0 +1,28 @@
+"""The table of all labels as a file for a spreadsheet."""
+
+import csv
+import numbers
+import os
+from typing import Any
+
+from keras_het.analysis import LabelIssues
+
+COLUMNS = ("index", "given", "suggested", "score", "is_issue", "kind")
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # with these a spreadsheet takes a cell for something to compute
+
+
+def write_labels(path: str | os.PathLike, issues: LabelIssues, class_names: list) -> None:
+    """Writes a line for each label, the worst first: numbers as they are, classes by name, and no name that runs as a formula."""
+    names = [safe_cell(name) for name in class_names]
+    with open(path, "w", newline="", encoding="utf-8", errors="replace") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for index, given, suggested, score, is_issue, kind in zip(*issues, strict=True):
+            writer.writerow([index, names[given], names[suggested], f"{score:.6g}", int(is_issue), kind])
+
+
+def safe_cell(name: Any) -> Any:
+    """A name that a spreadsheet shows as it is: a number, or a text, with ' before one that would be a formula."""
+    if isinstance(name, numbers.Number):
+        return name
+    return f"'{name}" if str(name).startswith(FORMULA) else str(name)

@@ -1,0 +1,125 @@
+"""The report as files: a page that needs nothing else, and the table of all labels."""
+
+import base64
+import hashlib
+import math
+import os
+import pathlib
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any, NamedTuple
+
+import keras
+
+import keras_het
+from keras_het.analysis.plots.classes import EITHER, TOGETHER
+from keras_het.extras import import_extra
+from keras_het.report.advice import next_steps, summary
+from keras_het.report.figures import is_images, pictures, thumbnails
+from keras_het.report.findings import Findings, collect
+from keras_het.report.labels import write_labels
+
+MOST_SUSPECTS, MOST_PAIRS = 200, 20
+
+
+class Suspect(NamedTuple):
+    """A line of the table of suspects; `thumbnail` is an address or None."""
+
+    index: int  # type: ignore[assignment]  # not that of a tuple
+    given: Any
+    suggested: Any
+    score: float
+    is_issue: bool
+    kind: str
+    thumbnail: str | None
+
+
+def report(
+    model: keras.Model,
+    x: Any,
+    y: Any,
+    class_names: Sequence | None = None,
+    path: str | os.PathLike = "report",
+    *,
+    probabilities: Any = None,
+    images: Any = None,
+    batch_size: int = 128,
+) -> pathlib.Path:
+    """Writes a page that says which labels are probably wrong, which classes are confused, and how far the confidence can be trusted.
+
+    The page, `report.html`, is one file that needs nothing from elsewhere; beside it is `labels.csv`, with a line for each label.
+
+    A model that was trained on these examples knows their labels, wrong ones too, and looks better than it is: give `probabilities` of
+    models that were not, or other examples. What a model or the data do not allow is left out, and the page says why.
+
+    Args:
+        model: of exclusive classes, with one output `(N, K)`; with or without a head of this package.
+        x: what it predicts from, arrays of N examples.
+        y: their labels, integers in [0, K), `(N,)`; they may be wrong.
+        class_names: K of them; None for numbers.
+        path: the folder for the files; it is made, and files of earlier reports in it are replaced.
+        probabilities: out of sample, `(N, K)`, each row of sum 1; None takes what the model predicts.
+        images: to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels; None takes x if it has that last form.
+        batch_size: of the predictions.
+    Returns: the path of the page.
+    Raises: ImportError without Matplotlib or Jinja; ValueError for no example, labels out of range, predictions that are nan or not of
+        exclusive classes, logits of which nothing says so, or arguments of other shapes.
+
+    Example:
+        >>> import numpy as np, tempfile
+        >>> model = keras.Sequential([keras.Input((2,)), keras_het.layers.HeteroscedasticDense(2, num_factors=1)])
+        >>> page = report(model, np.eye(2), [0, 1], ["cat", "dog"], tempfile.mkdtemp())
+        >>> page.name, "cat" in page.read_text()
+        ('report.html', True)
+    """
+    import_extra("jinja2", "report", "The report")
+    found = collect(model, x, y, class_names, probabilities=probabilities, batch_size=batch_size)
+    images = x if images is None and is_images(x) else images
+    if images is not None and len(images) != len(found.labels):
+        raise ValueError(f"`images` must have one for each of the {len(found.labels)} examples. Received: {len(images)}")
+    content = render(found, images)
+    folder = pathlib.Path(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    if found.issues is not None:
+        write_labels(folder / "labels.csv", found.issues, found.class_names)
+    (folder / "report.html").write_text(content, encoding="utf-8", errors="replace")
+    return folder / "report.html"
+
+
+def render(found: Findings, images: Any = None) -> str:
+    """The page as text: whatever the names of classes hold, it is shown as text."""
+    jinja = import_extra("jinja2", "report", "The report")
+    trusted = import_extra("markupsafe", "report", "The report").Markup  # the files beside this one
+    environment = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    files = resources.files("keras_het.report")
+    style, script, template = ((files / name).read_text("utf-8") for name in ("style.css", "sort.js", "template.html"))
+    rows = suspects(found, images)
+    return environment.from_string(template).render(
+        found=found,
+        summary=summary(found),
+        steps=next_steps(found),
+        pictures=pictures(found),
+        suspects=rows,
+        images=images is not None,
+        pairs=(found.pairs or [])[:MOST_PAIRS],
+        guess=math.log(len(found.class_names)),
+        meaning={True: TOGETHER, False: EITHER},
+        style=trusted(style),
+        script=trusted(script),
+        allowed=base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode(),
+        version=keras_het.__version__,
+    )
+
+
+def suspects(found: Findings, images: Any = None) -> list[Suspect]:
+    """The first labels of the table: those that are probably wrong, or, if there are none, the least probable."""
+    if found.issues is None:
+        return []
+    chosen = found.issues.is_issue.nonzero()[0] if found.number_of_issues else range(len(found.labels))
+    rows = [tuple(part[i] for part in found.issues) for i in chosen[:MOST_SUSPECTS]]
+    shown = [None] * len(rows) if images is None else thumbnails(images, [row[0] for row in rows])
+    names = found.class_names
+    return [
+        Suspect(index, names[given], names[suggested], score, bool(is_issue), kind, thumbnail)
+        for (index, given, suggested, score, is_issue, kind), thumbnail in zip(rows, shown, strict=True)
+    ]

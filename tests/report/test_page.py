@@ -1,0 +1,199 @@
+"""The page holds all that it needs, shows any name as text, and the table of labels runs no formula."""
+
+import base64
+import csv
+import hashlib
+import html.parser
+import re
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import keras_het
+from keras_het import __main__
+from keras_het.report import report
+from keras_het.report.labels import safe_cell
+from tests.report.models import EXAMPLES, HOSTILE, confuse, make_data, plain, with_head
+
+X, Y = make_data()
+IMAGES = np.random.default_rng(0).integers(0, 256, size=(EXAMPLES, 6, 5, 3)).astype("uint8")
+
+
+class Page(html.parser.HTMLParser):
+    """What a page holds: its tags with their attributes, and the text of its cells."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.cells, self.tables, self.inside = [], [], [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag == "td":
+            self.cells.append("")
+            self.inside = True
+
+    def handle_endtag(self, tag):
+        self.inside = False if tag == "td" else self.inside
+
+    def handle_data(self, data):
+        if self.inside:
+            self.cells[-1] += data
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    path = report(confuse(with_head(), 1, 3), X, Y, HOSTILE, tmp_path_factory.mktemp("report"), images=IMAGES)
+    return path, path.read_text(encoding="utf-8")
+
+
+def test_a_hostile_name_is_text(hostile):
+    page = Page(hostile[1])
+    assert [tag for tag, _ in page.tags].count("script") == 1
+    assert "<script>alert" not in hostile[1]
+    assert HOSTILE[0] in page.cells
+    assert HOSTILE[1] in page.cells
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+
+
+def test_names_that_turn_text_around_are_apart_from_the_sentences(hostile):
+    assert all(hostile[1][found.start() - 5 : found.start()] == "<bdi>" for found in re.finditer("\u202e", hostile[1]))
+    assert "\u202e" in hostile[1]
+
+
+def test_the_page_needs_nothing_from_elsewhere(hostile):
+    addresses = [a[name] for _, a in Page(hostile[1]).tags for name in ("src", "srcset", "href") if name in a]
+    assert len(addresses) == 8 + 10  # four figures, light and dark, and ten suspects
+    for address in addresses:
+        kind, content = re.fullmatch(r"data:image/(png|svg\+xml);base64,([A-Za-z0-9+/=]+)", address).groups()
+        content = base64.b64decode(content, validate=True)
+        assert content.startswith(b"\x89PNG") if kind == "png" else b"<svg" in content
+    assert "@import" not in hostile[1]
+    assert "url(" not in hostile[1]
+
+
+def test_a_policy_allows_the_pages_own_script_and_no_other(hostile):
+    (policy,) = [a["content"] for _, a in Page(hostile[1]).tags if a.get("http-equiv") == "Content-Security-Policy"]
+    script = hostile[1].split("<script>")[1].split("</script>")[0]
+    assert f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in policy
+    assert policy.startswith("default-src 'none'; ")
+
+
+def test_the_table_of_labels_has_every_label_and_no_formula(hostile):
+    with (hostile[0].parent / "labels.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["index", "given", "suggested", "score", "is_issue", "kind"]
+    assert sorted(int(row[0]) for row in rows[1:]) == list(range(EXAMPLES))
+    assert {row[1] for row in rows[1:]} == {HOSTILE[0], "'" + HOSTILE[1], HOSTILE[2], HOSTILE[3]}
+    assert sum(int(row[4]) for row in rows[1:]) == 10
+    assert {row[5] for row in rows[1:] if row[4] == "1"} == {"wrong"}
+    scores = [float(row[3]) for row in rows[1:]]
+    assert scores == sorted(scores)
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
+def test_what_starts_a_formula_is_quoted(start):
+    assert safe_cell(f"{start}1+1") == f"'{start}1+1"
+
+
+@pytest.mark.parametrize(("name", "cell"), [(-1, -1), (np.int64(-3), -3), ("a=b", "a=b"), (2.5, 2.5), (None, "None")])
+def test_numbers_and_other_texts_stay(name, cell):
+    assert safe_cell(name) == cell
+
+
+def test_the_same_findings_make_the_same_page(tmp_path):
+    pages = [report(with_head(), X, Y, path=tmp_path / name).read_text() for name in ("a", "b")]
+    assert pages[0] == pages[1]
+
+
+def test_a_plain_model_has_a_page_that_says_what_is_missing(tmp_path):
+    page = report(plain(), X, Y, path=tmp_path).read_text()
+    assert "The model has no head of keras_het" in page
+    assert 'id="suspects"' in page
+    assert 'id="pairs"' not in page
+    assert 'id="head"' not in page
+
+
+def test_one_class_has_a_page_without_a_table_of_labels(tmp_path):
+    page = report(plain(), X, np.zeros(EXAMPLES, int), path=tmp_path).read_text()
+    assert "All labels are of one class" in page
+    assert 'id="suspects"' not in page
+    assert not (tmp_path / "labels.csv").exists()
+
+
+def test_without_suspects_the_least_probable_labels_are_shown(tmp_path):
+    x, y = make_data(wrong=0)
+    page = report(plain(), x, y, path=tmp_path).read_text()
+    assert "The least probable labels" in page
+    assert page.count("<tr>") > EXAMPLES
+
+
+def test_images_of_the_input_are_shown_and_others_must_fit(tmp_path):
+    model = keras.Sequential([keras.Input((2, 2, 1)), keras.layers.Flatten(), keras.layers.Dense(4, "softmax")])
+    page = report(model, X.reshape(-1, 2, 2, 1), Y, path=tmp_path).read_text()
+    assert 'class="thumbnail"' in page
+    with pytest.raises(ValueError, match=r"`images` must have one for each of the 120 examples. Received: 119"):
+        report(plain(), X, Y, path=tmp_path, images=IMAGES[1:])
+
+
+def test_many_examples_and_classes_keep_the_page_small(tmp_path):
+    classes, count = 300, 3000
+    rng = np.random.default_rng(0)
+    model = keras.Sequential([keras.Input((4,)), keras_het.layers.HeteroscedasticDense(classes, num_factors=2)])
+    p = rng.dirichlet(np.full(classes, 0.05), count).astype("float32")
+    y = np.where(rng.random(count) < 0.9, p.argmax(axis=1), np.arange(count) % classes)
+    y[:classes] = np.arange(classes)
+    page = report(model, rng.normal(size=(count, 4)).astype("float32"), y, path=tmp_path, probabilities=p)
+    assert page.stat().st_size < 5e6
+    assert "one of 20 reports would show any" in page.read_text() or "No two classes share more noise" in page.read_text()
+
+
+def test_without_jinja_the_error_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match=r'The report needs jinja2, which is not installed: pip install "keras-het\[report\]"'):
+        report(plain(), X, Y, path=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_command_writes_the_page(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", keras.config.backend())
+    with_head().save(tmp_path / "m.keras")
+    np.savez(tmp_path / "d.npz", x=X, y=Y, class_names=["a", "b", "c", "=d"])
+    arguments = ["report", "--model", str(tmp_path / "m.keras"), "--data", str(tmp_path / "d.npz"), "--output", str(tmp_path / "out")]
+    assert __main__.main(arguments) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "out" / "report.html")
+    assert ",'=d," in (tmp_path / "out" / "labels.csv").read_text()
+
+
+def save_wrong_files(folder):
+    with_head().save(folder / "m.keras")
+    np.savez(folder / "d.npz", x=X, y=Y)
+    np.savez(folder / "no_y.npz", x=X)
+    np.savez(folder / "object.npz", x=X, y=Y, class_names=np.array(["a", "b", "c", "d"], object))
+    np.save(folder / "array.npy", X)
+    (folder / "broken.keras").write_bytes(b"PK nothing")
+    (folder / "old.h5").write_bytes(b"nothing")
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "text"),
+    [
+        ("none.keras", "d.npz", "`model` must be a file. Received:"),
+        ("old.h5", "d.npz", "`model` must be a .keras file: load it in Keras and save it anew."),
+        ("broken.keras", "d.npz", "`model` must be a .keras file that Keras can load."),
+        ("m.keras", "none.npz", "`data` must be a file. Received:"),
+        ("m.keras", "array.npy", "`data` must be a .npz file, as numpy.savez(path, x=x, y=y) writes."),
+        ("m.keras", "no_y.npz", "`data` must have x and y."),
+        ("m.keras", "object.npz", "`class_names` must hold numbers and texts, and no Python objects, which could run code"),
+    ],
+)
+def test_the_command_says_what_is_wrong_with_a_file(model, data, text, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", keras.config.backend())
+    save_wrong_files(tmp_path)
+    with pytest.raises(SystemExit) as exit_info:
+        __main__.main(["report", "--model", str(tmp_path / model), "--data", str(tmp_path / data), "--output", str(tmp_path / "out")])
+    assert exit_info.value.code == 2
+    assert text in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

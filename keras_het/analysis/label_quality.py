@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.analysis.covariance import confused_pairs
+from keras_het.analysis.covariance import ConfusedPair, confused_pairs
 from keras_het.label_noise.estimation import check_probabilities, confident_counts, systematic_flips
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.predictions import exclusive_probabilities
@@ -63,7 +63,8 @@ def find_label_issues(
         probabilities: of examples that were not trained on, shape `(N, K)`, each row of sum 1; or a model of exclusive classes.
         labels: integers in [0, K), shape `(N,)`; those of a class that nobody has are never suggested.
         x: what a model predicts from, arrays; None beside probabilities.
-        pairs: classes that are confusable, each (i, j) or a `ConfusedPair` of numbers; None asks the model, or the probabilities.
+        pairs: classes that are confusable, each (i, j) or a `ConfusedPair` of numbers, of which those of a positive covariance do not
+            count; None asks the model, or the probabilities.
         batch_size: of the predictions of a model.
     Returns: `LabelIssues`.
     Raises: ValueError for other shapes or values, or a model without `x`.
@@ -139,8 +140,7 @@ def _confusable(labels: np.ndarray, counts: np.ndarray, model: Any, x: Any, pair
         rows = ops.convert_to_numpy(transition.transition)[: len(counts), : len(counts)]
         return systematic_flips(rows * np.bincount(labels, minlength=len(counts))[:, None])
     if pairs is None and any(_has_factors(layer) for layer in layers):
-        found = confused_pairs(model, x, count=len(counts) ** 2, batch_size=batch_size)
-        pairs = [pair for pair in found if pair.covariance < 0]  # the label goes to the one or to the other
+        pairs = confused_pairs(model, x, count=len(counts) ** 2, batch_size=batch_size)
     return systematic_flips(counts) if pairs is None else _both_ways(pairs, len(counts))
 
 
@@ -153,7 +153,7 @@ def _has_factors(layer: Any) -> bool:
 def _both_ways(pairs: Iterable, size: int) -> np.ndarray:
     found = np.zeros((size, size), bool)
     for pair in pairs:
-        first, second = (pair[0], pair[1])
-        check_labels([first, second], size, name="pairs")
-        found[first, second] = found[second, first] = True
+        first, second = check_labels(pair[:2], size, name="pairs")
+        if not isinstance(pair, ConfusedPair) or pair.covariance < 0:  # else they are not taken for each other, but together for others
+            found[first, second] = found[second, first] = True
     return found

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import cross_val_predict
 
-from keras_het.analysis import find_label_issues
+from keras_het.analysis import ConfusedPair, find_label_issues
 from keras_het.label_noise import corrupt_labels, symmetric
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
@@ -86,7 +86,10 @@ def test_pairs_may_be_given():
     labels = [0, 0, 2, 1, 2, 2]
     kinds = {tuple(row[:3]): row[5] for row in zip(*find_label_issues(p, labels, pairs=[(0, 1)]), strict=True) if row[4]}
     assert kinds == {(1, 0, 1): "confusable", (2, 2, 1): "wrong"}
-    assert set(find_label_issues(p, labels, pairs=[]).kind) == {"", "wrong"}
+    for none in ([], [ConfusedPair(0, 1, 2.0, 0.5)]):  # classes that rise together are not taken for each other
+        assert set(find_label_issues(p, labels, pairs=none).kind) == {"", "wrong"}
+    with pytest.raises(ValueError, match=r"`pairs` must be in \[0, 3\). Received: 3 at \[1\]"):
+        find_label_issues(p, labels, pairs=[(0, 3)])
 
 
 def test_a_model_gives_the_pairs_of_its_head():

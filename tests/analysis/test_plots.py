@@ -39,6 +39,7 @@ FIGURES = {
 
 @pytest.fixture(autouse=True)
 def close_figures():
+    plt.close("all")  # those of other tests of this process
     yield
     plt.close("all")
 

@@ -8,7 +8,8 @@ method, with the same L2. Which labels are wrong is known here, and only measure
 
 * average precision of the ranking by the score, of which chance would have the share of wrong labels,
 * precision and recall of the labels that are called issues,
-* of the issues that are right in the task "pairs and random", how many have the right kind: two classes of a planted pair, or not.
+* of the issues that are right in the task "pairs and random", how many have the right kind, two classes of a planted pair or not: by the
+  counts of confident examples alone, and by the covariance of the head or the learned T of the last fold.
 
 The rows of `cleanlab` are of the same probabilities as those of Dense; they need cleanlab (`python -m nox -s label_issues` installs it).
 Results are JSON lines, one for each task and seed, to which a later run adds what is missing.
@@ -92,11 +93,13 @@ def figures(name, seed, folds, epochs):
     wrong = labels != clean
     for method in METHODS:
         p, model = out_of_sample(x, labels, method, seed, folds, epochs)
-        found = find_label_issues(p, labels, pairs=pairs_of(model, x, labels))
-        yield {"method": method, **quality(wrong, found.index, found.score, found.is_issue), "kind": kinds(name, clean, found)}
+        found = find_label_issues(p, labels)
+        row = {"method": method, **quality(wrong, found.index, found.score, found.is_issue), "kind by counts": kinds(name, clean, found)}
+        pairs = pairs_of(model, x, labels)
+        yield row | {"kind by model": kinds(name, clean, None if pairs is None else find_label_issues(p, labels, pairs=pairs))}
         if method == "Dense" and (flags := cleanlab_flags(labels, p)) is not None:
             scores = p[np.arange(len(p)), labels]
-            yield {"method": "cleanlab", **quality(wrong, np.arange(len(p)), scores, flags), "kind": None}
+            yield {"method": "cleanlab", **quality(wrong, np.arange(len(p)), scores, flags), "kind by counts": None, "kind by model": None}
 
 
 def quality(wrong, index, score, is_issue):
@@ -114,7 +117,7 @@ def quality(wrong, index, score, is_issue):
 
 def kinds(name, clean, found):
     """Of the issues whose suggestion is right, how many have the right kind; None for a task without planted pairs."""
-    if name != "pairs and random":
+    if name != "pairs and random" or found is None:
         return None
     right = found.is_issue & (clean[found.index] == found.suggested)
     planted = {frozenset(pair) for pair in PAIRS}
@@ -133,22 +136,25 @@ def cleanlab_flags(labels, p):
 
 def render(rows):
     """Means over the seeds with standard errors, and what each method adds to Dense, seed by seed."""
-    measures = ("average precision", "precision", "recall", "kind")
-    lines = ["| task (wrong) | method | average precision | precision | recall | right kind |", "|---|---|---|---|---|---|"]
+    measures = ("average precision", "precision", "recall")
+    shares = ("kind by counts", "kind by model")
+    lines = [f"| task (wrong) | method | {' | '.join((*measures, *shares))} |", "|---|---|---|---|---|---|---|"]
     for task in dict.fromkeys(row["task"] for row in rows):
         of_task = [row for row in rows if row["task"] == task]
         for method in dict.fromkeys(row["method"] for row in of_task):
             cells = []
             for measure in measures:
-                values, base = (
-                    np.array([row[measure] for row in of_task if row["method"] == name and row[measure] is not None])
-                    for name in (method, "Dense")
-                )
-                is_plain = method == "Dense" or not len(values)
-                cells.append(with_error(values, "") if is_plain else with_error(values - base, "+"))
+                values, base = (of_method(of_task, name, measure) for name in (method, "Dense"))
+                cells.append(with_error(values, "") if method == "Dense" else with_error(values - base, "+"))
+            cells += [with_error(of_method(of_task, method, measure), "") for measure in shares]
             wrong = f"{task} ({np.mean([row['wrong'] for row in of_task]):.0%})" if method == "Dense" else ""
             lines.append(f"| {wrong} | {method} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def of_method(rows, method, measure):
+    """The figures of a method over the seeds, without those that it has not."""
+    return np.array([row[measure] for row in rows if row["method"] == method and row.get(measure) is not None])
 
 
 def with_error(values, sign):

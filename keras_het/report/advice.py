@@ -102,11 +102,12 @@ def _rare_classes(found: Findings) -> str | None:
 
 
 def _confused(found: Findings) -> str | None:
-    if not found.pairs:
+    pairs = [pair for pair in found.pairs or [] if pair.covariance < 0]
+    if not pairs:
         return None
-    named = "; ".join(f"{_quoted(pair.first)} and {_quoted(pair.second)}" for pair in found.pairs[:3])
+    named = "; ".join(f"{_quoted(pair.first)} and {_quoted(pair.second)}" for pair in pairs[:3])
     return (
-        f"Look at examples of the classes that share noise ({named}). Say in the instructions for labelling how to tell them apart, or "
+        f"Look at examples of the classes that are taken for each other ({named}). Say in the instructions for labelling how to tell them apart, or "
         "join them."
     )
 

@@ -97,7 +97,7 @@ def pairs(pairs: Sequence, ax: Any = None) -> Any:
         ax.text(0.5, 0.5, "no pair of classes is beyond chance", ha="center", transform=ax.transAxes)
         return ax
     blue, orange, _ = palette()
-    for sign, color, meaning in ((1, blue, TOGETHER), (-1, orange, EITHER)):
+    for sign, color, meaning in ((1, orange, TOGETHER), (-1, blue, EITHER)):  # as in the map
         places = [place for place, pair in enumerate(drawn) if np.sign(pair.covariance) == sign]
         ax.barh(places, [drawn[place].covariance for place in places], color=color, label=meaning if places else None)
     names = [f"{shortened(pair.first)} - {shortened(pair.second)}" for pair in drawn]

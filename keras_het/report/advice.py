@@ -107,8 +107,8 @@ def _confused(found: Findings) -> str | None:
         return None
     named = "; ".join(f"{_quoted(pair.first)} and {_quoted(pair.second)}" for pair in pairs[:3])
     return (
-        f"Look at examples of the classes that are taken for each other ({named}). Say in the instructions for labelling how to tell them apart, or "
-        "join them."
+        f"Look at examples of the classes that are taken for each other ({named}). Say in the instructions for labelling how to tell them "
+        "apart, or join them."
     )
 
 

@@ -125,6 +125,18 @@ def label_issues(session):
 
 
 @nox.session
+def planted_pairs(session):
+    """Whether a head's covariance finds classes that are swapped; `-- --quick`, `-- --backend torch`."""
+    on_one_backend(session, "benchmarks/planted_pairs.py", "demo")
+
+
+@nox.session
+def covariance(session):
+    """Seconds and memory of covariances of many examples and of very many classes; `-- --quick`, `-- --backend torch`."""
+    on_one_backend(session, "benchmarks/covariance.py")
+
+
+@nox.session
 def hub(session):
     """Real KerasHub classes on three backends: presets, preprocessing, conversion, files, LoRA, int8."""
     on_every_backend(session, "tests/hub", "-e", ".[jax,tensorflow,torch,hub]")

@@ -1,5 +1,6 @@
 """What the benchmarks compute from their measurements, and the data that they make."""
 
+import numpy as np
 import pytest
 
 SIZES = {"B": 2, "D": 3, "K": 5, "R": 1, "S": 7}
@@ -106,3 +107,46 @@ def test_the_figures_of_ensembles_are_of_clean_labels_and_scaled_ones_keep_the_a
     assert plain[0] == scaled[0] == np.mean(logits.argmax(-1) == task.test.y)
     assert 0.05 < temperature < 1.0  # after two epochs a model is less sure than it could be
     assert scaled[1] < plain[1]
+
+
+def test_weak_raters_err_as_small_models_do():
+    import tasks
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    said = tasks.weak_raters(x / 16.0, y, 0)
+    np.testing.assert_array_equal(said, tasks.weak_raters(x / 16.0, y, 0))
+    rates = np.array([np.mean(said[y == k] != k) for k in range(10)])
+    assert 0.1 < rates.mean() < 0.3
+    assert rates.max() > 3 * rates.min()  # some classes are harder than others
+
+
+def test_planted_pairs_are_swapped_and_others_are_not():
+    import planted_pairs
+    from sklearn.datasets import load_digits
+
+    x, labels = planted_pairs.planted(0)
+    known = {row.tobytes(): label for row, label in zip(*load_digits(return_X_y=True), strict=True)}
+    true = np.array([known[(16.0 * row.astype("float64")).round().tobytes()] for row in x])
+    for i, j in planted_pairs.PAIRS:
+        for one, other in ((i, j), (j, i)):
+            assert set(labels[true == one]) == {one, other}
+            assert np.mean(labels[true == one] == other) == pytest.approx(0.3, abs=0.12)
+    np.testing.assert_array_equal(labels[np.isin(true, [0, 2, 5, 6])], true[np.isin(true, [0, 2, 5, 6])])
+
+
+def test_quality_and_kinds_of_issues_by_hand():
+    import label_issues
+
+    from keras_het.analysis import find_label_issues
+
+    wrong, index = np.array([False, True, False, True]), np.array([1, 0, 3, 2])
+    found = label_issues.quality(wrong, index, np.array([0.1, 0.2, 0.3, 0.9]), np.array([True, True, False, False]))
+    assert found == pytest.approx({"wrong": 0.5, "average precision": (1 + 2 / 3) / 2, "precision": 0.5, "recall": 0.5})
+    p = np.full((12, 4), 0.02)
+    clean = np.array([3, 0, 3, 0] + [0, 1, 2, 3] * 2)
+    p[np.arange(12), clean] = 0.94
+    labels = np.array([2, 1, 3, 0] + [0, 1, 2, 3] * 2)  # the first two are wrong: 3 as 2, and 0 as 1
+    with_pair = find_label_issues(p, labels, pairs=[(2, 3)])
+    assert label_issues.kinds("pairs and random", clean, with_pair) == 0.5  # neither is of a planted pair
+    assert label_issues.kinds("random, 20%", clean, with_pair) is None

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_het.covariances.block_matrix import BlockMatrix
-from keras_het.head_noise import head_noise
+from keras_het.head_noise import HeadNoise, head_noise
 from keras_het.ops.seeds import random_generator
 from keras_het.validation import check_class_names, check_integer, check_square
 
@@ -73,7 +73,7 @@ def correlation(covariance: Any) -> np.ndarray:
 
 
 def confused_pairs(
-    model: keras.Model,
+    model: keras.Model | Sequence[keras.Model],
     x: Any,
     class_names: Sequence | None = None,
     count: int = 10,
@@ -92,8 +92,13 @@ def confused_pairs(
     likely than others, and the weights as they are have the largest once in `draws + 1` times: so often any pair is returned, 1% by
     default. Beside classes of large weights a pair of small ones is no longer seen. No matrix `(K, K)` is held.
 
+    That a pair is no chance does not say that its labels are swapped: training makes factors that have other classes in common, too,
+    other ones from every start. Of several models, such as the `members` of an ensemble, a pair is returned if each of them has it, with
+    one sign. On digits with three pairs swapped one model has them first and one to four pairs besides, and four models have these three
+    alone (`benchmarks/README.md`).
+
     Args:
-        model: as for `covariance`.
+        model: as for `covariance`; or a list of models of the same classes, over which covariances and correlations are averaged.
         x: as for `covariance`.
         layer: as for `covariance`.
         batch_size: as for `covariance`.
@@ -114,21 +119,34 @@ def confused_pairs(
         >>> [(pair.first, pair.second, pair.covariance < 0) for pair in pairs]
         [('bee', 'wasp', True)]
     """
-    count, draws, rng = check_integer("count", count, 0), check_integer("draws", draws, 1), random_generator(seed)
-    noise = head_noise(model, x, layer, batch_size)
+    check_integer("count", count, 0)
+    check_integer("draws", draws, 1)
+    models = [model] if isinstance(model, keras.Model) else list(model)
+    if not models:
+        raise ValueError("`model` must be a model, or a list with at least one. Received: none")
+    noises = [head_noise(one, x, layer, batch_size) for one in models]
+    names = check_class_names(class_names, noises[0].head.units)
+    rng = random_generator(seed)
+    found = [_signed_pairs(noise, draws, rng) for noise in noises]
+    common = set(found[0]).intersection(*found[1:])
+    pairs = [(names[i], names[j], *np.mean([one[i, j, sign] for one in found], axis=0).tolist()) for i, j, sign in sorted(common)]
+    return sorted((ConfusedPair(*pair) for pair in pairs), key=lambda pair: -abs(pair.covariance))[:count]
+
+
+def _signed_pairs(noise: HeadNoise, draws: int, rng: np.random.Generator) -> dict[tuple[int, int, bool], tuple[float, float]]:
+    """Of the pairs beyond chance, by numbers and by whether they rise together: covariance and correlation."""
     if noise.head.covariance_layer.noise_of != "logits":
         raise ValueError(
             "`model` must have a head whose factor is of the logits: what the kernel of the mean gives pairs of classes in common is no "
             f"chance, and no test of it is known; use `covariance`. Received: covariance={type(noise.head.covariance_layer).__name__}"
         )
-    names = check_class_names(class_names, noise.head.units)
-    factor = noise.head.covariance_layer.factor_weights()
+    factor, whole = noise.head.covariance_layer.factor_weights(), noise.covariance()
     chance = _largest_by_chance(noise.shared("float32"), factor, draws, rng)  # where most of the time goes
-    rows, columns, values = _beyond(noise.shared()(factor), noise.covariance(), chance, count)
-    deviations = np.sqrt(noise.covariance().main_diagonal())  # of classes of which none is 0: they have something in common
+    rows, columns, values = _beyond(noise.shared()(factor), whole, chance)
+    deviations = np.sqrt(whole.main_diagonal())  # of classes of which none is 0: they have something in common
     correlations = values / (deviations[rows] * deviations[columns])
-    found = zip(rows, columns, values, correlations, strict=True)
-    return [ConfusedPair(names[i], names[j], float(value), float(share)) for i, j, value, share in found]
+    keys = zip(rows.tolist(), columns.tolist(), (values > 0).tolist(), strict=True)
+    return dict(zip(keys, zip(values.tolist(), correlations.tolist(), strict=True), strict=True))
 
 
 def _largest_by_chance(shared_of: Callable[[np.ndarray], BlockMatrix], factor: np.ndarray, draws: int, rng: np.random.Generator) -> float:
@@ -142,15 +160,13 @@ def _largest_by_chance(shared_of: Callable[[np.ndarray], BlockMatrix], factor: n
     return float(largest)
 
 
-def _beyond(shared: BlockMatrix, whole: BlockMatrix, chance: float, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows, columns and covariances of the pairs that have more in common than chance gives: the `count` largest, the largest first."""
-    found = np.empty(0, int), np.empty(0, int), np.empty(0)
+def _beyond(shared: BlockMatrix, whole: BlockMatrix, chance: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, columns and covariances of the pairs that have more in common than chance gives."""
+    parts = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
     for rows in shared.blocks():
         common, values = (np.triu(matrix.rows(rows, rows.start), 1) for matrix in (shared, whole))
         # Equal but for the rounding of the draws is not beyond; and both must say whether the two go together or against each other.
         i, j = np.nonzero((np.abs(common) > chance * (1 + 1e-4)) & (common * values > 0))
-        part = i + rows.start, j + rows.start, values[i, j]
-        found = tuple(np.concatenate(both) for both in zip(found, part, strict=True))  # type: ignore[assignment]
-        best = np.argsort(-np.abs(found[2]), kind="stable")[:count]
-        found = found[0][best], found[1][best], found[2][best]
-    return found
+        parts.append((i + rows.start, j + rows.start, values[i, j]))
+    first, second, covariances = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return first, second, covariances

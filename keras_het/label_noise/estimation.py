@@ -61,8 +61,8 @@ def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
 def systematic_flips(counts: Any) -> np.ndarray:
     """Which classes are taken for which more often than flips to any other class would be.
 
-    Flips of class i, if they went to any of the K - 1 others alike, would be Poisson counts with their mean. A count is systematic if
-    that gives one so large in less than one of a hundred such tables: P(count or more) < .01 / (K (K - 1)).
+    Of the n_i flips of class i, if they went to any of the K - 1 others alike, Binomial(n_i, 1 / (K - 1)) would go to class j. A count is
+    systematic if that gives one so large in less than one of a hundred such tables: P(count or more) < .01 / (K (K - 1)).
 
     Args:
         counts: examples of class i with the label j, shape `(K, K)`, not negative; of a learned T, its rows times those of the class.
@@ -76,9 +76,9 @@ def systematic_flips(counts: Any) -> np.ndarray:
     """
     counts = check_not_negative("counts", check_square("counts", counts))
     flips = np.where(np.eye(len(counts), dtype=bool), 0.0, counts)
-    pairs = max(1, len(counts) - 1)
-    rate = np.broadcast_to(flips.sum(axis=1, keepdims=True) / pairs, flips.shape)
-    return (flips >= 1) & (scipy.special.pdtrc(np.floor(flips) - 1.0, rate) < 0.01 / (len(counts) * pairs))
+    others, totals = max(1, len(counts) - 1), np.ceil(flips.sum(axis=1, keepdims=True)).astype(int)
+    chance = scipy.special.bdtrc(np.maximum(np.floor(flips) - 1.0, 0.0), totals, 1.0 / others)
+    return (flips >= 1) & (chance < 0.01 / (len(counts) * others))
 
 
 def confident_counts(labels: np.ndarray, p: np.ndarray) -> np.ndarray:

@@ -81,7 +81,7 @@ def collect(
     missing: list[str] = []
     bins = analysis.calibration(p, labels)
     noise = find_noise(model, x, len(names), check_integer("batch_size", batch_size, 1), missing)
-    issues = unless_impossible("Wrong labels", missing, lambda: _issues(p, labels, noise and noise.pairs))
+    issues = unless_impossible("Wrong labels", missing, lambda: _issues(p, labels))
     return Findings(
         model.name,
         names,
@@ -105,12 +105,12 @@ def _given(probabilities: Any, count: int) -> np.ndarray:
     return p
 
 
-def _issues(p: np.ndarray, labels: np.ndarray, pairs: list | None) -> analysis.LabelIssues:
+def _issues(p: np.ndarray, labels: np.ndarray) -> analysis.LabelIssues:
     if len(np.unique(labels)) < 2:
         raise ValueError(f"All labels are of one class, {labels[0]}: there is nothing to hold them against.")
     p = p.astype("float64")
     p /= p.sum(axis=1, keepdims=True)  # half precision sums to 1 only nearly
-    return analysis.find_label_issues(p, labels, pairs=pairs or None)
+    return analysis.find_label_issues(p, labels)
 
 
 def _scores(p: np.ndarray, labels: np.ndarray) -> tuple[float, float]:

@@ -138,6 +138,23 @@ def test_numbers_count_and_a_data_set():
     assert confused_pairs(functional()(make_head(num_factors=0)), X) == []
 
 
+def test_of_several_models_a_pair_counts_that_all_have_with_one_sign():
+    """Of two heads with the planted pairs, c and g go against each other in the one and together in the other."""
+    one, other = plant(make_head()), plant(make_head())
+    kernel = ops.convert_to_numpy(other.covariance_layer.factor.kernel).reshape(FEATURES, UNITS, FACTORS).copy()
+    kernel[:, 6] = kernel[:, 2]
+    other.covariance_layer.factor.kernel.assign(kernel.reshape(FEATURES, -1))
+    models = [functional()(head) for head in (one, other)]
+    assert {pair.covariance > 0 for pair in confused_pairs(models[1], X)} == {True}
+    (pair,) = confused_pairs(models, X, NAMES)
+    assert (pair.first, pair.second) == ("b", "f")
+    alone = [next(pair for pair in confused_pairs(model, X, NAMES) if pair.first == "b") for model in models]
+    assert pair.covariance == pytest.approx(np.mean([pair.covariance for pair in alone]))
+    assert pair.correlation == pytest.approx(np.mean([pair.correlation for pair in alone]))
+    with pytest.raises(ValueError, match=r"`model` must be a model, or a list with at least one. Received: none"):
+        confused_pairs([], X)
+
+
 def full(x):
     """The shape of a factor, and what its weights give classes in common, given the inputs."""
     x = np.concatenate([x[:, :3], np.ones((len(x), 1))], axis=1)
@@ -164,7 +181,7 @@ def alarms(draw, form=full, draws=9, trials=400):
     def is_any():
         factor = draw(rng, shape)
         shared = shared_of(factor)
-        return bool(len(_beyond(shared, shared, _largest_by_chance(shared_of, factor, draws, rng), 1)[0]))
+        return bool(len(_beyond(shared, shared, _largest_by_chance(shared_of, factor, draws, rng))[0]))
 
     return sum(is_any() for _ in range(trials))
 

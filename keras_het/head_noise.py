@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_het.batches import batches
 from keras_het.covariances.block_matrix import BlockMatrix
-from keras_het.graph import Head, find_head, predictor
+from keras_het.graph import Head, find_head, has_graph, predictor
 from keras_het.layers import HeteroscedasticDense
 from keras_het.validation import as_float64, check_integer
 
@@ -66,6 +66,9 @@ def find_noisy_head(model: keras.Model, name: str | None = None) -> Head:
 
     Raises: ValueError for a model without a graph, with several outputs, without such a head, or with several of no name given.
     """
+    if not has_graph(model):
+        rule = "be functional or Sequential, and built, so that its head can be found; of an ensemble give one of its `members`"
+        raise ValueError(f"`model` must {rule}. Received: a {type(model).__name__}")
     names = {layer.name for layer in model._flatten_layers() if isinstance(layer, HeteroscedasticDense)}
     only = names.pop() if len(names) == 1 else None
     return find_head(model, HeteroscedasticDense, name or only)
@@ -138,8 +141,4 @@ def covariance_with(head: HeteroscedasticDense, normal: Any, classes: Any) -> np
 
 def variances(head: HeteroscedasticDense, normal: Any) -> np.ndarray:
     """The variances of the logits, `(..., K)`, as far as the link sees them; `normal` is `standardized`."""
-    own = as_float64(normal.variance())
-    if not head.link.ignores_shift:
-        return own
-    means = as_float64(normal.covariance_times(ops.ones_like(normal.loc))) / head.units
-    return np.maximum(own - 2.0 * means + means.mean(axis=-1, keepdims=True), 0.0)
+    return as_float64(normal.centered_variance() if head.link.ignores_shift else normal.variance())

@@ -40,8 +40,14 @@ def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> 
     outputs = np.concatenate(parts)
     wrong = np.flatnonzero(np.isnan(outputs).any(axis=1))
     if len(wrong):
-        raise ValueError(f"`model` must predict numbers: has its training diverged? Received: nan for example {wrong[0]}")
-    return ops.convert_to_numpy(_activation(model, outputs)(outputs))
+        raise ValueError(
+            f"`model` must predict numbers: has its training diverged, or is there nan in `x`? Received: nan for example {wrong[0]}"
+        )
+    p = ops.convert_to_numpy(_activation(model, outputs)(outputs))
+    wrong = np.flatnonzero(np.isnan(p).any(axis=1))
+    if len(wrong):
+        raise ValueError(f"`model` must predict finite logits. Received: some that are not for example {wrong[0]}")
+    return p
 
 
 def exclusive_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:

@@ -38,6 +38,15 @@ def test_rows_and_variances_are_those_of_the_dense_matrix(kind):
     np.testing.assert_allclose(variances(head, normal), np.diagonal(dense, axis1=1, axis2=2), rtol=1e-4, atol=1e-5)
 
 
+def test_a_large_shift_hides_nothing():
+    """A part of V that all classes share, a thousand times the rest: no difference of large numbers is taken."""
+    head = make_head(num_factors=3)
+    expected = variances(head, standardized(head, X))
+    bias = ops.convert_to_numpy(head.covariance_layer.factor.bias).reshape(7, 3)
+    head.covariance_layer.factor.bias.assign((bias + 1000.0).ravel())
+    np.testing.assert_allclose(variances(head, standardized(head, X)), expected, rtol=1e-2)
+
+
 def test_a_shift_of_all_logits_is_no_noise_for_softmax():
     """All classes have one factor: a softmax does not see it, a sigmoid does."""
     for link, expected in (("softmax", 0.0), ("sigmoid", 1.0)):

@@ -70,5 +70,11 @@ def test_errors():
         HeteroscedasticMonitor(None)
     model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(5, "softmax")])
     model.compile(loss="sparse_categorical_crossentropy")
+    wrong, _ = make_model()
+    wrong.compile("sgd", "sparse_categorical_crossentropy")
+    with pytest.raises(ValueError, match="`loss` must take log-probabilities"):
+        monitored(wrong, callbacks=[HeteroscedasticMonitor((X, Y))])
+    with pytest.raises(ValueError, match=r"`validation_data` must be \(x, y\), for weights do not count. Received: three parts"):
+        HeteroscedasticMonitor((X, Y, Y))
     with pytest.raises(ValueError, match="must end in a HeteroscedasticDense layer"):
         monitored(model, callbacks=[HeteroscedasticMonitor((X, Y))])

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_het.validation import check_integer
+from keras_het.validation import check_integer, check_labels
 
 
 class Calibration(NamedTuple):
@@ -84,6 +84,5 @@ def confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray,
     if not np.all((p >= 0) & (p <= 1 + 1e-5)) or np.any(np.abs(p.sum(-1, dtype="float64") - 1) > 1e-2):
         rule = "be in [0, 1] and sum to 1, such as the exp of what a head predicts"
         raise ValueError(f"`probabilities` must {rule}. Received: numbers from {p.min():.4g} to {p.max():.4g}")
-    if np.any((y < 0) | (y >= p.shape[1])):
-        raise ValueError(f"`labels` must be in [0, {p.shape[1] - 1}]. Received: {y[(y < 0) | (y >= p.shape[1])][0]}")
+    check_labels(y, p.shape[1])
     return p.max(axis=1).astype("float64"), (p.argmax(axis=1) == y).astype("float64")

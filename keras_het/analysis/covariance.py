@@ -36,7 +36,7 @@ def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_si
 
     Args:
         model: functional or Sequential, with a `HeteroscedasticDense` somewhere, such as before a `NoiseTransition`; it does not change.
-        x: what it predicts from: arrays, or a data set of batches, whose labels do not count.
+        x: what it predicts from: arrays, or a data set of batches, whose labels do not count, nor do masks: a padded place is an example.
         layer: name of the head, if there are several.
         batch_size: of the predictions from arrays.
     Returns: `(K, K)`, float64.
@@ -107,7 +107,8 @@ def confused_pairs(
         draws: at least 1; each takes the time of a product of the factor's weights.
         seed: of the draws.
     Returns: list of `ConfusedPair`, the largest first; empty for a head without factors.
-    Raises: ValueError as for `covariance`, for arguments outside these ranges, and for a head whose noise is that of the features.
+    Raises: ValueError as for `covariance`, for arguments outside these ranges, for a head whose noise is that of the features, and for a
+        parameter-efficient head of so few factors that random signs often change nothing: draws * 2^(1 - R) > 1/2, R below 9 by default.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
@@ -141,6 +142,12 @@ def _signed_pairs(noise: HeadNoise, draws: int, rng: np.random.Generator) -> dic
             f"chance, and no test of it is known; use `covariance`. Received: covariance={type(noise.head.covariance_layer).__name__}"
         )
     factor, whole = noise.head.covariance_layer.factor_weights(), noise.covariance()
+    if factor.shape[2] and len(factor) == 1 and draws * 2.0 ** (1 - factor.shape[2]) > 0.5:
+        raise ValueError(
+            "`model` must have a parameter-efficient head with more factors, or `draws` must be fewer: random signs leave the product of "
+            "two rows of so few as it is, so that no pair could be told from chance; use `covariance`. "
+            f"Received: num_factors={factor.shape[2]}, draws={draws}"
+        )
     chance = _largest_by_chance(noise.shared("float32"), factor, draws, rng)  # where most of the time goes
     rows, columns, values = _beyond(noise.shared()(factor), whole, chance)
     deviations = np.sqrt(whole.main_diagonal())  # of classes of which none is 0: they have something in common

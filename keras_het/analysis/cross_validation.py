@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_het.batches import as_numpy, count_examples, is_data_set, take
+from keras_het.compilation import check
 from keras_het.ops.seeds import random_generator
 from keras_het.predictions import exclusive_probabilities
 from keras_het.validation import check_choice, check_integer, check_labels, check_maker
@@ -46,7 +48,8 @@ def cross_val_probabilities(
         sample_weight: of the examples in `fit`, shape `(N,)`, or None.
         seed: of the split and of the models.
         path: a folder that keeps each fold when it is done, `fold_0.npz` and so on; a later call goes on from there. It knows its data
-            and settings, but not `make_model`: take another folder for another model.
+            and the arguments of `fit` that are numbers, texts and arrays, but neither `make_model` nor callbacks: take another folder for
+            others.
         verbose: 1 for a progress bar, 0 for none.
         fit_arguments: for `fit`, such as epochs, batch_size, callbacks.
     Returns: shape `(N, K)`, float32, each row of sum 1.
@@ -72,8 +75,7 @@ def cross_val_probabilities(
     check_choice("verbose", verbose, (0, 1))
     data = _Data(x, check_labels(y, np.inf, count_examples(x), "y"), _weights(sample_weight, y))
     fold_of = stratified_folds(data.y, folds, seed)
-    numbers = {name: value for name, value in sorted(fit_arguments.items()) if isinstance(value, int | float)}
-    store = _Store(path, data.checksum(f"{folds} {seed} {numbers}"))
+    store = _Store(path, data.checksum(f"{folds} {seed} {sorted(fit_arguments)}", _plain(fit_arguments)))
     bar, found = keras.utils.Progbar(folds, verbose=verbose, unit_name="fold"), np.empty((len(data.y), 0), "float32")
     for fold in range(folds):
         p = store.read(fold)
@@ -120,14 +122,20 @@ class _Data(NamedTuple):
         weight = None if self.sample_weight is None else self.sample_weight[indices]
         return _Data(take(self.x, indices), self.y[indices], weight)
 
-    def checksum(self, settings: str) -> str:
+    def checksum(self, settings: str, arguments: list) -> str:
         """What other data or settings do not have."""
         found = hashlib.sha256(settings.encode())
-        for part in keras.tree.flatten(tuple(self)):
+        for part in [*keras.tree.flatten(tuple(self)), *arguments]:
             array = np.asarray(as_numpy(part))  # None, too
             found.update(f"{array.dtype} {array.shape}".encode())
             found.update(str(array.tolist()).encode() if array.dtype.kind in "OT" else array.tobytes())
         return found.hexdigest()
+
+
+def _plain(arguments: dict[str, Any]) -> list:
+    """What can be compared of the arguments of `fit`: numbers, texts and arrays, in their order."""
+    leaves = keras.tree.flatten([arguments[name] for name in sorted(arguments)])
+    return [leaf for leaf in leaves if isinstance(leaf, int | float | str | np.generic | np.ndarray) or ops.is_tensor(leaf)]
 
 
 class _Store:
@@ -156,6 +164,18 @@ class _Store:
         half.replace(self.folder / f"fold_{fold}.npz")
 
 
+def _check_model(model: keras.Model, labels: np.ndarray) -> None:
+    """Raises a ValueError if a model is not compiled, or with a wrong loss, is not new, or has other classes than the labels."""
+    if not getattr(model, "compiled", False):
+        raise ValueError(f"`make_model` must make compiled models. Received: a {type(model).__name__}, which is not")
+    check(model)
+    if getattr(model.optimizer, "built", False) and int(model.optimizer.iterations) > 0:
+        raise ValueError("`make_model` must make a new model each time, or one would have seen what it predicts. Received: a trained one")
+    units = model.output_shape[-1] if getattr(model, "outputs", None) and len(model.outputs) == 1 else None
+    if units is not None and labels.max() >= units:
+        raise ValueError(f"`y` must be in [0, {units}), the classes of the model. Received: {labels.max()}")
+
+
 def _weights(sample_weight: Any, y: Any) -> np.ndarray | None:
     weights = None if sample_weight is None else np.asarray(as_numpy(sample_weight))
     if weights is not None and weights.shape != np.shape(y):
@@ -165,8 +185,7 @@ def _weights(sample_weight: Any, y: Any) -> np.ndarray | None:
 
 def _fitted(model: keras.Model, data: _Data, x: Any, arguments: dict[str, Any]) -> np.ndarray:
     """Trains a model, and predicts probabilities of other examples, whose rows sum to 1."""
-    if not getattr(model, "compiled", False):
-        raise ValueError(f"`make_model` must make compiled models. Received: a {type(model).__name__}, which is not")
+    _check_model(model, data.y)
     model.fit(data.x, data.y, sample_weight=data.sample_weight, verbose=0, **arguments)
     p = exclusive_probabilities(model, x, arguments.get("batch_size") or 128)
     return p / p.sum(axis=1, keepdims=True)

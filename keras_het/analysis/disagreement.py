@@ -84,7 +84,7 @@ def disagreements(
     """
     found = _find(model, other, x, labels, layer, batch_size)
     names = check_class_names(class_names, find_noisy_head(model, layer).units)
-    largest = np.flatnonzero(found.rank == 1)
+    largest = np.flatnonzero((found.rank == 1) & (found.covariance != 0))
     order = largest[np.argsort(-np.abs(found.covariance[largest]), kind="stable")][: check_integer("count", count, 0)]
     return [Disagreement(int(found.index[i]), names[found.right[i]], names[found.wrong[i]], float(found.covariance[i])) for i in order]
 
@@ -136,8 +136,12 @@ def _find(model: keras.Model, other: keras.Model, x: Any, labels: Any, layer: st
 
 
 def _covariance_and_rank(rows: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
-    """The entry of the wrong class in each row, `(n, K)`, and its rank among those of all but the right one; `(n, 2)`."""
+    """The entry of the wrong class in each row, `(n, K)`, and its rank among those of all but the right one; `(n, 2)`.
+
+    Of equal ones each has the middle rank, rounded down: a head that says nothing must not look as if it knew.
+    """
     every = np.arange(len(rows))
     value, sizes = rows[every, wrong], np.abs(rows)
     sizes[every, right] = -1.0
-    return np.stack([value, 1.0 + (sizes > sizes[every, wrong][:, None]).sum(axis=1)], axis=1)
+    own = sizes[every, wrong][:, None]
+    return np.stack([value, 1 + (sizes > own).sum(axis=1) + ((sizes == own).sum(axis=1) - 1) // 2], axis=1)

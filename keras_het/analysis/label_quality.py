@@ -13,13 +13,13 @@ from keras_het.validation import check_labels
 
 
 class LabelIssues(NamedTuple):
-    """Labels, those that are most probably wrong first; arrays of shape `(N,)`.
+    """Labels, those of the least score first, issues or not; arrays of shape `(N,)`.
 
     Printed, it is a table of the first of them.
 
     index: of the example.
     given: the label that it has.
-    suggested: the class of the largest probability.
+    suggested: the class of the largest probability, of those that have a label.
     score: the probability of the given label, in [0, 1]: the less, the worse.
     is_issue: whether it is probably wrong: so many labels of its class, given and suggested, as are, and the worst of them.
     kind: of an issue, "confusable" if its two classes are taken for each other more often than others, so that a person may err, too, and
@@ -85,11 +85,12 @@ def find_label_issues(
     if (model is None) != (x is None):
         rule = "be given for a model, and only for a model"
         raise ValueError(f"`x` must {rule}. Received: {'a model without x' if x is None else 'x beside probabilities'}")
-    p = _distributions(probabilities if model is None else exclusive_probabilities(model, x, batch_size))
+    p = _distributions(probabilities) if model is None else _predicted(model, x, batch_size)
     labels = check_labels(labels, p.shape[1], len(p))
     counts = confident_counts(labels, p)
-    is_issue = _issues(labels, p, _joint(labels, counts))
-    suggested, score = p.argmax(axis=1), p[np.arange(len(p)), labels]
+    suggested = np.where(np.bincount(labels, minlength=p.shape[1]) > 0, p, -1.0).argmax(axis=1)
+    is_issue = _issues(labels, p, _joint(labels, counts)) & (suggested != labels)
+    score = p[np.arange(len(p)), labels]
     confusable = systematic_flips(counts) if pairs is None else _both_ways(pairs, p.shape[1])
     kind = np.where(is_issue, np.where(confusable[suggested, labels], "confusable", "wrong"), "")
     order = np.argsort(score, kind="stable")
@@ -105,6 +106,12 @@ def _distributions(probabilities: Any) -> np.ndarray:
     return p
 
 
+def _predicted(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
+    """What a model predicts, float64, each row of sum 1, of which half precision is off."""
+    p = exclusive_probabilities(model, x, batch_size).astype("float64")
+    return p / p.sum(axis=1, keepdims=True)
+
+
 def _issues(labels: np.ndarray, p: np.ndarray, joint: np.ndarray) -> np.ndarray:
     """Whether each label is an issue: for each pair (label i, class j) the `joint[i, j]` of the largest p_j - p_i."""
     is_issue = np.zeros(len(p), bool)
@@ -114,7 +121,7 @@ def _issues(labels: np.ndarray, p: np.ndarray, joint: np.ndarray) -> np.ndarray:
             if j != i:
                 margin = p[of_label, j] - p[of_label, i]
                 is_issue[of_label[np.argsort(-margin, kind="stable")[: joint[i, j]]]] = True
-    return is_issue & (p.argmax(axis=1) != labels)
+    return is_issue
 
 
 def _joint(labels: np.ndarray, counts: np.ndarray) -> np.ndarray:

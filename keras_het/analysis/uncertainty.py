@@ -38,6 +38,8 @@ def uncertainty(model: keras.Model, x: Any, *, layer: str | None = None, num_sam
 
         H[E p] = E H[p] + I,      p = softmax(u / temperature), u ~ N(mu(x), Sigma(x))
 
+    Of a normalised link, p is what it returns of logits without noise, and E p is near what the head predicts, but not the same.
+
     None of the parts is "aleatoric" or "epistemic" alone: in what measured studies found, the variance of logits grows with both, and so do
     the parts of the entropy. The noise of a head says that examples like this one have labels that differ; a class that was never seen
     may look the same.

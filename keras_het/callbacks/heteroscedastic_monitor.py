@@ -6,6 +6,7 @@ import keras
 
 from keras_het.batches import examples_and_labels, labelled_batches
 from keras_het.callbacks.order import move
+from keras_het.compilation import check
 from keras_het.head_noise import HeadReader
 from keras_het.metrics import ExpectedCalibrationError
 from keras_het.predictions import predict_probabilities
@@ -19,19 +20,23 @@ class HeteroscedasticMonitor(keras.callbacks.Callback):
 
     * `<head>_noise_sd`, sqrt(mean of Sigma_kk): below about .1 the noise changes no prediction, and the head is a Dense layer.
     * `<head>_diagonal_share`, what of the variance is noise of single classes, by d: 1 without factors.
-    * `<head>_off_diagonal_share`, the sum of Sigma_ij^2 off the diagonal over that of all: near 0 no two classes are confused.
+    * `<head>_off_diagonal_share`, the sum of Sigma_ij^2 off the diagonal over that of all: without factors
+      it is 0, or, for softmax, which sees only differences, 1 / K; near that no two classes are confused.
     * `<head>_effective_rank`, (sum of Sigma_kk)^2 / (sum of all Sigma_ij^2), in [1, K]: in how many directions the noise is.
-    * `val_ece`, of exclusive classes, how far the confidence in the predicted class is from the share of labels that agree, over 15 bins.
-      Behind a `NoiseTransition` predictions are of the true classes, and labels of noisy ones, so that it says how far the two are apart.
+    * `val_ece`, of one label of exclusive classes for each example, how far the confidence in the predicted class is from the share of
+      labels that agree, over 15 bins. Behind a `NoiseTransition` predictions are of the true classes, and labels of noisy ones, so that
+      it says how far the two are apart.
 
     Its place among the callbacks does not matter: it moves to the front, for the others see only what was logged before them. It takes the
-    time of two predictions of the examples, and O(K^2 (D + R)) operations.
+    time of two predictions of the examples, and O(K^2 (D + R)) operations for a parameter-efficient head,
+    O(K^2 D R) for a full one.
 
     Args:
         validation_data: `(x, y)`, or a data set of batches (x, y) that can be read again; labels may be noisy.
         layer: name of the head, if there are several.
         batch_size: of the predictions from arrays.
-    Raises: ValueError for other data, or, when `fit` starts, for a model without a graph or without such a head.
+    Raises: ValueError for other data, or, when `fit` starts, for a model without a graph or without such a head,
+        or that was compiled with a wrong loss.
     Source: the rank is r of Bartlett, Long, Lugosi and Tsigler 2020, "Benign overfitting in linear regression", Definition 3 (R_0).
 
     Example:
@@ -47,17 +52,21 @@ class HeteroscedasticMonitor(keras.callbacks.Callback):
     def __init__(self, validation_data: Any, *, layer: str | None = None, batch_size: int = 128):
         super().__init__()
         self.validation_data = examples_and_labels("validation_data", validation_data)
+        if isinstance(validation_data, list | tuple) and len(validation_data) > 2:
+            raise ValueError("`validation_data` must be (x, y), for weights do not count. Received: three parts")
         self.layer, self.batch_size = layer, check_integer("batch_size", batch_size, 1)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         move(self, last=False)
+        if self.model.compiled:
+            check(self.model)
         self.reader = HeadReader(self.model, self.layer)  # for all epochs: it is a model, to be compiled once
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         logs = {} if logs is None else logs
         figures = self.reader.noise(self.validation_data[0], self.batch_size).figures()
         logs.update({f"{self.reader.head.layer.name}_{name}": value for name, value in figures._asdict().items()})
-        if self.reader.head.layer.link.activation == "softmax":
+        if self.reader.head.layer.link.activation == "softmax" and len(self.model.outputs[0].shape) == 2:
             logs["val_ece"] = self._calibration_error()
 
     def _calibration_error(self) -> float:

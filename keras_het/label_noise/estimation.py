@@ -8,6 +8,7 @@ import scipy.special
 from keras_het.label_noise.matrices import from_confusion
 from keras_het.validation import as_float64, check_every_class, check_labels, check_not_negative, check_share, check_square
 
+ROUNDING = 1e-6  # the mean of equal probabilities may be above them, and then none of them would count
 ROWS = 8192  # of probabilities that are compared at once
 
 
@@ -90,7 +91,7 @@ def confident_counts(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
     counts = np.zeros((size, size))
     for start in range(0, len(p), ROWS):  # a second array of this size would be much
         part = p[start : start + ROWS]
-        confident = np.where(part >= thresholds, part, -1.0)
+        confident = np.where(part >= thresholds - ROUNDING, part, -1.0)
         counted = confident.max(axis=1) >= 0
         np.add.at(counts, (confident.argmax(axis=1)[counted], labels[start : start + ROWS][counted]), 1)
     return counts

@@ -9,6 +9,7 @@ from keras import ops
 from keras_het.validation import check_boolean, check_integer
 
 SMALLEST = float(np.finfo("float32").tiny)
+ROUNDING = 1e-2  # how far outside [0, 1] a probability in half precision may be
 LOWEST = -3e38  # a score below all others, of a place that is empty
 
 
@@ -29,7 +30,8 @@ class ProbabilityMetric(keras.metrics.Metric):
     """Base class of the metrics of probabilities.
 
     `update_state` takes integer labels `(...)` or `(..., 1)`, or label vectors `(..., K)`, and probabilities or logits `(..., K)`; sample
-    weights and Keras masks of shape `(...)`. A label outside [0, K) makes the result nan, on every backend.
+    weights and Keras masks of shape `(...)`. A label outside [0, K) makes the result nan, on every backend, and so does what is no
+    probability: of a head, which returns log-probabilities or logits, every metric needs `from_logits=True`.
 
     Args:
         from_logits: whether predictions are logits or log-probabilities, as a head returns them, rather than probabilities.
@@ -92,6 +94,9 @@ class ProbabilityMetric(keras.metrics.Metric):
             inside = ops.logical_and(labels >= 0, labels < units)
             weights = ops.where(counts, ops.where(inside, weights, np.nan), 0.0)
             targets = ops.one_hot(ops.where(inside, labels, 0), units, dtype="float32")
+        if not self.from_logits:
+            are_probabilities = ops.all(ops.logical_and(y_pred >= -ROUNDING, y_pred <= 1.0 + ROUNDING), axis=-1)
+            weights = ops.where(ops.logical_or(are_probabilities, weights == 0), weights, np.nan)
         p, log_p, log_complements = (None if x is None else ops.reshape(x, (-1, units)) for x in self._probabilities(y_pred))
         return Examples(p, log_p, ops.reshape(targets, (-1, units)), ops.reshape(weights, (-1,)), log_complements)
 

@@ -51,7 +51,7 @@ class BrierScore(ProbabilityMetric):
 
     Args:
         bins: how many.
-        kwargs: as of `ProbabilityMetric`.
+        kwargs: `from_logits=True` for what a head returns, and as of `ProbabilityMetric`.
     Source: Brier 1950; Murphy 1973, "A new vector partition of the probability score"; `within` as Stephenson, Coelho and Jolliffe 2008.
 
     Example:

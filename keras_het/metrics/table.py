@@ -32,7 +32,7 @@ class TableMetric(ProbabilityMetric):
 
     Args:
         capacity: how many rows it can hold; beyond, the result is nan.
-        kwargs: as of `ProbabilityMetric`.
+        kwargs: `from_logits=True` for what a head returns, and as of `ProbabilityMetric`.
     """
 
     def __init__(self, capacity: int, **kwargs: Any):

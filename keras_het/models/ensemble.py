@@ -162,7 +162,7 @@ class DeepEnsemble(keras.Model):
         Raises: ValueError for no example.
         """
         parts = []
-        for inputs, _ in batches(x, batch_size):
+        for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
             outputs = [self._as_head(ops.convert_to_tensor(member.predict_on_batch(inputs))) for member in self.members]
             parts.append(np.stack([ops.convert_to_numpy(part) for part in outputs]))
         if not parts:

@@ -24,7 +24,7 @@ def best_temperature(outputs: np.ndarray, labels: Any, activation: str) -> float
         activation: "softmax" or "sigmoid".
     Returns: a number in [0.05, 20].
     Raises: ValueError for no example, numbers that are not finite, other shapes, or labels out of range.
-    Warns: if the best one is beyond an end.
+    Warns: if the best one is beyond an end, or if all are equal.
 
     Example:
         >>> round(best_temperature(np.log([[0.9, 0.1]] * 3), [0, 0, 1], "softmax"), 4)  # log(9) / log(2)
@@ -70,6 +70,9 @@ def _slope_of_sigmoid(logits: np.ndarray, labels: Any, shape: tuple[int, ...]) -
 
 def _best(slope: Callable[[float], float]) -> float:
     """T where the slope is zero: it rises with 1 / T."""
+    if slope(LOWEST) == slope(HIGHEST) == 0.0:
+        warnings.warn("The temperature is 1, for no other changes the likelihood: the outputs of each example are equal.", stacklevel=4)
+        return 1.0
     if slope(LOWEST) <= 0.0:
         why = "no label, or hardly one, is predicted wrong. Fit it to more examples, which the model was not trained on"
         warnings.warn(f"The temperature is {LOWEST:g}, the least, and the likelihood still grows below it: {why}.", stacklevel=4)

@@ -71,6 +71,11 @@ class LatentNormal:
         low_rank = ops.sum(ops.square(ops.matmul(ops.swapaxes(self.factor, -1, -2), self.kernel)), axis=-2)
         return ops.matmul(ops.square(self.scale_diag), ops.square(self.kernel)) + low_rank
 
+    def centered_variance(self) -> Any:
+        """The diagonal of C Sigma C, the part of the covariance that a softmax sees, `(..., K)`."""
+        kernel = self.kernel - ops.mean(self.kernel, axis=-1, keepdims=True)
+        return self.maker()(self.loc, self.scale_diag, self.factor, kernel).variance()
+
     def _of_features(self, vector):
         """The covariance of the features' noise times a vector, `(..., D)`."""
         shares = ops.einsum("...dr,...d->...r", self.factor, vector)

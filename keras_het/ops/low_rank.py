@@ -120,6 +120,13 @@ class DiagonalNormal:
         """Marginal variances of the logits, shape `(..., K)`."""
         return ops.square(self.scale_diag)
 
+    def centered_variance(self) -> Any:
+        """The diagonal of C Sigma C, the part of the covariance that a softmax sees, `(..., K)`: no difference of large numbers."""
+        own, factor = ops.square(self.scale_diag), self.scaled_factor()
+        of_mean = ops.mean(own, axis=-1, keepdims=True) / own.shape[-1]
+        shared = ops.sum(ops.square(factor - ops.mean(factor, axis=-2, keepdims=True)), axis=-1)
+        return own * (1.0 - 2.0 / own.shape[-1]) + of_mean + shared
+
     def covariance_times(self, vector: Any) -> Any:
         """The covariance times a vector, `(..., K)` to `(..., K)`, in O(K R)."""
         return DiagonalNormal.variance(self) * vector

@@ -22,7 +22,7 @@ def summary(found: Findings) -> list[str]:
         first = found.pairs[0]
         lines.append(f"The two classes that share most noise are {_quoted(first.first)} and {_quoted(first.second)}.")
     elif found.pairs is not None:
-        lines.append("No two classes share more noise than chance would give them.")
+        lines.append("No pair of classes stands out enough for the test of the covariance, which does not say that none is confused.")
     return lines
 
 
@@ -35,16 +35,19 @@ def _calibrated(found: Findings) -> str:
     gap = _confidence(found) - found.accuracy
     if found.calibration.error <= ECE:
         return f"that is close to how often it is right (calibration error {found.calibration.error:.3f})."
-    word = "more" if gap > 0 else "less"
-    return f"that is {word} than how often it is right: take it with care (calibration error {found.calibration.error:.3f})."
+    error = f"(calibration error {found.calibration.error:.3f})."
+    if gap > 0:
+        return f"that is more than how often it is right: take it with care {error}"
+    return f"that is less than how often it is right: it could be more sure {error}"
 
 
 def _issues(found: Findings, issues: LabelIssues) -> str:
     number = found.number_of_issues
     if not number:
         return "No label is probably wrong, by these probabilities."
-    given, suggested = (_quoted(found.class_names[labels[0]]) for labels in (issues.given, issues.suggested))
-    worst = f"The worst is example {issues.index[0]}, labelled {given}, for which the model says {suggested}."
+    first = issues.is_issue.argmax()
+    given, suggested = (_quoted(found.class_names[labels[first]]) for labels in (issues.given, issues.suggested))
+    worst = f"The worst is example {issues.index[first]}, labelled {given}, for which the model says {suggested}."
     confusable = int(np.sum(issues.kind == "confusable"))
     share = f"{number:,} labels ({number / len(found.labels):.1%}) are probably wrong"
     return f"{share}, {confusable:,} of them of classes that are often taken for each other. {worst}"

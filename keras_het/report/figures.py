@@ -13,7 +13,7 @@ from keras_het.analysis.plots.examples import as_pictures
 from keras_het.extras import import_extra
 from keras_het.report.findings import Findings
 
-STYLES = {"light": "default", "dark": "dark_background"}
+STYLES = {"light": ["default"], "dark": ["default", "dark_background"]}  # nothing of the user's
 THUMBNAIL = 56  # pixels
 
 
@@ -43,7 +43,7 @@ def pictures(found: Findings) -> list[Picture]:
             lambda ax: plots.risk_coverage(found.curve, ax),
         ),
     ]
-    if found.pairs is not None:
+    if found.pairs:
         text = f"Positive: {TOGETHER}. Negative: {EITHER}, so that the label goes to one of the two."
         drawn.append(_picture("Which classes share noise?", text, lambda ax: plots.pairs(found.pairs or [], ax)))
     covariance = None if found.noise is None else found.noise.covariance
@@ -57,7 +57,7 @@ def _picture(title: str, text: str, draw: Callable[[Any], Any], form: str = "svg
     return Picture(title, text, *(_drawn(draw, style, form) for style in STYLES.values()))
 
 
-def _drawn(draw: Callable[[Any], Any], style: str, form: str) -> str:
+def _drawn(draw: Callable[[Any], Any], style: list[str], form: str) -> str:
     """The address of a figure, drawn in a style apart from the user's, the same for the same numbers."""
     matplotlib, pyplot = (import_extra(name, "report", "The report") for name in ("matplotlib", "matplotlib.pyplot"))
     with pyplot.style.context(style), matplotlib.rc_context({"svg.hashsalt": "keras_het"}):
@@ -82,7 +82,7 @@ def is_images(x: Any) -> bool:
 def thumbnails(images: Any, indices: Any) -> list[str]:
     """The addresses of small pictures of some of `(N, H, W)` or `(N, H, W, C)` images."""
     image = import_extra("PIL.Image", "report", "The report")
-    return [_thumbnail(image, picture) for picture in as_pictures(np.asarray(images)[indices])]
+    return [_thumbnail(image, as_pictures(np.asarray(images[index])[None])[0]) for index in indices]  # one at a time
 
 
 def _thumbnail(image: Any, picture: np.ndarray) -> str:

@@ -33,10 +33,22 @@ def load_data(path: str | os.PathLike) -> dict[str, Any]:
     _check_file("data", path)
     if not zipfile.is_zipfile(path):
         raise ValueError(f"`data` must be a .npz file, as numpy.savez(path, x=x, y=y) writes. Received: {path}, which is none")
+    try:
+        return _content(path)
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"`data` must be a .npz file that is whole. Received: {path}; {error}") from error
+
+
+def _content(path: str | os.PathLike) -> dict[str, Any]:
+    """The arrays of a file of known names."""
     with np.load(path, allow_pickle=False) as content:
         missing = [name for name in NEEDED if name not in content]
         if missing:
             raise ValueError(f"`data` must have {' and '.join(NEEDED)}. Received: {path} with {', '.join(content) or 'nothing'}")
+        unknown = [name for name in content if name not in NEEDED + OPTIONAL]
+        if unknown:
+            rule = f"have no arrays but {', '.join(NEEDED + OPTIONAL)}"
+            raise ValueError(f"`data` must {rule}. Received: {path} with {', '.join(unknown)}")
         return {name: _array(content, name) for name in (*NEEDED, *OPTIONAL) if name in content}
 
 

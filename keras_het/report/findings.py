@@ -1,5 +1,6 @@
 """The numbers of a report, collected in one place."""
 
+import collections
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from keras_het import analysis
 from keras_het.batches import count_examples, is_data_set
+from keras_het.layers import HeteroscedasticDense
 from keras_het.predictions import exclusive_probabilities
 from keras_het.report.noise import Noise, find_noise, unless_impossible
 from keras_het.validation import check_class_names, check_integer, check_labels
@@ -49,6 +51,15 @@ class Findings(NamedTuple):
         return [pair._replace(first=names[pair.first], second=names[pair.second]) for pair in self.noise.pairs]
 
     @property
+    def flips(self) -> list[tuple[Any, Any, int]]:
+        """The label that suspects have, the class that is suggested, and how many they are, the most first."""
+        if self.issues is None:
+            return []
+        found = zip(self.issues.given[self.issues.is_issue].tolist(), self.issues.suggested[self.issues.is_issue].tolist(), strict=True)
+        names = self.class_names
+        return [(names[given], names[suggested], count) for (given, suggested), count in collections.Counter(found).most_common()]
+
+    @property
     def number_of_issues(self) -> int:
         """How many labels are probably wrong."""
         return 0 if self.issues is None else int(self.issues.is_issue.sum())
@@ -77,6 +88,9 @@ def collect(
     labels = check_labels(y, np.inf, count, "y")
     p = exclusive_probabilities(model, x, batch_size) if probabilities is None else _given(probabilities, count)
     labels = check_labels(labels, p.shape[1], name="y")
+    units = next((layer.units for layer in model._flatten_layers() if isinstance(layer, HeteroscedasticDense)), p.shape[1])
+    if units != p.shape[1]:
+        raise ValueError(f"`probabilities` must be of the {units} classes of the model's head. Received: {p.shape[1]}")
     names = check_class_names(class_names, p.shape[1])
     missing: list[str] = []
     bins = analysis.calibration(p, labels)

@@ -3,12 +3,14 @@
 import csv
 import numbers
 import os
+import re
 from typing import Any
 
 from keras_het.analysis import LabelIssues
 
 COLUMNS = ("index", "given", "suggested", "score", "is_issue", "kind")
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # with these a spreadsheet takes a cell for something to compute
+# Where a cell begins, or would where the separator is another, and what a spreadsheet takes for something to compute.
+FORMULA = re.compile(r"(^|[;,|\t\r\n])(\s*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])|^(?=[\t\r\n])")
 
 
 def write_labels(path: str | os.PathLike, issues: LabelIssues, class_names: list) -> None:
@@ -25,4 +27,4 @@ def safe_cell(name: Any) -> Any:
     """A name that a spreadsheet shows as it is: a number, or a text, with ' before one that would be a formula."""
     if isinstance(name, numbers.Number):
         return name
-    return f"'{name}" if str(name).startswith(FORMULA) else str(name)
+    return FORMULA.sub(lambda found: f"{found[1] or ''}{found[2] or ''}'", str(name))

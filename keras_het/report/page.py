@@ -80,6 +80,7 @@ def report(
     content = render(found, images)
     folder = pathlib.Path(path)
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "labels.csv").unlink(missing_ok=True)  # of an earlier report
     if found.issues is not None:
         write_labels(folder / "labels.csv", found.issues, found.class_names)
     (folder / "report.html").write_text(content, encoding="utf-8", errors="replace")
@@ -102,6 +103,7 @@ def render(found: Findings, images: Any = None) -> str:
         suspects=rows,
         images=images is not None,
         pairs=(found.pairs or [])[:MOST_PAIRS],
+        flips=found.flips[:MOST_PAIRS],
         guess=math.log(len(found.class_names)),
         meaning={True: TOGETHER, False: EITHER},
         style=trusted(style),

@@ -29,7 +29,7 @@ def test_errors_say_what_is_wrong(p, y, bins):
 
 
 def test_labels_of_no_class_are_refused():
-    with pytest.raises(ValueError, match=r"`labels` must be in \[0, 1\]. Received: 2"):
+    with pytest.raises(ValueError, match=r"`labels` must be in \[0, 2\). Received: 2 at \[0\]"):
         expected_calibration_error([[0.5, 0.5]], [2])
 
 

@@ -247,6 +247,10 @@ def two_heads():
         (lambda: confused_pairs(functional()(make_head()), X, set(NAMES)), "classes. Received: a set of 12"),
         (lambda: covariance(functional()(make_head()), np.where(np.arange(len(X))[:, None] == 3, np.nan, X)), "must give finite scales"),
         (
+            lambda: confused_pairs(functional()(make_head(parameter_efficient=True, num_factors=5)), X),
+            "so that no pair could be told from chance; use `covariance`. Received: num_factors=5, draws=99",
+        ),
+        (
             lambda: confused_pairs(functional()(make_head()), X, draws=0),
             "`draws` must be an integer at least 1. Received: draws=0",
         ),

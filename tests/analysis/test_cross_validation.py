@@ -65,6 +65,12 @@ def test_folds_are_stratified():
         stratified_folds(labels, 9, 0)
 
 
+def wrong_loss():
+    model = make_model()
+    model.compile("adam", "sparse_categorical_crossentropy")
+    return model
+
+
 def make_model():
     model = keras.Sequential([keras.Input((2,)), HeteroscedasticDense(3, num_factors=1)])
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -90,6 +96,17 @@ def test_an_interrupted_run_goes_on_to_the_same_end(tmp_path):
         cross_val_probabilities(make_model, X, Y[::-1], folds=2, path=tmp_path / "new", verbose=0)
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [({"class_weight": {0: 1.0}}, {"class_weight": {0: 2.0}}), ({"epochs": np.int64(1)}, {"epochs": np.int64(2)})],
+    ids=["dict", "NumPy"],
+)
+def test_folds_of_other_arguments_are_not_taken(first, second, tmp_path):
+    cross_val_probabilities(Memory, X, Y, folds=2, path=tmp_path, verbose=0, **first)
+    with pytest.raises(ValueError, match="`path` must be a folder of its own"):
+        cross_val_probabilities(Memory, X, Y, folds=2, path=tmp_path, verbose=0, **second)
+
+
 def test_inputs_may_be_a_dict_and_the_bar_is_shown(capsys):
     inputs = {name: keras.Input((1,), name=name) for name in "ab"}
 
@@ -101,6 +118,17 @@ def test_inputs_may_be_a_dict_and_the_bar_is_shown(capsys):
     p = cross_val_probabilities(make, {"a": X[:, :1], "b": X[:, 1:]}, Y, folds=2)
     np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-6)
     assert "2/2" in capsys.readouterr().out
+
+
+def test_models_that_cannot_be_right_are_refused_before_they_are_trained():
+    shared = make_model()
+    for make, y, message in (
+        (wrong_loss, Y, "`loss` must take log-probabilities"),
+        (make_model, Y + 1, r"`y` must be in \[0, 3\), the classes of the model. Received: 3"),
+        (lambda: shared, Y, "`make_model` must make a new model each time"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            cross_val_probabilities(make, X, y, folds=2, verbose=0)
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,17 @@ def test_models_that_agree_have_none():
     assert rank_histogram(model, model, X, np.arange(4)).counts.tolist() == [0, 0, 0]
 
 
+def test_a_head_without_covariance_knows_nothing():
+    """Of equal ranks each has the middle one, and none is listed."""
+    head = HeteroscedasticDense(5, num_factors=0, link="normalized_sigmoid")
+    model = keras.Sequential([keras.Input((5,)), head])
+    head.loc.kernel.assign(9.0 * np.eye(5))
+    other = keras.Sequential([keras.Input((5,)), keras.layers.Dense(5, "softmax")])
+    other.layers[0].kernel.assign(9.0 * np.eye(5)[[1, 2, 3, 4, 0]])
+    assert disagreements(model, other, np.eye(5), np.arange(5)) == []
+    assert rank_histogram(model, other, np.eye(5), np.arange(5)).counts.tolist() == [0, 5, 0, 0]
+
+
 def test_errors():
     model, _ = confusing()
     other = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "softmax")])

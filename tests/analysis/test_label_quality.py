@@ -61,7 +61,9 @@ def test_without_wrong_labels_there_is_no_issue():
 
 def test_classes_that_nobody_has_are_never_suggested_to_be_wrong():
     p = np.array([[0.8, 0.1, 0.1], [0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
-    assert not find_label_issues(p, [0, 0, 0]).is_issue.any()
+    found = find_label_issues(p, [0, 0, 0])
+    assert not found.is_issue.any()
+    assert found.suggested.tolist() == [0, 0, 0]
     assert find_label_issues(np.ones((4, 1)), [0] * 4).kind.tolist() == [""] * 4
 
 
@@ -78,6 +80,19 @@ def test_an_issue_of_planted_pairs_is_confusable_and_another_is_wrong(digits):
     np.testing.assert_array_equal(found.kind[right] == "confusable", pair[right])
     assert pair[right].sum() > 50
     assert (~pair[right]).sum() > 50
+
+
+def test_equal_probabilities_count():
+    """The mean of six equal .7 is above .7 by rounding, and the class would have no confident example."""
+    p = [[0.7, 0.3]] * 6 + [[0.2, 0.8]] * 6 + [[0.7, 0.3]]
+    found = find_label_issues(p, [0] * 6 + [1] * 7)
+    assert found.index[found.is_issue].tolist() == [12]
+
+
+def test_half_precision_of_a_model_is_made_to_sum_to_one():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "softmax", dtype="mixed_bfloat16")])
+    x = 3.0 * np.random.default_rng(0).normal(size=(60, 3))
+    assert np.isfinite(find_label_issues(model, np.arange(60) % 3, x).score).all()
 
 
 def test_pairs_may_be_given():

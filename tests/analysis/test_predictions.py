@@ -68,7 +68,7 @@ def two_outputs():
         (model_of("linear"), X, "be compiled with a loss that has from_logits=True. Received: model="),
         (model_of("linear"), X, "which returns numbers from -1 to 3, whose rows do not sum to 1"),
         (model_of("sigmoid"), X, "whose rows do not sum to 1"),
-        (model_of("softmax"), X * np.nan, "has its training diverged? Received: nan for example 0"),
+        (model_of("softmax"), X * np.nan, "has its training diverged, or is there nan in `x`? Received: nan for example 0"),
         (model_of("softmax"), X[:0], "`x` must have at least one example. Received: none"),
         (two_outputs(), X, "`model` must have one output of shape (N, K). Received: model='two' with outputs of shapes [(3, 3), (3, 3)]"),
     ],

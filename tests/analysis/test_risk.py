@@ -56,7 +56,7 @@ def test_the_bins_of_calibration_hold_what_is_in_them():
 
 
 def test_errors_are_those_of_calibration():
-    with pytest.raises(ValueError, match=r"`labels` must be in \[0, 1\]. Received: 2"):
+    with pytest.raises(ValueError, match=r"`labels` must be in \[0, 2\). Received: 2 at \[0\]"):
         risk_coverage([[0.5, 0.5]], [2])
     with pytest.raises(ValueError, match=r"with N > 0. Received: \(0, 2\) and \(0,\)"):
         risk_coverage(np.ones((0, 2)), [])

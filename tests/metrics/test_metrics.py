@@ -197,6 +197,18 @@ def test_more_than_there_is_room_for_is_nan(name):
 
 
 @pytest.mark.parametrize("name", KINDS)
+def test_what_is_no_probability_is_nan(name):
+    """Log-probabilities, of a head, where `from_logits=True` was forgotten; an example that does not count may be anything."""
+    labels, logits = case(3)
+    log_p = log_softmax(logits, axis=1)
+    assert np.isnan(updated(KINDS[name](), labels, log_p))
+    p, weights = np.exp(log_p), np.ones(EXAMPLES, "float32")
+    expected = updated(KINDS[name](), labels[1:], p[1:])
+    p[0], weights[0] = -7.0, 0.0
+    assert updated(KINDS[name](), labels, p, weights) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", KINDS)
 def test_nothing_yet_is_zero(name):
     assert number(KINDS[name]().result()) == 0.0
 

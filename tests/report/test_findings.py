@@ -37,6 +37,19 @@ def test_errors_that_are_many_of_one_kind_are_confusable():
     assert set(kinds.values()) == {""}
 
 
+def test_the_worst_is_one_of_the_suspects():
+    """The label of example 50 has the least probability of all, but the model is sure of nothing there, so that it is no suspect."""
+    p = np.full((EXAMPLES, CLASSES), 0.02)
+    p[np.arange(EXAMPLES), np.arange(EXAMPLES) % CLASSES] = 0.94
+    p[50] = [0.34, 0.325, 0.01, 0.325]
+    found = collect(plain(), X, Y, NAMES, probabilities=p)
+    assert found.issues.index[0] == 50
+    assert not found.issues.is_issue[0]
+    assert f"The worst is example {found.issues.index[1]}," in " ".join(summary(found))
+    assert sum(count for *_, count in found.flips) == found.number_of_issues == 10
+    assert found.flips[0] == ("bee", "ant", 3)
+
+
 def test_the_scores_are_those_of_the_metrics():
     found, p = collect(plain(), X, Y), plain().predict(X, verbose=0)
     assert found.nll == pytest.approx(float(NegativeLogLikelihood()(Y, p)), rel=1e-5)
@@ -94,7 +107,7 @@ def test_a_subclassed_model_has_no_graph_to_find_the_noise_in():
             return self.head(inputs)
 
     found = collect(Subclassed(), X, Y)
-    assert found.missing[0].startswith("The noise: not known. `model` must be a functional model")
+    assert found.missing[0].startswith("The noise: not known. `model` must be functional or Sequential, and built")
     assert np.isnan(found.noise.head.noise_sd)
     assert found.noise.covariance is None
 
@@ -136,7 +149,7 @@ def diverged():
         ),
         (lambda: collect(plain(), X, Y, set(NAMES)), "a name for each of the 4 classes. Received: a set of 4"),
         (lambda: collect(plain(), X, Y, batch_size=0), "`batch_size` must be an integer at least 1. Received: batch_size=0"),
-        (lambda: collect(diverged(), X, Y), "`model` must predict numbers: has its training diverged? Received: nan for example 0"),
+        (lambda: collect(diverged(), X, Y), "has its training diverged, or is there nan in `x`? Received: nan for example 0"),
         (lambda: collect(plain(None), X, Y), "or be compiled with a loss that has from_logits=True"),
         (lambda: collect(with_head(link="sigmoid"), X, Y), "`model` must predict exclusive classes, whose probabilities sum to 1"),
         (

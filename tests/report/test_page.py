@@ -98,6 +98,14 @@ def test_what_starts_a_formula_is_quoted(start):
     assert safe_cell(f"{start}1+1") == f"'{start}1+1"
 
 
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [("a;=1+1", "a;'=1+1"), (" =1", " '=1"), ("\uff1d1", "'\uff1d1"), ("a\t@x|+2", "a\t'@x|'+2"), ("a - b; c-d", "a - b; c-d")],
+)
+def test_where_another_separator_starts_a_cell_a_formula_is_quoted_too(name, cell):
+    assert safe_cell(name) == cell
+
+
 @pytest.mark.parametrize(("name", "cell"), [(-1, -1), (np.int64(-3), -3), ("a=b", "a=b"), (2.5, 2.5), (None, "None")])
 def test_numbers_and_other_texts_stay(name, cell):
     assert safe_cell(name) == cell
@@ -117,6 +125,7 @@ def test_a_plain_model_has_a_page_that_says_what_is_missing(tmp_path):
 
 
 def test_one_class_has_a_page_without_a_table_of_labels(tmp_path):
+    (tmp_path / "labels.csv").write_text("of an earlier report")
     page = report(plain(), X, np.zeros(EXAMPLES, int), path=tmp_path).read_text()
     assert "All labels are of one class" in page
     assert 'id="suspects"' not in page
@@ -147,7 +156,7 @@ def test_many_examples_and_classes_keep_the_page_small(tmp_path):
     y[:classes] = np.arange(classes)
     page = report(model, rng.normal(size=(count, 4)).astype("float32"), y, path=tmp_path, probabilities=p)
     assert page.stat().st_size < 5e6
-    assert "one of 20 reports would show any" in page.read_text() or "No two classes share more noise" in page.read_text()
+    assert "one of 20 reports would show any" in page.read_text() or "No pair of classes stands out enough" in page.read_text()
 
 
 def test_without_jinja_the_error_says_what_to_install(monkeypatch, tmp_path):
@@ -172,6 +181,7 @@ def save_wrong_files(folder):
     np.savez(folder / "d.npz", x=X, y=Y)
     np.savez(folder / "no_y.npz", x=X)
     np.savez(folder / "object.npz", x=X, y=Y, class_names=np.array(["a", "b", "c", "d"], object))
+    np.savez(folder / "names.npz", x=X, y=Y, names=["a"])
     np.save(folder / "array.npy", X)
     (folder / "broken.keras").write_bytes(b"PK nothing")
     (folder / "old.h5").write_bytes(b"nothing")
@@ -186,6 +196,7 @@ def save_wrong_files(folder):
         ("m.keras", "none.npz", "`data` must be a file. Received:"),
         ("m.keras", "array.npy", "`data` must be a .npz file, as numpy.savez(path, x=x, y=y) writes."),
         ("m.keras", "no_y.npz", "`data` must have x and y."),
+        ("m.keras", "names.npz", "`data` must have no arrays but x, y, class_names, probabilities, images. Received:"),
         ("m.keras", "object.npz", "`class_names` must hold numbers and texts, and no Python objects, which could run code"),
     ],
 )

@@ -162,7 +162,7 @@ def with_error(values, sign):
     if not len(values):
         return ""
     error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-    text = f"{values.mean():{sign}.3f} ± {error:.3f}"
+    text = f"{values.mean():{sign}.3f} +- {error:.3f}"
     return f"**{text}**" if sign and abs(values.mean()) > 2 * error else text
 
 

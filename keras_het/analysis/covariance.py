@@ -94,8 +94,8 @@ def confused_pairs(
 
     That a pair is no chance does not say that its labels are swapped: training makes factors that have other classes in common, too,
     other ones from every start. Of several models, such as the `members` of an ensemble, a pair is returned if each of them has it, with
-    one sign. On digits with three pairs swapped one model has them first and one to four pairs besides, and four models have these three
-    alone (`benchmarks/README.md`).
+    one sign. On digits with three pairs swapped one model has them first and two to four pairs besides, and four models have nothing
+    but such pairs, at times one less (`benchmarks/README.md`).
 
     Args:
         model: as for `covariance`; or a list of models of the same classes, over which covariances and correlations are averaged.

@@ -24,14 +24,19 @@ def best_temperature(outputs: np.ndarray, labels: Any, activation: str) -> float
         activation: "softmax" or "sigmoid".
     Returns: a number in [0.05, 20].
     Raises: ValueError for no example, numbers that are not finite, other shapes, or labels out of range.
-    Warns: if the best one is beyond an end, or if all are equal.
+    Warns: if the best one is beyond an end, or if all are as good, because the outputs of each example are equal.
 
     Example:
         >>> round(best_temperature(np.log([[0.9, 0.1]] * 3), [0, 0, 1], "softmax"), 4)  # log(9) / log(2)
         3.1699
     """
     slope_of = _slope_of_sigmoid if activation == "sigmoid" else _slope_of_softmax
-    return _best(slope_of(_rows(outputs), labels, outputs.shape[:-1]))
+    rows = _rows(outputs)
+    slope = slope_of(rows, labels, outputs.shape[:-1])
+    if not (rows if activation == "sigmoid" else rows - rows[:, :1]).any():
+        warnings.warn("The temperature is 1, for no other changes the likelihood: the outputs of each example are equal.", stacklevel=3)
+        return 1.0
+    return _best(slope)
 
 
 def _rows(outputs: np.ndarray) -> np.ndarray:
@@ -70,9 +75,6 @@ def _slope_of_sigmoid(logits: np.ndarray, labels: Any, shape: tuple[int, ...]) -
 
 def _best(slope: Callable[[float], float]) -> float:
     """T where the slope is zero: it rises with 1 / T."""
-    if slope(LOWEST) == slope(HIGHEST) == 0.0:
-        warnings.warn("The temperature is 1, for no other changes the likelihood: the outputs of each example are equal.", stacklevel=4)
-        return 1.0
     if slope(LOWEST) <= 0.0:
         why = "no label, or hardly one, is predicted wrong. Fit it to more examples, which the model was not trained on"
         warnings.warn(f"The temperature is {LOWEST:g}, the least, and the likelihood still grows below it: {why}.", stacklevel=4)

@@ -84,6 +84,16 @@ def test_labels_that_are_all_predicted_right_give_the_least_temperature_and_a_wa
         assert [scaler.temperature for scaler in scalers] == pytest.approx([LOWEST, LOWEST])
 
 
+def test_equal_outputs_leave_the_temperature_at_one_with_a_warning():
+    for scaler, outputs, labels in (
+        (TemperatureScaler(), np.full((4, 3), -2.0), [0, 1, 2, 0]),
+        (TemperatureScaler("sigmoid"), np.zeros((2, 3)), np.eye(3)[:2]),
+    ):
+        with pytest.warns(UserWarning, match="the outputs of each example are equal"):
+            scaler.fit(outputs, labels)
+        assert scaler.temperature == 1.0
+
+
 def test_outputs_that_say_nothing_give_the_largest_temperature_and_a_warning():
     (outputs, labels), scaler = data("softmax", 0.5), TemperatureScaler()
     with pytest.warns(UserWarning, match=r"The temperature is 20, the largest, .* the outputs say nothing of these labels"):

@@ -51,7 +51,7 @@ def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> 
 
 
 def exclusive_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:
-    """As `predict_probabilities`, of a model of exclusive classes.
+    """As `predict_probabilities`, of a model of exclusive classes: shape `(N, K)`, each row of sum 1, of which half precision is off.
 
     Raises: ValueError also if the probabilities of an example do not sum to 1.
     """
@@ -59,7 +59,7 @@ def exclusive_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -
     if not _sum_to_one(p):
         worst = p.sum(axis=1)[np.abs(p.sum(axis=1) - 1.0).argmax()]
         raise ValueError(f"`model` must predict exclusive classes, whose probabilities sum to 1. Received: a sum of {worst:.4g}")
-    return p
+    return p / p.sum(axis=1, keepdims=True)
 
 
 def _checked(outputs: Any, model: keras.Model) -> np.ndarray:

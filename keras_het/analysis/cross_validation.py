@@ -184,8 +184,7 @@ def _weights(sample_weight: Any, y: Any) -> np.ndarray | None:
 
 
 def _fitted(model: keras.Model, data: _Data, x: Any, arguments: dict[str, Any]) -> np.ndarray:
-    """Trains a model, and predicts probabilities of other examples, whose rows sum to 1."""
+    """Trains a model, and predicts probabilities of other examples, `(N, K)`."""
     _check_model(model, data.y)
     model.fit(data.x, data.y, sample_weight=data.sample_weight, verbose=0, **arguments)
-    p = exclusive_probabilities(model, x, arguments.get("batch_size") or 128)
-    return p / p.sum(axis=1, keepdims=True)
+    return exclusive_probabilities(model, x, arguments.get("batch_size") or 128)

@@ -85,7 +85,7 @@ def find_label_issues(
     if (model is None) != (x is None):
         rule = "be given for a model, and only for a model"
         raise ValueError(f"`x` must {rule}. Received: {'a model without x' if x is None else 'x beside probabilities'}")
-    p = _distributions(probabilities) if model is None else _predicted(model, x, batch_size)
+    p = _distributions(probabilities if model is None else exclusive_probabilities(model, x, batch_size))
     labels = check_labels(labels, p.shape[1], len(p))
     counts = confident_counts(labels, p)
     suggested = np.where(np.bincount(labels, minlength=p.shape[1]) > 0, p, -1.0).argmax(axis=1)
@@ -104,12 +104,6 @@ def _distributions(probabilities: Any) -> np.ndarray:
     if len(wrong):
         raise ValueError(f"`probabilities` must have rows of sum 1. Received: row {wrong[0]} sums to {p[wrong[0]].sum():.6g}")
     return p
-
-
-def _predicted(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
-    """What a model predicts, float64, each row of sum 1, of which half precision is off."""
-    p = exclusive_probabilities(model, x, batch_size).astype("float64")
-    return p / p.sum(axis=1, keepdims=True)
 
 
 def _issues(labels: np.ndarray, p: np.ndarray, joint: np.ndarray) -> np.ndarray:

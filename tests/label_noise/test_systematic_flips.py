@@ -1,0 +1,38 @@
+"""Which classes are taken for which: no more false alarms than is said, and what is planted is found."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from keras_het.label_noise import systematic_flips
+from tests.checks import FALSE_ALARM
+
+
+def alarms(tables, shares):
+    """In how many tables of 200 flips of each of five classes, with these shares of the four others, any flip is called systematic."""
+    rng = np.random.default_rng(0)
+    others = ~np.eye(5, dtype=bool)
+    count = 0
+    for _ in range(tables):
+        counts = np.diag(np.full(5, 900.0))
+        counts[others] = np.concatenate([rng.multinomial(200, shares) for _ in range(5)])
+        count += systematic_flips(counts).any()
+    return count
+
+
+def test_flips_to_any_class_are_rarely_called_systematic_and_others_are():
+    """At most one table of a hundred, by Bonferroni; a class that gets a third of the flips is caught by the same check."""
+    limit = binom.isf(FALSE_ALARM, 2000, 0.01)
+    assert alarms(2000, [0.25] * 4) <= limit
+    assert alarms(2000, [0.34, 0.22, 0.22, 0.22]) > limit
+
+
+def test_of_two_classes_and_of_none_nobody_can_tell():
+    assert not systematic_flips([[50, 50], [90, 10]]).any()
+    assert systematic_flips([[7.0]]).tolist() == [[False]]
+
+
+@pytest.mark.parametrize(("counts", "text"), [([[1.0, 2.0]], "must be a square matrix"), ([[1, -1], [0, 1]], "must not be negative")])
+def test_wrong_counts(counts, text):
+    with pytest.raises(ValueError, match=text):
+        systematic_flips(counts)

@@ -24,6 +24,7 @@ PACKAGES = [
     "keras_het.label_noise",
     "keras_het.layers",
     "keras_het.links",
+    "keras_het.losses",
     "keras_het.metrics",
     "keras_het.models",
     "keras_het.ops",
@@ -72,7 +73,7 @@ ALLOWED = {
         "keras_het.noisy_labels",
         "keras_het.predictions",
     ),
-    "keras_het.losses": GROUND,
+    "keras_het.losses": (*GROUND, "keras_het.losses"),
     "keras_het.metrics": (*GROUND, "keras_het.metrics"),
     "keras_het.noisy_labels": (*GROUND, "keras_het.graph", "keras_het.layers"),
     "keras_het.analysis": (
@@ -234,7 +235,7 @@ def test_a_public_module_lists_what_it_defines_and_nothing_else(module):
 def test_planted_names_are_caught():
     source = "import numpy as np\n\n\ndef listed(): ...\n\n\ndef forgotten(): ...\n"
     assert wrong_names(source, ["listed", "np"]) == {"forgotten", "np"}
-    assert len({module.__name__ for module in public_modules(keras_het)} - set(PACKAGES)) >= 3
+    assert len({module.__name__ for module in public_modules(keras_het)} - set(PACKAGES)) >= 2
 
 
 @pytest.mark.parametrize("module", MODULES)

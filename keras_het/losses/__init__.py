@@ -1,0 +1,19 @@
+"""Losses for noisy labels, for models without a layer of their own for the noise.
+
+They take integer labels of shape `(...)` or `(..., 1)`, or label vectors `(..., K)`, and probabilities or logits `(..., K)`. Labels
+with the value `ignore_class` are left out of the loss and of the mean; another label outside [0, K) makes the loss nan, on every backend.
+Logits without `from_logits=True` are taken for probabilities: the loss hardly moves.
+"""
+
+from keras_het.losses.bootstrapped import BootstrappedCrossentropy
+from keras_het.losses.corrected import BackwardCorrectedCrossentropy, ForwardCorrectedCrossentropy
+from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
+from keras_het.losses.indexed import with_index
+
+__all__ = [
+    "BackwardCorrectedCrossentropy",
+    "BootstrappedCrossentropy",
+    "EarlyLearningRegularizedCrossentropy",
+    "ForwardCorrectedCrossentropy",
+    "with_index",
+]

@@ -1,0 +1,115 @@
+"""What the losses for noisy labels have in common: labels of any form, log-probabilities, ignored labels, masks."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.ops.transition import SMALLEST
+from keras_het.validation import check_boolean, check_integer
+
+
+class _WithMask(keras.layers.Layer):
+    """The first of two tensors, with the second as its Keras mask, which only layers can set; both of one shape `(...)`."""
+
+    def __init__(self):
+        super().__init__(dtype="float32", autocast=False)
+        self.supports_masking = self.built = True
+
+    def call(self, inputs):
+        return inputs[0]
+
+    def compute_mask(self, inputs, previous_mask):
+        return inputs[1]
+
+
+_WITH_MASK = _WithMask()  # without state, so that every loss can share it
+
+
+def _with_mask(values, mask):
+    """`values` with a Keras mask. A layer keeps every call that is symbolic, so each of those has a layer of its own."""
+    return (_WithMask() if keras.utils.is_keras_tensor(values) else _WITH_MASK)((values, mask))
+
+
+class Crossentropy(keras.losses.Loss):
+    """Base class of losses that a subclass computes from targets and log-probabilities, in its `crossentropy`.
+
+    Args:
+        from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
+        ignore_class: integer label to leave out of the loss and of its mean; None leaves out none.
+        reduction, name, dtype: as for any Keras loss.
+    """
+
+    def __init__(
+        self,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: Any = None,
+    ):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.from_logits = check_boolean("from_logits", from_logits)
+        self.ignore_class = None if ignore_class is None else check_integer("ignore_class", ignore_class, -(2**24), 2**24)
+
+    @property
+    def dtype(self) -> str:
+        """What the loss is computed in: float32 instead of half precision, in which Keras would round labels to other classes."""
+        return "float32" if self._result_dtype in ("float16", "bfloat16") else self._result_dtype
+
+    @property
+    def _result_dtype(self):
+        return self._dtype_policy.compute_dtype
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """As for any Keras loss: a tensor of the dtype that the loss was given."""
+        return ops.cast(super().__call__(y_true, y_pred, sample_weight), self._result_dtype)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """The loss of every example, `(...)`, with a mask that leaves the ignored ones out of its mean."""
+        y_true, y_pred = ops.convert_to_tensor(y_true, self.dtype), ops.convert_to_tensor(y_pred, self.dtype)
+        targets, valid = self.targets(y_true, y_pred)
+        return self.without_ignored(self.crossentropy(targets, self.log_probs(y_pred)), valid)
+
+    def targets(self, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
+        """Label vectors, `(..., K)`, and which examples count, `(...)`, or None for all.
+
+        Integer labels become one-hot vectors: of zeros where they are ignored, and of nan where they are no class.
+        """
+        labels = _integers(y_true, y_pred)
+        if labels is None:
+            if self.ignore_class is not None:
+                raise ValueError(f"`ignore_class` must be None for label vectors. Received: ignore_class={self.ignore_class}")
+            return y_true, None
+        valid = None if self.ignore_class is None else ops.not_equal(labels, self.ignore_class)
+        labels = labels if valid is None else ops.where(valid, labels, 0.0)
+        targets = ops.cast(ops.equal(ops.expand_dims(labels, -1), ops.arange(y_pred.shape[-1], dtype=self.dtype)), self.dtype)
+        return ops.where(ops.any(targets > 0, axis=-1, keepdims=True), targets, np.nan), valid
+
+    def log_probs(self, y_pred: Any) -> Any:
+        """Log-probabilities, `(..., K)`, of logits or of probabilities, which need not sum to one."""
+        if self.from_logits:
+            return ops.log_softmax(y_pred, axis=-1)
+        return ops.log_softmax(ops.log(ops.maximum(y_pred, SMALLEST)), axis=-1)
+
+    @staticmethod
+    def without_ignored(losses: Any, valid: Any) -> Any:
+        """Losses `(...)` with a mask of those that count; `valid`: as of `targets`."""
+        return losses if valid is None else _with_mask(ops.where(valid, losses, 0.0), valid)
+
+    def crossentropy(self, targets: Any, log_probs: Any) -> Any:
+        """The loss of every example, `(...)`, from label vectors and log-probabilities, `(..., K)`."""
+        raise NotImplementedError(f"{type(self).__name__} must define crossentropy(targets, log_probs)")
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        dtype = keras.saving.serialize_keras_object(self._dtype_policy)
+        return {**super().get_config(), "from_logits": self.from_logits, "ignore_class": self.ignore_class, "dtype": dtype}
+
+
+def _integers(y_true, y_pred):
+    """Labels of shape `(...)`, or None if they are vectors."""
+    if len(y_true.shape) < len(y_pred.shape):
+        return y_true
+    return ops.squeeze(y_true, -1) if y_true.shape[-1] == 1 else None

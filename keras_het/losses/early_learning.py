@@ -1,0 +1,100 @@
+"""Early-learning regularisation: what a model said of an example in the epochs before keeps it from learning a wrong label."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_het.losses.indexed import IndexedCrossentropy
+from keras_het.ops.transition import SMALLEST
+from keras_het.validation import check_choice, check_integer, check_number
+
+MAX_BYTES = 2 << 30  # of what is remembered
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
+    """Crossentropy and a term that holds predictions where they were early, before wrong labels are memorised (ELR).
+
+        t_n <- beta t_n + (1 - beta) p(x_n)                                                   (Liu et al. 2020, Eq. 9)
+        -sum_k y_k log p_k + lambda log(1 - sum_k t_nk p_k)                                   (Liu et al. 2020, Eq. 6)
+
+    t_n, which starts at zero, is remembered for each example n of the training data, and takes no gradient. It takes N K numbers: above
+    2 GiB they are refused; a million examples of a thousand classes fit in half precision.
+    How the index of an example comes to the loss: `with_index`. lambda = 0 is the plain crossentropy.
+
+    Args:
+        num_examples: N, how many examples are trained on; at most 2^24.
+        num_classes: K >= 2.
+        strength: lambda >= 0; the paper takes 3 for ten classes and 7 for a hundred.
+        momentum: beta, in [0, 1).
+        memory_dtype: "float32" or "float16", in which t is kept.
+        from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
+        ignore_class: integer label to leave out of the loss and of its mean.
+        name: of the loss, in logs.
+        reduction, dtype: as for any Keras loss.
+    Raises: ValueError for arguments outside these ranges, or more than 2 GiB.
+
+    Example:
+        >>> from keras_het.losses import with_index
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+        >>> loss = EarlyLearningRegularizedCrossentropy(num_examples=8, num_classes=3, from_logits=True)
+        >>> model.compile("adam", loss.attach(model), metrics=["accuracy"])
+        >>> history = model.fit(ops.ones((8, 2)), ops.arange(8) % 3, sample_weight=with_index(8), verbose=0)
+        >>> tuple(loss.memory.shape)
+        (8, 3)
+    """
+
+    def __init__(
+        self,
+        num_examples: int,
+        num_classes: int,
+        strength: float = 3.0,
+        momentum: float = 0.7,
+        memory_dtype: str = "float32",
+        from_logits: bool = False,
+        ignore_class: int | None = None,
+        name: str = "early_learning_regularized_crossentropy",
+        **kwargs: Any,
+    ):
+        super().__init__(num_examples, from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
+        self.num_classes = check_integer("num_classes", num_classes, 2)
+        self.strength = check_number("strength", strength, low=0.0)
+        self.momentum = check_number("momentum", momentum, low=0.0)
+        if self.momentum >= 1.0:
+            raise ValueError(f"`momentum` must be in [0, 1). Received: momentum={momentum}")
+        self.memory_dtype = check_choice("memory_dtype", memory_dtype, ("float32", "float16"))
+        self._check_memory()
+        # One row more than there are examples, for those without an index.
+        self.rows = self.state.add_variable((self.num_examples + 1, self.num_classes), "zeros", self.memory_dtype, name="memory")
+
+    def _check_memory(self):
+        size = (4 if self.memory_dtype == "float32" else 2) * self.num_examples * self.num_classes
+        if size > MAX_BYTES:
+            rule = f"keep within {MAX_BYTES >> 30} GiB, and has {size / 2**30:.3g}"
+            raise ValueError(
+                f'The memory must {rule}; memory_dtype="float16" takes half of what "float32" does. Received: '
+                f"num_examples={self.num_examples}, num_classes={self.num_classes}, memory_dtype={self.memory_dtype!r}"
+            )
+
+    def indexed_crossentropy(self, targets: Any, log_probs: Any, index: Any, known: Any) -> Any:
+        """As above: `(B, K)`, `(B, K)`, `(B,)`, `(B,)` to `(B,)`."""
+        plain = -ops.sum(targets * log_probs, axis=-1)
+        before = ops.take(self.rows.value, index, axis=0)
+        p = ops.stop_gradient(ops.exp(log_probs))
+        memory = self.momentum * ops.cast(before, p.dtype) + (1.0 - self.momentum) * p
+        self.rows.assign(ops.scatter_update(self.rows.value, index[:, None], ops.cast(memory, before.dtype)))
+        # 1 - sum t p, without the difference of two numbers near one: a saturated prediction keeps its gradient.
+        rest = ops.maximum(1.0 - ops.sum(memory, axis=-1), 0.0) - ops.sum(memory * ops.expm1(log_probs), axis=-1)
+        penalty = self.strength * ops.log(ops.maximum(rest, SMALLEST))
+        return plain + ops.where(known, penalty, 0.0)
+
+    @property
+    def memory(self) -> Any:
+        """t, a tensor of shape `(N, K)`."""
+        return self.rows[:-1]
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        own = {"num_classes": self.num_classes, "strength": self.strength, "momentum": self.momentum}
+        return {**super().get_config(), **own, "memory_dtype": self.memory_dtype}

@@ -1,0 +1,106 @@
+"""How the index of an example reaches a loss: beside its weight."""
+
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from keras_het.losses.state import StatefulCrossentropy
+from keras_het.validation import check_integer
+
+MAX_EXAMPLES = 1 << 24  # weights are float32, which has all integers up to here
+
+
+def with_index(num_examples: int, sample_weight: Any = None) -> np.ndarray:
+    """Sample weights with the index of each example, for losses that remember something of each.
+
+    Keras shuffles and cuts sample weights as it does examples, so the index of an example comes to the loss whatever the order:
+    `model.fit(x, y, sample_weight=with_index(len(y)))`. Labels, metrics and validation data stay as they are: metrics see no weights,
+    unless they are `weighted_metrics`. What yields batches, such as a `tf.data.Dataset` or a `PyDataset`, yields `(x, y, weights)`
+    with rows `[weight, index]`; take them from this array before shuffling. Examples without an index, such as those of
+    validation, give the plain crossentropy, and nothing is remembered of them; so does the index -1.
+
+    Args:
+        num_examples: N, an integer in [1, 2^24].
+        sample_weight: `(N,)`; None weighs all examples alike.
+    Returns: shape `(N, 2)`, float32: weight, index.
+    Raises: ValueError for other numbers or shapes.
+
+    Example:
+        >>> with_index(3, sample_weight=[1.0, 0.5, 1.0]).tolist()
+        [[1.0, 0.0], [0.5, 1.0], [1.0, 2.0]]
+    """
+    check_integer("num_examples", num_examples, 1, MAX_EXAMPLES)
+    weights = np.ones(num_examples) if sample_weight is None else np.asarray(sample_weight)
+    if weights.shape != (num_examples,):
+        raise ValueError(f"`sample_weight` must have shape ({num_examples},). Received: shape {weights.shape}")
+    return np.stack([weights, np.arange(num_examples)], axis=1).astype("float32")
+
+
+class IndexedCrossentropy(StatefulCrossentropy):
+    """Base class of losses that remember something of each example; a subclass defines `indexed_crossentropy`.
+
+    Args:
+        num_examples: N, how many examples are trained on.
+        kwargs: as of `Crossentropy`.
+    """
+
+    def __init__(self, num_examples: int, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.num_examples = check_integer("num_examples", num_examples, 1, MAX_EXAMPLES)
+        self._has_seen_index = False
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """As for any Keras loss.
+
+        Args:
+            y_true: integer labels, `(B,)` or `(B, 1)`, or label vectors, `(B, K)`.
+            y_pred: logits or probabilities, `(B, K)`.
+            sample_weight: as of `with_index`, `(B, 2)`; weights without an index, or None, where there is nothing to remember.
+        Raises: ValueError if the first batch has no index, or for predictions of another rank.
+        """
+        if len(y_pred.shape) != 2:
+            raise ValueError(f"`y_pred` must have shape (B, K): an example has one index. Received: shape {tuple(y_pred.shape)}")
+        if sample_weight is None or len(sample_weight.shape) != 2 or sample_weight.shape[-1] != 2:
+            return super().__call__((y_true, self._no_index(y_pred)), y_pred, sample_weight)
+        self._has_seen_index = True
+        return super().__call__((y_true, sample_weight[:, 1]), y_pred, sample_weight[:, 0])
+
+    def _no_index(self, y_pred):
+        """-1 for every example of a batch. Raises: ValueError if there was no index before, so that training goes without, too."""
+        if not self._has_seen_index:
+            rule = "have the index of every example: `fit(x, y, sample_weight=keras_het.losses.with_index(len(y)))`"
+            raise ValueError(f"`sample_weight` must {rule}; data of validation need none, after training. Received: no index")
+        return ops.zeros_like(y_pred[:, 0]) - 1.0
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """The loss of every example, `(B,)`.
+
+        Args:
+            y_true: labels and indices.
+            y_pred: logits or probabilities.
+        """
+        self.check_attached()
+        y_true, index = y_true
+        y_pred = ops.convert_to_tensor(y_pred, self.dtype)
+        targets, valid = self.targets(ops.convert_to_tensor(y_true, self.dtype), y_pred)
+        index = ops.cast(index, "int32")
+        known = ops.logical_and(index >= 0, index < self.num_examples)
+        losses = self.indexed_crossentropy(targets, self.log_probs(y_pred), ops.where(known, index, self.num_examples), known)
+        losses = ops.where(index < self.num_examples, losses, np.nan)
+        return self.without_ignored(losses, valid)
+
+    def indexed_crossentropy(self, targets: Any, log_probs: Any, index: Any, known: Any) -> Any:
+        """The loss of every example.
+
+        Args:
+            targets, log_probs: `(B, K)`.
+            index: of the example, int32, `(B,)`; N where it is not known.
+            known: whether there is an index, `(B,)`.
+        Returns: shape `(B,)`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define indexed_crossentropy(targets, log_probs, index, known)")
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        return {**super().get_config(), "num_examples": self.num_examples}

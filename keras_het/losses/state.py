@@ -1,0 +1,70 @@
+"""Losses that remember something from step to step, as a part of the training of a model."""
+
+from typing import Any, Self
+
+import keras
+
+from keras_het.losses.crossentropy import Crossentropy
+
+
+class LossState(keras.metrics.Metric):
+    """What a loss remembers, in weights that a model's training carries along as it does those of metrics.
+
+    A trainer on JAX hands on what belongs to the model, and drops what else a step assigns. Of all that may belong to a model, only
+    metrics can join one of any kind that is built. This one shows no value, and is never reset.
+    """
+
+    def reset_state(self) -> None:
+        """Keras calls it before every epoch: what is remembered stays."""
+
+    def update_state(self, *args: Any, **kwargs: Any) -> None:
+        """The loss updates it."""
+
+    def result(self) -> dict[str, Any]:
+        """Nothing that a log would show."""
+        return {}
+
+
+class StatefulCrossentropy(Crossentropy):
+    """Base class of losses with weights of their own, made by `self.state.add_variable` in the constructor.
+
+    Such a loss must be attached to the model that it trains, before `fit`; `compile` may come before or after. A model that is loaded
+    or cloned has a new loss: attach that, too. What is remembered is saved with the model's weights.
+    """
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.state = LossState(name=f"{self.name}_state")
+        self._is_attached = False
+
+    def attach(self, model: keras.Model) -> Self:
+        """Makes the weights of the loss a part of a model's training. Returns: the loss.
+
+        Args:
+            model: the model to be trained, of any kind; it gets the attribute `loss_state`, and computes what it did.
+        Raises: ValueError if it is no model.
+
+        Example:
+            >>> from keras_het.losses import EarlyLearningRegularizedCrossentropy
+            >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+            >>> loss = EarlyLearningRegularizedCrossentropy(num_examples=8, num_classes=3, from_logits=True)
+            >>> model.compile("adam", loss.attach(model))
+        """
+        if not isinstance(model, keras.Model):
+            raise ValueError(f"`model` must be a keras.Model. Received: a {type(model).__name__}")
+        model.loss_state = self.state
+        self._is_attached = True
+        return self
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """As of `Crossentropy`."""
+        self.check_attached()
+        return super().call(y_true, y_pred)
+
+    def check_attached(self) -> None:
+        """Raises a ValueError if the loss is attached to no model: on JAX it would forget everything, without a word."""
+        if not self._is_attached:
+            raise ValueError(
+                f"The loss {self.name!r} must be attached to the model that it trains: `model.loss.attach(model)` after `compile`, and "
+                "again after a model was loaded or cloned. Received: a loss that is not"
+            )

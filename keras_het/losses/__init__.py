@@ -5,15 +5,23 @@ with the value `ignore_class` are left out of the loss and of the mean; another 
 Logits without `from_logits=True` are taken for probabilities: the loss hardly moves.
 """
 
+from keras_het.losses.active_passive import ActivePassiveCrossentropy
 from keras_het.losses.bootstrapped import BootstrappedCrossentropy
 from keras_het.losses.corrected import BackwardCorrectedCrossentropy, ForwardCorrectedCrossentropy
 from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
+from keras_het.losses.generalized import GeneralizedCrossentropy
 from keras_het.losses.indexed import with_index
+from keras_het.losses.smoothed import SmoothedCrossentropy
+from keras_het.losses.symmetric import SymmetricCrossentropy
 
 __all__ = [
+    "ActivePassiveCrossentropy",
     "BackwardCorrectedCrossentropy",
     "BootstrappedCrossentropy",
     "EarlyLearningRegularizedCrossentropy",
     "ForwardCorrectedCrossentropy",
+    "GeneralizedCrossentropy",
+    "SmoothedCrossentropy",
+    "SymmetricCrossentropy",
     "with_index",
 ]

@@ -1,0 +1,64 @@
+"""An active loss, which raises the label's probability, and a passive one, which lowers those of the others; both robust."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_het.losses.crossentropy import Crossentropy
+from keras_het.losses.reverse import check_log_of_zero, reverse_crossentropy
+from keras_het.validation import check_number
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class ActivePassiveCrossentropy(Crossentropy):
+    """Normalised crossentropy and reverse crossentropy (NCE + RCE).
+
+        alpha sum_k t_k log p_k / sum_j log p_j - beta sum_k p_k log t_k,   log 0 := A          (Ma et al. 2020, Section 3)
+
+    The first part is between 0 and 1, 1 / K where all classes are equally probable: its gradient falls as the number K of classes grows,
+    so that many classes want a larger alpha. For one label the second part is -A beta (1 - p_y).
+
+    Args:
+        alpha: weight of the normalised crossentropy, at least 0.
+        beta: weight of the reverse crossentropy, at least 0. The paper takes (alpha, beta) = (1, 1) for ten classes, (10, 0.1) for a
+            hundred.
+        log_of_zero: A < 0; the paper's is -4.
+        from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
+        ignore_class: integer label to leave out of the loss and of its mean.
+        name: of the loss, in logs.
+        reduction, dtype: as for any Keras loss.
+    Raises: ValueError for arguments outside these ranges, and for predictions of one class.
+
+    Example:
+        >>> loss = ActivePassiveCrossentropy(alpha=1.0, beta=0.0)
+        >>> round(float(loss([0], [[0.125, 0.5, 0.375]])), 4)  # log(0.125) / (log(0.125) + log(0.5) + log(0.375))
+        0.554
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        log_of_zero: float = -4.0,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
+        name: str = "active_passive_crossentropy",
+        **kwargs: Any,
+    ):
+        super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
+        self.alpha = check_number("alpha", alpha, low=0.0)
+        self.beta = check_number("beta", beta, low=0.0)
+        self.log_of_zero = check_log_of_zero(log_of_zero)
+
+    def crossentropy(self, targets: Any, log_probs: Any) -> Any:
+        """As above: `(..., K)`, `(..., K)` to `(...)`."""
+        if log_probs.shape[-1] < 2:
+            raise ValueError(f"`y_pred` must have at least two classes. Received: shape {tuple(log_probs.shape)}")
+        # The denominator is at least K log K: it needs no small number beside it.
+        normalized = ops.sum(targets * log_probs, axis=-1) / ops.sum(log_probs, axis=-1)
+        return self.alpha * normalized + self.beta * reverse_crossentropy(targets, log_probs, self.log_of_zero)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        return {**super().get_config(), "alpha": self.alpha, "beta": self.beta, "log_of_zero": self.log_of_zero}

@@ -1,0 +1,59 @@
+"""Crossentropy with labels that are mixed with the uniform distribution, or sharpened away from it."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_het.losses.crossentropy import Crossentropy
+from keras_het.validation import check_number
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class SmoothedCrossentropy(Crossentropy):
+    """Crossentropy with smoothed labels; a negative number sharpens them, which corrects for symmetric noise.
+
+        -sum_k ((1 - s) t_k + s / K) log p_k                                                  (Wei et al. 2022, Section 2)
+
+    s > 0 is Keras' `label_smoothing`: it keeps predictions from certainty. s < 0 does the contrary, and corrects for wrong labels: where a
+    share e of them is flipped to the other classes alike, s = 1 - 1 / (1 - e K / (K - 1)) is `BackwardCorrectedCrossentropy` with that T,
+    whose mean over the flips is the crossentropy of the true labels.
+
+    A negative s has no lower bound: the loss falls without end as the model grows sure of the labels, wrong ones, too, though its gradient
+    for the logits stays bounded. Limit the training (few epochs, weight decay); the paper begins it with plain crossentropy.
+
+    Args:
+        smoothing: s < 1, of either sign; at 1 labels would say nothing, and beyond they would be learned as wrong.
+        from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
+        ignore_class: integer label to leave out of the loss and of its mean.
+        name: of the loss, in logs.
+        reduction, dtype: as for any Keras loss.
+    Raises: ValueError for arguments outside these ranges.
+
+    Example:
+        >>> loss = SmoothedCrossentropy(smoothing=-0.5)
+        >>> round(float(loss([0], [[0.25, 0.75]])), 4)  # -1.25 log(0.25) + 0.25 log(0.75)
+        1.6609
+    """
+
+    def __init__(
+        self,
+        smoothing: float = 0.1,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
+        name: str = "smoothed_crossentropy",
+        **kwargs: Any,
+    ):
+        super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
+        self.smoothing = check_number("smoothing", smoothing)
+        if self.smoothing >= 1.0:
+            raise ValueError(f"`smoothing` must be less than 1. Received: smoothing={smoothing}")
+
+    def crossentropy(self, targets: Any, log_probs: Any) -> Any:
+        """As above: `(..., K)`, `(..., K)` to `(...)`."""
+        smoothed = (1.0 - self.smoothing) * targets + self.smoothing / log_probs.shape[-1]
+        return -ops.sum(smoothed * log_probs, axis=-1)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        return {**super().get_config(), "smoothing": self.smoothing}

@@ -1,0 +1,94 @@
+"""Symmetric crossentropy: that of the prediction under the label, and that of the label under the prediction."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.losses.crossentropy import Crossentropy
+from keras_het.losses.reverse import check_log_of_zero, reverse_crossentropy
+from keras_het.ops.transition import SMALLEST
+from keras_het.validation import check_boolean, check_number
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class SymmetricCrossentropy(Crossentropy):
+    """Crossentropy, which learns, and reverse crossentropy, which does not mind wrong labels.
+
+        -alpha sum_k t_k log p_k - beta sum_k p_k log t_k,   log 0 := A                       (Wang et al. 2019, Section 3)
+
+    For one label the second part is -A beta (1 - p_y).
+
+    Several labels at once: with `multi_label=True` every class is a question of its own, with answers t_k and 1 - t_k in [0, 1] and
+    probabilities p_k and 1 - p_k; the loss is the mean over the classes, as Keras' `BinaryCrossentropy`, which it is for beta = 0.
+    y_true and y_pred have one shape `(..., K)`; with `from_logits=True` y_pred are the logits of p_k, such as those of a head with
+    `link="sigmoid"`.
+
+    Args:
+        alpha: weight of the crossentropy, at least 0; the paper takes 0.1 for ten classes, 6 for a hundred.
+        beta: weight of the reverse crossentropy, at least 0; the paper takes 1 for ten classes, 0.1 for a hundred.
+        log_of_zero: A < 0; the paper's is -4.
+        multi_label: whether an example may have several labels, or none.
+        from_logits: y_pred are logits, or log-probabilities unless `multi_label`, instead of probabilities.
+        ignore_class: integer label to leave out of the loss and of its mean; None with `multi_label`.
+        name: of the loss, in logs.
+        reduction, dtype: as for any Keras loss.
+    Raises: ValueError for arguments outside these ranges, and for several labels of another shape than the predictions.
+
+    Example:
+        >>> loss = SymmetricCrossentropy(alpha=0.0, beta=0.5)
+        >>> round(float(loss([0], [[0.25, 0.75]])), 4)  # 0.5 * 4 * 0.75
+        1.5
+        >>> several = SymmetricCrossentropy(alpha=0.0, beta=0.5, multi_label=True)
+        >>> round(float(several([[1, 1]], [[0.25, 0.75]])), 4)  # 0.5 * 4 * (0.75 + 0.25) / 2
+        1.0
+    """
+
+    def __init__(
+        self,
+        alpha: float = 0.1,
+        beta: float = 1.0,
+        log_of_zero: float = -4.0,
+        multi_label: bool = False,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
+        name: str = "symmetric_crossentropy",
+        **kwargs: Any,
+    ):
+        super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
+        self.alpha = check_number("alpha", alpha, low=0.0)
+        self.beta = check_number("beta", beta, low=0.0)
+        self.log_of_zero = check_log_of_zero(log_of_zero)
+        self.multi_label = check_boolean("multi_label", multi_label)
+        if multi_label and ignore_class is not None:
+            raise ValueError(f"`ignore_class` must be None with multi_label=True. Received: ignore_class={ignore_class}")
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """As of `Crossentropy`."""
+        if not self.multi_label:
+            return super().call(y_true, y_pred)
+        y_true, y_pred = ops.convert_to_tensor(y_true, self.dtype), ops.convert_to_tensor(y_pred, self.dtype)
+        if len(y_true.shape) != len(y_pred.shape) or y_true.shape[-1] != y_pred.shape[-1]:
+            rule = f"have the shape of `y_pred`, {tuple(y_pred.shape)}, with multi_label=True"
+            raise ValueError(f"`y_true` must {rule}. Received: shape {tuple(y_true.shape)}")
+        possible = ops.logical_and(y_true >= 0, y_true <= 1)
+        y_true = ops.where(possible, y_true, np.nan)
+        each = self.crossentropy(ops.stack([y_true, 1.0 - y_true], axis=-1), self._log_answers(y_pred))
+        return ops.mean(each, axis=-1)
+
+    def _log_answers(self, y_pred):
+        """Logarithms of p_k and 1 - p_k, `(..., K, 2)`."""
+        if self.from_logits:
+            return ops.stack([ops.log_sigmoid(y_pred), ops.log_sigmoid(-y_pred)], axis=-1)
+        return ops.log(ops.maximum(ops.stack([y_pred, 1.0 - y_pred], axis=-1), SMALLEST))
+
+    def crossentropy(self, targets: Any, log_probs: Any) -> Any:
+        """As above: `(..., K)`, `(..., K)` to `(...)`."""
+        reverse = reverse_crossentropy(targets, log_probs, self.log_of_zero)
+        return self.beta * reverse - self.alpha * ops.sum(targets * log_probs, axis=-1)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        own = {"alpha": self.alpha, "beta": self.beta, "log_of_zero": self.log_of_zero, "multi_label": self.multi_label}
+        return {**super().get_config(), **own}

@@ -1,0 +1,177 @@
+"""What every loss for noisy labels without a memory must keep; what only one of them promises is tested in its own file."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from scipy import special
+
+from tests.gradients import value_and_gradients
+from tests.losses.cases import CASES, EXAMPLES, LABELS, LOGITS, UNITS, VECTORS, WEIGHTS, expected
+
+PROBABILITIES = special.softmax(LOGITS.astype("float64"), axis=-1).astype("float32")
+every_loss = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+def check(value, exact):
+    np.testing.assert_allclose(ops.convert_to_numpy(ops.cast(value, "float32")), exact, rtol=1e-6, atol=1e-6)
+
+
+def check_gradient(function, oracle, point):
+    """The gradient of a scalar function at `point` is the central difference of its oracle."""
+    _, (gradient,) = value_and_gradients(lambda tensors: function(tensors[0]), [point])
+    differences = np.zeros(point.shape)
+    for index in np.ndindex(point.shape):
+        step = np.zeros(point.shape)
+        step[index] = 1e-5
+        differences[index] = (oracle(point + step) - oracle(point - step)) / 2e-5
+    np.testing.assert_allclose(gradient, differences, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("labels", [LABELS, LABELS[:, None], np.eye(UNITS)[LABELS], VECTORS], ids=["(N,)", "(N, 1)", "one-hot", "(N, K)"])
+@every_loss
+def test_values_of_logits_and_probabilities(case, labels):
+    exact = expected(case.oracle, labels[:, 0] if labels.shape[-1] == 1 else labels, LOGITS)
+    check(case.make(from_logits=True, reduction="none")(labels, LOGITS), exact)
+    check(case.make(reduction="none")(labels, PROBABILITIES), exact)
+    check(case.make(from_logits=True)(labels, special.log_softmax(LOGITS, axis=-1)), exact.mean())
+
+
+@every_loss
+def test_sample_weights(case):
+    exact = np.mean(WEIGHTS * expected(case.oracle, LABELS, LOGITS))
+    for weights in (WEIGHTS, WEIGHTS[:, None]):
+        check(case.make(from_logits=True)(LABELS, LOGITS, sample_weight=weights), exact)
+
+
+@every_loss
+def test_leading_axes(case):
+    pixels, labels = np.stack([LOGITS, LOGITS[::-1]]), np.stack([LABELS, LABELS])
+    exact = expected(case.oracle, labels, pixels)
+    for y in (labels, labels[..., None], np.eye(UNITS)[labels]):
+        check(case.make(from_logits=True, reduction="none")(y, pixels), exact)
+
+
+@pytest.mark.parametrize("ignored", [-1, 255, 2])
+@every_loss
+def test_an_ignored_class_counts_neither_in_the_sum_nor_in_the_mean(case, ignored):
+    labels = np.where(np.arange(EXAMPLES) % 3 == 0, ignored, np.where(LABELS == 2, 1, LABELS))
+    kept = labels != ignored
+    exact = expected(case.oracle, labels[kept], LOGITS[kept])
+    loss = case.make(from_logits=True, ignore_class=ignored)
+    for y in (labels, labels[:, None]):
+        check(loss(y, LOGITS), exact.mean())
+    for weights in (WEIGHTS, WEIGHTS[:, None]):
+        check(loss(labels, LOGITS, sample_weight=weights), np.mean(WEIGHTS[kept] * exact))
+    check(case.make(from_logits=True, ignore_class=ignored, reduction="sum")(labels, LOGITS), exact.sum())
+    check(loss(np.full(EXAMPLES, ignored), LOGITS), 0.0)
+
+
+@every_loss
+def test_an_ignored_class_has_no_gradient(case):
+    labels = np.where(np.arange(EXAMPLES) % 3 == 0, -1, LABELS)
+    loss = case.make(from_logits=True, ignore_class=-1)
+    _, (gradient,) = value_and_gradients(lambda tensors: loss(labels, tensors[0]), [LOGITS])
+    np.testing.assert_array_equal(gradient[labels == -1], 0.0)
+    assert (np.abs(gradient[labels != -1]).sum(-1) > 0).all()
+
+
+@every_loss
+def test_masked_steps_do_not_count(case):
+    steps = np.concatenate([LOGITS, np.zeros((2, UNITS), "float32")])[None]
+    labels = np.concatenate([LABELS, [0, 1]])[None]
+    check(case.make(from_logits=True)(labels, keras.layers.Masking()(steps)), expected(case.oracle, LABELS, LOGITS).mean())
+
+
+@pytest.mark.parametrize("labels", [LABELS, VECTORS], ids=["(N,)", "(N, K)"])
+@every_loss
+def test_gradients_are_finite_differences_of_the_oracle(case, labels):
+    check_gradient(
+        lambda logits: case.make(from_logits=True)(labels, logits), lambda point: expected(case.oracle, labels, point).mean(), LOGITS
+    )
+    check_gradient(
+        lambda p: case.make()(labels, p), lambda point: expected(case.oracle, labels, np.log(point)).mean(), PROBABILITIES.clip(0.01)
+    )
+
+
+def test_planted_bugs_are_caught():
+    """A q that is wrong in its third digit, and a part of the loss whose gradient is missing."""
+    case, near = CASES["generalized"], lambda t, log_p: (t * (1 - np.exp(log_p) ** 0.601) / 0.601).sum(-1)
+    with pytest.raises(AssertionError):
+        check(case.make(from_logits=True, reduction="none")(LABELS, LOGITS), expected(near, LABELS, LOGITS))
+    for bug in (lambda logits: 1.0001 * logits, lambda logits: 0.999 * ops.stop_gradient(logits) + 0.001 * logits):
+        with pytest.raises(AssertionError):
+            check_gradient(
+                lambda logits, bug=bug: case.make(from_logits=True)(LABELS, bug(logits)),
+                lambda point: expected(case.oracle, LABELS, point).mean(),
+                LOGITS,
+            )
+
+
+@pytest.mark.parametrize("from_logits", [True, False])
+@every_loss
+def test_extremes_are_finite(case, from_logits):
+    outputs = 1e4 * LOGITS if from_logits else np.eye(UNITS, dtype="float32")[(LABELS + 1) % UNITS]
+    for labels in (LABELS, VECTORS):
+        value, (gradient,) = value_and_gradients(
+            lambda tensors, labels=labels: case.make(from_logits=from_logits)(labels, tensors[0]), [outputs]
+        )
+        assert np.isfinite(value)
+        assert np.isfinite(gradient).all()
+
+
+@every_loss
+def test_an_empty_batch(case):
+    assert case.make(from_logits=True, reduction="none")(LABELS[:0], LOGITS[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("label", [-1, UNITS])
+@every_loss
+def test_labels_out_of_range_are_not_taken_for_zero_loss(case, label):
+    each = ops.convert_to_numpy(case.make(from_logits=True, reduction="none")(np.array([0] * (EXAMPLES - 1) + [label]), LOGITS))
+    assert np.isfinite(each[:-1]).all()
+    assert np.isnan(each[-1])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@every_loss
+def test_half_precision_is_rounded_once(case, dtype):
+    value = case.make(from_logits=True, dtype=dtype)(LABELS, LOGITS)
+    assert keras.backend.standardize_dtype(value.dtype) == dtype
+    exact = ops.cast(ops.cast(expected(case.oracle, LABELS, LOGITS).mean(), dtype), "float32")
+    assert float(ops.cast(value, "float32")) == pytest.approx(float(exact), rel=0.01 if dtype == "bfloat16" else 0.001)
+
+
+@every_loss
+def test_fit_and_a_round_trip_of_the_config(case, tmp_path):
+    loss = case.make(from_logits=True, ignore_class=3)
+    model = keras.Sequential([keras.Input((UNITS,)), keras.layers.Dense(UNITS)])
+    model.compile("sgd", loss)
+    history = model.fit(LOGITS, LABELS, epochs=2, verbose=0, sample_weight=WEIGHTS).history["loss"]
+    assert np.isfinite(history).all()
+    assert history[1] != history[0]
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras").loss
+    assert again.get_config() == loss.get_config()
+    check(again(LABELS, LOGITS), float(loss(LABELS, LOGITS)))
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "text"),
+    [
+        ({"from_logits": "yes"}, "`from_logits` must be True or False. Received: from_logits='yes'"),
+        ({"ignore_class": 1.5}, "`ignore_class` must be an integer in [-16777216, 16777216]. Received: ignore_class=1.5"),
+    ],
+)
+@every_loss
+def test_errors_of_the_common_arguments(case, kwargs, text):
+    with pytest.raises(ValueError) as error:
+        case.make(**kwargs)
+    assert str(error.value) == text
+
+
+@every_loss
+def test_label_vectors_have_no_class_to_ignore(case):
+    with pytest.raises(ValueError) as error:
+        case.make(ignore_class=1)(VECTORS, PROBABILITIES)
+    assert str(error.value) == "`ignore_class` must be None for label vectors. Received: ignore_class=1"

@@ -1,0 +1,45 @@
+"""Smoothed labels: Keras' own for a positive number, the backward correction for a negative one."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_het import label_noise
+from keras_het.losses import BackwardCorrectedCrossentropy, SmoothedCrossentropy
+from tests.gradients import value_and_gradients
+from tests.losses.cases import LABELS, LOGITS, UNITS, VECTORS
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+def test_it_agrees_with_keras(smoothing):
+    theirs = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=smoothing)
+    ours = SmoothedCrossentropy(smoothing, from_logits=True)
+    assert float(ours(VECTORS, LOGITS)) == pytest.approx(float(theirs(VECTORS, LOGITS)), rel=1e-6)
+    assert float(ours(LABELS, LOGITS)) == pytest.approx(float(theirs(np.eye(UNITS)[LABELS], LOGITS)), rel=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4])
+def test_a_negative_number_is_the_backward_correction_of_symmetric_flips(share):
+    smoothing = 1.0 - 1.0 / (1.0 - share * UNITS / (UNITS - 1))
+    assert smoothing < 0
+    corrected = BackwardCorrectedCrossentropy(label_noise.symmetric(UNITS, share), from_logits=True, reduction="none")
+    ours = SmoothedCrossentropy(smoothing, from_logits=True, reduction="none")
+    values = [ops.convert_to_numpy(loss(LABELS, LOGITS)) for loss in (ours, corrected)]
+    np.testing.assert_allclose(*values, rtol=2e-6, atol=2e-6)
+
+
+def test_a_negative_number_has_no_lower_bound_but_a_bounded_gradient():
+    loss = SmoothedCrossentropy(-0.5, from_logits=True)
+    sure = [np.array([[scale, 0.0, 0.0]], "float32") for scale in (10.0, 1e2, 1e4)]
+    values, gradients = zip(*(value_and_gradients(lambda tensors: loss([0], tensors[0]), [logits]) for logits in sure), strict=True)
+    assert values[0] > values[1] > values[2]
+    np.testing.assert_allclose(values[2], -1e4 / 3, rtol=1e-5)  # s / K for each of the two other classes
+    assert all(np.abs(gradient).sum() <= 2 * 1.5 for (gradient,) in gradients)
+
+
+@pytest.mark.parametrize(("smoothing", "rule"), [(1.0, "be less than 1"), (np.inf, "be a finite float32 number greater than -inf")])
+def test_errors_say_what_is_wrong(smoothing, rule):
+    with pytest.raises(ValueError) as error:
+        SmoothedCrossentropy(smoothing)
+    assert str(error.value) == f"`smoothing` must {rule}. Received: smoothing={smoothing}"

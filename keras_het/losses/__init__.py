@@ -7,12 +7,14 @@ Logits without `from_logits=True` are taken for probabilities: the loss hardly m
 
 from keras_het.losses.bootstrapped import BootstrappedCrossentropy
 from keras_het.losses.corrected import BackwardCorrectedCrossentropy, ForwardCorrectedCrossentropy
+from keras_het.losses.data_parameters import DataParametersCrossentropy
 from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
 from keras_het.losses.indexed import with_index
 
 __all__ = [
     "BackwardCorrectedCrossentropy",
     "BootstrappedCrossentropy",
+    "DataParametersCrossentropy",
     "EarlyLearningRegularizedCrossentropy",
     "ForwardCorrectedCrossentropy",
     "with_index",

@@ -8,6 +8,7 @@ Logits without `from_logits=True` are taken for probabilities: the loss hardly m
 from keras_het.losses.active_passive import ActivePassiveCrossentropy
 from keras_het.losses.bootstrapped import BootstrappedCrossentropy
 from keras_het.losses.corrected import BackwardCorrectedCrossentropy, ForwardCorrectedCrossentropy
+from keras_het.losses.data_parameters import DataParametersCrossentropy
 from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
 from keras_het.losses.generalized import GeneralizedCrossentropy
 from keras_het.losses.indexed import with_index
@@ -18,6 +19,7 @@ __all__ = [
     "ActivePassiveCrossentropy",
     "BackwardCorrectedCrossentropy",
     "BootstrappedCrossentropy",
+    "DataParametersCrossentropy",
     "EarlyLearningRegularizedCrossentropy",
     "ForwardCorrectedCrossentropy",
     "GeneralizedCrossentropy",

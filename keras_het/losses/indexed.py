@@ -86,6 +86,7 @@ class IndexedCrossentropy(StatefulCrossentropy):
         targets, valid = self.targets(ops.convert_to_tensor(y_true, self.dtype), y_pred)
         index = ops.cast(index, "int32")
         known = ops.logical_and(index >= 0, index < self.num_examples)
+        known = known if valid is None else ops.logical_and(known, valid)  # of an ignored label nothing is learned
         losses = self.indexed_crossentropy(targets, self.log_probs(y_pred), ops.where(known, index, self.num_examples), known)
         losses = ops.where(index < self.num_examples, losses, np.nan)
         return self.without_ignored(losses, valid)
@@ -95,8 +96,8 @@ class IndexedCrossentropy(StatefulCrossentropy):
 
         Args:
             targets, log_probs: `(B, K)`.
-            index: of the example, int32, `(B,)`; N where it is not known.
-            known: whether there is an index, `(B,)`.
+            index: of the example, int32, `(B,)`; N where it is not known, or the label is ignored.
+            known: whether there is an index, and the label counts, `(B,)`.
         Returns: shape `(B,)`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define indexed_crossentropy(targets, log_probs, index, known)")

@@ -24,12 +24,30 @@ class LossState(keras.metrics.Metric):
         """Nothing that a log would show."""
         return {}
 
+    def save_own_variables(self, store: Any) -> None:
+        """Keras calls it for every part of a model that is saved; its metrics save nothing of their own."""
+        for place, variable in enumerate(self.variables):
+            store[str(place)] = variable.numpy()
+
+    def load_own_variables(self, store: Any) -> None:
+        """As it was saved. Weights of a model without such a loss leave the state as it is.
+
+        Raises: ValueError for the state of another loss, or of another number of examples.
+        """
+        found = [tuple(store[str(place)].shape) for place in range(len(store.keys()))]
+        expected = [tuple(variable.shape) for variable in self.variables]
+        if found and found != expected:
+            raise ValueError(f"The file must have a state of shapes {expected} for {self.name!r}. Received: shapes {found}")
+        for place, variable in enumerate(self.variables[: len(found)]):
+            variable.assign(store[str(place)])
+
 
 class StatefulCrossentropy(Crossentropy):
     """Base class of losses with weights of their own, made by `self.state.add_variable` in the constructor.
 
     Such a loss must be attached to the model that it trains, before `fit`; `compile` may come before or after. A model that is loaded
-    or cloned has a new loss: attach that, too. What is remembered is saved with the model's weights.
+    or cloned has a new loss: attach that, too. What is remembered is saved with the weights of a compiled model, and comes back with
+    them, also in a run that `BackupAndRestore` resumes.
     """
 
     def __init__(self, **kwargs: Any):

@@ -7,6 +7,7 @@ from keras import ops
 from scipy import special
 
 from keras_het.losses import EarlyLearningRegularizedCrossentropy, with_index
+from tests.losses import indexed_contract as contract
 
 EXAMPLES, UNITS = 12, 4
 RNG = np.random.default_rng(0)
@@ -52,3 +53,12 @@ def test_fit_remembers_what_was_predicted(kind):
     model.fit(X, LABELS, sample_weight=with_index(EXAMPLES), batch_size=5, epochs=3, verbose=0, validation_data=(X, LABELS))
     p = special.softmax(model.predict(X, verbose=0), axis=-1)
     np.testing.assert_allclose(ops.convert_to_numpy(loss.memory), (1 - 0.7**3) * p, rtol=1e-4)
+
+
+def test_the_contract_of_indexed_losses(tmp_path):
+    contract.check_unattached_and_unindexed_are_refused(make_loss)
+    contract.check_without_index_it_is_the_plain_crossentropy(make_loss)
+    contract.check_labels_of_any_form_and_dtype_agree(make_loss)
+    contract.check_ignored_examples_and_weights(make_loss)
+    contract.check_empty_and_single_batches(make_loss)
+    contract.check_saved_and_loaded(make_loss, tmp_path)

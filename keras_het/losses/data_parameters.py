@@ -1,0 +1,130 @@
+"""Data parameters: a temperature for each example and each class of the training data, learned beside the model."""
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_het.losses.indexed import IndexedCrossentropy
+from keras_het.validation import check_integer, check_number
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class DataParametersCrossentropy(IndexedCrossentropy):
+    """Crossentropy at a temperature of the example and of its class, both learned: the model attends less to what it cannot fit.
+
+        -sum_k y_k log softmax(z / sigma)_k,   sigma = sigma_n + sum_k y_k sigma_k        (Saxena, Tuzel and DeCoste 2019, joint form)
+        s <- s - rate (d loss / d s + penalty s),   |s| <= log(largest),   sigma_n = start exp(s_n), sigma_k = start exp(s_k)
+
+    A wrong label raises sigma of its example, and with it falls the pull of that example. The parts start at 1/2, so that training starts
+    as with the plain crossentropy; a part whose rate is 0 is left out, and the other starts at 1. Examples without an index, as those
+    of validation, have temperature 1, and so has `predict`: nothing of this is in the model. It takes N + K numbers.
+
+    The loss makes the steps of s itself, plain gradient descent on the rows of the batch alone: an optimizer with momentum would go on
+    moving examples that are not in it. s_n takes the gradient of its example's own loss, and s_k the mean of those of its class in the
+    batch; the authors take that of the mean loss, B times smaller, with momentum. Sample weights do not change the steps of s.
+    How the index of an example comes to the loss: `with_index`.
+
+    Args:
+        num_examples: N, how many examples are trained on; at most 2^24.
+        num_classes: K >= 2.
+        instance_rate: the step size of s_n, at least 0.
+        class_rate: the step size of s_k, at least 0; one of the two is larger than 0.
+        penalty: of L2, which draws s to 0, where it starts; at least 0.
+        largest: how far, as a factor, a part may move from its start; greater than 1.
+        from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
+        ignore_class: integer label to leave out of the loss and of its mean.
+        name: of the loss, in logs.
+        reduction, dtype: as for any Keras loss.
+    Raises: ValueError for arguments outside these ranges.
+
+    Example:
+        >>> from keras_het.losses import with_index
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+        >>> loss = DataParametersCrossentropy(num_examples=8, num_classes=3, from_logits=True)
+        >>> model.compile("adam", loss.attach(model), metrics=["accuracy"])
+        >>> history = model.fit(ops.ones((8, 2)), ops.arange(8) % 3, sample_weight=with_index(8), verbose=0)
+        >>> tuple(loss.instance_temperatures.shape), tuple(loss.class_temperatures.shape)
+        ((8,), (3,))
+    """
+
+    def __init__(
+        self,
+        num_examples: int,
+        num_classes: int,
+        instance_rate: float = 0.3,
+        class_rate: float = 0.01,
+        penalty: float = 0.0,
+        largest: float = 20.0,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
+        name: str = "data_parameters_crossentropy",
+        **kwargs: Any,
+    ):
+        super().__init__(num_examples, from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
+        self.num_classes = check_integer("num_classes", num_classes, 2)
+        self.instance_rate = check_number("instance_rate", instance_rate, low=0.0)
+        self.class_rate = check_number("class_rate", class_rate, low=0.0)
+        if not self.instance_rate + self.class_rate:
+            raise ValueError("`instance_rate` or `class_rate` must be greater than 0. Received: instance_rate=0, class_rate=0")
+        self.penalty = check_number("penalty", penalty, low=0.0)
+        self.largest = check_number("largest", largest, above=1.0)
+        learned = [float(rate > 0) for rate in (self.instance_rate, self.class_rate)]
+        self._instance_start, self._class_start = (part / sum(learned) for part in learned)
+        # One row more than there are examples, for those without an index.
+        self._instances = self.state.add_variable((self.num_examples + 1,), "zeros", "float32", name="instances")
+        self._classes = self.state.add_variable((self.num_classes,), "zeros", "float32", name="classes")
+
+    def indexed_crossentropy(self, targets: Any, log_probs: Any, index: Any, known: Any) -> Any:
+        """As above: `(B, K)`, `(B, K)`, `(B,)`, `(B,)` to `(B,)`."""
+        if log_probs.shape[-1] != self.num_classes:
+            raise ValueError(f"`y_pred` must have shape (B, {self.num_classes}). Received: shape {tuple(log_probs.shape)}")
+        of_instances, of_classes = ops.take(self._instances.value, index), ops.cast(self._classes.value, targets.dtype)
+        instance = self._instance_start * ops.exp(ops.cast(of_instances, targets.dtype))
+        class_ = self._class_start * ops.exp(of_classes)
+        # A label that is no class has targets of nan, which would stay in the temperatures.
+        counts = ops.logical_and(known, ops.all(ops.isfinite(targets), axis=-1))
+        sigma = ops.where(counts, instance + ops.matmul(ops.where(targets > 0, targets, 0.0), class_), 1.0)
+        at_sigma = ops.log_softmax(log_probs / sigma[:, None], axis=-1)
+        slope = ops.stop_gradient(ops.where(counts, _slope(targets, log_probs, at_sigma, sigma), 0.0))
+        self._step_of_instances(index, counts, slope * instance)
+        self._step_of_classes(ops.where(counts[:, None], targets, 0.0), slope, class_)
+        return -ops.sum(targets * at_sigma, axis=-1)
+
+    def _step_of_instances(self, index, counts, slope):
+        before = ops.take(self._instances.value, index)
+        after = self._stepped(before, ops.cast(slope, before.dtype), self.instance_rate)
+        self._instances.assign(ops.scatter_update(self._instances.value, index[:, None], ops.where(counts, after, before)))
+
+    def _step_of_classes(self, targets, slope, class_):
+        before, present = self._classes.value, ops.sum(targets, axis=0)
+        mean = ops.sum(targets * slope[:, None], axis=0) / ops.where(present > 0, present, 1.0)
+        after = self._stepped(before, ops.cast(mean * class_, before.dtype), self.class_rate)
+        self._classes.assign(ops.where(present > 0, after, before))
+
+    def _stepped(self, s, slope, rate):
+        limit = math.log(self.largest)
+        return ops.clip(s - rate * (slope + self.penalty * s), -limit, limit)
+
+    @property
+    def instance_temperatures(self) -> Any:
+        """sigma_n, `(N,)`; zeros if they are left out."""
+        return self._instance_start * ops.exp(self._instances[:-1])
+
+    @property
+    def class_temperatures(self) -> Any:
+        """sigma_k, `(K,)`; zeros if they are left out."""
+        return self._class_start * ops.exp(self._classes.value)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        rates = {"instance_rate": self.instance_rate, "class_rate": self.class_rate}
+        own = {"num_classes": self.num_classes, "penalty": self.penalty, "largest": self.largest}
+        return {**super().get_config(), **rates, **own}
+
+
+def _slope(targets, log_probs, at_sigma, sigma):
+    """The derivative of the loss for sigma: (sum_k y_k z_k - (sum_k y_k) sum_k p_k z_k) / sigma^2, p the softmax of z / sigma."""
+    mean = ops.sum(ops.exp(at_sigma) * log_probs, axis=-1)
+    return (ops.sum(targets * log_probs, axis=-1) - ops.sum(targets, axis=-1) * mean) / ops.square(sigma)

@@ -3,17 +3,21 @@
 They take integer labels of shape `(...)` or `(..., 1)`, or label vectors `(..., K)`, and probabilities or logits `(..., K)`. Labels
 with the value `ignore_class` are left out of the loss and of the mean; another label outside [0, K) makes the loss nan, on every backend.
 Logits without `from_logits=True` are taken for probabilities: the loss hardly moves.
+`CoTeaching` and `JoCoR` take the predictions of two networks, `(B, 2, K)`, as a `models.Pair` gives them.
 """
 
 from keras_het.losses.bootstrapped import BootstrappedCrossentropy
 from keras_het.losses.corrected import BackwardCorrectedCrossentropy, ForwardCorrectedCrossentropy
 from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
 from keras_het.losses.indexed import with_index
+from keras_het.losses.pairs import CoTeaching, JoCoR
 
 __all__ = [
     "BackwardCorrectedCrossentropy",
     "BootstrappedCrossentropy",
+    "CoTeaching",
     "EarlyLearningRegularizedCrossentropy",
     "ForwardCorrectedCrossentropy",
+    "JoCoR",
     "with_index",
 ]

@@ -60,7 +60,7 @@ class KeptShare(keras.callbacks.Callback):
             loss.check_attached()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self.now = self.share(epoch)
+        self.now, self.progress = self.share(epoch), epoch / max((self.params or {}).get("epochs") or 1, 1)
         self._set(self.now)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -79,4 +79,4 @@ class KeptShare(keras.callbacks.Callback):
 
     def _set(self, share: float) -> None:
         for loss in self.losses:
-            loss.kept_share.assign(share)
+            loss.set_epoch(share, getattr(self, "progress", 0.0))

@@ -11,6 +11,7 @@ from keras_het.losses.corrected import BackwardCorrectedCrossentropy, ForwardCor
 from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
 from keras_het.losses.indexed import with_index
 from keras_het.losses.pairs import CoTeaching, JoCoR
+from keras_het.losses.self_paced import SelfPacedCrossentropy
 
 __all__ = [
     "BackwardCorrectedCrossentropy",
@@ -19,5 +20,6 @@ __all__ = [
     "EarlyLearningRegularizedCrossentropy",
     "ForwardCorrectedCrossentropy",
     "JoCoR",
+    "SelfPacedCrossentropy",
     "with_index",
 ]

@@ -45,10 +45,19 @@ class SelectingCrossentropy(StatefulCrossentropy):
         weight = weight * ops.ones((1, *shape), weight.dtype)
         return super().__call__((y_true, weight), y_pred, weight)
 
+    def set_epoch(self, share: float, progress: float) -> None:
+        """Sets what is kept from here on; a callback calls it at the beginning of an epoch.
+
+        Args:
+            share: in [0, 1].
+            progress: the share of the training that is done, in [0, 1].
+        """
+        self.kept_share.assign(share)
+
     @staticmethod
     def _weight(y_pred, sample_weight):
         if sample_weight is None:
-            return ops.ones_like(ops.reshape(y_pred, (ops.shape(y_pred)[0], -1))[:, 0])
+            return ops.ones_like(y_pred[(slice(None), *(0,) * (len(y_pred.shape) - 1))])
         shape = tuple(sample_weight.shape if hasattr(sample_weight, "shape") else np.shape(sample_weight))
         if shape[1:] not in ((), (1,)):
             raise ValueError(f"`sample_weight` must have shape (B,) or (B, 1). Received: shape {shape}")

@@ -84,7 +84,8 @@ def _largest(config, output):
 # By name, in `keras.losses`, `keras.metrics` and the same of this package. What is not here is not known.
 _RULES: dict[Rule, str] = {
     Rule("softmax", _from_logits): "SparseCategoricalCrossentropy CategoricalCrossentropy CategoricalFocalCrossentropy "
-    "ForwardCorrectedCrossentropy BackwardCorrectedCrossentropy BootstrappedCrossentropy",
+    "ForwardCorrectedCrossentropy BackwardCorrectedCrossentropy BootstrappedCrossentropy "
+    "CoTeaching JoCoR SelfPacedCrossentropy",
     Rule("sigmoid", _from_logits): "BinaryCrossentropy BinaryFocalCrossentropy",
     Rule(None, _of_each(_from_logits)): "AUC",
     Rule(None, _of_probabilities): "NegativeLogLikelihood BrierScore GlobalAveragePrecision",

@@ -69,6 +69,7 @@ ALLOWED = {
         "keras_het.compilation",
         "keras_het.head_noise",
         "keras_het.layers",
+        "keras_het.losses",
         "keras_het.metrics",
         "keras_het.noisy_labels",
         "keras_het.predictions",

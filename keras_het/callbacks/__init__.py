@@ -1,10 +1,13 @@
-"""Callbacks: what becomes of the noise of a head, and of a `NoiseTransition`, which is released when the base model has learned."""
+"""Callbacks: what becomes of the noise of a head, and of a `NoiseTransition`, which is released when the base model has learned; and the share
+of examples that a loss keeps."""
 
 from keras_het.callbacks.heteroscedastic_monitor import HeteroscedasticMonitor
+from keras_het.callbacks.kept_share import KeptShare
 from keras_het.callbacks.transitions import ReleaseTransition, TransitionMonitor
 
 __all__ = [
     "HeteroscedasticMonitor",
+    "KeptShare",
     "ReleaseTransition",
     "TransitionMonitor",
 ]

@@ -3,6 +3,7 @@
 They take integer labels of shape `(...)` or `(..., 1)`, or label vectors `(..., K)`, and probabilities or logits `(..., K)`. Labels
 with the value `ignore_class` are left out of the loss and of the mean; another label outside [0, K) makes the loss nan, on every backend.
 Logits without `from_logits=True` are taken for probabilities: the loss hardly moves.
+`CoTeaching` and `JoCoR` take the predictions of two networks, `(B, 2, K)`, as a `models.Pair` gives them.
 """
 
 from keras_het.losses.active_passive import ActivePassiveCrossentropy
@@ -12,6 +13,8 @@ from keras_het.losses.data_parameters import DataParametersCrossentropy
 from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
 from keras_het.losses.generalized import GeneralizedCrossentropy
 from keras_het.losses.indexed import with_index
+from keras_het.losses.pairs import CoTeaching, JoCoR
+from keras_het.losses.self_paced import SelfPacedCrossentropy
 from keras_het.losses.smoothed import SmoothedCrossentropy
 from keras_het.losses.symmetric import SymmetricCrossentropy
 
@@ -19,10 +22,13 @@ __all__ = [
     "ActivePassiveCrossentropy",
     "BackwardCorrectedCrossentropy",
     "BootstrappedCrossentropy",
+    "CoTeaching",
     "DataParametersCrossentropy",
     "EarlyLearningRegularizedCrossentropy",
     "ForwardCorrectedCrossentropy",
     "GeneralizedCrossentropy",
+    "JoCoR",
+    "SelfPacedCrossentropy",
     "SmoothedCrossentropy",
     "SymmetricCrossentropy",
     "with_index",

@@ -1,8 +1,19 @@
-"""Whole models: conversion of pretrained ones, weights of other packages, ensembles, and a temperature for what a model returns."""
+"""Whole models: conversion of pretrained ones, weights of other packages, ensembles, pairs, and a temperature for what a model returns."""
 
 from keras_het.models.conversion import heteroscedastic, homoscedastic
 from keras_het.models.edward2 import from_edward2
 from keras_het.models.ensemble import DeepEnsemble
+from keras_het.models.mentor import mentor_net
+from keras_het.models.pair import Pair
 from keras_het.models.temperature_scaler import TemperatureScaler, scale_temperature
 
-__all__ = ["DeepEnsemble", "TemperatureScaler", "from_edward2", "heteroscedastic", "homoscedastic", "scale_temperature"]
+__all__ = [
+    "DeepEnsemble",
+    "Pair",
+    "TemperatureScaler",
+    "from_edward2",
+    "heteroscedastic",
+    "homoscedastic",
+    "mentor_net",
+    "scale_temperature",
+]

@@ -1,0 +1,126 @@
+"""Losses of two networks that are trained at once, and choose the examples of a batch to learn from."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_het.losses.selecting import SelectingCrossentropy
+from keras_het.validation import check_number
+
+
+class PairCrossentropy(SelectingCrossentropy):
+    """Base class of losses of two networks; a subclass defines `of_pair`.
+
+    A stack of one, `(B, 1, K)`, gives the plain crossentropy: it is what a `models.Pair` hands over in validation, the mean of both.
+    """
+
+    def check_shape(self, shape: tuple) -> None:
+        """Raises a ValueError for predictions of another shape than `(B, 2, K)`, or `(B, 1, K)`."""
+        if len(shape) != 3 or shape[1] not in (1, 2):
+            rule = "have shape (B, 2, K), those of two networks, as of keras_het.models.Pair"
+            raise ValueError(f"`y_pred` must {rule}. Received: shape {shape}")
+
+    def loss_shape(self, shape: tuple) -> tuple[int, ...]:
+        """As of `SelectingCrossentropy`: one for each network."""
+        return (shape[1],)
+
+    def selected(self, targets: Any, log_probs: Any, counts: Any) -> tuple[Any, Any]:
+        """As of `SelectingCrossentropy`."""
+        losses = -ops.sum(targets[:, None] * log_probs, axis=-1)
+        return (losses, counts) if log_probs.shape[1] == 1 else self.of_pair(losses, log_probs, counts)
+
+    def of_pair(self, losses: Any, log_probs: Any, counts: Any) -> tuple[Any, Any]:
+        """The losses of every example, and which are kept, `(B, 2)`, or `(B, 1)` for both networks.
+
+        Args:
+            losses: crossentropies, `(B, 2)`.
+            log_probs: `(B, 2, K)`.
+            counts: which examples may be kept, of the shape of what is returned.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define of_pair(losses, log_probs, counts)")
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class CoTeaching(PairCrossentropy):
+    """Crossentropy of two networks, each of which learns from the examples that have the smallest losses under the other one.
+
+        mean of -log p1(y) over the R n examples of the smallest -log p2(y), and the same of 2 and 1      (Han et al. 2018, Algorithm 1)
+
+    n are the examples of a batch, R the share that is kept; R n is rounded to a whole number. Networks learn examples with right labels
+    first, so those of small loss are mostly right; and an example that one network took in by mistake still has to pass the other.
+    The loss is the mean of that of both networks, so each gets half of the gradient that it would have alone. R = 1 is the mean of two
+    crossentropies.
+
+    Args:
+        kept_share: R where it starts, in [0, 1]. It is a weight, which `callbacks.KeptShare` lowers by epoch.
+        from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
+        ignore_class: integer label to leave out.
+        name: of the loss, in logs.
+        reduction: "sum_over_batch_size" is the mean over what is kept; "none" gives `(B, 2)`, zero where it is not.
+        dtype: as for any Keras loss.
+    Raises: ValueError for arguments outside these ranges; when called, for y_pred of another shape than `(B, 2, K)`.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_het import callbacks, models
+        >>> members = [keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]) for _ in range(2)]
+        >>> pair = models.Pair(members, link="softmax", from_logits=True)
+        >>> pair.compile("adam", CoTeaching(from_logits=True).attach(pair), metrics=["accuracy"])
+        >>> share = callbacks.KeptShare(forget_rate=0.4, num_epochs=2)
+        >>> history = pair.fit(np.ones((8, 2)), np.arange(8) % 3, epochs=3, callbacks=[share], verbose=0)
+        >>> [round(share, 2) for share in history.history["kept_share"]]
+        [1.0, 0.8, 0.6]
+    """
+
+    def __init__(self, kept_share: float = 1.0, name: str = "co_teaching", **kwargs: Any):
+        super().__init__(kept_share, name=name, **kwargs)
+
+    def of_pair(self, losses: Any, log_probs: Any, counts: Any) -> tuple[Any, Any]:
+        """As above."""
+        return losses, ops.flip(self.smallest(losses, counts), axis=1)
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class JoCoR(PairCrossentropy):
+    """Crossentropy of two networks that are to agree, of the examples that have the smallest losses under both.
+
+        (1 - lambda) (-log p1(y) - log p2(y)) + lambda (KL(p1 | p2) + KL(p2 | p1))                 (Wei et al. 2020, section 3)
+
+    The mean is over the R n examples of a batch of n for which this loss is smallest; R n is rounded to a whole number. Two networks
+    agree on right labels sooner than on wrong ones.
+
+    Args:
+        strength: lambda, in [0, 1].
+        kept_share, from_logits, ignore_class, name, dtype: as of `CoTeaching`.
+        reduction: "sum_over_batch_size" is the mean over what is kept; "none" gives `(B, 1)`, zero where it is not.
+    Raises: ValueError for arguments outside these ranges; when called, for y_pred of another shape than `(B, 2, K)`.
+
+    Example:
+        >>> import numpy as np
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(6), keras.layers.Reshape((2, 3))])
+        >>> loss = JoCoR(strength=0.5, from_logits=True).attach(model)
+        >>> round(float(loss([0], np.zeros((1, 2, 3)))), 4)  # networks that agree: log 3
+        1.0986
+    """
+
+    def __init__(self, strength: float = 0.85, kept_share: float = 1.0, name: str = "jocor", **kwargs: Any):
+        super().__init__(kept_share, name=name, **kwargs)
+        self.strength = check_number("strength", strength, low=0.0)
+        if self.strength > 1.0:
+            raise ValueError(f"`strength` must be in [0, 1]. Received: strength={strength}")
+
+    def loss_shape(self, shape: tuple) -> tuple[int, ...]:
+        """As of `SelectingCrossentropy`: one for both networks."""
+        return (1,)
+
+    def of_pair(self, losses: Any, log_probs: Any, counts: Any) -> tuple[Any, Any]:
+        """As above."""
+        first, second = log_probs[:, 0], log_probs[:, 1]
+        apart = ops.sum((ops.exp(first) - ops.exp(second)) * (first - second), axis=-1, keepdims=True)
+        losses = (1.0 - self.strength) * ops.sum(losses, axis=1, keepdims=True) + self.strength * apart
+        return losses, self.smallest(losses, counts)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        return {**super().get_config(), "strength": self.strength}

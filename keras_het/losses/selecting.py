@@ -1,0 +1,121 @@
+"""What the losses have in common that learn from the examples of a batch with the smallest losses."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.losses.state import StatefulCrossentropy
+from keras_het.validation import check_share
+
+
+class SelectingCrossentropy(StatefulCrossentropy):
+    """Base class of losses that keep a share of the examples of a batch; a subclass defines `selected`.
+
+    The mean is over the examples that are kept, as in the papers; `reduction="sum"` is their sum, and "none" has zeros for the others.
+    Ignored examples and those of weight zero are never kept, and the share is one of the others. A label that is no class makes the loss
+    nan, as in every loss here: it counts as kept.
+
+    Args:
+        kept_share: where the share starts, in [0, 1]. It is a weight, `loss.kept_share`, which `callbacks.KeptShare` sets by epoch.
+        kwargs: as of `Crossentropy`.
+    """
+
+    def __init__(self, kept_share: float = 1.0, **kwargs: Any):
+        super().__init__(**kwargs)
+        check_share("kept_share", kept_share)
+        self.first_share = float(kept_share)
+        self.kept_share = self.state.add_variable((), keras.initializers.Constant(self.first_share), name="kept_share")
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """As for any Keras loss.
+
+        Args:
+            y_true: integer labels, `(B,)` or `(B, 1)`, or label vectors, `(B, K)`.
+            y_pred: logits or probabilities, of the shape that the class takes.
+            sample_weight: `(B,)` or `(B, 1)`.
+        Raises: ValueError for predictions or weights of another shape.
+        """
+        y_pred = ops.convert_to_tensor(y_pred)
+        self.check_shape(tuple(y_pred.shape))
+        # As many as there are losses: Keras multiplies weights by the mask in place on PyTorch, which cannot widen them.
+        shape = self.loss_shape(tuple(y_pred.shape))
+        weight = ops.reshape(self._weight(y_pred, sample_weight), (-1, *(1,) * len(shape)))
+        weight = weight * ops.ones((1, *shape), weight.dtype)
+        return super().__call__((y_true, weight), y_pred, weight)
+
+    def set_epoch(self, share: float, progress: float) -> None:
+        """Sets what is kept from here on; a callback calls it at the beginning of an epoch.
+
+        Args:
+            share: in [0, 1].
+            progress: the share of the training that is done, in [0, 1].
+        """
+        self.kept_share.assign(share)
+
+    @staticmethod
+    def _weight(y_pred, sample_weight):
+        if sample_weight is None:
+            return ops.ones_like(y_pred[(slice(None), *(0,) * (len(y_pred.shape) - 1))])
+        shape = tuple(sample_weight.shape if hasattr(sample_weight, "shape") else np.shape(sample_weight))
+        if shape[1:] not in ((), (1,)):
+            raise ValueError(f"`sample_weight` must have shape (B,) or (B, 1). Received: shape {shape}")
+        return ops.convert_to_tensor(sample_weight)
+
+    def check_shape(self, shape: tuple) -> None:
+        """Raises a ValueError for predictions of another shape than `(B, K)`."""
+        if len(shape) != 2:
+            raise ValueError(f"`y_pred` must have shape (B, K). Received: shape {shape}")
+
+    def loss_shape(self, shape: tuple) -> tuple[int, ...]:
+        """How many losses an example has, for predictions of a shape: `()` or `(M,)`."""
+        return ()
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """The losses of every example, zero for those that are not kept, with a mask that leaves these out of the mean.
+
+        Args:
+            y_true: labels and weights.
+            y_pred: logits or probabilities.
+        """
+        self.check_attached()
+        y_true, weight = y_true
+        y_pred = ops.convert_to_tensor(y_pred, self.dtype)
+        targets, valid = self.targets(ops.convert_to_tensor(y_true, self.dtype), y_pred if len(y_pred.shape) == 2 else y_pred[:, 0])
+        counts = ops.not_equal(weight, 0.0)
+        if valid is not None:
+            counts = ops.logical_and(counts, ops.reshape(valid, (-1, *(1,) * (len(counts.shape) - 1))))
+        losses, kept = self.selected(targets, self.log_probs(y_pred), counts)
+        return self.without_ignored(losses, ops.logical_and(counts, ops.logical_or(kept, ops.isnan(losses))))
+
+    def selected(self, targets: Any, log_probs: Any, counts: Any) -> tuple[Any, Any]:
+        """The losses of every example, and which are kept.
+
+        Args:
+            targets: label vectors, `(B, K)`.
+            log_probs: of the shape of y_pred.
+            counts: which examples may be kept, of the shape of the losses.
+        Returns: two tensors of one shape, `(B,)` or `(B, M)`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define selected(targets, log_probs, counts)")
+
+    def smallest(self, losses: Any, counts: Any) -> Any:
+        """Which examples have the smallest losses of their column: the share that is kept, rounded to a whole number.
+
+        Of equal losses the first in the batch is kept. No gradient passes.
+
+        Args:
+            losses: `(B,)` or `(B, M)`.
+            counts: which of them count, of the same shape, and the same in every column.
+        """
+        ranks = ops.argsort(ops.argsort(ops.where(counts, losses, np.inf), axis=0), axis=0)
+        return ops.logical_and(counts, ops.cast(ranks, "float32") < self.number_kept(counts))
+
+    def number_kept(self, counts: Any) -> Any:
+        """The share that is kept of those that count, to the nearest whole number, as float32, for every column."""
+        return ops.floor(self.kept_share * ops.sum(ops.cast(counts, "float32"), axis=0) + 0.5)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        return {**super().get_config(), "kept_share": self.first_share}

@@ -1,0 +1,115 @@
+"""Crossentropy of the easy examples: those whose loss is below what is usual, or that a small network holds for right."""
+
+from typing import Any, Self
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.losses.selecting import SelectingCrossentropy
+from keras_het.validation import check_number
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class SelfPacedCrossentropy(SelectingCrossentropy):
+    """Crossentropy of the examples whose loss is at most a moving average of a percentile of the losses of batches.
+
+        a <- d a + (1 - d) q_R(l_1 ... l_B)
+        v_n = [l_n <= a]                          (the predefined curriculum of Jiang et al. 2018, section 3, with their moving average)
+        v_n = g(l_n, l_n - a, epoch / epochs, y_n)                                      (a learned one, with `mentor`)
+
+    The loss is the mean of l_n over the examples with v_n = 1, or, with a mentor, of v_n l_n over all. q_R is the largest of the R B
+    smallest losses of a batch, R B rounded to a whole number; the first of them is where a starts. a and v take no gradient. At R = 1,
+    where training begins and in validation (`callbacks.KeptShare`), it is the plain crossentropy, and a stays as it is.
+
+    What differs from the paper: no example is dropped at random beside these; the mentor sees the loss of an example as it is, and not
+    its history through an LSTM; and it is trained once, before the model that it guides.
+
+    Args:
+        decay: d, in [0, 1).
+        mentor: a model that was trained, as of `models.mentor_net`, which says what that takes; it is not trained here. Its weights are
+            kept in the config, as they are when that is made.
+        kept_share: R where it starts, in [0, 1]. It is a weight, which `callbacks.KeptShare` lowers by epoch.
+        from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
+        ignore_class: integer label to leave out.
+        name: of the loss, in logs.
+        reduction: "sum_over_batch_size" is the mean over what is kept.
+        dtype: as for any Keras loss.
+    Raises: ValueError for arguments outside these ranges, or a mentor that is no model.
+
+    Example:
+        >>> from keras_het.callbacks import KeptShare
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+        >>> model.compile("adam", SelfPacedCrossentropy(from_logits=True).attach(model))
+        >>> share = KeptShare(forget_rate=0.5, num_epochs=1)
+        >>> history = model.fit(np.ones((8, 2)), np.arange(8) % 3, epochs=2, callbacks=[share], verbose=0)
+        >>> 0.0 < float(ops.convert_to_numpy(model.loss.threshold)) < 5.0
+        True
+    """
+
+    def __init__(
+        self,
+        decay: float = 0.95,
+        mentor: keras.Model | None = None,
+        kept_share: float = 1.0,
+        name: str = "self_paced_crossentropy",
+        **kwargs: Any,
+    ):
+        super().__init__(kept_share, name=name, **kwargs)
+        self.decay = check_number("decay", decay, low=0.0)
+        if self.decay >= 1.0:
+            raise ValueError(f"`decay` must be in [0, 1). Received: decay={decay}")
+        if mentor is not None and not isinstance(mentor, keras.Model):
+            raise ValueError(f"`mentor` must be a keras.Model or None. Received: a {type(mentor).__name__}")
+        self.mentor = mentor
+        self.threshold = self.state.add_variable((), keras.initializers.Constant(np.inf), name="threshold")
+        self.progress = self.state.add_variable((), "zeros", name="progress")
+
+    def set_epoch(self, share: float, progress: float) -> None:
+        """As of `SelectingCrossentropy`; a mentor sees the progress."""
+        super().set_epoch(share, progress)
+        self.progress.assign(progress)
+
+    def selected(self, targets: Any, log_probs: Any, counts: Any) -> tuple[Any, Any]:
+        """As above."""
+        losses = -ops.sum(targets * log_probs, axis=-1)
+        seen = ops.cast(ops.stop_gradient(losses), "float32")
+        selects = self.kept_share < 1.0
+        threshold = self._moved(seen, counts, selects)
+        if self.mentor is None:
+            return losses, ops.logical_or(seen <= threshold, ops.logical_not(selects))
+        weights = ops.cast(self._mentor_weights(seen, threshold, targets), losses.dtype)
+        return losses * ops.where(selects, weights, 1.0), counts
+
+    def _moved(self, losses, counts, selects):
+        """The threshold, after this batch was seen."""
+        percentile = ops.max(ops.where(self.smallest(losses, counts), losses, -np.inf), initial=-np.inf)
+        before = self.threshold * 1.0
+        moved = ops.where(ops.isinf(before), percentile, self.decay * before + (1.0 - self.decay) * percentile)
+        now = ops.where(ops.logical_and(selects, ops.isfinite(percentile)), moved, before)
+        self.threshold.assign(now)
+        return now
+
+    def _mentor_weights(self, losses, threshold, targets):
+        # Where nothing is selected the threshold may be infinite, and what the mentor says of it is not used.
+        threshold = ops.where(ops.isinf(threshold), 0.0, threshold)
+        features = ops.stack([losses, losses - threshold, ops.ones_like(losses) * self.progress], axis=-1)
+        return ops.stop_gradient(self.mentor([features, ops.cast(targets, "float32")], training=False)[:, 0])
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor; of a mentor also the weights."""
+        config = {**super().get_config(), "decay": self.decay, "mentor": None}
+        if self.mentor is not None:
+            config["mentor"] = keras.saving.serialize_keras_object(self.mentor)
+            config["mentor_weights"] = [weight.tolist() for weight in self.mentor.get_weights()]
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """A new loss, with a mentor of the same weights."""
+        config = dict(config)
+        weights = config.pop("mentor_weights", None)
+        if weights is not None:
+            config["mentor"] = keras.saving.deserialize_keras_object(config["mentor"])
+            config["mentor"].set_weights([np.asarray(weight, "float32") for weight in weights])
+        return cls(**config)

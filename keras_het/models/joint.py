@@ -1,0 +1,89 @@
+"""What models of several members have in common: the mean of their probabilities."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.batches import batches
+from keras_het.links import Link
+from keras_het.models.members import check_members, find_from_logits, find_link, find_units, symbolic_inputs
+from keras_het.ops.transition import SMALLEST
+from keras_het.outputs import Output
+from keras_het.validation import check_integer
+
+
+class JointModel(keras.Model):
+    """Base class of models that return what a head would return of the mean probabilities of their members.
+
+    Args:
+        members, link, from_logits, kwargs: as of `DeepEnsemble`.
+    """
+
+    kind = "joint model"  # as errors name it
+
+    def __init__(self, members: Sequence[keras.Model], link: Any = None, from_logits: bool | None = None, **kwargs: Any):
+        super().__init__(**{"dtype": "float32", "autocast": False, **kwargs})
+        self.members = check_members(members)
+        self._units = find_units(self.members)
+        self._link = find_link(self.members, link, self._units)
+        self.from_logits = find_from_logits(self.members, from_logits)
+        self.build(keras.tree.map_structure(lambda x: tuple(x.shape), symbolic_inputs(self)))
+
+    @property
+    def link(self) -> Link:
+        """Whose outputs it returns."""
+        return self._link
+
+    @property
+    def head_output(self) -> Output:
+        """What it returns, for `keras_het.check`."""
+        return Output(f"the {self.kind} {self.name!r}", self.link.activation, self.link.returns, self._units)
+
+    def build(self, input_shape: Any) -> None:
+        """Nothing: the members are built."""
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """As the class says, `(..., K)`."""
+        return self.link.average([self._as_head(member(inputs)) for member in self.members])
+
+    def predict_members(self, x: Any, batch_size: int = 128) -> np.ndarray:
+        """What each member predicts.
+
+        Args:
+            x: as for `predict`.
+            batch_size: of arrays.
+        Returns: log-probabilities, or, of a sigmoid, logits, `(M, N, ..., K)`.
+        Raises: ValueError for no example.
+        """
+        parts = []
+        for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
+            outputs = [self._as_head(ops.convert_to_tensor(member.predict_on_batch(inputs))) for member in self.members]
+            parts.append(np.stack([ops.convert_to_numpy(part) for part in outputs]))
+        if not parts:
+            raise ValueError("`x` must have at least one example. Received: none")
+        return np.concatenate(parts, axis=1)
+
+    def _as_head(self, outputs: Any) -> Any:
+        """What a member returns as what a head returns: log-probabilities or logits, at least in float32."""
+        outputs = outputs if "float64" in str(outputs.dtype) else ops.cast(outputs, "float32")
+        exclusive = self.link.activation == "softmax"
+        if not self.from_logits:
+            outputs = _log(outputs) if exclusive else _log(outputs) - _log(1.0 - outputs)
+        return ops.log_softmax(outputs, axis=-1) if exclusive else outputs
+
+    def get_config(self) -> dict[str, Any]:
+        members = [keras.saving.serialize_keras_object(member) for member in self.members]
+        link = keras.saving.serialize_keras_object(self.link)
+        return {"name": self.name, "members": members, "link": link, "from_logits": self.from_logits}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        members = [keras.saving.deserialize_keras_object(member, custom_objects) for member in config["members"]]
+        return cls(**{**config, "members": members})
+
+
+def _log(p: Any) -> Any:
+    return ops.log(ops.maximum(p, SMALLEST))

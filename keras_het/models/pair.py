@@ -1,0 +1,71 @@
+"""Two networks that are trained at once, on one loss of both."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_het.models.joint import JointModel
+from keras_het.models.members import check_different_noise
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class Pair(JointModel):
+    """A model of two networks, for the losses `CoTeaching` and `JoCoR`, which let them choose what to learn from.
+
+    In training it returns the predictions of both, `(B, 2, K)`, which the loss takes. Everything else sees log of the mean of their
+    probabilities, `(B, K)`: metrics, in training, too, `predict`, `evaluate` and whoever calls the model. `val_loss` is the
+    crossentropy of that mean. One network is `pair.members[0]`, which shares its weights with the pair; `predict_members` gives
+    the predictions of each. Its loss takes logits: `CoTeaching(from_logits=True)`.
+
+    Args:
+        members: two built models with one output of one shape, `(B, K)`, that share no layer, and start with different weights.
+        link: for members that do not end in a head of this package or in an activation: "softmax", or another link of its kind.
+        from_logits: for members whose end is not known: True if they return logits or log-probabilities, False for probabilities.
+        kwargs: of `keras.Model`: name.
+    Input: that of the members.    Output shape: `(B, K)`: log-probabilities; in training `(B, 2, K)`.
+    Raises: ValueError for members that are not two, or as of `DeepEnsemble`; a sigmoid, whose classes do not exclude each other; or
+        heads with one seed.
+    Source: Han et al., NeurIPS 2018; Wei et al., CVPR 2020.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_het.layers import HeteroscedasticDense
+        >>> from keras_het.losses import JoCoR
+        >>> pair = Pair([keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3)]) for _ in range(2)])
+        >>> pair.compile("adam", JoCoR(from_logits=True).attach(pair), metrics=["accuracy"])
+        >>> history = pair.fit(np.eye(4), np.arange(4) % 3, verbose=0)
+        >>> pair.predict(np.eye(4), verbose=0).shape, pair.predict_members(np.eye(4)).shape
+        ((4, 3), (2, 4, 3))
+    """
+
+    kind = "pair"
+
+    def __init__(self, members: Sequence[keras.Model], link: Any = None, from_logits: bool | None = None, **kwargs: Any):
+        super().__init__(members, link, from_logits, **kwargs)
+        if len(self.members) != 2:
+            raise ValueError(f"`members` must be two models. Received: {len(self.members)}")
+        if self.link.activation != "softmax":
+            raise ValueError(f"`members` must return probabilities of exclusive classes. Received: link={self.link!r}")
+        check_different_noise(self.members)
+
+    def _lock_state(self) -> None:
+        """Nothing, as of Keras' own models: a built one must take the weights of a loss."""
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """As the class says, `(B, K)`, or in training `(B, 2, K)`."""
+        outputs = [self._as_head(member(inputs, training=training)) for member in self.members]
+        return ops.stack(outputs, axis=1) if training else self.link.average(outputs)
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        """As of `keras.Model`; a prediction `(B, K)` is for the loss a stack of one."""
+        y_pred = y_pred if len(y_pred.shape) == 3 else ops.expand_dims(y_pred, 1)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+        """As of `keras.Model`, of the mean of both."""
+        mean = self.link.average(y_pred, axis=1) if len(y_pred.shape) == 3 else y_pred
+        return super().compute_metrics(x, y, mean, sample_weight)

@@ -5,12 +5,14 @@ with the value `ignore_class` are left out of the loss and of the mean; another 
 Logits without `from_logits=True` are taken for probabilities: the loss hardly moves.
 """
 
+from keras_het.losses.annotators import AnnotatorsLoss
 from keras_het.losses.bootstrapped import BootstrappedCrossentropy
 from keras_het.losses.corrected import BackwardCorrectedCrossentropy, ForwardCorrectedCrossentropy
 from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
 from keras_het.losses.indexed import with_index
 
 __all__ = [
+    "AnnotatorsLoss",
     "BackwardCorrectedCrossentropy",
     "BootstrappedCrossentropy",
     "EarlyLearningRegularizedCrossentropy",

@@ -67,14 +67,15 @@ def check_transitions(transitions: Any, name: str = "transition") -> np.ndarray:
     return np.stack([check_transition(each, f"{name}[{m}]") for m, each in enumerate(array)]) if len(array) else array
 
 
-def check_annotations(labels: Any, num_classes: float, name: str = "labels") -> np.ndarray:
+def check_annotations(labels: Any, num_classes: float, num_annotators: int | None = None, name: str = "labels") -> np.ndarray:
     """`labels` of several annotators as an array, if they are integers in [0, num_classes), or -1 where missing, `(N, M)`.
 
-    Raises: ValueError that says which one is wrong.
+    M is `num_annotators` unless that is None. Raises: ValueError that says which one is wrong.
     """
-    labels = np.asarray(labels)
-    if labels.ndim != 2 or not labels.size or not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"`{name}` must be integers of shape (N, M). Received: shape {labels.shape}, dtype {labels.dtype}")
+    labels, width = np.asarray(labels), "M" if num_annotators is None else num_annotators
+    right = labels.ndim == 2 and labels.size and width in ("M", labels.shape[1]) and np.issubdtype(labels.dtype, np.integer)
+    if not right:
+        raise ValueError(f"`{name}` must be integers of shape (N, {width}). Received: shape {labels.shape}, dtype {labels.dtype}")
     wrong = np.argwhere((labels < -1) | (labels >= num_classes))
     if len(wrong):
         row, column = wrong[0]

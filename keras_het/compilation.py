@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.fitting import MODULES, activation_for, counterpart
+from keras_het.fitting import MODULES, activation_for, counterpart, leaves_out_missing, of_annotators
 from keras_het.outputs import Output, found_in
 
 ROLES = {"loss": keras.losses, "metrics": keras.metrics, "weighted_metrics": keras.metrics}
@@ -66,6 +66,17 @@ def check(model: keras.Model) -> None:
             fitting = counterpart(identifier, output, module)
             if fitting is not identifier:
                 raise ValueError(explain(argument, identifier, fitting, output))
+            if output.annotators and of_annotators(identifier) is None:
+                _check_missing(argument, identifier, output)
+
+
+def _check_missing(argument: str, identifier: Any, output: Output) -> None:
+    """Raises an error for a plain loss or metric of the labels of several annotators: a missing label is a wrong one to it."""
+    if output.always and leaves_out_missing(identifier):
+        return
+    kind = "losses.AnnotatorsLoss()" if argument == "loss" else "metrics.AnnotatorsMetric(...)"
+    rule = f"take the labels of {output.annotators} annotators, with -1 where one is missing: keras_het.{kind}"
+    raise ValueError(f"`{argument}` must {rule}, for {output.source} has an axis of them. Received: {argument}={spelled(identifier)}")
 
 
 def compiled_with(model: keras.Model) -> dict[str, Any]:

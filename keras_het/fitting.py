@@ -127,6 +127,9 @@ def counterpart(identifier: Any, output: Output, module: Any = keras.losses, tru
         >>> counterpart("binary_accuracy", output, keras.metrics).threshold
         0.0
     """
+    if (wrapped := of_annotators(identifier)) is not None:
+        fitting = counterpart(wrapped, output, module, trust_unknown)
+        return identifier if fitting is wrapped else fitting and type(identifier)(fitting)
     name = identifier.lower() if isinstance(identifier, str) else ""
     if name in BY_SHAPE and output.units > 1:
         fits = BY_SHAPE[name] == "binary_accuracy" or output.returns == "probabilities"
@@ -143,6 +146,20 @@ def counterpart(identifier: Any, output: Output, module: Any = keras.losses, tru
     if fitting is None:
         return None
     return identifier if fitting == config else _made(known, fitting, identifier)
+
+
+def of_annotators(identifier: Any) -> Any:
+    """The loss or metric that one of the labels of several annotators computes for each label, or None for any other."""
+    if isinstance(identifier, losses.AnnotatorsLoss):
+        return identifier.loss
+    return identifier.metric if isinstance(identifier, metrics.AnnotatorsMetric) else None
+
+
+def leaves_out_missing(identifier: Any) -> bool:
+    """Whether a loss or metric leaves out labels of -1; somebody's own may."""
+    arguments = {**getattr(identifier, "_fn_kwargs", {}), **getattr(identifier, "keywords", {})}
+    known = isinstance(identifier, str) or _kind_of(_instance(identifier, keras.metrics) or _instance(identifier, keras.losses)) is not None
+    return not known or getattr(identifier, "ignore_class", arguments.get("ignore_class")) == -1
 
 
 def activation_for(identifier: Any, module: Any = keras.losses) -> str | None:

@@ -1,5 +1,6 @@
 """What a model that ends in a `NoiseTransition` predicts, of the true classes and of the noisy labels, batch by batch."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -11,11 +12,14 @@ from keras_het.batches import labelled_batches
 from keras_het.graph import predictor
 from keras_het.layers import NoiseTransition
 from keras_het.layers.log_probabilities import TOLERANCE
-from keras_het.validation import check_labels
+from keras_het.validation import check_annotations, check_labels
 
 
 class Predictions(NamedTuple):
-    """Log-probabilities of a batch, `(N, K)`, float64, of the true classes and of the noisy labels, and the labels `(N,)`."""
+    """Log-probabilities of a batch, `(N, K)`, float64, of the true classes and of the noisy labels, and the labels `(N,)`.
+
+    Of several annotators the noisy ones are `(N, M, K)`, and the labels `(N, M)`, with -1 where one is missing.
+    """
 
     clean: np.ndarray
     noisy: np.ndarray
@@ -40,13 +44,13 @@ class CleanAndNoisy:
             example.
         """
         if y is not None:
-            check_labels(ops.convert_to_numpy(y), self.layer.size, name=name)
+            self._check(ops.convert_to_numpy(y), None, name)
         count = 0
         for inputs, labels in labelled_batches(x, y, batch_size, name):
             clean = ops.convert_to_numpy(self._base(inputs))
             _check_sums(clean)
             noisy = ops.convert_to_numpy(self.layer(clean, training=True))
-            labels = check_labels(labels, self.layer.size, len(clean), name)
+            labels = self._check(labels, len(clean), name)
             count += len(labels)
             yield Predictions(clean.astype("float64"), noisy.astype("float64"), labels)
         if not count:
@@ -56,9 +60,16 @@ class CleanAndNoisy:
         """Mean of -log p(noisy y | x). Arguments and errors: as of `batches`."""
         total, count = 0.0, 0
         for batch in self.batches(x, y, batch_size, name):
-            total -= float(np.sum(batch.noisy[np.arange(len(batch.labels)), batch.labels]))
-            count += len(batch.labels)
-        return total / count
+            given = batch.labels >= 0
+            log_p = np.take_along_axis(batch.noisy, np.where(given, batch.labels, 0)[..., None], axis=-1)[..., 0]
+            total -= float(np.sum(log_p[given]))
+            count += int(given.sum())
+        return total / count if count else math.nan
+
+    def _check(self, labels, count, name):
+        if self.layer.num_annotators is None:
+            return check_labels(labels, self.layer.size, count, name)
+        return check_annotations(labels, self.layer.size, self.layer.num_annotators, name)
 
 
 def _check_sums(log_probs: np.ndarray) -> None:

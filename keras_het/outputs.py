@@ -37,12 +37,15 @@ class Output(NamedTuple):
     activation: "softmax" or "sigmoid", that of the head's link.
     returns: "log-probabilities" or "logits", or "probabilities" where an activation behind the head makes them.
     units: how many.
+    annotators: how many a `NoiseTransition` has, whose output has an axis of them in training, or, `always`, at inference too; else 0.
     """
 
     source: str
     activation: str
     returns: str
     units: int
+    annotators: int = 0
+    always: bool = False
 
     @property
     def activation_layer(self) -> str:
@@ -71,7 +74,7 @@ def outputs_of(model: keras.Model) -> list[tuple[set, Output | None]]:
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), HeteroscedasticDense(3, name="head"), keras.layers.Softmax()])
         >>> outputs_of(model)[0][1]
-        Output(source="the head 'head'", activation='softmax', returns='probabilities', units=3)
+        Output(source="the head 'head'", activation='softmax', returns='probabilities', units=3, annotators=0, always=False)
     """
     return found_in(model).outputs
 
@@ -154,7 +157,8 @@ def output_of(operations: Iterable[Any]) -> Output | tuple[Output, str] | None:
             link = layer.link
             return _behind(Output(f"the head {layer.name!r}", link.activation, link.returns, layer.units), behind)
         if is_a(layer, NoiseTransition):
-            return _behind(Output(f"the layer {layer.name!r}", "softmax", "log-probabilities", layer.size), behind)
+            annotators = (layer.num_annotators or 0, layer.apply_at_inference)
+            return _behind(Output(f"the layer {layer.name!r}", "softmax", "log-probabilities", layer.size, *annotators), behind)
         if (own := _own_output(layer)) is not None:
             return _behind(own, behind)
         behind.append(layer)

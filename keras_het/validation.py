@@ -59,6 +59,30 @@ def check_transition(transition: Any, name: str = "transition") -> np.ndarray:
     return check_rows(check_square(name, transition), name)
 
 
+def check_transitions(transitions: Any, name: str = "transition") -> np.ndarray:
+    """`transitions`, `(K, K)` or `(M, K, K)`, as NumPy float64, if each of them is a transition matrix; errors say which is not."""
+    array = as_float64(transitions)
+    if array.ndim != 3:
+        return check_transition(array, name)
+    return np.stack([check_transition(each, f"{name}[{m}]") for m, each in enumerate(array)]) if len(array) else array
+
+
+def check_annotations(labels: Any, num_classes: float, num_annotators: int | None = None, name: str = "labels") -> np.ndarray:
+    """`labels` of several annotators as an array, if they are integers in [0, num_classes), or -1 where missing, `(N, M)`.
+
+    M is `num_annotators` unless that is None. Raises: ValueError that says which one is wrong.
+    """
+    labels, width = np.asarray(labels), "M" if num_annotators is None else num_annotators
+    right = labels.ndim == 2 and labels.size and width in ("M", labels.shape[1]) and np.issubdtype(labels.dtype, np.integer)
+    if not right:
+        raise ValueError(f"`{name}` must be integers of shape (N, {width}). Received: shape {labels.shape}, dtype {labels.dtype}")
+    wrong = np.argwhere((labels < -1) | (labels >= num_classes))
+    if len(wrong):
+        row, column = wrong[0]
+        raise ValueError(f"`{name}` must be in [0, {num_classes}), or -1 where missing. Received: {labels[row, column]} at [{row}, {column}]")
+    return labels
+
+
 def check_rows(rows: Any, name: str = "transition") -> np.ndarray:
     """`rows`, `(N, K)`, as NumPy float64, if they are probability vectors.
 

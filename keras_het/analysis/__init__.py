@@ -1,6 +1,7 @@
 """What models and labels say of the noise: NumPy in, arrays and NamedTuples out."""
 
 from keras_het.analysis import plots
+from keras_het.analysis.annotators import Annotator, Annotators, Confusion, annotators
 from keras_het.analysis.calibration import Calibration, calibration, expected_calibration_error
 from keras_het.analysis.confusion import ConfusionMatrices, confusion_matrices
 from keras_het.analysis.covariance import ConfusedPair, confused_pairs, correlation, covariance
@@ -17,8 +18,11 @@ from keras_het.analysis.uncertainty import Uncertainty, uncertainty
 from keras_het.predictions import predict_probabilities
 
 __all__ = [
+    "Annotator",
+    "Annotators",
     "Calibration",
     "ConfusedPair",
+    "Confusion",
     "ConfusionMatrices",
     "Disagreement",
     "EnsembleUncertainty",
@@ -30,6 +34,7 @@ __all__ = [
     "Selection",
     "Trial",
     "Uncertainty",
+    "annotators",
     "calibration",
     "confused_pairs",
     "confusion_matrices",

@@ -48,6 +48,9 @@ def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_siz
         [[0.75, 0.25], [0.25, 0.75]]
     """
     both = CleanAndNoisy(model)
+    if both.layer.num_annotators is not None:
+        rule = "have one T, not one of each annotator, for which there is `analysis.annotators`"
+        raise ValueError(f"The model must {rule}. Received: model={model.name!r} with num_annotators={both.layer.num_annotators}")
     counts = np.zeros(size := both.layer.size, int)
     c, c_noisy = np.zeros((size, size)), np.zeros((size, size))
     for batch in both.batches(x, labels, batch_size, name="labels"):

@@ -149,7 +149,7 @@ def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float
     Args:
         model: ends in the layer.
         x: examples: arrays, or a data set of batches (x, y) as for `fit`.
-        y: their noisy labels, integers in [0, K), `(N,)`; None for a data set.
+        y: their noisy labels, integers in [0, K), `(N,)`, or of several annotators `(N, M)`, -1 where one is missing; None for a data set.
         batch_size: of the predictions from arrays.
     Returns: a float.
     Raises: ValueError for labels out of range, or a model that does not end in the layer.

@@ -14,7 +14,7 @@ from keras_het.compilation import check
 from keras_het.label_noise import condition_number, total_variation, trace
 from keras_het.layers import NoiseTransition
 from keras_het.noisy_labels import CleanAndNoisy
-from keras_het.validation import check_choice, check_integer, check_transition
+from keras_het.validation import check_choice, check_integer, check_transitions
 
 COLLAPSED = 0.01  # a learned share of labelled outliers below this says that there are none
 
@@ -45,7 +45,7 @@ class _OfTransitions(keras.callbacks.Callback):
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         for layer in self.layers:
-            share = ops.convert_to_numpy(layer.transition)[-1, -1]
+            share = ops.convert_to_numpy(layer.transition)[..., -1, -1].min()
             if layer.outlier and layer.trainable_weights and share < COLLAPSED:
                 warnings.warn(
                     f"The share of outliers labelled as such that {layer.name!r} learned has collapsed to {share:.2g}: without examples "
@@ -127,7 +127,7 @@ class TransitionMonitor(_OfTransitions):
     """Logs what becomes of T after every epoch, so that History, CSVLogger and TensorBoard show it.
 
     `<layer>_trace`, the sum of T_ii; `<layer>_condition`, the condition number; `<layer>_distance`, the total variation to a
-    reference (mean over the rows); with outliers also `<layer>_outlier_share`, the share of outliers that is labelled as such; with
+    reference (mean over the rows), each the mean over the annotators where there are several; with outliers also `<layer>_outlier_share`, the share of outliers that is labelled as such; with
     `validation_data` also `val_noisy_nll`, the mean of -log p(noisy y | x). That is what to stop early by, for `val_loss` on noisy
     labels grows as T takes the noise on:
     `callbacks=[TransitionMonitor(validation_data=(x, y)), EarlyStopping("val_noisy_nll", mode="min")]`.
@@ -135,8 +135,9 @@ class TransitionMonitor(_OfTransitions):
     Its place among the callbacks does not matter: it moves to the front, for the others see only what was logged before them.
 
     Args:
-        reference: `(K, K)`, such as the true T; None is the identity, whose distance is how far T has moved.
-        validation_data: `(x, y)`, or a data set of batches (x, y) that can be read again; noisy labels, integers in [0, K).
+        reference: `(K, K)`, such as the true T, or `(M, K, K)`; None is the identity, whose distance is how far T has moved.
+        validation_data: `(x, y)`, or a data set of batches (x, y) that can be read again; noisy labels, integers in [0, K), `(N,)`, or
+            `(N, M)` with -1 where one is missing.
     Raises: ValueError for a reference that is not row-stochastic or of another size, a model without `NoiseTransition`, or, with
         validation data, labels out of range or a model that does not end in the layer.
     Warns: once, if `val_loss` grows beside a training loss that falls, after T has moved, and there is no `validation_data`.
@@ -152,7 +153,7 @@ class TransitionMonitor(_OfTransitions):
 
     def __init__(self, reference: Any = None, validation_data: Any = None):
         super().__init__()
-        self.reference = None if reference is None else check_transition(reference, "reference")
+        self.reference = None if reference is None else check_transitions(reference, "reference")
         self.validation_data = None if validation_data is None else examples_and_labels("validation_data", validation_data)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -161,25 +162,30 @@ class TransitionMonitor(_OfTransitions):
         self.best, self.last, self.warned = math.inf, math.inf, False
         self.both: CleanAndNoisy | None = None  # for all epochs: where T acts at inference it is a model, to be compiled once
         for layer in self.layers:
-            if self.reference is not None and len(self.reference) != layer.size:
-                raise ValueError(f"`reference` must have shape {(layer.size,) * 2}. Received: shape {self.reference.shape}")
+            shape = (layer.size,) * 2
+            if self.reference is not None and self.reference.shape not in (shape, (*layer.axes, *shape)):
+                raise ValueError(f"`reference` must have shape {shape}. Received: shape {self.reference.shape}")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         super().on_epoch_end(epoch, logs)
         logs = {} if logs is None else logs
         for layer in self.layers:
-            transition = ops.convert_to_numpy(layer.transition)
-            reference = np.eye(layer.size) if self.reference is None else self.reference
-            found = {"trace": trace(transition), "condition": condition_number(transition)}
-            found["distance"] = total_variation(transition, reference)
-            if layer.outlier:
-                found["outlier_share"] = float(transition[-1, -1])
-            logs.update({f"{layer.name}_{name}": value for name, value in found.items()})
+            for name, values in self._measures(layer).items():
+                logs[f"{layer.name}_{name}"] = float(np.mean(values))
         if self.validation_data is not None:
             self.both = self.both or CleanAndNoisy(self.model)
             logs["val_noisy_nll"] = self.both.noisy_nll(*self.validation_data, name="validation_data")
         elif "val_loss" in logs:
             self._warn_of_validation_loss(logs["loss"], logs["val_loss"])
+
+    def _measures(self, layer: NoiseTransition) -> dict[str, list[float]]:
+        """What is logged of a layer, by name: a value for each annotator, or one."""
+        transition = ops.convert_to_numpy(layer.transition)
+        each = transition.reshape(-1, *transition.shape[-2:])
+        references = np.broadcast_to(np.eye(layer.size) if self.reference is None else self.reference, each.shape)
+        found = {"trace": [trace(t) for t in each], "condition": [condition_number(t) for t in each]}
+        found["distance"] = [total_variation(*pair) for pair in zip(each, references, strict=True)]
+        return {**found, "outlier_share": [float(t[-1, -1]) for t in each]} if layer.outlier else found
 
     def _warn_of_validation_loss(self, loss: float, val_loss: float) -> None:
         learned = [layer for layer in self.layers if layer.has_moved and not layer.apply_at_inference]

@@ -3,18 +3,22 @@
 A transition matrix T is row-stochastic, T[i, j] = p(noisy label j | true class i): the transpose of the Q of Sukhbaatar et al. 2014.
 """
 
+from keras_het.label_noise.annotators import DawidSkene, dawid_skene, majority_vote
 from keras_het.label_noise.corruption import corrupt_labels, look_alike_transitions
 from keras_het.label_noise.estimation import estimate_by_anchors, estimate_by_confident_joint, systematic_flips
 from keras_het.label_noise.matrices import from_confusion, outlier, pair_flip, random_flip, symmetric
 from keras_het.label_noise.measures import condition_number, total_variation, trace
 
 __all__ = [
+    "DawidSkene",
     "condition_number",
     "corrupt_labels",
+    "dawid_skene",
     "estimate_by_anchors",
     "estimate_by_confident_joint",
     "from_confusion",
     "look_alike_transitions",
+    "majority_vote",
     "outlier",
     "pair_flip",
     "random_flip",

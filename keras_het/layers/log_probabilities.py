@@ -15,8 +15,13 @@ TOLERANCE = 0.1
 
 
 def nan_unless_log_probabilities(inputs: Any, outputs: Any) -> Any:
-    """`outputs`, with rows of nan where those of `inputs` do not sum to one, both `(..., K)`: the loss says so at the first step."""
+    """`outputs`, `(..., K)` or `(..., M, K)`, with rows of nan where those of `inputs`, `(..., K)`, do not sum to one.
+
+    The loss says so at the first step.
+    """
     log_sum = ops.logsumexp(inputs, axis=-1, keepdims=True)
+    for _ in outputs.shape[len(inputs.shape) :]:
+        log_sum = ops.expand_dims(log_sum, -2)
     return ops.where(ops.abs(log_sum) < TOLERANCE, outputs, np.nan)
 
 

@@ -9,7 +9,7 @@ from keras_het.full_precision import check_autocast, check_dtype
 from keras_het.label_noise import outlier
 from keras_het.layers.log_probabilities import check_log_probabilities, nan_unless_log_probabilities
 from keras_het.ops.transition import SMALLEST, apply_transition
-from keras_het.validation import check_boolean, check_choice, check_integer, check_transition
+from keras_het.validation import check_boolean, check_choice, check_integer, check_transitions
 
 START = 0.01  # how much of every row of a learned T is spread over all classes at the start
 MAX_BYTES = 1 << 30  # of T
@@ -34,9 +34,14 @@ class NoiseTransition(keras.layers.Layer):
     more slowly. Without a `regularizer`, such as `keras.regularizers.L2`, a learned T may stay where it starts. How to choose its
     strength, and what shows that T has failed, is in `guides/label_flips.py`.
 
+    With `num_annotators` each annotator m has a T of their own (Rodrigues and Pereira 2018; Tanno et al. 2019): in training the output is
+    log p(label of m | x), `(..., M, K)`, for integer labels `(..., M)`, -1 where m gave none. The loss
+    is `losses.AnnotatorsLoss()`, a metric `metrics.AnnotatorsMetric(...)`; see `guides/annotators.py`.
+
     Args:
         num_classes: K >= 2, without the outliers; at most 16384 in float32, where T has 1 GiB.
-        transition: T, `(K, K)`, where it starts, or, with `trainable=False`, stays ("true Q*"); None starts near the identity.
+        transition: T, `(K, K)`, where it starts, or, with `trainable=False`, stays ("true Q*"); None starts near the identity. With
+            annotators it is that of all, or `(M, K, K)`.
         outlier: a further, last class of examples that belong to no class; T is then `(K + 1, K + 1)`, and by default starts near
             `label_noise.outlier(K, alpha=0.5)` (Eq. 8). The share alpha of outliers that are labelled as such is learned with the
             rest of T, or given: `transition=outlier(K, alpha), trainable=False`. With no example labelled as an outlier a learned share
@@ -44,9 +49,10 @@ class NoiseTransition(keras.layers.Layer):
         parameterization: "projected" or "softmax".    trainable: learn T.
         regularizer: of T, whatever the parameterization; see `keras_het.regularizers`.
         apply_at_inference: act at inference too, to evaluate on noisy labels.
+        num_annotators: M >= 1; None is one T without an axis of annotators.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
     Input and output shape: `(..., K)`, or `(..., K + 1)` with outliers; log-probabilities. In training rows of inputs whose
-        probabilities do not sum to one, within 10%, give nan.
+        probabilities do not sum to one, within 10%, give nan. With annotators the output has their axis before the last, where T acts.
     Raises: ValueError for arguments outside these ranges, inputs of another width, or a model in which the layer before this one
         makes something else than log-probabilities, such as `Dense(K)` or `Dense(K, "softmax")`.
 
@@ -67,6 +73,7 @@ class NoiseTransition(keras.layers.Layer):
         trainable=True,
         regularizer=None,
         apply_at_inference=False,
+        num_annotators=None,
         dtype="float32",
         **kwargs,
     ):
@@ -76,22 +83,27 @@ class NoiseTransition(keras.layers.Layer):
         self.parameterization = check_choice("parameterization", parameterization, ("projected", "softmax"))
         self.regularizer = keras.regularizers.get(regularizer)
         self.apply_at_inference = check_boolean("apply_at_inference", apply_at_inference)
+        self.num_annotators = None if num_annotators is None else check_integer("num_annotators", num_annotators, 1)
         self.size = self.num_classes + self.outlier
+        self.axes = () if num_annotators is None else (self.num_annotators,)  # of the output, before its last
         self._check_memory()
-        self.initial_transition = None if transition is None else check_transition(transition)
-        if self.initial_transition is not None and len(self.initial_transition) != self.size:
-            raise ValueError(f"`transition` must have shape {(self.size,) * 2}. Received: shape {self.initial_transition.shape}")
-        self.supports_masking = True
+        self.initial_transition = None if transition is None else check_transitions(transition)
+        shapes = {(self.size,) * 2, (*self.axes, self.size, self.size)}
+        if self.initial_transition is not None and self.initial_transition.shape not in shapes:
+            rule = " or ".join(map(str, sorted(shapes, key=len)))
+            raise ValueError(f"`transition` must have shape {rule}. Received: shape {self.initial_transition.shape}")
+        self.supports_masking = not self.axes  # a mask has no axis of annotators
         # Here, not in `build`: callbacks set it before the first step, which builds some models.
         self.gate = self.add_weight(name="gate", shape=(), initializer="ones", trainable=False, autocast=False)
 
     def _check_memory(self):
         """Refuses, before anything is allocated, what a hostile file may ask for."""
-        size = (8 if self.variable_dtype == "float64" else 4) * self.size**2
+        size = (8 if self.variable_dtype == "float64" else 4) * self.size**2 * (self.num_annotators or 1)
         if size > MAX_BYTES:
+            annotators = f", num_annotators={self.num_annotators}" if self.axes else ""
             raise ValueError(
                 f"T must keep within {MAX_BYTES >> 30} GiB, and has {size / 2**30:.5g}. Received: num_classes={self.num_classes}, "
-                f"outlier={self.outlier}"
+                f"outlier={self.outlier}{annotators}"
             )
 
     def build(self, input_shape):
@@ -120,6 +132,7 @@ class NoiseTransition(keras.layers.Layer):
         start = self.initial_transition
         if start is None:
             start = outlier(self.num_classes, 0.5 if self.trainable else 0.0) if self.outlier else np.eye(self.size)
+        start = np.broadcast_to(start, (*self.axes, self.size, self.size))
         return (1.0 - START) * start + START / self.size if self.trainable else start
 
     def _penalty(self, kernel):
@@ -140,7 +153,7 @@ class NoiseTransition(keras.layers.Layer):
 
     @property
     def transition(self):
-        """T, a tensor of shape `(K, K)`; before the first step that at which it starts."""
+        """T, a tensor of shape `(K, K)`, or `(M, K, K)`; before the first step that at which it starts."""
         if not self.built:
             self.build((None, self.size))
         return self._transition(self.kernel)
@@ -154,7 +167,7 @@ class NoiseTransition(keras.layers.Layer):
     def compute_output_spec(self, inputs, training=None):
         """As Keras', in a model with a graph. Raises: ValueError if a layer before this one does not make log-probabilities."""
         check_log_probabilities(inputs, self)
-        return super().compute_output_spec(inputs)
+        return keras.KerasTensor(self._output_shape(inputs.shape, training), dtype=self.compute_dtype)
 
     def save_own_variables(self, store):
         """T alone: a model that is saved while its gate is closed has an open one when it is loaded, and learns T."""
@@ -170,11 +183,15 @@ class NoiseTransition(keras.layers.Layer):
             )
             raise ValueError(f"The stored weight `transition` of {self.name!r} must {rule}. Received: {found}")
         if self.parameterization == "projected":
-            check_transition(stored, "transition")
+            check_transitions(stored)
         self.kernel.assign(stored)
 
     def compute_output_shape(self, input_shape):
-        return tuple(input_shape)
+        return self._output_shape(input_shape)
+
+    def _output_shape(self, input_shape, training=False):
+        axes = self.axes if training or self.apply_at_inference else ()
+        return (*input_shape[:-1], *axes, input_shape[-1])
 
     def get_config(self):
         return {
@@ -185,4 +202,5 @@ class NoiseTransition(keras.layers.Layer):
             "parameterization": self.parameterization,
             "regularizer": keras.regularizers.serialize(self.regularizer),
             "apply_at_inference": self.apply_at_inference,
+            "num_annotators": self.num_annotators,
         }

@@ -7,6 +7,7 @@ Logits without `from_logits=True` are taken for probabilities: the loss hardly m
 """
 
 from keras_het.losses.active_passive import ActivePassiveCrossentropy
+from keras_het.losses.annotators import AnnotatorsLoss
 from keras_het.losses.bootstrapped import BootstrappedCrossentropy
 from keras_het.losses.corrected import BackwardCorrectedCrossentropy, ForwardCorrectedCrossentropy
 from keras_het.losses.data_parameters import DataParametersCrossentropy
@@ -20,6 +21,7 @@ from keras_het.losses.symmetric import SymmetricCrossentropy
 
 __all__ = [
     "ActivePassiveCrossentropy",
+    "AnnotatorsLoss",
     "BackwardCorrectedCrossentropy",
     "BootstrappedCrossentropy",
     "CoTeaching",

@@ -1,10 +1,12 @@
 """Metrics of probabilities and of what they are good for, as `keras.metrics`."""
 
+from keras_het.metrics.annotators import AnnotatorsMetric
 from keras_het.metrics.calibration import EqualMassCalibrationError, ExpectedCalibrationError
 from keras_het.metrics.ranking import AreaUnderRiskCoverage, GlobalAveragePrecision
 from keras_het.metrics.scores import BrierScore, NegativeLogLikelihood
 
 __all__ = [
+    "AnnotatorsMetric",
     "AreaUnderRiskCoverage",
     "BrierScore",
     "EqualMassCalibrationError",

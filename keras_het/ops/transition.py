@@ -20,8 +20,8 @@ def apply_transition(log_probs: Any, transition: Any) -> Any:
 
     Args:
         log_probs: shape `(..., K)`.
-        transition: T, shape `(K, K)`.
-    Returns: shape `(..., K)`.
+        transition: T, shape `(K, K)`, or M of them, `(M, K, K)`, as of several annotators.
+    Returns: shape `(..., K)`, or `(..., M, K)`.
 
     Example:
         >>> log_p = ops.log(ops.array([[0.5, 0.25, 0.25]]))
@@ -31,11 +31,13 @@ def apply_transition(log_probs: Any, transition: Any) -> Any:
     """
     log_probs = ops.convert_to_tensor(log_probs)
     transition = ops.convert_to_tensor(transition, log_probs.dtype)
-    kept = ops.diagonal(transition)
+    kept = ops.diagonal(transition, axis1=-2, axis2=-1)
     largest = ops.stop_gradient(ops.top_k(log_probs, 1)[0])  # the maximum, also of an empty batch
     relative = log_probs - largest
     p = ops.exp(relative)
-    from_others = ops.matmul(p, transition * (1.0 - ops.eye(kept.shape[0], dtype=log_probs.dtype)))
+    from_others = ops.tensordot(p, transition * (1.0 - ops.eye(kept.shape[-1], dtype=log_probs.dtype)), axes=[[-1], [-2]])
+    for _ in transition.shape[:-2]:
+        log_probs, largest, relative, p = (ops.expand_dims(x, -2) for x in (log_probs, largest, relative, p))
     mostly_kept = p * kept >= from_others
     # Each branch divides and takes logarithms of numbers of its own: an infinite gradient in the branch not taken would spoil the other.
     # So would 1 / p, whose derivative overflows: exp(-log p) has none that does, and is finite to the smallest p that is not zero.

@@ -1,0 +1,142 @@
+"""What the transition matrices of several annotators say of them: how good they are, and whom they confuse."""
+
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.noisy_labels import CleanAndNoisy
+from keras_het.validation import check_annotations, check_class_names, check_integer, check_rows, check_transitions
+
+SPAMMER = 0.2  # below this mean distance of two rows an annotator's labels say hardly anything of the class
+
+
+class Confusion(NamedTuple):
+    """Classes that an annotator takes for others: the true one, its label, by name, and T of the two, p(label | true class)."""
+
+    true: Any
+    label: Any
+    probability: float
+
+
+class Annotator(NamedTuple):
+    """What a transition matrix T says of an annotator.
+
+    name: of the annotator.
+    accuracy: p(label is the true class) = sum_i prior_i T_ii.
+    separation: mean total variation of the rows of two classes: 1 of one who is never wrong, or consistent as much, such as one who
+        swaps two classes always; 0 of a spammer, whose labels do not depend on the class.
+    distance: total variation from the mean T of the others, mean over the rows; nan for a single annotator.
+    confusions: the largest entries off the diagonal, the largest first.
+    num_labels: how many labels the annotator gave; None if that is not known.
+    """
+
+    name: Any
+    accuracy: float
+    separation: float
+    distance: float
+    confusions: tuple[Confusion, ...]
+    num_labels: int | None
+
+    @property
+    def is_spammer(self) -> bool:
+        """Whether labels hardly depend on the class: the separation is below 0.2."""
+        return self.separation < SPAMMER
+
+
+class Annotators(NamedTuple):
+    """All annotators, in their order; as text, a table, the best first.
+
+    each: an `Annotator` for each.
+    """
+
+    each: tuple[Annotator, ...]
+
+    def __str__(self) -> str:
+        head = ["annotator", "labels", "accuracy", "separation", "distance", "takes"]
+        rows = [head, *(_cells(a) for a in sorted(self.each, key=lambda a: -a.accuracy))]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        widths[-1] = 0
+        lines = [[cell.ljust(w) if i in (0, 5) else cell.rjust(w) for i, (cell, w) in enumerate(zip(r, widths, strict=True))] for r in rows]
+        return "\n".join("  ".join(line).rstrip() for line in lines)
+
+
+def _cells(annotator):
+    numbers = [f"{x:.2f}" for x in annotator[1:4]]
+    pairs = ", ".join(f"{pair.true} for {pair.label} {pair.probability:.2f}" for pair in annotator.confusions)
+    says = "any for any: the labels hardly depend on the class" if annotator.is_spammer else pairs
+    return [str(annotator.name), "" if annotator.num_labels is None else str(annotator.num_labels), *numbers, says]
+
+
+def annotators(
+    source: Any, labels: Any = None, prior: Any = None, names: Any = None, class_names: Any = None, count: int = 3
+) -> Annotators:
+    """How good each annotator is, whom they confuse, and who is of no use.
+
+    Args:
+        source: transition matrices, `(M, K, K)`, such as `label_noise.dawid_skene(...).transitions`, or a model that ends in a
+            `NoiseTransition` with `num_annotators`.
+        labels: integers `(N, M)`, -1 where the annotator gave none, to be counted; None if they are not known.
+        prior: share of each class, `(K,)`; None for all alike.
+        names: of the annotators, a sequence; None numbers them.
+        class_names: a sequence; None numbers them.
+        count: how many confused pairs of each, at least 0.
+    Returns: `Annotators`; print it.
+    Raises: ValueError for matrices, labels, a prior or names that do not fit together, or a model without annotators.
+
+    Example:
+        >>> print(annotators([[[0.9, 0.1], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]], names=["Ann", "Bob"], class_names=["cat", "dog"]))
+        annotator  labels  accuracy  separation  distance  takes
+        Ann                    0.95        0.90      0.45  cat for dog 0.10
+        Bob                    0.50        0.00      0.45  any for any: the labels hardly depend on the class
+    """
+    transitions = _transitions(source)
+    num_annotators, size = transitions.shape[:2]
+    count, class_names = check_integer("count", count, 0), check_class_names(class_names, size)
+    names = list(range(num_annotators) if names is None else names)
+    if len(names) != num_annotators:
+        raise ValueError(f"`names` must have a name for each of the {num_annotators} annotators. Received: {len(names)}")
+    prior = _prior(prior, size)
+    given = None if labels is None else (check_annotations(labels, size, num_annotators) >= 0).sum(axis=0)
+    found = []
+    for m, t in enumerate(transitions):
+        others = np.delete(transitions, m, axis=0)
+        distance = _distance(t, others.mean(axis=0)).mean() if len(others) else np.nan
+        pairs = tuple(Confusion(class_names[i], class_names[j], p) for i, j, p in _largest(t, count))
+        numbers = [float(x) for x in (prior @ t.diagonal(), _separation(t), distance)]
+        found.append(Annotator(names[m], *numbers, pairs, None if given is None else int(given[m])))
+    return Annotators(tuple(found))
+
+
+def _transitions(source):
+    if isinstance(source, keras.Model):
+        source = ops.convert_to_numpy(CleanAndNoisy(source).layer.transition)
+    transitions = check_transitions(source, "source")
+    if transitions.ndim != 3 or not len(transitions):
+        rule = "be transition matrices of shape (M, K, K), or end in a NoiseTransition with num_annotators"
+        raise ValueError(f"`source` must {rule}. Received: one T of shape {transitions.shape}")
+    return transitions
+
+
+def _prior(prior, size):
+    shares = np.full(size, 1.0 / size) if prior is None else check_rows([prior], "prior")[0]
+    if len(shares) != size:
+        raise ValueError(f"`prior` must have an entry for each of the {size} classes. Received: {len(shares)}")
+    return shares
+
+
+def _distance(rows, others):
+    return 0.5 * np.abs(rows - others).sum(axis=-1)
+
+
+def _separation(t):
+    """The mean total variation of two rows."""
+    return sum(_distance(row, t).sum() for row in t) / (len(t) * (len(t) - 1))
+
+
+def _largest(t, count):
+    """The largest entries off the diagonal that are not zero, as (row, column, entry)."""
+    flips = np.where(np.eye(len(t), dtype=bool), 0.0, t)
+    order = np.argsort(-flips, axis=None, kind="stable")[:count]
+    return [(*divmod(int(k), len(t)), float(flips.flat[k])) for k in order if flips.flat[k] > 0]

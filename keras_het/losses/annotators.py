@@ -1,0 +1,57 @@
+"""A loss of the labels of several annotators."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_het.losses.state import StatefulCrossentropy
+from keras_het.ops.annotators import for_each_label, weight_each_label
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class AnnotatorsLoss(keras.losses.Loss):
+    """Another loss, of the labels that several annotators gave, behind a `NoiseTransition` with `num_annotators`.
+
+        mean over the labels that are there of -log p(label of annotator m | x)
+
+    Labels are integers `(N, M)`, -1 where the annotator gave none; those count neither in the sum nor in the mean. The predictions are
+    `(N, M, K)` in training, and `(N, K)`, of the true classes, at inference: that is the same for every label, and clean labels `(N, 1)`
+    or `(N,)` are taken too, so that validation on them is that of the true classes. (Before the first step Keras shows a loss predictions
+    of inference with labels of training, on JAX and PyTorch; its own losses refuse that. On TensorFlow `evaluate` takes labels of one
+    rank only: `(N, 1)` is that of `(N, M)`.) `class_weight` of `fit` is not for such labels.
+
+    Args:
+        loss: of Keras or of this package, with `ignore_class=-1`, but none that needs the index of an example; None is
+            `keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)`.
+        name: of the loss.
+    Raises: ValueError for another loss.
+
+    Example:
+        >>> loss = AnnotatorsLoss()
+        >>> log_p = ops.log(ops.array([[[0.5, 0.5], [0.25, 0.75]], [[0.5, 0.5], [0.25, 0.75]]]))  # two examples, two annotators
+        >>> round(float(loss([[0, -1], [-1, 0]], log_p)), 4)  # (log 2 + log 4) / 2
+        1.0397
+    """
+
+    def __init__(self, loss: Any = None, name: str = "annotators_loss"):
+        default = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
+        self.loss = default if loss is None else keras.losses.deserialize(loss) if isinstance(loss, dict) else loss
+        missing = getattr(self.loss, "ignore_class", getattr(self.loss, "_fn_kwargs", {}).get("ignore_class"))
+        if not isinstance(self.loss, keras.losses.Loss) or isinstance(self.loss, StatefulCrossentropy) or missing != -1:
+            rule = "be a loss of Keras or of this package with ignore_class=-1, that needs no index of examples"
+            raise ValueError(f"`loss` must {rule}. Received: loss={loss!r}")
+        super().__init__(name=name, reduction=self.loss.reduction, dtype=self.loss.dtype)
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """As for any Keras loss; a weight of an example, `(N,)`, is that of each of its labels, which may have their own, `(N, M)`."""
+        labels, predictions = for_each_label(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
+        return self.loss(labels, predictions, None if sample_weight is None else weight_each_label(sample_weight, labels))
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """The loss of every label."""
+        return self.loss.call(*for_each_label(y_true, y_pred))
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        return {"name": self.name, "loss": keras.losses.serialize(self.loss)}

@@ -1,0 +1,54 @@
+"""A metric of the labels of several annotators."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_het.ops.annotators import for_each_label, weight_each_label
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class AnnotatorsMetric(keras.metrics.Metric):
+    """Another metric, of the labels that several annotators gave, where a plain one would take missing labels for wrong ones.
+
+    Labels are integers `(N, M)`, -1 where the annotator gave none, which have no weight; on clean labels `(N, 1)` or `(N,)`, as of validation
+    data, it is the metric itself. Predictions: as for `losses.AnnotatorsLoss`.
+
+    Args:
+        metric: takes integer labels and weights, such as `keras.metrics.SparseCategoricalAccuracy()`, the default.
+        name: None is that of the metric.
+    Raises: ValueError for what is no metric, such as the name of one.
+
+    Example:
+        >>> metric = AnnotatorsMetric(name="accuracy")
+        >>> float(metric([[0, -1, 1]], [[0.75, 0.25]]))  # one of two labels
+        0.5
+    """
+
+    def __init__(self, metric: Any = None, name: str | None = None, dtype: Any = None):
+        metric = keras.metrics.SparseCategoricalAccuracy() if metric is None else metric
+        metric = keras.metrics.deserialize(metric) if isinstance(metric, dict) else metric
+        if not isinstance(metric, keras.metrics.Metric):
+            raise ValueError(f"`metric` must be a metric, such as keras.metrics.SparseCategoricalAccuracy(). Received: metric={metric!r}")
+        super().__init__(name=metric.name if name is None else name, dtype=dtype)
+        self.metric = metric
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Adds a batch."""
+        labels, predictions = for_each_label(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
+        given = ops.not_equal(labels, -1)
+        weights = 1.0 if sample_weight is None else ops.cast(weight_each_label(sample_weight, labels), "float32")
+        self.metric.update_state(ops.where(given, labels, 0), predictions, ops.cast(given, "float32") * weights)
+
+    def result(self) -> Any:
+        """That of the metric."""
+        return self.metric.result()
+
+    def reset_state(self) -> None:
+        """Begins anew."""
+        self.metric.reset_state()
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        return {**super().get_config(), "metric": keras.metrics.serialize(self.metric)}

@@ -1,0 +1,37 @@
+"""Labels of several annotators beside predictions, which have an axis of annotators in training and none at inference."""
+
+from typing import Any
+
+from keras import ops
+
+
+def for_each_label(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
+    """Labels and predictions of one form: predictions without an axis of annotators are the same for all of them.
+
+    Args:
+        y_true: integer labels, `(N, M)`, or clean, `(N,)` or `(N, 1)`.
+        y_pred: predictions, `(N, M, K)` or `(N, K)`.
+    Returns: labels and predictions, `(N, M)` and `(N, M, K)`, or `(N,)` and `(N, K)`.
+    Raises: ValueError for labels of another number of annotators than the predictions.
+
+    Example:
+        >>> labels, predictions = for_each_label(ops.zeros((5, 3)), ops.zeros((5, 2)))
+        >>> tuple(labels.shape), tuple(predictions.shape)
+        ((5, 3), (5, 3, 2))
+    """
+    if len(y_true.shape) == len(y_pred.shape):
+        return y_true, ops.broadcast_to(ops.expand_dims(y_pred, -2), (*ops.shape(y_true), y_pred.shape[-1]))
+    found, expected = y_true.shape[-1], y_pred.shape[-2]
+    if len(y_pred.shape) > 2 and None not in (found, expected) and found != expected:
+        raise ValueError(f"`y_true` must have shape (N, {expected}), a label of each annotator, or -1. Received: shape {tuple(y_true.shape)}")
+    return y_true, y_pred
+
+
+def weight_each_label(sample_weight: Any, labels: Any) -> Any:
+    """Weights of the shape of `labels`, `(N, M)` or `(N,)`; one for each example, `(N,)` or `(N, 1)`, is that of each of its labels."""
+    weights = ops.convert_to_tensor(sample_weight)
+    if len(weights.shape) < len(labels.shape):
+        weights = ops.expand_dims(weights, -1)
+    elif len(weights.shape) > len(labels.shape):
+        weights = ops.squeeze(weights, -1)
+    return weights * ops.ones_like(labels, dtype=weights.dtype)  # PyTorch multiplies them by a mask in place

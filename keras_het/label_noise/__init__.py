@@ -7,6 +7,7 @@ from keras_het.label_noise.corruption import corrupt_labels, look_alike_transiti
 from keras_het.label_noise.estimation import estimate_by_anchors, estimate_by_confident_joint, systematic_flips
 from keras_het.label_noise.matrices import from_confusion, outlier, pair_flip, random_flip, symmetric
 from keras_het.label_noise.measures import condition_number, total_variation, trace
+from keras_het.label_noise.raters import weak_raters
 
 __all__ = [
     "condition_number",
@@ -22,4 +23,5 @@ __all__ = [
     "systematic_flips",
     "total_variation",
     "trace",
+    "weak_raters",
 ]

@@ -20,6 +20,7 @@ import json
 import pathlib
 
 import clean_probabilities
+import noises
 import numpy as np
 import tasks
 
@@ -38,7 +39,7 @@ def noisy_digits(name, seed):
     order = np.random.default_rng([seed, 1]).permutation(len(y))
     x, y = (x[order] / 16.0).astype("float32"), y[order]
     if name == "weak raters":
-        return x, y, tasks.weak_raters(x, y, [seed, 2])
+        return x, y, noises.one_of(label_noise.weak_raters(x, y, seed=[seed, 2]), [seed, 3])
     rows = label_noise.symmetric(10, 0.08 if name == "pairs and random" else 0.2)
     if name == "look-alikes, 20%":
         rows = label_noise.look_alike_transitions(x, y, 0.2)

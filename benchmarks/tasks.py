@@ -27,6 +27,13 @@ class Split(NamedTuple):
     y: np.ndarray
 
 
+class Truth(NamedTuple):
+    """What only a bound may know: the true labels of training, `(N,)`, -1 for examples of no class, and the true or mean T, `(K, K)`."""
+
+    labels: np.ndarray
+    transition: np.ndarray
+
+
 class Task(NamedTuple):
     """What to train on, and how long.
 
@@ -42,6 +49,7 @@ class Task(NamedTuple):
     backbone: Callable
     temperatures: tuple[float, ...] = (1.5, 5.0, 15.0)
     l2: tuple[float, ...] = (0.0,)
+    truth: Truth | None = None
 
 
 def grouped(units, per_class, flipped, seed):
@@ -110,27 +118,6 @@ def words(rate, seed):
     for first in range(0, len(own), 2):
         matrix[first + 1, [first, first + 1]] = rate, 1.0 - rate
     return _split(x, y, rate, (5000, 1000), len(own), 25, dense(128), seed, matrix)
-
-
-def weak_raters(x, y, seed, count=60):
-    """Labels of which each is that of one of five raters, drawn at random: small models that saw `count` clean examples each."""
-    from sklearn import linear_model, naive_bayes, neighbors, neural_network, tree
-
-    rng = np.random.default_rng(seed)
-    raters = [
-        neighbors.KNeighborsClassifier(1),
-        tree.DecisionTreeClassifier(max_depth=6, random_state=0),
-        naive_bayes.GaussianNB(var_smoothing=1e-2),
-        linear_model.RidgeClassifier(),
-        neural_network.MLPClassifier((8,), solver="lbfgs", alpha=1.0, max_iter=50_000, random_state=0),
-    ]
-    said = []
-    for rater in raters:
-        seen = np.concatenate(
-            [np.flatnonzero(y == k)[rng.permutation(np.sum(y == k))[: count // (y.max() + 1)]] for k in range(y.max() + 1)]
-        )
-        said.append(rater.fit(x[seen], y[seen]).predict(x))
-    return np.stack(said)[rng.integers(len(raters), size=len(y)), np.arange(len(y))]
 
 
 def _letters(word):

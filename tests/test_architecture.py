@@ -41,7 +41,7 @@ ALLOWED = {
     "keras_het.choices": (),
     "keras_het.extras": (),
     "keras_het.full_precision": (),
-    "keras_het.label_noise": ("keras_het.ops", "keras_het.validation", "keras_het.label_noise"),
+    "keras_het.label_noise": ("keras_het.extras", "keras_het.label_noise", "keras_het.ops", "keras_het.validation"),
     "keras_het.links": (*GROUND, "keras_het.links"),
     "keras_het.covariances": (*GROUND, "keras_het.covariances", "keras_het.full_precision"),
     "keras_het.integrators": (*GROUND, "keras_het.integrators", "keras_het.links"),

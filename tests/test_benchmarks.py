@@ -109,18 +109,6 @@ def test_the_figures_of_ensembles_are_of_clean_labels_and_scaled_ones_keep_the_a
     assert scaled[1] < plain[1]
 
 
-def test_weak_raters_err_as_small_models_do():
-    import tasks
-    from sklearn.datasets import load_digits
-
-    x, y = load_digits(return_X_y=True)
-    said = tasks.weak_raters(x / 16.0, y, 0)
-    np.testing.assert_array_equal(said, tasks.weak_raters(x / 16.0, y, 0))
-    rates = np.array([np.mean(said[y == k] != k) for k in range(10)])
-    assert 0.1 < rates.mean() < 0.3
-    assert rates.max() > 3 * rates.min()  # some classes are harder than others
-
-
 def test_planted_pairs_are_swapped_and_others_are_not():
     import planted_pairs
     from sklearn.datasets import load_digits

@@ -8,6 +8,7 @@ from keras_het.label_noise.corruption import corrupt_labels, look_alike_transiti
 from keras_het.label_noise.estimation import estimate_by_anchors, estimate_by_confident_joint, systematic_flips
 from keras_het.label_noise.matrices import from_confusion, outlier, pair_flip, random_flip, symmetric
 from keras_het.label_noise.measures import condition_number, total_variation, trace
+from keras_het.label_noise.raters import weak_raters
 
 __all__ = [
     "DawidSkene",
@@ -26,4 +27,5 @@ __all__ = [
     "systematic_flips",
     "total_variation",
     "trace",
+    "weak_raters",
 ]

@@ -1,0 +1,209 @@
+"""Which method for which noise: every method on every kind of wrong labels, with the same trials, chosen by noisy labels alone.
+
+python benchmarks/arena.py [--data digits] [--methods NAME ...] [--noises NAME ...] [--heads NAME ...] [--seeds 5] [--processes 2]
+                           [--output FOLDER] [--quick] [--render]                                             (KERAS_BACKEND)
+
+Training and validation labels are noisy, the test is clean and only measured. A method has three trials for its own strength; network,
+optimizer, L2, batches and epochs are those of all. After every epoch the accuracy on noisy validation labels is taken, and the trial and
+the epoch of the largest, of equals the first, are the method's: no likelihood, which a robust loss, or one that knows T, does not model.
+
+Every training writes a line of JSON and is not repeated if its line is there; `--render` makes all tables and the heat map of the lines.
+Without `--part I/N` it starts a process for each core, and shows what they have done and the time that is left.
+"""
+
+import argparse
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import arena_methods
+import arena_report
+import harness
+import keras
+import noises
+import numpy as np
+from arena_methods import BATCH, HEADS, METHODS, Trial
+from scipy.special import log_softmax
+
+from keras_het.analysis import expected_calibration_error
+
+QUICK = {"methods": [arena_methods.PLAIN, arena_methods.BASE], "noises": ["none", "symmetric"], "seeds": 2}
+QUICK_EPOCHS = 3
+KEY = ("data", "noise", "seed", "head", "method", "strength")
+
+
+class Record(keras.callbacks.Callback):
+    """The figures after every epoch: of noisy validation labels and of clean test labels."""
+
+    def __init__(self, task, outputs):
+        super().__init__()
+        self.x, self.outputs = np.concatenate([task.validation.x, task.test.x]), outputs
+        self.parts = {
+            "noisy": (slice(len(task.validation.y)), task.validation.y),
+            "clean": (slice(len(task.validation.y), None), task.test.y),
+        }
+        self.epochs = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Keras calls it."""
+        predicted = keras.ops.convert_to_numpy(self.outputs(self.model.predict_on_batch(self.x)))
+        log_p = log_softmax(predicted.astype("float64"), axis=-1)
+        self.epochs.append(
+            {f"{name} {key}": value for name, (part, y) in self.parts.items() for key, value in scores(log_p[part], y).items()}
+        )
+
+
+def scores(log_p, y):
+    """What labels say of log-probabilities."""
+    return {
+        "accuracy": float((log_p.argmax(-1) == y).mean()),
+        "NLL": float(-log_p[np.arange(len(y)), y].mean()),
+        "ECE": expected_calibration_error(np.exp(log_p), y),
+    }
+
+
+@functools.lru_cache(1)
+def task_of(data, noise, seed, epochs):
+    """The task, with its test and its truth."""
+    task = noises.make(data, noise, seed)
+    return task._replace(epochs=epochs) if epochs else task
+
+
+def seen_by(method, task):
+    """What a method may look at: no clean label, unless it is a bound."""
+    return task._replace(test=None, truth=task.truth if method.knows else None)
+
+
+def run(method, key, epochs=None):
+    """One line of the results, of a training."""
+    start = time.perf_counter()
+    task = task_of(key["data"], key["noise"], key["seed"], epochs)
+    plan = method.make(Trial(seen_by(method, task), key["head"], key["strength"], key["seed"]))
+    record = Record(task, plan.outputs)
+    train(plan, task.epochs, record)
+    figures = {name: [round(epoch[name], 4) for epoch in record.epochs] for name in record.epochs[0]}
+    traits = {"source": method.source, "knows": method.knows, "stops early": method.stops_early, "trials": len(method.strengths)}
+    return {**key, **traits, "seconds": round(time.perf_counter() - start, 2), **figures}
+
+
+def train(plan, epochs, record):
+    """`fit`, a stage after the other; of the batch size of all, where the data are no batches."""
+    done = 0
+    for stage in plan.stages:
+        until = max(done + 1, round(stage.until * epochs))
+        arguments = {"batch_size": BATCH} if len(stage.data) > 1 else {}
+        arguments |= {**stage.arguments, "callbacks": [*stage.arguments.get("callbacks", []), record]}
+        plan.model.fit(*stage.data, initial_epoch=done, epochs=until, verbose=0, **arguments)
+        done = until
+
+
+def wanted(options):
+    """The keys of all trainings with their methods; those of one method, head and seed, which are alike to compile, in a list."""
+    chosen = [method for method in METHODS if method.name in options.methods]
+    return [
+        [
+            (method, dict(zip(KEY, (options.data, noise, seed, head, method.name, strength), strict=True)))
+            for noise in options.noises
+            for strength in method.strengths
+        ]
+        for seed in range(options.seeds)
+        for head in options.heads
+        for method in chosen
+    ]
+
+
+def key_of(line):
+    """What a training is known by."""
+    return json.dumps([line[name] for name in KEY])
+
+
+def missing(options, part=0, parts=1):
+    """The trainings of a part whose lines are not there."""
+    present = {key_of(line) for line in arena_report.read(options.output)}
+    return [pair for group in wanted(options)[part::parts] for pair in group if key_of(pair[1]) not in present]
+
+
+def work(options, part, parts):
+    """One part of the trainings, in this process."""
+    keep_compiled(options.output / "compiled")
+    about = {"about": harness.describe(), "commit": commit()}
+    for method, key in missing(options, part, parts):
+        line = run(method, key, QUICK_EPOCHS if options.quick else None) | about
+        with (options.output / f"arena-{part}.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        keras.utils.clear_session()
+
+
+def work_side_by_side(options):
+    """All parts, a process each, and a bar of what is done and of the time that is left."""
+    total, done = len(missing(options)), 0
+    command = [sys.executable, str(pathlib.Path(__file__).resolve()), *sys.argv[1:]]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    parts = [f"{part}/{options.processes}" for part in range(options.processes)]
+    processes = [subprocess.Popen([*command, "--part", part], env=environment) for part in parts if total]
+    bar = keras.utils.Progbar(total, unit_name="training")
+    while done < total:
+        time.sleep(0.5)
+        done = total - len(missing(options))
+        bar.update(done, finalize=done == total)
+        if all(process.poll() is not None for process in processes) and len(missing(options)):
+            break
+    if any(process.wait() for process in processes):
+        raise RuntimeError("A process of the arena failed; what it says is above. Start again: what is done is not repeated")
+
+
+def keep_compiled(folder):
+    """On JAX: programs that differ in weights and labels alone are compiled once, whatever the process."""
+    if keras.config.backend() == "jax":
+        import jax
+
+        jax.config.update("jax_compilation_cache_dir", str(folder.resolve()))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def commit():
+    """The commit of the code, or "" outside a repository."""
+    found = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=pathlib.Path(__file__).parent
+    )
+    return found.stdout.strip()
+
+
+def options_of(arguments=None):
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    names = [method.name for method in METHODS]
+    parser.add_argument("--data", choices=list(noises.DATA), default="digits")
+    parser.add_argument("--methods", nargs="+", choices=names, default=names, metavar="NAME")
+    parser.add_argument("--noises", nargs="+", choices=list(noises.NOISES), default=list(noises.NOISES), metavar="NAME")
+    parser.add_argument("--heads", nargs="+", choices=list(HEADS), default=list(HEADS), metavar="NAME")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="side by side (default: one for each core)")
+    parser.add_argument("--part", help="I/N: every N-th method, head and seed, from the I-th, in this process")
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
+    parser.add_argument("--quick", action="store_true", help="two methods, noises and seeds and few epochs, to see that it runs")
+    parser.add_argument("--render", action="store_true", help="only make tables and figures of the lines that are there")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        vars(options).update(QUICK, output=options.output / "quick")
+    options.output.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def main():
+    options = options_of()
+    if options.part:
+        work(options, *map(int, options.part.split("/")))
+        return
+    if not options.render:
+        work_side_by_side(options)
+    print("\n" + arena_report.render(options.output, options.data))
+
+
+if __name__ == "__main__":
+    main()

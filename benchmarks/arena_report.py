@@ -1,0 +1,135 @@
+"""What arena.py says: tables, the heat map, what to begin with, and what was expected; all from the lines of its results."""
+
+import json
+import pathlib
+
+import arena_expectations
+import arena_figure
+import harness
+import numpy as np
+from arena_gains import FIGURES, Results, is_clear, standard_error
+from recipe_report import distinct, select, with_error
+from scipy.stats import t as student
+
+BASE = ("crossentropy, stopped early", "Dense")  # method and head of what all others are compared with
+
+
+def read(folder):
+    """All lines in a folder."""
+    return [json.loads(line) for path in sorted(pathlib.Path(folder).glob("arena-*.jsonl")) for line in path.read_text().splitlines()]
+
+
+def table(results, head, name):
+    """Methods down, noises across, a clean figure in each cell."""
+    lines = [["method", *results.noises]]
+    for method in results.methods:
+        columns = [results.figures(noise, head, method, name) for noise in results.noises]
+        lines.append([method, *(with_error(column) if len(column) else "" for column in columns)])
+    return harness.markdown(lines)
+
+
+def gains(results, head):
+    """Methods down, noises across: points of accuracy over the base, bold where clear."""
+    lines = [["method", *results.noises]]
+    for method in results.methods:
+        lines.append([method, *(_points(results.gain(noise, (method, head), BASE)) for noise in results.noises)])
+    return harness.markdown(lines)
+
+
+def _points(values):
+    if not len(values):
+        return ""
+    text = f"{values.mean():+.1f}" + (f" +- {standard_error(values):.1f}" if len(values) > 1 else "")
+    return f"**{text}**" if is_clear(values) else text
+
+
+def advice(results):
+    """A row for each noise: the best of all that a user can have, what is as good, and how early stopping stands to it."""
+    lines = [["your noise looks like", "begin with", "points over early stopping", "within two standard errors of it"]]
+    for noise in results.noises:
+        rivals = [(method, head) for head in results.heads for method in results.methods if not results.knows[method]]
+        rivals = [rival for rival in rivals if len(results.gain(noise, rival, BASE))]
+        best = max(rivals, key=lambda rival: results.gain(noise, rival, BASE).mean())
+        alike = [rival for rival in rivals if rival != best and not is_clear(results.gain(noise, best, rival))]
+        if best == BASE or BASE in alike:
+            lines.append(
+                [noise, "early stopping: no other is clearly better", _points(results.gain(noise, best, BASE)), _names([best, *alike])]
+            )
+        else:
+            lines.append([noise, _names([best]), _points(results.gain(noise, best, BASE)), _names(alike)])
+    return harness.markdown(lines)
+
+
+def _names(rivals):
+    return "; ".join(method if head == "Dense" else f"{method} ({head})" for method, head in rivals)
+
+
+def expected(results):
+    """What was expected of each method, with a Dense head, before the run, and what came: better (+), worse (-) or alike (=)."""
+    lines, right, all_cells = [["method", *results.noises, "why"]], 0, 0
+    for method, (row, why) in arena_expectations.read().items():
+        cells = []
+        for noise in results.noises if method in results.methods else []:
+            values = results.gain(noise, (method, "Dense"), BASE)
+            came = ("+" if values.mean() > 0 else "-") if is_clear(values) else "="
+            cells.append(f"{row[noise]} {came}" + ("" if row[noise] == came else " !"))
+            right, all_cells = right + (row[noise] == came), all_cells + 1
+        lines += [[method, *cells, why]] if cells else []
+    return f"{harness.markdown(lines)}\n\n{right} of {all_cells} were as expected."
+
+
+def choices(results, head):
+    """Strength and epoch of every choice, seed by seed."""
+    lines = [["method", *results.noises]]
+    for method in results.methods:
+        cells = [
+            [f"{cell['strength']} @ {cell['epoch']}" for _, cell in sorted(results.cells.get((noise, head, method), {}).items())]
+            for noise in results.noises
+        ]
+        lines.append([method, *("; ".join(cell) for cell in cells)])
+    return harness.markdown(lines)
+
+
+def describe(lines):
+    """All tables, as Markdown."""
+    results, last = Results(lines), Results(lines, last=True)
+    seeds = len(distinct(lines, "seed"))
+    alarm = f"; by chance alone {2 * student.sf(2, seeds - 1):.0%} of the cells would be bold" if seeds > 1 else ""
+    text = [f"## Your noise looks like this: begin with that\n\n{advice(results)}\n"]
+    for head in results.heads:
+        over = f"points of clean accuracy over {BASE[0]}, {BASE[1]} (bold: beyond two standard errors, paired by seed{alarm})"
+        text.append(f"## {head} head: {over}\n\n{gains(results, head)}\n")
+    text.append(f"## Expected before the run, and what came (! where they differ), Dense head\n\n{expected(results)}\n")
+    for head in results.heads:
+        text += [f"## {head} head: clean {name}\n\n{table(results, head, name)}\n" for name in FIGURES]
+        text.append(f"## {head} head: clean accuracy at the last epoch\n\n{table(last, head, 'accuracy')}\n")
+        text.append(f"## {head} head: strength and epoch, seed by seed\n\n{choices(results, head)}\n")
+    sources = [["method", "source", "trials", "seconds"]]
+    for method in results.methods:
+        own = select(lines, method=method)
+        sources.append([method, own[0]["source"], str(own[0]["trials"]), f"{np.mean([line['seconds'] for line in own]):.2f}"])
+    text.append(f"## Sources, and seconds of a training\n\n{harness.markdown(sources)}\n")
+    commits = ", ".join(dict.fromkeys(line["commit"] for line in lines if line["commit"]))
+    hours = sum(line["seconds"] for line in lines) / 3600
+    return "\n".join([*text, f"{len(lines)} trainings, {hours:.2f} hours of one process; commits {commits}", *distinct(lines, "about")])
+
+
+def render(folder, data):
+    """Writes the tables and the heat map of one set of data, and returns the tables."""
+    lines = select(read(folder), data=data)
+    if not lines:
+        raise ValueError(f"{folder} has no line for {data}")
+    text = describe(in_order(lines))
+    (folder / f"arena-{data}.md").write_text(text + "\n")
+    arena_figure.save(Results(in_order(lines)), BASE, folder / f"arena-{data}.png")
+    return text
+
+
+def in_order(lines):
+    """By the order of the expectations, of the noises there, and of heads and seeds, whatever order they were run in."""
+    expectations = arena_expectations.read()
+    methods, noises = list(expectations), list(next(iter(expectations.values()))[0])
+    place = {name: index for index, name in enumerate([*methods, *noises])}
+    return sorted(
+        lines, key=lambda line: (place.get(line["method"], len(place)), place.get(line["noise"], len(place)), line["head"], line["seed"])
+    )

@@ -18,7 +18,8 @@ def with_index(num_examples: int, sample_weight: Any = None) -> np.ndarray:
     `model.fit(x, y, sample_weight=with_index(len(y)))`. Labels, metrics and validation data stay as they are: metrics see no weights,
     unless they are `weighted_metrics`. What yields batches, such as a `tf.data.Dataset` or a `PyDataset`, yields `(x, y, weights)`
     with rows `[weight, index]`; take them from this array before shuffling. Examples without an index, such as those of
-    validation, give the plain crossentropy, and nothing is remembered of them; so does the index -1.
+    validation, give the plain crossentropy, and nothing is remembered of them; so does the index -1. `validation_split` cuts the
+    indices as it cuts the examples, so that the validation loss has its own memory: give `validation_data` for the plain one.
 
     Args:
         num_examples: N, an integer in [1, 2^24].

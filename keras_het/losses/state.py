@@ -1,8 +1,10 @@
 """Losses that remember something from step to step, as a part of the training of a model."""
 
+import warnings
 from typing import Any, Self
 
 import keras
+from keras import ops
 
 from keras_het.losses.crossentropy import Crossentropy
 
@@ -11,8 +13,10 @@ class LossState(keras.metrics.Metric):
     """What a loss remembers, in weights that a model's training carries along as it does those of metrics.
 
     A trainer on JAX hands on what belongs to the model, and drops what else a step assigns. Of all that may belong to a model, only
-    metrics can join one of any kind that is built. This one shows no value, and is never reset.
+    metrics can join one of any kind that is built. This one shows no value, is never reset, and is saved.
     """
+
+    attached = False  # to a model, by the loss
 
     def reset_state(self) -> None:
         """Keras calls it before every epoch: what is remembered stays."""
@@ -25,35 +29,39 @@ class LossState(keras.metrics.Metric):
         return {}
 
     def save_own_variables(self, store: Any) -> None:
-        """Keras calls it for every part of a model that is saved; its metrics save nothing of their own."""
-        for place, variable in enumerate(self.variables):
-            store[str(place)] = variable.numpy()
+        """Keras calls it where it saves a model's weights; without it a metric is left out."""
+        for index, variable in enumerate(self.variables):
+            store[str(index)] = ops.convert_to_numpy(variable)
 
     def load_own_variables(self, store: Any) -> None:
-        """As it was saved. Weights of a model without such a loss leave the state as it is.
+        """Keras calls it where it loads a model's weights.
 
         Raises: ValueError for the state of another loss, or of another number of examples.
+        Warns: if there is nothing to load.
         """
-        found = [tuple(store[str(place)].shape) for place in range(len(store.keys()))]
+        found = [tuple(store[str(index)].shape) for index in range(len(store.keys()))]
         expected = [tuple(variable.shape) for variable in self.variables]
-        if found and found != expected:
+        if expected and not found:
+            warnings.warn(f"The file has nothing that {self.name!r} remembers: that stays as it is", stacklevel=2)
+        elif found != expected:
             raise ValueError(f"The file must have a state of shapes {expected} for {self.name!r}. Received: shapes {found}")
-        for place, variable in enumerate(self.variables[: len(found)]):
-            variable.assign(store[str(place)])
+        for index in range(len(found)):
+            self.variables[index].assign(store[str(index)])
 
 
 class StatefulCrossentropy(Crossentropy):
     """Base class of losses with weights of their own, made by `self.state.add_variable` in the constructor.
 
     Such a loss must be attached to the model that it trains, before `fit`; `compile` may come before or after. A model that is loaded
-    or cloned has a new loss: attach that, too. What is remembered is saved with the weights of a compiled model, and comes back with
-    them, also in a run that `BackupAndRestore` resumes.
+    or cloned has a new loss: attach that, too. A model has room for one: another takes its place.
+
+    What is remembered is saved with the weights of a compiled model, and comes back with them: from a `.keras` file, by
+    `BackupAndRestore`, and by `load_weights` of a model that is compiled with the loss and attached.
     """
 
     def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
         self.state = LossState(name=f"{self.name}_state")
-        self._is_attached = False
 
     def attach(self, model: keras.Model) -> Self:
         """Makes the weights of the loss a part of a model's training. Returns: the loss.
@@ -70,8 +78,12 @@ class StatefulCrossentropy(Crossentropy):
         """
         if not isinstance(model, keras.Model):
             raise ValueError(f"`model` must be a keras.Model. Received: a {type(model).__name__}")
+        previous = getattr(model, "loss_state", None)
+        if previous is not None and previous is not self.state:
+            previous.attached = False
+            model._tracker.untrack(previous)  # or its weights would be carried along for ever
         model.loss_state = self.state
-        self._is_attached = True
+        self.state.attached = True
         return self
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
@@ -81,7 +93,7 @@ class StatefulCrossentropy(Crossentropy):
 
     def check_attached(self) -> None:
         """Raises a ValueError if the loss is attached to no model: on JAX it would forget everything, without a word."""
-        if not self._is_attached:
+        if not self.state.attached:
             raise ValueError(
                 f"The loss {self.name!r} must be attached to the model that it trains: `model.loss.attach(model)` after `compile`, and "
                 "again after a model was loaded or cloned. Received: a loss that is not"

@@ -1,0 +1,51 @@
+"""How the index of an example comes to a loss."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_het.losses import EarlyLearningRegularizedCrossentropy, with_index
+from keras_het.losses.indexed import IndexedCrossentropy
+
+
+def test_weights_and_indices():
+    np.testing.assert_array_equal(with_index(3), [[1, 0], [1, 1], [1, 2]])
+    np.testing.assert_array_equal(with_index(2, [0.5, 2.0]), [[0.5, 0], [2.0, 1]])
+    assert with_index(2).dtype == "float32"
+    assert with_index(1 << 24)[-1, 1] == (1 << 24) - 1  # the largest index that float32 knows from its neighbours
+
+
+def attached():
+    loss = EarlyLearningRegularizedCrossentropy(4, 3, from_logits=True)
+    return loss.attach(keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: with_index(0), "`num_examples` must be an integer in [1, 16777216]. Received: num_examples=0"),
+        (lambda: with_index((1 << 24) + 1), "`num_examples` must be an integer in [1, 16777216]. Received: num_examples=16777217"),
+        (lambda: with_index(3, [1.0]), "`sample_weight` must have shape (3,). Received: shape (1,)"),
+        (
+            lambda: attached()(np.zeros(4), np.ones((4, 3))),
+            (
+                "`sample_weight` must have the index of every example: `fit(x, y, sample_weight=keras_het.losses.with_index(len(y)))`; "
+                "data of validation need none, after training. Received: no index"
+            ),
+        ),
+        (
+            lambda: attached()(np.zeros((1, 4)), np.ones((1, 4, 3)), with_index(4)),
+            "`y_pred` must have shape (B, K): an example has one index. Received: shape (1, 4, 3)",
+        ),
+    ],
+)
+def test_errors_say_what_is_wrong(call, text):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert str(error.value) == text
+
+
+def test_a_subclass_must_define_it():
+    loss = IndexedCrossentropy(4).attach(keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]))
+    with pytest.raises(NotImplementedError, match="IndexedCrossentropy must define indexed_crossentropy"):
+        loss(np.zeros(4), np.ones((4, 3)), with_index(4))

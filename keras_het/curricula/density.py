@@ -33,7 +33,7 @@ def density_subsets(features: Any, labels: Any, num_subsets: int = 3, percentile
 
     Example:
         >>> dense, scattered = [[0.0], [0.1], [0.2], [0.3]], [[9.0], [-9.0]]
-        >>> density_subsets(np.array(dense + scattered), np.zeros(6, "int64"), num_subsets=2).tolist()
+        >>> density_subsets(np.array(dense + scattered), np.zeros(6, "int64"), num_subsets=2, percentile=45).tolist()
         [0, 0, 0, 0, 1, 1]
     """
     rows = check_features(features)

@@ -21,10 +21,10 @@ class MentorMix(keras.utils.PyDataset):
     the start of every epoch, by a prediction of all examples; in the burn-in, and without the callback, all weights are 1, which is
     mixup.
 
-    What differs from the paper: it finds v in every step, with the percentile of the batch, smoothed over the steps, and so needs two passes
-    of the network in each; here v is an epoch old at most, and the percentile that of all examples. The paper's second weighting,
-    of the mixed examples by their own losses, is left out. The draws are a function of seed, epoch and batch, so that a run that is
-    resumed draws what it would have drawn.
+    What differs from the paper: it finds v in every step, with the percentile of the batch, smoothed over the steps, and so needs two
+    passes of the network in each; here v is an epoch old at most, and the percentile that of all examples. The paper's second
+    weighting, of the mixed examples by their own losses, is left out. The draws are a function of seed, epoch and batch, so that a run
+    that is resumed draws what it would have drawn.
 
     Args:
         x: examples, floats, `(N, ...)`.

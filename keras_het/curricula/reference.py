@@ -29,8 +29,8 @@ def reference_weights(features: Any, labels: Any, verified_features: Any, verifi
     Example:
         >>> verified = np.array([[1.0, 0.0], [0.0, 1.0]])
         >>> x = np.array([[2.0, 0.0], [0.0, 2.0]])
-        >>> reference_weights(x, np.array([0, 0]), verified, np.array([0, 1])).round(2).tolist()
-        [0.95, 0.0]
+        >>> [round(float(weight), 2) for weight in reference_weights(x, np.array([0, 0]), verified, np.array([0, 1]))]
+        [0.89, 0.0]
     """
     rows, verified = check_features(features), check_features(verified_features, "verified_features")
     if rows.shape[1] != verified.shape[1]:

@@ -20,6 +20,7 @@ PACKAGES = [
     "keras_het.analysis.plots",
     "keras_het.callbacks",
     "keras_het.covariances",
+    "keras_het.curricula",
     "keras_het.integrators",
     "keras_het.label_noise",
     "keras_het.layers",
@@ -44,6 +45,7 @@ ALLOWED = {
     "keras_het.label_noise": ("keras_het.extras", "keras_het.label_noise", "keras_het.ops", "keras_het.validation"),
     "keras_het.links": (*GROUND, "keras_het.links"),
     "keras_het.covariances": (*GROUND, "keras_het.covariances", "keras_het.full_precision"),
+    "keras_het.curricula": (*GROUND, "keras_het.curricula", "keras_het.graph", "keras_het.layers", "keras_het.predictions"),
     "keras_het.integrators": (*GROUND, "keras_het.integrators", "keras_het.links"),
     "keras_het.regularizers": GROUND,
     "keras_het.layers": (

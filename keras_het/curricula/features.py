@@ -1,0 +1,49 @@
+"""Features: what a layer of a model makes of examples."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.batches import batches
+from keras_het.graph import find_head, predictor, single_output
+from keras_het.layers import HeteroscedasticDense
+from keras_het.validation import check_integer
+
+
+def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: int = 128) -> np.ndarray:
+    """What comes into the head of a model, or out of one of its layers, for each example.
+
+    Args:
+        model: functional or built Sequential.
+        x: what it predicts from: arrays, or a data set of batches in a fixed order, whose labels do not count.
+        layer: name of a layer of the model; None takes the input of the head, a `Dense` or a head of this package.
+        batch_size: of the predictions from arrays.
+    Returns: shape `(N, D)`, float32; all axes but the first are one.
+    Raises: ValueError for a model without a graph or a head, or a name that is none of its layers'.
+
+    Example:
+        >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3)])
+        >>> features(model, np.ones((5, 4))).shape
+        (5, 8)
+    """
+    single_output(model)
+    predict = predictor(model, _input_of_head(model) if layer is None else _output_of(model, layer))
+    parts = [ops.convert_to_numpy(predict(part)) for part, _ in batches(x, check_integer("batch_size", batch_size, 1))]
+    rows = np.concatenate(parts).astype("float32")
+    return rows.reshape(len(rows), -1)
+
+
+def _input_of_head(model):
+    try:
+        return find_head(model, HeteroscedasticDense).features
+    except ValueError:  # no such head: then it must be a Dense layer
+        return find_head(model, keras.layers.Dense).features
+
+
+def _output_of(model, name):
+    names = [layer.name for layer in model.layers]
+    if name not in names:
+        raise ValueError(f"`layer` must be one of {', '.join(map(repr, names))}. Received: layer={name!r}")
+    return model.get_layer(name).output

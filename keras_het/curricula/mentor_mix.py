@@ -1,0 +1,123 @@
+"""MentorMix: examples mixed with those that the model finds easy."""
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_het.ops.seeds import random_generator
+from keras_het.predictions import exclusive_probabilities
+from keras_het.validation import check_integer, check_labels, check_number
+
+
+class MentorMix(keras.utils.PyDataset):
+    """Batches of examples that are mixed, each with one of its batch, drawn by weights v that are 1 where the loss is small.
+
+        v_i = 1 if the loss of i is at most the percentile of all, else 0
+        j ~ softmax(v) over the batch,   l ~ Beta(alpha, alpha),   l = max(l, 1 - l) if v_i = 1 else min(l, 1 - l)
+        x = l x_i + (1 - l) x_j,   y = l y_i + (1 - l) y_j
+
+    Train with a loss of label vectors: `model.fit(batches, epochs=..., callbacks=[batches.callback()])`. The callback finds the losses at
+    the start of every epoch, by a prediction of all examples; in the burn-in, and without the callback, all weights are 1, which is
+    mixup.
+
+    What differs from the paper: it finds v in every step, with the percentile of the batch, smoothed over the steps, and so needs two
+    passes of the network in each; here v is an epoch old at most, and the percentile that of all examples. The paper's second
+    weighting, of the mixed examples by their own losses, is left out. The draws are a function of seed, epoch and batch, so that a run
+    that is resumed draws what it would have drawn.
+
+    Args:
+        x: examples, floats, `(N, ...)`.
+        labels: noisy ones, integers in [0, num_classes), `(N,)`.
+        num_classes: K >= 2.
+        batch_size: at least 1; the last batch of an epoch may be smaller.
+        percentile: in [0, 100], the share of examples with v = 1; the authors take 70 to 90, less where more labels are wrong.
+        alpha: > 0; the authors take 2 to 8 under much noise.
+        burn_in: the number of epochs with v = 1, at least 0.
+        seed: an integer at least 0.
+    Raises: ValueError for other arguments.
+    Source: Jiang, Huang, Liu and Yang 2020, "Beyond synthetic noise", Algorithm 1, and the authors' code.
+
+    Example:
+        >>> batches = MentorMix(np.ones((8, 2), "float32"), np.arange(8) % 2, num_classes=2, batch_size=4)
+        >>> x, y = batches[0]
+        >>> len(batches), x.shape, y.shape
+        (2, (4, 2), (4, 2))
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        labels: Any,
+        num_classes: int,
+        batch_size: int = 128,
+        *,
+        percentile: float = 70.0,
+        alpha: float = 2.0,
+        burn_in: int = 1,
+        seed: int = 0,
+    ):
+        super().__init__()
+        self._x = np.asarray(x)
+        if self._x.dtype.kind != "f" or not self._x.ndim or not len(self._x):
+            raise ValueError(f"`x` must be floats of shape (N, ...). Received: shape {self._x.shape}, dtype {self._x.dtype}")
+        self._labels = check_labels(labels, check_integer("num_classes", num_classes, 2), len(self._x))
+        self.num_classes, self.batch_size = num_classes, check_integer("batch_size", batch_size, 1)
+        self.percentile, self.alpha = check_number("percentile", percentile, low=0.0), check_number("alpha", alpha, above=0.0)
+        if self.percentile > 100.0:
+            raise ValueError(f"`percentile` must be in [0, 100]. Received: percentile={percentile!r}")
+        self.burn_in, self.seed = check_integer("burn_in", burn_in, 0), check_integer("seed", seed, 0)
+        self.weights = np.ones(len(self._labels))
+        self._begin(0)
+
+    def _begin(self, epoch):
+        self._epoch = epoch
+        self._order = random_generator([self.seed, epoch]).permutation(len(self._labels))
+
+    def __len__(self) -> int:
+        return -(-len(self._labels) // self.batch_size)
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        rows = self._order[index * self.batch_size : (index + 1) * self.batch_size]
+        partners, share = self._draw(self.weights[rows], random_generator([self.seed, self._epoch, index]))
+        y = np.eye(self.num_classes, dtype="float32")[self._labels[rows]]
+        return _mixed(self._x[rows], share, partners), _mixed(y, share, partners)
+
+    def _draw(self, weights, generator):
+        """With whom each of a batch is mixed, and its own share."""
+        p = np.exp(weights)
+        partners = generator.choice(len(weights), size=len(weights), p=p / p.sum())
+        share = generator.beta(self.alpha, self.alpha, size=len(weights))
+        return partners, np.where(weights >= 0.5, np.maximum(share, 1.0 - share), np.minimum(share, 1.0 - share))
+
+    def on_epoch_end(self) -> None:
+        """Keras calls it: another order and other draws."""
+        self._begin(self._epoch + 1)
+
+    def refresh(self, model: keras.Model) -> None:
+        """Sets `weights`, v, `(N,)`, by the losses of the model as it is."""
+        p = exclusive_probabilities(model, self._x, self.batch_size)[np.arange(len(self._labels)), self._labels]
+        losses = -np.log(np.maximum(p, np.finfo("float32").tiny))
+        self.weights = np.where(losses <= np.percentile(losses, self.percentile), 1.0, 0.0)
+
+    def callback(self) -> keras.callbacks.Callback:
+        """What refreshes the weights at the start of every epoch of `fit`, after the burn-in."""
+        return _Refresh(self)
+
+
+class _Refresh(keras.callbacks.Callback):
+    """Refreshes the weights of batches, and tells them the epoch, which is not the first in a run that is resumed."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self.batches = batches
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.batches._begin(epoch)
+        if epoch >= self.batches.burn_in:
+            self.batches.refresh(self.model)
+
+
+def _mixed(rows, share, partners):
+    share = share.reshape(-1, *[1] * (rows.ndim - 1)).astype(rows.dtype)
+    return share * rows + (1.0 - share) * rows[partners]

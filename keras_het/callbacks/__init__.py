@@ -1,5 +1,6 @@
-"""Callbacks: what becomes of the noise of a head, and of a `NoiseTransition`, which is released when the base model has learned; and the share
-of examples that a loss keeps."""
+"""Callbacks: what becomes of the noise of a head, and of a `NoiseTransition`, which is released when the base model has learned;
+the share of examples that a loss keeps.
+"""
 
 from keras_het.callbacks.heteroscedastic_monitor import HeteroscedasticMonitor
 from keras_het.callbacks.kept_share import KeptShare

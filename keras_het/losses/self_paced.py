@@ -61,7 +61,7 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
             raise ValueError(f"`decay` must be in [0, 1). Received: decay={decay}")
         if mentor is not None and not isinstance(mentor, keras.Model):
             raise ValueError(f"`mentor` must be a keras.Model or None. Received: a {type(mentor).__name__}")
-        self.mentor = mentor
+        self.mentor: Any = mentor
         self.threshold = self.state.add_variable((), keras.initializers.Constant(np.inf), name="threshold")
         self.progress = self.state.add_variable((), "zeros", name="progress")
 

@@ -6,8 +6,9 @@ import pytest
 from keras import ops
 from scipy import special
 
-from keras_het.callbacks import KeptShare
+from keras_het.callbacks import KeptShare, MentorExamples
 from keras_het.losses import CoTeaching, SelfPacedCrossentropy
+from keras_het.models import mentor_net
 
 RNG = np.random.default_rng(0)
 X, LABELS = RNG.normal(size=(24, 5)).astype("float32"), RNG.integers(3, size=24)
@@ -101,3 +102,35 @@ def test_a_model_with_another_loss_is_refused():
     rule = "The model must have a loss that keeps a share of the examples, such as keras_het.losses.CoTeaching"
     with pytest.raises(ValueError, match=f"{rule}. Received: model='plain', loss='sparse_categorical_crossentropy'"):
         model.fit(X, LABELS, verbose=0, callbacks=[KeptShare(0.5)])
+
+
+def test_a_mentor_learns_from_a_model_that_learns():
+    """Features of the epochs that select, and labels that are told apart by the losses."""
+    noisy = np.where(np.arange(24) < 6, (LABELS + 1) % 3, LABELS)
+    model, examples = made(), MentorExamples(X[:12], noisy[:12], LABELS[:12])
+    model.fit(X, noisy, batch_size=24, epochs=3, verbose=0, callbacks=[KeptShare(0.5, 1), examples])
+    features, vectors = examples.inputs
+    losses = special.logsumexp(logits := model.predict(X[:12], verbose=0), axis=1) - logits[np.arange(12), noisy[:12]]
+    threshold = float(ops.convert_to_numpy(model.loss.threshold))
+    np.testing.assert_allclose(features[12:], np.stack([losses, losses - threshold, np.full(12, 2 / 3)], axis=1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(vectors[12:], np.eye(3)[noisy[:12]])
+    np.testing.assert_array_equal(examples.is_right, np.tile(np.arange(12) >= 6, 2))
+
+
+def test_a_mentor_tells_large_losses_from_small_ones():
+    losses = RNG.exponential(size=400).astype("float32")
+    inputs = [np.stack([losses, losses - 0.7, np.zeros(400)], axis=1), np.eye(3)[RNG.integers(3, size=400)]]
+    mentor = mentor_net(3)
+    mentor.fit(inputs, (losses < 0.7).astype("float32"), epochs=40, verbose=0)
+    assert np.mean((mentor.predict(inputs, verbose=0)[:, 0] > 0.5) == (losses < 0.7)) > 0.95
+
+
+def test_what_a_mentor_cannot_learn_from_is_refused():
+    with pytest.raises(ValueError, match="`noisy_labels` must have an entry for each of the 24 examples"):
+        MentorExamples(X, LABELS[:3], LABELS)
+    examples = MentorExamples(X, LABELS, LABELS)
+    with pytest.raises(ValueError, match="The model must have the loss SelfPacedCrossentropy"):
+        made("co-teaching").fit(X, LABELS, verbose=0, callbacks=[examples])
+    made().fit(X, LABELS, verbose=0, callbacks=[examples])
+    with pytest.raises(ValueError, match="Training must have an epoch that keeps not all examples"):
+        examples.inputs  # noqa: B018

@@ -61,7 +61,7 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
             raise ValueError(f"`decay` must be in [0, 1). Received: decay={decay}")
         if mentor is not None and not isinstance(mentor, keras.Model):
             raise ValueError(f"`mentor` must be a keras.Model or None. Received: a {type(mentor).__name__}")
-        self.mentor = mentor
+        self.mentor: Any = mentor
         self.threshold = self.state.add_variable((), keras.initializers.Constant(np.inf), name="threshold")
         self.progress = self.state.add_variable((), "zeros", name="progress")
 
@@ -78,7 +78,7 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
         threshold = self._moved(seen, counts, selects)
         if self.mentor is None:
             return losses, ops.logical_or(seen <= threshold, ops.logical_not(selects))
-        weights = ops.cast(self._mentor_weights(seen, threshold, targets), losses.dtype)
+        weights = ops.cast(self.mentor_weights(seen, threshold, targets), losses.dtype)
         return losses * ops.where(selects, weights, 1.0), counts
 
     def _moved(self, losses, counts, selects):
@@ -90,7 +90,15 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
         self.threshold.assign(now)
         return now
 
-    def _mentor_weights(self, losses, threshold, targets):
+    def mentor_weights(self, losses: Any, threshold: Any, targets: Any) -> Any:
+        """What the mentor says, without a gradient.
+
+        Args:
+            losses: crossentropies, float32, `(B,)`.
+            threshold: a, a number.
+            targets: label vectors, `(B, K)`.
+        Returns: v, `(B,)`.
+        """
         # Where nothing is selected the threshold may be infinite, and what the mentor says of it is not used.
         threshold = ops.where(ops.isinf(threshold), 0.0, threshold)
         features = ops.stack([losses, losses - threshold, ops.ones_like(losses) * self.progress], axis=-1)

@@ -40,6 +40,7 @@ class DeepEnsemble(JointModel):
     Source: Lakshminarayanan, Pritzel and Blundell, NeurIPS 2017; with heteroscedastic members Collier et al. 2021, Table 7.
 
     Example:
+        >>> import numpy as np
         >>> from keras_het.layers import HeteroscedasticDense
         >>> members = [keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3)]) for _ in range(2)]
         >>> ensemble = DeepEnsemble(members)
@@ -69,6 +70,7 @@ class DeepEnsemble(JointModel):
         Raises: ValueError if two models start with equal weights.
 
         Example:
+            >>> import numpy as np
             >>> def make_model():
             ...     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "log_softmax")])
             ...     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))

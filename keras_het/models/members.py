@@ -119,12 +119,19 @@ def _agreed(name: str, rule: str, values: dict[int, Any]) -> Any:
 
 def check_different_start(members: list[keras.Model]) -> None:
     """Raises a ValueError if two members start with equal weights."""
+    if (found := equal_members(members)) is not None:
+        rule = "set no seed of its own, so that every model starts with other weights"
+        raise ValueError(f"`make_model` must {rule}. Received: equal weights of members {found[0]} and {found[1]}")
+
+
+def equal_members(members: list[keras.Model]) -> tuple[int, int] | None:
+    """The first two members with equal weights, or None."""
     for index, member in enumerate(members):
         for other in range(index):
             pairs = list(zip(member.trainable_variables, members[other].trainable_variables, strict=False))
             if pairs and all(np.array_equal(*map(keras.ops.convert_to_numpy, pair)) for pair in pairs):
-                rule = "set no seed of its own, so that every model starts with other weights"
-                raise ValueError(f"`make_model` must {rule}. Received: equal weights of members {other} and {index}")
+                return other, index
+    return None
 
 
 def check_different_noise(members: list[keras.Model]) -> None:

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_het.models.joint import JointModel
-from keras_het.models.members import check_different_noise
+from keras_het.models.members import check_different_noise, equal_members, symbolic_inputs
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -48,7 +48,12 @@ class Pair(JointModel):
             raise ValueError(f"`members` must be two models. Received: {len(self.members)}")
         if self.link.activation != "softmax":
             raise ValueError(f"`members` must return probabilities of exclusive classes. Received: link={self.link!r}")
+        shape = tuple(keras.tree.flatten(self.members[0].compute_output_spec(symbolic_inputs(self.members[0])))[0].shape)
+        if len(shape) != 2:
+            raise ValueError(f"`members` must return outputs of shape (B, K). Received: shape {shape}")
         check_different_noise(self.members)
+        if equal_members(self.members) is not None:
+            raise ValueError("`members` must start with different weights. Received: two models with equal ones")
 
     def _lock_state(self) -> None:
         """Nothing, as of Keras' own models: a built one must take the weights of a loss."""
@@ -58,9 +63,7 @@ class Pair(JointModel):
         outputs = [self._as_head(member(inputs, training=training)) for member in self.members]
         return ops.stack(outputs, axis=1) if training else self.link.average(outputs)
 
-    def compute_loss(
-        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
-    ) -> Any:
+    def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True) -> Any:
         """As of `keras.Model`; a prediction `(B, K)` is for the loss a stack of one."""
         y_pred = y_pred if len(y_pred.shape) == 3 else ops.expand_dims(y_pred, 1)
         return super().compute_loss(x, y, y_pred, sample_weight, training)

@@ -240,7 +240,10 @@ def test_a_round_trip_of_the_config(kind):
             lambda: made("JoCoR")(LABELS, LOGITS[:, 0]),
             "`y_pred` must have shape (B, 2, K), those of two networks, as of keras_het.models.Pair. Received: shape (11, 4)",
         ),
-        (lambda: made("JoCoR")(LABELS, LOGITS, np.ones((11, 2))), "`sample_weight` must have shape (B,) or (B, 1). Received: shape (11, 2)"),
+        (
+            lambda: made("JoCoR")(LABELS, LOGITS, np.ones((11, 2))),
+            "`sample_weight` must have shape (B,) or (B, 1). Received: shape (11, 2)",
+        ),
         (lambda: CoTeaching()(LABELS, LOGITS), "The loss 'co_teaching' must be attached to the model that it trains"),
     ],
 )

@@ -1,0 +1,136 @@
+"""The schedule of the share that a loss keeps, in `fit`."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from scipy import special
+
+from keras_het.callbacks import KeptShare, MentorExamples
+from keras_het.losses import CoTeaching, SelfPacedCrossentropy
+from keras_het.models import mentor_net
+
+RNG = np.random.default_rng(0)
+X, LABELS = RNG.normal(size=(24, 5)).astype("float32"), RNG.integers(3, size=24)
+
+
+def made(kind="self-paced", metrics=()):
+    """A model that does not learn, so that its losses by epoch are known; of two networks, their stack in validation, too."""
+    layers = [keras.layers.Dense(3)] if kind == "self-paced" else [keras.layers.Dense(6), keras.layers.Reshape((2, 3))]
+    model = keras.Sequential([keras.Input((5,)), *layers])
+    loss = SelfPacedCrossentropy(from_logits=True) if kind == "self-paced" else CoTeaching(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.0), loss.attach(model), metrics=list(metrics))
+    return model
+
+
+def share_of(model):
+    return float(ops.convert_to_numpy(model.loss.kept_share))
+
+
+def losses_of(model):
+    """Crossentropies, `(N, M)`, float64."""
+    log_p = special.log_softmax(model.predict(X, verbose=0).reshape(24, -1, 3).astype("float64"), axis=-1)
+    return -log_p[np.arange(24), :, LABELS]
+
+
+def kept_means(losses, shares):
+    """The loss of one batch of all examples by epoch: two networks choose for each other, one by its moving average."""
+    threshold = np.inf
+    for share in shares:
+        count = round(24 * share)
+        if losses.shape[1] == 2:
+            yield np.mean([losses[np.argsort(losses[:, 1 - m])[:count], m] for m in (0, 1)])
+        elif share == 1.0:
+            yield losses.mean()
+        else:
+            percentile = np.sort(losses[:, 0])[count - 1]
+            threshold = percentile if np.isinf(threshold) else 0.95 * threshold + 0.05 * percentile
+            yield losses[losses <= threshold].mean()
+
+
+def test_the_schedule_by_hand():
+    assert [KeptShare(0.4, 4, exponent=2.0).share(epoch) for epoch in (0, 2, 4, 9)] == pytest.approx([1.0, 0.9, 0.6, 0.6])
+    assert KeptShare(0.4, 0).share(0) == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("kind", ["self-paced", "co-teaching"])
+def test_training_keeps_less_by_epoch_and_validation_keeps_all(kind):
+    model = made(kind)
+    seen = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: logs.update(before=logs["kept_share"]))
+    arguments = {"batch_size": 24, "epochs": 4, "verbose": 0, "validation_data": (X, LABELS)}
+    history = model.fit(X, LABELS, callbacks=[seen, KeptShare(0.5, 2)], **arguments).history
+    assert history["kept_share"] == history["before"] == pytest.approx([1.0, 0.75, 0.5, 0.5])
+    losses = losses_of(model)
+    assert history["loss"] == pytest.approx(list(kept_means(losses, history["kept_share"])), rel=1e-5)
+    assert history["val_loss"] == pytest.approx([losses.mean()] * 4, rel=1e-5)
+    assert share_of(model) == 1.0
+    assert model.evaluate(X, LABELS, verbose=0) == pytest.approx(losses.mean(), rel=1e-5)
+
+
+def test_the_threshold_is_carried_by_training_and_not_by_validation():
+    """A model that does not learn has one percentile, where the average stays; of validation data it would be another."""
+    model = made()
+    arguments = {"batch_size": 24, "epochs": 3, "verbose": 0, "validation_data": (10 * X, LABELS)}
+    model.fit(X, LABELS, callbacks=[KeptShare(0.5, 0)], **arguments)
+    assert float(ops.convert_to_numpy(model.loss.threshold)) == pytest.approx(np.sort(losses_of(model)[:, 0])[11], rel=1e-4)
+    assert float(ops.convert_to_numpy(model.loss.progress)) == pytest.approx(2 / 3)
+
+
+def test_a_resumed_run_goes_on():
+    model = made()
+    history = model.fit(X, LABELS, initial_epoch=2, epochs=4, verbose=0, callbacks=[KeptShare(0.3, 3)]).history
+    assert history["kept_share"] == pytest.approx([0.8, 0.7])
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: KeptShare(1.5), "`forget_rate` must be in [0, 1]. Received: forget_rate=1.5"),
+        (lambda: KeptShare(0.5, -1), "`num_epochs` must be an integer at least 0. Received: num_epochs=-1"),
+        (lambda: KeptShare(0.5, exponent=0), "`exponent` must be a finite float32 number greater than 0. Received: exponent=0"),
+    ],
+)
+def test_errors_say_what_is_wrong(call, text):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert str(error.value) == text
+
+
+def test_a_model_with_another_loss_is_refused():
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3, "softmax")], name="plain")
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    rule = "The model must have a loss that keeps a share of the examples, such as keras_het.losses.CoTeaching"
+    with pytest.raises(ValueError, match=f"{rule}. Received: model='plain', loss='sparse_categorical_crossentropy'"):
+        model.fit(X, LABELS, verbose=0, callbacks=[KeptShare(0.5)])
+
+
+def test_a_mentor_learns_from_a_model_that_learns():
+    """Features of the epochs that select, and labels that are told apart by the losses."""
+    noisy = np.where(np.arange(24) < 6, (LABELS + 1) % 3, LABELS)
+    model, examples = made(), MentorExamples(X[:12], noisy[:12], LABELS[:12])
+    model.fit(X, noisy, batch_size=24, epochs=3, verbose=0, callbacks=[KeptShare(0.5, 1), examples])
+    features, vectors = examples.inputs
+    losses = special.logsumexp(logits := model.predict(X[:12], verbose=0), axis=1) - logits[np.arange(12), noisy[:12]]
+    threshold = float(ops.convert_to_numpy(model.loss.threshold))
+    np.testing.assert_allclose(features[12:], np.stack([losses, losses - threshold, np.full(12, 2 / 3)], axis=1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(vectors[12:], np.eye(3)[noisy[:12]])
+    np.testing.assert_array_equal(examples.is_right, np.tile(np.arange(12) >= 6, 2))
+
+
+def test_a_mentor_tells_large_losses_from_small_ones():
+    losses = RNG.exponential(size=400).astype("float32")
+    inputs = [np.stack([losses, losses - 0.7, np.zeros(400)], axis=1), np.eye(3)[RNG.integers(3, size=400)]]
+    mentor = mentor_net(3)
+    mentor.fit(inputs, (losses < 0.7).astype("float32"), epochs=40, verbose=0)
+    assert np.mean((mentor.predict(inputs, verbose=0)[:, 0] > 0.5) == (losses < 0.7)) > 0.95
+
+
+def test_what_a_mentor_cannot_learn_from_is_refused():
+    with pytest.raises(ValueError, match="`noisy_labels` must have an entry for each of the 24 examples"):
+        MentorExamples(X, LABELS[:3], LABELS)
+    examples = MentorExamples(X, LABELS, LABELS)
+    with pytest.raises(ValueError, match="The model must have the loss SelfPacedCrossentropy"):
+        made("co-teaching").fit(X, LABELS, verbose=0, callbacks=[examples])
+    made().fit(X, LABELS, verbose=0, callbacks=[examples])
+    with pytest.raises(ValueError, match="Training must have an epoch that keeps not all examples"):
+        examples.inputs  # noqa: B018

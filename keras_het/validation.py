@@ -79,7 +79,9 @@ def check_annotations(labels: Any, num_classes: float, num_annotators: int | Non
     wrong = np.argwhere((labels < -1) | (labels >= num_classes))
     if len(wrong):
         row, column = wrong[0]
-        raise ValueError(f"`{name}` must be in [0, {num_classes}), or -1 where missing. Received: {labels[row, column]} at [{row}, {column}]")
+        raise ValueError(
+            f"`{name}` must be in [0, {num_classes}), or -1 where missing. Received: {labels[row, column]} at [{row}, {column}]"
+        )
     return labels
 
 

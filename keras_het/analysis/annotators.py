@@ -104,8 +104,8 @@ def annotators(
         others = np.delete(transitions, m, axis=0)
         distance = _distance(t, others.mean(axis=0)).mean() if len(others) else np.nan
         pairs = tuple(Confusion(class_names[i], class_names[j], p) for i, j, p in _largest(t, count))
-        numbers = [float(x) for x in (prior @ t.diagonal(), _separation(t), distance)]
-        found.append(Annotator(names[m], *numbers, pairs, None if given is None else int(given[m])))
+        accuracy, separation, distance = (float(x) for x in (prior @ t.diagonal(), _separation(t), distance))
+        found.append(Annotator(names[m], accuracy, separation, distance, pairs, None if given is None else int(given[m])))
     return Annotators(tuple(found))
 
 

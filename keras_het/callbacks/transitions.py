@@ -127,9 +127,9 @@ class TransitionMonitor(_OfTransitions):
     """Logs what becomes of T after every epoch, so that History, CSVLogger and TensorBoard show it.
 
     `<layer>_trace`, the sum of T_ii; `<layer>_condition`, the condition number; `<layer>_distance`, the total variation to a
-    reference (mean over the rows), each the mean over the annotators where there are several; with outliers also `<layer>_outlier_share`, the share of outliers that is labelled as such; with
-    `validation_data` also `val_noisy_nll`, the mean of -log p(noisy y | x). That is what to stop early by, for `val_loss` on noisy
-    labels grows as T takes the noise on:
+    reference (mean over the rows); with outliers also `<layer>_outlier_share`, the share of outliers that is labelled as such; each is
+    the mean over the annotators where there are several. With `validation_data` also `val_noisy_nll`, the mean of -log p(noisy y | x).
+    That is what to stop early by, for `val_loss` on noisy labels grows as T takes the noise on:
     `callbacks=[TransitionMonitor(validation_data=(x, y)), EarlyStopping("val_noisy_nll", mode="min")]`.
 
     Its place among the callbacks does not matter: it moves to the front, for the others see only what was logged before them.

@@ -52,9 +52,7 @@ def majority_vote(labels: Any, num_classes: int | None = None, shares: bool = Fa
     return votes if shares else votes.argmax(axis=1)
 
 
-def dawid_skene(
-    labels: Any, num_classes: int, max_iterations: int = 100, tolerance: float = 1e-6, smoothing: float = 0.01
-) -> DawidSkene:
+def dawid_skene(labels: Any, num_classes: int, max_iterations: int = 100, tolerance: float = 1e-6, smoothing: float = 0.01) -> DawidSkene:
     """The true classes, and how each annotator confuses them, by maximum likelihood from the labels alone.
 
     Labels of an example are independent given its true class. The algorithm alternates (EM), from the shares of the votes:
@@ -87,8 +85,9 @@ def dawid_skene(
     given = _indicators(check_annotations(labels, num_classes), num_classes)
     if not given.nnz:
         raise ValueError("`labels` must have at least one label. Received: none")
-    probabilities, before = _vote_shares(given, num_classes), -np.inf
-    for iteration in range(1, max_iterations + 1):
+    probabilities, before, iteration = _vote_shares(given, num_classes), -np.inf, 0
+    while iteration < max_iterations:
+        iteration += 1
         prior, transitions = probabilities.mean(axis=0), _confusions(given, probabilities, smoothing)
         probabilities, likelihood = _posterior(given, prior, transitions)
         target = likelihood + _log_prior(transitions, smoothing)

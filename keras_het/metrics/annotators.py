@@ -12,8 +12,8 @@ from keras_het.ops.annotators import for_each_label, weight_each_label
 class AnnotatorsMetric(keras.metrics.Metric):
     """Another metric, of the labels that several annotators gave, where a plain one would take missing labels for wrong ones.
 
-    Labels are integers `(N, M)`, -1 where the annotator gave none, which have no weight; on clean labels `(N, 1)` or `(N,)`, as of validation
-    data, it is the metric itself. Predictions: as for `losses.AnnotatorsLoss`.
+    Labels are integers `(N, M)`, -1 where the annotator gave none, which have no weight; on clean labels `(N, 1)` or `(N,)`, as of
+    validation data, it is the metric itself. Predictions: as for `losses.AnnotatorsLoss`.
 
     Args:
         metric: takes integer labels and weights, such as `keras.metrics.SparseCategoricalAccuracy()`, the default.

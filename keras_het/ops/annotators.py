@@ -23,7 +23,9 @@ def for_each_label(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
         return y_true, ops.broadcast_to(ops.expand_dims(y_pred, -2), (*ops.shape(y_true), y_pred.shape[-1]))
     found, expected = y_true.shape[-1], y_pred.shape[-2]
     if len(y_pred.shape) > 2 and None not in (found, expected) and found != expected:
-        raise ValueError(f"`y_true` must have shape (N, {expected}), a label of each annotator, or -1. Received: shape {tuple(y_true.shape)}")
+        raise ValueError(
+            f"`y_true` must have shape (N, {expected}), a label of each annotator, or -1. Received: shape {tuple(y_true.shape)}"
+        )
     return y_true, y_pred
 
 

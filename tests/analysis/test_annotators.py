@@ -1,0 +1,68 @@
+"""The report on annotators, by hand."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_het.analysis import annotators
+from keras_het.label_noise import pair_flip, symmetric
+from keras_het.layers import NoiseTransition
+
+STACK = np.stack([np.eye(3), [[0.5, 0.5, 0.0], [0.0, 0.9, 0.1], [0.3, 0.0, 0.7]], np.full((3, 3), 1 / 3)])
+LABELS = np.array([[0, -1, 2], [1, 1, -1], [-1, -1, 0], [-1, 2, -1], [2, 0, -1]])
+
+
+def test_the_figures_by_hand():
+    found = annotators(STACK, LABELS, prior=[0.5, 0.3, 0.2], names=["Ann", "Bob", "Cyn"], class_names=["cat", "dog", "fox"], count=2).each
+    assert [a.name for a in found] == ["Ann", "Bob", "Cyn"]
+    assert [a.num_labels for a in found] == [3, 3, 2]
+    assert [a.accuracy for a in found] == pytest.approx([1.0, 0.5 * 0.5 + 0.3 * 0.9 + 0.2 * 0.7, 1 / 3])
+    # The rows of Bob: 1 and 2 share .5, 1 and 3 share .3, 2 and 3 share .1.
+    assert [a.separation for a in found] == pytest.approx([1.0, (0.5 + 0.7 + 0.9) / 3, 0.0])
+    assert [a.is_spammer for a in found] == [False, False, True]
+    assert found[1].confusions == (("cat", "dog", 0.5), ("fox", "cat", 0.3))
+    assert found[0].confusions == ()
+    others = (STACK[1] + STACK[2]) / 2
+    assert found[0].distance == pytest.approx(np.abs(np.eye(3) - others).sum(axis=1).mean() / 2)
+
+
+def test_the_text_has_the_best_first_and_tells_spammers():
+    text = str(annotators(STACK, names=["Ann", "Bob", "Cyn"], class_names=["cat", "dog", "fox"]))
+    assert text.splitlines() == [
+        "annotator  labels  accuracy  separation  distance  takes",
+        "Ann                    1.00        1.00      0.48",
+        "Bob                    0.70        0.70      0.24  cat for dog 0.50, fox for cat 0.30, dog for fox 0.10",
+        "Cyn                    0.33        0.00      0.52  any for any: the labels hardly depend on the class",
+    ]
+
+
+def test_of_a_model_and_of_one_annotator():
+    stack = np.stack([pair_flip(4, 0.3), symmetric(4, 0.2)])
+    layer = NoiseTransition(4, num_annotators=2, transition=stack, trainable=False)
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(4, "log_softmax"), layer])
+    for of_model, of_stack in zip(annotators(model).each, annotators(stack).each, strict=True):
+        assert of_model[1:4] == pytest.approx(of_stack[1:4], rel=1e-5)
+        assert [c[:2] for c in of_model.confusions] == [c[:2] for c in of_stack.confusions]
+    (alone,) = annotators(stack[:1]).each
+    assert np.isnan(alone.distance)
+    assert "nan" in str(annotators(stack[:1]))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda: annotators(np.eye(3)),
+            "`source` must be transition matrices of shape (M, K, K), or end in a NoiseTransition with num_annotators.",
+        ),
+        (lambda: annotators(STACK * 2), "`source[0]` must have rows that sum to one. Received: row 0 sums to 2"),
+        (lambda: annotators(STACK, names="ab"), "`names` must have a name for each of the 3 annotators. Received: 2"),
+        (lambda: annotators(STACK, prior=[0.5, 0.5]), "`prior` must have an entry for each of the 3 classes. Received: 2"),
+        (lambda: annotators(STACK, LABELS[:, :2]), "`labels` must be integers of shape (N, 3). Received: shape (5, 2), dtype int64"),
+        (lambda: annotators(STACK, count=-1), "`count` must be an integer at least 0. Received: count=-1"),
+    ],
+)
+def test_errors_say_what_is_wrong(call, text):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert text in str(error.value)

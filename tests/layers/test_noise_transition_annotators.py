@@ -1,0 +1,290 @@
+"""A T for each of several annotators: what the layer computes, how it is learned, and what stays as it is without them."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_het
+from keras_het import analysis, label_noise, regularizers
+from keras_het.callbacks import ReleaseTransition, TransitionMonitor
+from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.losses import AnnotatorsLoss, BootstrappedCrossentropy
+from keras_het.metrics import AnnotatorsMetric, NegativeLogLikelihood
+from keras_het.ops.transition import apply_transition
+from tests import layer_contract
+from tests.gradients import layer_gradients, value_and_gradients
+
+UNITS, EXAMPLES, FEATURES, ANNOTATORS = 4, 64, 6, 3
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
+CLEAN = RNG.integers(UNITS, size=EXAMPLES)
+LABELS = np.where(RNG.random((EXAMPLES, ANNOTATORS)) < 0.4, -1, RNG.integers(UNITS, size=(EXAMPLES, ANNOTATORS)))
+LOG_P = ops.convert_to_numpy(ops.log_softmax(RNG.normal(size=(EXAMPLES, UNITS)).astype("float32")))
+T = RNG.dirichlet(np.ones(UNITS), size=(ANNOTATORS, UNITS))
+SPARSE = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
+KINDS = {
+    "projected": {},
+    "softmax, regularized": {"parameterization": "softmax", "regularizer": regularizers.LogVolume(0.01)},
+    "started": {"transition": T, "regularizer": regularizers.Trace(0.1)},
+    "one start": {"transition": T[0]},
+    "outliers": {"outlier": True},
+    "at inference": {"apply_at_inference": True},
+}
+
+
+def make(kind="projected", **arguments):
+    return NoiseTransition(UNITS - (kind == "outliers"), num_annotators=ANNOTATORS, **KINDS[kind], **arguments)
+
+
+def make_model(layer, loss=None, optimizer=None, **options):
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(layer.size, "log_softmax"), layer])
+    model.compile(optimizer or keras.optimizers.SGD(0.1), loss or AnnotatorsLoss(), **options)
+    return model
+
+
+def rows(layer):
+    return ops.convert_to_numpy(layer.transition)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_contract(kind, tmp_path):
+    layer_contract.check_config(lambda: make(kind))
+    layer_contract.check_shapes(lambda: make(kind), LOG_P)
+    layer_contract.check_train_step(lambda: make(kind), LOG_P, LABELS, AnnotatorsLoss())
+    layer_contract.check_saved_model(lambda: make(kind), LOG_P, tmp_path)
+    layer_contract.check_saved_weights(lambda: make(kind), LOG_P, tmp_path, left_out=("gate",))
+
+
+@pytest.mark.parametrize("inputs", [LOG_P, LOG_P[0], LOG_P.reshape(8, 8, UNITS)], ids=["(N, K)", "(K,)", "(N, P, K)"])
+def test_each_annotator_multiplies_by_its_own_t(inputs):
+    layer = NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T, trainable=False)
+    outputs = ops.convert_to_numpy(layer(inputs, training=True))
+    expected = np.stack([np.log(np.exp(inputs.astype("float64")) @ t) for t in T], axis=-2)
+    np.testing.assert_allclose(outputs, expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(ops.convert_to_numpy(layer(inputs)), inputs)
+    assert layer(keras.Input(inputs.shape), training=True).shape == (None, *expected.shape)
+
+
+def test_gradients_are_those_of_each_t_alone():
+    weights = RNG.normal(size=(EXAMPLES, ANNOTATORS, UNITS)).astype("float32")
+    layer = NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T)
+    layer.build(LOG_P.shape)
+    _, found = layer_gradients(layer, lambda outputs: ops.sum(ops.multiply(outputs, weights)), LOG_P)
+    for m in range(ANNOTATORS):
+        alone = NoiseTransition(UNITS, transition=T[m])
+        alone.build(LOG_P.shape)
+        _, expected = layer_gradients(alone, lambda outputs, m=m: ops.sum(ops.multiply(outputs, weights[:, m])), LOG_P)
+        np.testing.assert_allclose(found["transition"][m], expected["transition"], rtol=1e-4, atol=1e-4)
+
+
+def test_inputs_get_the_sum_of_the_gradients():
+    _, (together,) = value_and_gradients(lambda t: ops.sum(ops.square(apply_transition(t[0], T))), [LOG_P])
+    each = [value_and_gradients(lambda t, one=one: ops.sum(ops.square(apply_transition(t[0], one))), [LOG_P])[1][0] for one in T]
+    np.testing.assert_allclose(together, np.sum(each, axis=0), rtol=1e-4, atol=1e-4)
+
+
+def test_one_annotator_is_the_plain_layer():
+    found = []
+    for annotators, loss, y in ((None, SPARSE, LABELS[:, 0]), (1, AnnotatorsLoss(), LABELS[:, :1])):
+        layer = NoiseTransition(UNITS, num_annotators=annotators, regularizer=regularizers.TraceNorm(0.1))
+        model = make_model(layer, loss, keras.optimizers.Adam(0.01))
+        history = model.fit(X, y, epochs=3, shuffle=False, verbose=0)
+        found.append([history.history["loss"], *(weight.reshape(weight.shape[-2:]) for weight in model.get_weights() if weight.ndim > 1)])
+    assert len(found[0]) == 3  # the losses, the kernel, and T
+    for plain, one in zip(*found, strict=True):
+        np.testing.assert_allclose(plain, one, rtol=1e-5, atol=1e-6)
+
+
+def counted(clean, labels):
+    counts = np.zeros((UNITS, UNITS))
+    np.add.at(counts, (clean, labels), 1)
+    return label_noise.from_confusion(counts)
+
+
+def learn(transitions, **arguments):
+    """T of annotators with these, learned from their labels of examples whose class is all but certain."""
+    clean = np.repeat(np.arange(UNITS), 200)
+    log_p = np.log(0.999 * np.eye(UNITS) + 0.001 / UNITS)[clean].astype("float32")
+    labels = np.stack([label_noise.corrupt_labels(clean, t, seed=m) for m, t in enumerate(transitions)], axis=1)
+    labels[::2, 0] = -1
+    transitions = [np.eye(UNITS), *(counted(clean, column) for column in labels.T[1:])]  # the likeliest T, without the chance of the draw
+    layer = NoiseTransition(UNITS, num_annotators=len(transitions), **arguments)
+    model = keras.Sequential([keras.Input((UNITS,)), layer])
+    model.compile(keras.optimizers.Adam(0.05), AnnotatorsLoss())
+    model.fit(log_p, labels, epochs=150, batch_size=len(clean), verbose=0)
+    return np.array([label_noise.total_variation(t, true) for t, true in zip(rows(layer), transitions, strict=True)])
+
+
+PLANTED = [np.eye(UNITS), label_noise.symmetric(UNITS, 0.3), label_noise.pair_flip(UNITS, 0.8), np.full((UNITS, UNITS), 0.25)]
+
+
+@pytest.mark.parametrize("parameterization", ["projected", "softmax"])
+def test_planted_transitions_are_recovered_and_a_perfect_annotator_has_the_identity(parameterization):
+    start = label_noise.symmetric(UNITS, 0.5)
+    distances = learn(PLANTED, transition=start, parameterization=parameterization)
+    assert distances.max() < 0.05
+    assert distances[0] < 0.02
+
+
+def test_planted_annotators_that_change_places_are_caught(monkeypatch):
+    plain = apply_transition
+    monkeypatch.setattr("keras_het.layers.noise_transition.apply_transition", lambda p, t: plain(p, ops.flip(t, axis=0)))
+    assert learn(PLANTED).max() > 0.2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_stay_stochastic(kind):
+    layer = make(kind)
+    model = make_model(layer, optimizer=keras.optimizers.SGD(5.0, clipvalue=1.0))
+    before = rows(layer)
+    for _ in range(5):
+        model.train_on_batch(X, LABELS)
+        assert rows(layer).min() > 0
+        np.testing.assert_allclose(rows(layer).sum(axis=-1), 1, rtol=1e-5)
+    assert np.abs(rows(layer) - before).max(axis=(1, 2)).min() > 5e-5
+
+
+@pytest.mark.parametrize("regularizer", [regularizers.Trace(0.3), regularizers.TraceNorm(0.3), regularizers.LogVolume(0.3), "l2"])
+def test_regularizers_sum_over_annotators(regularizer):
+    regularizer = keras.regularizers.get(regularizer)
+    stack = T.astype("float32")
+    each = sum(float(regularizer(ops.convert_to_tensor(t))) for t in stack)
+    assert float(regularizer(ops.convert_to_tensor(stack))) == pytest.approx(each, rel=1e-5)
+    layer = NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T, regularizer=regularizer)
+    layer.build(LOG_P.shape)
+    assert float(ops.convert_to_numpy(layer.losses[0])) == pytest.approx(float(regularizer(ops.convert_to_tensor(rows(layer)))), rel=1e-5)
+
+
+def test_fit_validates_on_clean_labels_as_without_the_layer():
+    model = make_model(make(), metrics=[AnnotatorsMetric(name="accuracy"), AnnotatorsMetric(NegativeLogLikelihood(from_logits=True))])
+    keras_het.check(model)
+    history = model.fit(X, LABELS, validation_data=(X, CLEAN[:, None]), epochs=2, verbose=0).history
+    log_p = model.predict(X, verbose=0)
+    assert log_p.shape == (EXAMPLES, UNITS)
+    assert history["val_accuracy"][-1] == pytest.approx(np.mean(log_p.argmax(-1) == CLEAN))
+    assert history["val_loss"][-1] == pytest.approx(-np.mean(log_p[np.arange(EXAMPLES), CLEAN]), rel=1e-5)
+    assert history["val_nll"][-1] == pytest.approx(history["val_loss"][-1], rel=1e-5)
+    given = LABELS >= 0
+    loss, accuracy, _ = model.evaluate(X, LABELS, batch_size=EXAMPLES, verbose=0)  # of the true classes, against each label that is there
+    examples, _ = np.nonzero(given)
+    assert loss == pytest.approx(-np.mean(log_p[examples, LABELS[given]]), rel=1e-5)
+    assert accuracy == pytest.approx(np.mean(log_p[examples].argmax(-1) == LABELS[given]))
+
+
+def test_training_accuracy_counts_the_labels_that_are_there():
+    layer = NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T, trainable=False)
+    model = make_model(layer, optimizer=keras.optimizers.SGD(0.0), metrics=[AnnotatorsMetric(name="accuracy")])
+    noisy = np.log(np.einsum("nk,mkj->nmj", np.exp(model.predict(X, verbose=0).astype("float64")), T))
+    history = model.fit(X, LABELS, batch_size=EXAMPLES, verbose=0).history
+    given = LABELS >= 0
+    assert history["accuracy"][0] == pytest.approx(np.mean(noisy.argmax(-1)[given] == LABELS[given]))
+    picked = np.take_along_axis(noisy, np.maximum(LABELS, 0)[..., None], -1)[..., 0][given]
+    assert history["loss"][0] == pytest.approx(-picked.mean(), rel=1e-5)
+
+
+def test_at_inference_too_the_losses_of_keras_take_it():
+    model = make_model(make("at inference"), SPARSE)
+    keras_het.check(model)
+    history = model.fit(X, LABELS, validation_data=(X, LABELS), verbose=0).history
+    assert model.predict(X, verbose=0).shape == (EXAMPLES, ANNOTATORS, UNITS)
+    other = make_model(make("at inference"), AnnotatorsLoss())
+    assert other.fit(X, LABELS, validation_data=(X, LABELS), verbose=0).history["val_loss"] == pytest.approx(history["val_loss"], rel=1e-5)
+
+
+def test_a_saved_model_goes_on(tmp_path):
+    head = HeteroscedasticDense(UNITS, seed=0)
+    model = keras.Sequential([keras.Input((FEATURES,)), head, make()])
+    model.compile("adam", AnnotatorsLoss(), metrics=[AnnotatorsMetric(name="accuracy")])
+    model.fit(X, LABELS, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded.predict(X, verbose=0), model.predict(X, verbose=0))
+    one, two = (m.fit(X, LABELS, shuffle=False, verbose=0).history for m in (model, loaded))
+    assert one["loss"] == pytest.approx(two["loss"], rel=1e-5)
+    assert one["accuracy"] == two["accuracy"]
+
+
+def test_a_gate_keeps_all_and_the_monitor_logs_means():
+    layer = make(name="flips", regularizer="l2")
+    release, monitor = ReleaseTransition(after=1), TransitionMonitor(reference=T, validation_data=(X, LABELS))
+    start, history = rows(layer), make_model(layer, optimizer=keras.optimizers.Adam(0.01))
+    history = history.fit(X, LABELS, epochs=2, verbose=0, callbacks=[release, monitor]).history
+    measures = {"trace": label_noise.trace, "condition": label_noise.condition_number}
+    for name, measure in measures.items():
+        assert history[f"flips_{name}"][0] == pytest.approx(np.mean([measure(t) for t in start]), rel=1e-5)
+        assert history[f"flips_{name}"][1] == pytest.approx(np.mean([measure(t) for t in rows(layer)]), rel=1e-4)
+    distance = np.mean([label_noise.total_variation(t, true) for t, true in zip(rows(layer), T, strict=True)])
+    assert history["flips_distance"][1] == pytest.approx(distance, rel=1e-5)
+    assert history["flips_trace"][1] != pytest.approx(history["flips_trace"][0], rel=1e-4)
+
+
+def test_the_likelihood_of_the_labels_that_are_there():
+    model = make_model(NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T, trainable=False))
+    noisy = np.log(np.einsum("nk,mkj->nmj", np.exp(model.predict(X, verbose=0).astype("float64")), T))
+    picked = np.take_along_axis(noisy, np.maximum(LABELS, 0)[..., None], -1)[..., 0]
+    assert analysis.noisy_nll(model, X, LABELS) == pytest.approx(-picked[LABELS >= 0].mean(), rel=1e-5)
+    with pytest.raises(ValueError, match=r"`y` must be integers of shape \(N, 3\)\. Received: shape \(64, 2\), dtype int64"):
+        analysis.noisy_nll(model, X, LABELS[:, :2])
+    with pytest.raises(ValueError, match=r"The model must have one T, not one of each annotator.* with num_annotators=3"):
+        analysis.confusion_matrices(model, X, CLEAN)
+
+
+SHOULD = "must take the labels of 3 annotators, with -1 where one is missing: keras_het."
+BEHIND = "for the layer 'flips' has an axis of them. Received: "
+
+
+@pytest.mark.parametrize(
+    ("compiled", "text"),
+    [
+        ({"loss": SPARSE}, f"`loss` {SHOULD}losses.AnnotatorsLoss(), {BEHIND}loss=keras.losses.SparseCategoricalCrossentropy("),
+        ({"metrics": ["accuracy"]}, f"`metrics` {SHOULD}metrics.AnnotatorsMetric(...), {BEHIND}metrics='accuracy'"),
+        ({"weighted_metrics": [keras.metrics.SparseCategoricalAccuracy()]}, f"`weighted_metrics` {SHOULD}metrics"),
+        (
+            {"loss": AnnotatorsLoss(BootstrappedCrossentropy(ignore_class=-1))},
+            "`loss` must take log-probabilities: keras_het.losses.AnnotatorsLoss(",
+        ),
+    ],
+)
+def test_check_names_what_takes_missing_labels_for_wrong_ones(compiled, text):
+    model = make_model(make(name="flips"), **compiled)
+    with pytest.raises(ValueError) as error:
+        keras_het.check(model)
+    assert text in str(error.value)
+
+
+def test_check_at_inference_too():
+    keras_het.check(make_model(make("at inference"), SPARSE, metrics=[NegativeLogLikelihood(from_logits=True, ignore_class=-1)]))
+    for wrong in ({"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}, {"metrics": ["accuracy"]}):
+        with pytest.raises(ValueError, match="must take the labels of 3 annotators"):
+            keras_het.check(make_model(make("at inference"), **wrong))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: NoiseTransition(3, num_annotators=0), "`num_annotators` must be an integer at least 1. Received: num_annotators=0"),
+        (
+            lambda: NoiseTransition(1000, num_annotators=300),
+            "T must keep within 1 GiB, and has 1.1176. Received: num_classes=1000, outlier=False, num_annotators=300",
+        ),
+        (
+            lambda: NoiseTransition(3, num_annotators=2, transition=[np.eye(3)] * 3),
+            "`transition` must have shape (3, 3) or (2, 3, 3). Received: shape (3, 3, 3)",
+        ),
+        (lambda: NoiseTransition(3, transition=[np.eye(3)] * 3), "`transition` must have shape (3, 3). Received: shape (3, 3, 3)"),
+        (
+            lambda: NoiseTransition(2, num_annotators=2, transition=[np.eye(2), 2 * np.eye(2)]),
+            "`transition[1]` must have rows that sum to one. Received: row 0 sums to 2",
+        ),
+        (
+            lambda: make_model(make()).fit(X, CLEAN[:, None], verbose=0),
+            "`y_true` must have shape (N, 3), a label of each annotator, or -1. Received: shape",
+        ),
+    ],
+)
+def test_errors_say_what_is_wrong(call, text):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert text in str(error.value)

@@ -1,0 +1,164 @@
+"""Losses and metrics of the labels of several annotators, against NumPy in float64."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from scipy import special
+
+from keras_het.losses import AnnotatorsLoss, BootstrappedCrossentropy, EarlyLearningRegularizedCrossentropy
+from keras_het.metrics import AnnotatorsMetric, BrierScore, ExpectedCalibrationError, NegativeLogLikelihood
+from tests.gradients import value_and_gradients
+
+EXAMPLES, ANNOTATORS, UNITS = 9, 3, 4
+RNG = np.random.default_rng(0)
+LOGITS = RNG.normal(size=(EXAMPLES, ANNOTATORS, UNITS)).astype("float32")
+LABELS = RNG.integers(UNITS, size=(EXAMPLES, ANNOTATORS))
+LABELS[RNG.random(LABELS.shape) < 0.4] = -1
+LABELS[2] = -1  # an example without any
+GIVEN = LABELS >= 0
+WEIGHTS = RNG.random(EXAMPLES).astype("float32")
+LOSSES = {
+    "Keras": lambda **kwargs: keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1, **kwargs),
+    "ours": lambda **kwargs: BootstrappedCrossentropy(0.7, from_logits=True, ignore_class=-1, **kwargs),
+}
+
+
+def oracle(kind, logits, labels):
+    """The losses of the labels that are there, in one row, float64."""
+    log_p = special.log_softmax(np.broadcast_to(logits, (*labels.shape, UNITS)).astype("float64"), axis=-1)[labels >= 0]
+    targets = np.eye(UNITS)[labels[labels >= 0]]
+    beta = 1.0 if kind == "Keras" else 0.7
+    return -np.sum((beta * targets + (1 - beta) * np.exp(log_p)) * log_p, axis=-1)
+
+
+def number(tensor):
+    return float(ops.convert_to_numpy(tensor))
+
+
+@pytest.mark.parametrize("logits", [LOGITS, LOGITS[:, :1]], ids=["of each annotator", "of the true classes"])
+@pytest.mark.parametrize("kind", LOSSES)
+def test_missing_labels_count_neither_in_the_sum_nor_in_the_mean(kind, logits):
+    expected = oracle(kind, logits, LABELS)
+    predictions = logits[:, 0] if logits.shape[1] == 1 else logits
+    assert number(AnnotatorsLoss(LOSSES[kind]())(LABELS, predictions)) == pytest.approx(expected.mean(), rel=1e-5)
+    assert number(AnnotatorsLoss(LOSSES[kind](reduction="sum"))(LABELS, predictions)) == pytest.approx(expected.sum(), rel=1e-5)
+    rows = np.broadcast_to(WEIGHTS[:, None], LABELS.shape)
+    for weights in (WEIGHTS, WEIGHTS[:, None], np.array(rows)):
+        value = number(AnnotatorsLoss(LOSSES[kind]())(LABELS, predictions, weights))
+        assert value == pytest.approx(np.mean(rows[GIVEN] * expected), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_the_losses_themselves_take_labels_of_the_shape_of_the_predictions(kind):
+    assert number(LOSSES[kind]()(LABELS, LOGITS)) == pytest.approx(oracle(kind, LOGITS, LABELS).mean(), rel=1e-5)
+
+
+def test_a_planted_loss_that_counts_missing_labels_is_caught(monkeypatch):
+    monkeypatch.setattr(BootstrappedCrossentropy, "without_ignored", staticmethod(lambda losses, valid: ops.where(valid, losses, 0.0)))
+    with pytest.raises(AssertionError):
+        test_the_losses_themselves_take_labels_of_the_shape_of_the_predictions("ours")
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_gradients_against_finite_differences(kind):
+    loss = AnnotatorsLoss(LOSSES[kind]())
+    _, (gradient,) = value_and_gradients(lambda tensors: loss(LABELS, tensors[0]), [LOGITS])
+    assert np.all(gradient[~GIVEN] == 0)
+    for index in zip(*np.nonzero(np.broadcast_to(GIVEN[..., None], LOGITS.shape)), strict=True):
+        ends = []
+        for sign in (-1, 1):
+            point = LOGITS.astype("float64")
+            point[index] += sign * 1e-5
+            ends.append(oracle(kind, point, LABELS).mean())
+        assert gradient[index] == pytest.approx((ends[1] - ends[0]) / 2e-5, rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_a_batch_without_labels_costs_nothing(kind):
+    assert number(AnnotatorsLoss(LOSSES[kind]())(np.full((EXAMPLES, ANNOTATORS), -1), LOGITS)) == 0.0
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_clean_labels(kind):
+    clean, predictions = np.arange(EXAMPLES) % UNITS, LOGITS[:, 0]
+    expected = oracle(kind, predictions, clean).mean()
+    for labels in (clean, clean[:, None]):
+        assert number(AnnotatorsLoss(LOSSES[kind]())(labels, predictions)) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_a_loss_is_saved_with_what_it_is_of(kind):
+    loss = AnnotatorsLoss(LOSSES[kind](reduction="sum"), name="mine")
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
+    assert (again.name, type(again.loss), again.get_config()) == ("mine", type(loss.loss), loss.get_config())
+    assert number(again(LABELS, LOGITS)) == number(loss(LABELS, LOGITS))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_keeps_classes_apart(dtype):
+    logits = np.zeros((1, 2, 3000), "float32")
+    logits[0, :, 2999] = 5.0
+    loss = AnnotatorsLoss(BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=-1, dtype=dtype))
+    right, near = (number(loss(np.array([[label, -1]]), ops.cast(logits, dtype))) for label in (2999, 2998))
+    assert near - right == pytest.approx(5.0, abs=0.1)
+
+
+@pytest.mark.parametrize("predictions", [LOGITS, LOGITS[:, 0]], ids=["of each annotator", "of the true classes"])
+def test_metrics_leave_missing_labels_out(predictions):
+    spread = np.broadcast_to(predictions.reshape(EXAMPLES, -1, UNITS), (*LABELS.shape, UNITS))
+    right = (spread.argmax(-1) == LABELS)[GIVEN]
+    metric = AnnotatorsMetric(name="accuracy")
+    for part in (slice(0, 4), slice(4, None)):
+        metric.update_state(LABELS[part], predictions[part])
+    assert number(metric.result()) == pytest.approx(right.mean())
+    plain = keras.metrics.SparseCategoricalAccuracy()
+    assert number(plain(LABELS, spread)) < right.mean()  # which is why the metric is there
+    metric.reset_state()
+    rows = np.broadcast_to(WEIGHTS[:, None], LABELS.shape)[GIVEN]
+    assert number(metric(LABELS, predictions, WEIGHTS)) == pytest.approx(np.average(right, weights=rows), rel=1e-5)
+    for of_package in (NegativeLogLikelihood, ExpectedCalibrationError):
+        ours = AnnotatorsMetric(of_package(from_logits=True))
+        assert number(ours(LABELS, predictions)) == pytest.approx(
+            number(of_package(from_logits=True)(LABELS[GIVEN], spread[GIVEN])), rel=1e-5
+        )
+
+
+def test_metrics_of_clean_labels_and_their_config():
+    clean = np.arange(EXAMPLES) % UNITS
+    metric = AnnotatorsMetric(keras.metrics.SparseTopKCategoricalAccuracy(2))
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
+    assert again.get_config() == metric.get_config()
+    expected = number(keras.metrics.SparseTopKCategoricalAccuracy(2)(clean, LOGITS[:, 0]))
+    for labels in (clean, clean[:, None]):
+        again.reset_state()
+        assert number(again(labels, LOGITS[:, 0])) == pytest.approx(expected)
+    assert set(AnnotatorsMetric(BrierScore(from_logits=True))(LABELS, LOGITS)) == set(BrierScore(from_logits=True)([0], LOGITS[:1, 0]))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: AnnotatorsLoss("mse"), "`loss` must be a loss of Keras or of this package with ignore_class=-1"),
+        (
+            lambda: AnnotatorsLoss(keras.losses.SparseCategoricalCrossentropy()),
+            "with ignore_class=-1, that needs no index of examples. Received",
+        ),
+        (
+            lambda: AnnotatorsLoss(EarlyLearningRegularizedCrossentropy(num_examples=3, num_classes=2, ignore_class=-1)),
+            "that needs no index of examples. Received: loss=<",
+        ),
+        (
+            lambda: AnnotatorsMetric("accuracy"),
+            "`metric` must be a metric, such as keras.metrics.SparseCategoricalAccuracy(). Received: metric=",
+        ),
+        (
+            lambda: AnnotatorsLoss()(LABELS[:, :2], LOGITS),
+            "`y_true` must have shape (N, 3), a label of each annotator, or -1. Received: shape (9, 2)",
+        ),
+    ],
+)
+def test_errors_say_what_is_wrong(call, text):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert text in str(error.value)

@@ -56,12 +56,12 @@ def test_outliers_are_no_digits_and_their_labels_are_any():
 
 
 def test_a_method_sees_no_clean_label_and_a_bound_does():
-    import arena
+    import arena_training
     from arena_methods import METHODS
 
-    task = arena.task_of("digits", "symmetric", 0, 2)
+    task = arena_training.task_of("digits", "symmetric", 0, 2)
     for method in METHODS:
-        seen = arena.seen_by(method, task)
+        seen = arena_training.seen_by(method, task)
         assert seen.test is None
         assert (seen.truth is None) == (not method.knows)
     assert {method.name for method in METHODS if method.knows} == {"true labels", "forward, true T"}
@@ -69,10 +69,11 @@ def test_a_method_sees_no_clean_label_and_a_bound_does():
 
 def test_every_method_trains_on_both_heads_with_as_many_trials(monkeypatch):
     import arena
-    import arena_methods
-    from arena_methods import HEADS, METHODS
+    import arena_trial
+    from arena_methods import METHODS
+    from arena_trial import HEADS
 
-    monkeypatch.setattr(arena_methods, "NODES", 8)
+    monkeypatch.setattr(arena_trial, "NODES", 8)
     expected = arena.arena_report.arena_expectations.read()
     for index, method in enumerate(METHODS):
         assert len(method.strengths) == 3 or method.knows or not method.stops_early
@@ -86,16 +87,16 @@ def test_every_method_trains_on_both_heads_with_as_many_trials(monkeypatch):
 
 
 def test_stages_follow_each_other_and_share_the_epochs():
-    import arena
-    from arena_methods import Plan, Stage, Trial
+    import arena_training
+    from arena_trial import Plan, Stage, Trial
 
-    task = arena.task_of("digits", "none", 0, 4)
+    task = arena_training.task_of("digits", "none", 0, 4)
     model = Trial(task, "Dense", None, 0).compiled()
     before = model.get_weights()[0]
     nothing = {"sample_weight": np.zeros(1024, "float32")}
     plan = Plan(model, [Stage(task.train, nothing, until=0.25), Stage(task.train)])
-    record = arena.Record(task, plan.outputs)
-    arena.train(plan, 4, record)
+    record = arena_training.Record(task, plan.outputs)
+    arena_training.train(plan, 4, record)
     assert len(record.epochs) == 4
     assert record.epochs[0]["clean accuracy"] < record.epochs[-1]["clean accuracy"]
     assert np.any(model.get_weights()[0] != before)
@@ -126,7 +127,7 @@ def test_what_is_there_is_not_repeated(tmp_path, monkeypatch):
 def line(method, seed, noisy, clean, **others):
     """A line of the results with planted accuracies by epoch."""
     found = {"data": "digits", "noise": "none", "seed": seed, "head": "Dense", "method": method, "strength": 0, "trials": 1, "knows": ""}
-    found |= {"stops early": True, "source": "planted", "seconds": 1.0, "about": "here", "commit": "abc", "noisy accuracy": noisy}
+    found |= {"stops early": True, "source": "planted", "processor": 1.0, "about": "here", "commit": "abc", "noisy accuracy": noisy}
     return {**found, **{f"clean {name}": clean for name in ("accuracy", "NLL", "ECE")}, **others}
 
 
@@ -155,7 +156,7 @@ def planted_lines():
     for seed, base in enumerate((0.5, 0.7, 0.6)):
         lines.append(line(BASE, seed, [0.1, 0.3, 0.2], [0.0, base, 1.0]))
         lines.append(line("mixup", seed, [0.3, 0.2], [base + 0.1 + 0.01 * seed, 0.0]))
-        lines.append(line("temperature", seed, [0.3], [base + 0.15 * (seed - 1)]))
+        lines.append(line("temperature", seed, [0.3], [base + 0.15 * (seed - 0.8)]))
         lines.append(line("crossentropy, last epoch", seed, [0.3, 0.2], [1.0, base - 0.2], **{"stops early": False}))
         lines.append(line("true labels", seed, [0.3], [1.0], knows="the true labels"))
         lines += [line("label smoothing", seed, [0.3], [1.0], trials=3)]  # not finished
@@ -168,12 +169,15 @@ def test_tables_of_planted_lines():
     text = re.sub(" +", " ", arena_report.describe(arena_report.in_order(planted_lines())))
     assert "| crossentropy, stopped early | 0.600 +- 0.058 |" in text
     assert "| mixup | **+11.0 +- 0.6** |" in text
-    assert "| temperature | +0.0 +- 8.7 |" in text
+    assert "| temperature | +3.0 +- 8.7 |" in text
     assert "| crossentropy, last epoch | **-20.0 +- 0.0** |" in text
     assert "| none | mixup | **+11.0 +- 0.6** | temperature" in text
     assert "true labels" not in text.split("##")[1]  # a bound is no advice
     assert "| mixup | = + ! |" in text
-    assert text.index("\n| true labels") < text.index("\n| mixup")  # in the order of the expectations
+    assert "| mixup | none | nowhere |" in text
+    assert "| temperature | nowhere | nowhere |" in text
+    assert "| crossentropy, last epoch | nowhere | none |" in text
+    assert text.rindex("\n| true labels") < text.rindex("\n| mixup")  # in the order of the expectations
 
 
 def test_early_stopping_is_the_advice_where_nothing_is_clearly_better():
@@ -181,7 +185,7 @@ def test_early_stopping_is_the_advice_where_nothing_is_clearly_better():
 
     lines = [each for each in planted_lines() if each["method"] != "mixup"]
     advice = re.sub(" +", " ", arena_report.advice(arena_report.Results(lines)))
-    assert "| none | early stopping: no other is clearly better | " in advice
+    assert "| none | early stopping: none is clearly better | +3.0 +- 8.7 (temperature) | temperature |" in advice
 
 
 def test_rendering_needs_the_lines_alone(tmp_path):

@@ -222,6 +222,12 @@ def recipe(session):
 
 
 @nox.session
+def arena(session):
+    """Which method for which noise: all methods on seven kinds of wrong labels; `-- --quick`, `-- --data mnist`, `-- --backend torch`."""
+    on_one_backend(session, "benchmarks/arena.py", "demo", groups=["recipe"])
+
+
+@nox.session
 def clean_probabilities(session):
     """Probabilities of the true classes, by a few clean labels or a learned T; `-- --tasks "digits, 40%"`, `-- --seeds 1`."""
     on_one_backend(session, "benchmarks/clean_probabilities.py", "demo", groups=["recipe"])

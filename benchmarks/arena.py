@@ -12,7 +12,6 @@ Without `--part I/N` it starts a process for each core, and shows what they have
 """
 
 import argparse
-import functools
 import json
 import os
 import pathlib
@@ -25,80 +24,13 @@ import arena_report
 import harness
 import keras
 import noises
-import numpy as np
-from arena_methods import BATCH, HEADS, METHODS, Trial
-from scipy.special import log_softmax
-
-from keras_het.analysis import expected_calibration_error
+from arena_methods import METHODS
+from arena_training import run
+from arena_trial import HEADS
 
 QUICK = {"methods": [arena_methods.PLAIN, arena_methods.BASE], "noises": ["none", "symmetric"], "seeds": 2}
 QUICK_EPOCHS = 3
 KEY = ("data", "noise", "seed", "head", "method", "strength")
-
-
-class Record(keras.callbacks.Callback):
-    """The figures after every epoch: of noisy validation labels and of clean test labels."""
-
-    def __init__(self, task, outputs):
-        super().__init__()
-        self.x, self.outputs = np.concatenate([task.validation.x, task.test.x]), outputs
-        self.parts = {
-            "noisy": (slice(len(task.validation.y)), task.validation.y),
-            "clean": (slice(len(task.validation.y), None), task.test.y),
-        }
-        self.epochs = []
-
-    def on_epoch_end(self, epoch, logs=None):
-        """Keras calls it."""
-        predicted = keras.ops.convert_to_numpy(self.outputs(self.model.predict_on_batch(self.x)))
-        log_p = log_softmax(predicted.astype("float64"), axis=-1)
-        self.epochs.append(
-            {f"{name} {key}": value for name, (part, y) in self.parts.items() for key, value in scores(log_p[part], y).items()}
-        )
-
-
-def scores(log_p, y):
-    """What labels say of log-probabilities."""
-    return {
-        "accuracy": float((log_p.argmax(-1) == y).mean()),
-        "NLL": float(-log_p[np.arange(len(y)), y].mean()),
-        "ECE": expected_calibration_error(np.exp(log_p), y),
-    }
-
-
-@functools.lru_cache(1)
-def task_of(data, noise, seed, epochs):
-    """The task, with its test and its truth."""
-    task = noises.make(data, noise, seed)
-    return task._replace(epochs=epochs) if epochs else task
-
-
-def seen_by(method, task):
-    """What a method may look at: no clean label, unless it is a bound."""
-    return task._replace(test=None, truth=task.truth if method.knows else None)
-
-
-def run(method, key, epochs=None):
-    """One line of the results, of a training."""
-    start = time.perf_counter()
-    task = task_of(key["data"], key["noise"], key["seed"], epochs)
-    plan = method.make(Trial(seen_by(method, task), key["head"], key["strength"], key["seed"]))
-    record = Record(task, plan.outputs)
-    train(plan, task.epochs, record)
-    figures = {name: [round(epoch[name], 4) for epoch in record.epochs] for name in record.epochs[0]}
-    traits = {"source": method.source, "knows": method.knows, "stops early": method.stops_early, "trials": len(method.strengths)}
-    return {**key, **traits, "seconds": round(time.perf_counter() - start, 2), **figures}
-
-
-def train(plan, epochs, record):
-    """`fit`, a stage after the other; of the batch size of all, where the data are no batches."""
-    done = 0
-    for stage in plan.stages:
-        until = max(done + 1, round(stage.until * epochs))
-        arguments = {"batch_size": BATCH} if len(stage.data) > 1 else {}
-        arguments |= {**stage.arguments, "callbacks": [*stage.arguments.get("callbacks", []), record]}
-        plan.model.fit(*stage.data, initial_epoch=done, epochs=until, verbose=0, **arguments)
-        done = until
 
 
 def wanted(options):
@@ -135,7 +67,7 @@ def work(options, part, parts):
         line = run(method, key, QUICK_EPOCHS if options.quick else None) | about
         with (options.output / f"arena-{part}.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
-        keras.utils.clear_session()
+        keras.utils.clear_session(free_memory=False)  # to collect all garbage takes as long as a training
 
 
 def work_side_by_side(options):

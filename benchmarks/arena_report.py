@@ -45,23 +45,44 @@ def _points(values):
 
 def advice(results):
     """A row for each noise: the best of all that a user can have, what is as good, and how early stopping stands to it."""
-    lines = [["your noise looks like", "begin with", "points over early stopping", "within two standard errors of it"]]
+    lines = [["your noise looks like", "begin with", "points over early stopping", "within two standard errors of the best"]]
     for noise in results.noises:
-        rivals = [(method, head) for head in results.heads for method in results.methods if not results.knows[method]]
-        rivals = [rival for rival in rivals if len(results.gain(noise, rival, BASE))]
-        best = max(rivals, key=lambda rival: results.gain(noise, rival, BASE).mean())
-        alike = [rival for rival in rivals if rival != best and not is_clear(results.gain(noise, best, rival))]
+        over = {rival: results.gain(noise, rival, BASE) for rival in rivals(results)}
+        best, *others = sorted((rival for rival in over if len(over[rival])), key=lambda rival: -over[rival].mean())
+        alike = [rival for rival in others if not is_clear(results.gain(noise, best, rival))]
         if best == BASE or BASE in alike:
-            lines.append(
-                [noise, "early stopping: no other is clearly better", _points(results.gain(noise, best, BASE)), _names([best, *alike])]
-            )
+            others = [rival for rival in (best, *alike) if rival != BASE]
+            lines.append([noise, "early stopping: none is clearly better", f"{_points(over[best])} ({_name(best)})", _names(others)])
         else:
-            lines.append([noise, _names([best]), _points(results.gain(noise, best, BASE)), _names(alike)])
+            lines.append([noise, _name(best), _points(over[best]), _names(alike)])
     return harness.markdown(lines)
 
 
-def _names(rivals):
-    return "; ".join(method if head == "Dense" else f"{method} ({head})" for method, head in rivals)
+def rivals(results):
+    """All (method, head) that a user can have: no bounds."""
+    return [(method, head) for head in results.heads for method in results.methods if not results.knows[method]]
+
+
+def _name(rival):
+    return rival[0] if rival[1] == "Dense" else f"{rival[0]} ({rival[1]})"
+
+
+def _names(found, most=4):
+    """The first, and how many more."""
+    more = [f"{len(found) - most} more"] if len(found) > most else []
+    return "; ".join([*map(_name, found[:most]), *more])
+
+
+def standing(results):
+    """A row for each method and head: the noises on which it is clearly better than early stopping, and clearly worse."""
+    lines = [["method", "clearly better", "clearly worse"]]
+    for rival in rivals(results):
+        if rival != BASE:
+            over = {noise: results.gain(noise, rival, BASE) for noise in results.noises}
+            signs = {noise: np.sign(values.mean()) for noise, values in over.items() if is_clear(values)}
+            better, worse = (", ".join(noise for noise in signs if signs[noise] == sign) for sign in (1, -1))
+            lines.append([_name(rival), better or "nowhere", worse or "nowhere"])
+    return harness.markdown(lines)
 
 
 def expected(results):
@@ -96,6 +117,7 @@ def describe(lines):
     seeds = len(distinct(lines, "seed"))
     alarm = f"; by chance alone {2 * student.sf(2, seeds - 1):.0%} of the cells would be bold" if seeds > 1 else ""
     text = [f"## Your noise looks like this: begin with that\n\n{advice(results)}\n"]
+    text.append(f"## Beside {BASE[0]}, {BASE[1]} head\n\n{standing(results)}\n")
     for head in results.heads:
         over = f"points of clean accuracy over {BASE[0]}, {BASE[1]} (bold: beyond two standard errors, paired by seed{alarm})"
         text.append(f"## {head} head: {over}\n\n{gains(results, head)}\n")
@@ -104,14 +126,14 @@ def describe(lines):
         text += [f"## {head} head: clean {name}\n\n{table(results, head, name)}\n" for name in FIGURES]
         text.append(f"## {head} head: clean accuracy at the last epoch\n\n{table(last, head, 'accuracy')}\n")
         text.append(f"## {head} head: strength and epoch, seed by seed\n\n{choices(results, head)}\n")
-    sources = [["method", "source", "trials", "seconds"]]
+    sources = [["method", "source", "trials", "processor seconds"]]
     for method in results.methods:
         own = select(lines, method=method)
-        sources.append([method, own[0]["source"], str(own[0]["trials"]), f"{np.mean([line['seconds'] for line in own]):.2f}"])
-    text.append(f"## Sources, and seconds of a training\n\n{harness.markdown(sources)}\n")
+        sources.append([method, own[0]["source"], str(own[0]["trials"]), f"{np.mean([line['processor'] for line in own]):.2f}"])
+    text.append(f"## Sources, and seconds of a processor for a training\n\n{harness.markdown(sources)}\n")
     commits = ", ".join(dict.fromkeys(line["commit"] for line in lines if line["commit"]))
-    hours = sum(line["seconds"] for line in lines) / 3600
-    return "\n".join([*text, f"{len(lines)} trainings, {hours:.2f} hours of one process; commits {commits}", *distinct(lines, "about")])
+    hours = sum(line["processor"] for line in lines) / 3600
+    return "\n".join([*text, f"{len(lines)} trainings, {hours:.2f} hours of a processor; commits {commits}", *distinct(lines, "about")])
 
 
 def render(folder, data):

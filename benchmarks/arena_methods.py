@@ -3,6 +3,7 @@
 A row makes an `arena_trial.Plan` of an `arena_trial.Trial`.
 """
 
+import arena_rivals
 import keras
 import numpy as np
 from arena_trial import BATCH, Method, Plan, Stage, of_indexed_loss, of_loss, of_transition
@@ -106,4 +107,5 @@ METHODS = [
             lambda strength, task: EarlyLearningRegularizedCrossentropy(len(task.train.y), task.units, strength, from_logits=True)
         ),
     ),
+    *arena_rivals.METHODS,
 ]

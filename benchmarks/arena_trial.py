@@ -60,17 +60,28 @@ class Trial(NamedTuple):
         keras.utils.set_random_seed(1000 * start + self.seed)
         l2 = functools.partial(keras.regularizers.L2, L2)
         layers = self.task.backbone(self.task.train.x.shape[1:], l2)
-        return keras.Sequential([*layers, *HEADS[self.head](self.task.units, l2, temperature, self.seed), *tail])
+        return keras.Sequential([*layers, *HEADS[self.head](self.task.units, l2, temperature, 1000 * start + self.seed), *tail])
 
     def compiled(self, loss=None, **arguments):
-        """`network`, with the optimizer that is the same for all, and crossentropy if there is no other loss."""
+        """`network`, with crossentropy if there is no other loss."""
         model = self.network(**arguments)
-        model.compile(keras.optimizers.Adam(LEARNING_RATE), loss or crossentropy())
+        model.compile(self.optimizer(), loss or crossentropy())
         return model
+
+    @staticmethod
+    def optimizer():
+        """That of all."""
+        return keras.optimizers.Adam(LEARNING_RATE)
 
     def plan(self, loss=None, fit=None, **arguments):
         """Of one network on the noisy labels as they are; `fit` has further arguments of `fit`."""
         return Plan(self.compiled(loss, **arguments), [Stage(self.task.train, fit or {})])
+
+    def attached(self, loss, fit=None):
+        """As `plan`, with a loss that remembers something."""
+        found = self.plan(loss, fit)
+        loss.attach(found.model)
+        return found
 
     def first(self):
         """A model of the noisy labels after a short training, in which few of them are learned by heart."""
@@ -122,10 +133,7 @@ def of_indexed_loss(make):
     """The same for a loss that remembers something of each example."""
 
     def plan(trial):
-        loss = make(trial.strength, trial.task)
-        found = trial.plan(loss, {"sample_weight": with_index(len(trial.task.train.y))})
-        loss.attach(found.model)
-        return found
+        return trial.attached(make(trial.strength, trial.task), {"sample_weight": with_index(len(trial.task.train.y))})
 
     return plan
 

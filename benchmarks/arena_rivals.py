@@ -1,0 +1,111 @@
+"""Rows of the arena: the robust losses, curricula and pairs of networks that the papers compare themselves with."""
+
+import keras
+import numpy as np
+from arena_trial import BATCH, Method, Plan, Stage, of_indexed_loss, of_loss
+
+from keras_het import curricula
+from keras_het.callbacks import KeptShare
+from keras_het.losses import (
+    ActivePassiveCrossentropy,
+    CoTeaching,
+    DataParametersCrossentropy,
+    GeneralizedCrossentropy,
+    JoCoR,
+    SelfPacedCrossentropy,
+    SmoothedCrossentropy,
+    SymmetricCrossentropy,
+)
+from keras_het.models import Pair
+
+GRADUAL = 0.2  # share of the epochs in which the share that is kept falls
+STAGES = (0.4, 0.7, 1.0)  # shares of the epochs at which the stages of a curriculum end
+VERIFIED = 5  # examples of each class whose true labels CleanNet knows
+
+
+def gradual(trial):
+    """Keeps ever fewer examples, as the strength says."""
+    return {"callbacks": [KeptShare(trial.strength, int(GRADUAL * trial.task.epochs))]}
+
+
+def self_paced(trial):
+    """Examples of small losses."""
+    return trial.attached(SelfPacedCrossentropy(from_logits=True), gradual(trial))
+
+
+def of_pair(make, arguments=lambda trial: {}):
+    """Two networks with a loss of both; their mean predicts."""
+
+    def plan(trial):
+        pair = Pair([trial.network(start=start) for start in (0, 1)])
+        pair.compile(trial.optimizer(), make().attach(pair))
+        return Plan(pair, [Stage(trial.task.train, arguments(trial))])
+
+    return plan
+
+
+def mentor_mix(trial):
+    """Mixtures with examples of small losses."""
+    x, y = trial.task.train
+    batches = curricula.MentorMix(x, y, trial.task.units, BATCH, percentile=trial.strength, seed=trial.seed)
+    model = trial.compiled(keras.losses.CategoricalCrossentropy(from_logits=True))
+    return Plan(model, [Stage((batches,), {"callbacks": [batches.callback()]})])
+
+
+def density(trial):
+    """Dense examples first; the strength is the weight of the others in later stages."""
+    x, y = trial.task.train
+    subsets = curricula.density_subsets(curricula.features(trial.first(), x), y)
+    weights = [curricula.stage_weights(subsets, stage, (1.0, trial.strength, trial.strength)) for stage in range(3)]
+    stages = [Stage((x, y), {"sample_weight": weight}, until) for weight, until in zip(weights, STAGES, strict=True)]
+    return Plan(trial.compiled(), stages)
+
+
+def reference(trial):
+    """Weights by likeness to verified examples, to the power of the strength."""
+    (x, y), truth = trial.task.train, trial.task.truth.labels
+    verified = np.concatenate([np.flatnonzero(truth == label)[:VERIFIED] for label in range(trial.task.units)])
+    features = curricula.features(trial.first(), x)
+    weights = curricula.reference_weights(features, y, features[verified], truth[verified])
+    return trial.plan(fit={"sample_weight": weights**trial.strength})
+
+
+METHODS = [
+    Method(
+        "generalised crossentropy",
+        "Zhang and Sabuncu 2018",
+        (0.3, 0.5, 0.7),
+        of_loss(lambda q, task: GeneralizedCrossentropy(q, from_logits=True)),
+    ),
+    Method(
+        "symmetric crossentropy",
+        "Wang et al. 2019",
+        (0.1, 1.0, 6.0),
+        of_loss(lambda beta, task: SymmetricCrossentropy(1.0, beta, from_logits=True)),
+    ),
+    Method(
+        "active passive",
+        "Ma et al. 2020",
+        (1.0, 3.0, 10.0),
+        of_loss(lambda alpha, task: ActivePassiveCrossentropy(alpha, 1.0, from_logits=True)),
+    ),
+    Method(
+        "negative label smoothing",
+        "Wei et al. 2022",
+        (-0.3, -1.0, -3.0),
+        of_loss(lambda smoothing, task: SmoothedCrossentropy(smoothing, from_logits=True)),
+    ),
+    Method(
+        "data parameters",
+        "Saxena et al. 2019",
+        (0.1, 0.3, 1.0),
+        of_indexed_loss(lambda rate, task: DataParametersCrossentropy(len(task.train.y), task.units, instance_rate=rate, from_logits=True)),
+    ),
+    Method("self-paced", "Jiang et al. 2018", (0.2, 0.4, 0.6), self_paced),
+    Method("two networks", "all examples for both", (None,), of_pair(lambda: CoTeaching(from_logits=True))),
+    Method("co-teaching", "Han et al. 2018", (0.2, 0.4, 0.6), of_pair(lambda: CoTeaching(from_logits=True), gradual)),
+    Method("JoCoR", "Wei et al. 2020", (0.2, 0.4, 0.6), of_pair(lambda: JoCoR(from_logits=True), gradual)),
+    Method("MentorMix", "Jiang et al. 2020", (90.0, 70.0, 50.0), mentor_mix),
+    Method("curriculum by density", "Guo et al. 2018", (0.75, 0.5, 0.25), density),
+    Method("CleanNet", "Lee et al. 2018", (0.5, 1.0, 2.0), reference, knows=f"the true labels of {VERIFIED} examples of each class"),
+]

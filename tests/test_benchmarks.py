@@ -138,3 +138,18 @@ def test_quality_and_kinds_of_issues_by_hand():
     with_pair = find_label_issues(p, labels, pairs=[(2, 3)])
     assert label_issues.kinds("pairs and random", clean, with_pair) == 0.5  # neither is of a planted pair
     assert label_issues.kinds("random, 20%", clean, with_pair) is None
+
+
+def test_shares_of_memorised_labels_by_hand():
+    import early_learning
+    import keras
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Activation("linear")])  # says what it is given
+    x, true, noisy = np.eye(3, dtype="float32")[[0, 1, 2, 2, 0]], np.array([0, 0, 1, 2, 2]), np.array([0, 1, 0, 2, 1])
+    shares = early_learning.Shares(x, true, noisy, (x, true))
+    shares.set_model(model)
+    shares.on_epoch_end(0)
+    # Examples 1, 2 and 4 are wrongly labelled: the first is predicted as its label, none as its class.
+    assert shares.rows == [{"epoch": 1, "as wrong label": pytest.approx(1 / 3), "as true label": 0.0, "test": pytest.approx(2 / 5)}]
+    rows = [{"seed": seed, "method": "a", "test": seed + epoch / 10} for seed in (0, 1) for epoch in (1, 2)]
+    np.testing.assert_allclose(early_learning.curves(rows, "a", "test"), [[0.1, 0.2], [1.1, 1.2]])

@@ -6,10 +6,10 @@ import keras
 from keras import ops
 
 from keras_het.losses.indexed import IndexedCrossentropy
-from keras_het.ops.transition import SMALLEST
 from keras_het.validation import check_choice, check_integer, check_number
 
 MAX_BYTES = 2 << 30  # of what is remembered
+ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11}  # what is remembered of a number near one is as far as this from it
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -19,8 +19,9 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
         t_n <- beta t_n + (1 - beta) p(x_n)                                                 (Liu et al. 2020, Section 4)
         -sum_k y_k log p_k + lambda log(1 - sum_k t_nk p_k)                                 (Liu et al. 2020, Section 4)
 
-    t_n, which starts at zero, is remembered for each example n of the training data, and takes no gradient. The second term has no lower
-    bound; below about 1e-7 float32 does not know 1 - sum_k t_nk p_k, and its gradient ends. lambda = 0 is the plain crossentropy.
+    t_n, which starts at zero, is remembered for each example n of the training data, and takes no gradient. lambda = 0 is the plain
+    crossentropy. 1 - max_k t_nk counts as no less than what rounding leaves of it, 6e-8, or 5e-4 in half precision: so the second term,
+    which has no lower bound in the paper, and its gradient stay finite.
 
     How the index of an example comes to the loss: `with_index`. Whatever batch has indices is remembered, with `evaluate`, too. If an
     index is twice in a batch, one of the two predictions is remembered.
@@ -89,13 +90,14 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
             raise ValueError(f"`y_pred` must {rule}. Received: shape {tuple(log_probs.shape)}")
         plain = -ops.sum(targets * log_probs, axis=-1)
         before = ops.take(self.rows.value, index, axis=0)
-        p = ops.stop_gradient(ops.exp(log_probs))
-        memory = self.momentum * ops.cast(before, p.dtype) + (1.0 - self.momentum) * p
+        p = ops.exp(log_probs)
+        memory = self.momentum * ops.cast(before, p.dtype) + (1.0 - self.momentum) * ops.stop_gradient(p)
         memory = ops.where(known[:, None], memory, 0.0)  # for which the penalty is zero
         self.rows.assign(ops.scatter_update(self.rows.value, index[:, None], ops.cast(memory, before.dtype)))
-        # 1 - sum t p, without the difference of two numbers near one: a saturated prediction keeps its gradient.
-        rest = ops.maximum(1.0 - ops.sum(memory, axis=-1), 0.0) - ops.sum(memory * ops.expm1(log_probs), axis=-1)
-        return plain + self.strength * ops.log(ops.maximum(rest, SMALLEST))
+        # 1 - sum t p as a sum of positive terms: its own rounding, divided by a rest near zero, would shake a trained model.
+        largest = ops.max(memory, axis=-1, keepdims=True, initial=0.0)  # of an empty batch, too
+        rest = ops.maximum(1.0 - largest[:, 0], ROUNDING[self.memory_dtype]) + ops.sum(p * (largest - memory), axis=-1)
+        return plain + self.strength * ops.log(rest)
 
     @property
     def memory(self) -> Any:

@@ -162,6 +162,22 @@ def test_an_empty_batch_and_half_precision():
     assert float(numpy(ops.cast(half, "float32"))) == pytest.approx(exact, rel=0.01)
 
 
+@pytest.mark.parametrize(("dtype", "rounding"), [("float32", 2.0**-24), ("float16", 2.0**-11)])
+def test_the_gradient_of_a_trained_model_is_exact(dtype, rounding):
+    """Once t and p are nearly one, rounding of 1 - sum t p, a hundred times p's distance from one, must not come into the gradient."""
+    loss = make_loss(memory_dtype=dtype)
+    logits = np.where(np.arange(UNITS) == 1, 18.0, 3.0 * LOGITS).astype("float32")
+    for _ in range(80):
+        loss(LABELS, logits, INDEX)
+    _, (gradient,) = stateless(loss, lambda tensors: ops.sum(loss(LABELS, tensors[0], INDEX)), logits)
+    p, memory = probabilities(logits), numpy(loss.memory).astype("float64")
+    largest = memory.max(axis=-1, keepdims=True)
+    slopes = p * (largest - memory)  # of the rest, for log p
+    rest = np.maximum(1 - largest, rounding) + slopes.sum(axis=-1, keepdims=True)
+    exact = p - np.eye(UNITS)[LABELS] + 3.0 * (slopes - p * slopes.sum(axis=-1, keepdims=True)) / rest
+    np.testing.assert_allclose(gradient, exact, rtol=0.02 if dtype == "float16" else 1e-3, atol=3e-4)
+
+
 def make(examples=8, units=3, **kwargs):
     return EarlyLearningRegularizedCrossentropy(examples, units, **kwargs)
 

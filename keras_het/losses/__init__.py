@@ -5,6 +5,7 @@ with the value `ignore_class` are left out of the loss and of the mean; another 
 Logits without `from_logits=True` are taken for probabilities: the loss hardly moves.
 """
 
+from keras_het.losses.adaptive import AdaptivelyRegularizedCrossentropy, adaptive_strengths
 from keras_het.losses.bootstrapped import BootstrappedCrossentropy
 from keras_het.losses.corrected import BackwardCorrectedCrossentropy, ForwardCorrectedCrossentropy
 from keras_het.losses.data_parameters import DataParametersCrossentropy
@@ -12,10 +13,12 @@ from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
 from keras_het.losses.indexed import with_index
 
 __all__ = [
+    "AdaptivelyRegularizedCrossentropy",
     "BackwardCorrectedCrossentropy",
     "BootstrappedCrossentropy",
     "DataParametersCrossentropy",
     "EarlyLearningRegularizedCrossentropy",
     "ForwardCorrectedCrossentropy",
+    "adaptive_strengths",
     "with_index",
 ]

@@ -76,7 +76,7 @@ ALLOWED = {
         "keras_het.noisy_labels",
         "keras_het.predictions",
     ),
-    "keras_het.losses": (*GROUND, "keras_het.losses"),
+    "keras_het.losses": (*GROUND, "keras_het.graph", "keras_het.losses"),
     "keras_het.metrics": (*GROUND, "keras_het.metrics"),
     "keras_het.noisy_labels": (*GROUND, "keras_het.graph", "keras_het.layers"),
     "keras_het.analysis": (

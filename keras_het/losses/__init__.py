@@ -7,6 +7,7 @@ Logits without `from_logits=True` are taken for probabilities: the loss hardly m
 """
 
 from keras_het.losses.active_passive import ActivePassiveCrossentropy
+from keras_het.losses.adaptive import AdaptivelyRegularizedCrossentropy, adaptive_strengths
 from keras_het.losses.annotators import AnnotatorsLoss
 from keras_het.losses.bootstrapped import BootstrappedCrossentropy
 from keras_het.losses.corrected import BackwardCorrectedCrossentropy, ForwardCorrectedCrossentropy
@@ -21,6 +22,7 @@ from keras_het.losses.symmetric import SymmetricCrossentropy
 
 __all__ = [
     "ActivePassiveCrossentropy",
+    "AdaptivelyRegularizedCrossentropy",
     "AnnotatorsLoss",
     "BackwardCorrectedCrossentropy",
     "BootstrappedCrossentropy",
@@ -33,5 +35,6 @@ __all__ = [
     "SelfPacedCrossentropy",
     "SmoothedCrossentropy",
     "SymmetricCrossentropy",
+    "adaptive_strengths",
     "with_index",
 ]

@@ -1,0 +1,165 @@
+"""
+Title: Losses that know which example they see
+Author: The keras_het authors
+Date created: 2026/11/22
+Last modified: 2026/11/22
+Description: How the index of an example reaches a loss, with arrays and data sets, and what goes wrong.
+Accelerator: None
+"""
+
+"""
+## Introduction
+
+Some methods for wrong labels remember something of each example: what the model said of it before, or how far to trust its label. Their
+losses need the index of the example, whatever the order it comes in. It travels beside the sample weight, so that labels, metrics and
+validation data stay as they are.
+
+Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide takes less than a
+minute.
+"""
+
+import importlib.util
+import pathlib
+import tempfile
+
+import keras
+import numpy as np
+
+from keras_het.losses import DataParametersCrossentropy, with_index
+
+"""
+## The data
+
+Points around four centers; 30% of the labels are wrong.
+"""
+
+rng = np.random.default_rng(0)
+true = rng.integers(4, size=1000)
+x = (2.5 * np.eye(4)[true] + rng.normal(size=(1000, 4))).astype("float32")
+wrong = rng.random(1000) < 0.3
+y = np.where(wrong, (true + rng.integers(1, 4, size=1000)) % 4, true)
+x, y, wrong, validation = x[:800], y[:800], wrong[:800], (x[800:], true[800:])
+
+
+def make_model(num_examples=800):
+    """Compiled, the loss attached."""
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(32, "relu"), keras.layers.Dense(4)])
+    loss = DataParametersCrossentropy(num_examples, num_classes=4, from_logits=True)
+    model.compile(keras.optimizers.Adam(3e-3), loss.attach(model), metrics=["accuracy"])
+    return model
+
+
+def found(model):
+    """How often a wrong label has the larger temperature of two, one wrong and one right: .5 is chance."""
+    sigma = keras.ops.convert_to_numpy(model.loss.instance_temperatures)
+    return f"{np.mean(sigma[wrong][:, None] > sigma[~wrong]):.2f}"
+
+
+"""
+## Arrays
+
+`with_index` goes where sample weights go; your own weights go into it. Keras shuffles it with the examples.
+"""
+
+model = make_model()
+model.fit(x, y, sample_weight=with_index(len(y)), validation_data=validation, epochs=10, batch_size=64, verbose=0)
+print("arrays:", found(model))
+
+"""
+Validation data have no index, and need none: of them the loss is the plain crossentropy, and nothing is remembered. `predict` knows
+nothing of all this.
+
+## Data sets
+
+What gives batches gives `(x, y, weights)`. Make the weights once, of all examples, and take their rows as you take those of x: then the
+index is that of the whole data, not of the batch.
+"""
+
+weights = with_index(len(y))
+
+
+class Batches(keras.utils.PyDataset):
+    """In a new order every epoch."""
+
+    def __init__(self):
+        super().__init__()
+        self.on_epoch_end()
+
+    def __len__(self):
+        return len(y) // 64
+
+    def __getitem__(self, place):
+        rows = self.order[64 * place : 64 * (place + 1)]
+        return x[rows], y[rows], weights[rows]
+
+    def on_epoch_end(self):
+        self.order = rng.permutation(len(y))
+
+
+model = make_model()
+model.fit(Batches(), epochs=10, verbose=0)
+print("PyDataset:", found(model))
+
+"""
+A `tf.data.Dataset` works on every backend, where TensorFlow is installed. Join the weights before you shuffle.
+"""
+
+if importlib.util.find_spec("tensorflow"):
+    import tensorflow as tf
+
+    model = make_model()
+    model.fit(tf.data.Dataset.from_tensor_slices((x, y, weights)).shuffle(800, seed=0).batch(64), epochs=10, verbose=0)
+    print("tf.data:", found(model))
+
+"""
+## Stopping and going on
+
+What is remembered is saved with the compiled model, and comes back with it. Only `attach` has to be called again.
+"""
+
+with tempfile.TemporaryDirectory() as folder:
+    path = pathlib.Path(folder) / "model.keras"
+    model = make_model()
+    model.fit(x, y, sample_weight=weights, epochs=5, batch_size=64, verbose=0)
+    model.save(path)
+    resumed = keras.models.load_model(path)
+    resumed.loss.attach(resumed)
+    resumed.fit(x, y, sample_weight=weights, epochs=5, batch_size=64, verbose=0)
+    print("resumed:", found(resumed))
+
+"""
+## What goes wrong
+
+A loss that is not attached would forget everything on JAX; without an index in the first batch there is nothing to remember by. Both are
+refused. An index that is too large makes the loss nan, as a label that is no class does: here the loss was made for fewer examples than
+there are.
+"""
+
+
+def message(function):
+    """Of the error that a function raises."""
+    try:
+        function()
+    except ValueError as error:
+        return str(error)
+    return "no error"
+
+
+loss = DataParametersCrossentropy(800, num_classes=4, from_logits=True)
+model = make_model()
+model.compile("adam", loss)
+print("not attached:", message(lambda: model.fit(x, y, sample_weight=weights, verbose=0)))
+print("no index:", message(lambda: make_model().fit(x, y, verbose=0)))
+print("too few examples:", make_model(700).fit(x, y, sample_weight=weights, verbose=0).history["loss"])
+
+"""
+Not refused, for nobody could see it: indices made anew for each batch (`with_index(64)` inside a data set), so that all batches share the
+first 64 rows; or made after shuffling, so that in every epoch they mean other examples. The sign is a method that finds nothing:
+"""
+
+model = make_model()
+for _ in range(10):
+    order = rng.permutation(len(y))
+    model.fit(x[order], y[order], sample_weight=with_index(len(y)), batch_size=64, verbose=0)
+print("index made after shuffling:", found(model))

@@ -1,6 +1,6 @@
 """Which labels two networks keep: the share of right ones among those that are kept at the end, and the accuracy that it gives.
 
-python benchmarks/co_teaching.py [--seeds 5] [--epochs 60] [--rate 0.45]
+python benchmarks/co_teaching.py [--seeds 5] [--epochs 60] [--rate 0.45] [--methods NAME ...]
 
 Digits with 45% of their labels flipped to any other class; the true ones are known here, and only measured. All train alike, with the
 same backbone, and know the rate of wrong labels. "Kept" is by batches of training data, as in training; of Dense it is what would be kept,
@@ -51,7 +51,7 @@ def network(task, index):
 def mentor_of(task, true_labels, rate, seed, epochs):
     """A mentor that saw how a model learns the first training examples."""
     examples = callbacks.MentorExamples(task.train.x[:TRUSTED], task.train.y[:TRUSTED], true_labels[:TRUSTED])
-    trained("SelfPaced", task, rate, seed, epochs, [examples])
+    trained("SelfPaced, mentor", task, rate, seed, epochs, [examples])  # at its schedule, and without a mentor yet
     mentor = models.mentor_net(task.units)
     mentor.fit(examples.inputs, examples.is_right, epochs=20, verbose=0)
     return mentor
@@ -64,7 +64,8 @@ def trained(method, task, rate, seed, epochs, others=(), **arguments_of_loss):
     model = models.Pair([network(task, index) for index in range(2)]) if is_pair else network(task, 0)
     model.compile(keras.optimizers.Adam(1e-3), kind(from_logits=True, **arguments_of_loss).attach(model), metrics=["accuracy"])
     test = TestAccuracy(*task.test)
-    selecting = [callbacks.KeptShare(rate, GRADUAL)] if selects else []
+    schedule = {"num_epochs": 0, "burn_in": GRADUAL} if "mentor" in method else {"num_epochs": GRADUAL}
+    selecting = [callbacks.KeptShare(rate, **schedule)] if selects else []
     arguments = {"validation_data": tuple(task.validation), "batch_size": BATCH, "epochs": epochs, "verbose": 0}
     history = model.fit(*task.train, callbacks=[*selecting, test, *others], **arguments).history
     return model, history, test.values
@@ -108,9 +109,10 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--rate", type=float, default=0.45)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     arguments = parser.parse_args()
     lines = [["%", "right labels", "kept", "right among kept", "accuracy, last epoch", "best noisy validation"]]
-    for method in METHODS:
+    for method in arguments.methods:
         rows = [figures(method, arguments.rate, seed, arguments.epochs) for seed in range(arguments.seeds)]
         lines.append([method, *map(cell, zip(*rows, strict=True))])
         print(" | ".join(lines[-1]), flush=True)

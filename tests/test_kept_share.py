@@ -51,6 +51,8 @@ def kept_means(losses, shares):
 def test_the_schedule_by_hand():
     assert [KeptShare(0.4, 4, exponent=2.0).share(epoch) for epoch in (0, 2, 4, 9)] == pytest.approx([1.0, 0.9, 0.6, 0.6])
     assert KeptShare(0.4, 0).share(0) == pytest.approx(0.6)
+    assert [KeptShare(0.4, 0, burn_in=2).share(epoch) for epoch in (0, 1, 2)] == pytest.approx([1.0, 1.0, 0.6])
+    assert [KeptShare(0.4, 2, burn_in=2).share(epoch) for epoch in (1, 2, 3, 4)] == pytest.approx([1.0, 1.0, 0.8, 0.6])
 
 
 @pytest.mark.parametrize("kind", ["self-paced", "co-teaching"])

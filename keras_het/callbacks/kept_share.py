@@ -24,6 +24,7 @@ class KeptShare(keras.callbacks.Callback):
         forget_rate: tau, in [0, 1]: the share of labels that is thought to be wrong.
         num_epochs: T_k, epochs until the share is reached; 0 starts with it.
         exponent: c > 0.
+        burn_in: epochs before the first, T = 0, that keep all examples; a mentor needs some, for it acts at once.
     Raises: ValueError for other arguments, a model whose loss keeps no share, or one that is not attached.
     Source: Han et al., NeurIPS 2018. Their code counts epochs from 0, as here, and reaches 1 - tau one epoch earlier.
 
@@ -32,16 +33,20 @@ class KeptShare(keras.callbacks.Callback):
         [1.0, 0.9, 0.8, 0.7, 0.6, 0.6]
     """
 
-    def __init__(self, forget_rate: float, num_epochs: int = 10, exponent: float = 1.0):
+    def __init__(self, forget_rate: float, num_epochs: int = 10, exponent: float = 1.0, burn_in: int = 0):
         super().__init__()
         check_share("forget_rate", forget_rate)
         self.forget_rate = float(forget_rate)
         self.num_epochs = check_integer("num_epochs", num_epochs, 0)
         self.exponent = check_number("exponent", exponent, above=0.0)
+        self.burn_in = check_integer("burn_in", burn_in, 0)
 
     def share(self, epoch: int) -> float:
         """R of an epoch, counted from 0."""
-        done = min(epoch / self.num_epochs, 1.0) if self.num_epochs else 1.0
+        waited = epoch - self.burn_in
+        if waited < 0:
+            return 1.0
+        done = min(waited / self.num_epochs, 1.0) if self.num_epochs else 1.0
         return 1.0 - self.forget_rate * done**self.exponent
 
     @property

@@ -23,7 +23,8 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
     where training begins and in validation (`callbacks.KeptShare`), it is the plain crossentropy, and a stays as it is.
 
     What differs from the paper: no example is dropped at random beside these; the mentor sees the loss of an example as it is, and not
-    its history through an LSTM; and it is trained once, before the model that it guides.
+    its history through an LSTM; and it is trained once, before the model that it guides. A mentor can do harm: where it mistrusts a
+    class that is not yet learned, the class never is. Give it `KeptShare(..., num_epochs=0, burn_in=10)`, and look at what it keeps.
 
     Args:
         decay: d, in [0, 1).

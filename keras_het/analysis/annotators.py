@@ -6,10 +6,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.label_noise import total_variation
 from keras_het.noisy_labels import CleanAndNoisy
 from keras_het.validation import check_annotations, check_class_names, check_integer, check_rows, check_transitions
 
-SPAMMER = 0.2  # below this mean distance of two rows an annotator's labels say hardly anything of the class
+SPAMMER = 0.05  # below this separation an annotator's labels say hardly anything of the class
 
 
 class Confusion(NamedTuple):
@@ -25,8 +26,9 @@ class Annotator(NamedTuple):
 
     name: of the annotator.
     accuracy: p(label is the true class) = sum_i prior_i T_ii.
-    separation: mean total variation of the rows of two classes: 1 of one who is never wrong, or consistent as much, such as one who
-        swaps two classes always; 0 of a spammer, whose labels do not depend on the class.
+    separation: mean of |T_i - T_k|^2 / 2 over pairs of rows: 1 of one who is never wrong, or as consistent, such as one who always
+        swaps two classes; 0 of a spammer, whose labels do not depend on the class (Raykar and Yu 2012, "Eliminating spammers and
+        ranking annotators for crowdsourced labeling tasks": their score of spammers for several classes).
     distance: total variation from the mean T of the others, mean over the rows; nan for a single annotator.
     confusions: the largest entries off the diagonal, the largest first.
     num_labels: how many labels the annotator gave; None if that is not known.
@@ -41,7 +43,7 @@ class Annotator(NamedTuple):
 
     @property
     def is_spammer(self) -> bool:
-        """Whether labels hardly depend on the class: the separation is below 0.2."""
+        """Whether labels hardly depend on the class: the separation is below 0.05."""
         return self.separation < SPAMMER
 
 
@@ -88,7 +90,7 @@ def annotators(
     Example:
         >>> print(annotators([[[0.9, 0.1], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]], names=["Ann", "Bob"], class_names=["cat", "dog"]))
         annotator  labels  accuracy  separation  distance  takes
-        Ann                    0.95        0.90      0.45  cat for dog 0.10
+        Ann                    0.95        0.81      0.45  cat for dog 0.10
         Bob                    0.50        0.00      0.45  any for any: the labels hardly depend on the class
     """
     transitions = _transitions(source)
@@ -102,7 +104,7 @@ def annotators(
     found = []
     for m, t in enumerate(transitions):
         others = np.delete(transitions, m, axis=0)
-        distance = _distance(t, others.mean(axis=0)).mean() if len(others) else np.nan
+        distance = total_variation(t, others.mean(axis=0)) if len(others) else np.nan
         pairs = tuple(Confusion(class_names[i], class_names[j], p) for i, j, p in _largest(t, count))
         accuracy, separation, distance = (float(x) for x in (prior @ t.diagonal(), _separation(t), distance))
         found.append(Annotator(names[m], accuracy, separation, distance, pairs, None if given is None else int(given[m])))
@@ -126,13 +128,10 @@ def _prior(prior, size):
     return shares
 
 
-def _distance(rows, others):
-    return 0.5 * np.abs(rows - others).sum(axis=-1)
-
-
 def _separation(t):
-    """The mean total variation of two rows."""
-    return sum(_distance(row, t).sum() for row in t) / (len(t) * (len(t) - 1))
+    """The mean of half the squared distance of two rows, by their inner products."""
+    squares = np.square(t).sum(axis=1)
+    return (len(t) * squares.sum() - np.square(t.sum(axis=0)).sum()) / (len(t) * (len(t) - 1))
 
 
 def _largest(t, count):

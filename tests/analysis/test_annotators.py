@@ -17,8 +17,8 @@ def test_the_figures_by_hand():
     assert [a.name for a in found] == ["Ann", "Bob", "Cyn"]
     assert [a.num_labels for a in found] == [3, 3, 2]
     assert [a.accuracy for a in found] == pytest.approx([1.0, 0.5 * 0.5 + 0.3 * 0.9 + 0.2 * 0.7, 1 / 3])
-    # The rows of Bob: 1 and 2 share .5, 1 and 3 share .3, 2 and 3 share .1.
-    assert [a.separation for a in found] == pytest.approx([1.0, (0.5 + 0.7 + 0.9) / 3, 0.0])
+    bob = (0.5**2 + 0.4**2 + 0.1**2, 0.2**2 + 0.5**2 + 0.7**2, 0.3**2 + 0.9**2 + 0.6**2)  # distances of rows 1 and 2, 1 and 3, 2 and 3
+    assert [a.separation for a in found] == pytest.approx([1.0, sum(bob) / 6, 0.0])
     assert [a.is_spammer for a in found] == [False, False, True]
     assert found[1].confusions == (("cat", "dog", 0.5), ("fox", "cat", 0.3))
     assert found[0].confusions == ()
@@ -31,7 +31,7 @@ def test_the_text_has_the_best_first_and_tells_spammers():
     assert text.splitlines() == [
         "annotator  labels  accuracy  separation  distance  takes",
         "Ann                    1.00        1.00      0.48",
-        "Bob                    0.70        0.70      0.24  cat for dog 0.50, fox for cat 0.30, dog for fox 0.10",
+        "Bob                    0.70        0.41      0.24  cat for dog 0.50, fox for cat 0.30, dog for fox 0.10",
         "Cyn                    0.33        0.00      0.52  any for any: the labels hardly depend on the class",
     ]
 

@@ -112,7 +112,9 @@ def learn(transitions, **arguments):
     transitions = [np.eye(UNITS), *(counted(clean, column) for column in labels.T[1:])]  # the likeliest T, without the chance of the draw
     layer = NoiseTransition(UNITS, num_annotators=len(transitions), **arguments)
     model = keras.Sequential([keras.Input((UNITS,)), layer])
-    model.compile(keras.optimizers.Adam(0.05), AnnotatorsLoss())
+    # Adam scales the entries of a row by their noise, and with the projection has another fixed point than the likeliest T.
+    softmax = layer.parameterization == "softmax"
+    model.compile(keras.optimizers.Adam(0.05) if softmax else keras.optimizers.SGD(0.2), AnnotatorsLoss())
     model.fit(log_p, labels, epochs=150, batch_size=len(clean), verbose=0)
     return np.array([label_noise.total_variation(t, true) for t, true in zip(rows(layer), transitions, strict=True)])
 

@@ -67,23 +67,22 @@ def test_a_method_sees_no_clean_label_and_a_bound_does():
     assert {method.name for method in METHODS if method.knows} == {"true labels", "forward, true T"}
 
 
-def test_every_method_trains_on_both_heads_with_as_many_trials(monkeypatch):
+def test_every_method_trains_with_as_many_trials(monkeypatch):
     import arena
     import arena_trial
     from arena_methods import METHODS
-    from arena_trial import HEADS
 
     monkeypatch.setattr(arena_trial, "NODES", 8)
     expected = arena.arena_report.arena_expectations.read()
-    for index, method in enumerate(METHODS):
+    for method in METHODS:
         assert len(method.strengths) == 3 or method.knows or not method.stops_early
         assert method.name in expected
-        head = list(HEADS)[index % 2]
+        head = "heteroscedastic" if method.name in ("learned T, L2", "early-learning regularisation") else "Dense"
         key = dict(zip(arena.KEY, ("digits", "symmetric", 0, head, method.name, method.strengths[-1]), strict=True))
-        line = json.loads(json.dumps(arena.run(method, key, epochs=3)))
+        line = json.loads(json.dumps(arena.run(method, key, epochs=6)))
         assert arena.key_of(line) == arena.key_of(key)
-        assert len(line["noisy accuracy"]) == len(line["clean NLL"]) == 3
-        assert line["clean accuracy"][-1] > 0.2, method.name  # of ten classes, after 24 steps
+        assert len(line["noisy accuracy"]) == len(line["clean NLL"]) == 6
+        assert line["clean accuracy"][-1] > 0.2, method.name  # of ten classes, after 48 steps
 
 
 def test_stages_follow_each_other_and_share_the_epochs():

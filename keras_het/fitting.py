@@ -71,6 +71,10 @@ def _of_probabilities(config, output):
     return {**config, "from_logits": output.returns != "probabilities", "multi_label": output.activation == "sigmoid"}
 
 
+def _one_or_several_labels(config, output):
+    return _from_logits(config, output) if config["multi_label"] == (output.activation == "sigmoid") else None
+
+
 def _of_predicted_class(config, output):
     return None if output.activation == "sigmoid" else _of_probabilities(config, output)
 
@@ -85,7 +89,9 @@ def _largest(config, output):
 _RULES: dict[Rule, str] = {
     Rule("softmax", _from_logits): "SparseCategoricalCrossentropy CategoricalCrossentropy CategoricalFocalCrossentropy "
     "ForwardCorrectedCrossentropy BackwardCorrectedCrossentropy BootstrappedCrossentropy "
-    "CoTeaching JoCoR SelfPacedCrossentropy",
+    "GeneralizedCrossentropy ActivePassiveCrossentropy SmoothedCrossentropy EarlyLearningRegularizedCrossentropy "
+    "DataParametersCrossentropy AdaptivelyRegularizedCrossentropy SelfPacedCrossentropy CoTeaching JoCoR",
+    Rule(None, _one_or_several_labels): "SymmetricCrossentropy",
     Rule("sigmoid", _from_logits): "BinaryCrossentropy BinaryFocalCrossentropy",
     Rule(None, _of_each(_from_logits)): "AUC",
     Rule(None, _of_probabilities): "NegativeLogLikelihood BrierScore GlobalAveragePrecision",

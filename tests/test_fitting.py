@@ -6,7 +6,7 @@ import pytest
 from keras import losses, metrics
 
 import keras_het
-from keras_het.losses import ForwardCorrectedCrossentropy
+from keras_het.losses import AnnotatorsLoss, ForwardCorrectedCrossentropy, GeneralizedCrossentropy, SymmetricCrossentropy
 from tests.layers.heads import UNITS, X, make_head, make_model
 from tests.test_compilation import LABELS, VECTORS
 
@@ -16,6 +16,9 @@ MENDED = [
     ("full", "loss", losses.CategoricalCrossentropy(label_smoothing=0.1), VECTORS),
     ("full", "loss", losses.categorical_focal_crossentropy, VECTORS),
     ("full", "loss", ForwardCorrectedCrossentropy(0.7 * np.eye(UNITS) + 0.3 / UNITS), LABELS),
+    ("full", "loss", GeneralizedCrossentropy(q=0.4), LABELS),
+    ("full", "loss", SymmetricCrossentropy(beta=0.5), LABELS),
+    ("sigmoid", "loss", SymmetricCrossentropy(beta=0.5, multi_label=True), VECTORS),
     ("full", "metrics", "categorical_crossentropy", VECTORS),
     ("full", "metrics", metrics.BinaryAccuracy(threshold=0.3), VECTORS),
     ("sigmoid", "loss", "bce", VECTORS),
@@ -45,3 +48,15 @@ def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, label
         return float(keras.ops.mean(module.get(which)(labels, predictions)))
 
     assert value(fitting, outputs) == pytest.approx(value(identifier, p), rel=1e-5)
+
+
+def test_of_every_loss_of_this_package_it_is_known_what_it_takes():
+    kinds = {getattr(keras_het.losses, name) for name in keras_het.losses.__all__}
+    unknown = {kind for kind in kinds if isinstance(kind, type)} - set(keras_het.fitting.RULES)
+    assert unknown == {AnnotatorsLoss}  # which is judged by the loss that it wraps
+
+
+@pytest.mark.parametrize(("kind", "multi_label"), [("full", True), ("sigmoid", False)])
+def test_a_symmetric_crossentropy_of_the_other_kind_of_labels_does_not_fit(kind, multi_label):
+    output = keras_het.outputs.outputs_of(make_model(make_head(kind)))[0][1]
+    assert keras_het.fitting.counterpart(SymmetricCrossentropy(multi_label=multi_label), output) is None

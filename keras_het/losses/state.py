@@ -49,6 +49,21 @@ class LossState(keras.metrics.Metric):
             self.variables[index].assign(store[str(index)])
 
 
+def _replace(model: keras.Model, previous: LossState | None, state: LossState) -> None:
+    """Makes `state` that of the model, in place of the previous one, whose weights would else be carried along for ever."""
+    tracker = model._tracker
+    locked = tracker.locked  # a model of one's own is, once it is built
+    tracker.unlock()
+    try:
+        if previous is not None:
+            previous.attached = False
+            tracker.untrack(previous)
+        model.loss_state = state
+    finally:
+        tracker.locked = locked
+    state.attached = True
+
+
 class StatefulCrossentropy(Crossentropy):
     """Base class of losses with weights of their own, made by `self.state.add_variable` in the constructor.
 
@@ -79,11 +94,8 @@ class StatefulCrossentropy(Crossentropy):
         if not isinstance(model, keras.Model):
             raise ValueError(f"`model` must be a keras.Model. Received: a {type(model).__name__}")
         previous = getattr(model, "loss_state", None)
-        if previous is not None and previous is not self.state:
-            previous.attached = False
-            model._tracker.untrack(previous)  # or its weights would be carried along for ever
-        model.loss_state = self.state
-        self.state.attached = True
+        if previous is not self.state:
+            _replace(model, previous, self.state)
         return self
 
     def call(self, y_true: Any, y_pred: Any) -> Any:

@@ -55,9 +55,6 @@ class Pair(JointModel):
         if equal_members(self.members) is not None:
             raise ValueError("`members` must start with different weights. Received: two models with equal ones")
 
-    def _lock_state(self) -> None:
-        """Nothing, as of Keras' own models: a built one must take the weights of a loss."""
-
     def call(self, inputs: Any, training: bool = False) -> Any:
         """As the class says, `(B, K)`, or in training `(B, 2, K)`."""
         outputs = [self._as_head(member(inputs, training=training)) for member in self.members]

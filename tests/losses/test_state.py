@@ -28,8 +28,11 @@ class Subclassed(keras.Model):
 
 def make_model(kind="functional"):
     keras.utils.set_random_seed(0)
-    if kind == "subclassed":
-        return Subclassed()
+    if "subclassed" in kind:
+        model = Subclassed()
+        if "built" in kind:
+            model(X)
+        return model
     if kind == "unbuilt":
         return keras.Sequential([keras.layers.Dense(UNITS)])
     if kind == "sequential":
@@ -62,7 +65,7 @@ def check_memory(model, loss, epochs):
     np.testing.assert_allclose(memory(loss), (1 - 0.7**epochs) * p, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["sequential", "functional", "subclassed", "unbuilt"])
+@pytest.mark.parametrize("kind", ["sequential", "functional", "subclassed", "built and subclassed", "unbuilt"])
 def test_fit_remembers_and_shows_nothing_of_it(kind):
     model, loss = compiled(kind, metrics=["accuracy"])
     history = fit(model, epochs=3, validation_data=(X, LABELS)).history
@@ -186,3 +189,9 @@ def test_a_run_that_is_interrupted_and_resumed_equals_the_whole_one(kind, tmp_pa
     for whole, resumed in zip(*runs, strict=True):
         np.testing.assert_array_equal(whole, resumed)
     assert all(np.any(row) for row in itertools.chain(*runs))
+
+
+def test_a_built_model_of_ones_own_stays_locked_for_others():
+    model, _ = compiled("built and subclassed")
+    with pytest.raises(ValueError, match="You cannot add new elements of state"):
+        model.another = keras.layers.Dense(2)

@@ -45,6 +45,7 @@ def wanted(options):
         for seed in range(options.seeds)
         for head in options.heads
         for method in chosen
+        if head in method.heads
     ]
 
 

@@ -8,6 +8,7 @@ from keras_het import curricula
 from keras_het.callbacks import KeptShare
 from keras_het.losses import (
     ActivePassiveCrossentropy,
+    AdaptivelyRegularizedCrossentropy,
     CoTeaching,
     DataParametersCrossentropy,
     GeneralizedCrossentropy,
@@ -15,6 +16,8 @@ from keras_het.losses import (
     SelfPacedCrossentropy,
     SmoothedCrossentropy,
     SymmetricCrossentropy,
+    adaptive_strengths,
+    with_index,
 )
 from keras_het.models import Pair
 
@@ -33,15 +36,11 @@ def self_paced(trial):
     return trial.attached(SelfPacedCrossentropy(from_logits=True), gradual(trial))
 
 
-def of_pair(make, arguments=lambda trial: {}):
+def pair_of(trial, loss, fit=None, start=0):
     """Two networks with a loss of both; their mean predicts."""
-
-    def plan(trial):
-        pair = Pair([trial.network(start=start) for start in (0, 1)])
-        pair.compile(trial.optimizer(), make().attach(pair))
-        return Plan(pair, [Stage(trial.task.train, arguments(trial))])
-
-    return plan
+    pair = Pair([trial.network(start=2 * start + index) for index in range(2)])
+    pair.compile(trial.optimizer(), loss.attach(pair))
+    return Plan(pair, [Stage(trial.task.train, fit or {})])
 
 
 def mentor_mix(trial):
@@ -68,6 +67,15 @@ def reference(trial):
     features = curricula.features(trial.first(), x)
     weights = curricula.reference_weights(features, y, features[verified], truth[verified])
     return trial.plan(fit={"sample_weight": weights**trial.strength})
+
+
+def adaptive(trial):
+    """Regularises examples of noisy and of rare classes more, by the labels of validation that a first training predicts otherwise."""
+    (x, y), task = trial.task.validation, trial.task
+    wrong = trial.first().predict(x, batch_size=2048, verbose=0).argmax(axis=-1) != y
+    noise = [wrong[y == label].mean() for label in range(task.units)]
+    strengths = trial.strength * adaptive_strengths(task.train.y, noise)
+    return trial.attached(AdaptivelyRegularizedCrossentropy(strengths, from_logits=True), {"sample_weight": with_index(len(strengths))})
 
 
 METHODS = [
@@ -102,10 +110,11 @@ METHODS = [
         of_indexed_loss(lambda rate, task: DataParametersCrossentropy(len(task.train.y), task.units, instance_rate=rate, from_logits=True)),
     ),
     Method("self-paced", "Jiang et al. 2018", (0.2, 0.4, 0.6), self_paced),
-    Method("two networks", "all examples for both", (None,), of_pair(lambda: CoTeaching(from_logits=True))),
-    Method("co-teaching", "Han et al. 2018", (0.2, 0.4, 0.6), of_pair(lambda: CoTeaching(from_logits=True), gradual)),
-    Method("JoCoR", "Wei et al. 2020", (0.2, 0.4, 0.6), of_pair(lambda: JoCoR(from_logits=True), gradual)),
+    Method("two networks", "three starts", (0, 1, 2), lambda trial: pair_of(trial, CoTeaching(from_logits=True), start=trial.strength)),
+    Method("co-teaching", "Han et al. 2018", (0.2, 0.4, 0.6), lambda trial: pair_of(trial, CoTeaching(from_logits=True), gradual(trial))),
+    Method("JoCoR", "Wei et al. 2020", (0.2, 0.4, 0.6), lambda trial: pair_of(trial, JoCoR(from_logits=True), gradual(trial))),
     Method("MentorMix", "Jiang et al. 2020", (90.0, 70.0, 50.0), mentor_mix),
     Method("curriculum by density", "Guo et al. 2018", (0.75, 0.5, 0.25), density),
+    Method("adaptive regularisation", "Cao et al. 2021", (0.03, 0.1, 0.3), adaptive, heads=("Dense",)),
     Method("CleanNet", "Lee et al. 2018", (0.5, 1.0, 2.0), reference, knows=f"the true labels of {VERIFIED} examples of each class"),
 ]

@@ -114,6 +114,7 @@ class Method(NamedTuple):
     make: a function of a `Trial` that returns a `Plan`.
     knows: what it is told beside the noisy labels, which makes it a bound.
     stops_early: the epoch is chosen, too; otherwise it is the last.
+    heads: those that it takes.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Method(NamedTuple):
     make: Callable[[Trial], Plan]
     knows: str = ""
     stops_early: bool = True
+    heads: tuple = tuple(HEADS)
 
 
 def of_loss(make):

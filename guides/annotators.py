@@ -74,8 +74,11 @@ def make_model(strength):
     ridge = keras.regularizers.L2(strength)
     flips = keras_het.layers.NoiseTransition(10, num_annotators=5, transition=estimate.transitions, regularizer=ridge)
     model = keras.Sequential([keras.Input((64,)), *hidden, keras.layers.Dense(10, "log_softmax", kernel_regularizer=l2), flips])
-    accuracy = keras_het.metrics.AnnotatorsMetric(name="accuracy")
-    model.compile(keras.optimizers.Adam(2e-3), keras_het.losses.AnnotatorsLoss(), metrics=[accuracy])
+    model.compile(
+        optimizer=keras.optimizers.Adam(2e-3),
+        loss=keras_het.losses.AnnotatorsLoss(),
+        metrics=[keras_het.metrics.AnnotatorsMetric(name="accuracy")],
+    )
     keras_het.check(model)
     return model
 

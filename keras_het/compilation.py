@@ -14,6 +14,7 @@ import keras
 import numpy as np
 
 from keras_het.fitting import MODULES, activation_for, counterpart, leaves_out_missing, of_annotators
+from keras_het.losses.state import StatefulCrossentropy
 from keras_het.outputs import Output, found_in
 
 ROLES = {"loss": keras.losses, "metrics": keras.metrics, "weighted_metrics": keras.metrics}
@@ -35,7 +36,8 @@ def check(model: keras.Model) -> None:
     Args:
         model: a compiled model.
     Raises: ValueError if the model is not compiled, or if a loss or metric is wrong (it names what to use instead), or if a layer that
-        learns, such as a head, stands behind a `NoiseTransition`, or an activation of the other link behind a head.
+        learns, such as a head, stands behind a `NoiseTransition`, or an activation of the other link behind a head, or if a loss that
+        remembers something is attached to another model.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
@@ -61,6 +63,9 @@ def check(model: keras.Model) -> None:
         rule = f"The activation behind {output.source} must be {output.activation_layer}, or none, for it returns {output.returns}"
         raise ValueError(f"{rule}. Received: {activation!r}")
     arguments = compiled_with(model)
+    for loss in leaves(arguments.get("loss")):
+        if isinstance(loss, StatefulCrossentropy):
+            loss.check_owner(model)
     for argument, module in ROLES.items():
         for identifier, output in _pairs(arguments.get(argument), outputs):
             fitting = counterpart(identifier, output, module)

@@ -64,7 +64,7 @@ ALLOWED = {
     "keras_het.planning": (*GROUND, "keras_het.covariances"),
     "keras_het.outputs": ("keras_het.graph", "keras_het.layers"),
     "keras_het.fitting": ("keras_het.losses", "keras_het.metrics", "keras_het.outputs"),
-    "keras_het.compilation": ("keras_het.fitting", "keras_het.outputs"),
+    "keras_het.compilation": ("keras_het.fitting", "keras_het.losses", "keras_het.outputs"),
     "keras_het.callbacks": (
         *GROUND,
         "keras_het.callbacks",
@@ -103,6 +103,7 @@ ALLOWED = {
         "keras_het.integrators",
         "keras_het.layers",
         "keras_het.links",
+        "keras_het.losses",
         "keras_het.models",
         "keras_het.outputs",
     ),

@@ -14,11 +14,11 @@ RNG = np.random.default_rng(0)
 X, LABELS = RNG.normal(size=(24, 5)).astype("float32"), RNG.integers(3, size=24)
 
 
-def made(kind="self-paced", metrics=()):
+def made(kind="self-paced", metrics=(), kept_share=0.5):
     """A model that does not learn, so that its losses by epoch are known; of two networks, their stack in validation, too."""
     layers = [keras.layers.Dense(3)] if kind == "self-paced" else [keras.layers.Dense(6), keras.layers.Reshape((2, 3))]
     model = keras.Sequential([keras.Input((5,)), *layers])
-    loss = SelfPacedCrossentropy(from_logits=True) if kind == "self-paced" else CoTeaching(from_logits=True)
+    loss = (SelfPacedCrossentropy if kind == "self-paced" else CoTeaching)(kept_share, from_logits=True)
     model.compile(keras.optimizers.SGD(0.0), loss.attach(model), metrics=list(metrics))
     return model
 
@@ -49,10 +49,10 @@ def kept_means(losses, shares):
 
 
 def test_the_schedule_by_hand():
-    assert [KeptShare(0.4, 4, exponent=2.0).share(epoch) for epoch in (0, 2, 4, 9)] == pytest.approx([1.0, 0.9, 0.6, 0.6])
-    assert KeptShare(0.4, 0).share(0) == pytest.approx(0.6)
-    assert [KeptShare(0.4, 0, burn_in=2).share(epoch) for epoch in (0, 1, 2)] == pytest.approx([1.0, 1.0, 0.6])
-    assert [KeptShare(0.4, 2, burn_in=2).share(epoch) for epoch in (1, 2, 3, 4)] == pytest.approx([1.0, 1.0, 0.8, 0.6])
+    assert [KeptShare(4, exponent=2.0).share(epoch, 0.6) for epoch in (0, 2, 4, 9)] == pytest.approx([1.0, 0.9, 0.6, 0.6])
+    assert KeptShare(0).share(0, 0.6) == pytest.approx(0.6)
+    assert [KeptShare(0, burn_in=2).share(epoch, 0.6) for epoch in (0, 1, 2)] == pytest.approx([1.0, 1.0, 0.6])
+    assert [KeptShare(2, burn_in=2).share(epoch, 0.6) for epoch in (1, 2, 3, 4)] == pytest.approx([1.0, 1.0, 0.8, 0.6])
 
 
 @pytest.mark.parametrize("kind", ["self-paced", "co-teaching"])
@@ -60,7 +60,7 @@ def test_training_keeps_less_by_epoch_and_validation_keeps_all(kind):
     model = made(kind)
     seen = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: logs.update(before=logs["kept_share"]))
     arguments = {"batch_size": 24, "epochs": 4, "verbose": 0, "validation_data": (X, LABELS)}
-    history = model.fit(X, LABELS, callbacks=[seen, KeptShare(0.5, 2)], **arguments).history
+    history = model.fit(X, LABELS, callbacks=[seen, KeptShare(2)], **arguments).history
     assert history["kept_share"] == history["before"] == pytest.approx([1.0, 0.75, 0.5, 0.5])
     losses = losses_of(model)
     assert history["loss"] == pytest.approx(list(kept_means(losses, history["kept_share"])), rel=1e-5)
@@ -73,23 +73,22 @@ def test_the_threshold_is_carried_by_training_and_not_by_validation():
     """A model that does not learn has one percentile, where the average stays; of validation data it would be another."""
     model = made()
     arguments = {"batch_size": 24, "epochs": 3, "verbose": 0, "validation_data": (10 * X, LABELS)}
-    model.fit(X, LABELS, callbacks=[KeptShare(0.5, 0)], **arguments)
+    model.fit(X, LABELS, callbacks=[KeptShare(0)], **arguments)
     assert float(ops.convert_to_numpy(model.loss.threshold)) == pytest.approx(np.sort(losses_of(model)[:, 0])[11], rel=1e-4)
     assert float(ops.convert_to_numpy(model.loss.progress)) == pytest.approx(2 / 3)
 
 
 def test_a_resumed_run_goes_on():
-    model = made()
-    history = model.fit(X, LABELS, initial_epoch=2, epochs=4, verbose=0, callbacks=[KeptShare(0.3, 3)]).history
+    model = made(kept_share=0.7)
+    history = model.fit(X, LABELS, initial_epoch=2, epochs=4, verbose=0, callbacks=[KeptShare(3)]).history
     assert history["kept_share"] == pytest.approx([0.8, 0.7])
 
 
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: KeptShare(1.5), "`forget_rate` must be in [0, 1]. Received: forget_rate=1.5"),
-        (lambda: KeptShare(0.5, -1), "`num_epochs` must be an integer at least 0. Received: num_epochs=-1"),
-        (lambda: KeptShare(0.5, exponent=0), "`exponent` must be a finite float32 number greater than 0. Received: exponent=0"),
+        (lambda: KeptShare(-1), "`num_epochs` must be an integer at least 0. Received: num_epochs=-1"),
+        (lambda: KeptShare(exponent=0), "`exponent` must be a finite float32 number greater than 0. Received: exponent=0"),
     ],
 )
 def test_errors_say_what_is_wrong(call, text):
@@ -103,14 +102,27 @@ def test_a_model_with_another_loss_is_refused():
     model.compile("sgd", "sparse_categorical_crossentropy")
     rule = "The model must have a loss that keeps a share of the examples, such as keras_het.losses.CoTeaching"
     with pytest.raises(ValueError, match=f"{rule}. Received: model='plain', loss='sparse_categorical_crossentropy'"):
-        model.fit(X, LABELS, verbose=0, callbacks=[KeptShare(0.5)])
+        model.fit(X, LABELS, verbose=0, callbacks=[KeptShare()])
+
+
+def test_without_the_callback_the_share_is_that_of_the_loss_from_the_start():
+    model = made("co-teaching")
+    loss = model.fit(X, LABELS, batch_size=24, verbose=0).history["loss"]
+    assert loss == pytest.approx(list(kept_means(losses_of(model), [0.5])), rel=1e-5)
+
+
+def test_a_loss_that_is_attached_to_another_model_is_refused():
+    model, other = made(), made()
+    model.compile("sgd", other.loss)
+    with pytest.raises(ValueError, match="must be attached to the model that it trains"):
+        model.fit(X, LABELS, verbose=0, callbacks=[KeptShare()])
 
 
 def test_a_mentor_learns_from_a_model_that_learns():
     """Features of the epochs that select, and labels that are told apart by the losses."""
     noisy = np.where(np.arange(24) < 6, (LABELS + 1) % 3, LABELS)
     model, examples = made(), MentorExamples(X[:12], noisy[:12], LABELS[:12])
-    model.fit(X, noisy, batch_size=24, epochs=3, verbose=0, callbacks=[KeptShare(0.5, 1), examples])
+    model.fit(X, noisy, batch_size=24, epochs=3, verbose=0, callbacks=[KeptShare(1), examples])
     features, vectors = examples.inputs
     losses = special.logsumexp(logits := model.predict(X[:12], verbose=0), axis=1) - logits[np.arange(12), noisy[:12]]
     threshold = float(ops.convert_to_numpy(model.loss.threshold))
@@ -133,6 +145,6 @@ def test_what_a_mentor_cannot_learn_from_is_refused():
     examples = MentorExamples(X, LABELS, LABELS)
     with pytest.raises(ValueError, match="The model must have the loss SelfPacedCrossentropy"):
         made("co-teaching").fit(X, LABELS, verbose=0, callbacks=[examples])
-    made().fit(X, LABELS, verbose=0, callbacks=[examples])
+    made(kept_share=1.0).fit(X, LABELS, verbose=0, callbacks=[examples])
     with pytest.raises(ValueError, match="Training must have an epoch that keeps not all examples"):
         examples.inputs  # noqa: B018

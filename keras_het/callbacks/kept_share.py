@@ -7,7 +7,7 @@ import keras
 from keras_het.callbacks.order import move
 from keras_het.compilation import check, leaves
 from keras_het.losses.selecting import SelectingCrossentropy
-from keras_het.validation import check_integer, check_number, check_share
+from keras_het.validation import check_integer, check_number
 
 
 class KeptShare(keras.callbacks.Callback):
@@ -15,13 +15,12 @@ class KeptShare(keras.callbacks.Callback):
 
         R = 1 - tau min((T / T_k)^c, 1),  T = 0, 1, ...                                (Han et al. 2018, Algorithm 1; there c = 1)
 
-    The first epoch keeps all examples, and from epoch T_k on the share is 1 - tau. It is a function of the epoch alone, so a run that is
-    resumed, with `initial_epoch` or by `BackupAndRestore`, goes on as it was. In validation, and after training, the share is 1, so
-    that `val_loss` is that of all examples. The share of an epoch is in its logs, as `kept_share`; the callback moves to the front, for
-    the others see only what was logged before them.
+    tau is 1 - `kept_share` of the loss. The first epoch keeps all examples, and from epoch T_k on the share is 1 - tau. It is a function
+    of the epoch alone, so a run that is resumed, with `initial_epoch` or by `BackupAndRestore`, goes on as it was. In validation,
+    and after training, the share is 1, so that `val_loss` is that of all examples. The share of an epoch, of several losses the
+    mean, is in its logs, as `kept_share`; the callback moves to the front, for the others see only what was logged before them.
 
     Args:
-        forget_rate: tau, in [0, 1]: the share of labels that is thought to be wrong.
         num_epochs: T_k, epochs until the share is reached; 0 starts with it.
         exponent: c > 0.
         burn_in: epochs before the first, T = 0, that keep all examples; a mentor needs some, for it acts at once.
@@ -29,25 +28,23 @@ class KeptShare(keras.callbacks.Callback):
     Source: Han et al., NeurIPS 2018. Their code counts epochs from 0, as here, and reaches 1 - tau one epoch earlier.
 
     Example:
-        >>> [round(KeptShare(forget_rate=0.4, num_epochs=4).share(epoch), 2) for epoch in range(6)]
+        >>> [round(KeptShare(num_epochs=4).share(epoch, kept_share=0.6), 2) for epoch in range(6)]
         [1.0, 0.9, 0.8, 0.7, 0.6, 0.6]
     """
 
-    def __init__(self, forget_rate: float, num_epochs: int = 10, exponent: float = 1.0, burn_in: int = 0):
+    def __init__(self, num_epochs: int = 10, *, exponent: float = 1.0, burn_in: int = 0):
         super().__init__()
-        check_share("forget_rate", forget_rate)
-        self.forget_rate = float(forget_rate)
         self.num_epochs = check_integer("num_epochs", num_epochs, 0)
         self.exponent = check_number("exponent", exponent, above=0.0)
         self.burn_in = check_integer("burn_in", burn_in, 0)
 
-    def share(self, epoch: int) -> float:
-        """R of an epoch, counted from 0."""
+    def share(self, epoch: int, kept_share: float) -> float:
+        """R of an epoch, counted from 0, for a loss that keeps this share at the end."""
         waited = epoch - self.burn_in
         if waited < 0:
             return 1.0
         done = min(waited / self.num_epochs, 1.0) if self.num_epochs else 1.0
-        return 1.0 - self.forget_rate * done**self.exponent
+        return 1.0 - (1.0 - kept_share) * done**self.exponent
 
     @property
     def losses(self) -> list[SelectingCrossentropy]:
@@ -65,23 +62,27 @@ class KeptShare(keras.callbacks.Callback):
             loss.check_attached()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self.now, self.progress = self.share(epoch), epoch / max((self.params or {}).get("epochs") or 1, 1)
+        self.progress = epoch / max((self.params or {}).get("epochs") or 1, 1)
+        self.now = [self.share(epoch, loss.final_share) for loss in self.losses]
         self._set(self.now)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is not None:
-            logs["kept_share"] = self.now
+            logs["kept_share"] = sum(self.now) / len(self.now)
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
-        self._set(1.0)
+        self._keep_all()
 
     def on_test_end(self, logs: dict[str, Any] | None = None) -> None:
-        self._set(getattr(self, "now", 1.0))
+        self._set(getattr(self, "now", None) or [1.0] * len(self.losses))
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        self.now = 1.0
-        self._set(self.now)
+        self.now = []
+        self._keep_all()
 
-    def _set(self, share: float) -> None:
-        for loss in self.losses:
+    def _keep_all(self) -> None:
+        self._set([1.0] * len(self.losses))
+
+    def _set(self, shares: list[float]) -> None:
+        for loss, share in zip(self.losses, shares, strict=True):
             loss.set_epoch(share, getattr(self, "progress", 0.0))

@@ -28,16 +28,16 @@ class MentorExamples(keras.callbacks.Callback):
     Example:
         >>> from keras_het import callbacks, models
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
-        >>> model.compile("adam", SelfPacedCrossentropy(from_logits=True).attach(model))
+        >>> model.compile("adam", SelfPacedCrossentropy(kept_share=0.5, from_logits=True).attach(model))
         >>> x, noisy, true = np.eye(2), np.array([0, 1]), np.array([0, 2])
         >>> examples = MentorExamples(x, noisy, true)
-        >>> share = callbacks.KeptShare(forget_rate=0.5, num_epochs=1)
+        >>> share = callbacks.KeptShare(num_epochs=1)
         >>> history = model.fit(x, noisy, epochs=3, callbacks=[share, examples], verbose=0)
         >>> [part.shape for part in examples.inputs], examples.is_right.tolist()
         ([(4, 3), (4, 3)], [1.0, 0.0, 1.0, 0.0])
         >>> mentor = models.mentor_net(num_classes=3)
         >>> history = mentor.fit(examples.inputs, examples.is_right, epochs=2, verbose=0)
-        >>> SelfPacedCrossentropy(mentor=mentor, from_logits=True).mentor.name  # for the next model
+        >>> SelfPacedCrossentropy(kept_share=0.5, mentor=mentor, from_logits=True).mentor.name  # for the next model
         'mentor_net'
     """
 

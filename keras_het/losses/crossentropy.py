@@ -63,7 +63,10 @@ class Crossentropy(keras.losses.Loss):
         return self._dtype_policy.compute_dtype
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """As for any Keras loss: a tensor of the dtype that the loss was given."""
+        """As for any Keras loss: a tensor of the dtype that the loss was given. Raises: ValueError for weights with an index."""
+        if sample_weight is not None and tuple(np.shape(sample_weight))[1:] == (2,) and len(y_pred.shape) == 2:
+            rule = "have shape (B,): weights with an index are for losses that remember something of each example"
+            raise ValueError(f"`sample_weight` must {rule}. Received: shape {tuple(np.shape(sample_weight))}, loss={self.name!r}")
         return ops.cast(super().__call__(y_true, y_pred, sample_weight), self._result_dtype)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:

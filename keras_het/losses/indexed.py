@@ -15,11 +15,13 @@ def with_index(num_examples: int, sample_weight: Any = None) -> np.ndarray:
     """Sample weights with the index of each example, for losses that remember something of each.
 
     Keras shuffles and cuts sample weights as it does examples, so the index of an example comes to the loss whatever the order:
-    `model.fit(x, y, sample_weight=with_index(len(y)))`. Labels, metrics and validation data stay as they are: metrics see no weights,
-    unless they are `weighted_metrics`. What yields batches, such as a `tf.data.Dataset` or a `PyDataset`, yields `(x, y, weights)`
-    with rows `[weight, index]`; take them from this array before shuffling. Examples without an index, such as those of
-    validation, give the plain crossentropy, and nothing is remembered of them; so does the index -1. `validation_split` cuts the
-    indices as it cuts the examples, so that the validation loss has its own memory: give `validation_data` for the plain one.
+    `model.fit(x, y, sample_weight=with_index(len(y)))`. Labels, metrics and validation data stay as they are; `weighted_metrics` do not
+    take such weights. What yields batches, such as a `tf.data.Dataset` or a `PyDataset`, yields `(x, y, weights)` with rows
+    `[weight, index]`; take them from this array before shuffling.
+
+    Examples without an index, such as those of validation, give the plain crossentropy, and nothing is remembered of them; so does the
+    index -1. With an index the loss learns from them, whatever they are: give `validation_data`, for `validation_split` would hand over
+    their indices, too, and the validation loss would fall by what is remembered.
 
     Args:
         num_examples: N, an integer in [1, 2^24].
@@ -49,7 +51,6 @@ class IndexedCrossentropy(StatefulCrossentropy):
     def __init__(self, num_examples: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.num_examples = check_integer("num_examples", num_examples, 1, MAX_EXAMPLES)
-        self._has_seen_index = False
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """As for any Keras loss.
@@ -64,12 +65,20 @@ class IndexedCrossentropy(StatefulCrossentropy):
             raise ValueError(f"`y_pred` must have shape (B, K): an example has one index. Received: shape {tuple(y_pred.shape)}")
         if sample_weight is None or len(sample_weight.shape) != 2 or sample_weight.shape[-1] != 2:
             return super().__call__((y_true, self._no_index(y_pred)), y_pred, sample_weight)
-        self._has_seen_index = True
+        self._check_precision(sample_weight)
+        self.state.is_in_use = True
         return super().__call__((y_true, sample_weight[:, 1]), y_pred, sample_weight[:, 0])
+
+    def _check_precision(self, sample_weight):
+        """Raises a ValueError if half precision, as of Keras' floatx, has rounded indices to others."""
+        largest = {"bfloat16": 1 << 8, "float16": 1 << 11}.get(str(sample_weight.dtype).split(".")[-1], MAX_EXAMPLES)
+        if self.num_examples > largest:
+            rule = f"be float32 for more than {largest} examples: keras.config.set_floatx"
+            raise ValueError(f"`sample_weight` must {rule}. Received: {sample_weight.dtype}, num_examples={self.num_examples}")
 
     def _no_index(self, y_pred):
         """-1 for every example of a batch. Raises: ValueError if there was no index before, so that training goes without, too."""
-        if not self._has_seen_index:
+        if not self.state.is_in_use:
             rule = "have the index of every example: `fit(x, y, sample_weight=keras_het.losses.with_index(len(y)))`"
             raise ValueError(f"`sample_weight` must {rule}; data of validation need none, after training. Received: no index")
         return ops.zeros_like(y_pred[:, 0]) - 1.0

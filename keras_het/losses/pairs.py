@@ -49,11 +49,11 @@ class CoTeaching(PairCrossentropy):
 
     n are the examples of a batch, R the share that is kept; R n is rounded to a whole number. Networks learn examples with right labels
     first, so those of small loss are mostly right; and an example that one network took in by mistake still has to pass the other.
-    The loss is the mean of that of both networks, so each gets half of the gradient that it would have alone. R = 1 is the mean of two
-    crossentropies.
+    The loss is the mean of that of both networks, so each gets half of the gradient that it would have alone; beside it the penalty of
+    a `kernel_regularizer` counts twice. R = 1 is the mean of two crossentropies.
 
     Args:
-        kept_share: R where it starts, in [0, 1]. It is a weight, which `callbacks.KeptShare` lowers by epoch.
+        kept_share: R, in [0, 1], about the share of right labels; with `callbacks.KeptShare` where it comes down to, by epoch.
         from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
         ignore_class: integer label to leave out.
         name: of the loss, in logs.
@@ -66,14 +66,14 @@ class CoTeaching(PairCrossentropy):
         >>> from keras_het import callbacks, models
         >>> members = [keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]) for _ in range(2)]
         >>> pair = models.Pair(members, link="softmax", from_logits=True)
-        >>> pair.compile("adam", CoTeaching(from_logits=True).attach(pair), metrics=["accuracy"])
-        >>> share = callbacks.KeptShare(forget_rate=0.4, num_epochs=2)
+        >>> pair.compile("adam", CoTeaching(kept_share=0.6, from_logits=True).attach(pair), metrics=["accuracy"])
+        >>> share = callbacks.KeptShare(num_epochs=2)
         >>> history = pair.fit(np.ones((8, 2)), np.arange(8) % 3, epochs=3, callbacks=[share], verbose=0)
         >>> [round(share, 2) for share in history.history["kept_share"]]
         [1.0, 0.8, 0.6]
     """
 
-    def __init__(self, kept_share: float = 1.0, name: str = "co_teaching", **kwargs: Any):
+    def __init__(self, kept_share: float, name: str = "co_teaching", **kwargs: Any):
         super().__init__(kept_share, name=name, **kwargs)
 
     def of_pair(self, losses: Any, log_probs: Any, counts: Any) -> tuple[Any, Any]:
@@ -91,20 +91,20 @@ class JoCoR(PairCrossentropy):
     agree on right labels sooner than on wrong ones.
 
     Args:
-        strength: lambda, in [0, 1].
         kept_share, from_logits, ignore_class, name, dtype: as of `CoTeaching`.
+        strength: lambda, in [0, 1].
         reduction: "sum_over_batch_size" is the mean over what is kept; "none" gives `(B, 1)`, zero where it is not.
     Raises: ValueError for arguments outside these ranges; when called, for y_pred of another shape than `(B, 2, K)`.
 
     Example:
         >>> import numpy as np
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(6), keras.layers.Reshape((2, 3))])
-        >>> loss = JoCoR(strength=0.5, from_logits=True).attach(model)
+        >>> loss = JoCoR(kept_share=1.0, strength=0.5, from_logits=True).attach(model)
         >>> round(float(loss([0], np.zeros((1, 2, 3)))), 4)  # networks that agree: log 3
         1.0986
     """
 
-    def __init__(self, strength: float = 0.85, kept_share: float = 1.0, name: str = "jocor", **kwargs: Any):
+    def __init__(self, kept_share: float, strength: float = 0.85, name: str = "jocor", **kwargs: Any):
         super().__init__(kept_share, name=name, **kwargs)
         self.strength = check_number("strength", strength, low=0.0)
         if self.strength > 1.0:

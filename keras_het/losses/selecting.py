@@ -18,15 +18,15 @@ class SelectingCrossentropy(StatefulCrossentropy):
     nan, as in every loss here: it counts as kept.
 
     Args:
-        kept_share: where the share starts, in [0, 1]. It is a weight, `loss.kept_share`, which `callbacks.KeptShare` sets by epoch.
+        kept_share: in [0, 1]. It is a weight, `loss.kept_share`, to which `callbacks.KeptShare` comes down by epoch.
         kwargs: as of `Crossentropy`.
     """
 
-    def __init__(self, kept_share: float = 1.0, **kwargs: Any):
+    def __init__(self, kept_share: float, **kwargs: Any):
         super().__init__(**kwargs)
         check_share("kept_share", kept_share)
-        self.first_share = float(kept_share)
-        self.kept_share = self.state.add_variable((), keras.initializers.Constant(self.first_share), name="kept_share")
+        self.final_share = float(kept_share)
+        self.kept_share = self.state.add_variable((), keras.initializers.Constant(self.final_share), name="kept_share")
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """As for any Keras loss.
@@ -118,4 +118,4 @@ class SelectingCrossentropy(StatefulCrossentropy):
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""
-        return {**super().get_config(), "kept_share": self.first_share}
+        return {**super().get_config(), "kept_share": self.final_share}

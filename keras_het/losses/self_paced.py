@@ -24,13 +24,14 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
 
     What differs from the paper: no example is dropped at random beside these; the mentor sees the loss of an example as it is, and not
     its history through an LSTM; and it is trained once, before the model that it guides. A mentor can do harm: where it mistrusts a
-    class that is not yet learned, the class never is. Give it `KeptShare(..., num_epochs=0, burn_in=10)`, and look at what it keeps.
+    class that is not yet learned, the class never is. Give it `KeptShare(num_epochs=0, burn_in=10)`, and look at what it keeps.
 
     Args:
+        kept_share: R, in [0, 1], about the share of right labels; with `callbacks.KeptShare` where it comes down to, by epoch. Without
+            that callback examples are left out of validation, too.
         decay: d, in [0, 1).
         mentor: a model that was trained, as of `models.mentor_net`, which says what that takes; it is not trained here. Its weights are
             kept in the config, as they are when that is made.
-        kept_share: R where it starts, in [0, 1]. It is a weight, which `callbacks.KeptShare` lowers by epoch.
         from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
         ignore_class: integer label to leave out.
         name: of the loss, in logs.
@@ -41,8 +42,8 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
     Example:
         >>> from keras_het.callbacks import KeptShare
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
-        >>> model.compile("adam", SelfPacedCrossentropy(from_logits=True).attach(model))
-        >>> share = KeptShare(forget_rate=0.5, num_epochs=1)
+        >>> model.compile("adam", SelfPacedCrossentropy(kept_share=0.5, from_logits=True).attach(model))
+        >>> share = KeptShare(num_epochs=1)
         >>> history = model.fit(np.ones((8, 2)), np.arange(8) % 3, epochs=2, callbacks=[share], verbose=0)
         >>> 0.0 < float(ops.convert_to_numpy(model.loss.threshold)) < 5.0
         True
@@ -50,9 +51,9 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
 
     def __init__(
         self,
+        kept_share: float,
         decay: float = 0.95,
         mentor: keras.Model | None = None,
-        kept_share: float = 1.0,
         name: str = "self_paced_crossentropy",
         **kwargs: Any,
     ):

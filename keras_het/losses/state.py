@@ -1,6 +1,7 @@
 """Losses that remember something from step to step, as a part of the training of a model."""
 
 import warnings
+import weakref
 from typing import Any, Self
 
 import keras
@@ -16,7 +17,8 @@ class LossState(keras.metrics.Metric):
     metrics can join one of any kind that is built. This one shows no value, is never reset, and is saved.
     """
 
-    attached = False  # to a model, by the loss
+    is_in_use = False  # whether something was remembered
+    owner: Any = None  # a function that gives the model to whose training it belongs, or None if that is no more
 
     def reset_state(self) -> None:
         """Keras calls it before every epoch: what is remembered stays."""
@@ -47,6 +49,7 @@ class LossState(keras.metrics.Metric):
             raise ValueError(f"The file must have a state of shapes {expected} for {self.name!r}. Received: shapes {found}")
         for index in range(len(found)):
             self.variables[index].assign(store[str(index)])
+        self.is_in_use = self.is_in_use or bool(found)
 
 
 def _replace(model: keras.Model, previous: LossState | None, state: LossState) -> None:
@@ -56,12 +59,12 @@ def _replace(model: keras.Model, previous: LossState | None, state: LossState) -
     tracker.unlock()
     try:
         if previous is not None:
-            previous.attached = False
+            previous.owner = None
             tracker.untrack(previous)
         model.loss_state = state
     finally:
         tracker.locked = locked
-    state.attached = True
+    state.owner = weakref.ref(model)
 
 
 class StatefulCrossentropy(Crossentropy):
@@ -105,8 +108,14 @@ class StatefulCrossentropy(Crossentropy):
 
     def check_attached(self) -> None:
         """Raises a ValueError if the loss is attached to no model: on JAX it would forget everything, without a word."""
-        if not self.state.attached:
+        if self.state.owner is None:
             raise ValueError(
                 f"The loss {self.name!r} must be attached to the model that it trains: `model.loss.attach(model)` after `compile`, and "
                 "again after a model was loaded or cloned. Received: a loss that is not"
             )
+
+    def check_owner(self, model: keras.Model) -> None:
+        """Raises a ValueError if the loss is attached to another model than the one that it is to train."""
+        if self.state.owner is not None and self.state.owner() is not model:
+            rule = f"be attached to the model that it trains, {model.name!r}: `model.loss.attach(model)`, each model with a loss of its own"
+            raise ValueError(f"The loss {self.name!r} must {rule}. Received: one that is attached to another model")

@@ -7,6 +7,7 @@ import keras
 
 from keras_het.compilation import ROLES, compiled_with, explain, spelled
 from keras_het.fitting import counterpart, remade
+from keras_het.losses.state import StatefulCrossentropy
 from keras_het.outputs import Output
 
 
@@ -89,7 +90,7 @@ class _UnfitError(_LostError):
 
 
 def _mapped(given: Any, argument: str, module: Any, output: Output | None, same: bool) -> Any:
-    """The same structure of losses or metrics, each one that fits, and metrics without the old ones' state."""
+    """The same structure of losses or metrics, each one that fits, without what the old ones remember."""
     if isinstance(given, dict) and "class_name" not in given:
         return {name: _mapped(part, argument, module, output, same) for name, part in given.items()}
     if isinstance(given, list | tuple):
@@ -99,7 +100,7 @@ def _mapped(given: Any, argument: str, module: Any, output: Output | None, same:
     fitting = given if output is None else counterpart(given, output, module, trust_unknown=same)
     if fitting is None and output is not None:
         raise _UnfitError("a loss or metric of the old one has no counterpart that is known", explain(argument, given, None, output))
-    return _again(given, argument) if fitting is given and isinstance(given, keras.metrics.Metric) else fitting
+    return _again(given, argument) if fitting is given and isinstance(given, keras.metrics.Metric | StatefulCrossentropy) else fitting
 
 
 def _again(instance: Any, argument: str) -> Any:

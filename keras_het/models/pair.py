@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_het.compilation import check
 from keras_het.models.joint import JointModel
 from keras_het.models.members import check_different_noise, equal_members, symbolic_inputs
 
@@ -17,7 +18,7 @@ class Pair(JointModel):
     In training it returns the predictions of both, `(B, 2, K)`, which the loss takes. Everything else sees log of the mean of their
     probabilities, `(B, K)`: metrics, in training, too, `predict`, `evaluate` and whoever calls the model. `val_loss` is the
     crossentropy of that mean. One network is `pair.members[0]`, which shares its weights with the pair; `predict_members` gives
-    the predictions of each. Its loss takes logits: `CoTeaching(from_logits=True)`.
+    the predictions of each. Its loss takes logits: `CoTeaching(0.6, from_logits=True)`.
 
     Args:
         members: two built models with one output of one shape, `(B, K)`, that share no layer, and start with different weights.
@@ -34,13 +35,14 @@ class Pair(JointModel):
         >>> from keras_het.layers import HeteroscedasticDense
         >>> from keras_het.losses import JoCoR
         >>> pair = Pair([keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3)]) for _ in range(2)])
-        >>> pair.compile("adam", JoCoR(from_logits=True).attach(pair), metrics=["accuracy"])
+        >>> pair.compile("adam", JoCoR(0.6, from_logits=True).attach(pair), metrics=["accuracy"])
         >>> history = pair.fit(np.eye(4), np.arange(4) % 3, verbose=0)
         >>> pair.predict(np.eye(4), verbose=0).shape, pair.predict_members(np.eye(4)).shape
         ((4, 3), (2, 4, 3))
     """
 
     kind = "pair"
+    _checked: Any = None  # the loss that was found to fit
 
     def __init__(self, members: Sequence[keras.Model], link: Any = None, from_logits: bool | None = None, **kwargs: Any):
         super().__init__(members, link, from_logits, **kwargs)
@@ -61,7 +63,10 @@ class Pair(JointModel):
         return ops.stack(outputs, axis=1) if training else self.link.average(outputs)
 
     def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True) -> Any:
-        """As of `keras.Model`; a prediction `(B, K)` is for the loss a stack of one."""
+        """As of `keras.Model`; a prediction `(B, K)` is for the loss a stack of one. Raises: ValueError for a loss of probabilities."""
+        if self._checked is not self.loss:  # once: in eager training every step comes here
+            check(self)
+            self._checked = self.loss
         y_pred = y_pred if len(y_pred.shape) == 3 else ops.expand_dims(y_pred, 1)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 

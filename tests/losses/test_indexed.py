@@ -3,8 +3,9 @@
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
-from keras_het.losses import EarlyLearningRegularizedCrossentropy, with_index
+from keras_het.losses import EarlyLearningRegularizedCrossentropy, GeneralizedCrossentropy, with_index
 from keras_het.losses.indexed import IndexedCrossentropy
 
 
@@ -42,6 +43,18 @@ def test_errors_say_what_is_wrong(call, text):
     with pytest.raises(ValueError) as error:
         call()
     assert str(error.value) == text
+
+
+def test_indices_that_half_precision_would_round_are_refused():
+    loss = EarlyLearningRegularizedCrossentropy(3000, 3, from_logits=True)
+    weights = ops.cast(with_index(3000)[:4], "float16")
+    with pytest.raises(ValueError, match="`sample_weight` must be float32 for more than 2048 examples"):
+        loss.attach(keras.Sequential())(np.zeros(4), np.zeros((4, 3)), weights)
+
+
+def test_a_loss_that_remembers_nothing_takes_no_index():
+    with pytest.raises(ValueError, match=r"weights with an index are for losses that remember .* Received: shape \(4, 2\)"):
+        GeneralizedCrossentropy(from_logits=True)(np.zeros(4), np.zeros((4, 3), "float32"), with_index(4))
 
 
 def test_a_subclass_must_define_it():

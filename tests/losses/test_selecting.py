@@ -17,7 +17,7 @@ LABELS = RNG.integers(UNITS, size=EXAMPLES)
 WEIGHTS = np.where(np.arange(EXAMPLES) % 4 == 1, 0.0, RNG.random(EXAMPLES) + 0.1).astype("float32")
 KINDS = {
     "co-teaching": lambda **kwargs: CoTeaching(**kwargs),
-    "JoCoR": lambda **kwargs: JoCoR(0.7, **kwargs),
+    "JoCoR": lambda **kwargs: JoCoR(strength=0.7, **kwargs),
     "self-paced": lambda **kwargs: SelfPacedCrossentropy(**kwargs),
 }
 SHARE = 0.55
@@ -225,16 +225,16 @@ def test_a_round_trip_of_the_config(kind):
         each.kept_share.assign(0.5)
     logits = outputs_of("self-paced" if kind == "mentor" else kind)
     assert number(again(LABELS, logits)) == number(loss(LABELS, logits))
-    assert again.first_share == SHARE
+    assert again.final_share == SHARE
 
 
 @pytest.mark.parametrize(
     ("call", "text"),
     [
         (lambda: CoTeaching(kept_share=1.5), "`kept_share` must be in [0, 1]. Received: kept_share=1.5"),
-        (lambda: JoCoR(1.5), "`strength` must be in [0, 1]. Received: strength=1.5"),
-        (lambda: SelfPacedCrossentropy(decay=1.0), "`decay` must be in [0, 1). Received: decay=1.0"),
-        (lambda: SelfPacedCrossentropy(mentor="me"), "`mentor` must be a keras.Model or None. Received: a str"),
+        (lambda: JoCoR(0.5, strength=1.5), "`strength` must be in [0, 1]. Received: strength=1.5"),
+        (lambda: SelfPacedCrossentropy(0.5, decay=1.0), "`decay` must be in [0, 1). Received: decay=1.0"),
+        (lambda: SelfPacedCrossentropy(0.5, mentor="me"), "`mentor` must be a keras.Model or None. Received: a str"),
         (lambda: made("self-paced")(LABELS, LOGITS), "`y_pred` must have shape (B, K). Received: shape (11, 2, 4)"),
         (
             lambda: made("JoCoR")(LABELS, LOGITS[:, 0]),
@@ -244,7 +244,7 @@ def test_a_round_trip_of_the_config(kind):
             lambda: made("JoCoR")(LABELS, LOGITS, np.ones((11, 2))),
             "`sample_weight` must have shape (B,) or (B, 1). Received: shape (11, 2)",
         ),
-        (lambda: CoTeaching()(LABELS, LOGITS), "The loss 'co_teaching' must be attached to the model that it trains"),
+        (lambda: CoTeaching(0.5)(LABELS, LOGITS), "The loss 'co_teaching' must be attached to the model that it trains"),
     ],
 )
 def test_errors_say_what_is_wrong(call, text):

@@ -8,6 +8,7 @@ import pytest
 from keras import ops
 from scipy import special
 
+import keras_het
 from keras_het.losses import EarlyLearningRegularizedCrossentropy, with_index
 
 EXAMPLES, UNITS = 12, 4
@@ -145,6 +146,7 @@ def test_a_saved_model_brings_it_back_and_goes_on(kind, tmp_path):
     with pytest.raises(ValueError, match="must be attached to the model that it trains"):
         fit(again)
     again.loss.attach(again)
+    assert np.isfinite(again.evaluate(X, LABELS, verbose=0))  # of a model that was trained before, without an index
     fit(again)
     check_memory(again, again.loss, 3)
 
@@ -189,6 +191,26 @@ def test_a_run_that_is_interrupted_and_resumed_equals_the_whole_one(kind, tmp_pa
     for whole, resumed in zip(*runs, strict=True):
         np.testing.assert_array_equal(whole, resumed)
     assert all(np.any(row) for row in itertools.chain(*runs))
+
+
+def test_a_loss_of_another_model_is_found():
+    model, loss = compiled()
+    keras_het.check(model)
+    other = make_model()
+    other.compile("sgd", loss)
+    with pytest.raises(ValueError, match=r"must be attached to the model that it trains, 'functional.*another model"):
+        keras_het.check(other)
+
+
+def test_a_converted_model_has_a_loss_of_its_own():
+    model, loss = compiled("sequential")
+    converted = keras_het.heteroscedastic(model)
+    assert converted.loss is not loss
+    with pytest.raises(ValueError, match="must be attached to the model that it trains"):
+        converted.fit(X, LABELS, sample_weight=with_index(EXAMPLES), verbose=0)
+    converted.loss.attach(converted)
+    fit(converted)
+    assert np.all(memory(converted.loss).sum(axis=1) > 0)
 
 
 def test_a_built_model_of_ones_own_stays_locked_for_others():

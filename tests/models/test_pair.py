@@ -27,7 +27,7 @@ def member(end="head", kind="sequential"):
 
 def made(loss=None, end="head", kind="sequential", rate=0.01):
     pair = Pair([member(end, kind), member(end, kind)])
-    loss = CoTeaching(from_logits=True) if loss is None else loss
+    loss = CoTeaching(0.5, from_logits=True) if loss is None else loss
     pair.compile(keras.optimizers.Adam(rate), loss.attach(pair), metrics=["accuracy"])
     return pair
 
@@ -56,11 +56,11 @@ def _log_p(network, end):
 @pytest.mark.parametrize(("kind", "y"), [(CoTeaching, LABELS), (JoCoR, LABELS[:, None]), (CoTeaching, np.eye(3)[LABELS])])
 def test_metrics_and_validation_are_those_of_the_mean(kind, y):
     """Of networks that do not learn, so that metrics of training are those of their predictions. Batches of 2, and a rest of 1."""
-    pair = made(kind(from_logits=True), end="log_softmax", rate=0.0)
+    pair = made(kind(0.5, from_logits=True), end="log_softmax", rate=0.0)
     mean = mean_of(pair)[:27]
     accuracy, loss = np.mean(mean.argmax(1) == LABELS[:27]), -np.mean(mean[np.arange(27), LABELS[:27]])
     arguments = {"batch_size": 2, "epochs": 2, "verbose": 0, "validation_data": (X[:27], y[:27])}
-    history = pair.fit(X[:27], y[:27], callbacks=[KeptShare(0.5, 1)], **arguments).history
+    history = pair.fit(X[:27], y[:27], callbacks=[KeptShare(1)], **arguments).history
     assert history["accuracy"] == history["val_accuracy"] == pytest.approx([accuracy] * 2)
     assert history["val_loss"] == pytest.approx([loss] * 2, rel=1e-5)
     assert history["loss"][1] != pytest.approx(history["loss"][0], rel=1e-2)
@@ -84,9 +84,11 @@ def test_predictions_differ_from_the_planted_mean_of_logs():
 
 
 def test_a_loss_of_probabilities_is_found():
-    pair = made(CoTeaching())
+    pair = made(CoTeaching(0.5))
     with pytest.raises(ValueError, match="`loss` must take log-probabilities"):
         check(pair)
+    with pytest.raises(ValueError, match="`loss` must take log-probabilities"):
+        pair.fit(X, LABELS, verbose=0)
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,11 @@ def trained(method, task, rate, seed, epochs, others=(), **arguments_of_loss):
     kind, is_pair, selects = METHODS[method]
     keras.utils.set_random_seed(seed)
     model = models.Pair([network(task, index) for index in range(2)]) if is_pair else network(task, 0)
-    model.compile(keras.optimizers.Adam(1e-3), kind(from_logits=True, **arguments_of_loss).attach(model), metrics=["accuracy"])
+    loss = kind(1.0 - rate if selects else 1.0, from_logits=True, **arguments_of_loss)
+    model.compile(keras.optimizers.Adam(1e-3), loss.attach(model), metrics=["accuracy"])
     test = TestAccuracy(*task.test)
     schedule = {"num_epochs": 0, "burn_in": GRADUAL} if "mentor" in method else {"num_epochs": GRADUAL}
-    selecting = [callbacks.KeptShare(rate, **schedule)] if selects else []
+    selecting = [callbacks.KeptShare(**schedule)] if selects else []
     arguments = {"validation_data": tuple(task.validation), "batch_size": BATCH, "epochs": epochs, "verbose": 0}
     history = model.fit(*task.train, callbacks=[*selecting, test, *others], **arguments).history
     return model, history, test.values

@@ -1,5 +1,6 @@
 """Heteroskedastic adaptive regularisation: the more labels of a class are wrong, and the rarer it is, the smoother its predictions."""
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import keras
@@ -84,6 +85,7 @@ class AdaptivelyRegularizedCrossentropy(IndexedCrossentropy):
             raise ValueError(f"`strengths` must be finite, of shape (N,). Received: shape {strengths.shape}")
         super().__init__(len(strengths), from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
         # A weight, though it stays: JAX would copy a constant of a million numbers into every program.
+        self._kernel: Callable | None = None  # until the loss is attached
         self._strengths = self.state.add_variable((len(strengths) + 1,), "zeros", "float32", name="strengths")
         self._strengths.assign(np.append(strengths, 0.0))
 
@@ -104,12 +106,15 @@ class AdaptivelyRegularizedCrossentropy(IndexedCrossentropy):
 
     def indexed_crossentropy(self, targets: Any, log_probs: Any, index: Any, known: Any) -> Any:
         """As above: `(B, K)`, `(B, K)`, `(B,)`, `(B,)` to `(B,)`."""
+        plain = -ops.sum(targets * log_probs, axis=-1)
+        if self._kernel is None:
+            return plain
         strength = ops.cast(ops.take(self._strengths.value, index), log_probs.dtype)
         kernel = ops.cast(ops.convert_to_tensor(self._kernel()), log_probs.dtype)
         # p - y, without the difference of two numbers near one.
         residual = targets * ops.expm1(log_probs) + (1.0 - targets) * ops.exp(log_probs)
         penalty = strength * _norm(residual, kernel)
-        return ops.where(known, penalty, 0.0) - ops.sum(targets * log_probs, axis=-1)
+        return plain + ops.where(known, penalty, 0.0)
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor; a million strengths take some 20 MB in a `.keras` file."""

@@ -3,10 +3,11 @@
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_het.losses.state import StatefulCrossentropy
-from keras_het.ops.annotators import for_each_label, weight_each_label
+from keras_het.ops.annotators import for_each_label, is_label, weight_each_label
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -15,7 +16,8 @@ class AnnotatorsLoss(keras.losses.Loss):
 
         mean over the labels that are there of -log p(label of annotator m | x)
 
-    Labels are integers `(N, M)`, -1 where the annotator gave none; those count neither in the sum nor in the mean. The predictions are
+    Labels are integers `(N, M)`, -1 where the annotator gave none; those count neither in the sum nor in the mean. Another label outside
+    [0, K), or nan, makes the loss nan. The predictions are
     `(N, M, K)` in training, and `(N, K)`, of the true classes, at inference: that is the same for every label, and clean labels `(N, 1)`
     or `(N,)` are taken too, so that validation on them is that of the true classes. (Before the first step Keras shows a loss predictions
     of inference with labels of training, on JAX and PyTorch; its own losses refuse that. On TensorFlow `evaluate` takes labels of one
@@ -46,7 +48,11 @@ class AnnotatorsLoss(keras.losses.Loss):
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """As for any Keras loss; a weight of an example, `(N,)`, is that of each of its labels, which may have their own, `(N, M)`."""
         labels, predictions = for_each_label(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
-        return self.loss(labels, predictions, None if sample_weight is None else weight_each_label(sample_weight, labels))
+        weights = None if sample_weight is None else weight_each_label(sample_weight, labels)
+        valid = is_label(labels, predictions.shape[-1])
+        loss = self.loss(ops.where(valid, labels, -1), predictions, weights)
+        # Keras' own losses take what is no class for a class, or for no loss, each backend in its own way.
+        return ops.where(ops.all(valid), loss, np.nan)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of every label."""

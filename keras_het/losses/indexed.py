@@ -65,13 +65,15 @@ class IndexedCrossentropy(StatefulCrossentropy):
             raise ValueError(f"`y_pred` must have shape (B, K): an example has one index. Received: shape {tuple(y_pred.shape)}")
         if sample_weight is None or len(sample_weight.shape) != 2 or sample_weight.shape[-1] != 2:
             return super().__call__((y_true, self._no_index(y_pred)), y_pred, sample_weight)
+        self.check_attached()
         self._check_precision(sample_weight)
         self.state.is_in_use = True
         return super().__call__((y_true, sample_weight[:, 1]), y_pred, sample_weight[:, 0])
 
     def _check_precision(self, sample_weight):
         """Raises a ValueError if half precision, as of Keras' floatx, has rounded indices to others."""
-        largest = {"bfloat16": 1 << 8, "float16": 1 << 11}.get(str(sample_weight.dtype).split(".")[-1], MAX_EXAMPLES)
+        name = str(sample_weight.dtype)  # of each backend another text around the name
+        largest = 1 << 8 if "bfloat16" in name else 1 << 11 if "float16" in name else MAX_EXAMPLES
         if self.num_examples > largest:
             rule = f"be float32 for more than {largest} examples: keras.config.set_floatx"
             raise ValueError(f"`sample_weight` must {rule}. Received: {sample_weight.dtype}, num_examples={self.num_examples}")
@@ -90,7 +92,6 @@ class IndexedCrossentropy(StatefulCrossentropy):
             y_true: labels and indices.
             y_pred: logits or probabilities.
         """
-        self.check_attached()
         y_true, index = y_true
         y_pred = ops.convert_to_tensor(y_pred, self.dtype)
         targets, valid = self.targets(ops.convert_to_tensor(y_true, self.dtype), y_pred)

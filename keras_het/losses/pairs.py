@@ -21,6 +21,10 @@ class PairCrossentropy(SelectingCrossentropy):
             rule = "have shape (B, 2, K), those of two networks, as of keras_het.models.Pair"
             raise ValueError(f"`y_pred` must {rule}. Received: shape {shape}")
 
+    def selects(self, shape: tuple) -> bool:
+        """As of `SelectingCrossentropy`: not of a stack of one."""
+        return shape[1] == 2
+
     def loss_shape(self, shape: tuple) -> tuple[int, ...]:
         """As of `SelectingCrossentropy`: one for each network."""
         return (shape[1],)

@@ -39,6 +39,8 @@ class SelectingCrossentropy(StatefulCrossentropy):
         """
         y_pred = ops.convert_to_tensor(y_pred)
         self.check_shape(tuple(y_pred.shape))
+        if self.selects(tuple(y_pred.shape)):
+            self.check_attached()
         # As many as there are losses: Keras multiplies weights by the mask in place on PyTorch, which cannot widen them.
         shape = self.loss_shape(tuple(y_pred.shape))
         weight = ops.reshape(self._weight(y_pred, sample_weight), (-1, *(1,) * len(shape)))
@@ -68,6 +70,10 @@ class SelectingCrossentropy(StatefulCrossentropy):
         if len(shape) != 2:
             raise ValueError(f"`y_pred` must have shape (B, K). Received: shape {shape}")
 
+    def selects(self, shape: tuple) -> bool:
+        """Whether examples are chosen, which needs the share."""
+        return True
+
     def loss_shape(self, shape: tuple) -> tuple[int, ...]:
         """How many losses an example has, for predictions of a shape: `()` or `(M,)`."""
         return ()
@@ -79,7 +85,6 @@ class SelectingCrossentropy(StatefulCrossentropy):
             y_true: labels and weights.
             y_pred: logits or probabilities.
         """
-        self.check_attached()
         y_true, weight = y_true
         y_pred = ops.convert_to_tensor(y_pred, self.dtype)
         targets, valid = self.targets(ops.convert_to_tensor(y_true, self.dtype), y_pred if len(y_pred.shape) == 2 else y_pred[:, 0])

@@ -110,12 +110,13 @@ class StatefulCrossentropy(Crossentropy):
         """Raises a ValueError if the loss is attached to no model: on JAX it would forget everything, without a word."""
         if self.state.owner is None:
             raise ValueError(
-                f"The loss {self.name!r} must be attached to the model that it trains: `model.loss.attach(model)` after `compile`, and "
-                "again after a model was loaded or cloned. Received: a loss that is not"
+                f"The loss {self.name!r} must be attached to the model that it trains: `model.compile(..., loss.attach(model))`, or, after "
+                "a model was loaded, `model.loss.attach(model)`. Received: a loss that is not"
             )
 
     def check_owner(self, model: keras.Model) -> None:
-        """Raises a ValueError if the loss is attached to another model than the one that it is to train."""
-        if self.state.owner is not None and self.state.owner() is not model:
+        """Raises a ValueError if the loss is attached to no model, or to another one than that which it is to train."""
+        self.check_attached()
+        if self.state.owner() is not model:
             rule = f"be attached to the model that it trains, {model.name!r}: `model.loss.attach(model)`, each model with a loss of its own"
             raise ValueError(f"The loss {self.name!r} must {rule}. Received: one that is attached to another model")

@@ -29,6 +29,11 @@ def for_each_label(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
     return y_true, y_pred
 
 
+def is_label(labels: Any, num_classes: int) -> Any:
+    """Whether labels are classes, or -1 where one is missing; nan is neither. Any shape, to booleans of it."""
+    return ops.logical_and(ops.logical_and(labels >= -1, labels < num_classes), ops.equal(labels, ops.floor(labels)))
+
+
 def weight_each_label(sample_weight: Any, labels: Any) -> Any:
     """Weights of the shape of `labels`, `(N, M)` or `(N,)`; one for each example, `(N,)` or `(N, 1)`, is that of each of its labels."""
     weights = ops.convert_to_tensor(sample_weight)

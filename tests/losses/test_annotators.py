@@ -100,7 +100,8 @@ def test_half_precision_keeps_classes_apart(dtype):
     logits = np.zeros((1, 2, 3000), "float32")
     logits[0, :, 2999] = 5.0
     loss = AnnotatorsLoss(BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=-1, dtype=dtype))
-    right, near = (number(loss(np.array([[label, -1]]), ops.cast(logits, dtype))) for label in (2999, 2998))
+    each = (loss(np.array([[label, -1]]), ops.cast(logits, dtype)) for label in (2999, 2998))
+    right, near = (number(ops.cast(value, "float32")) for value in each)
     assert near - right == pytest.approx(5.0, abs=0.1)
 
 
@@ -162,3 +163,12 @@ def test_errors_say_what_is_wrong(call, text):
     with pytest.raises(ValueError) as error:
         call()
     assert text in str(error.value)
+
+
+@pytest.mark.parametrize("wrong", [-2, UNITS, np.nan, 0.5])
+@pytest.mark.parametrize("inner", [None, BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=-1)], ids=["of Keras", "of ours"])
+def test_a_label_that_is_no_class_makes_the_loss_nan(inner, wrong):
+    labels = LABELS.astype("float32")
+    assert np.isfinite(number(AnnotatorsLoss(inner)(labels, LOGITS)))
+    labels[0, 0] = wrong
+    assert np.isnan(number(AnnotatorsLoss(inner)(labels, LOGITS)))

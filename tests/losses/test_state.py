@@ -102,12 +102,13 @@ def test_a_loss_that_is_not_attached_says_so():
     model, loss = make_model(), make_loss()
     model.compile("sgd", loss)
     text = (
-        "The loss 'early_learning_regularized_crossentropy' must be attached to the model that it trains: `model.loss.attach(model)` after "
-        "`compile`, and again after a model was loaded or cloned. Received: a loss that is not"
+        "The loss 'early_learning_regularized_crossentropy' must be attached to the model that it trains: `model.compile(..., "
+        "loss.attach(model))`, or, after a model was loaded, `model.loss.attach(model)`. Received: a loss that is not"
     )
-    with pytest.raises(ValueError) as error:
-        loss(LABELS, np.zeros((EXAMPLES, UNITS)), with_index(EXAMPLES))
-    assert str(error.value) == text
+    for call in (lambda: loss(LABELS, np.zeros((EXAMPLES, UNITS)), with_index(EXAMPLES)), lambda: keras_het.check(model)):
+        with pytest.raises(ValueError) as error:
+            call()
+        assert str(error.value) == text
     with pytest.raises(ValueError, match="must be attached to the model that it trains"):
         fit(model)
     with pytest.raises(ValueError) as error:
@@ -143,10 +144,10 @@ def test_a_saved_model_brings_it_back_and_goes_on(kind, tmp_path):
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(memory(again.loss), memory(loss))
+    assert np.isfinite(again.evaluate(X, LABELS, verbose=0))  # which needs neither an index nor what is remembered
     with pytest.raises(ValueError, match="must be attached to the model that it trains"):
         fit(again)
     again.loss.attach(again)
-    assert np.isfinite(again.evaluate(X, LABELS, verbose=0))  # of a model that was trained before, without an index
     fit(again)
     check_memory(again, again.loss, 3)
 

@@ -144,12 +144,22 @@ def test_a_saved_model_brings_it_back_and_goes_on(kind, tmp_path):
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(memory(again.loss), memory(loss))
-    assert np.isfinite(again.evaluate(X, LABELS, verbose=0))  # which needs neither an index nor what is remembered
     with pytest.raises(ValueError, match="must be attached to the model that it trains"):
         fit(again)
     again.loss.attach(again)
     fit(again)
     check_memory(again, again.loss, 3)
+
+
+def test_a_loaded_model_is_evaluated_without_what_is_remembered(tmp_path):
+    model, _ = compiled(metrics=["accuracy"])
+    fit(model)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert again.evaluate(X, LABELS, verbose=0) == pytest.approx(model.evaluate(X, LABELS, verbose=0))
+    again.loss.attach(again)
+    fit(again)
+    check_memory(again, again.loss, 2)
 
 
 def test_weights_with_and_without_it_load_into_models_with_and_without_it(tmp_path):

@@ -3,9 +3,11 @@
 python benchmarks/arena.py [--data digits] [--methods NAME ...] [--noises NAME ...] [--heads NAME ...] [--seeds 5] [--processes 2]
                            [--output FOLDER] [--quick] [--render]                                             (KERAS_BACKEND)
 
-Training and validation labels are noisy, the test is clean and only measured. A method has three trials for its own strength; network,
-optimizer, L2, batches and epochs are those of all. After every epoch the accuracy on noisy validation labels is taken, and the trial and
-the epoch of the largest, of equals the first, are the method's: no likelihood, which a robust loss, or one that knows T, does not model.
+Training and validation labels are noisy, the test is clean and only measured. A method has three trials for its own strength; the size
+of a network, the optimizer with its weight decay (arena_decay.py says how it was chosen), batches and epochs are those of all. Some rows
+train more than that: two networks, or a first one to learn something of the labels. After every epoch the accuracy on noisy validation
+labels is taken, and the trial and the epoch of the largest, of equals the first, are the method's: no likelihood, which a robust loss, or
+one that knows T, does not model.
 
 Every training writes a line of JSON and is not repeated if its line is there; `--render` makes all tables and the heat map of the lines.
 Without `--part I/N` it starts a process for each core, and shows what they have done and the time that is left.
@@ -30,6 +32,7 @@ from arena_trial import HEADS
 
 QUICK = {"methods": [arena_methods.PLAIN, arena_methods.BASE], "noises": ["none", "symmetric"], "seeds": 2}
 QUICK_EPOCHS = 3
+LOOK = 2.0  # seconds between two looks at what the processes have done
 KEY = ("data", "noise", "seed", "head", "method", "strength")
 
 
@@ -73,20 +76,36 @@ def work(options, part, parts):
 
 def work_side_by_side(options):
     """All parts, a process each, and a bar of what is done and of the time that is left."""
-    total, done = len(missing(options)), 0
+    total, added = len(missing(options)), AddedLines(options.output)
     command = [sys.executable, str(pathlib.Path(__file__).resolve()), *sys.argv[1:]]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     parts = [f"{part}/{options.processes}" for part in range(options.processes)]
     processes = [subprocess.Popen([*command, "--part", part], env=environment) for part in parts if total]
     bar = keras.utils.Progbar(total, unit_name="training")
-    while done < total:
-        time.sleep(0.5)
-        done = total - len(missing(options))
+    while any(process.poll() is None for process in processes):
+        time.sleep(LOOK)
+        done = added.count()
         bar.update(done, finalize=done == total)
-        if all(process.poll() is not None for process in processes) and len(missing(options)):
-            break
     if any(process.wait() for process in processes):
         raise RuntimeError("A process of the arena failed; what it says is above. Start again: what is done is not repeated")
+
+
+class AddedLines:
+    """Counts the lines that files of a folder get; of what was read once only the length is kept."""
+
+    def __init__(self, folder):
+        self.folder, self.total = folder, 0
+        self.seen = {path: path.stat().st_size for path in folder.glob("arena-*.jsonl")}
+
+    def count(self):
+        """All lines since it was made."""
+        for path in self.folder.glob("arena-*.jsonl"):
+            with path.open("rb") as file:
+                file.seek(self.seen.get(path, 0))
+                added = file.read()
+            self.seen[path] = self.seen.get(path, 0) + len(added)
+            self.total += added.count(b"\n")
+        return self.total
 
 
 def keep_compiled(folder):

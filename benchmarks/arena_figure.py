@@ -40,11 +40,11 @@ def draw(axes, results, head, base):
             weight="bold" if bold else "normal",
         )
     axes.set_xticks(range(len(results.noises)), results.noises, rotation=35, ha="right", rotation_mode="anchor")
-    axes.set_yticks(range(len(results.methods)), [name + (" (bound)" if results.knows[name] else "") for name in results.methods])
+    axes.set_yticks(range(len(results.methods)), [f"{name} ({results.knows[name]})".removesuffix(" ()") for name in results.methods])
     axes.set_title(f"{head} head", fontsize=10)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    bounds = sum(bool(results.knows[name]) for name in results.methods)
-    if bounds and all(results.knows[name] for name in results.methods[:bounds]):
+    bounds = sum(results.knows[name] == "bound" for name in results.methods)
+    if bounds and all(results.knows[name] == "bound" for name in results.methods[:bounds]):
         axes.axhline(bounds - 0.5, color="black", linewidth=1.5)
     return image

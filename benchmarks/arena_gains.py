@@ -3,6 +3,7 @@
 import numpy as np
 from recipe_report import distinct
 
+BASE = ("crossentropy, stopped early", "Dense")  # method and head of what all others are compared with
 FIGURES = {"accuracy": 100.0, "NLL": 1.0, "ECE": 1.0}  # and their units: points of accuracy
 
 
@@ -44,6 +45,14 @@ class Results:
 def is_clear(values):
     """Whether a mean is beyond two standard errors from 0."""
     return len(values) > 1 and abs(values.mean()) > 2 * standard_error(values)
+
+
+def points(values, bold=None):
+    """A mean and its standard error, in bold where it is clear."""
+    if not len(values):
+        return ""
+    text = f"{values.mean():+.1f}" + (f" +- {standard_error(values):.1f}" if len(values) > 1 else "")
+    return f"**{text}**" if (is_clear(values) if bold is None else bold) else text
 
 
 def standard_error(values):

@@ -55,7 +55,7 @@ class Mixtures(keras.utils.PyDataset):
 
     def __len__(self):
         """Of batches."""
-        return len(self.x) // BATCH
+        return -(-len(self.x) // BATCH)
 
     def __getitem__(self, index):
         """A batch."""
@@ -75,12 +75,20 @@ def mixup(trial):
     return Plan(trial.compiled(keras.losses.CategoricalCrossentropy(from_logits=True)), [Stage((data,))])
 
 
-PLAIN, BASE = "crossentropy, last epoch", "crossentropy, stopped early"
+PLAIN, BASE, CHANCE = "crossentropy, last epoch", "crossentropy, stopped early", "crossentropy, other starts"
 METHODS = [
-    Method("true labels", "a bound", (None,), true_labels, knows="the true labels"),
-    Method("forward, true T", "a bound, Patrini et al. 2017", (None,), true_transition, knows="the true T"),
+    Method("true labels", "", (None,), true_labels, knows="bound", told=lambda truth: truth._replace(transition=None)),
+    Method(
+        "forward, true T",
+        "Patrini et al. 2017",
+        (None,),
+        true_transition,
+        knows="bound",
+        told=lambda truth: truth._replace(labels=None),
+    ),
     Method(PLAIN, "", (None,), lambda trial: trial.plan(), stops_early=False),
     Method(BASE, "three starts", (0, 1, 2), lambda trial: trial.plan(start=trial.strength)),
+    Method(CHANCE, "three other starts", (3, 4, 5), lambda trial: trial.plan(start=trial.strength)),
     Method("temperature", "Collier et al. 2021", (1.5, 5.0, 15.0), lambda trial: trial.plan(temperature=trial.strength)),
     Method("label smoothing", "Szegedy et al. 2016", (0.1, 0.3, 0.5), smoothed),
     Method("mixup", "Zhang et al. 2018", (0.4, 2.0, 8.0), mixup),

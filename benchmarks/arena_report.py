@@ -3,15 +3,16 @@
 import json
 import pathlib
 
+import arena_advice
 import arena_expectations
 import arena_figure
 import harness
 import numpy as np
-from arena_gains import FIGURES, Results, is_clear, standard_error
+from arena_gains import BASE, FIGURES, Results, is_clear, points
 from recipe_report import distinct, select, with_error
 from scipy.stats import t as student
 
-BASE = ("crossentropy, stopped early", "Dense")  # method and head of what all others are compared with
+TWO = "two networks"  # what rows of two networks are compared with, too
 
 
 def read(folder):
@@ -28,60 +29,23 @@ def table(results, head, name):
     return harness.markdown(lines)
 
 
-def gains(results, head):
+def gains(results, head, base=BASE, methods=None):
     """Methods down, noises across: points of accuracy over the base, bold where clear."""
     lines = [["method", *results.noises]]
-    for method in results.methods:
-        lines.append([method, *(_points(results.gain(noise, (method, head), BASE)) for noise in results.noises)])
+    for method in results.methods if methods is None else methods:
+        lines.append([method, *(points(results.gain(noise, (method, head), base)) for noise in results.noises)])
     return harness.markdown(lines)
-
-
-def _points(values):
-    if not len(values):
-        return ""
-    text = f"{values.mean():+.1f}" + (f" +- {standard_error(values):.1f}" if len(values) > 1 else "")
-    return f"**{text}**" if is_clear(values) else text
-
-
-def advice(results):
-    """A row for each noise: the best of all that a user can have, what is as good, and how early stopping stands to it."""
-    lines = [["your noise looks like", "begin with", "points over early stopping", "within two standard errors of the best"]]
-    for noise in results.noises:
-        over = {rival: results.gain(noise, rival, BASE) for rival in rivals(results)}
-        best, *others = sorted((rival for rival in over if len(over[rival])), key=lambda rival: -over[rival].mean())
-        alike = [rival for rival in others if not is_clear(results.gain(noise, best, rival))]
-        if best == BASE or BASE in alike:
-            others = [rival for rival in (best, *alike) if rival != BASE]
-            lines.append([noise, "early stopping: none is clearly better", f"{_points(over[best])} ({_name(best)})", _names(others)])
-        else:
-            lines.append([noise, _name(best), _points(over[best]), _names(alike)])
-    return harness.markdown(lines)
-
-
-def rivals(results):
-    """All (method, head) that a user can have: no bounds."""
-    return [(method, head) for head in results.heads for method in results.methods if not results.knows[method]]
-
-
-def _name(rival):
-    return rival[0] if rival[1] == "Dense" else f"{rival[0]} ({rival[1]})"
-
-
-def _names(found, most=4):
-    """The first, and how many more."""
-    more = [f"{len(found) - most} more"] if len(found) > most else []
-    return "; ".join([*map(_name, found[:most]), *more])
 
 
 def standing(results):
     """A row for each method and head: the noises on which it is clearly better than early stopping, and clearly worse."""
     lines = [["method", "clearly better", "clearly worse"]]
-    for rival in rivals(results):
+    for rival in arena_advice.rivals(results):
         if rival != BASE:
             over = {noise: results.gain(noise, rival, BASE) for noise in results.noises}
             signs = {noise: np.sign(values.mean()) for noise, values in over.items() if is_clear(values)}
             better, worse = (", ".join(noise for noise in signs if signs[noise] == sign) for sign in (1, -1))
-            lines.append([_name(rival), better or "nowhere", worse or "nowhere"])
+            lines.append([arena_advice.name_of(rival), better or "nowhere", worse or "nowhere"])
     return harness.markdown(lines)
 
 
@@ -116,11 +80,15 @@ def describe(lines):
     results, last = Results(lines), Results(lines, last=True)
     seeds = len(distinct(lines, "seed"))
     alarm = f"; by chance alone {2 * student.sf(2, seeds - 1):.0%} of the cells would be bold" if seeds > 1 else ""
-    text = [f"## Your noise looks like this: begin with that\n\n{advice(results)}\n"]
+    text = [f"## Your noise looks like this: begin with that\n\n{arena_advice.how(results)}\n\n{arena_advice.table(results)}\n"]
     text.append(f"## Beside {BASE[0]}, {BASE[1]} head\n\n{standing(results)}\n")
     for head in results.heads:
         over = f"points of clean accuracy over {BASE[0]}, {BASE[1]} (bold: beyond two standard errors, paired by seed{alarm})"
         text.append(f"## {head} head: {over}\n\n{gains(results, head)}\n")
+    pairs = [method for method in results.methods if method.startswith(f"{TWO}, ")]
+    for head in results.heads if pairs else []:
+        over = f"points of clean accuracy over {TWO} that learn from all examples, {head} head"
+        text.append(f"## {head} head: {over}\n\n{gains(results, head, (TWO, head), pairs)}\n")
     text.append(f"## Expected before the run, and what came (! where they differ), Dense head\n\n{expected(results)}\n")
     for head in results.heads:
         text += [f"## {head} head: clean {name}\n\n{table(results, head, name)}\n" for name in FIGURES]

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 from arena_trial import BATCH, Method, Plan, Stage, of_indexed_loss, of_loss
+from tasks import Truth
 
 from keras_het import curricula
 from keras_het.callbacks import KeptShare
@@ -21,9 +22,10 @@ from keras_het.losses import (
 )
 from keras_het.models import Pair
 
+TWO = "two networks"
 GRADUAL = 0.2  # share of the epochs in which the share that is kept falls
 STAGES = (0.4, 0.7, 1.0)  # shares of the epochs at which the stages of a curriculum end
-VERIFIED = 5  # examples of each class whose true labels CleanNet knows
+VERIFIED, CLASSES = 5, 10  # examples of each class whose true labels CleanNet is told, and classes
 
 
 def gradual(trial):
@@ -63,10 +65,18 @@ def density(trial):
 def reference(trial):
     """Weights by likeness to verified examples, to the power of the strength."""
     (x, y), truth = trial.task.train, trial.task.truth.labels
-    verified = np.concatenate([np.flatnonzero(truth == label)[:VERIFIED] for label in range(trial.task.units)])
+    verified = np.flatnonzero(truth >= 0)
     features = curricula.features(trial.first(), x)
     weights = curricula.reference_weights(features, y, features[verified], truth[verified])
     return trial.plan(fit={"sample_weight": weights**trial.strength})
+
+
+def verified_alone(truth):
+    """The true labels of the first examples of each class; -1 for all others."""
+    first = np.concatenate([np.flatnonzero(truth.labels == label)[:VERIFIED] for label in range(CLASSES)])
+    labels = np.full_like(truth.labels, -1)
+    labels[first] = truth.labels[first]
+    return Truth(labels, None)
 
 
 def adaptive(trial):
@@ -110,11 +120,16 @@ METHODS = [
         of_indexed_loss(lambda rate, task: DataParametersCrossentropy(len(task.train.y), task.units, instance_rate=rate, from_logits=True)),
     ),
     Method("self-paced", "Jiang et al. 2018", (0.2, 0.4, 0.6), self_paced),
-    Method("two networks", "three starts", (0, 1, 2), lambda trial: pair_of(trial, CoTeaching(from_logits=True), start=trial.strength)),
-    Method("co-teaching", "Han et al. 2018", (0.2, 0.4, 0.6), lambda trial: pair_of(trial, CoTeaching(from_logits=True), gradual(trial))),
-    Method("JoCoR", "Wei et al. 2020", (0.2, 0.4, 0.6), lambda trial: pair_of(trial, JoCoR(from_logits=True), gradual(trial))),
+    Method(TWO, "three starts", (0, 1, 2), lambda trial: pair_of(trial, CoTeaching(from_logits=True), start=trial.strength)),
+    Method(
+        f"{TWO}, co-teaching",
+        "Han et al. 2018",
+        (0.2, 0.4, 0.6),
+        lambda trial: pair_of(trial, CoTeaching(from_logits=True), gradual(trial)),
+    ),
+    Method(f"{TWO}, JoCoR", "Wei et al. 2020", (0.2, 0.4, 0.6), lambda trial: pair_of(trial, JoCoR(from_logits=True), gradual(trial))),
     Method("MentorMix", "Jiang et al. 2020", (90.0, 70.0, 50.0), mentor_mix),
     Method("curriculum by density", "Guo et al. 2018", (0.75, 0.5, 0.25), density),
     Method("adaptive regularisation", "Cao et al. 2021", (0.03, 0.1, 0.3), adaptive, heads=("Dense",)),
-    Method("CleanNet", "Lee et al. 2018", (0.5, 1.0, 2.0), reference, knows=f"the true labels of {VERIFIED} examples of each class"),
+    Method("CleanNet", "Lee et al. 2018", (0.5, 1.0, 2.0), reference, knows=f"told {VERIFIED * CLASSES} labels", told=verified_alone),
 ]

@@ -50,8 +50,8 @@ def task_of(data, noise, seed, epochs):
 
 
 def seen_by(method, task):
-    """What a method may look at: no clean label, unless it is a bound."""
-    return task._replace(test=None, truth=task.truth if method.knows else None)
+    """What a method may look at: of the truth, what it is told, and nothing of the test."""
+    return task._replace(test=None, truth=method.told(task.truth))
 
 
 def run(method, key, epochs=None):

@@ -2,7 +2,9 @@
 
 A plan is a compiled model, and the data and arguments of `fit`, in stages if there are more than one. The network, its head, the
 optimizer and the length of training are those of the trial; the noisy labels of validation choose among trials and epochs, and no
-method does that itself.
+method does that itself. A method that trains two networks, or a first one, has the time for it.
+
+Weights decay apart from the gradient (AdamW): as a part of the loss, beside Adam, decay would be twice as strong for half a loss.
 """
 
 import functools
@@ -17,7 +19,7 @@ from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import with_index
 
-BATCH, LEARNING_RATE, L2 = 128, 4e-3, 1e-3
+BATCH, LEARNING_RATE, WEIGHT_DECAY = 128, 4e-3, 1.0
 FACTORS, NODES, TEMPERATURE = 5, 64, 5.0  # of the heteroscedastic head
 FIRST, RELEASE = 0.3, 0.2  # shares of the epochs: how long a first training is, and when a T is released
 crossentropy = functools.partial(keras.losses.SparseCategoricalCrossentropy, from_logits=True)
@@ -58,9 +60,8 @@ class Trial(NamedTuple):
     def network(self, temperature=None, tail=(), start=0):
         """The network of the task and a head, which makes log-probabilities, not compiled; `start` is another start for each number."""
         keras.utils.set_random_seed(1000 * start + self.seed)
-        l2 = functools.partial(keras.regularizers.L2, L2)
-        layers = self.task.backbone(self.task.train.x.shape[1:], l2)
-        return keras.Sequential([*layers, *HEADS[self.head](self.task.units, l2, temperature, 1000 * start + self.seed), *tail])
+        layers = self.task.backbone(self.task.train.x.shape[1:], lambda: None)
+        return keras.Sequential([*layers, *HEADS[self.head](self.task.units, temperature, 1000 * start + self.seed), *tail])
 
     def compiled(self, loss=None, **arguments):
         """`network`, with crossentropy if there is no other loss."""
@@ -70,8 +71,10 @@ class Trial(NamedTuple):
 
     @staticmethod
     def optimizer():
-        """That of all."""
-        return keras.optimizers.Adam(LEARNING_RATE)
+        """That of all; a learned T does not decay."""
+        optimizer = keras.optimizers.AdamW(LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+        optimizer.exclude_from_weight_decay(var_names=["bias", "transition"])
+        return optimizer
 
     def plan(self, loss=None, fit=None, **arguments):
         """Of one network on the noisy labels as they are; `fit` has further arguments of `fit`."""
@@ -90,17 +93,16 @@ class Trial(NamedTuple):
         return model
 
 
-def dense(units, l2, temperature, seed):
+def dense(units, temperature, seed):
     """Log-probabilities of a Dense layer, its logits divided by a temperature."""
     if temperature is None:
-        return [keras.layers.Dense(units, "log_softmax", kernel_regularizer=l2())]
-    logits = keras.layers.Dense(units, kernel_regularizer=l2())
-    return [logits, keras.layers.Rescaling(1 / temperature), keras.layers.Activation("log_softmax")]
+        return [keras.layers.Dense(units, "log_softmax")]
+    return [keras.layers.Dense(units), keras.layers.Rescaling(1 / temperature), keras.layers.Activation("log_softmax")]
 
 
-def heteroscedastic(units, l2, temperature, seed):
+def heteroscedastic(units, temperature, seed):
     """The full head, as the README advises where nothing is chosen."""
-    arguments = {"temperature": temperature or TEMPERATURE, "integrator": QuasiMonteCarlo(NODES), "kernel_regularizer": l2(), "seed": seed}
+    arguments = {"temperature": temperature or TEMPERATURE, "integrator": QuasiMonteCarlo(NODES), "seed": seed}
     return [HeteroscedasticDense(units, min(FACTORS, units), **arguments)]
 
 
@@ -112,7 +114,8 @@ class Method(NamedTuple):
 
     strengths: of three trials, or of one if there is nothing to choose.
     make: a function of a `Trial` that returns a `Plan`.
-    knows: what it is told beside the noisy labels, which makes it a bound.
+    knows: in two words, what it has beside the noisy labels; "bound" if nobody has it.
+    told: what of the truth it may see: a function of the `Truth` of the task.
     stops_early: the epoch is chosen, too; otherwise it is the last.
     heads: those that it takes.
     """
@@ -122,6 +125,7 @@ class Method(NamedTuple):
     strengths: tuple
     make: Callable[[Trial], Plan]
     knows: str = ""
+    told: Callable[[tasks.Truth], tasks.Truth | None] = lambda truth: None
     stops_early: bool = True
     heads: tuple = tuple(HEADS)
 

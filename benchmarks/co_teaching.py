@@ -4,7 +4,8 @@ python benchmarks/co_teaching.py [--seeds 5] [--epochs 60] [--rate 0.45] [--meth
 
 Digits with 45% of their labels flipped to any other class; the true ones are known here, and only measured. All train alike, with the
 same backbone, and know the rate of wrong labels. "Kept" is by batches of training data, as in training; of Dense it is what would be kept,
-the smallest losses, and of the mentor its weights. The mentor is told which labels of 100 training examples are right; nobody else is.
+the smallest losses, and of the mentor its weights. The mentor is told which labels of 100 training examples are right; nobody else is, and
+what is kept is counted without these examples, for all.
 Accuracy is of clean test data, after the last epoch, and after the epoch with the best accuracy of noisy validation data. Two networks are
 one ensemble: compare them with "two, all kept", which trains both on everything.
 """
@@ -93,10 +94,10 @@ def figures(method, rate, seed, epochs):
     """Shares of right labels, among all and among the kept ones, and accuracies."""
     task, clean = (tasks.digits(share, seed, symmetric=True) for share in (rate, 0.0))
     np.testing.assert_array_equal(task.train.x, clean.train.x)  # the same examples, so their labels are the true ones
-    is_right = task.train.y == clean.train.y
+    is_right = (task.train.y == clean.train.y)[TRUSTED:]
     own = {"mentor": mentor_of(task, clean.train.y, rate, seed, epochs)} if "mentor" in method else {}
     model, history, accuracy = trained(method, task, rate, seed, epochs, **own)
-    chosen = kept(model, task, rate)
+    chosen = kept(model, task, rate)[TRUSTED:]
     share = float(np.sum(chosen * is_right[:, None]) / np.sum(chosen))
     return [is_right.mean(), chosen.mean(), share, accuracy[-1], accuracy[int(np.argmax(history["val_accuracy"]))]]
 

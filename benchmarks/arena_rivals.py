@@ -29,19 +29,19 @@ VERIFIED, CLASSES = 5, 10  # examples of each class whose true labels CleanNet i
 
 
 def gradual(trial):
-    """Keeps ever fewer examples, as the strength says."""
-    return {"callbacks": [KeptShare(trial.strength, int(GRADUAL * trial.task.epochs))]}
+    """Keeps ever fewer examples, down to the share that the strength is."""
+    return {"callbacks": [KeptShare(int(GRADUAL * trial.task.epochs))]}
 
 
 def self_paced(trial):
     """Examples of small losses."""
-    return trial.attached(SelfPacedCrossentropy(from_logits=True), gradual(trial))
+    return trial.attached(SelfPacedCrossentropy(trial.strength, from_logits=True), gradual(trial))
 
 
 def pair_of(trial, loss, fit=None, start=0):
     """Two networks with a loss of both; their mean predicts."""
     pair = Pair([trial.network(start=2 * start + index) for index in range(2)])
-    pair.compile(trial.optimizer(), loss.attach(pair))
+    pair.compile(trial.optimizer(pair), loss.attach(pair))
     return Plan(pair, [Stage(trial.task.train, fit or {})])
 
 
@@ -119,15 +119,20 @@ METHODS = [
         (0.1, 0.3, 1.0),
         of_indexed_loss(lambda rate, task: DataParametersCrossentropy(len(task.train.y), task.units, instance_rate=rate, from_logits=True)),
     ),
-    Method("self-paced", "Jiang et al. 2018", (0.2, 0.4, 0.6), self_paced),
-    Method(TWO, "three starts", (0, 1, 2), lambda trial: pair_of(trial, CoTeaching(from_logits=True), start=trial.strength)),
+    Method("self-paced", "Jiang et al. 2018", (0.8, 0.6, 0.4), self_paced),
+    Method(TWO, "three starts", (0, 1, 2), lambda trial: pair_of(trial, CoTeaching(1.0, from_logits=True), start=trial.strength)),
     Method(
         f"{TWO}, co-teaching",
         "Han et al. 2018",
-        (0.2, 0.4, 0.6),
-        lambda trial: pair_of(trial, CoTeaching(from_logits=True), gradual(trial)),
+        (0.8, 0.6, 0.4),
+        lambda trial: pair_of(trial, CoTeaching(trial.strength, from_logits=True), gradual(trial)),
     ),
-    Method(f"{TWO}, JoCoR", "Wei et al. 2020", (0.2, 0.4, 0.6), lambda trial: pair_of(trial, JoCoR(from_logits=True), gradual(trial))),
+    Method(
+        f"{TWO}, JoCoR",
+        "Wei et al. 2020",
+        (0.8, 0.6, 0.4),
+        lambda trial: pair_of(trial, JoCoR(trial.strength, from_logits=True), gradual(trial)),
+    ),
     Method("MentorMix", "Jiang et al. 2020", (90.0, 70.0, 50.0), mentor_mix),
     Method("curriculum by density", "Guo et al. 2018", (0.75, 0.5, 0.25), density),
     Method("adaptive regularisation", "Cao et al. 2021", (0.03, 0.1, 0.3), adaptive, heads=("Dense",)),

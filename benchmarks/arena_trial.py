@@ -66,14 +66,15 @@ class Trial(NamedTuple):
     def compiled(self, loss=None, **arguments):
         """`network`, with crossentropy if there is no other loss."""
         model = self.network(**arguments)
-        model.compile(self.optimizer(), loss or crossentropy())
+        model.compile(self.optimizer(model), loss or crossentropy())
         return model
 
     @staticmethod
-    def optimizer():
-        """That of all; a learned T does not decay."""
+    def optimizer(model):
+        """That of all; kernels decay, but not the covariance of a head, nor a learned T."""
+        kept = ("bias", "transition", "scale_diag", "row_scale", "factor")
         optimizer = keras.optimizers.AdamW(LEARNING_RATE, weight_decay=WEIGHT_DECAY)
-        optimizer.exclude_from_weight_decay(var_names=["bias", "transition"])
+        optimizer.exclude_from_weight_decay(var_list=[v for v in model.trainable_variables if any(part in v.path for part in kept)])
         return optimizer
 
     def plan(self, loss=None, fit=None, **arguments):

@@ -109,17 +109,21 @@ def _with_penalty(trial):
     return keras.Sequential([keras.Input((64,)), *layers, last])
 
 
-def test_weights_decay_but_neither_biases_nor_a_learned_transition(monkeypatch):
+def test_weights_decay_but_neither_biases_nor_a_learned_transition_nor_a_covariance(monkeypatch):
     import arena_trial
 
     monkeypatch.setattr(arena_trial, "WEIGHT_DECAY", 200.0)
     task = arena_trial.tasks.digits(0.4, 0)
     flips = arena_trial.NoiseTransition(10)
     model = arena_trial.Trial(task, "heteroscedastic", None, 0).compiled(tail=[flips])
+    for variable in model.trainable_variables:  # some start at zero, where decay would not be seen
+        if "transition" not in variable.path:
+            variable.assign(variable + 0.01)
     before = {variable.path: keras.ops.convert_to_numpy(variable) for variable in model.trainable_variables}
+    assert any("scale_diag/kernel" in path for path in before)
     model.fit(task.train.x[:128], task.train.y[:128], sample_weight=np.zeros(128, "float32"), batch_size=128, verbose=0)
     for variable in model.trainable_variables:
-        decays = not ("bias" in variable.path or "transition" in variable.path)
+        decays = not any(part in variable.path for part in ("bias", "transition", "scale_diag", "factor"))
         after = keras.ops.convert_to_numpy(variable)
         np.testing.assert_allclose(after, (0.2 if decays else 1.0) * before[variable.path], rtol=1e-4, atol=1e-7, err_msg=variable.path)
 

@@ -78,7 +78,7 @@ class Crossentropy(keras.losses.Loss):
     def targets(self, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
         """Label vectors, `(..., K)`, and which examples count, `(...)`, or None for all.
 
-        Integer labels become one-hot vectors: of zeros where they are ignored, and of nan where they are no class.
+        Integer labels become one-hot vectors: of class 0 where they are ignored, and of nan where they are no class.
         """
         labels = _integers(y_true, y_pred)
         if labels is None:

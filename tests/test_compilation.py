@@ -346,7 +346,8 @@ def test_no_false_alarm_over_the_compile_calls_of_demo_guides_and_readme(path):
     for call in calls:
         model = make()
         loss = keras_het.losses.DataParametersCrossentropy(8, 3, from_logits=True).attach(model)  # of the guide to the index of an example
-        eval(call, {"keras": keras, "keras_het": keras_het, "model": model, "learning_rate": 1e-3, "loss": loss})
+        names = {"keras": keras, "keras_het": keras_het, "model": model, "learning_rate": 1e-3, "optimizer": "adam", "loss": loss}
+        eval(call, names)
         keras_het.check(model)
 
 

@@ -8,7 +8,7 @@ import shutil
 
 import nox
 
-nox.options.sessions = ["lint", "tests", "parity"]
+nox.options.sessions = ["lint", "tests", "accelerator", "parity"]
 nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_venv = "yes"
 
@@ -70,6 +70,14 @@ def tests(session, backend):
     if backend == "jax":
         environment |= compilation_cache(session) | COMPILE_FAST
     session.run("pytest", *TWO_WORKERS, "--durations=15", *session.posargs, env=environment)
+
+
+@nox.session
+def accelerator(session):
+    """Layers and losses on an accelerator that PyTorch only pretends: all tensors must be made there."""
+    install(session, "-e", ".[torch,demo]", groups=["test"])
+    pretended = ("-p", "tests.pretended_accelerator", "tests/layers", "tests/losses", "tests/models", "tests/ops")
+    session.run("pytest", *TWO_WORKERS, *(session.posargs or pretended), env=backend_environment("torch") | {"OMP_NUM_THREADS": "1"})
 
 
 @nox.session

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_het.graph import find_head
 from keras_het.losses.indexed import IndexedCrossentropy
+from keras_het.ops.largest import largest
 from keras_het.ops.transition import SMALLEST
 from keras_het.validation import as_float64, check_every_class, check_labels, check_not_negative, check_share
 
@@ -133,7 +134,7 @@ def _last_layer(model):
 
 def _norm(residual, kernel):
     """|W r| of rows of r, `(B, K)`, whose squares do not underflow, and with a gradient of 0 where it is 0."""
-    largest = ops.stop_gradient(ops.max(ops.abs(residual), axis=-1, keepdims=True, initial=SMALLEST))
-    squares = ops.sum(ops.square(ops.matmul(residual / largest, ops.transpose(kernel))), axis=-1)
+    scale = ops.stop_gradient(largest(ops.abs(residual), SMALLEST, axis=-1))
+    squares = ops.sum(ops.square(ops.matmul(residual / scale, ops.transpose(kernel))), axis=-1)
     positive = squares > 0
-    return ops.where(positive, largest[:, 0] * ops.sqrt(ops.where(positive, squares, 1.0)), 0.0)
+    return ops.where(positive, scale[:, 0] * ops.sqrt(ops.where(positive, squares, 1.0)), 0.0)

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_het.losses.indexed import IndexedCrossentropy
+from keras_het.ops.largest import largest
 from keras_het.validation import check_choice, check_integer, check_number
 
 MAX_BYTES = 2 << 30  # of what is remembered
@@ -95,8 +96,8 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
         memory = ops.where(known[:, None], memory, 0.0)  # for which the penalty is zero
         self.rows.assign(ops.scatter_update(self.rows.value, index[:, None], ops.cast(memory, before.dtype)))
         # 1 - sum t p as a sum of positive terms: its own rounding, divided by a rest near zero, would shake a trained model.
-        largest = ops.max(memory, axis=-1, keepdims=True, initial=0.0)  # of an empty batch, too
-        rest = ops.maximum(1.0 - largest[:, 0], ROUNDING[self.memory_dtype]) + ops.sum(p * (largest - memory), axis=-1)
+        most = largest(memory, 0.0, axis=-1)
+        rest = ops.maximum(1.0 - most[:, 0], ROUNDING[self.memory_dtype]) + ops.sum(p * (most - memory), axis=-1)
         return plain + self.strength * ops.log(rest)
 
     @property

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.losses.selecting import SelectingCrossentropy
+from keras_het.ops.largest import largest
 from keras_het.validation import check_number
 
 
@@ -85,7 +86,7 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
 
     def _moved(self, losses, counts, selects):
         """The threshold, after this batch was seen."""
-        percentile = ops.max(ops.where(self.smallest(losses, counts), losses, -np.inf), initial=-np.inf)
+        percentile = largest(ops.where(self.smallest(losses, counts), losses, -np.inf), -np.inf, axis=0)[0]
         before = self.threshold * 1.0
         moved = ops.where(ops.isinf(before), percentile, self.decay * before + (1.0 - self.decay) * percentile)
         now = ops.where(ops.logical_and(selects, ops.isfinite(percentile)), moved, before)

@@ -4,6 +4,7 @@ import math
 
 from keras import ops
 
+from keras_het.ops.largest import largest
 from keras_het.ops.low_rank import finite, low_rank_normal
 from keras_het.ops.streaming import expectation
 
@@ -52,18 +53,19 @@ def without_shift(loc):
 def second_order_log_softmax(normal):
     """The mean softmax to second order in the noise, normalised: no nodes, O(K R).
 
-        log p_k = log s_k + (Sigma_kk - s' diag(Sigma) - 2 (Sigma s)_k + 2 s' Sigma s) / 2,    s = softmax(loc), then log_softmax
+            log p_k = log s_k + (Sigma_kk - s' diag(Sigma) - 2 (Sigma s)_k + 2 s' Sigma s) / 2,    s = softmax(loc), then log_softmax
 
-    Args:
-        normal: distribution of the logits `(..., K)` in temperatures.
-    Returns: log-probabilities, `(..., K)`.
-    Source: Collier et al. 2021, Appendix C, Eq. 13, with the factor 1 for its cross term, where 1/2 is printed.
+        Args:
+            normal: distribution of the logits `(..., K)` in temperatures.
+        Returns: log-probabilities, `(..., K)`.
+        Source: Collier et al. 2021, Appendix C, Eq. 13, with the factor 1 for its cross term, where 1/2 is printed.
 
-    Example:
-        >>> from keras_het.ops.low_rank import low_rank_normal
-        >>> log_p = second_order_log_softmax(low_rank_normal(ops.zeros((1, 2)), ops.ones((1, 2))))
-        >>> ops.convert_to_numpy(ops.exp(log_p)).tolist()
-        [[0.5, 0.5]]
+        Example:
+            >>> from keras_het.ops.largest import largest
+    from keras_het.ops.low_rank import low_rank_normal
+            >>> log_p = second_order_log_softmax(low_rank_normal(ops.zeros((1, 2)), ops.ones((1, 2))))
+            >>> ops.convert_to_numpy(ops.exp(log_p)).tolist()
+            [[0.5, 0.5]]
     """
     log_s = ops.log_softmax(normal.loc, axis=-1)
     s, variance = ops.exp(log_s), normal.variance()
@@ -119,5 +121,4 @@ def _max(logits):
 
     (That of a maximum divides by the number of its places, which is zero where a compiler computes the logits twice, differently.)
     """
-    # With an initial value the maximum of an empty batch is an empty batch, not an error.
-    return ops.stop_gradient(ops.max(logits, axis=1, keepdims=True, initial=-math.inf))
+    return ops.stop_gradient(largest(logits, -math.inf, axis=1))

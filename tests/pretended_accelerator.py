@@ -1,0 +1,91 @@
+"""PyTorch on an accelerator that is only pretended: whatever meets a tensor of the processor there fails here, too.
+
+    KERAS_BACKEND=torch python -m pytest -p tests.pretended_accelerator tests/losses
+
+Its tensors say that they are on the device "pretended" and compute on the processor. As on a real accelerator, an operation on tensors
+of two devices is an error, but for a number without axes, and for copies from one to the other. Keras makes its tensors there.
+"""
+
+import os
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+NAME = "pretended"
+aten = torch.ops.aten
+COPIES = (aten._to_copy.default, aten.copy_.default)
+INDEXES = (aten.index.Tensor, aten.index_put_.default)  # indices of the processor are taken by those of a real accelerator
+# What needs more than operations: graphs of PyTorch, automatic half precision, recomputation.
+NOT_PRETENDED = ("onnx", "export", "compiled_by_pytorch", "autocast", "rematerialisation", "session_of_half_precision")
+
+
+class Pretended(torch.Tensor):
+    """A tensor of the processor that says it is on the accelerator."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        about = {"strides": inner.stride(), "storage_offset": inner.storage_offset(), "dtype": inner.dtype}
+        found = torch.Tensor._make_wrapper_subclass(cls, inner.shape, device=f"{NAME}:0", **about)
+        found.inner = inner
+        return found
+
+    def __repr__(self, **arguments):
+        return f"Pretended({self.inner!r})"
+
+    @classmethod
+    def __torch_dispatch__(cls, operation, types, arguments=(), named=None):
+        return run(operation, arguments, named or {})
+
+
+class Accelerator(TorchDispatchMode):
+    """Sees operations that make tensors out of none, too."""
+
+    def __torch_dispatch__(self, operation, types, arguments=(), named=None):
+        return run(operation, arguments, named or {})
+
+
+def run(operation, arguments, named):
+    """The operation on the processor; its result is on the device that is asked for, or on that of its arguments."""
+    tensors = [x for x in tree_leaves((arguments, named)) if isinstance(x, torch.Tensor)]
+    ours = [x for x in tensors if isinstance(x, Pretended)]
+    others = [x for x in tensors if not isinstance(x, Pretended) and x.ndim > 0 and x.device.type == "cpu"]
+    if ours and others and operation not in COPIES and not (operation in INDEXES and isinstance(arguments[0], Pretended)):
+        raise RuntimeError(f"{operation}: expected all tensors on one device, found {NAME}:0 and cpu")
+    asked = named.get("device")
+    stays = torch.device(asked).type == NAME if asked is not None else bool(ours)
+    if operation is aten.copy_.default:
+        stays = isinstance(arguments[0], Pretended)
+    bare, bare_named = tree_map_only(Pretended, lambda x: x.inner, (arguments, named))
+    if stays and asked is not None:
+        bare_named["device"] = torch.device("cpu")
+    result = operation(*bare, **bare_named)
+    if not stays:
+        return tree_map_only(torch.Tensor, torch.clone, result) if ours else result
+    known = {id(x.inner): x for x in ours}  # what an operation in place gives back
+    return tree_map_only(torch.Tensor, lambda x: known.get(id(x)) if id(x) in known else Pretended(x), result)
+
+
+class Generator(torch.Generator):
+    """Random numbers of the processor."""
+
+    def __new__(cls, device="cpu"):
+        return super().__new__(cls, device="cpu")
+
+
+def pytest_configure(config):
+    """Before anything imports Keras."""
+    os.environ["KERAS_TORCH_DEVICE"] = NAME
+    _setup_privateuseone_for_python_backend(NAME)
+    torch.Generator = Generator
+    torch._C._set_only_lift_cpu_tensors(True)  # arrays become tensors of the processor first, and then move
+    torch.autograd.set_multithreading_enabled(False)  # gradients in this thread, where the mode is
+    Accelerator().__enter__()
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out what is not pretended."""
+    left_out = [item for item in items if any(part in item.nodeid for part in NOT_PRETENDED)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]

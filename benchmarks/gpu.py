@@ -1,6 +1,6 @@
 """The heads on an accelerator, by JAX or PyTorch: seconds, memory, agreement with the processor, training in half precision.
 
-KERAS_BACKEND=jax python benchmarks/gpu.py [--quick] [--output FOLDER]              (or torch; needs keras, numpy and scipy beside it)
+KERAS_BACKEND=jax python benchmarks/gpu.py [--parts speed blocks agreement policies] [--quick] [--output FOLDER]             (or torch)
 
 The floor is that of `speed.py`, from the card's own rates in the same process. Agreement: one step of gradient descent from equal
 weights, on the processor and on the accelerator, with matrix products in float32 and in TensorFloat-32. Without an accelerator
@@ -17,15 +17,17 @@ import speed
 
 BASE = {"B": 128, "D": 2048, "K": 1000, "R": 15}
 ROWS = [
-    *(("diagonal", {**BASE, "R": 0, "S": s}) for s in (256, 1024, 4096)),
-    *(("full", {**BASE, "S": s}) for s in (256, 1024, 4096)),
-    *(("parameter-efficient", {**BASE, "S": s}) for s in (256, 1024, 4096)),
+    *(("diagonal", {**BASE, "R": 0, "S": s}) for s in (256, 1024)),
+    *(("full", {**BASE, "S": s}) for s in (256, 1024)),
+    *(("parameter-efficient", {**BASE, "S": s}) for s in (256, 1024)),
     ("parameter-efficient", {**BASE, "K": 21_843, "R": 50, "S": 256}),
     ("sigmoid parameter-efficient", {**BASE, "K": 21_843, "R": 50, "S": 0}),
 ]
 QUICK_ROWS = [("full", speed.QUICK), ("sigmoid parameter-efficient", {**speed.QUICK, "S": 0})]
 SIZES = {"B": 32, "D": 256, "K": 1000, "R": 15, "S": 256}  # of the agreement
+PARTS = ["speed", "blocks", "agreement", "policies"]
 POLICIES, STEPS = ["float32", "mixed_bfloat16", "bfloat16"], 50
+BLOCKS = (1 << 20, 1 << 22, 1 << 24, 1 << 26)  # logits of a block
 ON_PROCESSOR = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 
 
@@ -87,6 +89,8 @@ def losses(policy, head):
 
 
 def measure_row(what, **row):
+    if what == "describe":
+        return harness.describe()
     if what == "step":
         return one_step(**row)
     if what == "losses":
@@ -95,6 +99,10 @@ def measure_row(what, **row):
         call = speed.make_call(row["head"], "train", **row["sizes"])
         call(), call()
         return {"peak_mib": harness.peak_device_memory()}
+    if "elements" in row:
+        from keras_het.ops import blocking
+
+        blocking.ACCELERATOR_ELEMENTS = row.pop("elements")
     return speed.measure_seconds(**row, probe_sizes=harness.ACCELERATOR if harness.accelerator() else harness.PROCESSOR)
 
 
@@ -103,7 +111,7 @@ def fresh(what, environment=(), **row):
 
 
 def speed_table(rows, repeats):
-    """Markdown, and the machine."""
+    """Seconds beside Dense and the floor, and memory."""
     lines = [["head", "mode", "B", "K", "R", "S", "ms (quartiles)", "times Dense", "times floor", "peak MiB of a step"]]
     for head, sizes in rows:
         timed = fresh("seconds", head=head, sizes=sizes, repeats=repeats)
@@ -112,8 +120,18 @@ def speed_table(rows, repeats):
             found = timed[mode]
             ratios = [f"{found['times dense']:.1f}", f"{found['times floor']:.1f}"]
             lines.append([head, mode, *(str(sizes[name] or "") for name in "BKRS"), harness.spread(found), *ratios, f"{memory:.0f}"])
-        print(lines[-2], lines[-1], flush=True)
-    return harness.markdown(lines), timed["machine"]
+        print(harness.markdown(lines[-2:]), flush=True)
+    return harness.markdown(lines)
+
+
+def blocks_table(rows, repeats):
+    """Milliseconds of a training step and of a prediction by the logits of a block."""
+    lines = [["head", "S", *(f"{mode}, 2^{size.bit_length() - 1}" for mode in speed.MODES for size in BLOCKS)]]
+    for head, sizes in rows:
+        found = [fresh("seconds", head=head, sizes=sizes, repeats=repeats, elements=size) for size in BLOCKS]
+        times = [harness.milliseconds(timed[mode]["seconds"]) for mode in speed.MODES for timed in found]
+        lines.append([head, str(sizes["S"]), *times])
+    return harness.markdown(lines)
 
 
 def agreement_table(heads):
@@ -151,16 +169,25 @@ def policy_table():
 
 
 def main():
-    options = harness.command_line(__doc__, repeats=9).parse_args()
+    parser = harness.command_line(__doc__, repeats=9)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    options = parser.parse_args()
     if options.row:
         print(json.dumps(measure_row(**options.row)))
         return
-    table, machine = speed_table(QUICK_ROWS if options.quick else ROWS, 3 if options.quick else options.repeats)
+    rows, repeats = (QUICK_ROWS, 3) if options.quick else (ROWS, options.repeats)
     heads = ["full"] if options.quick else ["diagonal", "full", "parameter-efficient"]
-    text = f"{table}\n\n{agreement_table(heads)}\n\n{policy_table()}\n\n{machine}\n"
+    parts = {
+        "speed": lambda: speed_table(rows, repeats),
+        "blocks": lambda: blocks_table([row for row in rows if row[1]["S"]], repeats),
+        "agreement": lambda: agreement_table(heads),
+        "policies": policy_table,
+    }
     options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / f"gpu_{os.environ['KERAS_BACKEND']}.md").write_text(text)
-    print("\n" + text)
+    for name in options.parts:
+        text = f"{parts[name]()}\n\n{fresh('describe')}\n"
+        (options.output / f"gpu_{name}_{os.environ['KERAS_BACKEND']}.md").write_text(text)
+        print("\n" + text, flush=True)
 
 
 if __name__ == "__main__":

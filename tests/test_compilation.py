@@ -334,7 +334,8 @@ def test_no_false_alarm_over_the_heads_and_models_of_this_suite():
 
 
 ROOT = pathlib.Path(keras_het.__file__).parent.parent
-PROGRAMS = [ROOT / "keras_het" / "demo.py", *sorted((ROOT / "guides").glob("*.py")), ROOT / "README.md"]
+PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if "```python" in page.read_text())]
+PROGRAMS = [ROOT / "keras_het" / "demo.py", *sorted((ROOT / "guides").glob("*.py")), *PAGES]
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)

@@ -1,0 +1,21 @@
+"""Draws the picture of the README: its first example, and the pairs of classes that the head holds for each other.
+
+KERAS_BACKEND=jax python docs/figures/first_example.py
+"""
+
+import pathlib
+
+import matplotlib.pyplot as plt
+
+import keras_het
+
+HERE = pathlib.Path(__file__).parent
+program = (HERE.parent.parent / "README.md").read_text().split("```python\n")[1].split("```")[0]
+variables = {}
+exec(compile(program, "README.md", "exec"), variables)
+names, model, x, y = (variables[name] for name in ("names", "model", "x", "y"))
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+keras_het.analysis.plots.covariance(keras_het.analysis.covariance(model, x[:3000]), names, ax=left)
+keras_het.analysis.plots.pairs(keras_het.analysis.confused_pairs(model, x[:3000], names, count=8), ax=right)
+figure.savefig(HERE / "first_example.png", dpi=110)

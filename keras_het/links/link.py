@@ -17,7 +17,7 @@ class Link(Choice):
 
     * `closed_form(normal)`: what a head returns, `(..., K)`, without nodes.
     * `second_order(normal)`: the same to second order in the noise.
-    * `mean`: what nodes are averaged to, an object with the methods of `keras_het.ops.expected_softmax.SoftmaxMean`; `from_mean` makes of
+    * `mean`: what nodes are averaged to, an object with the methods of `SoftmaxMean` in `ops/expected_softmax.py`; `from_mean` makes of
       it what a head returns.
     * `own_noise` and `largest`: the same for the integrators `OwnNoise` and `Quadrature`.
 

@@ -1,0 +1,50 @@
+"""What mkdocs does beside the pages in this folder: pages made of the package and of the guides, formulas, links."""
+
+import pathlib
+
+from api import api_pages
+from equations import equations_page
+from formulas import with_mathml
+from guide import guide_page
+from links import with_links
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
+from package import load, undocumented
+
+
+def on_config(config):
+    """Adds the made pages to the navigation, below the entries that name their folder."""
+    pages = made_pages(config)
+    config.nav = [_filled(entry, pages) for entry in config.nav]
+    return config
+
+
+def _filled(entry, pages):
+    """An entry of the navigation; of `Title: folder/` the pages of that folder."""
+    ((title, address),) = entry.items()
+    return {title: [page for page in pages if page.startswith(address)]} if str(address).endswith("/") else entry
+
+
+def on_files(files, config):
+    """Adds the pages themselves."""
+    for address, text in made_pages(config).items():
+        if (existing := files.get_file_from_path(address)) is not None:
+            files.remove(existing)
+        files.append(File.generated(config, address, content=text))
+    return files
+
+
+def made_pages(config):
+    """Markdown of the pages that nobody writes, `{address: text}`."""
+    root = pathlib.Path(config.config_file_path).parent
+    package = load(root)
+    if missing := undocumented(package):
+        raise PluginError(f"Public names without a docstring: {', '.join(missing)}")
+    guides = {f"guides/{path.stem}.md": guide_page(path.read_text()) for path in sorted((root / "guides").glob("*.py"))}
+    template = pathlib.Path(config.docs_dir, "equations.md").read_text()
+    return guides | api_pages(package) | {"equations.md": equations_page(package, template)}
+
+
+def on_page_content(html, page, config, files):
+    """Formulas and links, in what Markdown has become."""
+    return with_links(with_mathml(html))

@@ -173,6 +173,18 @@ def browser(session):
     session.log(f"Screenshots: {pictures}")
 
 
+@nox.session
+def docs(session):
+    """The site as files in build/site, from docs, guides and docstrings, without a warning; then its pages in a real Chromium."""
+    install(session, groups=["docs", "test", "browser"])
+    session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
+    pictures = pathlib.Path(session.create_tmp()).resolve()
+    environment = {"CHROMIUM": chromium(session) or "", "SCREENSHOTS": str(pictures)}
+    # Its tests need neither Keras nor a backend, of which the other tests' conftest is full.
+    session.run("pytest", "--confcutdir=tests/site", "tests/site", *session.posargs, env=environment)
+    session.log(f"Site: {pathlib.Path('build/site/index.html').resolve()}, screenshots: {pictures}")
+
+
 def chromium(session):
     """The path of the machine's Chromium, installed by apt where root can, or None for one that playwright brings."""
     found = first_of("chromium", "chromium-browser", "google-chrome")

@@ -20,7 +20,15 @@ else:
     matplotlib.use("agg")
 
 EXPORTER = {"jax": "jax2onnx", "tensorflow": "tf2onnx", "torch": "openvino"}[keras.config.backend()]
-NEEDED = {"hub": "keras_hub", "cv": "keras_cv", "peers": "edward2", "browser": "playwright", "cleanlab": "cleanlab", "export": EXPORTER}
+NEEDED = {
+    "hub": "keras_hub",
+    "cv": "keras_cv",
+    "peers": "edward2",
+    "browser": "playwright",
+    "site": "mkdocs",
+    "cleanlab": "cleanlab",
+    "export": EXPORTER,
+}
 collect_ignore = [folder for folder, package in NEEDED.items() if importlib.util.find_spec(package) is None]
 if importlib.util.find_spec("torchmetrics") is None:  # it comes with the tests on PyTorch
     collect_ignore.append("metrics/test_torchmetrics.py")

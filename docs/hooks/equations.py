@@ -69,7 +69,7 @@ def _link(found, public):
     while owner.path not in public and owner.parent is not None:
         owner = owner.parent
     if owner.path not in public:
-        return f"`{found.path.removeprefix('keras_het.')}`"
+        return f"`{found.path.partition('.')[2]}`"
     return f"[`{public[owner.path]}{found.path.removeprefix(owner.path)}`][{public[owner.path]}]"
 
 

@@ -4,6 +4,7 @@ import html
 import re
 
 from latex2mathml.converter import convert
+from mkdocs.exceptions import PluginError
 
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 
@@ -15,5 +16,8 @@ def with_mathml(page):
 
 def _mathml(found):
     tag, bracket, latex = found.groups()
-    formula = convert(html.unescape(latex).strip(), display="block" if bracket == "[" else "inline")
+    latex = html.unescape(latex).strip()
+    formula = convert(latex, display="block" if bracket == "[" else "inline")
+    if "\\" in formula:  # what the converter does not know it leaves as it is
+        raise PluginError(f"A formula with a command that is not known: {latex}")
     return f'<{tag} class="formula">{formula}</{tag}>'

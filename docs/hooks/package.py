@@ -6,9 +6,9 @@ NAME = "keras_het"
 LATE = {NAME: {f"{NAME}.HeteroscedasticClassifier": f"{NAME}.models.estimator.HeteroscedasticClassifier"}}  # it is imported when asked for
 
 
-def load(root):
+def load(root, name=NAME):
     """The package in a folder, without importing it."""
-    return griffe.load(NAME, search_paths=[str(root)], resolve_aliases=True)
+    return griffe.load(name, search_paths=[str(root)], try_relative_path=False, resolve_aliases=True)
 
 
 def public_modules(package):

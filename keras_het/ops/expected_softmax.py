@@ -53,19 +53,19 @@ def without_shift(loc):
 def second_order_log_softmax(normal):
     """The mean softmax to second order in the noise, normalised: no nodes, O(K R).
 
-            log p_k = log s_k + (Sigma_kk - s' diag(Sigma) - 2 (Sigma s)_k + 2 s' Sigma s) / 2,    s = softmax(loc), then log_softmax
+        log p_k = log s_k + (Sigma_kk - s' diag(Sigma) - 2 (Sigma s)_k + 2 s' Sigma s) / 2,    s = softmax(loc), then log_softmax
 
-        Args:
-            normal: distribution of the logits `(..., K)` in temperatures.
-        Returns: log-probabilities, `(..., K)`.
-        Source: Collier et al. 2021, Appendix C, Eq. 13, with the factor 1 for its cross term, where 1/2 is printed.
+    Args:
+        normal: distribution of the logits `(..., K)` in temperatures.
+    Returns: log-probabilities, `(..., K)`.
+    Source: Collier et al. 2021, Appendix C, Eq. 13, with the factor 1 for its cross term, where 1/2 is printed.
 
-        Example:
-            >>> from keras_het.ops.largest import largest
-    from keras_het.ops.low_rank import low_rank_normal
-            >>> log_p = second_order_log_softmax(low_rank_normal(ops.zeros((1, 2)), ops.ones((1, 2))))
-            >>> ops.convert_to_numpy(ops.exp(log_p)).tolist()
-            [[0.5, 0.5]]
+    Example:
+        >>> from keras_het.ops.largest import largest
+        >>> from keras_het.ops.low_rank import low_rank_normal
+        >>> log_p = second_order_log_softmax(low_rank_normal(ops.zeros((1, 2)), ops.ones((1, 2))))
+        >>> ops.convert_to_numpy(ops.exp(log_p)).tolist()
+        [[0.5, 0.5]]
     """
     log_s = ops.log_softmax(normal.loc, axis=-1)
     s, variance = ops.exp(log_s), normal.variance()

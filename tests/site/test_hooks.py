@@ -1,0 +1,76 @@
+"""What the site is made with: guides as text and code, equations out of docstrings, docstrings as griffe reads them."""
+
+import importlib
+
+import pytest
+
+from tests.site.conftest import ROOT
+
+
+@pytest.fixture
+def hook(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "hooks")
+    return importlib.import_module
+
+
+def test_a_guide_is_text_and_code(hook):
+    source = '"""\nTitle: A\nDescription: B: c.\n"""\n\n"""\n## D\n"""\n\nimport keras\n\n\ndef f():\n    """Of f."""\n\n\n"""Last."""\n'
+    page = hook("guide").guide_page(source)
+    assert page == '# A\n\n*B: c.*\n\n## D\n\n```python\nimport keras\n\n\ndef f():\n    """Of f."""\n```\n\nLast.\n'
+
+
+def test_no_line_of_a_guide_is_lost(hook):
+    for path in (ROOT / "guides").glob("*.py"):
+        page = hook("guide").guide_page(path.read_text())
+        text = path.read_text().split('"""\n\n', 1)[1]
+        lost = [line for line in text.splitlines() if line.strip() not in ("", '"""') and line.strip() not in page]
+        assert lost == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A.\n\nReturns: x\n    and y.", "A.\n\n\n**Returns:** x and y.\n"),
+        ("Args: as `X`, but y.", "\n**Arguments:** as `X`, but y.\n"),
+        ("Args: x: floats.    axis: of the mean.", "Args:\n    x: floats.\n    axis: of the mean."),
+        ("Args:\n    a, b: numbers,\n        or none.", "Args:\n    a: numbers,\n    b: numbers,\n        or none."),
+        ("Input shape: `(B, D)`.    Output shape: `(B,)`.", "\n**Input shape:** `(B, D)`.\n\n\n**Output shape:** `(B,)`.\n"),
+        ("Example:\n    >>> 1\n    1", "\nExamples:\n    >>> 1\n    1"),
+    ],
+)
+def test_sections_are_what_griffe_reads(hook, text, expected):
+    assert hook("docstrings").sections(text) == expected
+
+
+def test_equations_are_those_of_the_docstrings(hook, tmp_path):
+    source = '''"""A package."""
+__all__ = ["f"]
+
+
+def f():
+    """A function.
+
+        x = y                    (Doe et al. 2021, Eq. 12)
+
+    Source: Doe, Roe and Poe, ICML 2021, Eqs. 3 and 4, where
+        a | b is 1; the code of its authors.
+    """
+
+
+def _g():
+    """A private one (Doe 2021, Eq. 2)."""
+'''
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "__init__.py").write_text(source)
+    page = hook("equations").equations_page(hook("package").load(tmp_path, "toy"), "# Equations")
+    assert [line for line in page.splitlines() if line.startswith(("#", "| "))] == [
+        "# Equations",
+        "## Doe 2021",
+        "| Where | Function | As its docstring says |",
+        "| Eq. 2 | `_g` | Doe 2021, Eq. 2 |",
+        "| Eq. 12 | [`toy.f`][toy.f] | Doe et al. 2021, Eq. 12 |",
+        "| Eqs. 3 and 4 | [`toy.f`][toy.f] | Doe, Roe and Poe, ICML 2021, Eqs. 3 and 4, where a \\| b is 1 |",
+        "## Other sources",
+        "| Where | Function | As its docstring says |",
+        "|  | [`toy.f`][toy.f] | the code of its authors. |",
+    ]

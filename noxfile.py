@@ -210,6 +210,17 @@ def guides(session):
             session.run("python", str(guide), env=backend_environment(backend))
 
 
+@nox.session
+def notebooks(session):
+    """A notebook of every guide, made and run; `-- --quick` trains for one epoch, `-- --backend torch` on another backend."""
+    backend, arguments = split_backend(session)
+    install(session, "-e", f".[{backend},hub,demo]", groups=["notebooks"])
+    session.run("python", "guides/notebooks/make.py", *arguments)
+    for guide in sorted(pathlib.Path("guides").glob("*.py")):
+        notebook = f"guides/notebooks/{guide.stem}.ipynb"
+        session.run("jupyter-execute", "--inplace", notebook, env=backend_environment(backend))
+
+
 def on_one_backend(session, script, *extras, groups=()):
     """Runs a script on the backend that is named behind `--`, in an environment with no other."""
     backend, arguments = split_backend(session)

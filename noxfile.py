@@ -2,11 +2,13 @@
 
 import argparse
 import concurrent.futures
+import itertools
 import os
 import pathlib
 import shutil
 
 import nox
+from packaging.requirements import Requirement
 
 nox.options.sessions = ["lint", "tests", "accelerator", "parity"]
 nox.options.default_venv_backend = "virtualenv"
@@ -70,6 +72,29 @@ def tests(session, backend):
     if backend == "jax":
         environment |= compilation_cache(session) | COMPILE_FAST
     session.run("pytest", *TWO_WORKERS, "--durations=15", *session.posargs, env=environment)
+
+
+@nox.session(python=nox.project.python_versions(PROJECT)[0])
+@nox.parametrize("backend", [nox.param(b, id=b) for b in BACKENDS])
+def min_versions(session, backend):
+    """All tests, or those named behind `--`, on the oldest Python and packages that pyproject.toml allows; on PyTorch gigabytes."""
+    pins = pathlib.Path(session.create_tmp()) / "oldest.txt"
+    pins.write_text("\n".join(oldest("test")))
+    requirements = nox.project.dependency_groups(PROJECT, "test")
+    session.install("--no-compile", "-c", str(pins), "-e", f".[{backend},demo]", *requirements)
+    environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}
+    if backend == "jax":
+        environment |= compilation_cache(session) | COMPILE_FAST
+    # Old packages warn of newer ones below them, as Matplotlib 3.10 does of pyparsing 3.3: here warnings are no errors.
+    session.run("pytest", *TWO_WORKERS, "-W", "default", *session.posargs, env=environment)
+
+
+def oldest(*groups):
+    """The lowest version of everything that the package, its extras and these dependency groups ask for, as pins."""
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    wanted = [*PROJECT["project"]["dependencies"], *itertools.chain(*extras), *nox.project.dependency_groups(PROJECT, *groups)]
+    bounds = ((requirement.name, bound) for requirement in map(Requirement, wanted) for bound in requirement.specifier)
+    return sorted({f"{name}=={bound.version}" for name, bound in bounds if bound.operator == ">="})
 
 
 @nox.session

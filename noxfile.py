@@ -2,6 +2,7 @@
 
 import argparse
 import concurrent.futures
+import hashlib
 import itertools
 import os
 import pathlib
@@ -310,3 +311,34 @@ def package(session):
     session.chdir(folder)
     for command in (["example.py"], ["-c", "import keras_het; assert 'site-packages' in keras_het.__file__"]):
         session.run("python", *command, env=backend_environment("jax"))
+
+
+@nox.session
+def release(session):
+    """The files of a release, in `dist`: built twice and found equal, checked, with a bill of materials (SBOM)."""
+    install(session, "build", "hatchling", "twine", "cyclonedx-bom")
+    epoch = session.run("git", "log", "-1", "--format=%ct", external=True, silent=True).strip()
+    folder, dist = pathlib.Path(session.create_tmp()).resolve(), pathlib.Path("dist").resolve()
+    for place in (dist, folder / "again"):
+        shutil.rmtree(place, ignore_errors=True)
+        # Without isolation: the wheel names the version of hatchling, which is pinned here.
+        session.run("python", "-m", "build", "--no-isolation", "--outdir", str(place), env={"SOURCE_DATE_EPOCH": epoch})
+    if (hashes := digests(dist)) != digests(folder / "again"):
+        session.error("Two builds of the same commit differ.")
+    session.run("twine", "check", "--strict", *map(str, sorted(dist.iterdir())))
+    (wheel,) = dist.glob("*.whl")
+    bill_of_materials(session, wheel, folder / "installed", dist / f"{wheel.stem}.cdx.json", epoch)
+    session.log("\n".join(["Equal in both builds:", *(f"{digest}  {name}" for name, digest in hashes.items())]))
+
+
+def digests(folder):
+    """SHA-256 of every file of a folder, by name."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def bill_of_materials(session, wheel, environment, path, epoch):
+    """Writes what comes with the wheel, installed alone at the pinned versions, in the form of CycloneDX."""
+    session.run("python", "-m", "venv", "--clear", "--without-pip", str(environment))
+    session.run("python", "-m", "pip", "--python", str(environment), "install", "-c", "constraints.txt", str(wheel))
+    options = ("--pyproject", "pyproject.toml", "--mc-type", "library", "--output-reproducible", "--output-file", str(path))
+    session.run("cyclonedx-py", "environment", str(environment), *options, env={"SOURCE_DATE_EPOCH": epoch})

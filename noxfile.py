@@ -2,11 +2,14 @@
 
 import argparse
 import concurrent.futures
+import hashlib
+import itertools
 import os
 import pathlib
 import shutil
 
 import nox
+from packaging.requirements import Requirement
 
 nox.options.sessions = ["lint", "tests", "accelerator", "parity"]
 nox.options.default_venv_backend = "virtualenv"
@@ -70,6 +73,29 @@ def tests(session, backend):
     if backend == "jax":
         environment |= compilation_cache(session) | COMPILE_FAST
     session.run("pytest", *TWO_WORKERS, "--durations=15", *session.posargs, env=environment)
+
+
+@nox.session(python=nox.project.python_versions(PROJECT)[0])
+@nox.parametrize("backend", [nox.param(b, id=b) for b in BACKENDS])
+def min_versions(session, backend):
+    """All tests, or those named behind `--`, on the oldest Python and packages that pyproject.toml allows; on PyTorch gigabytes."""
+    pins = pathlib.Path(session.create_tmp()) / "oldest.txt"
+    pins.write_text("\n".join(oldest("test")))
+    requirements = nox.project.dependency_groups(PROJECT, "test")
+    session.install("--no-compile", "-c", str(pins), "-e", f".[{backend},demo]", *requirements)
+    environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}
+    if backend == "jax":
+        environment |= compilation_cache(session) | COMPILE_FAST
+    # Old packages warn of newer ones below them, as Matplotlib 3.10 does of pyparsing 3.3: here warnings are no errors.
+    session.run("pytest", *TWO_WORKERS, "-W", "default", *session.posargs, env=environment)
+
+
+def oldest(*groups):
+    """The lowest version of everything that the package, its extras and these dependency groups ask for, as pins."""
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    wanted = [*PROJECT["project"]["dependencies"], *itertools.chain(*extras), *nox.project.dependency_groups(PROJECT, *groups)]
+    bounds = ((requirement.name, bound) for requirement in map(Requirement, wanted) for bound in requirement.specifier)
+    return sorted({f"{name}=={bound.version}" for name, bound in bounds if bound.operator == ">="})
 
 
 @nox.session
@@ -222,6 +248,17 @@ def guides(session):
             session.run("python", str(guide), env=backend_environment(backend))
 
 
+@nox.session
+def notebooks(session):
+    """A notebook of every guide, made and run; `-- --quick` trains for one epoch, `-- --backend torch` on another backend."""
+    backend, arguments = split_backend(session)
+    install(session, "-e", f".[{backend},hub,demo]", groups=["notebooks"])
+    session.run("python", "guides/notebooks/make.py", *arguments)
+    for guide in sorted(pathlib.Path("guides").glob("*.py")):
+        notebook = f"guides/notebooks/{guide.stem}.ipynb"
+        session.run("jupyter-execute", "--inplace", notebook, env=backend_environment(backend))
+
+
 def on_one_backend(session, script, *extras, groups=()):
     """Runs a script on the backend that is named behind `--`, in an environment with no other."""
     backend, arguments = split_backend(session)
@@ -286,3 +323,34 @@ def package(session):
     session.chdir(folder)
     for command in (["example.py"], ["-c", "import keras_het; assert 'site-packages' in keras_het.__file__"]):
         session.run("python", *command, env=backend_environment("jax"))
+
+
+@nox.session
+def release(session):
+    """The files of a release, in `dist`: built twice and found equal, checked, with a bill of materials (SBOM)."""
+    install(session, "build", "hatchling", "twine", "cyclonedx-bom")
+    epoch = session.run("git", "log", "-1", "--format=%ct", external=True, silent=True).strip()
+    folder, dist = pathlib.Path(session.create_tmp()).resolve(), pathlib.Path("dist").resolve()
+    for place in (dist, folder / "again"):
+        shutil.rmtree(place, ignore_errors=True)
+        # Without isolation: the wheel names the version of hatchling, which is pinned here.
+        session.run("python", "-m", "build", "--no-isolation", "--outdir", str(place), env={"SOURCE_DATE_EPOCH": epoch})
+    if (hashes := digests(dist)) != digests(folder / "again"):
+        session.error("Two builds of the same commit differ.")
+    session.run("twine", "check", "--strict", *map(str, sorted(dist.iterdir())))
+    (wheel,) = dist.glob("*.whl")
+    bill_of_materials(session, wheel, folder / "installed", dist / f"{wheel.stem}.cdx.json", epoch)
+    session.log("\n".join(["Equal in both builds:", *(f"{digest}  {name}" for name, digest in hashes.items())]))
+
+
+def digests(folder):
+    """SHA-256 of every file of a folder, by name."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def bill_of_materials(session, wheel, environment, path, epoch):
+    """Writes what comes with the wheel, installed alone at the pinned versions, in the form of CycloneDX."""
+    session.run("python", "-m", "venv", "--clear", "--without-pip", str(environment))
+    session.run("python", "-m", "pip", "--python", str(environment), "install", "-c", "constraints.txt", str(wheel))
+    options = ("--pyproject", "pyproject.toml", "--mc-type", "library", "--output-reproducible", "--output-file", str(path))
+    session.run("cyclonedx-py", "environment", str(environment), *options, env={"SOURCE_DATE_EPOCH": epoch})

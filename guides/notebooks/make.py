@@ -1,0 +1,73 @@
+"""Makes a Jupyter notebook of every guide, beside this file: `python -m nox -s notebooks`, which also runs them.
+
+A guide is a script in the form of keras.io: its first string is a header, the strings that stand alone are Markdown, and all between
+them is code. A notebook is never edited: change the guide, and make it again.
+"""
+
+import argparse
+import ast
+import itertools
+import pathlib
+
+FOLDER = pathlib.Path(__file__).parent
+
+BACKEND = """\
+import os
+
+os.environ.setdefault("KERAS_BACKEND", "jax")  # or "tensorflow" or "torch"; it must be set before Keras is imported"""
+
+QUICK_TEXT = "**A quick run: every training lasts one epoch. It shows that the code runs; its numbers mean nothing.**"
+QUICK = """\
+import keras
+
+whole_fit = keras.Model.fit
+keras.Model.fit = lambda self, *args, **kwargs: whole_fit(self, *args, **(kwargs | {"epochs": 1}))"""
+
+
+def cells(source):
+    """Pairs of a kind, "markdown" or "code", and the text of a cell, in the order of a guide's source; the header becomes a title."""
+    lines, texts = source.splitlines(), [*filter(is_text, ast.parse(source).body)]
+    for text, following in itertools.pairwise([*texts, None]):
+        yield "markdown", title(text.value.value) if text is texts[0] else text.value.value.strip()
+        if code := "\n".join(lines[text.end_lineno : following and following.lineno - 1]).strip("\n"):
+            yield "code", code
+
+
+def is_text(statement):
+    """Whether a statement is a string that stands alone."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant) and isinstance(statement.value.value, str)
+
+
+def title(header):
+    """Markdown of a guide's header, whose lines are `Name: value`."""
+    fields = dict(line.split(": ", 1) for line in header.strip().splitlines())
+    return f"# {fields['Title']}\n\n{fields['Description']}"
+
+
+def notebook(source, quick=False):
+    """A notebook, without outputs, of a guide's source; equal sources give equal notebooks."""
+    import nbformat.v4
+
+    make = {"markdown": nbformat.v4.new_markdown_cell, "code": nbformat.v4.new_code_cell}
+    start = [("code", BACKEND), *([("markdown", QUICK_TEXT), ("code", QUICK)] if quick else [])]
+    head, *rest = cells(source)
+    made = [make[kind](text, id=f"cell-{place}") for place, (kind, text) in enumerate([head, *start, *rest])]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return nbformat.v4.new_notebook(cells=made, metadata={"kernelspec": kernel, "language_info": {"name": "python"}})
+
+
+def main():
+    """Writes the notebooks and prints their paths."""
+    import nbformat
+
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--quick", action="store_true", help="train for one epoch only, to see that the notebooks run")
+    quick = parser.parse_args().quick
+    for guide in sorted(FOLDER.parent.glob("*.py")):
+        path = FOLDER / f"{guide.stem}.ipynb"
+        nbformat.write(notebook(guide.read_text(encoding="utf-8"), quick), path)  # which validates it
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

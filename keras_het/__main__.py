@@ -54,7 +54,8 @@ def add_doctor(commands):
 def choose_backend(requested=None):
     """The backend to run on: the one requested, else KERAS_BACKEND, else the first installed.
 
-    Raises: ValueError if it is not one of the three, or not installed.
+    Raises:
+        ValueError: if it is not one of the three, or not installed.
     """
     installed = environment.installed_backends()
     backend = requested or os.environ.get("KERAS_BACKEND") or next(iter(installed), "jax")

@@ -13,12 +13,12 @@ from keras_het import integrators, layers
 
 FILE = pathlib.Path(__file__).with_suffix(".json")
 UNITS, NUM_FACTORS, FEATURES, SEED, NUM_SAMPLES = 4, 2, 3, 2021, 16
+INTEGRATOR = integrators.QuasiMonteCarlo(NUM_SAMPLES)
 
 
 def make_head() -> layers.HeteroscedasticDense:
     """The head, whose weights follow a formula."""
-    integrator = integrators.QuasiMonteCarlo(num_samples=NUM_SAMPLES)
-    head = layers.HeteroscedasticDense(UNITS, NUM_FACTORS, temperature=1.0, seed=SEED, integrator=integrator)
+    head = layers.HeteroscedasticDense(UNITS, NUM_FACTORS, temperature=1.0, seed=SEED, integrator=INTEGRATOR)
     head.build((None, FEATURES))
     for weight in head.trainable_weights:
         weight.assign(np.cos(np.arange(np.prod(weight.shape))).reshape(weight.shape))
@@ -27,7 +27,7 @@ def make_head() -> layers.HeteroscedasticDense:
 
 def noise() -> np.ndarray:
     """The nodes of the first training step, as bits, `(NUM_SAMPLES, UNITS + NUM_FACTORS)`."""
-    nodes = make_head().integrator.draw((SEED, 0), NUM_SAMPLES, UNITS, NUM_FACTORS)
+    nodes = INTEGRATOR.draw((SEED, 0), NUM_SAMPLES, UNITS, NUM_FACTORS)
     return np.concatenate([keras.ops.convert_to_numpy(part) for part in nodes], axis=-1).view("uint32")
 
 

@@ -22,7 +22,8 @@ def wrong_backend(name: str | None, installed: list[str]) -> str | None:
     Args:
         name: the value of KERAS_BACKEND, None or empty if it is not set.
         installed: the backends that are installed.
-    Returns: a text, or None if nothing is wrong that can be seen from here.
+    Returns:
+        a text, or None if nothing is wrong that can be seen from here.
     """
     if name and name not in BACKENDS:
         near = difflib.get_close_matches(name.lower(), BACKENDS, 1) or installed or BACKENDS
@@ -49,7 +50,8 @@ def too_old(name: str, version: str | None) -> str | None:
 def load_keras() -> None:
     """Imports Keras with its backend.
 
-    Raises: ImportError if that fails or Keras is too old; `python -m keras_het` ends with the same text and exit status 1.
+    Raises:
+        ImportError: if that fails or Keras is too old; `python -m keras_het` ends with the same text and exit status 1.
     """
     name, installed = os.environ.get("KERAS_BACKEND"), installed_backends()
     try:

@@ -1,5 +1,6 @@
 """Classification under noisy labels in Keras 3: heteroscedastic heads for JAX, TensorFlow and PyTorch."""
 
+import keras_het.environment as _environment  # noqa: F401 first: it says in plain words why Keras cannot be loaded
 from keras_het import (
     analysis,
     callbacks,

@@ -1,12 +1,11 @@
-"""`python -m keras_het demo` and `python -m keras_het report`: the command line."""
+"""`python -m keras_het demo`, `report` and `doctor`: the command line."""
 
 import argparse
-import importlib.util
 import os
 import subprocess
 import sys
 
-BACKENDS = ("jax", "tensorflow", "torch")
+from keras_het import environment
 
 
 def make_parser():
@@ -15,13 +14,16 @@ def make_parser():
     commands = parser.add_subparsers(dest="command", required=True)
     add_demo(commands)
     add_report(commands)
+    add_doctor(commands)
     return parser
 
 
 def add_command(commands, name, run, text):
     """A command, which `run` runs, with the option that all have."""
     command = commands.add_parser(name, help=text, description=text)
-    command.add_argument("--backend", choices=BACKENDS, help="default: KERAS_BACKEND if set, else the first installed of the three")
+    command.add_argument(
+        "--backend", choices=environment.BACKENDS, help="default: KERAS_BACKEND if set, else the first installed of the three"
+    )
     command.set_defaults(run=run)
     return command
 
@@ -43,15 +45,22 @@ def add_report(commands):
     report.add_argument("--output", default="report", help="folder for report.html and labels.csv (default: %(default)s)")
 
 
+def add_doctor(commands):
+    """The command `doctor`, which takes the backend as it is chosen: that is one of the things it looks at."""
+    text = "say whether all works here: backend, devices, versions, compilation, and equal numbers"
+    commands.add_parser("doctor", help=text, description=text)
+
+
 def choose_backend(requested=None):
     """The backend to run on: the one requested, else KERAS_BACKEND, else the first installed.
 
-    Raises: ValueError if it is not one of the three, or not installed.
+    Raises:
+        ValueError: if it is not one of the three, or not installed.
     """
-    installed = [name for name in BACKENDS if importlib.util.find_spec(name)]
+    installed = environment.installed_backends()
     backend = requested or os.environ.get("KERAS_BACKEND") or next(iter(installed), "jax")
-    if backend not in BACKENDS:
-        raise ValueError(f"`backend` must be one of {', '.join(BACKENDS)}. Received: backend={backend!r}")
+    if backend not in environment.BACKENDS:
+        raise ValueError(f"`backend` must be one of {', '.join(environment.BACKENDS)}. Received: backend={backend!r}")
     if backend not in installed:
         raise ValueError(f'`backend` must be installed: pip install "keras-het[{backend}]". Received: backend={backend!r}')
     return backend
@@ -62,6 +71,8 @@ def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     parser = make_parser()
     options = parser.parse_args(arguments)
+    if options.command == "doctor":
+        return run_doctor()
     try:
         backend = choose_backend(options.backend)
     except ValueError as error:
@@ -85,6 +96,13 @@ def run_demo(parser, options):
         parser.error(str(error))
     demo.run(settings, options.output)
     return 0
+
+
+def run_doctor():
+    """Looks at everything, and returns 0 if all is well."""
+    from keras_het import doctor
+
+    return doctor.run()
 
 
 def run_report(parser, options):

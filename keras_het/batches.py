@@ -23,7 +23,8 @@ def check_again(name: str, x: Any) -> None:
 def examples_and_labels(name: str, data: Any) -> tuple[Any, Any]:
     """`(x, y)` of validation data, `(x, y)` or a data set, for which y is None.
 
-    Raises: ValueError for anything else, and for a data set that can be read only once.
+    Raises:
+        ValueError: for anything else, and for a data set that can be read only once.
     """
     check_again(name, data)
     if data is not None and is_data_set(data):
@@ -37,7 +38,8 @@ def examples_and_labels(name: str, data: Any) -> tuple[Any, Any]:
 def count_examples(x: Any) -> int:
     """The number of examples of arrays, which may be in a list, a tuple or a dict.
 
-    Raises: ValueError for what are not arrays, such as nested lists of numbers.
+    Raises:
+        ValueError: for what are not arrays, such as nested lists of numbers.
     """
     arrays = keras.tree.flatten(x)
     wrong = [part for part in arrays if not len(getattr(part, "shape", ()))]
@@ -55,7 +57,8 @@ def take(x: Any, indices: np.ndarray) -> Any:
 def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
     """Pairs of inputs and labels, or None if `x` has none, batch by batch.
 
-    Raises: ValueError for a data set without an end.
+    Raises:
+        ValueError: for a data set without an end.
     """
     if not is_data_set(x):
         for start in range(0, count_examples(x), batch_size):
@@ -93,7 +96,8 @@ def _of_this_backend(part: Any) -> Any:
 def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterator[tuple[Any, np.ndarray]]:
     """Pairs of inputs and labels as NumPy; `y` is None where `x` is a data set, which brings them, in one pass if it is shuffled.
 
-    Raises: ValueError for labels that are missing or given twice, or of another number than the examples.
+    Raises:
+        ValueError: for labels that are missing or given twice, or of another number than the examples.
     """
     if is_data_set(x) != (y is None):
         rule = "be given for arrays, and None for a data set, which has its own"

@@ -13,7 +13,8 @@ class Choice:
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor.
 
-        Raises: NotImplementedError if there are some, and the class has no `get_config` of its own: a file would lose them.
+        Raises:
+            NotImplementedError: if there are some, and the class has no `get_config` of its own: a file would lose them.
         """
         if type(self).get_config is Choice.get_config and inspect.signature(type(self)).parameters:
             raise NotImplementedError(f"{type(self).__name__} has arguments and must define get_config, which returns them")
@@ -39,8 +40,10 @@ def find_choice(argument: str, identifier: Any, base: type[Kind], known: tuple[t
         identifier: what was given.
         base: the class of all choices of this argument.
         known: those that have a name.
-    Returns: an instance of `base`.
-    Raises: ValueError if it is none of these.
+    Returns:
+        an instance of `base`.
+    Raises:
+        ValueError: if it is none of these.
     """
     if isinstance(identifier, base):
         return identifier

@@ -35,9 +35,10 @@ def check(model: keras.Model) -> None:
 
     Args:
         model: a compiled model.
-    Raises: ValueError if the model is not compiled, or if a loss or metric is wrong (it names what to use instead), or if a layer that
-        learns, such as a head, stands behind a `NoiseTransition`, or an activation of the other link behind a head, or if a loss that
-        remembers something is attached to another model.
+    Raises:
+        ValueError: if the model is not compiled, or if a loss or metric is wrong (it names what to use instead), or if a layer that
+            learns, such as a head, stands behind a `NoiseTransition`, or an activation of the other link behind a head, or if a loss that
+            remembers something is attached to another model.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense

@@ -1,5 +1,7 @@
 """Constraints of weights, applied after every training step."""
 
+from typing import Any
+
 import keras
 
 from keras_het.ops.transition import project_to_simplex
@@ -16,7 +18,8 @@ class RowStochastic(keras.constraints.Constraint):
 
     A lower bound keeps the gradient of a label that a class never got, 1 / p(noisy label), within 1 / lower.
 
-    Args: lower: at least 0, and below one over the length of a row.
+    Args:
+        lower: at least 0, and below one over the length of a row.
     Source: Sukhbaatar et al. 2014, section 3: "we project Q back to the subspace of probability matrices".
 
     Example:
@@ -24,16 +27,16 @@ class RowStochastic(keras.constraints.Constraint):
         [[1.0, 0.0], [0.25, 0.75]]
     """
 
-    def __init__(self, lower=0.0):
+    def __init__(self, lower: float = 0.0):
         self.lower = check_number("lower", lower, low=0.0)
 
-    def __call__(self, w):
+    def __call__(self, w: Any) -> Any:
         # x = lower + y with y at least 0 and of sum `free`; y / free is a probability vector.
         free = 1.0 - self.lower * w.shape[-1]
         if free <= 0:
             raise ValueError(f"`lower` must be below 1 / {w.shape[-1]} for rows of that length. Received: lower={self.lower}")
         return self.lower + free * project_to_simplex((w - self.lower) / free)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""
         return {"lower": self.lower}

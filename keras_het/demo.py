@@ -5,7 +5,7 @@ the likelihood of noisy validation labels, and clean test labels serve only to r
 """
 
 import pathlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -112,7 +112,8 @@ class Result(NamedTuple):
 def check_settings(settings):
     """`settings`, if they can be run.
 
-    Raises: ValueError naming the argument, the rule and the value received.
+    Raises:
+        ValueError: naming the argument, the rule and the value received.
     """
     check_integer("seeds", settings.seeds, 1)
     if check_integer("epochs", settings.epochs, ROUND) % ROUND:
@@ -144,7 +145,7 @@ def make_model(arguments, temperature, seed, inputs=64, units=10):
     if arguments is None:
         head = [keras.layers.Dense(units), keras.layers.Rescaling(1.0 / temperature)]
     else:
-        nodes = {} if "link" in arguments else {"integrator": QuasiMonteCarlo(num_samples=64)}
+        nodes: dict[str, Any] = {} if "link" in arguments else {"integrator": QuasiMonteCarlo(num_samples=64)}
         head = [HeteroscedasticDense(units, **arguments, **nodes, temperature=temperature, seed=seed)]
     model = keras.Sequential([keras.Input((inputs,)), backbone, *head])
     rng = np.random.default_rng([seed, 2])
@@ -198,9 +199,15 @@ def summarise(runs):
 def run(settings=None, output="keras_het_demo", verbose=1):
     """Trains every method at every temperature and seed, prints the report, and writes `results.json` and two figures.
 
-    Args: settings: `Settings`, None for the full demo.    output: folder, made if need be.    verbose: 0 for no progress bar.
-    Returns: `Result`.
-    Raises: ValueError for settings outside their ranges; ImportError naming the extra if matplotlib or scikit-learn is missing.
+    Args:
+        settings: `Settings`, None for the full demo.
+        output: folder, made if need be.
+        verbose: 0 for no progress bar.
+    Returns:
+        `Result`.
+    Raises:
+        ValueError: for settings outside their ranges.
+        ImportError: naming the extra if matplotlib or scikit-learn is missing.
     """
     settings, output = check_settings(settings or Settings()), pathlib.Path(output)
     import_extra("matplotlib.figure")

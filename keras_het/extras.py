@@ -13,7 +13,8 @@ def import_extra(name: str, extra: str, user: str) -> Any:
         name: of the module, such as "matplotlib.pyplot".
         extra: that installs it, such as "plot".
         user: what needs it, as a sentence begins, such as "The demo".
-    Raises: ImportError that says what to install, if it is missing.
+    Raises:
+        ImportError: that says what to install, if it is missing.
 
     Example:
         >>> import_extra("json", "plot", "The example").dumps([1])

@@ -126,7 +126,8 @@ def counterpart(identifier: Any, output: Output, module: Any = keras.losses, tru
         module: where strings are looked up, `keras.losses` or `keras.metrics`.
         trust_unknown: what is not of Keras or of this package fits; if False, it does not. A subclass is known if it only inherits
             what computes.
-    Returns: `identifier` itself if it fits, an instance that fits, or None if there is none.
+    Returns:
+        `identifier` itself if it fits, an instance that fits, or None if there is none.
 
     Example:
         >>> output = Output("the head 'head'", "sigmoid", "logits", units=3)
@@ -224,7 +225,8 @@ def _made(known: Any, config: dict, identifier: Any) -> Any:
 def remade(instance: Any, **changed: Any) -> Any:
     """A loss, metric or optimizer of equal configuration, but for what is changed, its state fresh.
 
-    Raises: ValueError if it cannot be made, or if its class takes arguments that its `get_config` does not give.
+    Raises:
+        ValueError: if it cannot be made, or if its class takes arguments that its `get_config` does not give.
     """
     kind = type(instance)
     try:

@@ -19,7 +19,8 @@ RESHAPING = (keras.layers.Reshape, keras.layers.Flatten)
 class Head(NamedTuple):
     """A head in a model.
 
-    layer: the layer.    features: its symbolic input, in the graph of the model.
+    layer: the layer.
+    features: its symbolic input, in the graph of the model.
     activation: the name of the activation that follows the affine map, or None.
     behind: the layers between it and the output that only reshape, in order.
     """
@@ -47,8 +48,10 @@ def find_head(model: keras.Model, kind: type[keras.layers.Layer], name: str | No
         model: functional or Sequential; the head may lie in a model inside it.
         kind: the class; a subclass counts if it computes the same (has the same `call`).
         name: of the layer; None finds the last one.
-    Returns: `Head`.
-    Raises: ValueError if the model has no graph, more than one output, or no such layer.
+    Returns:
+        `Head`.
+    Raises:
+        ValueError: if the model has no graph, more than one output, or no such layer.
     """
     output = single_output(model)
     head = _last(output, kind) if name is None else _last_of_name(output, kind, name) or _named(output, kind, name)
@@ -120,7 +123,8 @@ def is_a(layer: Any, kind: Any) -> bool:
 def _is_head(layer, kind):
     """Whether a layer is of a class, or, for Dense, a convolution that is one at every place of an image.
 
-    Raises: ValueError for such a convolution of channels that are not the last axis.
+    Raises:
+        ValueError: for such a convolution of channels that are not the last axis.
     """
     if kind is not keras.layers.Dense or not is_a(layer, keras.layers.Conv2D):
         return is_a(layer, kind)
@@ -221,7 +225,8 @@ def is_activation(layer: Any) -> bool:
 def activation_of(layer: Any) -> str | None:
     """The name of the activation that a layer has, or is; None for none.
 
-    Raises: ValueError for a softmax that is not over the last axis, and for a function that Keras has no name for.
+    Raises:
+        ValueError: for a softmax that is not over the last axis, and for a function that Keras has no name for.
     """
     if getattr(layer, "axis", -1) != -1:
         raise ValueError(f"The softmax over the classes must be over the last axis. Received: axis={layer.axis} in {layer.name!r}")

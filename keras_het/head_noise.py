@@ -64,7 +64,8 @@ class HeadNoise(NamedTuple):
 def find_noisy_head(model: keras.Model, name: str | None = None) -> Head:
     """The head of a model, wherever it is, or that of a name.
 
-    Raises: ValueError for a model without a graph, with several outputs, without such a head, or with several of no name given.
+    Raises:
+        ValueError: for a model without a graph, with several outputs, without such a head, or with several of no name given.
     """
     if not has_graph(model):
         rule = "be functional or Sequential, and built, so that its head can be found; of an ensemble give one of its `members`"
@@ -80,7 +81,8 @@ class HeadReader:
     Args:
         model: functional or Sequential.
         name: of the head, or None.
-    Raises: ValueError as of `find_noisy_head`.
+    Raises:
+        ValueError: as of `find_noisy_head`.
     """
 
     def __init__(self, model: keras.Model, name: str | None = None):
@@ -90,7 +92,8 @@ class HeadReader:
     def noise(self, x: Any, batch_size: int = 128) -> HeadNoise:
         """`HeadNoise` of what the model predicts from: arrays, or a data set of batches, whose labels do not count.
 
-        Raises: ValueError for no example, or for numbers that are not finite.
+        Raises:
+            ValueError: for no example, or for numbers that are not finite.
         """
         total, sums = 0, None
         for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):

@@ -31,7 +31,8 @@ class CleanAndNoisy:
 
     Args:
         model: ends in the layer.
-    Raises: ValueError if it does not end in one.
+    Raises:
+        ValueError: if it does not end in one.
     """
 
     def __init__(self, model: keras.Model):
@@ -40,8 +41,9 @@ class CleanAndNoisy:
     def batches(self, x: Any, y: Any = None, batch_size: int = 128, name: str = "y") -> Iterator[Predictions]:
         """`Predictions`; `x`, `y`: as for `labelled_batches`.
 
-        Raises: ValueError for labels out of range, which are called `name`, inputs of the layer that are no log-probabilities, or no
-            example.
+        Raises:
+            ValueError: for labels out of range, which are called `name`, inputs of the layer that are no log-probabilities, or no
+                example.
         """
         if y is not None:
             self._check(ops.convert_to_numpy(y), None, name)

@@ -129,8 +129,10 @@ def plan(
         num_factors: R; a head has at most as many as classes, a latent one as features.
         num_samples: S, nodes of QuasiMonteCarlo.
         memory: bytes that a training step may take, such as 2e9, or None.
-    Returns: `Plan`, which prints as a table.
-    Raises: ValueError for arguments that are not positive.
+    Returns:
+        `Plan`, which prints as a table.
+    Raises:
+        ValueError: for arguments that are not positive.
 
     Example:
         >>> dense, diagonal = plan(1000, 2048).rows[:2]

@@ -25,8 +25,10 @@ def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> 
         model: has one output, of shape `(N, K)`.
         x: what it predicts from: arrays, or a data set of batches, whose labels do not count.
         batch_size: of the predictions from arrays.
-    Returns: shape `(N, K)`, float32, in [0, 1].
-    Raises: ValueError for several outputs, another shape, predictions that are nan, no example, or logits of which nothing says so.
+    Returns:
+        shape `(N, K)`, float32, in [0, 1].
+    Raises:
+        ValueError: for several outputs, another shape, predictions that are nan, no example, or logits of which nothing says so.
 
     Example:
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
@@ -53,7 +55,8 @@ def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> 
 def exclusive_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:
     """As `predict_probabilities`, of a model of exclusive classes: shape `(N, K)`, each row of sum 1, of which half precision is off.
 
-    Raises: ValueError also if the probabilities of an example do not sum to 1.
+    Raises:
+        ValueError: also if the probabilities of an example do not sum to 1.
     """
     p = predict_probabilities(model, x, batch_size)
     if not _sum_to_one(p):

@@ -6,6 +6,8 @@ rows spread, where the trace pushes on until the classes change places, a permut
 `(M, K, K)`, each is the sum over them.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -21,10 +23,10 @@ __all__ = [
 class _OfTransition(keras.regularizers.Regularizer):
     """Base class: `strength` times a function of T."""
 
-    def __init__(self, strength=0.1):
+    def __init__(self, strength: float = 0.1):
         self.strength = check_number("strength", strength, low=0.0)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"strength": self.strength}
 
 
@@ -35,14 +37,15 @@ class Trace(_OfTransition):
     Of several annotators it is the sum over them, which Tanno et al. 2019 add to the crossentropy (section 3.2): of all T that explain the
     labels, those of least trace are the true ones, where the true T are dominated by their diagonals in the mean over the annotators.
 
-    Args: strength: at least 0.
+    Args:
+        strength: at least 0.
 
     Example:
         >>> round(float(Trace(0.5)(ops.array([[0.75, 0.25], [0.5, 0.5]]))), 3)
         0.625
     """
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         return self.strength * ops.sum(ops.diagonal(x, axis1=-2, axis2=-1))
 
 
@@ -52,14 +55,15 @@ class TraceNorm(_OfTransition):
 
     For a permutation it is K, where the trace may be 0: it sees how far T is from singular, not which labels are kept.
 
-    Args: strength: at least 0.
+    Args:
+        strength: at least 0.
 
     Example:
         >>> round(float(TraceNorm(0.5)(ops.array([[0.0, 1.0], [1.0, 0.0]]))), 3)
         1.0
     """
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         return self.strength * ops.sum(ops.svd(x, compute_uv=False))
 
 
@@ -69,12 +73,13 @@ class LogVolume(_OfTransition):
 
     Computed from the singular values s as the sum of log(s^2 + 1e-6) / 2, which is finite where T is singular.
 
-    Args: strength: at least 0.
+    Args:
+        strength: at least 0.
 
     Example:
         >>> round(float(LogVolume(1.0)(ops.array([[0.75, 0.25], [0.25, 0.75]]))), 4)
         -0.6931
     """
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         return self.strength * 0.5 * ops.sum(ops.log(ops.square(ops.svd(x, compute_uv=False)) + 1e-6))

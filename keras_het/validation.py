@@ -54,7 +54,8 @@ def check_maker(make_model: Any) -> None:
 def check_transition(transition: Any, name: str = "transition") -> np.ndarray:
     """`transition`, `(K, K)`, as NumPy float64, if it is square, not negative, and its rows sum to one.
 
-    Raises: ValueError that says which row is wrong, and its sum.
+    Raises:
+        ValueError: that says which row is wrong, and its sum.
     """
     return check_rows(check_square(name, transition), name)
 
@@ -88,7 +89,8 @@ def check_annotations(labels: Any, num_classes: float, num_annotators: int | Non
 def check_rows(rows: Any, name: str = "transition") -> np.ndarray:
     """`rows`, `(N, K)`, as NumPy float64, if they are probability vectors.
 
-    Raises: ValueError that says which row is wrong, and its sum or its entry.
+    Raises:
+        ValueError: that says which row is wrong, and its sum or its entry.
     """
     rows = check_not_negative(name, as_float64(rows))
     sums = rows.sum(axis=1)
@@ -101,7 +103,8 @@ def check_rows(rows: Any, name: str = "transition") -> np.ndarray:
 def check_labels(labels: Any, num_classes: float, count: int | None = None, name: str = "labels") -> np.ndarray:
     """`labels` as an array, if they are integers in [0, num_classes), of shape `(N,)`, where N is `count` unless that is None.
 
-    Raises: ValueError that says which one is wrong.
+    Raises:
+        ValueError: that says which one is wrong.
     """
     labels = np.asarray(labels)
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):

@@ -41,6 +41,7 @@ ALLOWED = {
     "keras_het.batches": (),
     "keras_het.constraints": GROUND,
     "keras_het.choices": (),
+    "keras_het.environment": (),
     "keras_het.extras": (),
     "keras_het.full_precision": (),
     "keras_het.label_noise": ("keras_het.extras", "keras_het.label_noise", "keras_het.ops", "keras_het.validation"),

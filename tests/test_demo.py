@@ -123,7 +123,7 @@ def test_command_line_reports_a_bad_argument(arguments, message, capsys):
 
 
 def test_backend_is_requested_or_from_the_environment_or_the_first_installed(monkeypatch):
-    monkeypatch.setattr(__main__.importlib.util, "find_spec", lambda name: name in ("tensorflow", "torch") or None)
+    monkeypatch.setattr(__main__.environment, "installed_backends", lambda: ["tensorflow", "torch"])
     monkeypatch.setenv("KERAS_BACKEND", "torch")
     assert __main__.choose_backend() == "torch"
     assert __main__.choose_backend("tensorflow") == "tensorflow"

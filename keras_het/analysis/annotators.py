@@ -84,8 +84,10 @@ def annotators(
         names: of the annotators, a sequence; None numbers them.
         class_names: a sequence; None numbers them.
         count: how many confused pairs of each, at least 0.
-    Returns: `Annotators`; print it.
-    Raises: ValueError for matrices, labels, a prior or names that do not fit together, or a model without annotators.
+    Returns:
+        `Annotators`; print it.
+    Raises:
+        ValueError: for matrices, labels, a prior or names that do not fit together, or a model without annotators.
 
     Example:
         >>> print(annotators([[[0.9, 0.1], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]], names=["Ann", "Bob"], class_names=["cat", "dog"]))

@@ -31,8 +31,10 @@ def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:
         probabilities: `(N, K)`.
         labels: integers, `(N,)`.
         bins: how many.
-    Returns: `Calibration`.
-    Raises: ValueError for other shapes, labels of no class, no example, or no bin.
+    Returns:
+        `Calibration`.
+    Raises:
+        ValueError: for other shapes, labels of no class, no example, or no bin.
     Source: Guo, Pleiss, Sun and Weinberger 2017, "On calibration of modern neural networks", section 2.
 
     Example:
@@ -62,8 +64,10 @@ def expected_calibration_error(probabilities: Any, labels: Any, bins: int = 15) 
         probabilities: `(N, K)`.
         labels: integers, `(N,)`.
         bins: how many.
-    Returns: a float in [0, 1].
-    Raises: ValueError for other shapes, labels of no class, no example, or no bin.
+    Returns:
+        a float in [0, 1].
+    Raises:
+        ValueError: for other shapes, labels of no class, no example, or no bin.
     Source: Naeini, Cooper and Hauskrecht 2015; Guo, Pleiss, Sun and Weinberger 2017, Eq. 3.
 
     Example:
@@ -76,7 +80,8 @@ def expected_calibration_error(probabilities: Any, labels: Any, bins: int = 15) 
 def confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     """The largest probability of each example, and whether it is that of its label, 1 or 0, both `(N,)`.
 
-    Raises: ValueError as `calibration`.
+    Raises:
+        ValueError: as `calibration`.
     """
     p, y = np.asarray(probabilities), np.asarray(labels)  # float32 stays: a copy of many would be much
     if p.ndim != 2 or y.shape != p.shape[:1] or not len(p):

@@ -36,8 +36,10 @@ def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_siz
         x: what it predicts from: arrays, or a data set of batches (x, y) as for `fit`, whose y are the true classes.
         labels: true classes, integers `(N,)`; None for a data set.
         batch_size: of the predictions from arrays.
-    Returns: `ConfusionMatrices`.
-    Raises: ValueError for labels out of range, a class without examples, or a model that does not end in the layer.
+    Returns:
+        `ConfusionMatrices`.
+    Raises:
+        ValueError: for labels out of range, a class without examples, or a model that does not end in the layer.
 
     Example:
         >>> from keras_het.layers import NoiseTransition

@@ -39,9 +39,11 @@ def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_si
         x: what it predicts from: arrays, or a data set of batches, whose labels do not count, nor do masks: a padded place is an example.
         layer: name of the head, if there are several.
         batch_size: of the predictions from arrays.
-    Returns: `(K, K)`, float64.
-    Raises: ValueError for a model without a graph, with several outputs or without such a head, no example, or numbers that are not
-        finite.
+    Returns:
+        `(K, K)`, float64.
+    Raises:
+        ValueError: for a model without a graph, with several outputs or without such a head, no example, or numbers that are not
+            finite.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
@@ -57,8 +59,10 @@ def correlation(covariance: Any) -> np.ndarray:
 
     Args:
         covariance: shape `(K, K)`.
-    Returns: shape `(K, K)`, float64; 0 in the rows and columns of a class without noise.
-    Raises: ValueError for another shape, or a diagonal that is negative.
+    Returns:
+        shape `(K, K)`, float64; 0 in the rows and columns of a class without noise.
+    Raises:
+        ValueError: for another shape, or a diagonal that is negative.
 
     Example:
         >>> correlation([[4.0, 1.0], [1.0, 1.0]]).tolist()
@@ -106,9 +110,12 @@ def confused_pairs(
         count: of pairs, at most.
         draws: at least 1; each takes the time of a product of the factor's weights.
         seed: of the draws.
-    Returns: list of `ConfusedPair`, the largest first; empty for a head without factors.
-    Raises: ValueError as for `covariance`, for arguments outside these ranges, for a head whose noise is that of the features, and for a
-        parameter-efficient head of so few factors that random signs often change nothing: draws * 2^(1 - R) > 1/2, R below 9 by default.
+    Returns:
+        list of `ConfusedPair`, the largest first; empty for a head without factors.
+    Raises:
+        ValueError: as for `covariance`, for arguments outside these ranges, for a head whose noise is that of the features, and for a
+            parameter-efficient head of so few factors that random signs often change nothing: draws * 2^(1 - R) > 1/2,
+            R below 9 by default.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense

@@ -52,9 +52,11 @@ def cross_val_probabilities(
             others.
         verbose: 1 for a progress bar, 0 for none.
         fit_arguments: for `fit`, such as epochs, batch_size, callbacks.
-    Returns: shape `(N, K)`, float32, each row of sum 1.
-    Raises: ValueError for a data set instead of arrays, labels that are no integers, arguments out of range, models that return something
-        else or other classes than the labels have, or a folder that has the folds of other data or settings.
+    Returns:
+        shape `(N, K)`, float32, each row of sum 1.
+    Raises:
+        ValueError: for a data set instead of arrays, labels that are no integers, arguments out of range, models that return something
+            else or other classes than the labels have, or a folder that has the folds of other data or settings.
     Warns: if a class has fewer examples than there are folds, so that a model may see none of it.
 
     Example:

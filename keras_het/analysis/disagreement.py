@@ -71,8 +71,10 @@ def disagreements(
         count: of examples, at most.
         layer: name of the head, if there are several.
         batch_size: of the predictions.
-    Returns: list of `Disagreement`, the largest covariance in absolute value first.
-    Raises: ValueError for a model without such a head, labels out of range, or models of other classes.
+    Returns:
+        list of `Disagreement`, the largest covariance in absolute value first.
+    Raises:
+        ValueError: for a model without such a head, labels out of range, or models of other classes.
     Source: Collier et al. 2021, Table 5.
 
     Example:
@@ -103,8 +105,10 @@ def rank_histogram(
         labels: as for `disagreements`.
         layer: as for `disagreements`.
         batch_size: as for `disagreements`.
-    Returns: `RankHistogram`.
-    Raises: ValueError as for `disagreements`.
+    Returns:
+        `RankHistogram`.
+    Raises:
+        ValueError: as for `disagreements`.
     Source: Collier et al. 2021, Figure 2.
 
     Example:

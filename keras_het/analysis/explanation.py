@@ -57,8 +57,10 @@ def explain(model: keras.Model, x: Any, class_names: Sequence | None = None, cou
         class_names: K of them; None for numbers.
         count: how many classes and pairs; at least 1.
         layer: name of the head, if there are several.
-    Returns: `Explanation`.
-    Raises: ValueError for a model without such a head, another number of examples, or arguments out of range.
+    Returns:
+        `Explanation`.
+    Raises:
+        ValueError: for a model without such a head, another number of examples, or arguments out of range.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense

@@ -24,7 +24,8 @@ class HeldOut:
         criterion: "accuracy", "loss", or a function `(labels, predictions)`: see `select`.
         mode: "min", "max" or "auto".
         batch_size: of the predictions from arrays.
-    Raises: ValueError for arguments out of range.
+    Raises:
+        ValueError: for arguments out of range.
     """
 
     def __init__(self, data: Any, criterion: str | Callable[[Any, Any], Any], mode: str = "auto", batch_size: int = 32):
@@ -51,7 +52,8 @@ class HeldOut:
     def __call__(self, model: keras.Model) -> float:
         """The mean of the criterion over the examples.
 
-        Raises: ValueError for no example, labels out of range, a model of several outputs, or one that the criterion is not for.
+        Raises:
+            ValueError: for no example, labels out of range, a model of several outputs, or one that the criterion is not for.
         """
         measure, losses = self._measure(model), _losses(model)
         total, count = 0.0, 0
@@ -151,8 +153,10 @@ def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float
         x: examples: arrays, or a data set of batches (x, y) as for `fit`.
         y: their noisy labels, integers in [0, K), `(N,)`, or of several annotators `(N, M)`, -1 where one is missing; None for a data set.
         batch_size: of the predictions from arrays.
-    Returns: a float.
-    Raises: ValueError for labels out of range, or a model that does not end in the layer.
+    Returns:
+        a float.
+    Raises:
+        ValueError: for labels out of range, or a model that does not end in the layer.
 
     Example:
         >>> import keras

@@ -64,8 +64,10 @@ def find_label_issues(
         pairs: classes that are confusable, each (i, j), or a `ConfusedPair` of numbers, of which those of a positive covariance do not
             count; None asks the counts.
         batch_size: of the predictions of a model.
-    Returns: `LabelIssues`.
-    Raises: ValueError for other shapes or values, or a model without `x`.
+    Returns:
+        `LabelIssues`.
+    Raises:
+        ValueError: for other shapes or values, or a model without `x`.
     Source: Northcutt, Jiang and Chuang 2021, "Confident learning", sections 3.1 and 3.2 (prune by noise rate); the scores are those of
         cleanlab's `self_confidence`.
 

@@ -34,8 +34,10 @@ def ensemble_uncertainty(model: Any, x: Any, batch_size: int = 128) -> EnsembleU
         model: a `DeepEnsemble`.
         x: examples: arrays, or a data set of batches.
         batch_size: of arrays.
-    Returns: `EnsembleUncertainty`. Of labels that are not exclusive, each part is the sum over the labels.
-    Raises: ValueError for a model without members, and for no example.
+    Returns:
+        `EnsembleUncertainty`. Of labels that are not exclusive, each part is the sum over the labels.
+    Raises:
+        ValueError: for a model without members, and for no example.
 
     Example:
         >>> import keras

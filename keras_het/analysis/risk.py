@@ -28,8 +28,10 @@ def risk_coverage(probabilities: Any, labels: Any) -> RiskCoverage:
     Args:
         probabilities: `(N, K)`.
         labels: integers, `(N,)`.
-    Returns: `RiskCoverage`.
-    Raises: ValueError for other shapes, labels of no class, or no example.
+    Returns:
+        `RiskCoverage`.
+    Raises:
+        ValueError: for other shapes, labels of no class, or no example.
     Source: Geifman, Uziel and El-Yaniv 2019, "Bias-reduced uncertainty estimation for deep neural classifiers"; the area is that of
         `metrics.AreaUnderRiskCoverage`.
 

@@ -49,7 +49,8 @@ class Search:
     def add(self, value: Any) -> None:
         """Fits a new model to a value.
 
-        Raises: ValueError for a model that is not new, or was compiled with a wrong loss.
+        Raises:
+            ValueError: for a model that is not new, or was compiled with a wrong loss.
         """
         model = self._make_model(value)
         if not isinstance(model, keras.Model):

@@ -49,7 +49,8 @@ class Selection(NamedTuple):
     def plot(self) -> Any:
         """The scores over the values, as a `matplotlib.figure.Figure`: `.plot().savefig("scores.png")`.
 
-        Raises: ImportError without matplotlib, which comes with the extra `demo`.
+        Raises:
+            ImportError: without matplotlib, which comes with the extra `demo`.
         """
         from matplotlib.figure import Figure
 
@@ -112,9 +113,11 @@ def select(
             list until it is not, for at most six more values; an error at one of these ends the list, with a warning.
         verbose: 1 for a progress bar and the table, 0 for neither; 2 shows the lines of `fit`, too.
         fit_arguments: for `fit`, such as epochs, batch_size, callbacks.
-    Returns: `Selection`.
-    Raises: ValueError for no value, arguments out of range, no validation data, a model that is not new, or was compiled with a wrong
-        loss, no finite score, or a generator, of which the second value would get nothing.
+    Returns:
+        `Selection`.
+    Raises:
+        ValueError: for no value, arguments out of range, no validation data, a model that is not new, or was compiled with a wrong
+            loss, no finite score, or a generator, of which the second value would get nothing.
 
     Example:
         >>> import numpy as np

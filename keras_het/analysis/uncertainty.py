@@ -50,8 +50,10 @@ def uncertainty(model: keras.Model, x: Any, *, layer: str | None = None, num_sam
         layer: name of the head, if there are several.
         num_samples: nodes over which the entropies are averaged; at least 1.
         batch_size: of the predictions from arrays.
-    Returns: `Uncertainty`.
-    Raises: ValueError for a model without a graph, with several outputs or without such a head, no example, or arguments out of range.
+    Returns:
+        `Uncertainty`.
+    Raises:
+        ValueError: for a model without a graph, with several outputs or without such a head, no example, or arguments out of range.
     Source: Depeweg et al. 2018, "Decomposition of uncertainty", Eq. 5, with the noise of the logits in place of the weights; that the parts
         are not pure: Mucsanyi, Kirchhof and Oh 2024, "Benchmarking uncertainty disentanglement".
 

@@ -35,8 +35,9 @@ class HeteroscedasticMonitor(keras.callbacks.Callback):
         validation_data: `(x, y)`, or a data set of batches (x, y) that can be read again; labels may be noisy.
         layer: name of the head, if there are several.
         batch_size: of the predictions from arrays.
-    Raises: ValueError for other data, or, when `fit` starts, for a model without a graph or without such a head,
-        or that was compiled with a wrong loss.
+    Raises:
+        ValueError: for other data, or, when `fit` starts, for a model without a graph or without such a head,
+            or that was compiled with a wrong loss.
     Source: the rank is r of Bartlett, Long, Lugosi and Tsigler 2020, "Benign overfitting in linear regression", Definition 3 (R_0).
 
     Example:

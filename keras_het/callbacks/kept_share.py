@@ -24,7 +24,8 @@ class KeptShare(keras.callbacks.Callback):
         num_epochs: T_k, epochs until the share is reached; 0 starts with it.
         exponent: c > 0.
         burn_in: epochs before the first, T = 0, that keep all examples; a mentor needs some, for it acts at once.
-    Raises: ValueError for other arguments, a model whose loss keeps no share, or one that is not attached.
+    Raises:
+        ValueError: for other arguments, a model whose loss keeps no share, or one that is not attached.
     Source: Han et al., NeurIPS 2018. Their code counts epochs from 0, as here, and reaches 1 - tau one epoch earlier.
 
     Example:

@@ -23,7 +23,8 @@ class MentorExamples(keras.callbacks.Callback):
         x: the examples, an array, `(N, ...)`.
         noisy_labels: theirs in training, integers, `(N,)`.
         true_labels: the true ones, `(N,)`.
-    Raises: ValueError for other labels, or a model with another loss.
+    Raises:
+        ValueError: for other labels, or a model with another loss.
 
     Example:
         >>> from keras_het import callbacks, models

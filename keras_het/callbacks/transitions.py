@@ -68,8 +68,10 @@ class ReleaseTransition(_OfTransitions):
 
     Args:
         after: the number of epochs to wait, or the name of a metric: T is released when that has not improved for `patience` epochs.
-        patience: epochs, at least 1, and `mode` are for a metric: "min", "max", or "auto", which is "max" for accuracies and AUC.
-    Raises: ValueError for other arguments, a model without `NoiseTransition`, or a metric that is not logged.
+        patience: for a metric: how many epochs, at least 1.
+        mode: for a metric: "min", "max", or "auto", which is "max" for accuracies and AUC.
+    Raises:
+        ValueError: for other arguments, a model without `NoiseTransition`, or a metric that is not logged.
     Warns: if training ends before T is released.
 
     Example:
@@ -138,8 +140,9 @@ class TransitionMonitor(_OfTransitions):
         reference: `(K, K)`, such as the true T, or `(M, K, K)`; None is the identity, whose distance is how far T has moved.
         validation_data: `(x, y)`, or a data set of batches (x, y) that can be read again; noisy labels, integers in [0, K), `(N,)`, or
             `(N, M)` with -1 where one is missing.
-    Raises: ValueError for a reference that is not row-stochastic or of another size, a model without `NoiseTransition`, or, with
-        validation data, labels out of range or a model that does not end in the layer.
+    Raises:
+        ValueError: for a reference that is not row-stochastic or of another size, a model without `NoiseTransition`, or, with
+            validation data, labels out of range or a model that does not end in the layer.
     Warns: once, if `val_loss` grows beside a training loss that falls, after T has moved, and there is no `validation_data`.
 
     Example:

@@ -25,6 +25,7 @@ class Covariance(FullPrecision):
         regularizer: of the kernels, and of a factor that all inputs share.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
         min_scale: added to d; at least 0.
+        kwargs: as for any Keras layer.
     """
 
     num_factors: Any = 0
@@ -44,7 +45,8 @@ class Covariance(FullPrecision):
     def start(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
         """Makes the maps of a head; `initial_scale` is of its temperature, in which d and V start with half of the variance each.
 
-        Raises: ValueError if another head has done so.
+        Raises:
+            ValueError: if another head has done so.
         """
         self.take(units, trainable, dtype)
         self.check(units)

@@ -9,7 +9,12 @@ from keras_het.covariances.covariance import Covariance
 class Diagonal(Covariance):
     """diag(d(x)^2): noise without correlations. It adds D K + K weights to a Dense layer.
 
-    Args: as `Covariance`.
+    Args:
+        initializer: of the kernels; what it gives is added to the start by the biases.
+        regularizer: of the kernels.
+        initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
+        min_scale: added to d; at least 0.
+        kwargs: as for any Keras layer.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense

@@ -25,8 +25,12 @@ class Latent(LowRank):
 
     Args:
         num_factors: R, from 1 to the number of features; None is the smaller of that and 15.
-        initializer, regularizer, min_scale: as `Covariance`.
-        initial_scale: as `Covariance`, for a kernel of the size that "glorot_uniform" gives.
+        initializer: of the kernels; what it gives is added to the start by the biases.
+        regularizer: of the kernels.
+        min_scale: added to d'; at least 0.
+        initial_scale: standard deviation of a logit's noise at the start, in temperatures, for a kernel of the mean of the
+            size that "glorot_uniform" gives; greater than 0.
+        kwargs: as for any Keras layer.
     Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers. ICLR 2023.
 
     Example:

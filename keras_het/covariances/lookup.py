@@ -13,7 +13,8 @@ from keras_het.covariances.parameter_efficient import ParameterEfficient
 def get(identifier: Any) -> Covariance:
     """A covariance from an instance, a name ("diagonal", "low_rank", "parameter_efficient", "latent"), or a serialised dict.
 
-    Raises: ValueError if it is none of these.
+    Raises:
+        ValueError: if it is none of these.
 
     Example:
         >>> get("low_rank").num_factors is None

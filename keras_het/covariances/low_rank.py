@@ -24,7 +24,11 @@ class LowRank(Covariance):
 
     Args:
         num_factors: R, from 1 to the number of classes; None is the smaller of that and 15.
-        initializer, regularizer, initial_scale, min_scale: as `Covariance`.
+        initializer: of the kernels; what it gives is added to the start by the biases.
+        regularizer: of the kernels.
+        initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
+        min_scale: added to d; at least 0.
+        kwargs: as for any Keras layer.
     Source: Collier et al. 2021, section 2.
 
     Example:

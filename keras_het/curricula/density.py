@@ -26,9 +26,11 @@ def density_subsets(features: Any, labels: Any, num_subsets: int = 3, percentile
         labels: noisy ones, integers, `(N,)`.
         num_subsets: at least 2.
         percentile: in (0, 100); the authors say 50 to 70 make no difference.
-    Returns: integers in [0, num_subsets), `(N,)`.
-    Raises: ValueError for other arguments, a class of more than 16,384 examples (O(n^2) memory: give a part of them), or one with fewer
-        different densities than subsets.
+    Returns:
+        integers in [0, num_subsets), `(N,)`.
+    Raises:
+        ValueError: for other arguments, a class of more than 16,384 examples (O(n^2) memory: give a part of them), or one with fewer
+            different densities than subsets.
     Source: Guo et al. 2018, "CurriculumNet", the section on the design of the curriculum, and the authors' code.
 
     Example:
@@ -58,8 +60,10 @@ def stage_weights(subsets: Any, stage: int, weights: Sequence[float] = (1.0, 0.5
         subsets: of `density_subsets`, `(N,)`.
         stage: in [0, len(weights)).
         weights: one for each subset, at least 0; the paper's third stage has 1 for clean and 0.5 for noisy ones (as we remember it).
-    Returns: shape `(N,)`, float32.
-    Raises: ValueError for arguments out of range.
+    Returns:
+        shape `(N,)`, float32.
+    Raises:
+        ValueError: for arguments out of range.
 
     Example:
         >>> stage_weights(np.array([0, 1, 2, 0]), stage=1).tolist()

@@ -20,8 +20,10 @@ def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: i
         x: what it predicts from: arrays, or a data set of batches in a fixed order, whose labels do not count.
         layer: name of a layer of the model; None takes the input of the head, a `Dense` or a head of this package.
         batch_size: of the predictions from arrays.
-    Returns: shape `(N, D)`, float32; all axes but the first are one.
-    Raises: ValueError for a model without a graph or a head, or a name that is none of its layers'.
+    Returns:
+        shape `(N, D)`, float32; all axes but the first are one.
+    Raises:
+        ValueError: for a model without a graph or a head, or a name that is none of its layers'.
 
     Example:
         >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3)])

@@ -35,7 +35,8 @@ class MentorMix(keras.utils.PyDataset):
         alpha: > 0; the authors take 2 to 8 under much noise.
         burn_in: the number of epochs with v = 1, at least 0.
         seed: an integer at least 0.
-    Raises: ValueError for other arguments.
+    Raises:
+        ValueError: for other arguments.
     Source: Jiang, Huang, Liu and Yang 2020, "Beyond synthetic noise", Algorithm 1, and the authors' code.
 
     Example:

@@ -22,8 +22,10 @@ def reference_weights(features: Any, labels: Any, verified_features: Any, verifi
         labels: noisy ones, integers, `(N,)`.
         verified_features: of examples whose labels are right, `(M, D)`.
         verified_labels: `(M,)`; at least one of every class.
-    Returns: shape `(N,)`, float32, in [0, 1]; for `sample_weight`.
-    Raises: ValueError for other shapes, or a class without a verified example.
+    Returns:
+        shape `(N,)`, float32, in [0, 1]; for `sample_weight`.
+    Raises:
+        ValueError: for other shapes, or a class without a verified example.
     Source: Lee et al. 2018, "CleanNet", the section on sample weights.
 
     Example:

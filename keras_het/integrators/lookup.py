@@ -14,7 +14,8 @@ from keras_het.integrators.taylor import Taylor
 def get(identifier: Any) -> Integrator:
     """An integrator from an instance, a name ("QuasiMonteCarlo" or "quasi_monte_carlo"), or a serialised dict.
 
-    Raises: ValueError if it is none of these.
+    Raises:
+        ValueError: if it is none of these.
 
     Example:
         >>> get("monte_carlo")

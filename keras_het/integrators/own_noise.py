@@ -24,7 +24,10 @@ class OwnNoise(QuasiMonteCarlo):
     times as many; `Quadrature` is better for them. For parameter-efficient heads it gains a tenth, for full heads nothing: their noise
     for a class alone has all but died when they are trained (`benchmarks/own_noise.py`). So it saves draws, and no time.
 
-    Args: as `QuasiMonteCarlo`.
+    Args:
+        num_samples: S in training, 1 to 2^20.
+        inference_samples: S at inference; None for the same.
+        chunk_size: nodes held at once, "auto", or None for all in plain operations (for second derivatives under XLA on TensorFlow).
 
     Example:
         >>> OwnNoise(16)

@@ -121,7 +121,10 @@ class QuasiMonteCarlo(Sampler):
     The default for the softmax link. Unbiased like Monte Carlo; to the same error it needs about a quarter of the nodes where the
     noise is small beside the temperature (0.5) and about 0.7 of them where it is large (2).
 
-    Args: as `MonteCarlo`, without `antithetic`.
+    Args:
+        num_samples: S in training, 1 to 2^20.
+        inference_samples: S at inference; None for the same.
+        chunk_size: nodes held at once, "auto", or None for all in plain operations (for second derivatives under XLA on TensorFlow).
     Source: `keras_het.ops.quasi_random`.
 
     Example:

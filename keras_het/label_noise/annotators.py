@@ -33,8 +33,10 @@ def majority_vote(labels: Any, num_classes: int | None = None, shares: bool = Fa
         labels: integers `(N, M)`, -1 where the annotator gave none; each example has at least one.
         num_classes: K; None is one more than the largest label.
         shares: return the share of every class among the labels instead; a classifier may be trained on that.
-    Returns: integers `(N,)`, of classes with as many labels the first one, or shares `(N, K)`.
-    Raises: ValueError for labels out of range, or an example without any.
+    Returns:
+        integers `(N,)`, of classes with as many labels the first one, or shares `(N, K)`.
+    Raises:
+        ValueError: for labels out of range, or an example without any.
 
     Example:
         >>> majority_vote([[1, 1, 0], [-1, 2, -1]]).tolist()
@@ -70,8 +72,10 @@ def dawid_skene(labels: Any, num_classes: int, max_iterations: int = 100, tolera
         max_iterations: at least 1.
         tolerance: at least 0.
         smoothing: labels that each row of each T has beside those that are counted, spread over the classes; at least 0.
-    Returns: `DawidSkene`.
-    Raises: ValueError for values outside these ranges.
+    Returns:
+        `DawidSkene`.
+    Raises:
+        ValueError: for values outside these ranges.
     Source: Dawid and Skene 1979, "Maximum likelihood estimation of observer error-rates using the EM algorithm", Eqs. 2.3 to 2.5.
 
     Example:

@@ -16,8 +16,10 @@ def corrupt_labels(labels: Any, transition: Any, seed: int | list[int] = 0) -> n
         transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i), or, for noise that depends on the instance, one such row for
             every example, `(N, K)` (such as `look_alike_transitions` makes); a square matrix is a T.
         seed: of the draw; an integer, at least 0, or a list of them as for `numpy.random.default_rng`.
-    Returns: integers, shape `(N,)`; a function of the arguments alone.
-    Raises: ValueError for another shape, rows that do not sum to one, labels out of range, or a seed that is no integer.
+    Returns:
+        integers, shape `(N,)`; a function of the arguments alone.
+    Raises:
+        ValueError: for another shape, rows that do not sum to one, labels out of range, or a seed that is no integer.
 
     Example:
         >>> corrupt_labels([0, 1, 2, 2], [[0, 1, 0], [0, 0, 1], [1, 0, 0]]).tolist()
@@ -52,8 +54,10 @@ def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarr
         features: shape `(N, D)`.
         labels: the true classes, integers in [0, K), K >= 2, all of which occur, shape `(N,)`.
         noise: share of flipped labels, in [0, 1].
-    Returns: shape `(N, K)`.
-    Raises: ValueError for noise outside its range, a class without examples, features that are not finite, or shapes that do not fit.
+    Returns:
+        shape `(N, K)`.
+    Raises:
+        ValueError: for noise outside its range, a class without examples, features that are not finite, or shapes that do not fit.
 
     Example:
         >>> look_alike_transitions([[0.0], [0.2], [1.0], [1.2], [5.0], [5.2]], [0, 0, 1, 1, 2, 2], noise=0.3).round(2).tolist()

@@ -21,8 +21,10 @@ def estimate_by_anchors(probabilities: Any, quantile: float = 1.0) -> np.ndarray
     Args:
         probabilities: p(noisy label | x), shape `(N, K)`, N >= 1.
         quantile: in [0, 1].
-    Returns: shape `(K, K)`.
-    Raises: ValueError for probabilities or a quantile outside [0, 1].
+    Returns:
+        shape `(K, K)`.
+    Raises:
+        ValueError: for probabilities or a quantile outside [0, 1].
     Source: Patrini et al. 2017, "Making deep neural networks robust to label noise", Eq. 12.
 
     Example:
@@ -44,8 +46,10 @@ def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
     Args:
         labels: noisy ones, integers, shape `(N,)`.
         probabilities: shape `(N, K)`.
-    Returns: shape `(K, K)`.
-    Raises: ValueError for labels out of range, a class without a label, or one that the model is confident of for no example.
+    Returns:
+        shape `(K, K)`.
+    Raises:
+        ValueError: for labels out of range, a class without a label, or one that the model is confident of for no example.
     Source: Northcutt, Jiang and Chuang 2021, "Confident learning", Eqs. 1 to 3.
 
     Example:
@@ -67,8 +71,10 @@ def systematic_flips(counts: Any) -> np.ndarray:
 
     Args:
         counts: examples of class i with the label j, shape `(K, K)`, not negative; of a learned T, its rows times those of the class.
-    Returns: booleans, shape `(K, K)`, False on the diagonal.
-    Raises: ValueError for another shape, or entries that are negative.
+    Returns:
+        booleans, shape `(K, K)`, False on the diagonal.
+    Raises:
+        ValueError: for another shape, or entries that are negative.
 
     Example:
         >>> counts = [[90, 30, 3, 2], [2, 95, 3, 1], [4, 2, 90, 3], [1, 2, 1, 96]]

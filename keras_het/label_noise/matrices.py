@@ -14,8 +14,10 @@ def symmetric(num_classes: int, noise: float) -> np.ndarray:
     Args:
         num_classes: K >= 2.
         noise: share of flipped labels, in [0, 1].
-    Returns: shape `(K, K)`.
-    Raises: ValueError for values outside these ranges.
+    Returns:
+        shape `(K, K)`.
+    Raises:
+        ValueError: for values outside these ranges.
 
     Example:
         >>> symmetric(3, 0.5).tolist()
@@ -31,8 +33,10 @@ def pair_flip(num_classes: int, noise: float) -> np.ndarray:
     Args:
         num_classes: K >= 2.
         noise: share of flipped labels, in [0, 1].
-    Returns: shape `(K, K)`.
-    Raises: ValueError for values outside these ranges.
+    Returns:
+        shape `(K, K)`.
+    Raises:
+        ValueError: for values outside these ranges.
 
     Example:
         >>> pair_flip(3, 0.25).tolist()
@@ -49,8 +53,10 @@ def random_flip(num_classes: int, noise: float, seed: int | list[int] = 0) -> np
         num_classes: K >= 2.
         noise: share of flipped labels, in [0, 1].
         seed: of the draw; an integer, at least 0, or a list of them.
-    Returns: shape `(K, K)`.
-    Raises: ValueError for values outside these ranges.
+    Returns:
+        shape `(K, K)`.
+    Raises:
+        ValueError: for values outside these ranges.
 
     Example:
         >>> random_flip(3, 0.5).diagonal().tolist()
@@ -68,8 +74,10 @@ def from_confusion(counts: Any) -> np.ndarray:
 
     Args:
         counts: shape `(K, K)`, at least 0, with an example of every class.
-    Returns: shape `(K, K)`.
-    Raises: ValueError for another shape, a negative count, or a class without examples.
+    Returns:
+        shape `(K, K)`.
+    Raises:
+        ValueError: for another shape, a negative count, or a class without examples.
 
     Example:
         >>> from_confusion([[3, 1], [0, 2]]).tolist()
@@ -90,8 +98,10 @@ def outlier(num_classes: int, alpha: float = 0.0) -> np.ndarray:
     Args:
         num_classes: K >= 1, without the outliers.
         alpha: in [0, 1].
-    Returns: shape `(K + 1, K + 1)`.
-    Raises: ValueError for values outside these ranges.
+    Returns:
+        shape `(K + 1, K + 1)`.
+    Raises:
+        ValueError: for values outside these ranges.
     Source: Sukhbaatar et al. 2014, Eq. 8.
 
     Example:

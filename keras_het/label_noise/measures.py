@@ -13,8 +13,10 @@ def total_variation(transition: Any, reference: Any) -> float:
     Args:
         transition: T, shape `(K, K)`.
         reference: shape `(K, K)`.
-    Returns: a number in [0, 1].
-    Raises: ValueError for matrices that are not square, or of different shapes.
+    Returns:
+        a number in [0, 1].
+    Raises:
+        ValueError: for matrices that are not square, or of different shapes.
 
     Example:
         >>> total_variation([[0.75, 0.25], [0.25, 0.75]], [[1, 0], [0, 1]])

@@ -25,8 +25,11 @@ def weak_raters(features: Any, labels: Any, per_class: int = 6, num_raters: int 
         per_class: how many examples of each class a rater sees, at least 1.
         num_raters: M >= 1; from the sixth on the kinds begin again, with other examples.
         seed: of the draw; an integer, at least 0, or a list of them.
-    Returns: integers in [0, K), shape `(N, M)`; a function of the arguments alone.
-    Raises: ValueError for values outside these ranges or shapes that do not fit; ImportError without scikit-learn.
+    Returns:
+        integers in [0, K), shape `(N, M)`; a function of the arguments alone.
+    Raises:
+        ValueError: for values outside these ranges or shapes that do not fit.
+        ImportError: without scikit-learn.
 
     Example:
         >>> x = np.concatenate([np.zeros((5, 1)), np.ones((5, 1))])

@@ -2,6 +2,7 @@
 
 import numbers
 import random
+from typing import Any
 
 import keras
 from keras import ops
@@ -52,7 +53,11 @@ class HeteroscedasticDense(FullPrecision):
         temperature: tau > 0, or a `LearnedTemperature`.
         integrator: an instance or name from `keras_het.integrators`; None is QuasiMonteCarlo for softmax, and ClosedForm for
             the other links.
-        use_bias, kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer: of mu, as in `Dense`.
+        use_bias: of mu, as in `Dense`.
+        kernel_initializer: of mu, as in `Dense`.
+        bias_initializer: of mu, as in `Dense`.
+        kernel_regularizer: of mu, as in `Dense`.
+        bias_regularizer: of mu, as in `Dense`.
         min_scale: added to d; at least 0.
         covariance_initializer: of the kernels of d and V (or v); what it gives is added to the start by the biases.
         covariance_regularizer: of these kernels and of the shared V.
@@ -61,8 +66,11 @@ class HeteroscedasticDense(FullPrecision):
             parameter_efficient, min_scale, covariance_initializer, covariance_regularizer and initial_scale.
         seed: of the training noise, in [0, 2^31); None draws one from Python's `random`, as Keras does; the config keeps it.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
-    Input shape: `(..., D)`, with at least one leading axis.    Output shape: `(..., units)`.
-    Raises: ValueError for arguments outside these ranges.
+        kwargs: as for any Keras layer.
+    Input shape: `(..., D)`, with at least one leading axis.
+    Output shape: `(..., units)`.
+    Raises:
+        ValueError: for arguments outside these ranges.
     Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, Algorithm 1 (v has K entries, not R as printed).
 
     Example:
@@ -75,26 +83,26 @@ class HeteroscedasticDense(FullPrecision):
 
     def __init__(
         self,
-        units,
-        num_factors=None,
+        units: int,
+        num_factors: int | None = None,
         *,
-        parameter_efficient=False,
-        link="softmax",
-        temperature=5.0,
-        integrator=None,
-        use_bias=True,
-        min_scale=1e-3,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        covariance_initializer="zeros",
-        covariance_regularizer=None,
-        initial_scale=0.15,
-        covariance=None,
-        seed=None,
-        dtype="float32",
-        **kwargs,
+        parameter_efficient: bool = False,
+        link: str | links.Link = "softmax",
+        temperature: float | LearnedTemperature = 5.0,
+        integrator: str | integrators.Integrator | None = None,
+        use_bias: bool = True,
+        min_scale: float = 1e-3,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        covariance_initializer: Any = "zeros",
+        covariance_regularizer: Any = None,
+        initial_scale: float = 0.15,
+        covariance: str | covariances.Covariance | None = None,
+        seed: int | None = None,
+        dtype: Any = "float32",
+        **kwargs: Any,
     ):
         if "activation" in kwargs:
             raise ValueError(
@@ -143,12 +151,12 @@ class HeteroscedasticDense(FullPrecision):
         self.integrator = integrator
 
     @property
-    def link(self):
+    def link(self) -> links.Link:
         """What the head makes of the logits; it stays."""
         return self._link
 
     @property
-    def integrator(self):
+    def integrator(self) -> integrators.Integrator:
         """How the head averages. Another may be set at any time, None for the default of the link.
 
         Then compile the model again: on JAX and TensorFlow `predict` goes on with the old one until it is.
@@ -156,7 +164,7 @@ class HeteroscedasticDense(FullPrecision):
         return self._integrator
 
     @integrator.setter
-    def integrator(self, integrator):
+    def integrator(self, integrator: Any) -> None:
         found = integrators.get(self.link.default_integrator if integrator is None else integrator)
         found.check(self.link, *self.covariance_layer.size)
         found.check_covariance(self.covariance_layer)
@@ -165,21 +173,21 @@ class HeteroscedasticDense(FullPrecision):
         self._integrator = found
 
     @property
-    def temperature(self):
+    def temperature(self) -> float:
         """tau as it is now, a number."""
         return self._fixed_temperature if self.learned_temperature is None else self.learned_temperature.number
 
     @property
-    def num_factors(self):
+    def num_factors(self) -> Any:
         """R, of the covariance."""
         return self.covariance_layer.num_factors
 
     @property
-    def parameter_efficient(self):
+    def parameter_efficient(self) -> bool:
         """Whether V is free of the input."""
         return isinstance(self.covariance_layer, covariances.ParameterEfficient)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Any) -> None:
         if len(input_shape) < 2 or input_shape[-1] is None:
             raise ValueError(f"The input must have shape (..., D) with D known and a leading axis. Received: input_shape={input_shape}")
         self.covariance_layer.prepare(input_shape[-1])
@@ -200,7 +208,7 @@ class HeteroscedasticDense(FullPrecision):
                 f"num_factors={self.num_factors}, parameter_efficient={self.parameter_efficient}, {features} features"
             )
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Any, training: bool = False) -> Any:
         return self._integrate(inputs, self.clock.tick() if training else None)
 
     def _integrate(self, inputs, key=None):
@@ -211,7 +219,7 @@ class HeteroscedasticDense(FullPrecision):
         """tau, a number, or a tensor through which its gradient goes."""
         return self._fixed_temperature if self.learned_temperature is None else self.learned_temperature.tensor()
 
-    def rematerialized_call(self, layer_call, *args, **kwargs):
+    def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
         """The call itself; where Keras would run it twice (`keras.RematScope`), it raises ValueError: see its text."""
         if super().rematerialized_call(layer_call, *args, **kwargs) is layer_call:
             return layer_call
@@ -221,10 +229,11 @@ class HeteroscedasticDense(FullPrecision):
             f'the layers to rematerialise by mode="list_of_layers". Received: the layer {self.name!r} in such a scope'
         )
 
-    def logit_distribution(self, x):
+    def logit_distribution(self, x: Any) -> Any:
         """The Gaussian of the logits u, before division by the temperature, for inputs of shape `(..., D)`.
 
-        Returns: `DiagonalNormal`, `LowRankNormal`, parameter-efficient `ScaledLowRankNormal`, or latent `LatentNormal`, of `keras_het.ops`.
+        Returns:
+            `DiagonalNormal`, `LowRankNormal`, parameter-efficient `ScaledLowRankNormal`, or latent `LatentNormal`, of `keras_het.ops`.
         """
         return self.covariance_layer.normal(self._prepared(x), self.loc)
 
@@ -236,7 +245,7 @@ class HeteroscedasticDense(FullPrecision):
             self.build(tuple(x.shape))
         return x
 
-    def covariance(self, x, centered=None):
+    def covariance(self, x: Any, centered: bool | None = None) -> Any:
         """Covariance of the logits u, shape `(..., K, K)`.
 
         By default, for softmax, `centered=True`: only the part that a softmax identifies, see `DiagonalNormal.covariance`. A sigmoid
@@ -245,14 +254,14 @@ class HeteroscedasticDense(FullPrecision):
         centered = self.link.ignores_shift if centered is None else check_boolean("centered", centered)
         return self.logit_distribution(x).covariance(centered=centered)
 
-    def probabilities(self, x):
+    def probabilities(self, x: Any) -> Any:
         """Probabilities at inference, shape `(..., K)`: they sum to one for softmax, each is one label's own for sigmoid."""
         return self.link.probabilities(self._integrate(x))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Any) -> tuple:
         return (*input_shape[:-1], self.units)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "units": self.units,

@@ -23,12 +23,16 @@ class LatentHeteroscedasticDense(HeteroscedasticDense):
     Args:
         units: K, as in `HeteroscedasticDense`.
         num_factors: R, from 1 to D; None is the smaller of D and 15.
-        min_scale, covariance_initializer, covariance_regularizer: as in `HeteroscedasticDense`, of d' and V'.
+        min_scale: as in `HeteroscedasticDense`, of d' and V'.
+        covariance_initializer: as in `HeteroscedasticDense`, of d' and V'.
+        covariance_regularizer: as in `HeteroscedasticDense`, of d' and V'.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures, for a kernel W of the size that
             "glorot_uniform" gives; `keras_het.heteroscedastic` scales it by the kernel that it takes over.
         kwargs: the other arguments of `HeteroscedasticDense`, without `parameter_efficient` and `covariance`.
-    Input shape: `(..., D)`, with at least one leading axis.    Output shape: `(..., units)`.
-    Raises: ValueError as `HeteroscedasticDense`.
+    Input shape: `(..., D)`, with at least one leading axis.
+    Output shape: `(..., units)`.
+    Raises:
+        ValueError: as `HeteroscedasticDense`.
     Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers. ICLR 2023.
 
     Example:

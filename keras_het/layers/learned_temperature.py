@@ -21,7 +21,8 @@ class LearnedTemperature(FullPrecision):
         lower: of tau; greater than 0.
         upper: of tau; greater than `lower`.
         initial: tau at the start, between the two.
-    Raises: ValueError for numbers outside these ranges, or if another head has it.
+    Raises:
+        ValueError: for numbers outside these ranges, or if another head has it.
     Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers. ICLR 2023.
 
     Example:

@@ -1,5 +1,7 @@
 """A layer of label flips: log-probabilities of the true classes in, of the noisy labels out."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -46,15 +48,17 @@ class NoiseTransition(keras.layers.Layer):
             `label_noise.outlier(K, alpha=0.5)` (Eq. 8). The share alpha of outliers that are labelled as such is learned with the
             rest of T, or given: `transition=outlier(K, alpha), trainable=False`. With no example labelled as an outlier a learned share
             goes to zero, and T gets singular; the callbacks warn of it. (A ridge hides it, and spreads the classes: use none here.)
-        parameterization: "projected" or "softmax".    trainable: learn T.
+        parameterization: "projected" or "softmax".
+        trainable: learn T.
         regularizer: of T, whatever the parameterization; see `keras_het.regularizers`.
         apply_at_inference: act at inference too, to evaluate on noisy labels.
         num_annotators: M >= 1; None is one T without an axis of annotators.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
     Input and output shape: `(..., K)`, or `(..., K + 1)` with outliers; log-probabilities. In training rows of inputs whose
         probabilities do not sum to one, within 10%, give nan. With annotators the output has their axis before the last, where T acts.
-    Raises: ValueError for arguments outside these ranges, inputs of another width, or a model in which the layer before this one
-        makes something else than log-probabilities, such as `Dense(K)` or `Dense(K, "softmax")`.
+    Raises:
+        ValueError: for arguments outside these ranges, inputs of another width, or a model in which the layer before this one
+            makes something else than log-probabilities, such as `Dense(K)` or `Dense(K, "softmax")`.
 
     Example:
         >>> layer = NoiseTransition(3, transition=[[0.75, 0.25, 0], [0, 1, 0], [0, 0, 1]], trainable=False)
@@ -65,17 +69,17 @@ class NoiseTransition(keras.layers.Layer):
 
     def __init__(
         self,
-        num_classes,
+        num_classes: int,
         *,
-        transition=None,
-        outlier=False,
-        parameterization="projected",
-        trainable=True,
-        regularizer=None,
-        apply_at_inference=False,
-        num_annotators=None,
-        dtype="float32",
-        **kwargs,
+        transition: Any = None,
+        outlier: bool = False,
+        parameterization: str = "projected",
+        trainable: bool = True,
+        regularizer: Any = None,
+        apply_at_inference: bool = False,
+        num_annotators: int | None = None,
+        dtype: Any = "float32",
+        **kwargs: Any,
     ):
         super().__init__(trainable=trainable, dtype=check_dtype(dtype), **kwargs)
         self.num_classes = check_integer("num_classes", num_classes, 2)
@@ -106,7 +110,7 @@ class NoiseTransition(keras.layers.Layer):
                 f"outlier={self.outlier}{annotators}"
             )
 
-    def build(self, input_shape):
+    def build(self, input_shape: Any) -> None:
         if input_shape[-1] != self.size:
             rule = f"have the size of T, {self.size} (num_classes, and one more with outlier=True)"
             raise ValueError(f"The last axis of the input must {rule}. Received: input_shape={input_shape}")
@@ -123,7 +127,7 @@ class NoiseTransition(keras.layers.Layer):
         )
 
     @property
-    def has_moved(self):
+    def has_moved(self) -> bool:
         """Whether T differs from where it starts."""
         return not np.allclose(ops.convert_to_numpy(self.transition), self.start, atol=1e-6)
 
@@ -152,28 +156,28 @@ class NoiseTransition(keras.layers.Layer):
         return stopped + self.gate * (step - ops.mean(step, axis=-1, keepdims=True))
 
     @property
-    def transition(self):
+    def transition(self) -> Any:
         """T, a tensor of shape `(K, K)`, or `(M, K, K)`; before the first step that at which it starts."""
         if not self.built:
             self.build((None, self.size))
         return self._transition(self.kernel)
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Any, training: bool = False) -> Any:
         if not (training or self.apply_at_inference):
             return inputs
         check_autocast(self.compute_dtype)
         return nan_unless_log_probabilities(inputs, apply_transition(inputs, self.transition))
 
-    def compute_output_spec(self, inputs, training=None):
+    def compute_output_spec(self, inputs: Any, training: bool | None = None) -> Any:
         """As Keras', in a model with a graph. Raises: ValueError if a layer before this one does not make log-probabilities."""
         check_log_probabilities(inputs, self)
         return keras.KerasTensor(self._output_shape(inputs.shape, training), dtype=self.compute_dtype)
 
-    def save_own_variables(self, store):
+    def save_own_variables(self, store: Any) -> None:
         """T alone: a model that is saved while its gate is closed has an open one when it is loaded, and learns T."""
         store["transition"] = self.kernel.numpy()
 
-    def load_own_variables(self, store):
+    def load_own_variables(self, store: Any) -> None:
         """See `save_own_variables`. Raises: ValueError if what is stored is no T of this size."""
         stored = np.asarray(store["transition"])
         if stored.shape != self.kernel.shape or not np.isfinite(stored).all():
@@ -186,14 +190,14 @@ class NoiseTransition(keras.layers.Layer):
             check_transitions(stored)
         self.kernel.assign(stored)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Any) -> tuple:
         return self._output_shape(input_shape)
 
     def _output_shape(self, input_shape, training=False):
         axes = self.axes if training or self.apply_at_inference else ()
         return (*input_shape[:-1], *axes, input_shape[-1])
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_classes": self.num_classes,

@@ -77,8 +77,10 @@ class Link(Choice):
         Args:
             outputs: what heads return, not probabilities: a list of M tensors `(..., K)`, or one tensor `(M, ..., K)`.
             axis: that of the M outputs, whose number must be known; not the last, which has the classes.
-        Returns: shape `(..., K)`.
-        Raises: ValueError for no outputs, outputs of different shapes, or without an axis beside the classes'.
+        Returns:
+            shape `(..., K)`.
+        Raises:
+            ValueError: for no outputs, outputs of different shapes, or without an axis beside the classes'.
 
         Example:
             >>> from keras_het.links import Softmax

@@ -12,7 +12,8 @@ from keras_het.links.softmax import Softmax
 def get(identifier: Any) -> Link:
     """A link from an instance, a name ("softmax" or "Softmax"), or a serialised dict.
 
-    Raises: ValueError if it is none of these.
+    Raises:
+        ValueError: if it is none of these.
 
     Example:
         >>> get("softmax")

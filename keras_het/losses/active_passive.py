@@ -27,8 +27,10 @@ class ActivePassiveCrossentropy(Crossentropy):
         from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
         name: of the loss, in logs.
-        reduction, dtype: as for any Keras loss.
-    Raises: ValueError for arguments outside these ranges, and for predictions of one class.
+        reduction: as for any Keras loss.
+        dtype: as for any Keras loss.
+    Raises:
+        ValueError: for arguments outside these ranges, and for predictions of one class.
 
     Example:
         >>> loss = ActivePassiveCrossentropy(alpha=1.0, beta=0.0)

@@ -25,8 +25,10 @@ def adaptive_strengths(labels: Any, noise: Any) -> np.ndarray:
     Args:
         labels: noisy ones, integers in [0, K), `(N,)`; n_k of them are k.
         noise: in [0, 1], `(K,)`.
-    Returns: shape `(N,)`, float64.
-    Raises: ValueError for arguments out of range, or a class without an example.
+    Returns:
+        shape `(N,)`, float64.
+    Raises:
+        ValueError: for arguments out of range, or a class without an example.
 
     Example:
         >>> adaptive_strengths(np.array([0, 0, 0, 1]), [0.1, 0.2]).round(3).tolist()
@@ -61,8 +63,10 @@ class AdaptivelyRegularizedCrossentropy(IndexedCrossentropy):
         from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
         name: of the loss, in logs.
-        reduction, dtype: as for any Keras loss.
-    Raises: ValueError for strengths that are negative or no numbers, or of another shape.
+        reduction: as for any Keras loss.
+        dtype: as for any Keras loss.
+    Raises:
+        ValueError: for strengths that are negative or no numbers, or of another shape.
 
     Example:
         >>> from keras_het.losses import with_index
@@ -96,7 +100,8 @@ class AdaptivelyRegularizedCrossentropy(IndexedCrossentropy):
         Args:
             model: the model to be trained; functional, or Sequential and built, unless the layer is given.
             layer: the last layer, for a model without a graph.
-        Raises: ValueError for a model that does not end in a `Dense` layer. Heads that average over noise have another gradient.
+        Raises:
+            ValueError: for a model that does not end in a `Dense` layer. Heads that average over noise have another gradient.
         """
         found = _last_layer(model) if layer is None else layer
         if not isinstance(found, keras.layers.Dense):

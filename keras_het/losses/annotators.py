@@ -27,7 +27,8 @@ class AnnotatorsLoss(keras.losses.Loss):
         loss: of Keras or of this package, with `ignore_class=-1`, but none that needs the index of an example; None is
             `keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)`.
         name: of the loss.
-    Raises: ValueError for another loss.
+    Raises:
+        ValueError: for another loss.
 
     Example:
         >>> loss = AnnotatorsLoss()

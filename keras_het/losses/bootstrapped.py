@@ -21,8 +21,13 @@ class BootstrappedCrossentropy(Crossentropy):
     Args:
         beta: weight of the labels, in [0, 1]; None is the paper's: 0.95 for soft, 0.8 for hard.
         hard: see above.
-        from_logits, ignore_class, name, reduction, dtype: as of `ForwardCorrectedCrossentropy`.
-    Raises: ValueError for arguments outside these ranges.
+        from_logits: as of `ForwardCorrectedCrossentropy`.
+        ignore_class: as of `ForwardCorrectedCrossentropy`.
+        name: as of `ForwardCorrectedCrossentropy`.
+        reduction: as of `ForwardCorrectedCrossentropy`.
+        dtype: as of `ForwardCorrectedCrossentropy`.
+    Raises:
+        ValueError: for arguments outside these ranges.
 
     Example:
         >>> loss = BootstrappedCrossentropy(beta=0.5, hard=True)

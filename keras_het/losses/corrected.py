@@ -43,8 +43,10 @@ class ForwardCorrectedCrossentropy(_Corrected):
         from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
         name: of the loss, in logs.
-        reduction, dtype: as for any Keras loss.
-    Raises: ValueError if T is not square and row-stochastic, or of another size than y_pred.
+        reduction: as for any Keras loss.
+        dtype: as for any Keras loss.
+    Raises:
+        ValueError: if T is not square and row-stochastic, or of another size than y_pred.
 
     Example:
         >>> loss = ForwardCorrectedCrossentropy([[0.75, 0.25], [0.0, 1.0]])
@@ -77,9 +79,15 @@ class BackwardCorrectedCrossentropy(_Corrected):
     correction.
 
     Args:
-        transition, from_logits, ignore_class, name, reduction, dtype: as of `ForwardCorrectedCrossentropy`.
+        transition: as of `ForwardCorrectedCrossentropy`.
+        from_logits: as of `ForwardCorrectedCrossentropy`.
+        ignore_class: as of `ForwardCorrectedCrossentropy`.
+        name: as of `ForwardCorrectedCrossentropy`.
+        reduction: as of `ForwardCorrectedCrossentropy`.
+        dtype: as of `ForwardCorrectedCrossentropy`.
         max_condition: the largest condition number of T to accept, at least 1.
-    Raises: ValueError if T is not square and row-stochastic, or its condition number is larger.
+    Raises:
+        ValueError: if T is not square and row-stochastic, or its condition number is larger.
 
     Example:
         >>> loss = BackwardCorrectedCrossentropy([[0.75, 0.25], [0.0, 1.0]])

@@ -38,7 +38,9 @@ class Crossentropy(keras.losses.Loss):
     Args:
         from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean; None leaves out none.
-        reduction, name, dtype: as for any Keras loss.
+        reduction: as for any Keras loss.
+        name: as for any Keras loss.
+        dtype: as for any Keras loss.
     """
 
     def __init__(

@@ -39,8 +39,10 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
         from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
         name: of the loss, in logs.
-        reduction, dtype: as for any Keras loss.
-    Raises: ValueError for arguments outside these ranges, or more than 2 GiB.
+        reduction: as for any Keras loss.
+        dtype: as for any Keras loss.
+    Raises:
+        ValueError: for arguments outside these ranges, or more than 2 GiB.
 
     Example:
         >>> from keras_het.losses import with_index

@@ -24,8 +24,10 @@ class GeneralizedCrossentropy(Crossentropy):
         from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
         name: of the loss, in logs.
-        reduction, dtype: as for any Keras loss.
-    Raises: ValueError for arguments outside these ranges.
+        reduction: as for any Keras loss.
+        dtype: as for any Keras loss.
+    Raises:
+        ValueError: for arguments outside these ranges.
 
     Example:
         >>> loss = GeneralizedCrossentropy(q=0.5)

@@ -26,8 +26,10 @@ def with_index(num_examples: int, sample_weight: Any = None) -> np.ndarray:
     Args:
         num_examples: N, an integer in [1, 2^24].
         sample_weight: `(N,)`; None weighs all examples alike.
-    Returns: shape `(N, 2)`, float32: weight, index.
-    Raises: ValueError for other numbers or shapes.
+    Returns:
+        shape `(N, 2)`, float32: weight, index.
+    Raises:
+        ValueError: for other numbers or shapes.
 
     Example:
         >>> with_index(3, sample_weight=[1.0, 0.5, 1.0]).tolist()
@@ -59,7 +61,8 @@ class IndexedCrossentropy(StatefulCrossentropy):
             y_true: integer labels, `(B,)` or `(B, 1)`, or label vectors, `(B, K)`.
             y_pred: logits or probabilities, `(B, K)`.
             sample_weight: as of `with_index`, `(B, 2)`; weights without an index, or None, where there is nothing to remember.
-        Raises: ValueError if the first batch has no index, or for predictions of another rank.
+        Raises:
+            ValueError: if the first batch has no index, or for predictions of another rank.
         """
         if len(y_pred.shape) != 2:
             raise ValueError(f"`y_pred` must have shape (B, K): an example has one index. Received: shape {tuple(y_pred.shape)}")
@@ -106,10 +109,12 @@ class IndexedCrossentropy(StatefulCrossentropy):
         """The loss of every example.
 
         Args:
-            targets, log_probs: `(B, K)`.
+            targets: `(B, K)`.
+            log_probs: `(B, K)`.
             index: of the example, int32, `(B,)`; N where it is not known, or the label is ignored.
             known: whether there is an index, and the label counts, `(B,)`.
-        Returns: shape `(B,)`.
+        Returns:
+            shape `(B,)`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define indexed_crossentropy(targets, log_probs, index, known)")
 

@@ -63,7 +63,8 @@ class CoTeaching(PairCrossentropy):
         name: of the loss, in logs.
         reduction: "sum_over_batch_size" is the mean over what is kept; "none" gives `(B, 2)`, zero where it is not.
         dtype: as for any Keras loss.
-    Raises: ValueError for arguments outside these ranges; when called, for y_pred of another shape than `(B, 2, K)`.
+    Raises:
+        ValueError: for arguments outside these ranges; when called, for y_pred of another shape than `(B, 2, K)`.
 
     Example:
         >>> import numpy as np
@@ -95,10 +96,15 @@ class JoCoR(PairCrossentropy):
     agree on right labels sooner than on wrong ones.
 
     Args:
-        kept_share, from_logits, ignore_class, name, dtype: as of `CoTeaching`.
+        kept_share: as of `CoTeaching`.
+        from_logits: as of `CoTeaching`.
+        ignore_class: as of `CoTeaching`.
+        name: as of `CoTeaching`.
+        dtype: as of `CoTeaching`.
         strength: lambda, in [0, 1].
         reduction: "sum_over_batch_size" is the mean over what is kept; "none" gives `(B, 1)`, zero where it is not.
-    Raises: ValueError for arguments outside these ranges; when called, for y_pred of another shape than `(B, 2, K)`.
+    Raises:
+        ValueError: for arguments outside these ranges; when called, for y_pred of another shape than `(B, 2, K)`.
 
     Example:
         >>> import numpy as np

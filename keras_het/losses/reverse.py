@@ -26,7 +26,8 @@ def reverse_crossentropy(targets: Any, log_probs: Any, log_of_zero: float) -> An
         targets: t, label vectors, `(..., K)`; no gradient passes to them.
         log_probs: log p, `(..., K)`.
         log_of_zero: A < 0.
-    Returns: shape `(...)`.
+    Returns:
+        shape `(...)`.
 
     Example:
         >>> round(float(reverse_crossentropy(ops.array([1.0, 0.0]), ops.log(ops.array([0.25, 0.75])), -4.0)), 4)  # 4 * 0.75

@@ -35,7 +35,8 @@ class SelectingCrossentropy(StatefulCrossentropy):
             y_true: integer labels, `(B,)` or `(B, 1)`, or label vectors, `(B, K)`.
             y_pred: logits or probabilities, of the shape that the class takes.
             sample_weight: `(B,)` or `(B, 1)`.
-        Raises: ValueError for predictions or weights of another shape.
+        Raises:
+            ValueError: for predictions or weights of another shape.
         """
         y_pred = ops.convert_to_tensor(y_pred)
         self.check_shape(tuple(y_pred.shape))
@@ -101,7 +102,8 @@ class SelectingCrossentropy(StatefulCrossentropy):
             targets: label vectors, `(B, K)`.
             log_probs: of the shape of y_pred.
             counts: which examples may be kept, of the shape of the losses.
-        Returns: two tensors of one shape, `(B,)` or `(B, M)`.
+        Returns:
+            two tensors of one shape, `(B,)` or `(B, M)`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define selected(targets, log_probs, counts)")
 

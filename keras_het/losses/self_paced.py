@@ -38,7 +38,8 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
         name: of the loss, in logs.
         reduction: "sum_over_batch_size" is the mean over what is kept.
         dtype: as for any Keras loss.
-    Raises: ValueError for arguments outside these ranges, or a mentor that is no model.
+    Raises:
+        ValueError: for arguments outside these ranges, or a mentor that is no model.
 
     Example:
         >>> from keras_het.callbacks import KeptShare
@@ -100,7 +101,8 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
             losses: crossentropies, float32, `(B,)`.
             threshold: a, a number.
             targets: label vectors, `(B, K)`.
-        Returns: v, `(B,)`.
+        Returns:
+            v, `(B,)`.
         """
         # Where nothing is selected the threshold may be infinite, and what the mentor says of it is not used.
         threshold = ops.where(ops.isinf(threshold), 0.0, threshold)

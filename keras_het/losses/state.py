@@ -38,7 +38,8 @@ class LossState(keras.metrics.Metric):
     def load_own_variables(self, store: Any) -> None:
         """Keras calls it where it loads a model's weights.
 
-        Raises: ValueError for the state of another loss, or of another number of examples.
+        Raises:
+            ValueError: for the state of another loss, or of another number of examples.
         Warns: if there is nothing to load.
         """
         found = [tuple(store[str(index)].shape) for index in range(len(store.keys()))]
@@ -86,7 +87,8 @@ class StatefulCrossentropy(Crossentropy):
 
         Args:
             model: the model to be trained, of any kind; it gets the attribute `loss_state`, and computes what it did.
-        Raises: ValueError if it is no model.
+        Raises:
+            ValueError: if it is no model.
 
         Example:
             >>> from keras_het.losses import EarlyLearningRegularizedCrossentropy

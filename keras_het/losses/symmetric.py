@@ -33,8 +33,10 @@ class SymmetricCrossentropy(Crossentropy):
         from_logits: y_pred are logits, or log-probabilities unless `multi_label`, instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean; None with `multi_label`.
         name: of the loss, in logs.
-        reduction, dtype: as for any Keras loss.
-    Raises: ValueError for arguments outside these ranges, and for several labels of another shape than the predictions.
+        reduction: as for any Keras loss.
+        dtype: as for any Keras loss.
+    Raises:
+        ValueError: for arguments outside these ranges, and for several labels of another shape than the predictions.
 
     Example:
         >>> loss = SymmetricCrossentropy(alpha=0.0, beta=0.5)

@@ -18,7 +18,9 @@ class AnnotatorsMetric(keras.metrics.Metric):
     Args:
         metric: takes integer labels and weights, such as `keras.metrics.SparseCategoricalAccuracy()`, the default.
         name: None is that of the metric.
-    Raises: ValueError for what is no metric, such as the name of one.
+        dtype: of the result; None for Keras' default.
+    Raises:
+        ValueError: for what is no metric, such as the name of one.
 
     Example:
         >>> metric = AnnotatorsMetric(name="accuracy")

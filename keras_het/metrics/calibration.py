@@ -19,6 +19,7 @@ class ExpectedCalibrationError(ProbabilityMetric):
 
     Args:
         bins: how many.
+        name: of the metric.
         kwargs: `from_logits=True` for what a head returns, and as of `ProbabilityMetric`, but for `multi_label`.
     Source: Naeini, Cooper and Hauskrecht 2015; Guo, Pleiss, Sun and Weinberger 2017, Eq. 3. `EqualMassCalibrationError` has bins that
         hold equally many examples.
@@ -58,6 +59,7 @@ class EqualMassCalibrationError(TableMetric):
     Args:
         bins: how many.
         capacity: how many examples it can hold; beyond, the result is nan.
+        name: of the metric.
         kwargs: `from_logits=True` for what a head returns, and as of `ProbabilityMetric`, but for `multi_label`.
     Source: Nixon, Dusenberry, Zhang, Jerfel and Tran 2019, "Measuring calibration in deep learning".
 

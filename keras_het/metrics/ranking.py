@@ -21,6 +21,7 @@ class GlobalAveragePrecision(TableMetric):
 
     Args:
         capacity: how many pairs it can hold, K for each example; beyond, the result is nan.
+        name: of the metric.
         kwargs: `from_logits=True` for what a head returns, and as of `ProbabilityMetric`.
     Source: Collier et al. 2021, section 4.1 (ImageNet-21k, JFT); equals `sklearn.metrics.average_precision_score(average="micro")`.
 
@@ -53,6 +54,7 @@ class AreaUnderRiskCoverage(TableMetric):
 
     Args:
         capacity: how many examples it can hold; beyond, the result is nan.
+        name: of the metric.
         kwargs: `from_logits=True` for what a head returns, and as of `ProbabilityMetric`, but for `multi_label`.
     Source: Geifman, Uziel and El-Yaniv 2019, "Bias-reduced uncertainty estimation for deep neural classifiers".
 

@@ -13,7 +13,12 @@ from keras_het.validation import check_integer
 class NegativeLogLikelihood(ProbabilityMetric):
     """The mean of -log p(label), in nats; of labels that are not exclusive, the mean over the classes, too.
 
-    Args: as of `ProbabilityMetric`.
+    Args:
+        from_logits: whether predictions are logits or log-probabilities, as a head returns them, rather than probabilities.
+        multi_label: whether labels are not exclusive: they are vectors of zeros and ones, and logits those of sigmoids.
+        ignore_class: a label that does not count, or None.
+        name: of the metric.
+        dtype: of the result; None for Keras' default.
 
     Example:
         >>> metric = NegativeLogLikelihood()
@@ -51,6 +56,7 @@ class BrierScore(ProbabilityMetric):
 
     Args:
         bins: how many.
+        name: of the metric.
         kwargs: `from_logits=True` for what a head returns, and as of `ProbabilityMetric`.
     Source: Brier 1950; Murphy 1973, "A new vector partition of the probability score"; `within` as Stephenson, Coelho and Jolliffe 2008.
 

@@ -67,9 +67,11 @@ def heteroscedastic(
             probabilities goes on doing so, and takes the ordinary losses and metrics, without `from_logits`.
         head_arguments: of `HeteroscedasticDense`. What is not given of `use_bias`, `name`, `kernel_regularizer` and
             `bias_regularizer` is as in the old layer; its constraints, activity regularizer and `trainable` are not kept.
-    Returns: a functional `keras.Model` whose last layer is the head, but for layers that reshape and a kept activation.
-    Raises: ValueError if there is no graph, no such layer, or more than one output, if the old head has another activation, or if it
-        is a convolution of "channels_first".
+    Returns:
+        a functional `keras.Model` whose last layer is the head, but for layers that reshape and a kept activation.
+    Raises:
+        ValueError: if there is no graph, no such layer, or more than one output, if the old head has another activation, or if it
+            is a convolution of "channels_first".
     Warns: if the old model was compiled with something that has no counterpart, or that cannot be made again.
     Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 4.2 (transfer, in the other direction).
 
@@ -127,9 +129,11 @@ def homoscedastic(
         clone: copy the layers before the head instead of sharing them.
         keep_activation: put a softmax or sigmoid that stands behind the old head behind the Dense layer, too.
         seed: of the kernel of a fresh layer; None draws it from Python's `random`, without advancing that.
-    Returns: a functional `keras.Model` whose last layer is the Dense layer, but for layers that reshape and a kept activation.
-    Raises: ValueError if there is no graph, no such layer, or more than one output, or if the link is one of the normalised ones, whose
-        predictions no Dense layer has.
+    Returns:
+        a functional `keras.Model` whose last layer is the Dense layer, but for layers that reshape and a kept activation.
+    Raises:
+        ValueError: if there is no graph, no such layer, or more than one output, or if the link is one of the normalised ones, whose
+            predictions no Dense layer has.
 
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), HeteroscedasticDense(3)])

@@ -12,7 +12,8 @@ import keras
 def unchanged_seed(seed=None):
     """Keras draws the seeds of initializers from Python's `random`; the caller's next draw is as if it had not.
 
-    Args: seed: what is drawn depends on it alone; None: on the caller's state.
+    Args:
+        seed: what is drawn depends on it alone; None: on the caller's state.
     """
     state = random.getstate()
     if seed is not None:
@@ -28,7 +29,8 @@ def copy_model(model):
 
     By a `.keras` file, which is the one way of Keras that brings everything along: vocabularies, statistics, int8 weights.
 
-    Raises: ValueError if the file makes other weights: a backbone of KerasHub forgets LoRA that was enabled later.
+    Raises:
+        ValueError: if the file makes other weights: a backbone of KerasHub forgets LoRA that was enabled later.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.keras"

@@ -26,8 +26,10 @@ def from_edward2(
         link: "softmax", or "sigmoid" for MCSigmoidDenseFA and for MCSoftmaxDense of two classes, which has one logit.
         temperature: of the layer, which is not among its weights; edward2's default is 1.
         head_arguments: others of `HeteroscedasticDense`, such as `integrator` or `name`.
-    Returns: a built `HeteroscedasticDense`.
-    Raises: ValueError for names or shapes that are not of one of these layers, or arrays that are not finite numbers.
+    Returns:
+        a built `HeteroscedasticDense`.
+    Raises:
+        ValueError: for names or shapes that are not of one of these layers, or arrays that are not finite numbers.
     Source: edward2 0.0.2, `edward2/tensorflow/layers/heteroscedastic.py`.
 
     Example:

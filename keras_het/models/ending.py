@@ -21,7 +21,8 @@ def free_name(name: str, body: keras.Model) -> str:
 def reshaped(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any:
     """A tensor `(..., K)` through new layers like those that reshape behind the old head; their shapes follow a new K.
 
-    Raises: ValueError if the classes of a softmax do not stay on the last axis.
+    Raises:
+        ValueError: if the classes of a softmax do not stay on the last axis.
     """
     units = tensor.shape[-1]
     for layer in head.behind:
@@ -55,7 +56,8 @@ def compile_like(new: keras.Model, old: keras.Model, output: Output | None, acti
     compiled.
 
     Args:
-        new, old: the models.
+        new: the models.
+        old: the models.
         output: what the new model returns; None if nothing is known of it.
         activation: of the old head, if `keep_activation` would keep it.
         returned: what the old model returned, as in `Output`. What is not known to take other outputs has no counterpart.

@@ -35,8 +35,9 @@ class DeepEnsemble(JointModel):
         from_logits: for members whose end is not known: True if they return logits or log-probabilities, False for probabilities.
         kwargs: of `keras.Model`: name.
     Input: that of the members.    Output shape: `(..., K)`: log-probabilities, or, of a sigmoid, logits, whatever the members return.
-    Raises: ValueError for no member, the same one twice, shared layers, other shapes or links, or members of which it is not known what
-        they return.
+    Raises:
+        ValueError: for no member, the same one twice, shared layers, other shapes or links, or members of which it is not known what
+            they return.
     Source: Lakshminarayanan, Pritzel and Blundell, NeurIPS 2017; with heteroscedastic members Collier et al. 2021, Table 7.
 
     Example:
@@ -66,8 +67,10 @@ class DeepEnsemble(JointModel):
             num_members: how many.
             seed: of all of this; None draws one from Python's `random`.
             arguments: of `DeepEnsemble`.
-        Returns: the ensemble, whose members are not trained.
-        Raises: ValueError if two models start with equal weights.
+        Returns:
+            the ensemble, whose members are not trained.
+        Raises:
+            ValueError: if two models start with equal weights.
 
         Example:
             >>> import numpy as np
@@ -102,8 +105,10 @@ class DeepEnsemble(JointModel):
             callbacks: a list, the same for all members, or a function of a member's index that returns one: for callbacks that write
                 files, or that do not forget what they saw before.
             arguments: all others of `fit`.
-        Returns: the `keras.callbacks.History` of each member.
-        Raises: ValueError for a member that is not compiled, or with a wrong loss, heads of one seed, or data that can be read once.
+        Returns:
+            the `keras.callbacks.History` of each member.
+        Raises:
+            ValueError: for a member that is not compiled, or with a wrong loss, heads of one seed, or data that can be read once.
         """
         for index, member in enumerate(self.members):
             if not member.compiled:

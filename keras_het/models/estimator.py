@@ -31,7 +31,11 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
     Args:
         hidden: widths of Dense layers with relu, over flat examples; or a function of the shape of an example that returns a list of new
             Keras layers, the last with one vector for each example.
-        num_factors, parameter_efficient, covariance, temperature, integrator: of the head, see `HeteroscedasticDense`.
+        num_factors: of the head, see `HeteroscedasticDense`.
+        parameter_efficient: of the head, see `HeteroscedasticDense`.
+        covariance: of the head, see `HeteroscedasticDense`.
+        temperature: of the head, see `HeteroscedasticDense`.
+        integrator: of the head, see `HeteroscedasticDense`.
         head_arguments: dict of its other arguments, such as {"link": "normalized_sigmoid"}; None for none.
         standardize: whether the model first gives the features, or the channels of images, mean 0 and variance 1. Scale features that are
             nearly always 0, such as flat pixels, yourself instead: one rare value would be many standard deviations.
@@ -46,7 +50,8 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
         random_state: integer, `RandomState`, or None, which is another one every time.
 
     Attributes:
-        classes_: `(K,)`, sorted.    n_features_in_: the size of the second axis of X.
+        classes_: `(K,)`, sorted.
+        n_features_in_: the size of the second axis of X.
         model_: the fitted Keras model, which takes raw X and returns log-probabilities; `keras_het.analysis` takes it.
         history_: dict of lists, the loss of each epoch, and `val_loss` where examples are held out.
 
@@ -101,8 +106,10 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
             X: numbers of shape `(N, D)`, or images `(N, height, width, channels)`.
             y: labels, `(N,)`: integers, strings or booleans, of at least two classes.
             sample_weight: not negative, `(N,)`; examples of weight zero do not count.
-        Returns: itself.
-        Raises: ValueError for other data, or arguments out of range.
+        Returns:
+            itself.
+        Raises:
+            ValueError: for other data, or arguments out of range.
         """
         X, y = validate_data(self, X, y, dtype="float32", allow_nd=True)
         check_classification_targets(y)

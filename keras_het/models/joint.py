@@ -19,7 +19,10 @@ class JointModel(keras.Model):
     """Base class of models that return what a head would return of the mean probabilities of their members.
 
     Args:
-        members, link, from_logits, kwargs: as of `DeepEnsemble`.
+        members: as of `DeepEnsemble`.
+        link: as of `DeepEnsemble`.
+        from_logits: as of `DeepEnsemble`.
+        kwargs: as of `DeepEnsemble`.
     """
 
     kind = "joint model"  # as errors name it
@@ -55,8 +58,10 @@ class JointModel(keras.Model):
         Args:
             x: as for `predict`.
             batch_size: of arrays.
-        Returns: log-probabilities, or, of a sigmoid, logits, `(M, N, ..., K)`.
-        Raises: ValueError for no example.
+        Returns:
+            log-probabilities, or, of a sigmoid, logits, `(M, N, ..., K)`.
+        Raises:
+            ValueError: for no example.
         """
         parts = []
         for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):

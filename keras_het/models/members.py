@@ -24,7 +24,8 @@ def member_seed(seed: int, index: int) -> int:
 def symbolic_inputs(model: keras.Model) -> Any:
     """New symbolic inputs like those of a model.
 
-    Raises: ValueError for a model that is not built.
+    Raises:
+        ValueError: for a model that is not built.
     """
     if has_graph(model):
         given = model_inputs(model)

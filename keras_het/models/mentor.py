@@ -17,8 +17,10 @@ def mentor_net(num_classes: int, hidden: int = 20) -> keras.Model:
     Input: `[features, labels]`. Features `(B, 3)`: the loss, by how much it is above the threshold of `SelfPacedCrossentropy`, the share of
         the training that is done. Labels as vectors, `(B, K)`, which become two numbers, as an embedding would make them.
     Output shape: `(B, 1)`: the probability that the label is right.
-    Returns: a compiled model: `mentor.fit(examples.inputs, examples.is_right)`.
-    Raises: ValueError for other numbers.
+    Returns:
+        a compiled model: `mentor.fit(examples.inputs, examples.is_right)`.
+    Raises:
+        ValueError: for other numbers.
     Source: Jiang et al., ICML 2018, section 4, but for their LSTM over the losses of an example in several epochs.
 
     Example:

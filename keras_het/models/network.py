@@ -25,8 +25,10 @@ def make_network(
         hidden: widths of Dense layers with relu, over flat examples, or a function of their shape that returns a list of new layers.
         standardize: whether the features, or the channels of images, get mean 0 and variance 1.
         l2: strength of the penalty on the kernels of Dense layers that widths make.
-    Returns: a Sequential model that is built.
-    Raises: ValueError for other arguments, or for layers that do not give one vector for each example.
+    Returns:
+        a Sequential model that is built.
+    Raises:
+        ValueError: for other arguments, or for layers that do not give one vector for each example.
     """
     layers = [_standardization(x, weights)] if check_boolean("standardize", standardize) else []
     model = keras.Sequential([keras.Input(x.shape[1:]), *layers, *_hidden_layers(hidden, x.shape[1:], l2)])

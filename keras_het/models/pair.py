@@ -26,8 +26,9 @@ class Pair(JointModel):
         from_logits: for members whose end is not known: True if they return logits or log-probabilities, False for probabilities.
         kwargs: of `keras.Model`: name.
     Input: that of the members.    Output shape: `(B, K)`: log-probabilities; in training `(B, 2, K)`.
-    Raises: ValueError for members that are not two, or as of `DeepEnsemble`; a sigmoid, whose classes do not exclude each other; or
-        heads with one seed.
+    Raises:
+        ValueError: for members that are not two, or as of `DeepEnsemble`; a sigmoid, whose classes do not exclude each other; or
+            heads with one seed.
     Source: Han et al., NeurIPS 2018; Wei et al., CVPR 2020.
 
     Example:

@@ -22,8 +22,10 @@ def best_temperature(outputs: np.ndarray, labels: Any, activation: str) -> float
         outputs: log-probabilities or logits, float64, `(..., K)`.
         labels: integers `(...)`; of a sigmoid, vectors `(..., K)`.
         activation: "softmax" or "sigmoid".
-    Returns: a number in [0.05, 20].
-    Raises: ValueError for no example, numbers that are not finite, other shapes, or labels out of range.
+    Returns:
+        a number in [0.05, 20].
+    Raises:
+        ValueError: for no example, numbers that are not finite, other shapes, or labels out of range.
     Warns: if the best one is beyond an end, or if all are as good, because the outputs of each example are equal.
 
     Example:

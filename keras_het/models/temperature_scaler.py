@@ -38,7 +38,8 @@ class TemperatureScaler(keras.layers.Layer):
         dtype: "float32", whatever the policy of the model around it, or "float64" on a backend that computes in it.
         kwargs: of `keras.layers.Layer`.
     Input and output shape: `(..., K)`.
-    Raises: ValueError for arguments out of range.
+    Raises:
+        ValueError: for arguments out of range.
     Source: Guo, Pleiss, Sun and Weinberger, ICML 2017, "On calibration of modern neural networks".
 
     Example:
@@ -88,8 +89,10 @@ class TemperatureScaler(keras.layers.Layer):
         Args:
             outputs: of a model for examples that it was not trained on, `(..., K)`: log-probabilities or logits.
             labels: of these examples, integers `(...)`; of a sigmoid `(..., K)`, in [0, 1].
-        Returns: itself.
-        Raises: ValueError for no example, numbers that are not finite, other shapes, or labels out of range.
+        Returns:
+            itself.
+        Raises:
+            ValueError: for no example, numbers that are not finite, other shapes, or labels out of range.
         Warns: if the best T is out of [0.05, 20]; it is set to that end.
         """
         outputs = as_float64(outputs)
@@ -106,7 +109,8 @@ class TemperatureScaler(keras.layers.Layer):
 
         Args:
             model: a model with one output, which are log-probabilities or logits.
-        Raises: ValueError for a model that returns probabilities, or that has no graph and is not built.
+        Raises:
+            ValueError: for a model that returns probabilities, or that has no graph and is not built.
 
         Example:
             >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
@@ -140,8 +144,10 @@ def scale_temperature(model: keras.Model, x: Any, y: Any = None, link: Any = Non
         y: their labels, which may be noisy: integers, or, for a sigmoid, vectors; None for a data set.
         link: "softmax" or "sigmoid", for a model whose end does not tell.
         batch_size: of the predictions from arrays.
-    Returns: a model, with the layers of the old one.
-    Raises: ValueError as `TemperatureScaler.fit` and `append_to`, or if the link is not known.
+    Returns:
+        a model, with the layers of the old one.
+    Raises:
+        ValueError: as `TemperatureScaler.fit` and `append_to`, or if the link is not known.
     Warns: as `TemperatureScaler.fit`.
 
     Example:

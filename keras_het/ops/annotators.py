@@ -11,8 +11,10 @@ def for_each_label(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
     Args:
         y_true: integer labels, `(N, M)`, or clean, `(N,)` or `(N, 1)`.
         y_pred: predictions, `(N, M, K)` or `(N, K)`.
-    Returns: labels and predictions, `(N, M)` and `(N, M, K)`, or `(N,)` and `(N, K)`.
-    Raises: ValueError for labels of another number of annotators than the predictions.
+    Returns:
+        labels and predictions, `(N, M)` and `(N, M, K)`, or `(N,)` and `(N, K)`.
+    Raises:
+        ValueError: for labels of another number of annotators than the predictions.
 
     Example:
         >>> labels, predictions = for_each_label(ops.zeros((5, 3)), ops.zeros((5, 2)))

@@ -1,12 +1,14 @@
 """E[sigmoid] of Gaussian logits: in closed form, or averaged over nodes as the papers do it."""
 
 import math
+from typing import Any
 
 from keras import ops
 
 from keras_het.ops.log_mean import log_sigmoid_slope
 from keras_het.ops.log_space import erfcx_polynomial
 from keras_het.ops.low_rank import finite, low_rank_normal
+from keras_het.ops.nodes import Nodes
 from keras_het.ops.streaming import expectation
 
 # sigmoid(x) = sum_i w_i Phi(b_i x) to 2.2e-8: the least-squares fit of method section 4 (Monahan and Stefanski 1992).
@@ -16,7 +18,7 @@ _SLOPES = (0.25022499, 0.33027962, 0.33044514, 0.43231131, 0.56604452, 0.7402581
 FARTHEST = 1e15  # of a mean from zero, whose square is a number
 
 
-def log_expected_sigmoid(loc, variance, temperature=1.0):
+def log_expected_sigmoid(loc: Any, variance: Any, temperature: Any = 1.0) -> tuple[Any, Any]:
     """Logs of E[sigmoid(u / temperature)] and of its complement, without sampling.
 
         E = sum_i w_i Phi(b_i a / sqrt(1 + b_i^2 s^2)),    a = loc / temperature,  s^2 = variance / temperature^2
@@ -25,8 +27,12 @@ def log_expected_sigmoid(loc, variance, temperature=1.0):
     class matters. The smaller of the two tails is computed; where a < -s^2/2 by the tilt E_a = exp(a + s^2/2) E_{-(a + s^2)}, which
     keeps the error of the log below 1e-4 as far out as a = -100.
 
-    Args: loc, variance: shape `(...)`.    temperature: tau > 0, a number or a scalar tensor.
-    Returns: `(log_p, log_one_minus_p)`, each of shape `(...)`.
+    Args:
+        loc: shape `(...)`.
+        variance: shape `(...)`.
+        temperature: tau > 0, a number or a scalar tensor.
+    Returns:
+        `(log_p, log_one_minus_p)`, each of shape `(...)`.
     Source: Monahan and Stefanski 1992, "Normal scale mixture approximations to F*(z)"; the tilt is sigmoid(x) = exp(x) sigmoid(-x)
         under the Gaussian.
 
@@ -45,7 +51,7 @@ def log_expected_sigmoid(loc, variance, temperature=1.0):
     return ops.where(upper, log_large, log_small), ops.where(upper, log_small, log_large)
 
 
-def expected_sigmoid_logit(loc, variance, temperature=1.0):
+def expected_sigmoid_logit(loc: Any, variance: Any, temperature: Any = 1.0) -> Any:
     """logit E[sigmoid(u / temperature)] in closed form: `log_p - log_one_minus_p` of `log_expected_sigmoid`, same arguments.
 
     Example:
@@ -83,13 +89,33 @@ def _log_mixture(distance, variance):
     return ops.log(mixture) - least
 
 
-def sampled_expected_sigmoid_logit(loc, scale_diag, factor, nodes, temperature=1.0, row_scale=None, chunk_size="auto", unroll=False):
+def sampled_expected_sigmoid_logit(
+    loc: Any,
+    scale_diag: Any,
+    factor: Any,
+    nodes: Nodes,
+    temperature: Any = 1.0,
+    row_scale: Any = None,
+    chunk_size: int | str | None = "auto",
+    unroll: bool = False,
+) -> Any:
     """logit of the mean sigmoid of Gaussian logits over nodes.
 
         logsumexp_s log sigmoid(u_s / temperature) - logsumexp_s log sigmoid(-u_s / temperature)     (Collier et al. 2021, Eq. 5)
 
-    Arguments as in `log_expected_softmax`. Returns: logits of the marginal probabilities, shape `(..., K)`. The closed form,
-    `expected_sigmoid_logit`, is exact and faster; this is the papers' way.
+    The closed form, `expected_sigmoid_logit`, is exact and faster; this is the papers' way.
+
+    Args:
+        loc: mu, shape `(..., K)`.
+        scale_diag: d, standard deviations >= 0, shape `(..., K)`.
+        factor: V, as in `log_expected_softmax`.
+        nodes: `Nodes` for K classes and R factors.
+        temperature: tau > 0, a number or a scalar tensor.
+        row_scale: v of the parameter-efficient form, shape `(..., K)`, or None.
+        chunk_size: nodes held at once: "auto", a positive integer, or None for all of them in plain operations.
+        unroll: plain operations in a Python loop, for graphs that are exported.
+    Returns:
+        logits of the marginal probabilities, shape `(..., K)`.
 
     Example:
         >>> from keras_het.ops.nodes import quasi_random

@@ -1,17 +1,28 @@
 """log E[softmax] of Gaussian logits."""
 
 import math
+from typing import Any
 
 from keras import ops
 
 from keras_het.ops.largest import largest
 from keras_het.ops.low_rank import finite, low_rank_normal
+from keras_het.ops.nodes import Nodes
 from keras_het.ops.streaming import expectation
 
 LEFT_OUT = -1e12  # a log p below it is that of a mean of -inf
 
 
-def log_expected_softmax(loc, scale_diag, factor, nodes, temperature=1.0, row_scale=None, chunk_size="auto", unroll=False):
+def log_expected_softmax(
+    loc: Any,
+    scale_diag: Any,
+    factor: Any,
+    nodes: Nodes,
+    temperature: Any = 1.0,
+    row_scale: Any = None,
+    chunk_size: int | str | None = "auto",
+    unroll: bool = False,
+) -> Any:
     """Log of the mean softmax of Gaussian logits.
 
         log E[softmax(u / temperature)],   u = loc + scale_diag * e_K + row_scale * (factor e_R)     (Collier et al. 2021, Eq. 3)
@@ -30,7 +41,8 @@ def log_expected_softmax(loc, scale_diag, factor, nodes, temperature=1.0, row_sc
         row_scale: v of the parameter-efficient form, shape `(..., K)`, or None.
         chunk_size: nodes held at once: "auto", a positive integer, or None for all of them in plain operations.
         unroll: plain operations in a Python loop, for graphs that are exported.
-    Returns: log-probabilities, shape `(..., K)`; their exponentials sum to one to rounding, for any S.
+    Returns:
+        log-probabilities, shape `(..., K)`; their exponentials sum to one to rounding, for any S.
 
     Example:
         >>> from keras_het.ops.nodes import quasi_random
@@ -43,25 +55,26 @@ def log_expected_softmax(loc, scale_diag, factor, nodes, temperature=1.0, row_sc
     return expectation(SoftmaxMean(), normal, nodes, chunk_size, unroll)
 
 
-def without_shift(loc):
+def without_shift(loc: Any) -> Any:
     """Mean logits `(..., K)` about zero: softmax ignores a shift; without it the temperature's gradient does not cancel large numbers."""
     # Between the maximum and log K above it, but with no maximum of an empty batch, which some exporters do not know.
     loc = finite(loc)
     return loc - ops.stop_gradient(ops.logsumexp(loc, axis=-1, keepdims=True))
 
 
-def second_order_log_softmax(normal):
+def second_order_log_softmax(normal: Any) -> Any:
     """The mean softmax to second order in the noise, normalised: no nodes, O(K R).
 
-        log p_k = log s_k + (Sigma_kk - s' diag(Sigma) - 2 (Sigma s)_k + 2 s' Sigma s) / 2,    s = softmax(loc), then log_softmax
+        log p_k = log s_k + (Sigma_kk - s' diag(Sigma) - 2 (Sigma s)_k + 2 s' Sigma s) / 2,
+        s = softmax(loc), then log_softmax
 
     Args:
         normal: distribution of the logits `(..., K)` in temperatures.
-    Returns: log-probabilities, `(..., K)`.
+    Returns:
+        log-probabilities, `(..., K)`.
     Source: Collier et al. 2021, Appendix C, Eq. 13, with the factor 1 for its cross term, where 1/2 is printed.
 
     Example:
-        >>> from keras_het.ops.largest import largest
         >>> from keras_het.ops.low_rank import low_rank_normal
         >>> log_p = second_order_log_softmax(low_rank_normal(ops.zeros((1, 2)), ops.ones((1, 2))))
         >>> ops.convert_to_numpy(ops.exp(log_p)).tolist()

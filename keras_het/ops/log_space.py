@@ -1,6 +1,7 @@
 """Means and tails of probabilities in log space. Nothing is clipped: a clip would zero the gradient of the hardest examples."""
 
 import math
+from typing import Any
 
 from keras import ops
 
@@ -21,11 +22,14 @@ _LOG_ERFCX = (
 )
 
 
-def log_mean_exp(x, axis=-1):
+def log_mean_exp(x: Any, axis: int = -1) -> Any:
     """log(mean(exp(x))) over `axis`, without overflow.
 
-    Args: x: floats of any shape.    axis: the axis to average over; its length must be known.
-    Returns: x's shape without `axis`.
+    Args:
+        x: floats of any shape.
+        axis: the axis to average over; its length must be known.
+    Returns:
+        x's shape without `axis`.
 
     Example:
         >>> round(float(log_mean_exp(ops.array([1000.0, 1000.0]))), 3)
@@ -34,10 +38,13 @@ def log_mean_exp(x, axis=-1):
     return ops.logsumexp(x, axis=axis) - math.log(x.shape[axis])
 
 
-def log1mexp(x):
+def log1mexp(x: Any) -> Any:
     """log(1 - exp(x)) for x < 0, exact at both ends: expm1 where exp(x) is near 1, log1p where it is near 0.
 
-    Args: x: negative floats of any shape.    Returns: the same shape.
+    Args:
+        x: negative floats of any shape.
+    Returns:
+        the same shape.
     Source: Maechler 2012, "Accurately computing log(1 - exp(-|a|))", Eq. 7.
 
     Example:
@@ -61,13 +68,16 @@ def softplus_inverse(value):
     return value + math.log(-math.expm1(-value))
 
 
-def log_ndtr(x):
+def log_ndtr(x: Any) -> Any:
     """Log of the standard normal distribution function, log Phi(x), to 3e-7 absolute or float32 rounding, for any finite x.
 
     Phi(-|x|) = erfc(z) / 2 with z = |x| / sqrt(2), and log erfc(z) = log t - z^2 + P(t), t = 1 / (1 + z/2): one smooth polynomial
     from the centre to the far tail, so the gradient phi/Phi holds there too.
 
-    Args: x: floats of any shape.    Returns: the same shape.
+    Args:
+        x: floats of any shape.
+    Returns:
+        the same shape.
 
     Example:
         >>> round(float(log_ndtr(ops.array(-40.0))), 2)

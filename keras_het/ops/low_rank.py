@@ -33,8 +33,10 @@ def low_rank_normal(loc: Any, scale_diag: Any, factor: Any = None, row_scale: An
         scale_diag: d, standard deviations >= 0, shape `(..., K)`.
         factor: V, shape `(..., K, R)`, or `(K, R)` shared by the batch; None for a diagonal covariance.
         row_scale: v of the parameter-efficient form, shape `(..., K)`; None otherwise.
-    Returns: `DiagonalNormal`, `LowRankNormal` or `ScaledLowRankNormal`.
-    Raises: ValueError for shapes that do not fit.
+    Returns:
+        `DiagonalNormal`, `LowRankNormal` or `ScaledLowRankNormal`.
+    Raises:
+        ValueError: for shapes that do not fit.
 
     Example:
         >>> normal = low_rank_normal(ops.zeros((1, 3)), ops.ones((1, 3)), ops.ones((1, 3, 2)))
@@ -313,7 +315,10 @@ class ScaledLowRankNormal(LowRankNormal):
 def _least_squares(factor, residual):
     """What is left of `residual`, `(..., K)`, above R zeros after the least squares by `factor` above I, and that matrix' QR's R.
 
-    Args: factor: w, `(..., K, R)`.    Returns: shapes `(..., K + R)` and `(..., R, R)`.
+    Args:
+        factor: w, `(..., K, R)`.
+    Returns:
+        shapes `(..., K + R)` and `(..., R, R)`.
     """
     num_factors = factor.shape[-1]
     identity = ops.broadcast_to(ops.eye(num_factors, dtype=residual.dtype), (*ops.shape(factor)[:-2], num_factors, num_factors))

@@ -29,7 +29,7 @@ class Nodes(NamedTuple):
     eps_factor: Any = None
 
     @property
-    def num_samples(self):
+    def num_samples(self) -> int:
         """S, a Python integer."""
         return self.eps_diag.shape[0]
 
@@ -38,13 +38,17 @@ def _normals(key, stream, rows, columns, xp):
     return xp.reshape(random.random_normals(key, stream, rows * columns, xp), (rows, columns))
 
 
-def pseudo_random(key, num_samples, units, num_factors, xp=ops):
+def pseudo_random(key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> Nodes:
     """Independent standard normals (plain Monte Carlo).
 
     Args:
-        key: (seed, step), integers or int32 tensors.    num_samples, units, num_factors: S, K and R, Python integers.
+        key: (seed, step), integers or int32 tensors.
+        num_samples: S, a Python integer.
+        units: K, a Python integer.
+        num_factors: R, a Python integer.
         xp: `keras.ops`, or `numpy` to compute on the host; the bits are the same.
-    Returns: `Nodes`, float32.
+    Returns:
+        `Nodes`, float32.
 
     Example:
         >>> nodes = pseudo_random((0, 0), num_samples=8, units=3, num_factors=2)
@@ -57,7 +61,7 @@ def pseudo_random(key, num_samples, units, num_factors, xp=ops):
     )
 
 
-def antithetic(key, num_samples, units, num_factors, xp=ops):
+def antithetic(key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> Nodes:
     """Pseudo-random nodes in pairs e, -e, which integrate every odd function exactly; same arguments as `pseudo_random`.
 
     Example:
@@ -69,7 +73,7 @@ def antithetic(key, num_samples, units, num_factors, xp=ops):
     return Nodes(*(xp.concatenate([e, xp.negative(e)])[:num_samples] for e in half))
 
 
-def quasi_random(key, num_samples, units, num_factors, xp=ops):
+def quasi_random(key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> Nodes:
     """Scrambled Sobol points in the first dimensions, a Latin hypercube in the others: unbiased, with less error than random points.
 
     The factors come first, since they matter most, and the classes after them; 32 dimensions are Sobol's from 256 nodes on, 15 from 64

@@ -161,7 +161,8 @@ def log_psi(center: Any, scale: Any) -> LogPsi:
     Args:
         center: a, `(...)`.
         scale: s >= 0, of a shape that broadcasts.
-    Returns: `LogPsi`, three tensors `(...)`.
+    Returns:
+        `LogPsi`, three tensors `(...)`.
 
     Example:
         >>> round(float(ops.exp(log_psi(ops.array(0.0), ops.array(3.0)).value)), 5)

@@ -31,7 +31,10 @@ def int32(value, xp=ops):
 def shift_right(bits, places, xp=ops):
     """Logical shift by 1 to 31 places: int32's own is arithmetic, so the copies of the sign are masked away.
 
-    Args: bits: int32 of any shape.    Returns: the same shape.
+    Args:
+        bits: int32 of any shape.
+    Returns:
+        the same shape.
 
     Example:
         >>> int(shift_right(int32(-1), 16)[0])
@@ -48,9 +51,11 @@ def threefry2x32(key, counter, xp=ops):
     """Two words of random bits for every pair of counter words.
 
     Args:
-        key: pair of int32, each of shape `(1,)` or the counter's.    counter: pair of int32 of equal shape.
+        key: pair of int32, each of shape `(1,)` or the counter's.
+        counter: pair of int32 of equal shape.
         xp: `keras.ops`, or `numpy` to compute on the host.
-    Returns: pair of int32 of the counter's shape.
+    Returns:
+        pair of int32 of the counter's shape.
 
     Source: Salmon et al. 2011, section 3.3; the three published answers of Random123 are among the tests.
 
@@ -96,9 +101,11 @@ def permute(values, bits, words, xp=ops):
     sorting, and is the same on every backend.
 
     Args:
-        values: int32 in [0, 2^bits), shape `(S, 1)` or `(S, K)`.    bits: 1 to 32; with 32 any int32 is a value.
+        values: int32 in [0, 2^bits), shape `(S, 1)` or `(S, K)`.
+        bits: 1 to 32; with 32 any int32 is a value.
         words: random int32, two for each round and column, shape `(2 * rounds, K)`.
-    Returns: int32 in [0, 2^bits), shape `(S, K)`; a value's image is uniform over the words.
+    Returns:
+        int32 in [0, 2^bits), shape `(S, K)`; a value's image is uniform over the words.
 
     Example:
         >>> permuted = permute(int32(range(4))[:, None], 2, random_bits((0, 0), stream=0, size=8)[:, None])
@@ -131,7 +138,10 @@ def normal(bits, xp=ops):
     A look-up by the upper 16 bits, and in the lowest and highest of their cells by the lower 16: without any arithmetic on floats it is
     the same bits on every backend, unlike Box-Muller (3 ulp between backends) or the inverse error function (19 ulp).
 
-    Args: bits: int32 of any shape.    Returns: float32 of the same shape.
+    Args:
+        bits: int32 of any shape.
+    Returns:
+        float32 of the same shape.
 
     Example:
         >>> [round(float(x), 2) for x in normal(int32([-1, 0, 1 << 16]))]

@@ -6,7 +6,8 @@ import numpy as np
 def random_generator(seed: int | list[int]) -> np.random.Generator:
     """NumPy's generator of an integer, at least 0, or of a list of them: the draw is a function of it.
 
-    Raises: ValueError for anything else, None too.
+    Raises:
+        ValueError: for anything else, None too.
 
     Example:
         >>> float(random_generator(0).random()) == float(random_generator(0).random())

@@ -27,7 +27,8 @@ def expectation(mean, normal, nodes, chunk_size="auto", unroll=False):
         chunk_size: nodes per block; "auto" fits a block to a budget; None takes all at once in plain operations.
         unroll: a Python loop over the chunks in plain operations, for graphs that are exported; only a batch of known size that is
             too large for the budget is cut in blocks of rows.
-    Returns: shape `(..., K)`.
+    Returns:
+        shape `(..., K)`.
     """
     if nodes.eps_factor is None:
         nodes = Nodes(nodes.eps_diag, nodes.eps_diag[:, :0])

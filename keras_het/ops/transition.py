@@ -21,7 +21,8 @@ def apply_transition(log_probs: Any, transition: Any) -> Any:
     Args:
         log_probs: shape `(..., K)`.
         transition: T, shape `(K, K)`, or M of them, `(M, K, K)`, as of several annotators.
-    Returns: shape `(..., K)`, or `(..., M, K)`.
+    Returns:
+        shape `(..., K)`, or `(..., M, K)`.
 
     Example:
         >>> log_p = ops.log(ops.array([[0.5, 0.25, 0.25]]))
@@ -60,7 +61,8 @@ def project_to_simplex(rows: Any) -> Any:
 
     Args:
         rows: v, shape `(..., K)`.
-    Returns: the same shape; every row is at least 0 and sums to one.
+    Returns:
+        the same shape; every row is at least 0 and sums to one.
 
     Example:
         >>> ops.convert_to_numpy(project_to_simplex(ops.array([[0.75, 0.75, -1.0]]))).tolist()

@@ -14,7 +14,8 @@ NEEDED, OPTIONAL = ("x", "y"), ("class_names", "probabilities", "images")
 def load_model(path: str | os.PathLike) -> keras.Model:
     """A model from a `.keras` file, without what it would need arbitrary code for.
 
-    Raises: ValueError that says what is wrong with the file.
+    Raises:
+        ValueError: that says what is wrong with the file.
     """
     _check_file("model", path)
     if pathlib.Path(path).suffix != ".keras":  # of older formats Keras runs code that is in the file
@@ -28,7 +29,8 @@ def load_model(path: str | os.PathLike) -> keras.Model:
 def load_data(path: str | os.PathLike) -> dict[str, Any]:
     """The arguments of `report` in a `.npz` file: `x` and `y`, and `class_names`, `probabilities` and `images` if it has them.
 
-    Raises: ValueError that says what is wrong with the file.
+    Raises:
+        ValueError: that says what is wrong with the file.
     """
     _check_file("data", path)
     if not zipfile.is_zipfile(path):

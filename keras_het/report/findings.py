@@ -70,9 +70,17 @@ def collect(
 ) -> Findings:
     """What a report says, without a page.
 
-    Args: as of `report`.
-    Returns: `Findings`.
-    Raises: ValueError as `report`.
+    Args:
+        model: of exclusive classes, with one output `(N, K)`.
+        x: what it predicts from, arrays of N examples.
+        y: their labels, integers in [0, K), `(N,)`; they may be wrong.
+        class_names: K of them; None for numbers.
+        probabilities: out of sample, `(N, K)`, each row of sum 1; None takes what the model predicts.
+        batch_size: of the predictions.
+    Returns:
+        `Findings`.
+    Raises:
+        ValueError: as `report`.
 
     Example:
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2, "softmax", kernel_initializer="identity")])

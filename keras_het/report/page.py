@@ -61,9 +61,12 @@ def report(
         probabilities: out of sample, `(N, K)`, each row of sum 1; None takes what the model predicts.
         images: to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels; None takes x if it has that last form.
         batch_size: of the predictions.
-    Returns: the path of the page.
-    Raises: ImportError without Matplotlib or Jinja; ValueError for no example, labels out of range, predictions that are nan or not of
-        exclusive classes, logits of which nothing says so, or arguments of other shapes.
+    Returns:
+        the path of the page.
+    Raises:
+        ImportError: without Matplotlib or Jinja.
+        ValueError: for no example, labels out of range, predictions that are nan or not of
+            exclusive classes, logits of which nothing says so, or arguments of other shapes.
 
     Example:
         >>> import numpy as np, tempfile

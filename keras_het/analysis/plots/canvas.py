@@ -14,7 +14,8 @@ LONGEST = 16  # letters of a class name; longer ones leave no room for the figur
 def matplotlib(module: str = "") -> Any:
     """Matplotlib, or a module of it.
 
-    Raises: ImportError that says what to install, if it is missing.
+    Raises:
+        ImportError: that says what to install, if it is missing.
     """
     return import_extra(f"matplotlib{module}", "plot", "The figure")
 

@@ -31,8 +31,11 @@ def covariance(matrix: Any, class_names: Sequence | None = None, ax: Any = None)
         matrix: `(K, K)`, of `analysis.covariance`.
         class_names: K of them; None for numbers. With many classes only some are written.
         ax: Matplotlib axes; None makes a figure.
-    Returns: the axes; the covariances are `ax.images[0].get_array()`.
-    Raises: ImportError without Matplotlib; ValueError for a matrix that is not square or not finite, or another number of names.
+    Returns:
+        the axes; the covariances are `ax.images[0].get_array()`.
+    Raises:
+        ImportError: without Matplotlib.
+        ValueError: for a matrix that is not square or not finite, or another number of names.
 
     Example:
         >>> covariance([[1.0, 0.5], [0.5, 1.0]], ["cat", "dog"]).get_xlabel()
@@ -82,8 +85,10 @@ def pairs(pairs: Sequence, ax: Any = None) -> Any:
     Args:
         pairs: `ConfusedPair`s of `analysis.confused_pairs`; the first 20 are drawn.
         ax: Matplotlib axes; None makes a figure.
-    Returns: the axes.
-    Raises: ImportError without Matplotlib.
+    Returns:
+        the axes.
+    Raises:
+        ImportError: without Matplotlib.
 
     Example:
         >>> from keras_het.analysis import ConfusedPair
@@ -117,8 +122,10 @@ def rank_histogram(ranks: Any, ax: Any = None) -> Any:
     Args:
         ranks: of `analysis.rank_histogram`; its `counts`, of the ranks from 1, are drawn.
         ax: Matplotlib axes; None makes a figure.
-    Returns: the axes.
-    Raises: ImportError without Matplotlib.
+    Returns:
+        the axes.
+    Raises:
+        ImportError: without Matplotlib.
 
     Example:
         >>> from keras_het.analysis import RankHistogram

@@ -19,8 +19,10 @@ def reliability(calibration: Any, ax: Any = None) -> Any:
     Args:
         calibration: of `analysis.calibration`.
         ax: Matplotlib axes; None makes a figure.
-    Returns: the axes; the panel above is its only child, `ax.child_axes[0]`.
-    Raises: ImportError without Matplotlib.
+    Returns:
+        the axes; the panel above is its only child, `ax.child_axes[0]`.
+    Raises:
+        ImportError: without Matplotlib.
 
     Example:
         >>> from keras_het.analysis import calibration
@@ -62,8 +64,10 @@ def risk_coverage(curve: Any, ax: Any = None) -> Any:
     Args:
         curve: of `analysis.risk_coverage`.
         ax: Matplotlib axes; None makes a figure.
-    Returns: the axes.
-    Raises: ImportError without Matplotlib.
+    Returns:
+        the axes.
+    Raises:
+        ImportError: without Matplotlib.
 
     Example:
         >>> from keras_het.analysis import risk_coverage as risk_of

@@ -18,8 +18,11 @@ def gallery(images: Any, issues: Any, class_names: Sequence | None = None, count
         issues: of `find_label_issues`.
         class_names: a name for each class; None for numbers.
         count: how many, the worst first.
-    Returns: the axes, an array of rows and columns.
-    Raises: ImportError without Matplotlib; ValueError for what are no images.
+    Returns:
+        the axes, an array of rows and columns.
+    Raises:
+        ImportError: without Matplotlib.
+        ValueError: for what are no images.
 
     Example:
         >>> from keras_het.analysis import find_label_issues
@@ -46,7 +49,8 @@ def as_pictures(images: np.ndarray) -> np.ndarray:
     """Images as numbers in [0, 1], `(N, H, W)` or `(N, H, W, C)` with C 3 or 4: bytes over 255, what is in [0, 1] as it is, and other
     numbers scaled to their range.
 
-    Raises: ValueError for another shape.
+    Raises:
+        ValueError: for another shape.
     """
     images = images[..., 0] if images.ndim == 4 and images.shape[-1] == 1 else images
     if images.ndim != 3 and (images.ndim != 4 or images.shape[-1] not in (3, 4)):

@@ -22,8 +22,11 @@ def training(history: Any, ax: Any = None) -> Any:
     Args:
         history: what `fit` returns, or its `history`, a dict of lists with a number for each epoch.
         ax: an array of Matplotlib axes, one for each panel that the history has numbers for; None makes a figure.
-    Returns: the axes, an array.
-    Raises: ImportError without Matplotlib; ValueError for a history without such numbers, or another number of axes.
+    Returns:
+        the axes, an array.
+    Raises:
+        ImportError: without Matplotlib.
+        ValueError: for a history without such numbers, or another number of axes.
 
     Example:
         >>> training({"head_noise_sd": [0.2, 0.3], "ece": [0.2, 0.1]}).shape

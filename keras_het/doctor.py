@@ -1,0 +1,137 @@
+"""`python -m keras_het doctor`: whether the package works on this machine, and what to do where it does not."""
+
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import keras
+import numpy as np
+
+import keras_het
+from keras_het import doctor_reference
+from keras_het.environment import BACKENDS, OLDEST, installed_backends, too_old, wrong_backend
+
+LIMIT = 1e-5
+
+
+class Finding(NamedTuple):
+    """What the doctor found of one matter.
+
+    Args:
+        name: of the matter.
+        text: what was found.
+        problem: what is wrong and what to do, None if all is well.
+    """
+
+    name: str
+    text: str
+    problem: str | None = None
+
+
+def examine() -> Iterator[Finding]:
+    """Everything that the doctor looks at, one after the other; what raises is a finding, too."""
+    yield check_versions()
+    yield check_backend()
+    if keras.config.backend() not in BACKENDS:  # all the rest fails, and says nothing new
+        return
+    checks: dict[str, Callable[[], Finding]] = {
+        "devices": check_devices,
+        "training": check_training,
+        "noise": check_noise,
+        "outputs": check_outputs,
+    }
+    for name, check in checks.items():
+        try:
+            yield check()
+        except Exception as error:
+            yield Finding(name, "failed", f"{said(error)} {again()}")
+
+
+def said(error: Exception) -> str:
+    """What an error says, in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split()).rstrip('.')}."
+
+
+def again() -> str:
+    """What to do where a backend does not do what it should."""
+    return f'Install the backend again: pip install --force-reinstall "keras-het[{keras.config.backend()}]"'
+
+
+def check_versions() -> Finding:
+    """The packages below, and whether they are new enough."""
+    versions = {name: sys.modules[name].__version__ for name in OLDEST if hasattr(sys.modules.get(name), "__version__")}
+    problems = [problem for name, version in versions.items() if (problem := too_old(name, version))]
+    ours = {"Python": platform.python_version(), "keras_het": keras_het.__version__}
+    return Finding("versions", ", ".join(f"{name} {version}" for name, version in (ours | versions).items()), " ".join(problems) or None)
+
+
+def check_backend() -> Finding:
+    """The backend that Keras runs on, and the others that are installed."""
+    backend, installed = keras.config.backend(), installed_backends()
+    others = ", ".join(name for name in BACKENDS if name in installed and name != backend)
+    return Finding("backend", f"{backend}; others that are installed: {others or 'none'}", wrong_backend(backend, installed))
+
+
+def check_devices() -> Finding:
+    """Where tensors are made. No accelerator is no problem."""
+    of_torch = keras.config.backend() == "torch"  # where Keras has no list of devices
+    devices = [str(keras.ops.ones(()).device)] if of_torch else keras.distribution.list_devices()
+    alone = all(name.startswith("cpu") for name in devices)
+    return Finding("devices", ", ".join(devices) + ("; no accelerator: all works, large models more slowly" if alone else ""))
+
+
+def train_step(jit_compile: bool | str) -> tuple[float, bool]:
+    """The loss of one training step of a small model, and whether the step was compiled."""
+    model = keras.Sequential([keras.Input((doctor_reference.FEATURES,)), doctor_reference.make_head()])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=jit_compile)
+    loss = model.train_on_batch(np.ones((4, doctor_reference.FEATURES), "float32"), np.arange(4))
+    return float(loss), bool(model.jit_compile)
+
+
+def check_training() -> Finding:
+    """Whether a training step runs as Keras compiles it."""
+    start = time.perf_counter()
+    try:
+        loss, compiled = train_step("auto")
+    except Exception as error:
+        return Finding("training", "a compiled step failed", f"{said(error)} {without_compilation()}")
+    how = "compiled" if compiled else "not compiled, as Keras does on this backend"
+    problem = None if np.isfinite(loss) else f"The loss of a training step must be finite, and is {loss}. {again()}"
+    return Finding("training", f"a step, {how}: loss {loss:.3f}, {time.perf_counter() - start:.1f} s", problem)
+
+
+def without_compilation() -> str:
+    """What to do where a compiled step fails: it may run without compilation."""
+    try:
+        train_step(False)
+    except Exception:
+        return f"It fails without compilation, too. {again()}"
+    return f"Without compilation it runs: model.compile(..., jit_compile=False). {again()}"
+
+
+def check_noise() -> Finding:
+    """The bits of the noise of one training step beside the stored ones."""
+    found, right = doctor_reference.noise(), doctor_reference.stored()["noise"]
+    wrong = int(np.sum(found != right))
+    problem = f"The noise must have the same bits everywhere, so that a seed gives what it gives elsewhere. {again()}"
+    return Finding("noise", f"{wrong} of {right.size} stored numbers differ in their bits", problem if wrong else None)
+
+
+def check_outputs() -> Finding:
+    """The outputs of a head, in training and at inference, beside the stored ones."""
+    difference = float(np.max(np.abs(doctor_reference.outputs() - doctor_reference.stored()["outputs"])))
+    problem = f"A head must return what it returns elsewhere, within {LIMIT:g}. {again()}"
+    return Finding("outputs", f"differ from the stored ones by {difference:.1e}", None if difference <= LIMIT else problem)
+
+
+def run() -> int:
+    """Prints every finding, then what is wrong; the exit status is 0 if nothing is."""
+    problems = []
+    for finding in examine():
+        print(f"{finding.name:<10}{finding.text}", flush=True)
+        if finding.problem:
+            problems.append(f"{finding.name}: {finding.problem}")
+    print("\n" + "\n".join(["What is wrong:", *problems] if problems else ["All is well."]))
+    return 1 if problems else 0

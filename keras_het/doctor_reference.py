@@ -1,0 +1,52 @@
+"""The noise and the outputs of one small head with fixed weights, and what they are on a machine where all is well.
+
+`python -m keras_het.doctor_reference` writes `doctor_reference.json` anew, which is right only if the noise itself was changed.
+"""
+
+import json
+import pathlib
+
+import keras
+import numpy as np
+
+from keras_het import integrators, layers
+
+FILE = pathlib.Path(__file__).with_suffix(".json")
+UNITS, NUM_FACTORS, FEATURES, SEED, NUM_SAMPLES = 4, 2, 3, 2021, 16
+INTEGRATOR = integrators.QuasiMonteCarlo(NUM_SAMPLES)
+
+
+def make_head() -> layers.HeteroscedasticDense:
+    """The head, whose weights follow a formula."""
+    head = layers.HeteroscedasticDense(UNITS, NUM_FACTORS, temperature=1.0, seed=SEED, integrator=INTEGRATOR)
+    head.build((None, FEATURES))
+    for weight in head.trainable_weights:
+        weight.assign(np.cos(np.arange(np.prod(weight.shape))).reshape(weight.shape))
+    return head
+
+
+def noise() -> np.ndarray:
+    """The nodes of the first training step, as bits, `(NUM_SAMPLES, UNITS + NUM_FACTORS)`."""
+    nodes = INTEGRATOR.draw((SEED, 0), NUM_SAMPLES, UNITS, NUM_FACTORS)
+    return np.concatenate([keras.ops.convert_to_numpy(part) for part in nodes], axis=-1).view("uint32")
+
+
+def outputs() -> np.ndarray:
+    """The outputs of the head in training and at inference, for two inputs, `(2, 2, UNITS)`."""
+    head, x = make_head(), np.linspace(-1.0, 1.0, 2 * FEATURES, dtype="float32").reshape(2, FEATURES)
+    return np.stack([keras.ops.convert_to_numpy(head(x, training=training)) for training in (True, False)])
+
+
+def stored() -> dict[str, np.ndarray]:
+    """What the file holds: `noise` and `outputs`."""
+    found = json.loads(FILE.read_text())
+    return {"noise": np.array(found["noise"], "uint32"), "outputs": np.array(found["outputs"], "float32")}
+
+
+def write() -> None:
+    """Writes what this machine computes."""
+    FILE.write_text(json.dumps({"noise": noise().tolist(), "outputs": outputs().tolist()}) + "\n")
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,85 @@
+"""Keras and its backend, loaded before anything else of the package: where that fails, the error says why and what to do."""
+
+import difflib
+import importlib.util
+import os
+import re
+import sys
+from typing import NoReturn
+
+BACKENDS = ("jax", "tensorflow", "torch")
+OLDEST = {"keras": "3.15.1", "numpy": "2.0", "scipy": "1.13", "jax": "0.6", "tensorflow": "2.20", "torch": "2.7"}
+
+
+def installed_backends() -> list[str]:
+    """The backends that can be imported, of the three."""
+    return [name for name in BACKENDS if importlib.util.find_spec(name)]
+
+
+def wrong_backend(name: str | None, installed: list[str]) -> str | None:
+    """What is wrong with the choice of a backend, and what to do.
+
+    Args:
+        name: the value of KERAS_BACKEND, None or empty if it is not set.
+        installed: the backends that are installed.
+    Returns:
+        a text, or None if nothing is wrong that can be seen from here.
+    """
+    if name and name not in BACKENDS:
+        near = difflib.get_close_matches(name.lower(), BACKENDS, 1) or installed or BACKENDS
+        return f"KERAS_BACKEND is {name!r}, and must be one of {', '.join(BACKENDS)}. Perhaps you mean: export KERAS_BACKEND={near[0]}"
+    if not installed:
+        wanted = name or "jax"
+        return f'No backend is installed. Install one: pip install "keras-het[{wanted}]", then: export KERAS_BACKEND={wanted}'
+    if name and name not in installed:
+        return (
+            f'KERAS_BACKEND is {name!r}, which is not installed. Install it: pip install "keras-het[{name}]". '
+            f"Or take one that is: export KERAS_BACKEND={installed[0]}"
+        )
+    return None
+
+
+def too_old(name: str, version: str | None) -> str | None:
+    """What is wrong with the version of a package, and what to do; None if it is new enough, or not known."""
+    oldest = OLDEST[name]
+    if version is None or _release(version) >= _release(oldest):
+        return None
+    return f'{name} {version} is too old: keras_het needs {oldest} or newer. Upgrade: pip install --upgrade "{name}>={oldest}"'
+
+
+def load_keras() -> None:
+    """Imports Keras with its backend.
+
+    Raises:
+        ImportError: if that fails or Keras is too old; `python -m keras_het` ends with the same text and exit status 1.
+    """
+    name, installed = os.environ.get("KERAS_BACKEND"), installed_backends()
+    try:
+        import keras
+    except Exception as error:
+        _stop(wrong_backend(name, installed) or _failed(name, installed, error), error)
+    problem = too_old("keras", getattr(keras, "__version__", None))
+    if problem:
+        _stop(problem)
+
+
+def _failed(name, installed, error):
+    reason = f"Keras could not be loaded: {type(error).__name__}: {error}."
+    if name:
+        return f'{reason} Install its backend again: pip install --force-reinstall "keras-het[{name}]"'
+    there = f"these backends are installed: {', '.join(installed)}"
+    return f"{reason} KERAS_BACKEND is not set; {there}. Try: export KERAS_BACKEND={installed[0]}"
+
+
+def _stop(text: str, cause: Exception | None = None) -> NoReturn:
+    if sys.argv[:1] == ["-m"]:  # set by `python -m` while it imports the package: a text there, no traceback
+        sys.exit(text)
+    raise ImportError(text) from cause
+
+
+def _release(version):
+    """The numbers of a version's release: 2.13.0rc1+cpu is (2, 13, 0)."""
+    return tuple(int(number) for number in re.findall(r"\d+", re.split(r"[a-z+]", version)[0]))
+
+
+load_keras()

@@ -1,0 +1,165 @@
+"""The doctor: it finds nothing wrong here, and every failure that is planted."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tomllib
+
+import keras
+import numpy as np
+import pytest
+
+import keras_het
+from keras_het import __main__, doctor, doctor_reference, environment
+
+BACKEND = keras.config.backend()
+ROOT = pathlib.Path(keras_het.__file__).parent.parent
+
+
+def python(*arguments, folder, backend=BACKEND):
+    """Python in a process of its own, which finds the modules of this folder before all others."""
+    settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "KERAS_HOME": str(folder)}
+    settings.pop("KERAS_BACKEND", None)
+    settings |= {} if backend is None else {"KERAS_BACKEND": backend}
+    return subprocess.run([sys.executable, *arguments], env=settings, capture_output=True, text=True, check=False)
+
+
+def run_doctor(folder, backend=BACKEND):
+    """The exit status of the command, and what it says is wrong."""
+    result = python("-m", "keras_het", "doctor", folder=folder, backend=backend)
+    assert "Traceback" not in result.stderr
+    return result.returncode, result.stderr if result.returncode else result.stdout
+
+
+def hide(folder, *names):
+    """Makes packages look as if they were not installed."""
+    (folder / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({names!r}))\n")
+
+
+def test_all_is_well_here(tmp_path):
+    status, printed = run_doctor(tmp_path)
+    assert status == 0
+    assert printed.endswith("All is well.\n")
+    assert f"backend   {BACKEND}" in printed
+    assert f"keras {keras.__version__}" in printed
+
+
+def test_no_backend_is_installed(tmp_path):
+    hide(tmp_path, "jax", "tensorflow", "torch")
+    status, wrong = run_doctor(tmp_path)
+    assert status == 1
+    assert f'No backend is installed. Install one: pip install "keras-het[{BACKEND}]"' in wrong
+
+
+def test_the_backend_that_was_chosen_is_not_installed(tmp_path):
+    missing = "torch" if BACKEND != "torch" else "jax"
+    hide(tmp_path, missing)
+    status, wrong = run_doctor(tmp_path, missing)
+    assert status == 1
+    assert f'KERAS_BACKEND is {missing!r}, which is not installed. Install it: pip install "keras-het[{missing}]".' in wrong
+
+
+def test_no_backend_was_chosen_and_that_of_keras_is_not_installed(tmp_path):
+    others = [name for name in environment.BACKENDS if name != BACKEND]
+    hide(tmp_path, *others)
+    (tmp_path / "keras.json").write_text(f'{{"backend": "{others[0]}"}}')
+    status, wrong = run_doctor(tmp_path, backend=None)
+    assert status == 1
+    assert wrong.endswith(f"KERAS_BACKEND is not set; these backends are installed: {BACKEND}. Try: export KERAS_BACKEND={BACKEND}\n")
+
+
+def test_the_name_of_the_backend_is_misspelt(tmp_path):
+    status, wrong = run_doctor(tmp_path, "tensroflow")
+    assert status == 1
+    assert wrong.endswith(
+        "KERAS_BACKEND is 'tensroflow', and must be one of jax, tensorflow, torch. Perhaps you mean: export KERAS_BACKEND=tensorflow\n"
+    )
+
+
+def test_keras_is_too_old(tmp_path):
+    (tmp_path / "keras.py").write_text('__version__ = "3.9.2"\n')
+    text = f"keras 3.9.2 is too old: keras_het needs {environment.OLDEST['keras']} or newer. Upgrade: pip install --upgrade"
+    status, wrong = run_doctor(tmp_path)
+    assert status == 1
+    assert text in wrong
+    assert f"ImportError: {text}" in python("-c", "import keras_het", folder=tmp_path).stderr
+
+
+def test_keras_is_broken(tmp_path):
+    (tmp_path / "keras.py").write_text('raise RuntimeError("a library is missing")\n')
+    status, wrong = run_doctor(tmp_path)
+    assert status == 1
+    assert "Keras could not be loaded: RuntimeError: a library is missing." in wrong
+
+
+def problems():
+    return {finding.name: finding.problem for finding in doctor.examine() if finding.problem}
+
+
+def test_one_wrong_bit_of_the_noise_is_found(monkeypatch, capsys):
+    wrong = doctor_reference.noise()
+    wrong[3, 2] ^= 1
+    monkeypatch.setattr(doctor_reference, "noise", lambda: wrong)
+    assert list(problems()) == ["noise"]
+    assert __main__.main(["doctor"]) == 1
+    printed = capsys.readouterr().out
+    assert "noise     1 of 96 stored numbers differ in their bits" in printed
+    assert "What is wrong:\nnoise: The noise must have the same bits everywhere" in printed
+
+
+@pytest.mark.parametrize("size", [2e-5, np.nan])
+def test_one_wrong_output_is_found(monkeypatch, size):
+    wrong = doctor_reference.outputs()
+    wrong[1, 0, 0] += size
+    monkeypatch.setattr(doctor_reference, "outputs", lambda: wrong)
+    assert list(problems()) == ["outputs"]
+
+
+def test_a_backend_that_cannot_compile_is_found(monkeypatch):
+    train_step = doctor.train_step
+
+    def no_compiler(jit_compile):
+        if jit_compile:
+            raise RuntimeError("no compiler")
+        return train_step(jit_compile)
+
+    monkeypatch.setattr(doctor, "train_step", no_compiler)
+    assert "RuntimeError: no compiler. Without compilation it runs" in problems()["training"]
+
+
+def test_a_loss_that_is_not_finite_is_found(monkeypatch):
+    monkeypatch.setattr(doctor, "train_step", lambda jit_compile: (float("nan"), True))
+    assert "The loss of a training step must be finite, and is nan." in problems()["training"]
+
+
+def test_a_check_that_fails_is_a_finding(monkeypatch):
+    monkeypatch.setattr(doctor_reference, "stored", dict)
+    assert set(problems()) == {"noise", "outputs"}
+
+
+@pytest.mark.parametrize(
+    ("version", "old"), [("3.15.0", True), ("3.15.1", False), ("3.15.1rc1", False), ("3.9.2", True), ("4.0", False), (None, False)]
+)
+def test_versions_are_compared_as_numbers(monkeypatch, version, old):
+    monkeypatch.setitem(environment.OLDEST, "keras", "3.15.1")
+    assert (environment.too_old("keras", version) is not None) == old
+
+
+def test_an_old_backend_is_found(monkeypatch):
+    monkeypatch.setattr(sys.modules[BACKEND], "__version__", "0.1.0+cpu")
+    assert f"{BACKEND} 0.1.0+cpu is too old" in problems()["versions"]
+
+
+def test_an_accelerator_is_named_and_its_lack_is_no_problem(monkeypatch):
+    assert doctor.check_devices().problem is None
+    monkeypatch.setattr(keras.distribution, "list_devices", lambda: ["gpu:0"], raising=False)
+    if BACKEND != "torch":
+        assert doctor.check_devices().text == "gpu:0"
+
+
+def test_the_oldest_versions_are_those_of_the_project():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    required = [*project["dependencies"], *(extras[name][-1].split(";")[0] for name in environment.BACKENDS)]
+    assert dict(requirement.split(">=") for requirement in required) == environment.OLDEST

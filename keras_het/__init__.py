@@ -56,5 +56,7 @@ def __getattr__(name: str) -> type:
     try:
         from keras_het.models.estimator import HeteroscedasticClassifier
     except ModuleNotFoundError as error:
-        raise ImportError(f'HeteroscedasticClassifier needs scikit-learn: pip install "keras-het[sklearn]". {error}') from error
+        raise ImportError(
+            f'HeteroscedasticClassifier needs scikit-learn: pip install "keras-het[sklearn]". {error}'
+        ) from error
     return HeteroscedasticClassifier

@@ -10,7 +10,9 @@ from keras_het import environment
 
 def make_parser():
     """The parser of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m keras_het", description="Classification under noisy labels in Keras 3.")
+    parser = argparse.ArgumentParser(
+        prog="python -m keras_het", description="Classification under noisy labels in Keras 3."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     add_demo(commands)
     add_report(commands)
@@ -22,7 +24,9 @@ def add_command(commands, name, run, text):
     """A command, which `run` runs, with the option that all have."""
     command = commands.add_parser(name, help=text, description=text)
     command.add_argument(
-        "--backend", choices=environment.BACKENDS, help="default: KERAS_BACKEND if set, else the first installed of the three"
+        "--backend",
+        choices=environment.BACKENDS,
+        help="default: KERAS_BACKEND if set, else the first installed of the three",
     )
     command.set_defaults(run=run)
     return command
@@ -30,19 +34,35 @@ def add_command(commands, name, run, text):
 
 def add_demo(commands):
     """The command `demo`."""
-    demo = add_command(commands, "demo", run_demo, "train on digits with noisy labels, a plain head beside the heteroscedastic ones")
-    demo.add_argument("--seeds", type=int, help="number of repetitions, each with its own split and noise (default: 3, 1 with --quick)")
+    demo = add_command(
+        commands, "demo", run_demo, "train on digits with noisy labels, a plain head beside the heteroscedastic ones"
+    )
+    demo.add_argument(
+        "--seeds",
+        type=int,
+        help="number of repetitions, each with its own split and noise (default: 3, 1 with --quick)",
+    )
     demo.add_argument("--noise", type=float, help="rate of flipped labels, in [0, 1) (default: 0.4)")
-    demo.add_argument("--output", default="keras_het_demo", help="folder for the figures and results.json (default: %(default)s)")
+    demo.add_argument(
+        "--output", default="keras_het_demo", help="folder for the figures and results.json (default: %(default)s)"
+    )
     demo.add_argument("--quick", action="store_true", help="under a minute: fewer seeds, epochs and temperatures")
 
 
 def add_report(commands):
     """The command `report`."""
-    report = add_command(commands, "report", run_report, "write a page that says which labels are probably wrong, and what is confused")
+    report = add_command(
+        commands, "report", run_report, "write a page that says which labels are probably wrong, and what is confused"
+    )
     report.add_argument("--model", required=True, help="a .keras file, of a model of exclusive classes")
-    report.add_argument("--data", required=True, help="a .npz file with x and y, and, if you have them, class_names, probabilities, images")
-    report.add_argument("--output", default="report", help="folder for report.html and labels.csv (default: %(default)s)")
+    report.add_argument(
+        "--data",
+        required=True,
+        help="a .npz file with x and y, and, if you have them, class_names, probabilities, images",
+    )
+    report.add_argument(
+        "--output", default="report", help="folder for report.html and labels.csv (default: %(default)s)"
+    )
 
 
 def add_doctor(commands):
@@ -62,7 +82,9 @@ def choose_backend(requested=None):
     if backend not in environment.BACKENDS:
         raise ValueError(f"`backend` must be one of {', '.join(environment.BACKENDS)}. Received: backend={backend!r}")
     if backend not in installed:
-        raise ValueError(f'`backend` must be installed: pip install "keras-het[{backend}]". Received: backend={backend!r}')
+        raise ValueError(
+            f'`backend` must be installed: pip install "keras-het[{backend}]". Received: backend={backend!r}'
+        )
     return backend
 
 

@@ -1,4 +1,6 @@
-"""What `fit` and `predict` take, in batches and in one pass: arrays, or a data set of batches that has its own labels."""
+"""What `fit` and `predict` take, in batches and in one pass: arrays, or a data set of batches that
+has its own labels.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -30,7 +32,11 @@ def examples_and_labels(name: str, data: Any) -> tuple[Any, Any]:
     if data is not None and is_data_set(data):
         return data, None
     if not isinstance(data, list | tuple) or len(data) not in (2, 3):
-        found = None if data is None else f"a {type(data).__name__}" + (f" of {len(data)}" if isinstance(data, list | tuple) else "")
+        found = (
+            None
+            if data is None
+            else f"a {type(data).__name__}" + (f" of {len(data)}" if isinstance(data, list | tuple) else "")
+        )
         raise ValueError(f"`{name}` must be (x, y) or a data set. Received: {name}={found}")
     return data[0], data[1]
 
@@ -45,7 +51,9 @@ def count_examples(x: Any) -> int:
     wrong = [part for part in arrays if not len(getattr(part, "shape", ()))]
     if wrong or not arrays:
         found = f"a {type(x).__name__} of {type(wrong[0]).__name__}" if wrong else f"an empty {type(x).__name__}"
-        raise ValueError(f"`x` must be an array, a list or dict of them, or a data set; make lists arrays. Received: {found}")
+        raise ValueError(
+            f"`x` must be an array, a list or dict of them, or a data set; make lists arrays. Received: {found}"
+        )
     return len(arrays[0])
 
 
@@ -62,10 +70,17 @@ def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
     """
     if not is_data_set(x):
         for start in range(0, count_examples(x), batch_size):
-            yield keras.tree.map_structure(lambda part, start=start: _of_this_backend(part[start : start + batch_size]), x), None
+            yield (
+                keras.tree.map_structure(
+                    lambda part, start=start: _of_this_backend(part[start : start + batch_size]), x
+                ),
+                None,
+            )
         return
     cardinality = x.cardinality() if hasattr(x, "cardinality") else 0
-    if (isinstance(x, keras.utils.PyDataset) and x.num_batches is None) or int(cardinality) == -1:  # tf.data.INFINITE_CARDINALITY
+    if (isinstance(x, keras.utils.PyDataset) and x.num_batches is None) or int(
+        cardinality
+    ) == -1:  # tf.data.INFINITE_CARDINALITY
         raise ValueError("`x` must be a data set with an end. Received: one without")
     for batch in (x[i] for i in range(x.num_batches)) if isinstance(x, keras.utils.PyDataset) else x:
         inputs, labels, _ = keras.utils.unpack_x_y_sample_weight(tuple(batch) if isinstance(batch, list) else batch)
@@ -74,7 +89,11 @@ def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
 
 def as_numpy(part: Any) -> Any:
     """A tensor as NumPy; strings, and what is no tensor, as they are."""
-    return ops.convert_to_numpy(part) if ops.is_tensor(part) and _name_of_dtype(part) != "string" else _of_this_backend(part)
+    return (
+        ops.convert_to_numpy(part)
+        if ops.is_tensor(part) and _name_of_dtype(part) != "string"
+        else _of_this_backend(part)
+    )
 
 
 def _name_of_dtype(part: Any) -> str:
@@ -94,20 +113,25 @@ def _of_this_backend(part: Any) -> Any:
 
 
 def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterator[tuple[Any, np.ndarray]]:
-    """Pairs of inputs and labels as NumPy; `y` is None where `x` is a data set, which brings them, in one pass if it is shuffled.
+    """Pairs of inputs and labels as NumPy; `y` is None where `x` is a data set, which brings them, in one pass if it is
+    shuffled.
 
     Raises:
         ValueError: for labels that are missing or given twice, or of another number than the examples.
     """
     if is_data_set(x) != (y is None):
         rule = "be given for arrays, and None for a data set, which has its own"
-        raise ValueError(f"`{name}` must {rule}. Received: {name}={'None' if y is None else 'labels'}, x a {type(x).__name__}")
+        raise ValueError(
+            f"`{name}` must {rule}. Received: {name}={'None' if y is None else 'labels'}, x a {type(x).__name__}"
+        )
     given, start = None if y is None else np.asarray(ops.convert_to_numpy(y)), 0
     if given is not None and len(given) != (count := count_examples(x)):
         raise ValueError(f"`{name}` must have an entry for each of the {count} examples. Received: {len(given)}")
     for inputs, labels in batches(x, batch_size):
         if labels is None and given is None:
-            raise ValueError("`x` must be a data set of pairs of inputs and labels, in batches. Received: one without labels")
+            raise ValueError(
+                "`x` must be a data set of pairs of inputs and labels, in batches. Received: one without labels"
+            )
         part = ops.convert_to_numpy(labels) if given is None else given[start : start + batch_size]
         start += batch_size
         yield inputs, np.asarray(part)

@@ -8,16 +8,21 @@ import keras
 
 
 class Choice:
-    """Base class: `get_config` returns the arguments of the constructor. Register your own with Keras, so that files can hold it."""
+    """Base class: `get_config` returns the arguments of the constructor. Register your own with Keras, so that files
+    can hold it.
+    """
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor.
 
         Raises:
-            NotImplementedError: if there are some, and the class has no `get_config` of its own: a file would lose them.
+            NotImplementedError: if there are some, and the class has no `get_config` of its own: a file would lose
+                them.
         """
         if type(self).get_config is Choice.get_config and inspect.signature(type(self)).parameters:
-            raise NotImplementedError(f"{type(self).__name__} has arguments and must define get_config, which returns them")
+            raise NotImplementedError(
+                f"{type(self).__name__} has arguments and must define get_config, which returns them"
+            )
         return {}
 
     @classmethod
@@ -55,7 +60,9 @@ def find_choice(argument: str, identifier: Any, base: type[Kind], known: tuple[t
         if isinstance(found, base):
             return found
     if isinstance(identifier, type) and issubclass(identifier, base):
-        raise ValueError(f"`{argument}` must be an instance: {identifier.__name__}(...). Received: the class {identifier.__name__}")
+        raise ValueError(
+            f"`{argument}` must be an instance: {identifier.__name__}(...). Received: the class {identifier.__name__}"
+        )
     article = "an" if base.__name__[0] in "AEIOU" else "a"
     names = ", ".join(map(repr, by_name))
     rule = f"be {article} {base.__name__}, one of the names {names}, or a serialised dict"

@@ -1,7 +1,7 @@
 """Whether a model was compiled with a loss and metrics that take what its heads return, and those that do.
 
-A head returns log-probabilities (softmax) or logits (sigmoid). Keras' losses take probabilities unless they are told otherwise, and a
-wrong one is silent: on two backends it trains the model backwards.
+A head returns log-probabilities (softmax) or logits (sigmoid). Keras' losses take probabilities unless they are told
+otherwise, and a wrong one is silent: on two backends it trains the model backwards.
 """
 
 import functools
@@ -20,7 +20,9 @@ from keras_het.outputs import Output, found_in
 ROLES = {"loss": keras.losses, "metrics": keras.metrics, "weighted_metrics": keras.metrics}
 # The loss to use for an activation where the one that was given has no counterpart.
 FITTING = {
-    "softmax": "keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or CategoricalCrossentropy, for label vectors)",
+    "softmax": (
+        "keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or CategoricalCrossentropy, for label vectors)"
+    ),
     "sigmoid": "keras.losses.BinaryCrossentropy(from_logits=True)",
 }
 
@@ -28,17 +30,17 @@ FITTING = {
 def check(model: keras.Model) -> None:
     """Raises an error if a loss or metric that a model was compiled with does not take what the model's heads return.
 
-    A wrong one is silent in Keras, and may train the model backwards. Single losses, lists and dicts are read, in all the forms that
-    `compile` takes: strings, functions, classes, instances. What is not of Keras or of this package is not judged, nor is an output
-    that other layers change; a subclassed model is judged once it was called or fitted. Its `call` is run with symbolic inputs, once, at
-    the first check of it.
+    A wrong one is silent in Keras, and may train the model backwards. Single losses, lists and dicts are read, in all
+    the forms that `compile` takes: strings, functions, classes, instances. What is not of Keras or of this package is
+    not judged, nor is an output that other layers change; a subclassed model is judged once it was called or fitted.
+    Its `call` is run with symbolic inputs, once, at the first check of it.
 
     Args:
         model: a compiled model.
     Raises:
-        ValueError: if the model is not compiled, or if a loss or metric is wrong (it names what to use instead), or if a layer that
-            learns, such as a head, stands behind a `NoiseTransition`, or an activation of the other link behind a head, or if a loss that
-            remembers something is attached to another model.
+        ValueError: if the model is not compiled, or if a loss or metric is wrong (it names what to use instead), or if
+            a layer that learns, such as a head, stands behind a `NoiseTransition`, or an activation of the other link
+            behind a head, or if a loss that remembers something is attached to another model.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
@@ -49,19 +51,27 @@ def check(model: keras.Model) -> None:
         >>> check(model)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        ValueError: `loss` must take log-probabilities, as keras.losses.SparseCategoricalCrossentropy(from_logits=True) ...
+        ValueError: `loss` must take log-probabilities, as keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            ...
     """
     if not getattr(model, "compiled", False):
-        raise ValueError(f"`model` must be compiled: model.compile(...). Received: model={getattr(model, 'name', model)!r}, which is not")
+        raise ValueError(
+            f"`model` must be compiled: model.compile(...). Received: model={getattr(model, 'name', model)!r}, which "
+            "is not"
+        )
     outputs, followed, misfit = found_in(model)
     if followed is not None:
         raise ValueError(
-            f"The layer {followed[0]!r} must be the last, but for activations and layers that reshape: it gives the log-probabilities of "
+            f"The layer {followed[0]!r} must be the last, but for activations and layers that reshape: it gives the "
+            "log-probabilities of "
             f"the noisy labels, which the loss takes. Received: {followed[1]}, behind it"
         )
     if misfit is not None:
         output, activation = misfit
-        rule = f"The activation behind {output.source} must be {output.activation_layer}, or none, for it returns {output.returns}"
+        rule = (
+            f"The activation behind {output.source} must be {output.activation_layer}, or none, for it returns "
+            f"{output.returns}"
+        )
         raise ValueError(f"{rule}. Received: {activation!r}")
     arguments = compiled_with(model)
     for loss in leaves(arguments.get("loss")):
@@ -77,12 +87,16 @@ def check(model: keras.Model) -> None:
 
 
 def _check_missing(argument: str, identifier: Any, output: Output) -> None:
-    """Raises an error for a plain loss or metric of the labels of several annotators: a missing label is a wrong one to it."""
+    """Raises an error for a plain loss or metric of the labels of several annotators: a missing label is a wrong one to
+    it.
+    """
     if output.always and leaves_out_missing(identifier):
         return
     kind = "losses.AnnotatorsLoss()" if argument == "loss" else "metrics.AnnotatorsMetric(...)"
     rule = f"take the labels of {output.annotators} annotators, with -1 where one is missing: keras_het.{kind}"
-    raise ValueError(f"`{argument}` must {rule}, for {output.source} has an axis of them. Received: {argument}={spelled(identifier)}")
+    raise ValueError(
+        f"`{argument}` must {rule}, for {output.source} has an axis of them. Received: {argument}={spelled(identifier)}"
+    )
 
 
 def compiled_with(model: keras.Model) -> dict[str, Any]:
@@ -130,11 +144,19 @@ def explain(argument: str, identifier: Any, fitting: Any, output: Output) -> str
     received = f"Received: {argument}={spelled(identifier)}"
     if output.returns == "probabilities":
         mend = "keras.losses.BinaryCrossentropy()" if fitting is None else spelled(fitting)
-        return f"`{argument}` must take probabilities: {mend}, for an activation behind {output.source} makes them. {received}"
+        return (
+            f"`{argument}` must take probabilities: {mend}, for an activation behind {output.source} makes them. "
+            f"{received}"
+        )
     if fitting is not None:
-        return f"`{argument}` must take {output.returns}: {spelled(fitting)}, for {output.source} returns them. {received}"
+        return (
+            f"`{argument}` must take {output.returns}: {spelled(fitting)}, for {output.source} returns them. {received}"
+        )
     like = f", as {FITTING[output.activation]}" if argument == "loss" else ""
-    behind = f"or put {output.activation_layer} behind it, for a {'loss' if argument == 'loss' else 'metric'} of probabilities"
+    behind = (
+        f"or put {output.activation_layer} behind it, for a {'loss' if argument == 'loss' else 'metric'} of "
+        "probabilities"
+    )
     if (output.activation, activation_for(identifier, ROLES[argument])) == ("softmax", "sigmoid"):
         behind = 'or, if an example may have several labels, give the head link="sigmoid"'
     return f"`{argument}` must take {output.returns}{like}, for {output.source} returns them; {behind}. {received}"
@@ -156,12 +178,20 @@ def spelled(identifier: Any) -> str:
         return reprlib.repr(identifier)
     parameters = inspect.signature(kind.__init__).parameters
     try:
-        config = {name: value for name, value in identifier.get_config().items() if name in parameters and name not in ("name", "dtype")}
+        config = {
+            name: value
+            for name, value in identifier.get_config().items()
+            if name in parameters and name not in ("name", "dtype")
+        }
     except Exception:  # whatever the caller's own class raises
         return f"{name}(...)"
     if config.get("thresholds") is not None:
         config.pop("num_thresholds", None)  # of which an AUC takes only one
-    other = [f"{name}={_short(value)}" for name, value in config.items() if not np.array_equal(value, parameters[name].default)]
+    other = [
+        f"{name}={_short(value)}"
+        for name, value in config.items()
+        if not np.array_equal(value, parameters[name].default)
+    ]
     return f"{name}({', '.join(other)})"
 
 

@@ -14,7 +14,8 @@ __all__ = [
 
 @keras.saving.register_keras_serializable("keras_het")
 class RowStochastic(keras.constraints.Constraint):
-    """Projects every row onto the probability vectors whose entries are at least `lower`: the nearest in Euclidean distance.
+    """Projects every row onto the probability vectors whose entries are at least `lower`: the nearest in Euclidean
+    distance.
 
     A lower bound keeps the gradient of a label that a class never got, 1 / p(noisy label), within 1 / lower.
 
@@ -34,7 +35,9 @@ class RowStochastic(keras.constraints.Constraint):
         # x = lower + y with y at least 0 and of sum `free`; y / free is a probability vector.
         free = 1.0 - self.lower * w.shape[-1]
         if free <= 0:
-            raise ValueError(f"`lower` must be below 1 / {w.shape[-1]} for rows of that length. Received: lower={self.lower}")
+            raise ValueError(
+                f"`lower` must be below 1 / {w.shape[-1]} for rows of that length. Received: lower={self.lower}"
+            )
         return self.lower + free * project_to_simplex((w - self.lower) / free)
 
     def get_config(self) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The demo: digits under label noise that depends on the instance, a plain head beside the heteroscedastic ones.
 
-Labels flip between look-alike classes; every method trains at the same temperatures, each chooses its own, and the epoch to stop at, by
-the likelihood of noisy validation labels, and clean test labels serve only to report. `python -m keras_het demo` runs it.
+Labels flip between look-alike classes; every method trains at the same temperatures, each chooses its own, and the
+epoch to stop at, by the likelihood of noisy validation labels, and clean test labels serve only to report. `python -m
+keras_het demo` runs it.
 """
 
 import pathlib
@@ -57,7 +58,9 @@ class Split(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Train and validation with noisy labels, test with clean ones; confusions[i, j]: flips from class i to j in the first two."""
+    """Train and validation with noisy labels, test with clean ones; confusions[i, j]: flips from class i to j in the
+    first two.
+    """
 
     train: Split
     validation: Split
@@ -100,7 +103,9 @@ class Row(NamedTuple):
 
 
 class Result(NamedTuple):
-    """All that a demo found; `covariance` and `confusions` are `(K, K)`, the mean of the full heads and the planted noise."""
+    """All that a demo found; `covariance` and `confusions` are `(K, K)`, the mean of the full heads and the planted
+    noise.
+    """
 
     settings: Settings
     runs: list[Run]
@@ -140,8 +145,12 @@ def load_data(noise, seed):
 
 
 def make_model(arguments, temperature, seed, inputs=64, units=10):
-    """Backbone, head and, for the plain head, division by the temperature; weights drawn by NumPy, the same on every backend."""
-    backbone = keras.Sequential([keras.layers.Dense(128, activation="relu"), keras.layers.Dense(128, activation="relu")])
+    """Backbone, head and, for the plain head, division by the temperature; weights drawn by NumPy, the same on every
+    backend.
+    """
+    backbone = keras.Sequential(
+        [keras.layers.Dense(128, activation="relu"), keras.layers.Dense(128, activation="relu")]
+    )
     if arguments is None:
         head = [keras.layers.Dense(units), keras.layers.Rescaling(1.0 / temperature)]
     else:
@@ -157,9 +166,15 @@ def make_model(arguments, temperature, seed, inputs=64, units=10):
 
 def score(model, split):
     """Accuracy, mean negative log-likelihood and calibration error of the labels of `split`."""
-    log_p = log_softmax(model.predict(split.features, batch_size=len(split.labels), verbose=0).astype("float64"), axis=-1)
+    log_p = log_softmax(
+        model.predict(split.features, batch_size=len(split.labels), verbose=0).astype("float64"), axis=-1
+    )
     nll = -float(np.mean(log_p[np.arange(len(log_p)), split.labels]))
-    return float(np.mean(log_p.argmax(-1) == split.labels)), nll, expected_calibration_error(np.exp(log_p), split.labels)
+    return (
+        float(np.mean(log_p.argmax(-1) == split.labels)),
+        nll,
+        expected_calibration_error(np.exp(log_p), split.labels),
+    )
 
 
 def train(method, seed, data, settings):
@@ -176,7 +191,8 @@ def train(method, seed, data, settings):
         return model
 
     found = select(
-        compiled, settings.temperatures, features[order], labels[order], data.validation, criterion="loss", extend=settings.extend,
+        compiled, settings.temperatures, features[order], labels[order], data.validation,
+        criterion="loss", extend=settings.extend,
         epochs=settings.epochs // ROUND, batch_size=BATCH, shuffle=False, verbose=0,
     )  # fmt: skip
     seconds = float(np.median([trial.seconds for trial in found.trials]))
@@ -192,7 +208,17 @@ def summarise(runs):
         own = sorted((run for run in runs if run.method == method), key=lambda run: run.seed)
         accuracy, nll, ece = (np.array([getattr(run, name) for run in own]) for name in ("accuracy", "nll", "ece"))
         seconds = float(np.median([run.seconds for run in own]))
-        rows.append(Row(method, tuple(run.temperature for run in own), tuple(run.epochs for run in own), accuracy, nll, ece, seconds))
+        rows.append(
+            Row(
+                method,
+                tuple(run.temperature for run in own),
+                tuple(run.epochs for run in own),
+                accuracy,
+                nll,
+                ece,
+                seconds,
+            )
+        )
     return rows
 
 

@@ -11,7 +11,11 @@ from keras_het.analysis import top_pairs
 
 PLAIN = "Dense"
 GREY, BLUE = "#9a9a9a", "#1f5f99"
-METRICS = (("accuracy", "accuracy", 1.0), ("nll", "NLL", -1.0), ("ece", "ECE", -1.0))  # field of a row, name, sign of what is better
+METRICS = (
+    ("accuracy", "accuracy", 1.0),
+    ("nll", "NLL", -1.0),
+    ("ece", "ECE", -1.0),
+)  # field of a row, name, sign of what is better
 NUM_PAIRS = 8
 
 
@@ -22,7 +26,9 @@ def import_extra(name):
 
 def mean_error(values):
     """Mean and standard error of the values of the seeds; nan is the error of a single one."""
-    return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+    return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float(
+        "nan"
+    )
 
 
 def with_error(values):
@@ -40,9 +46,13 @@ def describe(result):
     """The report, as text."""
     settings, rows = result.settings, result.rows
     title = (
-        f"{settings.noise:.0%} noisy labels, {settings.seeds} seed(s), at most {settings.epochs} epochs, backend {keras.config.backend()}"
+        f"{settings.noise:.0%} noisy labels, {settings.seeds} seed(s), at most {settings.epochs} epochs, backend "
+        f"{keras.config.backend()}"
     )
-    scope = "Accuracy, NLL and ECE on clean test data; temperatures and epochs chosen by NLL on noisy validation data, one per seed."
+    scope = (
+        "Accuracy, NLL and ECE on clean test data; temperatures and epochs chosen by NLL on noisy validation data, one "
+        "per seed."
+    )
     return "\n".join([title, *verdict(rows), "", *table(rows), scope, "", *pair_lines(result)])
 
 
@@ -52,13 +62,17 @@ def table(rows):
     lines = [heads]
     for row in rows:
         choices = (", ".join(f"{temperature:g}" for temperature in row.temperatures), ", ".join(map(str, row.epochs)))
-        lines.append((row.method, *(with_error(getattr(row, field)) for field, *_ in METRICS), *choices, f"{row.seconds:.1f}"))
+        lines.append(
+            (row.method, *(with_error(getattr(row, field)) for field, *_ in METRICS), *choices, f"{row.seconds:.1f}")
+        )
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
 
 
 def verdict(rows):
-    """Which method is best, and by how much over the same seeds: against the plain head, or the plain head against the next."""
+    """Which method is best, and by how much over the same seeds: against the plain head, or the plain head against the
+    next.
+    """
     lines = []
     for field, name, sign in METRICS:
         best, rival, gains = compared(rows, field, sign)
@@ -104,15 +118,25 @@ def pair_lines(result):
 
 def save(result, folder):
     """Writes `results.json`, `results.png` and `covariance.png` into `folder`."""
-    content = {"backend": keras.config.backend(), "settings": result.settings._asdict(), "table": [row._asdict() for row in result.rows]}
-    content |= {"covariance": result.covariance, "confusions": result.confusions, "runs": [run._asdict() for run in result.runs]}
+    content = {
+        "backend": keras.config.backend(),
+        "settings": result.settings._asdict(),
+        "table": [row._asdict() for row in result.rows],
+    }
+    content |= {
+        "covariance": result.covariance,
+        "confusions": result.confusions,
+        "runs": [run._asdict() for run in result.runs],
+    }
     (folder / "results.json").write_text(json.dumps(content, indent=1, default=lambda array: array.tolist()) + "\n")
     plot_rows(result, folder / "results.png")
     plot_covariance(result, folder / "covariance.png")
 
 
 def plot_rows(result, path):
-    """The table as points with standard errors, each metric on a scale of its own, and the plain head's mean as a line."""
+    """The table as points with standard errors, each metric on a scale of its own, and the plain
+    head's mean as a line.
+    """
     figure = import_extra("matplotlib.figure").Figure(figsize=(12, 4.4), layout="constrained")
     rows = result.rows
     for axes, (field, name, sign) in zip(figure.subplots(1, len(METRICS)), METRICS, strict=True):
@@ -124,16 +148,24 @@ def plot_rows(result, path):
             axes.annotate(f"{mean:.3f}", top, (0, 7), textcoords="offset points", ha="center")
             if row.method == PLAIN:
                 axes.axhline(mean, color=GREY, linestyle=":", zorder=0)
-        axes.set(xlim=(-0.5, len(rows) - 0.2), xticks=range(len(rows)), ylabel=f"{name} ({'higher' if sign > 0 else 'lower'} is better)")
+        axes.set(
+            xlim=(-0.5, len(rows) - 0.2),
+            xticks=range(len(rows)),
+            ylabel=f"{name} ({'higher' if sign > 0 else 'lower'} is better)",
+        )
         axes.set_xticklabels([row.method for row in rows], rotation=30, ha="right", rotation_mode="anchor")
         axes.set_title(headline(rows, field, name, sign), fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"Clean test data, {result.settings.noise:.0%} noisy training labels, backend {keras.config.backend()}")
+    figure.suptitle(
+        f"Clean test data, {result.settings.noise:.0%} noisy training labels, backend {keras.config.backend()}"
+    )
     figure.savefig(path, dpi=150)
 
 
 def plot_covariance(result, path):
-    """The average centred covariance of the full head as a heat map; rings mark the pairs that the noise flipped most."""
+    """The average centred covariance of the full head as a heat map; rings mark the pairs that the
+    noise flipped most.
+    """
     figure = import_extra("matplotlib.figure").Figure(figsize=(6.4, 5.4), layout="constrained")
     axes = figure.subplots()
     off_diagonal = np.where(np.eye(len(result.covariance), dtype=bool), np.nan, result.covariance)
@@ -144,7 +176,13 @@ def plot_covariance(result, path):
     rings = np.concatenate([pairs, pairs[:, ::-1]])
     axes.scatter(*rings.T, s=190, facecolors="none", edgecolors="#e69f00", linewidths=2, label="pairs flipped most")
     ticks = range(len(off_diagonal))
-    axes.set(xlabel="class", ylabel="class", xticks=ticks, yticks=ticks, title="Full head: average centred covariance of the logits")
+    axes.set(
+        xlabel="class",
+        ylabel="class",
+        xticks=ticks,
+        yticks=ticks,
+        title="Full head: average centred covariance of the logits",
+    )
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), frameon=False)
     figure.colorbar(image, label="covariance of (logits / temperature); grey: variances, left out")
     figure.savefig(path, dpi=150)

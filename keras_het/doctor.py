@@ -64,14 +64,20 @@ def check_versions() -> Finding:
     versions = {name: sys.modules[name].__version__ for name in OLDEST if hasattr(sys.modules.get(name), "__version__")}
     problems = [problem for name, version in versions.items() if (problem := too_old(name, version))]
     ours = {"Python": platform.python_version(), "keras_het": keras_het.__version__}
-    return Finding("versions", ", ".join(f"{name} {version}" for name, version in (ours | versions).items()), " ".join(problems) or None)
+    return Finding(
+        "versions",
+        ", ".join(f"{name} {version}" for name, version in (ours | versions).items()),
+        " ".join(problems) or None,
+    )
 
 
 def check_backend() -> Finding:
     """The backend that Keras runs on, and the others that are installed."""
     backend, installed = keras.config.backend(), installed_backends()
     others = ", ".join(name for name in BACKENDS if name in installed and name != backend)
-    return Finding("backend", f"{backend}; others that are installed: {others or 'none'}", wrong_backend(backend, installed))
+    return Finding(
+        "backend", f"{backend}; others that are installed: {others or 'none'}", wrong_backend(backend, installed)
+    )
 
 
 def check_devices() -> Finding:
@@ -79,7 +85,9 @@ def check_devices() -> Finding:
     of_torch = keras.config.backend() == "torch"  # where Keras has no list of devices
     devices = [str(keras.ops.ones(()).device)] if of_torch else keras.distribution.list_devices()
     alone = all(name.startswith("cpu") for name in devices)
-    return Finding("devices", ", ".join(devices) + ("; no accelerator: all works, large models more slowly" if alone else ""))
+    return Finding(
+        "devices", ", ".join(devices) + ("; no accelerator: all works, large models more slowly" if alone else "")
+    )
 
 
 def train_step(jit_compile: bool | str) -> tuple[float, bool]:
@@ -123,7 +131,9 @@ def check_outputs() -> Finding:
     """The outputs of a head, in training and at inference, beside the stored ones."""
     difference = float(np.max(np.abs(doctor_reference.outputs() - doctor_reference.stored()["outputs"])))
     problem = f"A head must return what it returns elsewhere, within {LIMIT:g}. {again()}"
-    return Finding("outputs", f"differ from the stored ones by {difference:.1e}", None if difference <= LIMIT else problem)
+    return Finding(
+        "outputs", f"differ from the stored ones by {difference:.1e}", None if difference <= LIMIT else problem
+    )
 
 
 def run() -> int:

@@ -1,4 +1,6 @@
-"""Keras and its backend, loaded before anything else of the package: where that fails, the error says why and what to do."""
+"""Keras and its backend, loaded before anything else of the package: where that fails, the error says why and what to
+do.
+"""
 
 import difflib
 import importlib.util
@@ -27,10 +29,16 @@ def wrong_backend(name: str | None, installed: list[str]) -> str | None:
     """
     if name and name not in BACKENDS:
         near = difflib.get_close_matches(name.lower(), BACKENDS, 1) or installed or BACKENDS
-        return f"KERAS_BACKEND is {name!r}, and must be one of {', '.join(BACKENDS)}. Perhaps you mean: export KERAS_BACKEND={near[0]}"
+        return (
+            f"KERAS_BACKEND is {name!r}, and must be one of {', '.join(BACKENDS)}. Perhaps you mean: export "
+            f"KERAS_BACKEND={near[0]}"
+        )
     if not installed:
         wanted = name or "jax"
-        return f'No backend is installed. Install one: pip install "keras-het[{wanted}]", then: export KERAS_BACKEND={wanted}'
+        return (
+            f'No backend is installed. Install one: pip install "keras-het[{wanted}]", then: export '
+            f"KERAS_BACKEND={wanted}"
+        )
     if name and name not in installed:
         return (
             f'KERAS_BACKEND is {name!r}, which is not installed. Install it: pip install "keras-het[{name}]". '
@@ -44,7 +52,10 @@ def too_old(name: str, version: str | None) -> str | None:
     oldest = OLDEST[name]
     if version is None or _release(version) >= _release(oldest):
         return None
-    return f'{name} {version} is too old: keras_het needs {oldest} or newer. Upgrade: pip install --upgrade "{name}>={oldest}"'
+    return (
+        f"{name} {version} is too old: keras_het needs {oldest} or newer. Upgrade: pip install --upgrade "
+        f'"{name}>={oldest}"'
+    )
 
 
 def load_keras() -> None:

@@ -1,4 +1,6 @@
-"""Losses and metrics that take what a head returns: for each of Keras and of this package, which outputs it takes, and as what."""
+"""Losses and metrics that take what a head returns: for each of Keras and of this package, which outputs it takes, and
+as what.
+"""
 
 import functools
 import inspect
@@ -12,14 +14,20 @@ from keras_het import losses, metrics
 from keras_het.outputs import Output
 
 # Strings that Keras gives a meaning by the shapes of the data, and what they are for one unit.
-BY_SHAPE = {"accuracy": "binary_accuracy", "acc": "binary_accuracy", "crossentropy": "binary_crossentropy", "ce": "binary_crossentropy"}
+BY_SHAPE = {
+    "accuracy": "binary_accuracy",
+    "acc": "binary_accuracy",
+    "crossentropy": "binary_crossentropy",
+    "ce": "binary_crossentropy",
+}
 
 
 class Rule(NamedTuple):
     """What a loss or metric takes.
 
     activation: that of the only links whose logits it takes, "softmax" or "sigmoid", or None.
-    fit: a function of its config and an `Output` that gives the config with which it takes that output, or None if there is none.
+    fit: a function of its config and an `Output` that gives the config with which it takes that output, or None if
+    there is none.
     """
 
     activation: str | None
@@ -39,8 +47,12 @@ def _any(config, output):
 
 
 def _of_each(fit: Callable[[dict, Output], dict | None]) -> Callable[[dict, Output], dict | None]:
-    """`fit`, for what judges each class by itself: the logits of a softmax say nothing of one class without the others."""
-    return lambda config, output: None if (output.activation, output.returns) == ("softmax", "logits") else fit(config, output)
+    """`fit`, for what judges each class by itself: the logits of a softmax say nothing of one class
+    without the others.
+    """
+    return lambda config, output: (
+        None if (output.activation, output.returns) == ("softmax", "logits") else fit(config, output)
+    )
 
 
 def _score(config, output):
@@ -49,7 +61,9 @@ def _score(config, output):
 
 
 def _threshold(config, output):
-    """A threshold in (0, 1) is one of probabilities, so the same of logits or of log-probabilities is its inverse link."""
+    """A threshold in (0, 1) is one of probabilities, so the same of logits or of log-probabilities
+    is its inverse link.
+    """
     t = config["threshold"]
     if output.returns == "probabilities" or not 0 < t < 1:
         return config
@@ -57,7 +71,9 @@ def _threshold(config, output):
 
 
 def _thresholds(config, output):
-    """Keras takes those in [0, 1] alone, and of these only zero is one of logits: that of the probability 1/2. The k largest need none."""
+    """Keras takes those in [0, 1] alone, and of these only zero is one of logits: that of the probability 1/2. The k
+    largest need none.
+    """
     given = config["thresholds"]
     if output.returns == "probabilities" or (given is None and config.get("top_k") is not None):
         return config
@@ -80,7 +96,9 @@ def _of_predicted_class(config, output):
 
 
 def _largest(config, output):
-    """Without a threshold the largest counts, unless it is zero, as the logarithm of a probability that rounds to one."""
+    """Without a threshold the largest counts, unless it is zero, as the logarithm of a probability
+    that rounds to one.
+    """
     fits = output.returns == "probabilities" or (output.returns == "logits" and config["threshold"] is None)
     return config if fits else None
 
@@ -104,12 +122,18 @@ _RULES: dict[Rule, str] = {
     "MeanSquaredError RootMeanSquaredError MeanAbsoluteError MeanAbsolutePercentageError MeanSquaredLogarithmicError "
     "Huber LogCosh LogCoshError CosineSimilarity R2Score PearsonCorrelation ConcordanceCorrelation "
     "PrecisionAtRecall RecallAtPrecision SensitivityAtSpecificity SpecificityAtSensitivity",
-    Rule(None, _any): "Accuracy CategoricalAccuracy SparseCategoricalAccuracy TopKCategoricalAccuracy SparseTopKCategoricalAccuracy "
+    Rule(
+        None, _any
+    ): "Accuracy CategoricalAccuracy SparseCategoricalAccuracy TopKCategoricalAccuracy SparseTopKCategoricalAccuracy "
     "IoU MeanIoU OneHotIoU OneHotMeanIoU CategoricalHinge",
 }
 MODULES = (keras.losses, keras.metrics, losses, metrics)
 RULES = {
-    getattr(module, name): rule for rule, names in _RULES.items() for name in names.split() for module in MODULES if hasattr(module, name)
+    getattr(module, name): rule
+    for rule, names in _RULES.items()
+    for name in names.split()
+    for module in MODULES
+    if hasattr(module, name)
 }
 
 
@@ -124,8 +148,8 @@ def counterpart(identifier: Any, output: Output, module: Any = keras.losses, tru
         identifier: whatever `compile` takes: string, function, class, instance.
         output: what the model returns.
         module: where strings are looked up, `keras.losses` or `keras.metrics`.
-        trust_unknown: what is not of Keras or of this package fits; if False, it does not. A subclass is known if it only inherits
-            what computes.
+        trust_unknown: what is not of Keras or of this package fits; if False, it does not. A subclass is known if it
+            only inherits what computes.
     Returns:
         `identifier` itself if it fits, an instance that fits, or None if there is none.
 
@@ -146,7 +170,9 @@ def counterpart(identifier: Any, output: Output, module: Any = keras.losses, tru
     if kind is None:
         return identifier if trust_unknown else None
     rule = RULES[kind]
-    if rule.activation not in (None, output.activation) and not (rule.activation == "sigmoid" and output.returns == "probabilities"):
+    if rule.activation not in (None, output.activation) and not (
+        rule.activation == "sigmoid" and output.returns == "probabilities"
+    ):
         return None
     config = kind.get_config(known)
     fitting = rule.fit(config, output)
@@ -156,7 +182,9 @@ def counterpart(identifier: Any, output: Output, module: Any = keras.losses, tru
 
 
 def of_annotators(identifier: Any) -> Any:
-    """The loss or metric that one of the labels of several annotators computes for each label, or None for any other."""
+    """The loss or metric that one of the labels of several annotators computes for each label, or
+    None for any other.
+    """
     if isinstance(identifier, losses.AnnotatorsLoss):
         return identifier.loss
     return identifier.metric if isinstance(identifier, metrics.AnnotatorsMetric) else None
@@ -165,7 +193,10 @@ def of_annotators(identifier: Any) -> Any:
 def leaves_out_missing(identifier: Any) -> bool:
     """Whether a loss or metric leaves out labels of -1; somebody's own may."""
     arguments = {**getattr(identifier, "_fn_kwargs", {}), **getattr(identifier, "keywords", {})}
-    known = isinstance(identifier, str) or _kind_of(_instance(identifier, keras.metrics) or _instance(identifier, keras.losses)) is not None
+    known = (
+        isinstance(identifier, str)
+        or _kind_of(_instance(identifier, keras.metrics) or _instance(identifier, keras.losses)) is not None
+    )
     return not known or getattr(identifier, "ignore_class", arguments.get("ignore_class")) == -1
 
 
@@ -176,7 +207,9 @@ def activation_for(identifier: Any, module: Any = keras.losses) -> str | None:
 
 
 def loss_of(identifier: Any) -> Any:
-    """The loss that an identifier stands for: an instance where Keras or this package has a class for it, or somebody's own function."""
+    """The loss that an identifier stands for: an instance where Keras or this package has a class for it, or somebody's
+    own function.
+    """
     return _instance(identifier, keras.losses) or keras.losses.get(identifier)
 
 
@@ -193,7 +226,10 @@ def _instance(identifier: Any, module: Any) -> Any:
     if isinstance(identifier, functools.partial) and not identifier.args:
         identifier, arguments = identifier.func, identifier.keywords
     elif type(identifier) is keras.metrics.MeanMetricWrapper:
-        identifier, arguments = identifier._fn, {**identifier._fn_kwargs, "name": identifier.name, "dtype": identifier.dtype}
+        identifier, arguments = (
+            identifier._fn,
+            {**identifier._fn_kwargs, "name": identifier.name, "dtype": identifier.dtype},
+        )
     try:
         found = module.get(identifier)
         if not inspect.isfunction(found):
@@ -207,7 +243,9 @@ def _instance(identifier: Any, module: Any) -> Any:
 def _class_of(function: Any, module: Any) -> type | None:
     """The class that computes what a function of Keras does: of the module if it has one, or of the other."""
     name = function.__name__
-    if not any(getattr(keras_module, name, None) is function for keras_module in (keras.losses, keras.metrics, keras.ops)):
+    if not any(
+        getattr(keras_module, name, None) is function for keras_module in (keras.losses, keras.metrics, keras.ops)
+    ):
         return None
     kinds = [kind for kind in RULES if kind.__name__.lower() == name.replace("_", "")]
     return next(iter(sorted(kinds, key=lambda kind: getattr(module, kind.__name__, None) is not kind)), None)

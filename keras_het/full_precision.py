@@ -15,14 +15,16 @@ class FullPrecision(keras.layers.Layer):
     def quantize(self, mode=None, **kwargs):
         """Raises NotImplementedError."""
         raise NotImplementedError(
-            f"The heteroscedastic head stays in full precision, for it lives on small differences that quantization would lose: "
+            "The heteroscedastic head stays in full precision, for it lives on small differences that quantization "
+            "would lose: "
             f"the layer {self.name!r} is not quantised. Received: mode={mode!r}"
         )
 
     def enable_lora(self, rank, **kwargs):
         """Raises NotImplementedError."""
         raise NotImplementedError(
-            "LoRA is for the frozen kernels of a backbone (`backbone.enable_lora(rank)`); the heteroscedastic head trains in full. "
+            "LoRA is for the frozen kernels of a backbone (`backbone.enable_lora(rank)`); the heteroscedastic head "
+            "trains in full. "
             f"Received: rank={rank!r} for the layer {self.name!r}"
         )
 
@@ -30,7 +32,8 @@ class FullPrecision(keras.layers.Layer):
 class AffineMap(FullPrecision, keras.layers.Dense):
     """A `Dense` layer inside a head, `(..., D)` to `(..., units)`, and, if asked, its kernel.
 
-    The kernel comes from the call, for outside of it a layer around the head may have Keras round it to that layer's precision.
+    The kernel comes from the call, for outside of it a layer around the head may have Keras round it to that layer's
+    precision.
     """
 
     def call(self, inputs, training=None, with_kernel=False):
@@ -40,7 +43,9 @@ class AffineMap(FullPrecision, keras.layers.Dense):
 
 
 def check_dtype(dtype):
-    """The dtype's policy, if this backend computes in it. Half precision would lose the small differences that noise lives on."""
+    """The dtype's policy, if this backend computes in it. Half precision would lose the small differences that noise
+    lives on.
+    """
     policy = keras.dtype_policies.get("float32" if dtype is None else dtype)
     plain = policy.quantization_mode is None and policy.variable_dtype == policy.compute_dtype
     if not plain or policy.compute_dtype not in ("float32", "float64"):
@@ -50,7 +55,8 @@ def check_dtype(dtype):
         )
     if policy.compute_dtype == "float64" and not _computes_in_float64():
         raise ValueError(
-            f'`dtype` must be "float32" on the backend {keras.config.backend()!r}, where not every operation is float64. '
+            f'`dtype` must be "float32" on the backend {keras.config.backend()!r}, where not every operation is '
+            "float64. "
             f"Received: dtype={policy.name!r}"
         )
     return policy
@@ -64,8 +70,10 @@ def check_autocast(dtype):
     found = str((probe @ probe).dtype)  # not `ops.matmul`, which casts the rounded product back
     if dtype not in found:
         raise ValueError(
-            f"The layer computes in {dtype} and must be called outside `torch.autocast`: call it under `torch.autocast(device, "
-            f'enabled=False)`, or give the layers before it the dtype policy "mixed_bfloat16". Received: matrix products in {found}'
+            f"The layer computes in {dtype} and must be called outside `torch.autocast`: call it under "
+            "`torch.autocast(device, "
+            'enabled=False)`, or give the layers before it the dtype policy "mixed_bfloat16". Received: matrix '
+            f"products in {found}"
         )
 
 

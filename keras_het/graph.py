@@ -1,4 +1,5 @@
-"""Where the head of a functional model is: the layer that makes its outputs, what comes in, and the activation behind it.
+"""Where the head of a functional model is: the layer that makes its outputs, what comes in, and the activation behind
+it.
 
 Only the graph of symbolic tensors is read: no layer gets a new call, and nothing changes.
 """
@@ -11,7 +12,13 @@ import keras
 # Activations of a head, with the link that has them as its inverse; None: the head returns logits.
 LINKS = {None: None, "softmax": "softmax", "log_softmax": "softmax", "sigmoid": "sigmoid", "log_sigmoid": "sigmoid"}
 # Operations of `keras.ops` that are nothing but an activation.
-OPERATIONS = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Sigmoid": "sigmoid", "LogSigmoid": "log_sigmoid", "Exp": "exponential"}
+OPERATIONS = {
+    "Softmax": "softmax",
+    "LogSoftmax": "log_softmax",
+    "Sigmoid": "sigmoid",
+    "LogSigmoid": "log_sigmoid",
+    "Exp": "exponential",
+}
 # Layers that give the same values in another shape.
 RESHAPING = (keras.layers.Reshape, keras.layers.Flatten)
 
@@ -61,7 +68,8 @@ def find_head(model: keras.Model, kind: type[keras.layers.Layer], name: str | No
     if name is None:
         layer, _ = producer(output)
         raise ValueError(
-            f"The model must end in a {kind.__name__} layer{_or_convolution(kind)}, with nothing but a softmax or sigmoid and layers that "
+            f"The model must end in a {kind.__name__} layer{_or_convolution(kind)}, with nothing but a softmax or "
+            "sigmoid and layers that "
             f"reshape behind it{_by_hand(kind)}, or `layer` must name one of its {kind.__name__} layers: {candidates}. "
             f"Received: model={model.name!r}, which ends in {layer.name!r}, a {type(layer).__name__}"
         )
@@ -73,7 +81,9 @@ def _or_convolution(kind):
 
 
 def _by_hand(kind):
-    return " (or make the model by hand: HeteroscedasticDense(K)(backbone.output))" if kind is keras.layers.Dense else ""
+    return (
+        " (or make the model by hand: HeteroscedasticDense(K)(backbone.output))" if kind is keras.layers.Dense else ""
+    )
 
 
 def model_inputs(model: keras.Model) -> Any:
@@ -82,7 +92,8 @@ def model_inputs(model: keras.Model) -> Any:
 
 
 def predictor(model: keras.Model, tensor: Any) -> Callable[[Any], Any]:
-    """A function from a batch of what `predict` takes, raw images or strings where the model preprocesses them, to a tensor's values.
+    """A function from a batch of what `predict` takes, raw images or strings where the model preprocesses them, to a
+    tensor's values.
 
     Args:
         model: functional or built Sequential.
@@ -98,12 +109,16 @@ def single_output(model: keras.Model) -> Any:
     """The symbolic output of a functional or built Sequential model, which must have one."""
     if not has_graph(model) or not getattr(model, "outputs", None):
         raise ValueError(
-            "`model` must be a functional model, or a Sequential one that is built (give it a keras.Input): a subclassed model has no "
-            "graph in which a layer could be replaced; there, make the model by hand: HeteroscedasticDense(K)(backbone.output). "
+            "`model` must be a functional model, or a Sequential one that is built (give it a keras.Input): a "
+            "subclassed model has no "
+            "graph in which a layer could be replaced; there, make the model by hand: "
+            "HeteroscedasticDense(K)(backbone.output). "
             f"Received: model={model!r}"
         )
     if len(model.outputs) != 1:
-        raise ValueError(f"`model` must have one output. Received: a model with {len(model.outputs)} outputs, {model.output_names}")
+        raise ValueError(
+            f"`model` must have one output. Received: a model with {len(model.outputs)} outputs, {model.output_names}"
+        )
     return model.outputs[0]
 
 
@@ -208,7 +223,9 @@ def inner_output(model: keras.Model, tensor: Any) -> Any:
 
 
 def _outside(model, features, node):
-    """A tensor of a model that is itself a layer, in the graph around it: that part of the model, called as the model was."""
+    """A tensor of a model that is itself a layer, in the graph around it: that part of the model, called as the model
+    was.
+    """
     if len(model.inputs) == 1 and features is model.inputs[0]:
         return node.input_tensors[0]
     part = keras.Model(model_inputs(model), features, name=f"{model.name}_features")
@@ -229,7 +246,9 @@ def activation_of(layer: Any) -> str | None:
         ValueError: for a softmax that is not over the last axis, and for a function that Keras has no name for.
     """
     if getattr(layer, "axis", -1) != -1:
-        raise ValueError(f"The softmax over the classes must be over the last axis. Received: axis={layer.axis} in {layer.name!r}")
+        raise ValueError(
+            f"The softmax over the classes must be over the last axis. Received: axis={layer.axis} in {layer.name!r}"
+        )
     if isinstance(layer, keras.layers.Softmax):
         return "softmax"
     if not isinstance(layer, keras.layers.Layer):
@@ -237,7 +256,9 @@ def activation_of(layer: Any) -> str | None:
     activation = getattr(layer, "activation", keras.activations.linear)
     name = getattr(activation, "__name__", repr(activation))
     if activation is not getattr(keras.activations, name, None):
-        raise ValueError(f"The activation of the head must be softmax, sigmoid or none. Received: {name} in {layer.name!r}")
+        raise ValueError(
+            f"The activation of the head must be softmax, sigmoid or none. Received: {name} in {layer.name!r}"
+        )
     return None if name == "linear" else name
 
 
@@ -245,11 +266,15 @@ def _known_activation(layer):
     """The name of an activation that a head may have."""
     name = activation_of(layer)
     if name not in LINKS:
-        raise ValueError(f"The activation of the head must be softmax, sigmoid or none. Received: {name} in {layer.name!r}")
+        raise ValueError(
+            f"The activation of the head must be softmax, sigmoid or none. Received: {name} in {layer.name!r}"
+        )
     return name
 
 
 def _joined(later, earlier, layer):
     if later is not None and earlier is not None:
-        raise ValueError(f"The head must have one activation. Received: {earlier} in {layer.name!r}, and {later} behind it")
+        raise ValueError(
+            f"The head must have one activation. Received: {earlier} in {layer.name!r}, and {later} behind it"
+        )
     return later or earlier

@@ -24,7 +24,9 @@ class Figures(NamedTuple):
 
 
 class HeadNoise(NamedTuple):
-    """A head and means over a data set: of d^2, `(K,)`, and of z z', `(M, M)`, z being the `basis` of the head's covariance."""
+    """A head and means over a data set: of d^2, `(K,)`, and of z z', `(M, M)`, z being the `basis` of the head's
+    covariance.
+    """
 
     head: HeteroscedasticDense
     diagonal: np.ndarray
@@ -35,7 +37,9 @@ class HeadNoise(NamedTuple):
         return self._seen(self._mean("float64")(self.head.covariance_layer.factor_weights()))
 
     def shared(self, dtype: str = "float64") -> Callable[[np.ndarray], BlockMatrix]:
-        """The same of what classes have in common, a function of the weights of V: without variances, which centring would spread."""
+        """The same of what classes have in common, a function of the weights of V: without variances, which centring
+        would spread.
+        """
         mean, nothing = self._mean(dtype), np.zeros(self.head.units, dtype)
         return lambda factor: self._seen(mean(factor.astype(dtype))._replace(diagonal=nothing).hollow())
 
@@ -65,10 +69,14 @@ def find_noisy_head(model: keras.Model, name: str | None = None) -> Head:
     """The head of a model, wherever it is, or that of a name.
 
     Raises:
-        ValueError: for a model without a graph, with several outputs, without such a head, or with several of no name given.
+        ValueError: for a model without a graph, with several outputs, without such a head, or with several of no name
+            given.
     """
     if not has_graph(model):
-        rule = "be functional or Sequential, and built, so that its head can be found; of an ensemble give one of its `members`"
+        rule = (
+            "be functional or Sequential, and built, so that its head can be found; of an ensemble give one of its "
+            "`members`"
+        )
         raise ValueError(f"`model` must {rule}. Received: a {type(model).__name__}")
     names = {layer.name for layer in model._flatten_layers() if isinstance(layer, HeteroscedasticDense)}
     only = names.pop() if len(names) == 1 else None
@@ -103,7 +111,10 @@ class HeadReader:
         if sums is None:
             raise ValueError("`x` must have at least one example. Received: none")
         if not all(np.isfinite(part).all() for part in sums):
-            raise ValueError("`x` must give finite scales of the noise, and so must the weights of the head. Received: some that are not")
+            raise ValueError(
+                "`x` must give finite scales of the noise, and so must the weights of the head. Received: some that "
+                "are not"
+            )
         return HeadNoise(self.head.layer, *(whole / total for whole in sums))
 
 

@@ -1,4 +1,6 @@
-"""What a model that ends in a `NoiseTransition` predicts, of the true classes and of the noisy labels, batch by batch."""
+"""What a model that ends in a `NoiseTransition` predicts, of the true classes and of the noisy
+labels, batch by batch.
+"""
 
 import math
 from collections.abc import Callable, Iterator
@@ -16,7 +18,8 @@ from keras_het.validation import check_annotations, check_labels
 
 
 class Predictions(NamedTuple):
-    """Log-probabilities of a batch, `(N, K)`, float64, of the true classes and of the noisy labels, and the labels `(N,)`.
+    """Log-probabilities of a batch, `(N, K)`, float64, of the true classes and of the noisy labels, and the labels
+    `(N,)`.
 
     Of several annotators the noisy ones are `(N, M, K)`, and the labels `(N, M)`, with -1 where one is missing.
     """
@@ -42,8 +45,8 @@ class CleanAndNoisy:
         """`Predictions`; `x`, `y`: as for `labelled_batches`.
 
         Raises:
-            ValueError: for labels out of range, which are called `name`, inputs of the layer that are no log-probabilities, or no
-                example.
+            ValueError: for labels out of range, which are called `name`, inputs of the layer that are no
+                log-probabilities, or no example.
         """
         if y is not None:
             self._check(ops.convert_to_numpy(y), None, name)
@@ -56,7 +59,9 @@ class CleanAndNoisy:
             count += len(labels)
             yield Predictions(clean.astype("float64"), noisy.astype("float64"), labels)
         if not count:
-            raise ValueError(f"`{'x' if name in ('y', 'labels') else name}` must have at least one example. Received: none")
+            raise ValueError(
+                f"`{'x' if name in ('y', 'labels') else name}` must have at least one example. Received: none"
+            )
 
     def noisy_nll(self, x: Any, y: Any = None, batch_size: int = 128, name: str = "y") -> float:
         """Mean of -log p(noisy y | x). Arguments and errors: as of `batches`."""
@@ -78,7 +83,10 @@ def _check_sums(log_probs: np.ndarray) -> None:
     log_sums = np.log(np.sum(np.exp(log_probs.astype("float64")), axis=-1))
     if np.any(np.abs(log_sums) > TOLERANCE):  # false for nan, which is a model that has diverged
         rule = 'be log-probabilities, as of Dense(K, "log_softmax"), and nothing must follow the layer'
-        raise ValueError(f"The input of NoiseTransition must {rule}. Received: probabilities that sum to {np.exp(log_sums.max()):.4g}")
+        raise ValueError(
+            f"The input of NoiseTransition must {rule}. Received: probabilities that sum to "
+            f"{np.exp(log_sums.max()):.4g}"
+        )
 
 
 def _layer_and_base(model: keras.Model) -> tuple[NoiseTransition, Callable[[Any], Any]]:

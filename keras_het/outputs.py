@@ -1,7 +1,8 @@
-"""What a model returns: which of its outputs are those of a head, and whether they are log-probabilities, logits or probabilities.
+"""What a model returns: which of its outputs are those of a head, and whether they are log-probabilities, logits or
+probabilities.
 
-Where that cannot be told, nothing is said: of layers and operations that are not known here, and of models that have no graph and get
-none when they are called with symbolic inputs.
+Where that cannot be told, nothing is said: of layers and operations that are not known here, and of models that have no
+graph and get none when they are called with symbolic inputs.
 """
 
 import weakref
@@ -14,7 +15,13 @@ from keras_het.graph import activation_of, has_graph, inner_output, is_a, is_act
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
 # Layers that move values, or leave some out, and compute nothing; a Dropout does nothing at inference.
-MOVING = (keras.layers.Reshape, keras.layers.Flatten, keras.layers.Permute, keras.layers.Cropping2D, keras.layers.Dropout)
+MOVING = (
+    keras.layers.Reshape,
+    keras.layers.Flatten,
+    keras.layers.Permute,
+    keras.layers.Cropping2D,
+    keras.layers.Dropout,
+)
 # The same of the operations of `keras.ops`; a cast changes no value but by its precision.
 MOVING_OPERATIONS = {"Reshape", "Cast", "GetItem", "Squeeze", "ExpandDims", "Transpose", "Identity"}
 # What an activation makes of what is returned; of other pairs nothing is known.
@@ -37,7 +44,8 @@ class Output(NamedTuple):
     activation: "softmax" or "sigmoid", that of the head's link.
     returns: "log-probabilities" or "logits", or "probabilities" where an activation behind the head makes them.
     units: how many.
-    annotators: how many a `NoiseTransition` has, whose output has an axis of them in training, or, `always`, at inference too; else 0.
+    annotators: how many a `NoiseTransition` has, whose output has an axis of them in training, or, `always`, at
+    inference too; else 0.
     """
 
     source: str
@@ -58,7 +66,8 @@ class Found(NamedTuple):
 
     outputs: the names and the kind of each, in order; None for one that is not a head's, or of which that is not known.
     followed: a `NoiseTransition` behind which another layer computes, and that layer, in words; None if there is none.
-    misfit: an output and the activation of the other link that is behind its head, so that it is in `outputs` as None; or None.
+    misfit: an output and the activation of the other link that is behind its head, so that it is in `outputs` as None;
+    or None.
     """
 
     outputs: list[tuple[set, Output | None]]
@@ -67,14 +76,16 @@ class Found(NamedTuple):
 
 
 def outputs_of(model: keras.Model) -> list[tuple[set, Output | None]]:
-    """The names and the kind of each output, in order; None for an output that is not a head's, or of which that is not known.
+    """The names and the kind of each output, in order; None for an output that is not a head's, or of which that is not
+    known.
 
     A name is that of the output in the model, or its key where the model returns a dict.
 
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), HeteroscedasticDense(3, name="head"), keras.layers.Softmax()])
         >>> outputs_of(model)[0][1]
-        Output(source="the head 'head'", activation='softmax', returns='probabilities', units=3, annotators=0, always=False)
+        Output(source="the head 'head'", activation='softmax', returns='probabilities', units=3, annotators=0,
+        always=False)
     """
     return found_in(model).outputs
 
@@ -82,7 +93,8 @@ def outputs_of(model: keras.Model) -> list[tuple[set, Output | None]]:
 def found_in(model: keras.Model) -> Found:
     """What is known of a model's outputs.
 
-    The `call` of a subclassed model is run for it, with symbolic inputs, once: a model that is changed later is judged as it was.
+    The `call` of a subclassed model is run for it, with symbolic inputs, once: a model that is changed later is judged
+    as it was.
     """
     if (own := _own_output(model)) is not None:
         return Found([(set(), own)])
@@ -114,11 +126,17 @@ def _found(model: keras.Model, structure: Any) -> Found:
 def _judged(outputs: list, followed: tuple[str, str] | None = None) -> Found:
     """Outputs as `output_of` gives them, the misfits apart."""
     misfits = [output for _, output in outputs if type(output) is tuple]
-    return Found([(names, None if output in misfits else output) for names, output in outputs], followed, next(iter(misfits), None))
+    return Found(
+        [(names, None if output in misfits else output) for names, output in outputs],
+        followed,
+        next(iter(misfits), None),
+    )
 
 
 def _followed(tensors: list) -> tuple[str, str] | None:
-    """The name of the `NoiseTransition` behind which a layer computes, and that layer, in words, in the graph behind symbolic tensors."""
+    """The name of the `NoiseTransition` behind which a layer computes, and that layer, in words, in the graph behind
+    symbolic tensors.
+    """
     waiting: list[tuple[Any, Any]] = [(tensor, None) for tensor in tensors]
     seen = set()
     while waiting:
@@ -131,15 +149,26 @@ def _followed(tensors: list) -> tuple[str, str] | None:
             return layer.name, f"{behind.name!r}, a {type(behind).__name__}"
         if has_graph(layer):
             waiting.append((inner_output(layer, tensor), behind))
-        computing = [part for part in (layer, *layer._flatten_layers(include_self=False)) if _computes(part)] if _is_layer(layer) else []
+        computing = (
+            [part for part in (layer, *layer._flatten_layers(include_self=False)) if _computes(part)]
+            if _is_layer(layer)
+            else []
+        )
         waiting += [(before, next(iter(computing), behind)) for before in node.input_tensors]
     return None
 
 
 def _computes(layer: Any) -> bool:
-    """Whether a layer of Keras or of this package learns something of what comes in; what somebody's own does is not known."""
+    """Whether a layer of Keras or of this package learns something of what comes in; what somebody's own does is not
+    known.
+    """
     of_keras = type(layer).__module__.startswith(("keras.", "keras_het."))
-    return of_keras and not isinstance(layer, NoiseTransition | keras.Model) and bool(layer.weights) and not _is_known(layer)
+    return (
+        of_keras
+        and not isinstance(layer, NoiseTransition | keras.Model)
+        and bool(layer.weights)
+        and not _is_known(layer)
+    )
 
 
 def _is_layer(layer: Any) -> bool:
@@ -147,7 +176,8 @@ def _is_layer(layer: Any) -> bool:
 
 
 def output_of(operations: Iterable[Any]) -> Output | tuple[Output, str] | None:
-    """The output of layers and operations, the last first, up to the head, and the activation that does not fit it, if there is one.
+    """The output of layers and operations, the last first, up to the head, and the activation that does not fit it, if
+    there is one.
 
     None if there is no head, or what follows it is not known.
     """
@@ -158,7 +188,9 @@ def output_of(operations: Iterable[Any]) -> Output | tuple[Output, str] | None:
             return _behind(Output(f"the head {layer.name!r}", link.activation, link.returns, layer.units), behind)
         if is_a(layer, NoiseTransition):
             annotators = (layer.num_annotators or 0, layer.apply_at_inference)
-            return _behind(Output(f"the layer {layer.name!r}", "softmax", "log-probabilities", layer.size, *annotators), behind)
+            return _behind(
+                Output(f"the layer {layer.name!r}", "softmax", "log-probabilities", layer.size, *annotators), behind
+            )
         if (own := _own_output(layer)) is not None:
             return _behind(own, behind)
         behind.append(layer)
@@ -224,7 +256,9 @@ def _reversed(model: keras.Sequential) -> Iterator[Any]:
 
 def _shapes(model: keras.Model) -> Any:
     """The shapes that a subclassed model was built for; None if it is not built, or has no head."""
-    if not model.built or not any(isinstance(layer, HeteroscedasticDense | NoiseTransition) for layer in model._flatten_layers()):
+    if not model.built or not any(
+        isinstance(layer, HeteroscedasticDense | NoiseTransition) for layer in model._flatten_layers()
+    ):
         return None
     return (model.get_build_config() or {}).get("input_shape")
 

@@ -1,4 +1,6 @@
-"""What a head costs before it is made: weights, operations, memory and time, for every kind of covariance and integrator."""
+"""What a head costs before it is made: weights, operations, memory and time, for every kind of covariance and
+integrator.
+"""
 
 from typing import NamedTuple
 
@@ -12,8 +14,8 @@ from keras_het.validation import check_integer, check_number
 class Estimate(NamedTuple):
     """The costs of a head.
 
-    covariance, link, integrator: its choices, as the head takes them; None for a plain Dense layer. Of the links with a closed form, which
-        cost the same, the first.
+    covariance, link, integrator: its choices, as the head takes them; None for a plain Dense layer. Of the links with a
+        closed form, which cost the same, the first.
     nodes: how many the integrator takes, 0 for none.
     parameters: trainable numbers of all maps.
     flops: operations of a training step: those of its matrix products, and of all else, how many would take as long.
@@ -59,16 +61,40 @@ class Plan(NamedTuple):
 
     def __str__(self) -> str:
         known = self.rows[0].fits is not None
-        cells = [["covariance", "link", "integrator", "parameters", "training", "predict", "step", "predict", *["fits"] * known]]
+        cells = [
+            [
+                "covariance",
+                "link",
+                "integrator",
+                "parameters",
+                "training",
+                "predict",
+                "step",
+                "predict",
+                *["fits"] * known,
+            ]
+        ]
         for row in self.rows:
-            names = [row.covariance or "(Dense)", row.link or "", f"{row.integrator or ''}{f'({row.nodes})' if row.nodes else ''}"]
-            sizes = [f"{row.parameters:,}", *(f"{size / 2**20:,.0f} MiB" for size in (row.train_bytes, row.predict_bytes))]
+            names = [
+                row.covariance or "(Dense)",
+                row.link or "",
+                f"{row.integrator or ''}{f'({row.nodes})' if row.nodes else ''}",
+            ]
+            sizes = [
+                f"{row.parameters:,}",
+                *(f"{size / 2**20:,.0f} MiB" for size in (row.train_bytes, row.predict_bytes)),
+            ]
             times = [f"{row.train_time:.1f} x Dense", f"{row.predict_time:.1f} x Dense"]
             cells.append([*names, *sizes, *times, *["yes" if row.fits else "no"] * known])
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
+        ]
         units, features, batch, num_factors, num_samples = self.sizes
-        head = f"{units} classes, {features} features, batches of {batch}, R={num_factors}, S={num_samples}; {self.backend} on a processor"
+        head = (
+            f"{units} classes, {features} features, batches of {batch}, R={num_factors}, S={num_samples}; "
+            f"{self.backend} on a processor"
+        )
         return "\n".join([head, *lines, *NOTES])
 
     def __repr__(self) -> str:
@@ -76,13 +102,20 @@ class Plan(NamedTuple):
 
 
 NOTES = (
-    "low_rank with softmax and QuasiMonteCarlo is the default. Every link but softmax has a ClosedForm, at the same cost.",
-    "Taylor is for predictions: do not train with it. latent saves weights and memory where classes are very many, not time.",
+    (
+        "low_rank with softmax and QuasiMonteCarlo is the default. "
+        "Every link but softmax has a ClosedForm, at the same cost."
+    ),
+    (
+        "Taylor is for predictions: do not train with it. "
+        "latent saves weights and memory where classes are very many, not time."
+    ),
 )
 
 
 class _Costs(NamedTuple):
-    """Of a logit, or of a logit at a node, in operations of a matrix product that would take as long: training, and a prediction.
+    """Of a logit, or of a logit at a node, in operations of a matrix product that would take as long: training, and a
+    prediction.
 
     arrays: of the size of a block that are held at once.
     """
@@ -95,11 +128,13 @@ class _Costs(NamedTuple):
 # Fitted to what `benchmarks/plan.py` measured, by backend: at a node, and of Taylor and ClosedForm without.
 _COSTS = {
     "jax": {
-        "QuasiMonteCarlo": _Costs(120, 280, 16), "OwnNoise": _Costs(3000, 1000, 36), "Quadrature": _Costs(2500, 1900, 42),
+        "QuasiMonteCarlo": _Costs(120, 280, 16), "OwnNoise": _Costs(3000, 1000, 36),
+        "Quadrature": _Costs(2500, 1900, 42),
         "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000),
     },
     "tensorflow": {
-        "QuasiMonteCarlo": _Costs(290, 250, 30), "OwnNoise": _Costs(3000, 1000, 58), "Quadrature": _Costs(5000, 2200, 95),
+        "QuasiMonteCarlo": _Costs(290, 250, 30), "OwnNoise": _Costs(3000, 1000, 58),
+        "Quadrature": _Costs(5000, 2200, 95),
         "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000),
     },
     "torch": {
@@ -107,20 +142,34 @@ _COSTS = {
         "Taylor": _Costs(3000, 1000), "ClosedForm": _Costs(2e4, 5e3),
     },
 }  # fmt: skip
-_WEIGHT_BYTES = {"jax": 18.0, "tensorflow": 28.0, "torch": 26.0}  # of a weight in a step by Adam, which keeps 16, and the passing rest
+_WEIGHT_BYTES = {
+    "jax": 18.0,
+    "tensorflow": 28.0,
+    "torch": 26.0,
+}  # of a weight in a step by Adam, which keeps 16, and the passing rest
 _PROGRAM_BYTES = 60 << 20
 _FLOPS_PER_BYTE = 10.0  # of a processor: operations in the time of reading a byte
 _NODES = {"OwnNoise": 64, "Quadrature": 24}  # their defaults
-_SERVES = {"OwnNoise": ("diagonal", "low_rank", "parameter_efficient"), "Quadrature": ("diagonal",)}  # covariances; all others serve all
+_SERVES = {
+    "OwnNoise": ("diagonal", "low_rank", "parameter_efficient"),
+    "Quadrature": ("diagonal",),
+}  # covariances; all others serve all
 
 
 def plan(
-    units: int, features: int, batch: int = 128, *, num_factors: int = 15, num_samples: int = 256, memory: float | None = None
+    units: int,
+    features: int,
+    batch: int = 128,
+    *,
+    num_factors: int = 15,
+    num_samples: int = 256,
+    memory: float | None = None,
 ) -> Plan:
     """What each kind of head would cost, beside a Dense layer: to choose one before any memory is allocated.
 
-    Times are those of a processor, and rough: `benchmarks/plan.py` compares them with measured ones. An accelerator is faster at matrix
-    products than at all else. Memory is that of a training step by Adam, beside what the backend takes for itself.
+    Times are those of a processor, and rough: `benchmarks/plan.py` compares them with measured ones. An accelerator is
+    faster at matrix products than at all else. Memory is that of a training step by Adam, beside what the backend takes
+    for itself.
 
     Args:
         units: K, the number of classes.
@@ -146,18 +195,29 @@ def plan(
         check_number("memory", memory, above=0.0)
     costs = _COSTS[keras.config.backend()]
     every = ("diagonal", "low_rank", "parameter_efficient", "latent")
-    heads = [(covariance, integrator) for covariance in every for integrator in costs if covariance in _SERVES.get(integrator, every)]
+    heads = [
+        (covariance, integrator)
+        for covariance in every
+        for integrator in costs
+        if covariance in _SERVES.get(integrator, every)
+    ]
     dense = _dense(sizes, memory)
-    rows = [dense, *(_head(sizes, covariance, integrator, costs[integrator], memory) for covariance, integrator in heads)]
+    rows = [
+        dense,
+        *(_head(sizes, covariance, integrator, costs[integrator], memory) for covariance, integrator in heads),
+    ]
     relative = [
-        row._replace(train_time=row.train_time / dense.train_time, predict_time=row.predict_time / dense.predict_time) for row in rows
+        row._replace(train_time=row.train_time / dense.train_time, predict_time=row.predict_time / dense.predict_time)
+        for row in rows
     ]
     return Plan(relative, sizes, keras.config.backend())
 
 
 def _dense(sizes: Sizes, memory: float | None) -> Estimate:
     parameters = (sizes.features + 1) * sizes.units
-    return _estimate(sizes, (None, None, None, 0), parameters, _Costs(0, 0), 4 * 4.0 * sizes.batch * sizes.units, memory)
+    return _estimate(
+        sizes, (None, None, None, 0), parameters, _Costs(0, 0), 4 * 4.0 * sizes.batch * sizes.units, memory
+    )
 
 
 def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory: float | None) -> Estimate:
@@ -170,7 +230,9 @@ def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory:
     nodes = {"QuasiMonteCarlo": sizes.num_samples, **_NODES}.get(integrator, 0)
     if nodes:  # products of every node, and what is elementwise
         products = {"low_rank": 2.0 * num_factors, "latent": 2.0 * sizes.features}.get(covariance, 0.0)
-        block = sizes.units * max(FEWEST_NODES * sizes.batch if covariance == "latent" else 2 * CHUNK_SIZE, BLOCK_ELEMENTS // sizes.units)
+        block = sizes.units * max(
+            FEWEST_NODES * sizes.batch if covariance == "latent" else 2 * CHUNK_SIZE, BLOCK_ELEMENTS // sizes.units
+        )
         table = nodes * ((sizes.features if covariance == "latent" else sizes.units) + num_factors)
         held = 4.0 * (costs.arrays * min(block, nodes * logits) + table)
     else:  # products of the variances
@@ -180,11 +242,18 @@ def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory:
     times = max(1, nodes) * logits
     beyond = _Costs(times * (costs.train + (4.0 if nodes else 3.0) * products), times * (costs.predict + products))
     link = "normalized_sigmoid" if integrator == "ClosedForm" else "softmax"
-    return _estimate(sizes, (covariance, link, integrator, nodes), parameters, beyond, 80.0 * logits + factor + held, memory)
+    return _estimate(
+        sizes, (covariance, link, integrator, nodes), parameters, beyond, 80.0 * logits + factor + held, memory
+    )
 
 
 def _estimate(
-    sizes: Sizes, names: tuple[str | None, str | None, str | None, int], parameters: int, beyond: _Costs, held: float, memory: float | None
+    sizes: Sizes,
+    names: tuple[str | None, str | None, str | None, int],
+    parameters: int,
+    beyond: _Costs,
+    held: float,
+    memory: float | None,
 ) -> Estimate:
     """Maps are bound by operations or by reading their weights, and all else is added."""
     train, predict = max(6.0 * sizes.batch, 40.0 * _FLOPS_PER_BYTE), max(2.0 * sizes.batch, 4.0 * _FLOPS_PER_BYTE)

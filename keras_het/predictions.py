@@ -18,8 +18,8 @@ ROUNDING = 1e-2  # how far from 1 the probabilities of one example may sum, as i
 def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:
     """The probabilities that a model predicts: of exclusive classes, or, of labels that are not exclusive, of each.
 
-    A head of this package says what it returns. Of other models the loss says whether their outputs are logits; without that, outputs
-    must be probabilities or log-probabilities, each row of sum 1.
+    A head of this package says what it returns. Of other models the loss says whether their outputs are logits; without
+    that, outputs must be probabilities or log-probabilities, each row of sum 1.
 
     Args:
         model: has one output, of shape `(N, K)`.
@@ -28,7 +28,8 @@ def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> 
     Returns:
         shape `(N, K)`, float32, in [0, 1].
     Raises:
-        ValueError: for several outputs, another shape, predictions that are nan, no example, or logits of which nothing says so.
+        ValueError: for several outputs, another shape, predictions that are nan, no example, or logits of which nothing
+            says so.
 
     Example:
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
@@ -36,14 +37,18 @@ def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> 
         >>> predict_probabilities(model, np.zeros((1, 2))).round(3)
         array([[0.333, 0.333, 0.333]], dtype=float32)
     """
-    parts = [_checked(model.predict_on_batch(inputs), model) for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1))]
+    parts = [
+        _checked(model.predict_on_batch(inputs), model)
+        for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1))
+    ]
     if not sum(map(len, parts)):
         raise ValueError("`x` must have at least one example. Received: none")
     outputs = np.concatenate(parts)
     wrong = np.flatnonzero(np.isnan(outputs).any(axis=1))
     if len(wrong):
         raise ValueError(
-            f"`model` must predict numbers: has its training diverged, or is there nan in `x`? Received: nan for example {wrong[0]}"
+            "`model` must predict numbers: has its training diverged, or is there nan in `x`? Received: nan for "
+            f"example {wrong[0]}"
         )
     p = ops.convert_to_numpy(_activation(model, outputs)(outputs))
     wrong = np.flatnonzero(np.isnan(p).any(axis=1))
@@ -53,7 +58,8 @@ def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> 
 
 
 def exclusive_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:
-    """As `predict_probabilities`, of a model of exclusive classes: shape `(N, K)`, each row of sum 1, of which half precision is off.
+    """As `predict_probabilities`, of a model of exclusive classes: shape `(N, K)`, each row of sum 1, of which half
+    precision is off.
 
     Raises:
         ValueError: also if the probabilities of an example do not sum to 1.
@@ -61,14 +67,19 @@ def exclusive_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -
     p = predict_probabilities(model, x, batch_size)
     if not _sum_to_one(p):
         worst = p.sum(axis=1)[np.abs(p.sum(axis=1) - 1.0).argmax()]
-        raise ValueError(f"`model` must predict exclusive classes, whose probabilities sum to 1. Received: a sum of {worst:.4g}")
+        raise ValueError(
+            f"`model` must predict exclusive classes, whose probabilities sum to 1. Received: a sum of {worst:.4g}"
+        )
     return p / p.sum(axis=1, keepdims=True)
 
 
 def _checked(outputs: Any, model: keras.Model) -> np.ndarray:
     shapes = [tuple(part.shape) for part in keras.tree.flatten(outputs)]
     if len(shapes) != 1 or len(shapes[0]) != 2:
-        raise ValueError(f"`model` must have one output of shape (N, K). Received: model={model.name!r} with outputs of shapes {shapes}")
+        raise ValueError(
+            f"`model` must have one output of shape (N, K). Received: model={model.name!r} with outputs of shapes "
+            f"{shapes}"
+        )
     return ops.convert_to_numpy(keras.tree.flatten(outputs)[0]).astype("float32")
 
 

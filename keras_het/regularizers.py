@@ -1,9 +1,9 @@
 """Regularisers of a transition matrix T: each grows as T gets nearer to the identity, so that T takes the noise on.
 
-Without one a learned T may stay at the identity, while the base model learns the noise (Sukhbaatar et al. 2014, section 3). Keras' own
-`L2` is the paper's ridge. What each does on digits is in `benchmarks/README.md`: the ridge is the one to begin with. It lets go as the
-rows spread, where the trace pushes on until the classes change places, a permutation having the trace 0. Of the T of several annotators,
-`(M, K, K)`, each is the sum over them.
+Without one a learned T may stay at the identity, while the base model learns the noise (Sukhbaatar et al. 2014, section
+3). Keras' own `L2` is the paper's ridge. What each does on digits is in `benchmarks/README.md`: the ridge is the one to
+begin with. It lets go as the rows spread, where the trace pushes on until the classes change places, a permutation
+having the trace 0. Of the T of several annotators, `(M, K, K)`, each is the sum over them.
 """
 
 from typing import Any
@@ -34,8 +34,9 @@ class _OfTransition(keras.regularizers.Regularizer):
 class Trace(_OfTransition):
     """strength * sum_i T_ii: how many labels are kept.
 
-    Of several annotators it is the sum over them, which Tanno et al. 2019 add to the crossentropy (section 3.2): of all T that explain the
-    labels, those of least trace are the true ones, where the true T are dominated by their diagonals in the mean over the annotators.
+    Of several annotators it is the sum over them, which Tanno et al. 2019 add to the crossentropy (section 3.2): of all
+    T that explain the labels, those of least trace are the true ones, where the true T are dominated by their diagonals
+    in the mean over the annotators.
 
     Args:
         strength: at least 0.

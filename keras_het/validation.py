@@ -21,7 +21,9 @@ def check_integer(name: str, value: Any, low: int, high: int | None = None) -> i
 
 
 def check_number(name: str, value: Any, above: float = -math.inf, low: float | None = None) -> float:
-    """`value` as a float, if it is greater than `above`, or at least `low`, and neither infinite nor lost in float32."""
+    """`value` as a float, if it is greater than `above`, or at least `low`, and neither infinite
+    nor lost in float32.
+    """
     whole_or_float = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     number = float(value) if whole_or_float and -_LARGEST < value < _LARGEST else math.nan
     in_range = number > above if low is None else number >= low
@@ -61,27 +63,37 @@ def check_transition(transition: Any, name: str = "transition") -> np.ndarray:
 
 
 def check_transitions(transitions: Any, name: str = "transition") -> np.ndarray:
-    """`transitions`, `(K, K)` or `(M, K, K)`, as NumPy float64, if each of them is a transition matrix; errors say which is not."""
+    """`transitions`, `(K, K)` or `(M, K, K)`, as NumPy float64, if each of them is a transition matrix; errors say
+    which is not.
+    """
     array = as_float64(transitions)
     if array.ndim != 3:
         return check_transition(array, name)
     return np.stack([check_transition(each, f"{name}[{m}]") for m, each in enumerate(array)]) if len(array) else array
 
 
-def check_annotations(labels: Any, num_classes: float, num_annotators: int | None = None, name: str = "labels") -> np.ndarray:
-    """`labels` of several annotators as an array, if they are integers in [0, num_classes), or -1 where missing, `(N, M)`.
+def check_annotations(
+    labels: Any, num_classes: float, num_annotators: int | None = None, name: str = "labels"
+) -> np.ndarray:
+    """`labels` of several annotators as an array, if they are integers in [0, num_classes), or -1 where missing, `(N,
+    M)`.
 
     M is `num_annotators` unless that is None. Raises: ValueError that says which one is wrong.
     """
     labels, width = np.asarray(labels), "M" if num_annotators is None else num_annotators
-    right = labels.ndim == 2 and labels.size and width in ("M", labels.shape[1]) and np.issubdtype(labels.dtype, np.integer)
+    right = (
+        labels.ndim == 2 and labels.size and width in ("M", labels.shape[1]) and np.issubdtype(labels.dtype, np.integer)
+    )
     if not right:
-        raise ValueError(f"`{name}` must be integers of shape (N, {width}). Received: shape {labels.shape}, dtype {labels.dtype}")
+        raise ValueError(
+            f"`{name}` must be integers of shape (N, {width}). Received: shape {labels.shape}, dtype {labels.dtype}"
+        )
     wrong = np.argwhere((labels < -1) | (labels >= num_classes))
     if len(wrong):
         row, column = wrong[0]
         raise ValueError(
-            f"`{name}` must be in [0, {num_classes}), or -1 where missing. Received: {labels[row, column]} at [{row}, {column}]"
+            f"`{name}` must be in [0, {num_classes}), or -1 where missing. Received: {labels[row, column]} at [{row}, "
+            f"{column}]"
         )
     return labels
 
@@ -96,19 +108,24 @@ def check_rows(rows: Any, name: str = "transition") -> np.ndarray:
     sums = rows.sum(axis=1)
     wrong = np.flatnonzero(~(np.abs(sums - 1.0) < 1e-4))
     if len(wrong):
-        raise ValueError(f"`{name}` must have rows that sum to one. Received: row {wrong[0]} sums to {sums[wrong[0]]:.6g}")
+        raise ValueError(
+            f"`{name}` must have rows that sum to one. Received: row {wrong[0]} sums to {sums[wrong[0]]:.6g}"
+        )
     return rows
 
 
 def check_labels(labels: Any, num_classes: float, count: int | None = None, name: str = "labels") -> np.ndarray:
-    """`labels` as an array, if they are integers in [0, num_classes), of shape `(N,)`, where N is `count` unless that is None.
+    """`labels` as an array, if they are integers in [0, num_classes), of shape `(N,)`, where N is `count` unless that
+    is None.
 
     Raises:
         ValueError: that says which one is wrong.
     """
     labels = np.asarray(labels)
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"`{name}` must be integers of shape (N,). Received: shape {labels.shape}, dtype {labels.dtype}")
+        raise ValueError(
+            f"`{name}` must be integers of shape (N,). Received: shape {labels.shape}, dtype {labels.dtype}"
+        )
     wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
     if len(wrong):
         raise ValueError(f"`{name}` must be in [0, {num_classes}). Received: {labels[wrong[0]]} at [{wrong[0]}]")
@@ -141,7 +158,9 @@ def check_share(name: str, value: Any) -> None:
 
 
 def check_square(name: str, matrix: Any) -> np.ndarray:
-    """`matrix`, `(K, K)`, as NumPy float64, if it is square; it may hold what is no number, as a T that has diverged."""
+    """`matrix`, `(K, K)`, as NumPy float64, if it is square; it may hold what is no number, as a T
+    that has diverged.
+    """
     matrix = as_float64(matrix)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"`{name}` must be a square matrix. Received: shape {matrix.shape}")

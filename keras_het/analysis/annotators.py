@@ -14,7 +14,9 @@ SPAMMER = 0.05  # below this separation an annotator's labels say hardly anythin
 
 
 class Confusion(NamedTuple):
-    """Classes that an annotator takes for others: the true one, its label, by name, and T of the two, p(label | true class)."""
+    """Classes that an annotator takes for others: the true one, its label, by name, and T of the two, p(label | true
+    class).
+    """
 
     true: Any
     label: Any
@@ -26,9 +28,10 @@ class Annotator(NamedTuple):
 
     name: of the annotator.
     accuracy: p(label is the true class) = sum_i prior_i T_ii.
-    separation: mean of |T_i - T_k|^2 / 2 over pairs of rows: 1 of one who is never wrong, or as consistent, such as one who always
-        swaps two classes; 0 of a spammer, whose labels do not depend on the class (Raykar and Yu 2012, "Eliminating spammers and
-        ranking annotators for crowdsourced labeling tasks": their score of spammers for several classes).
+    separation: mean of |T_i - T_k|^2 / 2 over pairs of rows: 1 of one who is never wrong, or as consistent, such as one
+        who always swaps two classes; 0 of a spammer, whose labels do not depend on the class (Raykar and Yu 2012,
+        "Eliminating spammers and ranking annotators for crowdsourced labeling tasks": their score of spammers for
+        several classes).
     distance: total variation from the mean T of the others, mean over the rows; nan for a single annotator.
     confusions: the largest entries off the diagonal, the largest first.
     num_labels: how many labels the annotator gave; None if that is not known.
@@ -60,7 +63,10 @@ class Annotators(NamedTuple):
         rows = [head, *(_cells(a) for a in sorted(self.each, key=lambda a: -a.accuracy))]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         widths[-1] = 0
-        lines = [[cell.ljust(w) if i in (0, 5) else cell.rjust(w) for i, (cell, w) in enumerate(zip(r, widths, strict=True))] for r in rows]
+        lines = [
+            [cell.ljust(w) if i in (0, 5) else cell.rjust(w) for i, (cell, w) in enumerate(zip(r, widths, strict=True))]
+            for r in rows
+        ]
         return "\n".join("  ".join(line).rstrip() for line in lines)
 
 
@@ -77,8 +83,8 @@ def annotators(
     """How good each annotator is, whom they confuse, and who is of no use.
 
     Args:
-        source: transition matrices, `(M, K, K)`, such as `label_noise.dawid_skene(...).transitions`, or a model that ends in a
-            `NoiseTransition` with `num_annotators`.
+        source: transition matrices, `(M, K, K)`, such as `label_noise.dawid_skene(...).transitions`, or a model that
+            ends in a `NoiseTransition` with `num_annotators`.
         labels: integers `(N, M)`, -1 where the annotator gave none, to be counted; None if they are not known.
         prior: share of each class, `(K,)`; None for all alike.
         names: of the annotators, a sequence; None numbers them.
@@ -90,7 +96,8 @@ def annotators(
         ValueError: for matrices, labels, a prior or names that do not fit together, or a model without annotators.
 
     Example:
-        >>> print(annotators([[[0.9, 0.1], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]], names=["Ann", "Bob"], class_names=["cat", "dog"]))
+        >>> transitions = [[[0.9, 0.1], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]]
+        >>> print(annotators(transitions, names=["Ann", "Bob"], class_names=["cat", "dog"]))
         annotator  labels  accuracy  separation  distance  takes
         Ann                    0.95        0.81      0.45  cat for dog 0.10
         Bob                    0.50        0.00      0.45  any for any: the labels hardly depend on the class
@@ -100,7 +107,9 @@ def annotators(
     count, class_names = check_integer("count", count, 0), check_class_names(class_names, size)
     names = list(range(num_annotators) if names is None else names)
     if len(names) != num_annotators:
-        raise ValueError(f"`names` must have a name for each of the {num_annotators} annotators. Received: {len(names)}")
+        raise ValueError(
+            f"`names` must have a name for each of the {num_annotators} annotators. Received: {len(names)}"
+        )
     prior = _prior(prior, size)
     given = None if labels is None else (check_annotations(labels, size, num_annotators) >= 0).sum(axis=0)
     found = []
@@ -109,7 +118,9 @@ def annotators(
         distance = total_variation(t, others.mean(axis=0)) if len(others) else np.nan
         pairs = tuple(Confusion(class_names[i], class_names[j], p) for i, j, p in _largest(t, count))
         accuracy, separation, distance = (float(x) for x in (prior @ t.diagonal(), _separation(t), distance))
-        found.append(Annotator(names[m], accuracy, separation, distance, pairs, None if given is None else int(given[m])))
+        found.append(
+            Annotator(names[m], accuracy, separation, distance, pairs, None if given is None else int(given[m]))
+        )
     return Annotators(tuple(found))
 
 

@@ -49,16 +49,19 @@ def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:
     filled = np.where(count, count, np.nan)
     mean_confidence, accuracy = (np.bincount(places, values, bins) / filled for values in (confidence, success))
     gaps = np.bincount(places, success - confidence, bins)
-    return Calibration(np.linspace(0, 1, bins + 1), count, mean_confidence, accuracy, float(np.abs(gaps).sum() / len(success)))
+    return Calibration(
+        np.linspace(0, 1, bins + 1), count, mean_confidence, accuracy, float(np.abs(gaps).sum() / len(success))
+    )
 
 
 def expected_calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
-    """How far the confidence in the predicted class is from the share of predictions that are right, over bins of equal width.
+    """How far the confidence in the predicted class is from the share of predictions that are right, over bins of equal
+    width.
 
         sum over bins b of |sum over i in b of 1[y_i = argmax p_i] - max p_i| / N
 
-    Against noisy labels it says whether a model knows how often the *labels* agree with it; a model that does is less sure than it could
-    be of the true classes.
+    Against noisy labels it says whether a model knows how often the *labels* agree with it; a model that does is less
+    sure than it could be of the true classes.
 
     Args:
         probabilities: `(N, K)`.
@@ -71,7 +74,8 @@ def expected_calibration_error(probabilities: Any, labels: Any, bins: int = 15) 
     Source: Naeini, Cooper and Hauskrecht 2015; Guo, Pleiss, Sun and Weinberger 2017, Eq. 3.
 
     Example:
-        >>> round(expected_calibration_error([[0.9, 0.1], [0.2, 0.8], [0.8, 0.2]], [0, 1, 1]), 4)  # (.1 + |.2 - .8|) / 3
+        >>> # (.1 + |.2 - .8|) / 3
+        >>> round(expected_calibration_error([[0.9, 0.1], [0.2, 0.8], [0.8, 0.2]], [0, 1, 1]), 4)
         0.2333
     """
     return calibration(probabilities, labels, bins).error
@@ -85,7 +89,9 @@ def confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray,
     """
     p, y = np.asarray(probabilities), np.asarray(labels)  # float32 stays: a copy of many would be much
     if p.ndim != 2 or y.shape != p.shape[:1] or not len(p):
-        raise ValueError(f"`probabilities` must be (N, K) and `labels` (N,), with N > 0. Received: {p.shape} and {y.shape}")
+        raise ValueError(
+            f"`probabilities` must be (N, K) and `labels` (N,), with N > 0. Received: {p.shape} and {y.shape}"
+        )
     if not np.all((p >= 0) & (p <= 1 + 1e-5)) or np.any(np.abs(p.sum(-1, dtype="float64") - 1) > 1e-2):
         rule = "be in [0, 1] and sum to 1, such as the exp of what a head predicts"
         raise ValueError(f"`probabilities` must {rule}. Received: numbers from {p.min():.4g} to {p.max():.4g}")

@@ -11,11 +11,12 @@ from keras_het.validation import check_every_class
 
 
 class ConfusionMatrices(NamedTuple):
-    """Mean predictions of the examples of each true class, both `(K, K)`, rows summing to one, and how well they fit together.
+    """Mean predictions of the examples of each true class, both `(K, K)`, rows summing to one, and how well they fit
+    together.
 
-    clean: C[i, j] = mean p(true j | x) over the examples of class i: the identity if the base model has found the true classes.
-    noisy: the same of p(noisy j | x): T* if the whole model has found the noise.
-    error: the largest |noisy - clean T|, zero to rounding.
+    clean: C[i, j] = mean p(true j | x) over the examples of class i: the identity if the base model has found the true
+    classes. noisy: the same of p(noisy j | x): T* if the whole model has found the noise. error: the largest |noisy -
+    clean T|, zero to rounding.
     """
 
     clean: np.ndarray
@@ -28,8 +29,8 @@ def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_siz
 
         C[i, j] = mean over S_i of p(true j | x),    C~[i, j] = mean over S_i of p(noisy j | x) = (C T)[i, j]
 
-    S_i are the examples of true class i (Sukhbaatar et al. 2014, Eqs. 4 and 5, transposed: there C~ = Q C). Training drives C~ to the
-    true T*, whatever C is; only if C is near the identity is T near T*.
+    S_i are the examples of true class i (Sukhbaatar et al. 2014, Eqs. 4 and 5, transposed: there C~ = Q C). Training
+    drives C~ to the true T*, whatever C is; only if C is near the identity is T near T*.
 
     Args:
         model: ends in the layer.
@@ -52,7 +53,9 @@ def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_siz
     both = CleanAndNoisy(model)
     if both.layer.num_annotators is not None:
         rule = "have one T, not one of each annotator, for which there is `analysis.annotators`"
-        raise ValueError(f"The model must {rule}. Received: model={model.name!r} with num_annotators={both.layer.num_annotators}")
+        raise ValueError(
+            f"The model must {rule}. Received: model={model.name!r} with num_annotators={both.layer.num_annotators}"
+        )
     counts = np.zeros(size := both.layer.size, int)
     c, c_noisy = np.zeros((size, size)), np.zeros((size, size))
     for batch in both.batches(x, labels, batch_size, name="labels"):

@@ -1,4 +1,6 @@
-"""Which classes a head confuses: the covariance of its logits over a data set, and the pairs whose covariance is no chance."""
+"""Which classes a head confuses: the covariance of its logits over a data set, and the pairs whose covariance is no
+chance.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,8 +20,8 @@ class ConfusedPair(NamedTuple):
     """Two classes, by name or number, and what their logits have in common.
 
     first, second: the classes.
-    covariance: of their logits over temperature. Positive: the two rise and fall together, so that what may be one may be the other,
-        too. Negative: one rises where the other falls, so that the label goes to the one or to the other.
+    covariance: of their logits over temperature. Positive: the two rise and fall together, so that what may be one may
+        be the other, too. Negative: one rises where the other falls, so that the label goes to the one or to the other.
     correlation: the same over the standard deviations of both, in [-1, 1].
     """
 
@@ -30,24 +32,29 @@ class ConfusedPair(NamedTuple):
 
 
 def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_size: int = 128) -> np.ndarray:
-    """The mean covariance of the logits of a model's head over a data set, in temperatures, so that heads can be compared.
+    """The mean covariance of the logits of a model's head over a data set, in temperatures, so that heads can be
+    compared.
 
-        Sigma = mean over x of (diag(d(x)^2) + V(x) V(x)') / temperature^2;  for softmax the part that it sees, C Sigma C, C = I - 1 1'/K
+        Sigma = mean over x of (diag(d(x)^2) + V(x) V(x)') / temperature^2,
+        and for softmax the part that it sees: C Sigma C, C = I - 1 1'/K
 
     Args:
-        model: functional or Sequential, with a `HeteroscedasticDense` somewhere, such as before a `NoiseTransition`; it does not change.
-        x: what it predicts from: arrays, or a data set of batches, whose labels do not count, nor do masks: a padded place is an example.
+        model: functional or Sequential, with a `HeteroscedasticDense` somewhere, such as before a `NoiseTransition`; it
+            does not change.
+        x: what it predicts from: arrays, or a data set of batches, whose labels do not count, nor do masks: a padded
+            place is an example.
         layer: name of the head, if there are several.
         batch_size: of the predictions from arrays.
     Returns:
         `(K, K)`, float64.
     Raises:
-        ValueError: for a model without a graph, with several outputs or without such a head, no example, or numbers that are not
-            finite.
+        ValueError: for a model without a graph, with several outputs or without such a head, no example, or numbers
+            that are not finite.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
-        >>> model = keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3), keras.layers.Activation("exponential")])
+        >>> head = HeteroscedasticDense(3)
+        >>> model = keras.Sequential([keras.Input((4,)), head, keras.layers.Activation("exponential")])
         >>> covariance(model, np.ones((10, 4))).shape
         (3, 3)
     """
@@ -71,7 +78,9 @@ def correlation(covariance: Any) -> np.ndarray:
     matrix = check_square("covariance", covariance)
     variances = np.diagonal(matrix)
     if not np.all(variances >= 0):
-        raise ValueError(f"`covariance` must have a diagonal that is not negative. Received: {variances.min():.4g} on it")
+        raise ValueError(
+            f"`covariance` must have a diagonal that is not negative. Received: {variances.min():.4g} on it"
+        )
     scale = np.sqrt(np.outer(variances, variances))
     return np.divide(matrix, scale, out=np.zeros_like(matrix), where=scale > 0)
 
@@ -89,20 +98,22 @@ def confused_pairs(
 ) -> list[ConfusedPair]:
     """The pairs of classes with the largest covariance of a model's logits, as far as they are no chance.
 
-    Chance is what the same weights give when every entry of the factor's weights gets a random sign: the sizes of all entries stay,
-    and what two classes have in common is lost. A pair is returned if what the factor gives it in common, the covariance without the
-    part that the variances of single classes have in it, is larger in absolute value than the largest of all pairs in all draws of
-    signs. If the weights are noise, independent and each as likely positive as negative, whatever their sizes, then no signs are more
-    likely than others, and the weights as they are have the largest once in `draws + 1` times: so often any pair is returned, 1% by
-    default. Beside classes of large weights a pair of small ones is no longer seen. No matrix `(K, K)` is held.
+    Chance is what the same weights give when every entry of the factor's weights gets a random sign: the sizes of all
+    entries stay, and what two classes have in common is lost. A pair is returned if what the factor gives it in common,
+    the covariance without the part that the variances of single classes have in it, is larger in absolute value than
+    the largest of all pairs in all draws of signs. If the weights are noise, independent and each as likely positive as
+    negative, whatever their sizes, then no signs are more likely than others, and the weights as they are have the
+    largest once in `draws + 1` times: so often any pair is returned, 1% by default. Beside classes of large weights a
+    pair of small ones is no longer seen. No matrix `(K, K)` is held.
 
-    That a pair is no chance does not say that its labels are swapped: training makes factors that have other classes in common, too,
-    other ones from every start. Of several models, such as the `members` of an ensemble, a pair is returned if each of them has it, with
-    one sign. On digits with three pairs swapped one model has them first and two to four pairs besides, and four models have nothing
-    but such pairs, at times one less (`benchmarks/README.md`).
+    That a pair is no chance does not say that its labels are swapped: training makes factors that have other classes in
+    common, too, other ones from every start. Of several models, such as the `members` of an ensemble, a pair is
+    returned if each of them has it, with one sign. On digits with three pairs swapped one model has them first and two
+    to four pairs besides, and four models have nothing but such pairs, at times one less (`benchmarks/README.md`).
 
     Args:
-        model: as for `covariance`; or a list of models of the same classes, over which covariances and correlations are averaged.
+        model: as for `covariance`; or a list of models of the same classes, over which covariances and correlations are
+            averaged.
         x: as for `covariance`.
         layer: as for `covariance`.
         batch_size: as for `covariance`.
@@ -113,9 +124,9 @@ def confused_pairs(
     Returns:
         list of `ConfusedPair`, the largest first; empty for a head without factors.
     Raises:
-        ValueError: as for `covariance`, for arguments outside these ranges, for a head whose noise is that of the features, and for a
-            parameter-efficient head of so few factors that random signs often change nothing: draws * 2^(1 - R) > 1/2,
-            R below 9 by default.
+        ValueError: as for `covariance`, for arguments outside these ranges, for a head whose noise is that of the
+            features, and for a parameter-efficient head of so few factors that random signs often change nothing: draws
+            * 2^(1 - R) > 1/2, R below 9 by default.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
@@ -123,7 +134,8 @@ def confused_pairs(
         >>> kernel = np.random.default_rng(0).normal(size=(4, 5, 2)) * 0.01
         >>> kernel[:, 1], kernel[:, 3] = 1.0, -1.0
         >>> _ = model.layers[0].covariance_layer.factor.kernel.assign(kernel.reshape(4, 10))
-        >>> pairs = confused_pairs(model, np.random.default_rng(1).normal(size=(50, 4)), ["ant", "bee", "cat", "wasp", "dog"])
+        >>> x = np.random.default_rng(1).normal(size=(50, 4))
+        >>> pairs = confused_pairs(model, x, ["ant", "bee", "cat", "wasp", "dog"])
         >>> [(pair.first, pair.second, pair.covariance < 0) for pair in pairs]
         [('bee', 'wasp', True)]
     """
@@ -137,21 +149,29 @@ def confused_pairs(
     rng = random_generator(seed)
     found = [_signed_pairs(noise, draws, rng) for noise in noises]
     common = set(found[0]).intersection(*found[1:])
-    pairs = [(names[i], names[j], *np.mean([one[i, j, sign] for one in found], axis=0).tolist()) for i, j, sign in sorted(common)]
+    pairs = [
+        (names[i], names[j], *np.mean([one[i, j, sign] for one in found], axis=0).tolist())
+        for i, j, sign in sorted(common)
+    ]
     return sorted((ConfusedPair(*pair) for pair in pairs), key=lambda pair: -abs(pair.covariance))[:count]
 
 
-def _signed_pairs(noise: HeadNoise, draws: int, rng: np.random.Generator) -> dict[tuple[int, int, bool], tuple[float, float]]:
+def _signed_pairs(
+    noise: HeadNoise, draws: int, rng: np.random.Generator
+) -> dict[tuple[int, int, bool], tuple[float, float]]:
     """Of the pairs beyond chance, by numbers and by whether they rise together: covariance and correlation."""
     if noise.head.covariance_layer.noise_of != "logits":
         raise ValueError(
-            "`model` must have a head whose factor is of the logits: what the kernel of the mean gives pairs of classes in common is no "
-            f"chance, and no test of it is known; use `covariance`. Received: covariance={type(noise.head.covariance_layer).__name__}"
+            "`model` must have a head whose factor is of the logits: what the kernel of the mean gives pairs of "
+            "classes in common is no "
+            "chance, and no test of it is known; use `covariance`. Received: "
+            f"covariance={type(noise.head.covariance_layer).__name__}"
         )
     factor, whole = noise.head.covariance_layer.factor_weights(), noise.covariance()
     if factor.shape[2] and len(factor) == 1 and draws * 2.0 ** (1 - factor.shape[2]) > 0.5:
         raise ValueError(
-            "`model` must have a parameter-efficient head with more factors, or `draws` must be fewer: random signs leave the product of "
+            "`model` must have a parameter-efficient head with more factors, or `draws` must be fewer: random signs "
+            "leave the product of "
             "two rows of so few as it is, so that no pair could be told from chance; use `covariance`. "
             f"Received: num_factors={factor.shape[2]}, draws={draws}"
         )
@@ -163,14 +183,20 @@ def _signed_pairs(noise: HeadNoise, draws: int, rng: np.random.Generator) -> dic
     return dict(zip(keys, zip(values.tolist(), correlations.tolist(), strict=True), strict=True))
 
 
-def _largest_by_chance(shared_of: Callable[[np.ndarray], BlockMatrix], factor: np.ndarray, draws: int, rng: np.random.Generator) -> float:
+def _largest_by_chance(
+    shared_of: Callable[[np.ndarray], BlockMatrix], factor: np.ndarray, draws: int, rng: np.random.Generator
+) -> float:
     """The largest entry in absolute value, off the diagonal, of all draws of signs for the weights, `(M, K, R)`."""
     largest, at_once = 0.0, max(1, DRAW_BYTES // max(1, factor.nbytes))
     for start in range(0, draws, at_once):
-        matrices = [shared_of(factor * rng.choice([-1.0, 1.0], factor.shape)) for _ in range(min(at_once, draws - start))]
+        matrices = [
+            shared_of(factor * rng.choice([-1.0, 1.0], factor.shape)) for _ in range(min(at_once, draws - start))
+        ]
         for rows in matrices[0].blocks():
             weight = matrices[0].weight(rows, rows.start)  # does not depend on the signs
-            largest = max(largest, *(np.abs(np.triu(matrix.rows(rows, rows.start, weight), 1)).max() for matrix in matrices))
+            largest = max(
+                largest, *(np.abs(np.triu(matrix.rows(rows, rows.start, weight), 1)).max() for matrix in matrices)
+            )
     return float(largest)
 
 
@@ -179,7 +205,8 @@ def _beyond(shared: BlockMatrix, whole: BlockMatrix, chance: float) -> tuple[np.
     parts = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
     for rows in shared.blocks():
         common, values = (np.triu(matrix.rows(rows, rows.start), 1) for matrix in (shared, whole))
-        # Equal but for the rounding of the draws is not beyond; and both must say whether the two go together or against each other.
+        # Equal but for the rounding of the draws is not beyond; and both must say whether the two go together or
+        # against each other.
         i, j = np.nonzero((np.abs(common) > chance * (1 + 1e-4)) & (common * values > 0))
         parts.append((i + rows.start, j + rows.start, values[i, j]))
     first, second, covariances = (np.concatenate(part) for part in zip(*parts, strict=True))

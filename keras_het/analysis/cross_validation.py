@@ -32,13 +32,15 @@ def cross_val_probabilities(
     verbose: int = 1,
     **fit_arguments: Any,
 ) -> np.ndarray:
-    """The probabilities of each example by a model that was trained on the other folds, for `find_label_issues` and for cleanlab.
+    """The probabilities of each example by a model that was trained on the other folds, for `find_label_issues` and for
+    cleanlab.
 
-    A model has seen the labels that it was trained on, wrong ones too, and predicts them with more confidence than it should: only
-    predictions out of sample can be held against a label. The folds are stratified: each has its share of every label.
+    A model has seen the labels that it was trained on, wrong ones too, and predicts them with more confidence than it
+    should: only predictions out of sample can be held against a label. The folds are stratified: each has its share of
+    every label.
 
-    Before each model is made, `keras.utils.set_random_seed` is called with a number that depends on `seed` and the fold, so that a run
-    that was interrupted and goes on from `path` gives what an uninterrupted one gives.
+    Before each model is made, `keras.utils.set_random_seed` is called with a number that depends on `seed` and the
+    fold, so that a run that was interrupted and goes on from `path` gives what an uninterrupted one gives.
 
     Args:
         make_model: function without arguments that returns a new compiled model of exclusive classes.
@@ -47,16 +49,17 @@ def cross_val_probabilities(
         folds: how many parts, and models, from 2 to N.
         sample_weight: of the examples in `fit`, shape `(N,)`, or None.
         seed: of the split and of the models.
-        path: a folder that keeps each fold when it is done, `fold_0.npz` and so on; a later call goes on from there. It knows its data
-            and the arguments of `fit` that are numbers, texts and arrays, but neither `make_model` nor callbacks: take another folder for
-            others.
+        path: a folder that keeps each fold when it is done, `fold_0.npz` and so on; a later call goes on from there. It
+            knows its data and the arguments of `fit` that are numbers, texts and arrays, but neither `make_model` nor
+            callbacks: take another folder for others.
         verbose: 1 for a progress bar, 0 for none.
         fit_arguments: for `fit`, such as epochs, batch_size, callbacks.
     Returns:
         shape `(N, K)`, float32, each row of sum 1.
     Raises:
-        ValueError: for a data set instead of arrays, labels that are no integers, arguments out of range, models that return something
-            else or other classes than the labels have, or a folder that has the folds of other data or settings.
+        ValueError: for a data set instead of arrays, labels that are no integers, arguments out of range, models that
+            return something else or other classes than the labels have, or a folder that has the folds of other data or
+            settings.
     Warns: if a class has fewer examples than there are folds, so that a model may see none of it.
 
     Example:
@@ -104,7 +107,10 @@ def stratified_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
     rare = np.flatnonzero((counts > 0) & (counts < folds))
     if len(rare):
         examples = f"class {rare[0]} has only {counts[rare[0]]} examples for {folds} folds"
-        warnings.warn(f"A model may see no example of a class: {examples}, and {len(rare) - 1} other classes too few.", stacklevel=3)
+        warnings.warn(
+            f"A model may see no example of a class: {examples}, and {len(rare) - 1} other classes too few.",
+            stacklevel=3,
+        )
     shuffled = random_generator(seed).permutation(len(labels))
     by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
     fold_of = np.empty(len(labels), int)
@@ -137,7 +143,9 @@ class _Data(NamedTuple):
 def _plain(arguments: dict[str, Any]) -> list:
     """What can be compared of the arguments of `fit`: numbers, texts and arrays, in their order."""
     leaves = keras.tree.flatten([arguments[name] for name in sorted(arguments)])
-    return [leaf for leaf in leaves if isinstance(leaf, int | float | str | np.generic | np.ndarray) or ops.is_tensor(leaf)]
+    return [
+        leaf for leaf in leaves if isinstance(leaf, int | float | str | np.generic | np.ndarray) or ops.is_tensor(leaf)
+    ]
 
 
 class _Store:
@@ -153,7 +161,9 @@ class _Store:
         with np.load(file) as stored:
             if str(stored["checksum"]) != self.checksum:
                 rule = "be a folder of its own for other data or settings"
-                raise ValueError(f"`path` must {rule}. Received: path={str(self.folder)!r}, whose {file.name} is of others")
+                raise ValueError(
+                    f"`path` must {rule}. Received: path={str(self.folder)!r}, whose {file.name} is of others"
+                )
             return stored["probabilities"]
 
     def write(self, fold: int, probabilities: np.ndarray) -> None:
@@ -167,12 +177,17 @@ class _Store:
 
 
 def _check_model(model: keras.Model, labels: np.ndarray) -> None:
-    """Raises a ValueError if a model is not compiled, or with a wrong loss, is not new, or has other classes than the labels."""
+    """Raises a ValueError if a model is not compiled, or with a wrong loss, is not new, or has other classes than the
+    labels.
+    """
     if not getattr(model, "compiled", False):
         raise ValueError(f"`make_model` must make compiled models. Received: a {type(model).__name__}, which is not")
     check(model)
     if getattr(model.optimizer, "built", False) and int(model.optimizer.iterations) > 0:
-        raise ValueError("`make_model` must make a new model each time, or one would have seen what it predicts. Received: a trained one")
+        raise ValueError(
+            "`make_model` must make a new model each time, or one would have seen what it predicts. Received: a "
+            "trained one"
+        )
     units = model.output_shape[-1] if getattr(model, "outputs", None) and len(model.outputs) == 1 else None
     if units is not None and labels.max() >= units:
         raise ValueError(f"`y` must be in [0, {units}), the classes of the model. Received: {labels.max()}")

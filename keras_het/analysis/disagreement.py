@@ -1,4 +1,6 @@
-"""Where a model with a head is right and another is wrong: whether the covariance knew which classes would be confused."""
+"""Where a model with a head is right and another is wrong: whether the covariance knew which
+classes would be confused.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -29,10 +31,12 @@ class Disagreement(NamedTuple):
 
 
 class RankHistogram(NamedTuple):
-    """How large the covariance of the right class with the wrongly predicted one is among those of the right class with all others.
+    """How large the covariance of the right class with the wrongly predicted one is among those of the right class with
+    all others.
 
     ranks: for each disagreement, `(n,)`: 1 if it is the largest in absolute value, K - 1 if it is the smallest.
-    counts: how many have each rank, `(K - 1,)`. If the covariance had nothing to do with what is confused, all would be alike.
+    counts: how many have each rank, `(K - 1,)`. If the covariance had nothing to do with what is confused, all would be
+    alike.
     """
 
     ranks: np.ndarray
@@ -60,7 +64,8 @@ def disagreements(
     layer: str | None = None,
     batch_size: int = 128,
 ) -> list[Disagreement]:
-    """Examples that a model predicts right and another wrong, as its head says: of all classes, the wrong one has the largest covariance.
+    """Examples that a model predicts right and another wrong, as its head says: of all classes, the wrong one has the
+    largest covariance.
 
     Args:
         model: has a `HeteroscedasticDense` somewhere, functional or Sequential.
@@ -79,7 +84,8 @@ def disagreements(
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
-        >>> model = keras.Sequential([keras.Input((3,)), HeteroscedasticDense(3, num_factors=1, kernel_initializer="identity")])
+        >>> head = HeteroscedasticDense(3, num_factors=1, kernel_initializer="identity")
+        >>> model = keras.Sequential([keras.Input((3,)), head])
         >>> other = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "softmax")])
         >>> len(disagreements(model, other, np.eye(3), [0, 1, 2])) <= 3
         True
@@ -88,7 +94,10 @@ def disagreements(
     names = check_class_names(class_names, find_noisy_head(model, layer).units)
     largest = np.flatnonzero((found.rank == 1) & (found.covariance != 0))
     order = largest[np.argsort(-np.abs(found.covariance[largest]), kind="stable")][: check_integer("count", count, 0)]
-    return [Disagreement(int(found.index[i]), names[found.right[i]], names[found.wrong[i]], float(found.covariance[i])) for i in order]
+    return [
+        Disagreement(int(found.index[i]), names[found.right[i]], names[found.wrong[i]], float(found.covariance[i]))
+        for i in order
+    ]
 
 
 def rank_histogram(
@@ -96,7 +105,8 @@ def rank_histogram(
 ) -> RankHistogram:
     """How often the class that another model predicts wrongly is the one that the head holds for the right one.
 
-    Over the examples that `model` predicts right and `other` wrong: the rank of |covariance| of the right class with the wrong one.
+    Over the examples that `model` predicts right and `other` wrong: the rank of |covariance| of the right class with
+    the wrong one.
 
     Args:
         model: as for `disagreements`.

@@ -36,20 +36,31 @@ class Explanation(NamedTuple):
     uncertainty: Any
 
     def __str__(self) -> str:
-        lines = [f"{one.name}: probability {one.probability:.3f}, noise {one.noise_sd:.2f} temperatures" for one in self.classes]
+        lines = [
+            f"{one.name}: probability {one.probability:.3f}, noise {one.noise_sd:.2f} temperatures"
+            for one in self.classes
+        ]
         for pair in self.pairs:
             how = "rise and fall together" if pair.covariance > 0 else "one rises where the other falls"
-            lines.append(f"{pair.first} and {pair.second}: {how} (covariance {pair.covariance:.3g}, correlation {pair.correlation:.2f})")
+            lines.append(
+                f"{pair.first} and {pair.second}: {how} (covariance {pair.covariance:.3g}, correlation "
+                f"{pair.correlation:.2f})"
+            )
         entropy, expected, difference, _ = self.uncertainty
-        lines.append(f"entropy {entropy:.3f} nats: {expected:.3f} if the noise were known, {difference:.3f} by the noise")
+        lines.append(
+            f"entropy {entropy:.3f} nats: {expected:.3f} if the noise were known, {difference:.3f} by the noise"
+        )
         return "\n".join(lines)
 
 
-def explain(model: keras.Model, x: Any, class_names: Sequence | None = None, count: int = 3, *, layer: str | None = None) -> Explanation:
-    """What the head of a model says of one example: its most probable classes, which it holds for which, and how uncertain it is.
+def explain(
+    model: keras.Model, x: Any, class_names: Sequence | None = None, count: int = 3, *, layer: str | None = None
+) -> Explanation:
+    """What the head of a model says of one example: its most probable classes, which it holds for which, and how
+    uncertain it is.
 
-    The covariance is that of this example. Positive: what may be the one may be the other, too; negative: the label goes to the one or to
-    the other.
+    The covariance is that of this example. Positive: what may be the one may be the other, too; negative: the label
+    goes to the one or to the other.
 
     Args:
         model: functional or Sequential, with a `HeteroscedasticDense` somewhere; it does not change.
@@ -70,7 +81,9 @@ def explain(model: keras.Model, x: Any, class_names: Sequence | None = None, cou
         ['dog', 'owl']
     """
     if count_examples(x) != 1:
-        raise ValueError(f"`x` must be one example, with an axis before it, as x[:1]. Received: {count_examples(x)} examples")
+        raise ValueError(
+            f"`x` must be one example, with an axis before it, as x[:1]. Received: {count_examples(x)} examples"
+        )
     head = find_noisy_head(model, layer)
     names = check_class_names(class_names, head.units)
     features = ops.convert_to_numpy(predictor(model, head.features)(x))

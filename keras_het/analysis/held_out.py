@@ -36,13 +36,19 @@ class HeldOut:
             raise ValueError("`validation_data` must have at least one example. Received: none")
         if self._y is not None and count_examples(self._x) != len(self._y):
             rule = "have a label for each example"
-            raise ValueError(f"`validation_data` must {rule}. Received: {len(self._y)} labels of {count_examples(self._x)}")
+            raise ValueError(
+                f"`validation_data` must {rule}. Received: {len(self._y)} labels of {count_examples(self._x)}"
+            )
         known = criterion in ("accuracy", "loss") if isinstance(criterion, str) else callable(criterion)
         if not known or isinstance(criterion, type | keras.metrics.Metric):
             rule = 'be "loss", "accuracy", or a function (labels, predictions)'
             raise ValueError(f"`criterion` must {rule}. Received: criterion={criterion!r}")
-        self.name = criterion if isinstance(criterion, str) else getattr(criterion, "__name__", type(criterion).__name__)
-        largest = "accuracy" in self.name if check_choice("mode", mode, ("auto", "min", "max")) == "auto" else mode == "max"
+        self.name = (
+            criterion if isinstance(criterion, str) else getattr(criterion, "__name__", type(criterion).__name__)
+        )
+        largest = (
+            "accuracy" in self.name if check_choice("mode", mode, ("auto", "min", "max")) == "auto" else mode == "max"
+        )
         self._criterion, self._sign, self._batch_size = criterion, 1.0 if largest else -1.0, batch_size
 
     def better(self, score: float, other: float) -> bool:
@@ -53,7 +59,8 @@ class HeldOut:
         """The mean of the criterion over the examples.
 
         Raises:
-            ValueError: for no example, labels out of range, a model of several outputs, or one that the criterion is not for.
+            ValueError: for no example, labels out of range, a model of several outputs, or one that the criterion is
+                not for.
         """
         measure, losses = self._measure(model), _losses(model)
         total, count = 0.0, 0
@@ -82,7 +89,9 @@ class HeldOut:
             return self._criterion
         losses = _losses(model)
         if len(losses) != 1:
-            raise ValueError(f"`make_model` must make models that are compiled with one loss. Received: {len(losses)} losses")
+            raise ValueError(
+                f"`make_model` must make models that are compiled with one loss. Received: {len(losses)} losses"
+            )
         loss = loss_of(losses[0])
         if self._criterion == "loss":
             return _mean_of(loss)
@@ -105,7 +114,9 @@ def _check_range(labels: np.ndarray, predictions: np.ndarray, ignored: int | Non
         return
     wrong = labels[((labels < 0) | (labels >= units)) & (labels != ignored)]
     if len(wrong):
-        raise ValueError(f"`validation_data` must have labels in [0, {units - 1}], the classes of the model. Received: {wrong[0]}")
+        raise ValueError(
+            f"`validation_data` must have labels in [0, {units - 1}], the classes of the model. Received: {wrong[0]}"
+        )
 
 
 class _Function(keras.losses.Loss):
@@ -143,15 +154,17 @@ def _is_right(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
 
 
 def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float:
-    """Mean negative log-likelihood of noisy labels, -mean log p(noisy y | x), under a model that ends in a `NoiseTransition`.
+    """Mean negative log-likelihood of noisy labels, -mean log p(noisy y | x), under a model that ends in a
+    `NoiseTransition`.
 
-    Far lower on the training labels than on held-out ones, it says that the base model still learns labels by heart: there is too
-    little data for T, or too weak a penalty.
+    Far lower on the training labels than on held-out ones, it says that the base model still learns labels by heart:
+    there is too little data for T, or too weak a penalty.
 
     Args:
         model: ends in the layer.
         x: examples: arrays, or a data set of batches (x, y) as for `fit`.
-        y: their noisy labels, integers in [0, K), `(N,)`, or of several annotators `(N, M)`, -1 where one is missing; None for a data set.
+        y: their noisy labels, integers in [0, K), `(N,)`, or of several annotators `(N, M)`, -1 where one is missing;
+            None for a data set.
         batch_size: of the predictions from arrays.
     Returns:
         a float.

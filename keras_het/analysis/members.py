@@ -26,9 +26,9 @@ def ensemble_uncertainty(model: Any, x: Any, batch_size: int = 128) -> EnsembleU
 
         H[mean_m p_m] = mean_m H[p_m] + mean_m KL(p_m || mean p)
 
-    Neither part is purely "aleatoric" or "epistemic". Members that have learned too little, or all the same wrong labels, are unsure or
-    sure together, which is in `within`; noisy labels that each member has learned by heart in its own way are in `between`. Compare both
-    among examples, and do not read one off as the noise of a label.
+    Neither part is purely "aleatoric" or "epistemic". Members that have learned too little, or all the same wrong
+    labels, are unsure or sure together, which is in `within`; noisy labels that each member has learned by heart in its
+    own way are in `between`. Compare both among examples, and do not read one off as the noise of a label.
 
     Args:
         model: a `DeepEnsemble`.
@@ -50,7 +50,8 @@ def ensemble_uncertainty(model: Any, x: Any, batch_size: int = 128) -> EnsembleU
     if not hasattr(model, "predict_members"):
         raise ValueError(f"`model` must be a DeepEnsemble. Received: a {type(model).__name__}")
     parts = [
-        _parts(model.predict_members(inputs, batch_size).astype("float64"), model.link.activation) for inputs, _ in batches(x, batch_size)
+        _parts(model.predict_members(inputs, batch_size).astype("float64"), model.link.activation)
+        for inputs, _ in batches(x, batch_size)
     ]
     if not parts:
         raise ValueError("`x` must have at least one example. Received: none")

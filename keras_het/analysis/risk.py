@@ -23,7 +23,8 @@ class RiskCoverage(NamedTuple):
 def risk_coverage(probabilities: Any, labels: Any) -> RiskCoverage:
     """The share of errors among the most confident predictions, for every share of examples that is kept.
 
-    Of predictions of equal confidence, the mean over their orders is taken, so that the order of the examples does not matter.
+    Of predictions of equal confidence, the mean over their orders is taken, so that the order of the examples does not
+    matter.
 
     Args:
         probabilities: `(N, K)`.
@@ -32,8 +33,8 @@ def risk_coverage(probabilities: Any, labels: Any) -> RiskCoverage:
         `RiskCoverage`.
     Raises:
         ValueError: for other shapes, labels of no class, or no example.
-    Source: Geifman, Uziel and El-Yaniv 2019, "Bias-reduced uncertainty estimation for deep neural classifiers"; the area is that of
-        `metrics.AreaUnderRiskCoverage`.
+    Source: Geifman, Uziel and El-Yaniv 2019, "Bias-reduced uncertainty estimation for deep neural classifiers"; the
+        area is that of `metrics.AreaUnderRiskCoverage`.
 
     Example:
         >>> curve = risk_coverage([[0.9, 0.1], [0.6, 0.4]], [0, 1])

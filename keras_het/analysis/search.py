@@ -39,11 +39,18 @@ class Search:
         fit_arguments: all those of `fit`.
     """
 
-    def __init__(self, make_model: Callable[[Any], Any], held_out: HeldOut, keeps_best: bool, fit_arguments: dict[str, Any]):
+    def __init__(
+        self, make_model: Callable[[Any], Any], held_out: HeldOut, keeps_best: bool, fit_arguments: dict[str, Any]
+    ):
         self.trials: list[Trial] = []
         self.best: Trial | None = None
         self.model: Any = None
-        self._make_model, self._held_out, self._keeps_best, self._fit_arguments = make_model, held_out, keeps_best, fit_arguments
+        self._make_model, self._held_out, self._keeps_best, self._fit_arguments = (
+            make_model,
+            held_out,
+            keeps_best,
+            fit_arguments,
+        )
         self._known: dict[int, Any] = {}  # weak references to variables, by their id
 
     def add(self, value: Any) -> None:
@@ -69,7 +76,11 @@ class Search:
 
     def beyond(self) -> Any:
         """The next value beyond the end of the list where the best is; None if it is not at an end."""
-        values = sorted({trial.value for trial in self.trials}) if are_positive([trial.value for trial in self.trials]) else []
+        values = (
+            sorted({trial.value for trial in self.trials})
+            if are_positive([trial.value for trial in self.trials])
+            else []
+        )
         best = self.best.value if self.best else None
         if len(values) < 2 or best not in (values[0], values[-1]):
             return None
@@ -82,7 +93,9 @@ class Search:
         """The `Trial` of a model, which is fitted."""
         start, keep = time.perf_counter(), _KeepBest(self._held_out)
         given = keras.tree.flatten(self._fit_arguments.get("callbacks") or [])
-        history = model.fit(**{**self._fit_arguments, "callbacks": [keep, *given] if self._keeps_best or given else None})
+        history = model.fit(
+            **{**self._fit_arguments, "callbacks": [keep, *given] if self._keeps_best or given else None}
+        )
         if not self._keeps_best:
             return Trial(value, self._held_out(model), history.epoch[-1] + 1, time.perf_counter() - start)
         if keep.weights is not None:
@@ -90,12 +103,15 @@ class Search:
         return Trial(value, keep.score, keep.epoch, time.perf_counter() - start)
 
     def _check_new(self, model):
-        """Refuses a model that shares variables, or the optimizer, with those before: its training would change theirs."""
+        """Refuses a model that shares variables, or the optimizer, with those before: its training
+        would change theirs.
+        """
         variables = [*model.variables, *(model.optimizer.variables if model.compiled and model.optimizer else ())]
         for variable in variables:
             if id(variable) in self._known and self._known[id(variable)]() is variable:
                 rule = (
-                    "make a new model at every call, which shares no layer (`clone=True` in `keras_het.heteroscedastic`) and no optimizer"
+                    "make a new model at every call, which shares no layer (`clone=True` in "
+                    "`keras_het.heteroscedastic`) and no optimizer"
                 )
                 raise ValueError(f"`make_model` must {rule}. Received: the variable {variable.path!r} twice")
         self._known.update({id(variable): weakref.ref(variable) for variable in variables})
@@ -119,7 +135,10 @@ class _KeepBest(keras.callbacks.Callback):
 
 def are_positive(values: list[Any]) -> bool:
     """Whether all are positive finite numbers, which a scale of ratios can show."""
-    return all(isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < float(value) < math.inf for value in values)
+    return all(
+        isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
+        for value in values
+    )
 
 
 def text(value: Any) -> str:

@@ -84,40 +84,47 @@ def select(
     verbose: int = 1,
     **fit_arguments: Any,
 ) -> Selection:
-    """Chooses a hyperparameter, and the epoch to stop at, by held-out labels, which may be as noisy as those of the training.
+    """Chooses a hyperparameter, and the epoch to stop at, by held-out labels, which may be as noisy as those of the
+    training.
 
-        the value and the epoch of the least mean of -log p(y | x)        (criterion="loss", after training by a crossentropy)
+        the value and the epoch of the least mean of -log p(y | x)
+        (criterion="loss", after training by a crossentropy)
 
-    The likelihood of noisy labels is the safer criterion: it sees when a model begins to learn wrong labels by heart, also where these
-    can be predicted, so that its accuracy on noisy labels goes on rising. Where flips are random within groups of classes, the accuracy
-    of noisy labels orders models as that of clean ones does, and the likelihood prefers models that are less sure (`benchmarks/README.md`
-    has both on nine tasks).
+    The likelihood of noisy labels is the safer criterion: it sees when a model begins to learn wrong labels by heart,
+    also where these can be predicted, so that its accuracy on noisy labels goes on rising. Where flips are random
+    within groups of classes, the accuracy of noisy labels orders models as that of clean ones does, and the likelihood
+    prefers models that are less sure (`benchmarks/README.md` has both on nine tasks).
 
-    For the strength of the penalty of a `NoiseTransition` the criterion is the likelihood of the noisy labels under p(true | x) T. Too
-    weak, and T stays at the identity while the base model fits the noise, which costs likelihood on new examples; too strong, and T
-    claims more noise than there is. Let one of the strengths be so small that T stays, for data without noise.
+    For the strength of the penalty of a `NoiseTransition` the criterion is the likelihood of the noisy labels under
+    p(true | x) T. Too weak, and T stays at the identity while the base model fits the noise, which costs likelihood on
+    new examples; too strong, and T claims more noise than there is. Let one of the strengths be so small that T stays,
+    for data without noise.
 
     Args:
         make_model: function of a value that returns a new compiled model, which shares no layer with those before.
         values: temperatures, strengths, or whatever else `make_model` takes.
         x: what to fit to: arrays, or a data set of batches (x, y) as for `fit`, that can be read more than once.
         y: labels, integers `(N,)` or whatever else the loss takes; None for a data set.
-        validation_data: `(x, y)`, or a data set; `fit` does not see it, but callbacks do see `val_<criterion>` of every epoch. Weights
-            and masks do not count. Of the metrics callbacks see those of the training, and no other `val_`.
-        criterion: "loss", the model's own without penalties, so the negative log-likelihood for a crossentropy; "accuracy"; or a function
-            `(labels, predictions)` that returns a number for each example, or their mean, as those in `keras.losses` do. Behind a
-            `NoiseTransition` the predictions are log-probabilities of the noisy labels, which must be integers.
-        mode: what is better, "min" or "max"; "auto" is "max" if the name of the criterion has "accuracy" in it, else "min".
+        validation_data: `(x, y)`, or a data set; `fit` does not see it, but callbacks do see `val_<criterion>` of every
+            epoch. Weights and masks do not count. Of the metrics callbacks see those of the training, and no other
+            `val_`.
+        criterion: "loss", the model's own without penalties, so the negative log-likelihood for a crossentropy;
+            "accuracy"; or a function `(labels, predictions)` that returns a number for each example, or their mean, as
+            those in `keras.losses` do. Behind a `NoiseTransition` the predictions are log-probabilities of the noisy
+            labels, which must be integers.
+        mode: what is better, "min" or "max"; "auto" is "max" if the name of the criterion has "accuracy" in it, else
+            "min".
         epoch: "best" scores after every epoch and keeps the best weights; "last" scores once.
-        extend: if the best of at least two positive numbers is the largest or the smallest, go on beyond it in the last step of the
-            list until it is not, for at most six more values; an error at one of these ends the list, with a warning.
+        extend: if the best of at least two positive numbers is the largest or the smallest, go on beyond it in the last
+            step of the list until it is not, for at most six more values; an error at one of these ends the list, with
+            a warning.
         verbose: 1 for a progress bar and the table, 0 for neither; 2 shows the lines of `fit`, too.
         fit_arguments: for `fit`, such as epochs, batch_size, callbacks.
     Returns:
         `Selection`.
     Raises:
-        ValueError: for no value, arguments out of range, no validation data, a model that is not new, or was compiled with a wrong
-            loss, no finite score, or a generator, of which the second value would get nothing.
+        ValueError: for no value, arguments out of range, no validation data, a model that is not new, or was compiled
+            with a wrong loss, no finite score, or a generator, of which the second value would get nothing.
 
     Example:
         >>> import numpy as np
@@ -134,12 +141,16 @@ def select(
     """
     check_maker(make_model)
     if isinstance(values, str | dict) or not isinstance(values, Iterable):
-        raise ValueError(f"`values` must be a list of what `make_model` takes, such as [0.1, 1.0]. Received: values={values!r}")
+        raise ValueError(
+            f"`values` must be a list of what `make_model` takes, such as [0.1, 1.0]. Received: values={values!r}"
+        )
     given = list(values)
     if not given:
         raise ValueError("`values` must have at least one. Received: none")
     if "validation_split" in fit_arguments:
-        raise ValueError("`validation_data` must be given, for there is no `validation_split` here. Received: validation_split")
+        raise ValueError(
+            "`validation_data` must be given, for there is no `validation_split` here. Received: validation_split"
+        )
     if y is None and not is_data_set(x):
         raise ValueError("`y` must be given for arrays. Received: y=None")
     check_again("x", x)

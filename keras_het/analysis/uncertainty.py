@@ -19,12 +19,14 @@ BLOCK_NUMBERS = 1 << 24  # logits that are held at once
 
 
 class Uncertainty(NamedTuple):
-    """The uncertainty of each example, `(N,)`; entropies in nats, at most log K, or of labels that are not exclusive K log 2.
+    """The uncertainty of each example, `(N,)`; entropies in nats, at most log K, or of labels that are not exclusive K
+    log 2.
 
     entropy: of the predicted probabilities, H[E p]: how uncertain the label is, whatever the reason.
-    expected_entropy: the mean over the noise of the entropy of each draw, E H[p]: what would be uncertain if the logits were known.
-    difference: of the two, at least 0: what knowing the noise would tell of the label, their mutual information.
-    noise_sd: the root mean square over the classes of the standard deviation of the logits, in temperatures.
+    expected_entropy: the mean over the noise of the entropy of each draw, E H[p]: what would be uncertain if the logits
+    were known. difference: of the two, at least 0: what knowing the noise would tell of the label, their mutual
+    information. noise_sd: the root mean square over the classes of the standard deviation of the logits, in
+    temperatures.
     """
 
     entropy: np.ndarray
@@ -33,16 +35,19 @@ class Uncertainty(NamedTuple):
     noise_sd: np.ndarray
 
 
-def uncertainty(model: keras.Model, x: Any, *, layer: str | None = None, num_samples: int = 256, batch_size: int = 128) -> Uncertainty:
+def uncertainty(
+    model: keras.Model, x: Any, *, layer: str | None = None, num_samples: int = 256, batch_size: int = 128
+) -> Uncertainty:
     """The uncertainty of each example by a model's head.
 
         H[E p] = E H[p] + I,      p = softmax(u / temperature), u ~ N(mu(x), Sigma(x))
 
-    Of a normalised link, p is what it returns of logits without noise, and E p is near what the head predicts, but not the same.
+    Of a normalised link, p is what it returns of logits without noise, and E p is near what the head predicts, but not
+    the same.
 
-    None of the parts is "aleatoric" or "epistemic" alone: in what measured studies found, the variance of logits grows with both, and so do
-    the parts of the entropy. The noise of a head says that examples like this one have labels that differ; a class that was never seen
-    may look the same.
+    None of the parts is "aleatoric" or "epistemic" alone: in what measured studies found, the variance of logits grows
+    with both, and so do the parts of the entropy. The noise of a head says that examples like this one have labels that
+    differ; a class that was never seen may look the same.
 
     Args:
         model: functional or Sequential, with a `HeteroscedasticDense` somewhere; it does not change.
@@ -53,9 +58,11 @@ def uncertainty(model: keras.Model, x: Any, *, layer: str | None = None, num_sam
     Returns:
         `Uncertainty`.
     Raises:
-        ValueError: for a model without a graph, with several outputs or without such a head, no example, or arguments out of range.
-    Source: Depeweg et al. 2018, "Decomposition of uncertainty", Eq. 5, with the noise of the logits in place of the weights; that the parts
-        are not pure: Mucsanyi, Kirchhof and Oh 2024, "Benchmarking uncertainty disentanglement".
+        ValueError: for a model without a graph, with several outputs or without such a head, no example, or arguments
+            out of range.
+    Source: Depeweg et al. 2018, "Decomposition of uncertainty", Eq. 5, with the noise of the logits in place of the
+        weights; that the parts are not pure: Mucsanyi, Kirchhof and Oh 2024, "Benchmarking uncertainty
+        disentanglement".
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
@@ -79,7 +86,9 @@ def uncertainty(model: keras.Model, x: Any, *, layer: str | None = None, num_sam
     return Uncertainty(entropy, expected, entropy - expected, noise_sd)
 
 
-def _of_block(head: HeteroscedasticDense, features: np.ndarray, nodes: Nodes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _of_block(
+    head: HeteroscedasticDense, features: np.ndarray, nodes: Nodes
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The two entropies and the noise of some examples."""
     normal = standardized(head, features)
     outputs = outputs_of_logits(head.link, normal.logits(Nodes(*map(ops.convert_to_tensor, nodes))))
@@ -92,11 +101,15 @@ def _of_block(head: HeteroscedasticDense, features: np.ndarray, nodes: Nodes) ->
 def outputs_of_logits(link: Link, logits: Any) -> Any:
     """What a head returns where the logits in temperatures are known, without noise; both `(..., K)`."""
     nodes = Nodes(ops.zeros((1, logits.shape[-1])))
-    return link.from_mean(expectation(link.mean, DiagonalNormal(logits, ops.zeros_like(logits)), nodes, chunk_size=None))
+    return link.from_mean(
+        expectation(link.mean, DiagonalNormal(logits, ops.zeros_like(logits)), nodes, chunk_size=None)
+    )
 
 
 def _entropy(outputs: Any, exclusive: bool) -> Any:
-    """The entropy of what a head returns, in nats, `(..., K)` to `(...,)`: of one distribution, or the sum of those of K labels."""
+    """The entropy of what a head returns, in nats, `(..., K)` to `(...,)`: of one distribution, or the sum of those of
+    K labels.
+    """
     if exclusive:
         return -ops.sum(ops.exp(outputs) * ops.maximum(outputs, -1e4), axis=-1)  # 0 times -inf is nan
     yes, no = ops.log_sigmoid(outputs), ops.log_sigmoid(-outputs)

@@ -1,5 +1,5 @@
-"""Callbacks: what becomes of the noise of a head, and of a `NoiseTransition`, which is released when the base model has learned;
-the share of examples that a loss keeps; and what a mentor learns from.
+"""Callbacks: what becomes of the noise of a head, and of a `NoiseTransition`, which is released when the base model has
+learned; the share of examples that a loss keeps; and what a mentor learns from.
 """
 
 from keras_het.callbacks.heteroscedastic_monitor import HeteroscedasticMonitor

@@ -13,12 +13,13 @@ from keras_het.validation import check_integer, check_number
 class KeptShare(keras.callbacks.Callback):
     """Lowers, epoch by epoch, the share of examples that `CoTeaching`, `JoCoR` or `SelfPacedCrossentropy` learns from.
 
-        R = 1 - tau min((T / T_k)^c, 1),  T = 0, 1, ...                                (Han et al. 2018, Algorithm 1; there c = 1)
+        R = 1 - tau min((T / T_k)^c, 1),  T = 0, 1, ...        (Han et al. 2018, Algorithm 1; there c = 1)
 
-    tau is 1 - `kept_share` of the loss. The first epoch keeps all examples, and from epoch T_k on the share is 1 - tau. It is a function
-    of the epoch alone, so a run that is resumed, with `initial_epoch` or by `BackupAndRestore`, goes on as it was. In validation,
-    and after training, the share is 1, so that `val_loss` is that of all examples. The share of an epoch, of several losses the
-    mean, is in its logs, as `kept_share`; the callback moves to the front, for the others see only what was logged before them.
+    tau is 1 - `kept_share` of the loss. The first epoch keeps all examples, and from epoch T_k on the share is 1 - tau.
+    It is a function of the epoch alone, so a run that is resumed, with `initial_epoch` or by `BackupAndRestore`, goes
+    on as it was. In validation, and after training, the share is 1, so that `val_loss` is that of all examples. The
+    share of an epoch, of several losses the mean, is in its logs, as `kept_share`; the callback moves to the front, for
+    the others see only what was logged before them.
 
     Args:
         num_epochs: T_k, epochs until the share is reached; 0 starts with it.
@@ -53,7 +54,10 @@ class KeptShare(keras.callbacks.Callback):
         losses = [loss for loss in leaves(getattr(self.model, "loss", None)) if isinstance(loss, SelectingCrossentropy)]
         if not losses:
             rule = "have a loss that keeps a share of the examples, such as keras_het.losses.CoTeaching"
-            raise ValueError(f"The model must {rule}. Received: model={self.model.name!r}, loss={getattr(self.model, 'loss', None)!r}")
+            raise ValueError(
+                f"The model must {rule}. Received: model={self.model.name!r}, "
+                f"loss={getattr(self.model, 'loss', None)!r}"
+            )
         return losses
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:

@@ -1,4 +1,6 @@
-"""A callback that collects what a mentor learns from: how a model learns examples whose labels are known to be right or wrong."""
+"""A callback that collects what a mentor learns from: how a model learns examples whose labels are known to be right or
+wrong.
+"""
 
 from typing import Any
 
@@ -16,8 +18,9 @@ SMALLEST = np.finfo("float32").tiny  # of the probabilities whose logarithm is t
 class MentorExamples(keras.callbacks.Callback):
     """Collects, after every epoch, the features of examples whose true labels are known, for `models.mentor_net`.
 
-    The model learns from all examples by a `SelfPacedCrossentropy` without a mentor, these among them: losses of examples that are not
-    trained on would say nothing of what is memorised. Epochs that keep all examples have no threshold, and are left out.
+    The model learns from all examples by a `SelfPacedCrossentropy` without a mentor, these among them: losses of
+    examples that are not trained on would say nothing of what is memorised. Epochs that keep all examples have no
+    threshold, and are left out.
 
     Args:
         x: the examples, an array, `(N, ...)`.
@@ -51,7 +54,10 @@ class MentorExamples(keras.callbacks.Callback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         loss = getattr(self.model, "loss", None)
         if not isinstance(loss, SelfPacedCrossentropy):
-            raise ValueError(f"The model must have the loss SelfPacedCrossentropy. Received: model={self.model.name!r}, loss={loss!r}")
+            raise ValueError(
+                f"The model must have the loss SelfPacedCrossentropy. Received: model={self.model.name!r}, "
+                f"loss={loss!r}"
+            )
         self.features: list[np.ndarray] = []
         self.num_classes = 0
 
@@ -69,7 +75,9 @@ class MentorExamples(keras.callbacks.Callback):
     def inputs(self) -> list[np.ndarray]:
         """Features, `(E N, 3)`, and labels as vectors, `(E N, K)`, of E epochs, as `models.mentor_net` takes them."""
         if not self.features:
-            raise ValueError("Training must have an epoch that keeps not all examples: callbacks.KeptShare. Received: none")
+            raise ValueError(
+                "Training must have an epoch that keeps not all examples: callbacks.KeptShare. Received: none"
+            )
         vectors = np.eye(self.num_classes, dtype="float32")[self.noisy_labels]
         return [np.concatenate(self.features), np.tile(vectors, (len(self.features), 1))]
 

@@ -20,14 +20,18 @@ COLLAPSED = 0.01  # a learned share of labelled outliers below this says that th
 
 
 class _OfTransitions(keras.callbacks.Callback):
-    """Base class: knows the `NoiseTransition` layers of the model, and warns at the end of an outlier class that was not learned."""
+    """Base class: knows the `NoiseTransition` layers of the model, and warns at the end of an outlier class that was
+    not learned.
+    """
 
     @property
     def layers(self) -> list[NoiseTransition]:
         """The layers, of which there must be one."""
         layers = [layer for layer in self.model._flatten_layers() if isinstance(layer, NoiseTransition)]
         if not layers:
-            raise ValueError(f"The model must have a NoiseTransition layer. Received: model={self.model.name!r}, which has none")
+            raise ValueError(
+                f"The model must have a NoiseTransition layer. Received: model={self.model.name!r}, which has none"
+            )
         return layers
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -38,8 +42,10 @@ class _OfTransitions(keras.callbacks.Callback):
         if epoch == 0 and math.isnan((logs or {}).get("loss", 0.0)):
             name = self.layers[0].name
             warnings.warn(
-                f"The loss is nan from the first epoch on. Either it has diverged, or the inputs of {name!r} are no log-probabilities: "
-                'give it those of a head, or of Dense(K, "log_softmax"), with nothing between. Until then only the penalty moves T.',
+                f"The loss is nan from the first epoch on. Either it has diverged, or the inputs of {name!r} are no "
+                "log-probabilities: "
+                'give it those of a head, or of Dense(K, "log_softmax"), with nothing between. Until then only the '
+                "penalty moves T.",
                 stacklevel=2,
             )
 
@@ -48,7 +54,8 @@ class _OfTransitions(keras.callbacks.Callback):
             share = ops.convert_to_numpy(layer.transition)[..., -1, -1].min()
             if layer.outlier and layer.trainable_weights and share < COLLAPSED:
                 warnings.warn(
-                    f"The share of outliers labelled as such that {layer.name!r} learned has collapsed to {share:.2g}: without examples "
+                    f"The share of outliers labelled as such that {layer.name!r} learned has collapsed to {share:.2g}: "
+                    "without examples "
                     f"of label {layer.num_classes} it cannot be learned. Add some, or give the share: "
                     "transition=outlier(num_classes, alpha), trainable=False, with alpha=0 if none is labelled.",
                     stacklevel=2,
@@ -58,16 +65,18 @@ class _OfTransitions(keras.callbacks.Callback):
 class ReleaseTransition(_OfTransitions):
     """Keeps a learned T where it starts while the base model learns, then releases it.
 
-    The training sequence of Sukhbaatar et al. 2014, Fig. 1b. It sets the layer's `gate`, a weight that scales the gradient of T: 0, then
-    1, and 1 at the end of `fit`. Its place among the callbacks does not matter: it moves to the end, behind one that restores weights,
-    and with them a gate that was closed. What moves T nevertheless: the momentum of an optimizer from an earlier `fit` (compile anew),
-    and weight decay (`optimizer.exclude_from_weight_decay(var_names=["transition"])`).
+    The training sequence of Sukhbaatar et al. 2014, Fig. 1b. It sets the layer's `gate`, a weight that scales the
+    gradient of T: 0, then 1, and 1 at the end of `fit`. Its place among the callbacks does not matter: it moves to the
+    end, behind one that restores weights, and with them a gate that was closed. What moves T nevertheless: the momentum
+    of an optimizer from an earlier `fit` (compile anew), and weight decay
+    (`optimizer.exclude_from_weight_decay(var_names=["transition"])`).
 
-    A run that is resumed (`BackupAndRestore`) is like the run that was not; but with a metric, if T was not yet released, the
-    epochs without improvement are counted anew.
+    A run that is resumed (`BackupAndRestore`) is like the run that was not; but with a metric, if T was not yet
+    released, the epochs without improvement are counted anew.
 
     Args:
-        after: the number of epochs to wait, or the name of a metric: T is released when that has not improved for `patience` epochs.
+        after: the number of epochs to wait, or the name of a metric: T is released when that has not improved for
+            `patience` epochs.
         patience: for a metric: how many epochs, at least 1.
         mode: for a metric: "min", "max", or "auto", which is "max" for accuracies and AUC.
     Raises:
@@ -77,7 +86,8 @@ class ReleaseTransition(_OfTransitions):
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(3, "log_softmax"), NoiseTransition(3, regularizer="l2")])
         >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        >>> history = model.fit(np.ones((8, 2)), np.arange(8) % 3, epochs=3, verbose=0, callbacks=[ReleaseTransition(after=2)])
+        >>> release = ReleaseTransition(after=2)
+        >>> history = model.fit(np.ones((8, 2)), np.arange(8) % 3, epochs=3, verbose=0, callbacks=[release])
         >>> model.layers[-1].has_moved
         True
     """
@@ -87,7 +97,9 @@ class ReleaseTransition(_OfTransitions):
         self.after = after if isinstance(after, str) else check_integer("after", after, 0)
         self.patience = check_integer("patience", patience, 1)
         check_choice("mode", mode, ("auto", "min", "max"))
-        larger_is_better = mode == "max" or (mode == "auto" and any(part in str(after).lower() for part in ("acc", "auc")))
+        larger_is_better = mode == "max" or (
+            mode == "auto" and any(part in str(after).lower() for part in ("acc", "auc"))
+        )
         self.sign = -1.0 if larger_is_better else 1.0
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -109,7 +121,10 @@ class ReleaseTransition(_OfTransitions):
             return
         logs = logs or {}
         if self.after not in logs:
-            raise ValueError(f"`after` must be a number of epochs or one of {', '.join(map(repr, logs))}. Received: after={self.after!r}")
+            raise ValueError(
+                f"`after` must be a number of epochs or one of {', '.join(map(repr, logs))}. Received: "
+                f"after={self.after!r}"
+            )
         value = self.sign * logs[self.after]
         self.best, self.waited = (value, 0) if value < self.best else (self.best, self.waited + 1)
         self.released = self.released or self.waited >= self.patience
@@ -128,25 +143,30 @@ class ReleaseTransition(_OfTransitions):
 class TransitionMonitor(_OfTransitions):
     """Logs what becomes of T after every epoch, so that History, CSVLogger and TensorBoard show it.
 
-    `<layer>_trace`, the sum of T_ii; `<layer>_condition`, the condition number; `<layer>_distance`, the total variation to a
-    reference (mean over the rows); with outliers also `<layer>_outlier_share`, the share of outliers that is labelled as such; each is
-    the mean over the annotators where there are several. With `validation_data` also `val_noisy_nll`, the mean of -log p(noisy y | x).
-    That is what to stop early by, for `val_loss` on noisy labels grows as T takes the noise on:
-    `callbacks=[TransitionMonitor(validation_data=(x, y)), EarlyStopping("val_noisy_nll", mode="min")]`.
+    `<layer>_trace`, the sum of T_ii; `<layer>_condition`, the condition number; `<layer>_distance`, the total variation
+    to a reference (mean over the rows); with outliers also `<layer>_outlier_share`, the share of outliers that is
+    labelled as such; each is the mean over the annotators where there are several. With `validation_data` also
+    `val_noisy_nll`, the mean of -log p(noisy y | x). That is what to stop early by, for `val_loss` on noisy labels
+    grows as T takes the noise on: `callbacks=[TransitionMonitor(validation_data=(x, y)), EarlyStopping("val_noisy_nll",
+    mode="min")]`.
 
-    Its place among the callbacks does not matter: it moves to the front, for the others see only what was logged before them.
+    Its place among the callbacks does not matter: it moves to the front, for the others see only what was logged before
+    them.
 
     Args:
-        reference: `(K, K)`, such as the true T, or `(M, K, K)`; None is the identity, whose distance is how far T has moved.
-        validation_data: `(x, y)`, or a data set of batches (x, y) that can be read again; noisy labels, integers in [0, K), `(N,)`, or
-            `(N, M)` with -1 where one is missing.
+        reference: `(K, K)`, such as the true T, or `(M, K, K)`; None is the identity, whose distance is how far T has
+            moved.
+        validation_data: `(x, y)`, or a data set of batches (x, y) that can be read again; noisy labels, integers in [0,
+            K), `(N,)`, or `(N, M)` with -1 where one is missing.
     Raises:
-        ValueError: for a reference that is not row-stochastic or of another size, a model without `NoiseTransition`, or, with
-            validation data, labels out of range or a model that does not end in the layer.
-    Warns: once, if `val_loss` grows beside a training loss that falls, after T has moved, and there is no `validation_data`.
+        ValueError: for a reference that is not row-stochastic or of another size, a model without `NoiseTransition`,
+            or, with validation data, labels out of range or a model that does not end in the layer.
+    Warns: once, if `val_loss` grows beside a training loss that falls, after T has moved, and there is no
+        `validation_data`.
 
     Example:
-        >>> model = keras.Sequential([keras.layers.Dense(3, "log_softmax"), NoiseTransition(3, regularizer="l2", name="flips")])
+        >>> flips = NoiseTransition(3, regularizer="l2", name="flips")
+        >>> model = keras.Sequential([keras.layers.Dense(3, "log_softmax"), flips])
         >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         >>> x, y = np.ones((8, 2)), np.arange(8) % 3
         >>> history = model.fit(x, y, verbose=0, callbacks=[TransitionMonitor(validation_data=(x, y))])
@@ -157,13 +177,17 @@ class TransitionMonitor(_OfTransitions):
     def __init__(self, reference: Any = None, validation_data: Any = None):
         super().__init__()
         self.reference = None if reference is None else check_transitions(reference, "reference")
-        self.validation_data = None if validation_data is None else examples_and_labels("validation_data", validation_data)
+        self.validation_data = (
+            None if validation_data is None else examples_and_labels("validation_data", validation_data)
+        )
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
         move(self, last=False)
         self.best, self.last, self.warned = math.inf, math.inf, False
-        self.both: CleanAndNoisy | None = None  # for all epochs: where T acts at inference it is a model, to be compiled once
+        self.both: CleanAndNoisy | None = (
+            None  # for all epochs: where T acts at inference it is a model, to be compiled once
+        )
         for layer in self.layers:
             shape = (layer.size,) * 2
             if self.reference is not None and self.reference.shape not in (shape, (*layer.axes, *shape)):
@@ -195,9 +219,12 @@ class TransitionMonitor(_OfTransitions):
         if learned and val_loss > self.best and loss < self.last and not self.warned:
             self.warned = True
             warnings.warn(
-                f"`val_loss` grew to {val_loss:.4g} while the training loss fell: {learned[0].name!r} does not act at inference, so "
-                "that on noisy labels `val_loss` says how far the model is from the noise. Do not stop early by it: use "
-                'TransitionMonitor(validation_data=(x, y)) and EarlyStopping("val_noisy_nll", mode="min"). On clean labels the model '
+                f"`val_loss` grew to {val_loss:.4g} while the training loss fell: {learned[0].name!r} does not act at "
+                "inference, so "
+                "that on noisy labels `val_loss` says how far the model is from the noise. Do not stop early by it: "
+                "use "
+                'TransitionMonitor(validation_data=(x, y)) and EarlyStopping("val_noisy_nll", mode="min"). On clean '
+                "labels the model "
                 "overfits.",
                 stacklevel=2,
             )

@@ -9,7 +9,8 @@ BLOCK_BYTES = 64 << 20  # of the rows that are made at once
 
 
 class BlockMatrix(NamedTuple):
-    """(left right) * (weight_left weight_right) + diag(diagonal) - shift 1' - 1 shift', shape `(K, K)`; * is entry by entry.
+    """(left right) * (weight_left weight_right) + diag(diagonal) - shift 1' - 1 shift', shape `(K, K)`; * is entry by
+    entry.
 
     left: `(K, M)`.
     right: `(M, K)`.

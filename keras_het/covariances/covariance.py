@@ -16,7 +16,8 @@ from keras_het.validation import check_number
 
 
 class Covariance(FullPrecision):
-    """Base class of the covariances, layers that a head owns: it calls `start`, builds them, and asks for the `distribution`.
+    """Base class of the covariances, layers that a head owns: it calls `start`, builds them, and asks for the
+    `distribution`.
 
     The standard deviations d = softplus(affine) + min_scale belong to all of them. A subclass adds maps in `make_maps`.
 
@@ -32,7 +33,13 @@ class Covariance(FullPrecision):
     noise_of = "logits"  # or "features", which a kernel carries to the logits: then no class has noise of its own
 
     def __init__(
-        self, *, initializer: Any = "zeros", regularizer: Any = None, initial_scale: float = 0.15, min_scale: float = 1e-3, **kwargs: Any
+        self,
+        *,
+        initializer: Any = "zeros",
+        regularizer: Any = None,
+        initial_scale: float = 0.15,
+        min_scale: float = 1e-3,
+        **kwargs: Any,
     ):
         super().__init__(**{"name": "covariance", **kwargs})
         self.initializer = keras.initializers.get(initializer)
@@ -43,7 +50,8 @@ class Covariance(FullPrecision):
         self.size = (0, 0)  # how many of e_K and e_R make the logits
 
     def start(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
-        """Makes the maps of a head; `initial_scale` is of its temperature, in which d and V start with half of the variance each.
+        """Makes the maps of a head; `initial_scale` is of its temperature, in which d and V start with half of the
+        variance each.
 
         Raises:
             ValueError: if another head has done so.
@@ -55,7 +63,10 @@ class Covariance(FullPrecision):
     def take(self, units: int, trainable: bool, dtype: Any) -> None:
         """A head takes it."""
         if self.units:
-            raise ValueError(f"`covariance` must be new for every head. Received: one of {self.classes} units that a head has already")
+            raise ValueError(
+                f"`covariance` must be new for every head. Received: one of {self.classes} units that a head has "
+                "already"
+            )
         self.classes, self.units, self.trainable, self.dtype_policy = units, units, trainable, dtype
 
     def make(self, temperature: float, seed: int) -> None:
@@ -142,5 +153,7 @@ class Covariance(FullPrecision):
 
 
 def _copy(initializer: Any) -> Any:
-    """An initializer of equal configuration. One unseeded instance would give every kernel of one shape the same values."""
+    """An initializer of equal configuration. One unseeded instance would give every kernel of one shape the same
+    values.
+    """
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer

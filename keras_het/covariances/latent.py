@@ -21,17 +21,19 @@ SMALLEST_KERNEL = 0.05  # that counts as learned, of the size that a kernel has 
 class Latent(LowRank):
     """W' (diag(d'(x)^2) + V'(x) V'(x)') W: noise of the D features that make the logits by the kernel W of the mean.
 
-    It adds (D D + D) + (D D R + D R) weights to a Dense layer, whatever the number of classes. `LatentHeteroscedasticDense` has it.
+    It adds (D D + D) + (D D R + D R) weights to a Dense layer, whatever the number of classes.
+    `LatentHeteroscedasticDense` has it.
 
     Args:
         num_factors: R, from 1 to the number of features; None is the smaller of that and 15.
         initializer: of the kernels; what it gives is added to the start by the biases.
         regularizer: of the kernels.
         min_scale: added to d'; at least 0.
-        initial_scale: standard deviation of a logit's noise at the start, in temperatures, for a kernel of the mean of the
-            size that "glorot_uniform" gives; greater than 0.
+        initial_scale: standard deviation of a logit's noise at the start, in temperatures, for a kernel of the mean of
+            the size that "glorot_uniform" gives; greater than 0.
         kwargs: as for any Keras layer.
-    Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers. ICLR 2023.
+    Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers.
+        ICLR 2023.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
@@ -71,7 +73,9 @@ class Latent(LowRank):
     def restart(self, kernel: np.ndarray) -> None:
         """Noise of `initial_scale` temperatures for this kernel, `(D, K)`, by the biases."""
         usual, norm = self._usual_norm(), math.sqrt(np.square(kernel.astype("float64")).sum(axis=0).mean())
-        ratio = usual / norm if norm > SMALLEST_KERNEL * usual else 1.0  # what has learned nothing yet will grow, and its noise with it
+        ratio = (
+            usual / norm if norm > SMALLEST_KERNEL * usual else 1.0
+        )  # what has learned nothing yet will grow, and its noise with it
         start = ratio * self.initial_scale * self._temperature * math.sqrt(0.5) / usual
         bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
         self.scale_diag.bias.assign(np.full(self.units, bias, "float32"))
@@ -87,6 +91,8 @@ class Latent(LowRank):
         return LatentNormal(loc, scale_diag, factor, kernel, mean.units)
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
-        """The kernel carries the mean covariance of the features, `(D, D)`, to the logits; no class has noise of its own."""
+        """The kernel carries the mean covariance of the features, `(D, D)`, to the logits; no class has noise of its
+        own.
+        """
         of_features = super().mean(diagonal, second, kernel)
         return lambda factor: BlockMatrix(kernel.T @ of_features(factor).whole(), kernel, np.zeros(kernel.shape[1]))

@@ -11,7 +11,8 @@ from keras_het.covariances.parameter_efficient import ParameterEfficient
 
 
 def get(identifier: Any) -> Covariance:
-    """A covariance from an instance, a name ("diagonal", "low_rank", "parameter_efficient", "latent"), or a serialised dict.
+    """A covariance from an instance, a name ("diagonal", "low_rank", "parameter_efficient", "latent"), or a serialised
+    dict.
 
     Raises:
         ValueError: if it is none of these.

@@ -48,7 +48,9 @@ class LowRank(Covariance):
             self.num_factors = check_integer("num_factors", self.num_factors, 1, units)
         except ValueError:
             rule = "be None or an integer in [1, units]; a diagonal covariance has 0"
-            raise ValueError(f"`num_factors` must {rule}. Received: num_factors={self.num_factors!r}, units={units}") from None
+            raise ValueError(
+                f"`num_factors` must {rule}. Received: num_factors={self.num_factors!r}, units={units}"
+            ) from None
 
     def make_maps(self, start: float, seed: int) -> None:
         rows = UnitRows(self.num_factors, seed, start)
@@ -72,7 +74,9 @@ class LowRank(Covariance):
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
         """A' E[z z'] A, summed over the factors."""
-        return lambda factor: BlockMatrix(_classes_first(factor), _classes_first(np.tensordot(second, factor, 1)).T, diagonal)
+        return lambda factor: BlockMatrix(
+            _classes_first(factor), _classes_first(np.tensordot(second, factor, 1)).T, diagonal
+        )
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_factors": self.num_factors}

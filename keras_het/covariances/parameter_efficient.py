@@ -40,14 +40,21 @@ class ParameterEfficient(LowRank):
         self.row_scale = self.affine_map("row_scale", self.units, keras.initializers.Constant(start))
         rows = UnitRows(self.num_factors, seed)
         self.factor = SharedFactor(
-            (self.units, self.num_factors), rows, self.regularizer, name="factor", trainable=self.trainable, dtype=self.dtype_policy
+            (self.units, self.num_factors),
+            rows,
+            self.regularizer,
+            name="factor",
+            trainable=self.trainable,
+            dtype=self.dtype_policy,
         )
 
     def count_weights(self, features: int, units: int) -> int:
         return 2 * (features + 1) * units + units * self.num_factors
 
     def distribution(self, x: Any, loc: Any) -> ScaledLowRankNormal:
-        return ScaledLowRankNormal(loc, self.standard_deviations(x), self.row_scale(x), ops.convert_to_tensor(self.factor.kernel))
+        return ScaledLowRankNormal(
+            loc, self.standard_deviations(x), self.row_scale(x), ops.convert_to_tensor(self.factor.kernel)
+        )
 
     def factor_weights(self) -> np.ndarray:
         """V, `(1, K, R)`."""
@@ -55,7 +62,9 @@ class ParameterEfficient(LowRank):
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
         """V V' times E[v v'], entry by entry; v is the map A of z, and E[v v'] is A' E[z z'] A."""
-        affine = np.concatenate([as_float64(self.row_scale.kernel), as_float64(self.row_scale.bias)[None]]).astype(second.dtype)
+        affine = np.concatenate([as_float64(self.row_scale.kernel), as_float64(self.row_scale.bias)[None]]).astype(
+            second.dtype
+        )
         weights = affine.T, second @ affine
         return lambda factor: BlockMatrix(factor[0], factor[0].T, diagonal, weights=weights)
 

@@ -9,7 +9,8 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("keras_het")
 class UnitRows(keras.initializers.Initializer):
-    """Rows of `size` normal numbers, each divided by its norm and times `norm`; drawn by NumPy, the same on every backend.
+    """Rows of `size` normal numbers, each divided by its norm and times `norm`; drawn by NumPy, the same on every
+    backend.
 
     Args:
         size: entries of a row; the shape that is asked for may be flat.

@@ -1,4 +1,6 @@
-"""Curricula: which examples a model learns from, when, and how much, by their features or their losses. Any Keras model, any loss."""
+"""Curricula: which examples a model learns from, when, and how much, by their features or their losses. Any Keras
+model, any loss.
+"""
 
 from keras_het.curricula.density import density_subsets, stage_weights
 from keras_het.curricula.features import features

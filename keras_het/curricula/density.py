@@ -17,9 +17,9 @@ def density_subsets(features: Any, labels: Any, num_subsets: int = 3, percentile
 
         rho_i = the number of examples j of the class with |f_i - f_j| < d,   d the percentile of all these distances
 
-    k-means of rho, one number for each example, cuts every class into subsets. Examples with the same features have the same subset.
-    Wrong labels lie apart from their class where features tell classes apart: take those of a model trained on the noisy labels, or of
-    one pretrained.
+    k-means of rho, one number for each example, cuts every class into subsets. Examples with the same features have the
+    same subset. Wrong labels lie apart from their class where features tell classes apart: take those of a model
+    trained on the noisy labels, or of one pretrained.
 
     Args:
         features: `(N, D)`, as of `features(model, x)`.
@@ -29,8 +29,8 @@ def density_subsets(features: Any, labels: Any, num_subsets: int = 3, percentile
     Returns:
         integers in [0, num_subsets), `(N,)`.
     Raises:
-        ValueError: for other arguments, a class of more than 16,384 examples (O(n^2) memory: give a part of them), or one with fewer
-            different densities than subsets.
+        ValueError: for other arguments, a class of more than 16,384 examples (O(n^2) memory: give a part of them), or
+            one with fewer different densities than subsets.
     Source: Guo et al. 2018, "CurriculumNet", the section on the design of the curriculum, and the authors' code.
 
     Example:
@@ -53,13 +53,14 @@ def density_subsets(features: Any, labels: Any, num_subsets: int = 3, percentile
 def stage_weights(subsets: Any, stage: int, weights: Sequence[float] = (1.0, 0.5, 0.5)) -> np.ndarray:
     """The weight of each example in a stage: subsets up to that of the stage count, the others do not yet.
 
-    Train one stage after the other: `for stage in range(3): model.fit(x, y, sample_weight=stage_weights(subsets, stage))`. Examples of
-    weight 0 may as well be left out.
+    Train one stage after the other: `for stage in range(3): model.fit(x, y, sample_weight=stage_weights(subsets,
+    stage))`. Examples of weight 0 may as well be left out.
 
     Args:
         subsets: of `density_subsets`, `(N,)`.
         stage: in [0, len(weights)).
-        weights: one for each subset, at least 0; the paper's third stage has 1 for clean and 0.5 for noisy ones (as we remember it).
+        weights: one for each subset, at least 0; the paper's third stage has 1 for clean and 0.5 for noisy ones (as we
+            remember it).
     Returns:
         shape `(N,)`, float32.
     Raises:
@@ -94,7 +95,9 @@ def _subsets_of_class(rows, label, num_subsets, percentile):
     different = np.unique(density)
     if len(different) < num_subsets:
         rule = f"have examples of at least {num_subsets} different densities in every class"
-        raise ValueError(f"`features` must {rule}. Received: {len(different)} in class {label}, of {len(rows)} examples")
+        raise ValueError(
+            f"`features` must {rule}. Received: {len(different)} in class {label}, of {len(rows)} examples"
+        )
     start = np.quantile(different, np.linspace(1.0, 0.0, num_subsets), method="nearest").astype("float64")
     centers, _ = kmeans2(density[:, None], start[:, None], iter=100, minit="matrix", missing="raise")
     return np.argmin(np.abs(density[:, None] - centers[:, 0]), axis=1)

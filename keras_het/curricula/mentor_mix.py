@@ -11,27 +11,29 @@ from keras_het.validation import check_integer, check_labels, check_number
 
 
 class MentorMix(keras.utils.PyDataset):
-    """Batches of examples that are mixed, each with one of its batch, drawn by weights v that are 1 where the loss is small.
+    """Batches of examples that are mixed, each with one of its batch, drawn by weights v that are 1 where the loss is
+    small.
 
         v_i = 1 if the loss of i is at most the percentile of all, else 0
         j ~ softmax(v) over the batch,   l ~ Beta(alpha, alpha),   l = max(l, 1 - l) if v_i = 1 else min(l, 1 - l)
         x = l x_i + (1 - l) x_j,   y = l y_i + (1 - l) y_j
 
-    Train with a loss of label vectors: `model.fit(batches, epochs=..., callbacks=[batches.callback()])`. The callback finds the losses at
-    the start of every epoch, by a prediction of all examples; in the burn-in, and without the callback, all weights are 1, which is
-    mixup.
+    Train with a loss of label vectors: `model.fit(batches, epochs=..., callbacks=[batches.callback()])`. The callback
+    finds the losses at the start of every epoch, by a prediction of all examples; in the burn-in, and without the
+    callback, all weights are 1, which is mixup.
 
-    What differs from the paper: it finds v in every step, with the percentile of the batch, smoothed over the steps, and so needs two
-    passes of the network in each; here v is an epoch old at most, and the percentile that of all examples. The paper's second
-    weighting, of the mixed examples by their own losses, is left out. The draws are a function of seed, epoch and batch, so that a run
-    that is resumed draws what it would have drawn.
+    What differs from the paper: it finds v in every step, with the percentile of the batch, smoothed over the steps,
+    and so needs two passes of the network in each; here v is an epoch old at most, and the percentile that of all
+    examples. The paper's second weighting, of the mixed examples by their own losses, is left out. The draws are a
+    function of seed, epoch and batch, so that a run that is resumed draws what it would have drawn.
 
     Args:
         x: examples, floats, `(N, ...)`.
         labels: noisy ones, integers in [0, num_classes), `(N,)`.
         num_classes: K >= 2.
         batch_size: at least 1; the last batch of an epoch may be smaller.
-        percentile: in [0, 100], the share of examples with v = 1; the authors take 70 to 90, less where more labels are wrong.
+        percentile: in [0, 100], the share of examples with v = 1; the authors take 70 to 90, less where more labels are
+            wrong.
         alpha: > 0; the authors take 2 to 8 under much noise.
         burn_in: the number of epochs with v = 1, at least 0.
         seed: an integer at least 0.
@@ -61,10 +63,15 @@ class MentorMix(keras.utils.PyDataset):
         super().__init__()
         self._x = np.asarray(x)
         if self._x.dtype.kind != "f" or not self._x.ndim or not len(self._x):
-            raise ValueError(f"`x` must be floats of shape (N, ...). Received: shape {self._x.shape}, dtype {self._x.dtype}")
+            raise ValueError(
+                f"`x` must be floats of shape (N, ...). Received: shape {self._x.shape}, dtype {self._x.dtype}"
+            )
         self._labels = check_labels(labels, check_integer("num_classes", num_classes, 2), len(self._x))
         self.num_classes, self.batch_size = num_classes, check_integer("batch_size", batch_size, 1)
-        self.percentile, self.alpha = check_number("percentile", percentile, low=0.0), check_number("alpha", alpha, above=0.0)
+        self.percentile, self.alpha = (
+            check_number("percentile", percentile, low=0.0),
+            check_number("alpha", alpha, above=0.0),
+        )
         if self.percentile > 100.0:
             raise ValueError(f"`percentile` must be in [0, 100]. Received: percentile={percentile!r}")
         self.burn_in, self.seed = check_integer("burn_in", burn_in, 0), check_integer("seed", seed, 0)

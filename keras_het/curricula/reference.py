@@ -13,9 +13,9 @@ def reference_weights(features: Any, labels: Any, verified_features: Any, verifi
 
         w_n = max(0, cos(f_n - m, r_y)),   r_k = the mean of (f - m) / |f - m| over the verified examples of class k
 
-    m is the mean of the verified features: without it all features of a relu resemble each other. The paper learns an encoder of the
-    examples and one of the reference sets, over many classes, so that classes without verified examples are helped by the others;
-    those encoders are left out here, and every class needs a verified example.
+    m is the mean of the verified features: without it all features of a relu resemble each other. The paper learns an
+    encoder of the examples and one of the reference sets, over many classes, so that classes without verified examples
+    are helped by the others; those encoders are left out here, and every class needs a verified example.
 
     Args:
         features: `(N, D)`, as of `features(model, x)`.
@@ -51,7 +51,9 @@ def reference_weights(features: Any, labels: Any, verified_features: Any, verifi
 def _check_verified(labels, verified_labels):
     missing = np.setdiff1d(labels, verified_labels)
     if len(missing):
-        raise ValueError(f"`verified_labels` must have an example of every class of `labels`. Received: none of class {missing[0]}")
+        raise ValueError(
+            f"`verified_labels` must have an example of every class of `labels`. Received: none of class {missing[0]}"
+        )
 
 
 def _unit(rows):

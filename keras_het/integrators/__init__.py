@@ -1,4 +1,6 @@
-"""Integrators: how a head averages its link over the Gaussian logits. Small serialisable choices, as `keras.initializers` are."""
+"""Integrators: how a head averages its link over the Gaussian logits. Small serialisable choices, as
+`keras.initializers` are.
+"""
 
 from keras_het.integrators.closed_form import ClosedForm
 from keras_het.integrators.integrator import Integrator
@@ -8,4 +10,14 @@ from keras_het.integrators.quadrature import Quadrature
 from keras_het.integrators.sampled import MonteCarlo, QuasiMonteCarlo, Sampler
 from keras_het.integrators.taylor import Taylor
 
-__all__ = ["ClosedForm", "Integrator", "MonteCarlo", "OwnNoise", "Quadrature", "QuasiMonteCarlo", "Sampler", "Taylor", "get"]
+__all__ = [
+    "ClosedForm",
+    "Integrator",
+    "MonteCarlo",
+    "OwnNoise",
+    "Quadrature",
+    "QuasiMonteCarlo",
+    "Sampler",
+    "Taylor",
+    "get",
+]

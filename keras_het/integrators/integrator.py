@@ -9,8 +9,8 @@ from keras_het.links import Link
 class Integrator(Choice):
     """Base class: a rule for the expectation of a link, such as E[softmax(u)], under a Gaussian of logits.
 
-    A subclass defines `integrate`, and names in `needs` the attribute that a link must have for it: "mean", what nodes are averaged to,
-    "closed_form" or "second_order". `get_config` returns its constructor's arguments.
+    A subclass defines `integrate`, and names in `needs` the attribute that a link must have for it: "mean", what nodes
+    are averaged to, "closed_form" or "second_order". `get_config` returns its constructor's arguments.
     """
 
     needs = ""
@@ -19,19 +19,23 @@ class Integrator(Choice):
     def check(self, link: Link, units: int, num_factors: int) -> None:
         """Raises ValueError if this rule cannot serve the link, or not at this size."""
         if not self.needs:
-            raise NotImplementedError(f"{type(self).__name__} must say in `needs` which attribute a link must have for it")
+            raise NotImplementedError(
+                f"{type(self).__name__} must say in `needs` which attribute a link must have for it"
+            )
         if getattr(link, self.needs, None) is None:
             fitting = ", ".join(kind.__name__ for kind in _kinds(Link) if getattr(kind, self.needs, None) is not None)
             known = f"be one of {fitting}, or " if fitting else ""
             raise ValueError(
-                f"`link` must {known}have `{self.needs}` of its own, for the integrator {type(self).__name__}. Received: link={link!r}"
+                f"`link` must {known}have `{self.needs}` of its own, for the integrator {type(self).__name__}. "
+                f"Received: link={link!r}"
             )
 
     def check_covariance(self, covariance: Any) -> None:
         """Raises ValueError if this rule cannot serve the covariance."""
         if self.own_noise_only and covariance.noise_of != "logits":
             raise ValueError(
-                f"`integrator` must be another than {type(self).__name__}, such as QuasiMonteCarlo, for a covariance that gives no class "
+                f"`integrator` must be another than {type(self).__name__}, such as QuasiMonteCarlo, for a covariance "
+                "that gives no class "
                 f"noise of its own. Received: {type(covariance).__name__}"
             )
 
@@ -40,9 +44,11 @@ class Integrator(Choice):
 
         Args:
             link: what is averaged.
-            normal: distribution of the logits, such as `keras_het.ops.LowRankNormal`, in temperatures, centred by the link.
+            normal: distribution of the logits, such as `keras_het.ops.LowRankNormal`, in temperatures, centred by the
+                link.
             size: how many of e_K and e_R make the logits, Python integers, which a tensor that is traced may not know.
-            key: (seed, step) for fresh noise in training; None at inference, where the result is a fixed function of `normal`.
+            key: (seed, step) for fresh noise in training; None at inference, where the result is a fixed function of
+                `normal`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define integrate(link, normal, size, key)")
 

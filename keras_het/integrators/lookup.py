@@ -21,4 +21,6 @@ def get(identifier: Any) -> Integrator:
         >>> get("monte_carlo")
         MonteCarlo(num_samples=1000, inference_samples=None, chunk_size='auto', antithetic=False)
     """
-    return find_choice("integrator", identifier, Integrator, (MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor, OwnNoise, Quadrature))
+    return find_choice(
+        "integrator", identifier, Integrator, (MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor, OwnNoise, Quadrature)
+    )

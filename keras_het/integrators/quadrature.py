@@ -18,15 +18,16 @@ class Quadrature(Integrator):
 
         p_k = integral of f_k(t) prod over j != k of F_j(t) dt,      F_j, f_j: the law of u_j + G_j, G_j standard Gumbel
 
-    for the softmax of u is the chance that u_k + G_k is the largest. The points t span the range of the largest, which follows each
-    example's noise, and are nearer to each other where little noise counts. With 24 of them the error of log p is about 1e-3 for
-    p > 0.01, noise of a tenth of a temperature beside 30 of them included, and below 0.03 down to p = 1e-6. With 12 it is some ten times
-    larger, with less than eight of no use. A step takes 1.4 to 2.2 times as long as with 256 nodes, a prediction about as long (on PyTorch
-    3.6 times), and both take longer to compile.
+    for the softmax of u is the chance that u_k + G_k is the largest. The points t span the range of the largest, which
+    follows each example's noise, and are nearer to each other where little noise counts. With 24 of them the error of
+    log p is about 1e-3 for p > 0.01, noise of a tenth of a temperature beside 30 of them included, and below 0.03 down
+    to p = 1e-6. With 12 it is some ten times larger, with less than eight of no use. A step takes 1.4 to 2.2 times as
+    long as with 256 nodes, a prediction about as long (on PyTorch 3.6 times), and both take longer to compile.
 
     Args:
         num_nodes: points of the integral, in training and prediction.
-    Source: the law of the largest, McFadden 1974; the Gumbel law as ten normal ones, Fruehwirth-Schnatter and Fruehwirth 2007.
+    Source: the law of the largest, McFadden 1974; the Gumbel law as ten normal ones, Fruehwirth-Schnatter and
+        Fruehwirth 2007.
 
     Example:
         >>> Quadrature(16)
@@ -43,12 +44,15 @@ class Quadrature(Integrator):
         super().check(link, units, num_factors)
         if num_factors:
             raise ValueError(
-                "`integrator` must be another than Quadrature, such as QuasiMonteCarlo, for noise with factors: it is for heads of "
+                "`integrator` must be another than Quadrature, such as QuasiMonteCarlo, for noise with factors: it is "
+                "for heads of "
                 f"`num_factors=0`. Received: num_factors={num_factors}"
             )
 
     def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
-        mean = expectation(link.largest, GumbelNormal.of(normal, size[0], self.num_nodes), points(self.num_nodes), unroll=key is None)
+        mean = expectation(
+            link.largest, GumbelNormal.of(normal, size[0], self.num_nodes), points(self.num_nodes), unroll=key is None
+        )
         return link.from_mean(ops.log_softmax(mean, axis=-1))
 
     def get_config(self) -> dict[str, Any]:

@@ -19,8 +19,8 @@ MAX_TABLE_BYTES = 512 << 20
 class Sampler(Integrator):
     """Base class of the integrators that average over nodes. A subclass defines `draw`.
 
-    At inference the nodes are a constant that depends on the integrator, K and R alone: predictions are deterministic and equal on
-    every backend, and an exported graph holds no random operation.
+    At inference the nodes are a constant that depends on the integrator, K and R alone: predictions are deterministic
+    and equal on every backend, and an exported graph holds no random operation.
     """
 
     needs = "mean"
@@ -48,7 +48,9 @@ class Sampler(Integrator):
                 )
 
     def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
-        return link.from_mean(expectation(link.mean, normal, self.nodes_of(size, key), self.chunk_size, unroll=key is None))
+        return link.from_mean(
+            expectation(link.mean, normal, self.nodes_of(size, key), self.chunk_size, unroll=key is None)
+        )
 
     def nodes_of(self, size: tuple[int, int], key: Any) -> nodes.Nodes:
         """Nodes of these sizes: new ones for a key, and for None those of inference."""
@@ -65,7 +67,11 @@ class Sampler(Integrator):
         return self._constants[size]
 
     def get_config(self) -> dict[str, Any]:
-        return {"num_samples": self.num_samples, "inference_samples": self.inference_samples, "chunk_size": self.chunk_size}
+        return {
+            "num_samples": self.num_samples,
+            "inference_samples": self.inference_samples,
+            "chunk_size": self.chunk_size,
+        }
 
 
 def _check_chunk_size(chunk_size):
@@ -86,7 +92,8 @@ class MonteCarlo(Sampler):
         num_samples: S in training, 1 to 2^20.
         antithetic: draw them in pairs e, -e.
         inference_samples: S at inference; None for the same.
-        chunk_size: nodes held at once, "auto", or None for all in plain operations (for second derivatives under XLA on TensorFlow).
+        chunk_size: nodes held at once, "auto", or None for all in plain operations (for second derivatives under XLA on
+            TensorFlow).
     Source: Collier et al. 2021, Eq. 3.
 
     Example:
@@ -114,17 +121,19 @@ class MonteCarlo(Sampler):
 
 @keras.saving.register_keras_serializable("keras_het")
 class QuasiMonteCarlo(Sampler):
-    """Randomised quasi-Monte Carlo: Sobol points in the first dimensions, the factors', and a Latin hypercube in the others.
+    """Randomised quasi-Monte Carlo: Sobol points in the first dimensions, the factors', and a Latin hypercube in the
+    others.
 
     Drawn anew at every training step.
 
-    The default for the softmax link. Unbiased like Monte Carlo; to the same error it needs about a quarter of the nodes where the
-    noise is small beside the temperature (0.5) and about 0.7 of them where it is large (2).
+    The default for the softmax link. Unbiased like Monte Carlo; to the same error it needs about a quarter of the nodes
+    where the noise is small beside the temperature (0.5) and about 0.7 of them where it is large (2).
 
     Args:
         num_samples: S in training, 1 to 2^20.
         inference_samples: S at inference; None for the same.
-        chunk_size: nodes held at once, "auto", or None for all in plain operations (for second derivatives under XLA on TensorFlow).
+        chunk_size: nodes held at once, "auto", or None for all in plain operations (for second derivatives under XLA on
+            TensorFlow).
     Source: `keras_het.ops.quasi_random`.
 
     Example:
@@ -132,7 +141,9 @@ class QuasiMonteCarlo(Sampler):
         QuasiMonteCarlo(num_samples=64, inference_samples=None, chunk_size='auto')
     """
 
-    def __init__(self, num_samples: int = 256, inference_samples: int | None = None, chunk_size: int | str | None = "auto"):
+    def __init__(
+        self, num_samples: int = 256, inference_samples: int | None = None, chunk_size: int | str | None = "auto"
+    ):
         super().__init__(num_samples, inference_samples, chunk_size)
 
     def draw(self, key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> nodes.Nodes:

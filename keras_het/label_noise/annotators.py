@@ -48,35 +48,43 @@ def majority_vote(labels: Any, num_classes: int | None = None, shares: bool = Fa
     labels = check_annotations(labels, np.inf if num_classes is None else num_classes)
     empty = np.flatnonzero((labels < 0).all(axis=1))
     if len(empty):
-        raise ValueError(f"`labels` must have at least one label of every example. Received: none of example {empty[0]}")
+        raise ValueError(
+            f"`labels` must have at least one label of every example. Received: none of example {empty[0]}"
+        )
     num_classes = num_classes or int(labels.max()) + 1
     votes = _vote_shares(_indicators(labels, num_classes), num_classes)
     return votes if shares else votes.argmax(axis=1)
 
 
-def dawid_skene(labels: Any, num_classes: int, max_iterations: int = 100, tolerance: float = 1e-6, smoothing: float = 0.01) -> DawidSkene:
+def dawid_skene(
+    labels: Any, num_classes: int, max_iterations: int = 100, tolerance: float = 1e-6, smoothing: float = 0.01
+) -> DawidSkene:
     """The true classes, and how each annotator confuses them, by maximum likelihood from the labels alone.
 
-    Labels of an example are independent given its true class. The algorithm alternates (EM), from the shares of the votes:
+    Labels of an example are independent given its true class. The algorithm alternates (EM), from the shares of the
+    votes:
 
-        T[m, i, j] = (smoothing / K + sum over n with label j of m of p_n(i)) / (smoothing + sum over n with a label of m of p_n(i))
+        T[m, i, j] = (smoothing / K + sum over n with label j of m of p_n(i))
+                     / (smoothing + sum over n with a label of m of p_n(i))
         p_n(i) ~ prior_i prod over labels l_nm of T[m, i, l_nm]                (in log space)
 
-    and stops where the log-likelihood grows by less than `tolerance` of a label. With `smoothing` that of the labels and of a Dirichlet
-    prior of the rows grows at every step; of 0, the labels' own. It needs examples with labels of several annotators each; more than half
-    of the votes should be right, or classes may change places.
+    and stops where the log-likelihood grows by less than `tolerance` of a label. With `smoothing` that of the labels
+    and of a Dirichlet prior of the rows grows at every step; of 0, the labels' own. It needs examples with labels of
+    several annotators each; more than half of the votes should be right, or classes may change places.
 
     Args:
         labels: integers in [0, K), `(N, M)`, -1 where the annotator gave none.
         num_classes: K >= 2.
         max_iterations: at least 1.
         tolerance: at least 0.
-        smoothing: labels that each row of each T has beside those that are counted, spread over the classes; at least 0.
+        smoothing: labels that each row of each T has beside those that are counted, spread over the classes; at least
+            0.
     Returns:
         `DawidSkene`.
     Raises:
         ValueError: for values outside these ranges.
-    Source: Dawid and Skene 1979, "Maximum likelihood estimation of observer error-rates using the EM algorithm", Eqs. 2.3 to 2.5.
+    Source: Dawid and Skene 1979, "Maximum likelihood estimation of observer error-rates using the EM algorithm", Eqs.
+        2.3 to 2.5.
 
     Example:
         >>> found = dawid_skene([[0, 0, 1], [1, 1, 1], [0, 0, -1], [1, 1, 1], [0, 0, 1]], num_classes=2)
@@ -118,7 +126,9 @@ def _vote_shares(given, num_classes):
 
 
 def _confusions(given, probabilities, smoothing):
-    """T of each annotator, `(M, K, K)`, from probabilities of the true classes; a row of which nothing is known is flat."""
+    """T of each annotator, `(M, K, K)`, from probabilities of the true classes; a row of which nothing is known is
+    flat.
+    """
     size = probabilities.shape[1]
     counts = (given.T @ probabilities).reshape(-1, size, size).swapaxes(1, 2) + smoothing / size
     totals = counts.sum(axis=2, keepdims=True)

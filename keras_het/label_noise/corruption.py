@@ -13,8 +13,8 @@ def corrupt_labels(labels: Any, transition: Any, seed: int | list[int] = 0) -> n
 
     Args:
         labels: the true classes, integers in [0, K), shape `(N,)`.
-        transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i), or, for noise that depends on the instance, one such row for
-            every example, `(N, K)` (such as `look_alike_transitions` makes); a square matrix is a T.
+        transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i), or, for noise that depends on the instance,
+            one such row for every example, `(N, K)` (such as `look_alike_transitions` makes); a square matrix is a T.
         seed: of the draw; an integer, at least 0, or a list of them as for `numpy.random.default_rng`.
     Returns:
         integers, shape `(N,)`; a function of the arguments alone.
@@ -45,7 +45,8 @@ def _bounds(rows):
 
 
 def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarray:
-    """Rows for `corrupt_labels`: noise that depends on the instance, from each example to the class that it looks most like.
+    """Rows for `corrupt_labels`: noise that depends on the instance, from each example to the class that it looks most
+    like.
 
         margin_n = |x_n - mean of the nearest other class|^2 - |x_n - mean of its own class|^2
         p(flip of n) = min(c exp(-margin_n / sd(margin)), 1), with c such that their mean is `noise`
@@ -57,17 +58,22 @@ def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarr
     Returns:
         shape `(N, K)`.
     Raises:
-        ValueError: for noise outside its range, a class without examples, features that are not finite, or shapes that do not fit.
+        ValueError: for noise outside its range, a class without examples, features that are not finite, or shapes that
+            do not fit.
 
     Example:
-        >>> look_alike_transitions([[0.0], [0.2], [1.0], [1.2], [5.0], [5.2]], [0, 0, 1, 1, 2, 2], noise=0.3).round(2).tolist()
-        [[0.59, 0.41, 0.0], [0.56, 0.44, 0.0], [0.44, 0.56, 0.0], [0.41, 0.59, 0.0], [0.0, 0.06, 0.94], [0.0, 0.05, 0.95]]
+        >>> features = [[0.0], [0.2], [1.0], [1.2], [5.0], [5.2]]
+        >>> look_alike_transitions(features, [0, 0, 1, 1, 2, 2], noise=0.3).round(2).tolist()
+        [[0.59, 0.41, 0.0], [0.56, 0.44, 0.0], [0.44, 0.56, 0.0], [0.41, 0.59, 0.0], [0.0, 0.06, 0.94], [0.0, 0.05,
+        0.95]]
     """
     features = np.asarray(features, "float64")
     labels = check_labels(labels, np.inf)
     check_share("noise", noise)
     if features.ndim != 2 or features.shape[:1] != labels.shape:
-        raise ValueError(f"`features` must have shape (N, D) and `labels` (N,). Received: shapes {features.shape} and {labels.shape}")
+        raise ValueError(
+            f"`features` must have shape (N, D) and `labels` (N,). Received: shapes {features.shape} and {labels.shape}"
+        )
     if not np.isfinite(features).all():
         raise ValueError(f"`features` must be finite. Received: {np.sum(~np.isfinite(features))} numbers that are not")
     classes = np.arange(max(labels.max(initial=0) + 1, 2))

@@ -6,7 +6,14 @@ import numpy as np
 import scipy.special
 
 from keras_het.label_noise.matrices import from_confusion
-from keras_het.validation import as_float64, check_every_class, check_labels, check_not_negative, check_share, check_square
+from keras_het.validation import (
+    as_float64,
+    check_every_class,
+    check_labels,
+    check_not_negative,
+    check_share,
+    check_square,
+)
 
 ROUNDING = 1e-6  # the mean of equal probabilities may be above them, and then none of them would count
 ROWS = 8192  # of probabilities that are compared at once
@@ -15,8 +22,9 @@ ROWS = 8192  # of probabilities that are compared at once
 def estimate_by_anchors(probabilities: Any, quantile: float = 1.0) -> np.ndarray:
     """T from a model of the noisy labels: row i is what the model predicts for an example that is surely of class i.
 
-    That anchor is the example whose predicted probability of i is the given quantile of all: 1 takes the largest, and less, such as
-    0.97, is safer against single examples. It needs such an example of every class, and a model that is calibrated.
+    That anchor is the example whose predicted probability of i is the given quantile of all: 1 takes the largest, and
+    less, such as 0.97, is safer against single examples. It needs such an example of every class, and a model that is
+    calibrated.
 
     Args:
         probabilities: p(noisy label | x), shape `(N, K)`, N >= 1.
@@ -40,8 +48,9 @@ def estimate_by_anchors(probabilities: Any, quantile: float = 1.0) -> np.ndarray
 def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
     """T from counts of labels against the classes that a model is confident of.
 
-    An example counts for the class of largest probability among those whose probability reaches the mean that the examples with
-    that label have; rows of the counts are scaled to sum to one. Use out-of-sample probabilities, by cross-validation.
+    An example counts for the class of largest probability among those whose probability reaches the mean that the
+    examples with that label have; rows of the counts are scaled to sum to one. Use out-of-sample probabilities, by
+    cross-validation.
 
     Args:
         labels: noisy ones, integers, shape `(N,)`.
@@ -49,7 +58,8 @@ def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
     Returns:
         shape `(K, K)`.
     Raises:
-        ValueError: for labels out of range, a class without a label, or one that the model is confident of for no example.
+        ValueError: for labels out of range, a class without a label, or one that the model is confident of for no
+            example.
     Source: Northcutt, Jiang and Chuang 2021, "Confident learning", Eqs. 1 to 3.
 
     Example:
@@ -66,11 +76,13 @@ def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
 def systematic_flips(counts: Any) -> np.ndarray:
     """Which classes are taken for which more often than flips to any other class would be.
 
-    Of the n_i flips of class i, if they went to any of the K - 1 others alike, Binomial(n_i, 1 / (K - 1)) would go to class j. A count is
-    systematic if that gives one so large in less than one of a hundred such tables: P(count or more) < .01 / (K (K - 1)).
+    Of the n_i flips of class i, if they went to any of the K - 1 others alike, Binomial(n_i, 1 / (K - 1)) would go to
+    class j. A count is systematic if that gives one so large in less than one of a hundred such tables: P(count or
+    more) < .01 / (K (K - 1)).
 
     Args:
-        counts: examples of class i with the label j, shape `(K, K)`, not negative; of a learned T, its rows times those of the class.
+        counts: examples of class i with the label j, shape `(K, K)`, not negative; of a learned T, its rows times those
+            of the class.
     Returns:
         booleans, shape `(K, K)`, False on the diagonal.
     Raises:
@@ -89,7 +101,9 @@ def systematic_flips(counts: Any) -> np.ndarray:
 
 
 def confident_counts(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """How many examples that a model is confident are of class i have the label j, `(K, K)`; a class without labels has no examples."""
+    """How many examples that a model is confident are of class i have the label j, `(K, K)`; a class without labels has
+    no examples.
+    """
     size = p.shape[1]
     totals = np.bincount(labels, minlength=size)
     own = np.bincount(labels, p[np.arange(len(p)), labels], size)

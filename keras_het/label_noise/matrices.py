@@ -28,7 +28,8 @@ def symmetric(num_classes: int, noise: float) -> np.ndarray:
 
 
 def pair_flip(num_classes: int, noise: float) -> np.ndarray:
-    """T of flips to the next class: 1 - noise on the diagonal, noise from class i to class i + 1, and from the last to the first.
+    """T of flips to the next class: 1 - noise on the diagonal, noise from class i to class i + 1, and from the last to
+    the first.
 
     Args:
         num_classes: K >= 2.
@@ -47,7 +48,8 @@ def pair_flip(num_classes: int, noise: float) -> np.ndarray:
 
 
 def random_flip(num_classes: int, noise: float, seed: int | list[int] = 0) -> np.ndarray:
-    """T of flips whose targets differ from class to class: 1 - noise on the diagonal, the rest of a row uniform on the simplex.
+    """T of flips whose targets differ from class to class: 1 - noise on the diagonal, the rest of a row uniform on the
+    simplex.
 
     Args:
         num_classes: K >= 2.

@@ -8,7 +8,8 @@ from keras_het.validation import check_square
 
 
 def total_variation(transition: Any, reference: Any) -> float:
-    """Mean over the rows of half the sum of |T[i] - reference[i]|: 0 where they are equal, 1 where no row has anything in common.
+    """Mean over the rows of half the sum of |T[i] - reference[i]|: 0 where they are equal, 1 where no row has anything
+    in common.
 
     Args:
         transition: T, shape `(K, K)`.
@@ -24,7 +25,9 @@ def total_variation(transition: Any, reference: Any) -> float:
     """
     transition, reference = check_square("transition", transition), check_square("reference", reference)
     if transition.shape != reference.shape:
-        raise ValueError(f"`reference` must have the shape of `transition`, {transition.shape}. Received: shape {reference.shape}")
+        raise ValueError(
+            f"`reference` must have the shape of `transition`, {transition.shape}. Received: shape {reference.shape}"
+        )
     return float(np.mean(0.5 * np.sum(np.abs(transition - reference), axis=1)))
 
 
@@ -42,9 +45,11 @@ def trace(transition: Any) -> float:
 
 
 def condition_number(transition: Any) -> float:
-    """Largest over smallest singular value: 1 for a permutation, infinite if some true classes cannot be told apart by their labels.
+    """Largest over smallest singular value: 1 for a permutation, infinite if some true classes cannot be told apart by
+    their labels.
 
-    Errors of the noisy posterior are amplified by up to this factor on the way to the clean one. Not a number if T is not.
+    Errors of the noisy posterior are amplified by up to this factor on the way to the clean one. Not a number if T is
+    not.
 
     Args:
         transition: T, shape `(K, K)`.

@@ -9,15 +9,19 @@ from keras_het.ops.seeds import random_generator
 from keras_het.validation import check_every_class, check_integer, check_labels
 
 
-def weak_raters(features: Any, labels: Any, per_class: int = 6, num_raters: int = 5, seed: int | list[int] = 0) -> np.ndarray:
-    """Answers of small models that saw a few clean examples each: wrong where an example is hard, and often several of them alike.
+def weak_raters(
+    features: Any, labels: Any, per_class: int = 6, num_raters: int = 5, seed: int | list[int] = 0
+) -> np.ndarray:
+    """Answers of small models that saw a few clean examples each: wrong where an example is hard, and often several of
+    them alike.
 
-    The raters are, in turn, the nearest neighbour, a tree of depth 6, naive Bayes, ridge regression, and a network of 8 hidden units.
-    Each learns `per_class` examples of every class, drawn anew, and then labels all examples, its own ones too. Fewer examples make more
-    errors: on scikit-learn's digits one, two, and six of each class leave 44%, 35% and 23% of the answers wrong.
+    The raters are, in turn, the nearest neighbour, a tree of depth 6, naive Bayes, ridge regression, and a network of 8
+    hidden units. Each learns `per_class` examples of every class, drawn anew, and then labels all examples, its own
+    ones too. Fewer examples make more errors: on scikit-learn's digits one, two, and six of each class leave 44%, 35%
+    and 23% of the answers wrong.
 
-    One label for each example, that of a rater drawn at random: `corrupt_labels(labels, rows, seed)`, where `rows`, `(N, K)`, are the
-    shares of the raters that name each class, `np.eye(K)[answers].mean(axis=1)`.
+    One label for each example, that of a rater drawn at random: `corrupt_labels(labels, rows, seed)`, where `rows`,
+    `(N, K)`, are the shares of the raters that name each class, `np.eye(K)[answers].mean(axis=1)`.
 
     Args:
         features: finite numbers, shape `(N, D)`.
@@ -50,7 +54,9 @@ def weak_raters(features: Any, labels: Any, per_class: int = 6, num_raters: int 
 
 def _check(features, labels, per_class):
     if features.ndim != 2 or features.shape[:1] != labels.shape:
-        raise ValueError(f"`features` must have shape (N, D) and `labels` (N,). Received: shapes {features.shape} and {labels.shape}")
+        raise ValueError(
+            f"`features` must have shape (N, D) and `labels` (N,). Received: shapes {features.shape} and {labels.shape}"
+        )
     if not np.isfinite(features).all():
         raise ValueError(f"`features` must be finite. Received: {np.sum(~np.isfinite(features))} numbers that are not")
     check_every_class(labels, max(labels.max(initial=0) + 1, 2))

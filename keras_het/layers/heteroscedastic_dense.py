@@ -28,31 +28,33 @@ SHORT = {  # what `covariance` stands in for
 class HeteroscedasticDense(FullPrecision):
     """A drop-in `Dense` for classification under noisy labels.
 
-        u(x) = mu(x) + d(x) * e_K + V(x) e_R,    e_K ~ N(0, I_K), e_R ~ N(0, I_R)          (Collier et al. 2021, section 2)
-        softmax: log E[softmax(u / temperature)]            sigmoid: logit E[sigmoid(u / temperature)]      (Eqs. 3 and 5)
+        u(x) = mu(x) + d(x) * e_K + V(x) e_R,    e_K ~ N(0, I_K), e_R ~ N(0, I_R)       (Collier et al. 2021, section 2)
+        softmax: log E[softmax(u / temperature)]            sigmoid: logit E[sigmoid(u / temperature)]    (Eqs. 3 and 5)
 
-    mu is an affine map of the input, d = softplus(affine) + min_scale a standard deviation, and V is an affine map reshaped to
-    `(K, R)`, or diag(v(x)) V with v affine and V free of the input (`parameter_efficient`). Both outputs are used as logits, with the
-    usual losses under `from_logits=True`; softmax outputs are log-probabilities already.
+    mu is an affine map of the input, d = softplus(affine) + min_scale a standard deviation, and V is an affine map
+    reshaped to `(K, R)`, or diag(v(x)) V with v affine and V free of the input (`parameter_efficient`). Both outputs
+    are used as logits, with the usual losses under `from_logits=True`; softmax outputs are log-probabilities already.
 
-    In training the nodes e_K, e_R are drawn anew at every step and shared by the examples of the batch, which costs no accuracy;
-    the draw is a function of `seed` and of a counter that is saved with the weights, the same bits on every backend. Otherwise the
-    nodes are a constant: `predict` is deterministic and exports. The temperature matters: choose it by `keras_het.select`.
+    In training the nodes e_K, e_R are drawn anew at every step and shared by the examples of the batch, which costs no
+    accuracy; the draw is a function of `seed` and of a counter that is saved with the weights, the same bits on every
+    backend. Otherwise the nodes are a constant: `predict` is deterministic and exports. The temperature matters: choose
+    it by `keras_het.select`.
 
-    At the start the head is nearly the plain one. Its noise has a standard deviation of `initial_scale` temperatures, the same for all
-    inputs, half of its variance in d and half in V, whose rows point in random directions: too small to hide what mu has learned, but
-    not zero, where V would have no gradient. Where the labels ask for more noise, it grows.
+    At the start the head is nearly the plain one. Its noise has a standard deviation of `initial_scale` temperatures,
+    the same for all inputs, half of its variance in d and half in V, whose rows point in random directions: too small
+    to hide what mu has learned, but not zero, where V would have no gradient. Where the labels ask for more noise, it
+    grows.
 
     Args:
         units: K, the number of classes, at least 2, or 1 for sigmoid.
         num_factors: R, from 0 (diagonal covariance) to units; None is min(15, units).
         parameter_efficient: V(x) = diag(v(x)) V, which adds 2 (D K + K) + K R weights to a Dense layer instead of
             D K + K + D K R + K R.
-        link: "softmax" for one label per example, "sigmoid" for independent ones, "normalized_sigmoid" or "normal_cdf" for one label
-            without nodes, or an instance from `keras_het.links`.
+        link: "softmax" for one label per example, "sigmoid" for independent ones, "normalized_sigmoid" or "normal_cdf"
+            for one label without nodes, or an instance from `keras_het.links`.
         temperature: tau > 0, or a `LearnedTemperature`.
-        integrator: an instance or name from `keras_het.integrators`; None is QuasiMonteCarlo for softmax, and ClosedForm for
-            the other links.
+        integrator: an instance or name from `keras_het.integrators`; None is QuasiMonteCarlo for softmax, and
+            ClosedForm for the other links.
         use_bias: of mu, as in `Dense`.
         kernel_initializer: of mu, as in `Dense`.
         bias_initializer: of mu, as in `Dense`.
@@ -62,16 +64,19 @@ class HeteroscedasticDense(FullPrecision):
         covariance_initializer: of the kernels of d and V (or v); what it gives is added to the start by the biases.
         covariance_regularizer: of these kernels and of the shared V.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
-        covariance: an instance or name from `keras_het.covariances`, with arguments of its own; it stands in for num_factors,
-            parameter_efficient, min_scale, covariance_initializer, covariance_regularizer and initial_scale.
-        seed: of the training noise, in [0, 2^31); None draws one from Python's `random`, as Keras does; the config keeps it.
+        covariance: an instance or name from `keras_het.covariances`, with arguments of its own; it stands in for
+            num_factors, parameter_efficient, min_scale, covariance_initializer, covariance_regularizer and
+            initial_scale.
+        seed: of the training noise, in [0, 2^31); None draws one from Python's `random`, as Keras does; the config
+            keeps it.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
         kwargs: as for any Keras layer.
     Input shape: `(..., D)`, with at least one leading axis.
     Output shape: `(..., units)`.
     Raises:
         ValueError: for arguments outside these ranges.
-    Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, Algorithm 1 (v has K entries, not R as printed).
+    Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, Algorithm 1 (v has K entries, not R as
+        printed).
 
     Example:
         >>> import numpy as np
@@ -106,13 +111,17 @@ class HeteroscedasticDense(FullPrecision):
     ):
         if "activation" in kwargs:
             raise ValueError(
-                "`activation` is not an argument: the layer returns log-probabilities (softmax) or logits (sigmoid). Use a loss with "
+                "`activation` is not an argument: the layer returns log-probabilities (softmax) or logits (sigmoid). "
+                "Use a loss with "
                 f"from_logits=True, or `probabilities(x)`. Received: activation={kwargs['activation']!r}"
             )
         super().__init__(dtype=check_dtype(dtype), **kwargs)
         self._link = links.get(link)
         if units == 1 < self.link.min_units:
-            raise ValueError('`units` must be an integer at least 2; one unit, for two classes, needs link="sigmoid". Received: units=1')
+            raise ValueError(
+                '`units` must be an integer at least 2; one unit, for two classes, needs link="sigmoid". Received: '
+                "units=1"
+            )
         self.units = check_integer("units", units, self.link.min_units)
         self._fixed_temperature, learned = _temperature(temperature)
         self.use_bias = check_boolean("use_bias", use_bias)
@@ -189,7 +198,10 @@ class HeteroscedasticDense(FullPrecision):
 
     def build(self, input_shape: Any) -> None:
         if len(input_shape) < 2 or input_shape[-1] is None:
-            raise ValueError(f"The input must have shape (..., D) with D known and a leading axis. Received: input_shape={input_shape}")
+            raise ValueError(
+                "The input must have shape (..., D) with D known and a leading axis. Received: "
+                f"input_shape={input_shape}"
+            )
         self.covariance_layer.prepare(input_shape[-1])
         self._check_memory(input_shape[-1])
         self.integrator.check(self.link, *self.covariance_layer.size)
@@ -204,7 +216,8 @@ class HeteroscedasticDense(FullPrecision):
         size = 4 * (features * self.units + self.covariance_layer.count_weights(features, self.units))
         if size > MAX_WEIGHT_BYTES:
             raise ValueError(
-                f"The weights must keep within {MAX_WEIGHT_BYTES >> 30} GiB, and have {size / 2**30:.4g}. Received: units={self.units}, "
+                f"The weights must keep within {MAX_WEIGHT_BYTES >> 30} GiB, and have {size / 2**30:.4g}. Received: "
+                f"units={self.units}, "
                 f"num_factors={self.num_factors}, parameter_efficient={self.parameter_efficient}, {features} features"
             )
 
@@ -224,8 +237,10 @@ class HeteroscedasticDense(FullPrecision):
         if super().rematerialized_call(layer_call, *args, **kwargs) is layer_call:
             return layer_call
         raise ValueError(
-            "The head must not be rematerialised: it would draw other noise when it is run again for the backward pass, and count the step "
-            "twice. It keeps no logits for the backward pass anyway. Make it, and the model around it, outside `keras.RematScope`, or name "
+            "The head must not be rematerialised: it would draw other noise when it is run again for the backward "
+            "pass, and count the step "
+            "twice. It keeps no logits for the backward pass anyway. Make it, and the model around it, outside "
+            "`keras.RematScope`, or name "
             f'the layers to rematerialise by mode="list_of_layers". Received: the layer {self.name!r} in such a scope'
         )
 
@@ -233,7 +248,8 @@ class HeteroscedasticDense(FullPrecision):
         """The Gaussian of the logits u, before division by the temperature, for inputs of shape `(..., D)`.
 
         Returns:
-            `DiagonalNormal`, `LowRankNormal`, parameter-efficient `ScaledLowRankNormal`, or latent `LatentNormal`, of `keras_het.ops`.
+            `DiagonalNormal`, `LowRankNormal`, parameter-efficient `ScaledLowRankNormal`, or latent `LatentNormal`, of
+                `keras_het.ops`.
         """
         return self.covariance_layer.normal(self._prepared(x), self.loc)
 
@@ -248,14 +264,16 @@ class HeteroscedasticDense(FullPrecision):
     def covariance(self, x: Any, centered: bool | None = None) -> Any:
         """Covariance of the logits u, shape `(..., K, K)`.
 
-        By default, for softmax, `centered=True`: only the part that a softmax identifies, see `DiagonalNormal.covariance`. A sigmoid
-        identifies the variances, so for it the default is False.
+        By default, for softmax, `centered=True`: only the part that a softmax identifies, see
+        `DiagonalNormal.covariance`. A sigmoid identifies the variances, so for it the default is False.
         """
         centered = self.link.ignores_shift if centered is None else check_boolean("centered", centered)
         return self.logit_distribution(x).covariance(centered=centered)
 
     def probabilities(self, x: Any) -> Any:
-        """Probabilities at inference, shape `(..., K)`: they sum to one for softmax, each is one label's own for sigmoid."""
+        """Probabilities at inference, shape `(..., K)`: they sum to one for softmax, each is one label's own for
+        sigmoid.
+        """
         return self.link.probabilities(self._integrate(x))
 
     def compute_output_shape(self, input_shape: Any) -> tuple:
@@ -303,7 +321,9 @@ def _temperature(temperature):
     if isinstance(temperature, LearnedTemperature):
         return None, temperature
     if isinstance(temperature, type | str):
-        raise ValueError(f"`temperature` must be a number, or a LearnedTemperature(...). Received: temperature={temperature!r}")
+        raise ValueError(
+            f"`temperature` must be a number, or a LearnedTemperature(...). Received: temperature={temperature!r}"
+        )
     return check_number("temperature", temperature, above=0.0), None
 
 
@@ -318,7 +338,9 @@ def _covariance(short):
     }
     if isinstance(num_factors, numbers.Integral) and not isinstance(num_factors, bool) and num_factors == 0:
         if efficient:
-            raise ValueError("`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0")
+            raise ValueError(
+                "`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0"
+            )
         return covariances.Diagonal(**arguments)
     kind = covariances.ParameterEfficient if efficient else covariances.LowRank
     return kind(num_factors, **arguments)
@@ -329,6 +351,9 @@ def _given(covariance, short):
     changed = [name for name, value in short.items() if value != SHORT[name]]
     if changed:
         kind = type(covariances.get(covariance)).__name__
-        rule = f"`covariance` must be None, or `{changed[0]}` its default: give it to the covariance, as covariance={kind}(...)."
+        rule = (
+            f"`covariance` must be None, or `{changed[0]}` its default: give it to the covariance, as "
+            f"covariance={kind}(...)."
+        )
         raise ValueError(f"{rule} Received: {changed[0]}={short[changed[0]]!r}")
     return covariances.get(covariance)

@@ -12,13 +12,15 @@ REFUSED = ("parameter_efficient", "covariance")
 
 @keras.saving.register_keras_serializable("keras_het")
 class LatentHeteroscedasticDense(HeteroscedasticDense):
-    """HET-XL: a `HeteroscedasticDense` whose noise is that of the features h before the last map, for very many classes.
+    """HET-XL: a `HeteroscedasticDense` whose noise is that of the features h before the last map, for very many
+    classes.
 
         u(x) = W' (h + d'(h) * e_D + V'(h) e_R) + b,    e_D ~ N(0, I_D), e_R ~ N(0, I_R)
 
-    d' = softplus(affine) + min_scale and V' are affine maps of h, which has D entries: they add (D D + D) + (D D R + D R) weights to a
-    Dense layer, whatever the number of classes. Softmax takes nodes, each of which costs as much as a Dense layer; the other links have
-    closed forms, whose variances cost R + 1 times a Dense layer. Give it h of a few hundred entries.
+    d' = softplus(affine) + min_scale and V' are affine maps of h, which has D entries: they add (D D + D) + (D D R + D
+    R) weights to a Dense layer, whatever the number of classes. Softmax takes nodes, each of which costs as much as a
+    Dense layer; the other links have closed forms, whose variances cost R + 1 times a Dense layer. Give it h of a few
+    hundred entries.
 
     Args:
         units: K, as in `HeteroscedasticDense`.
@@ -26,14 +28,15 @@ class LatentHeteroscedasticDense(HeteroscedasticDense):
         min_scale: as in `HeteroscedasticDense`, of d' and V'.
         covariance_initializer: as in `HeteroscedasticDense`, of d' and V'.
         covariance_regularizer: as in `HeteroscedasticDense`, of d' and V'.
-        initial_scale: standard deviation of a logit's noise at the start, in temperatures, for a kernel W of the size that
-            "glorot_uniform" gives; `keras_het.heteroscedastic` scales it by the kernel that it takes over.
+        initial_scale: standard deviation of a logit's noise at the start, in temperatures, for a kernel W of the size
+            that "glorot_uniform" gives; `keras_het.heteroscedastic` scales it by the kernel that it takes over.
         kwargs: the other arguments of `HeteroscedasticDense`, without `parameter_efficient` and `covariance`.
     Input shape: `(..., D)`, with at least one leading axis.
     Output shape: `(..., units)`.
     Raises:
         ValueError: as `HeteroscedasticDense`.
-    Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers. ICLR 2023.
+    Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers.
+        ICLR 2023.
 
     Example:
         >>> import numpy as np
@@ -55,7 +58,9 @@ class LatentHeteroscedasticDense(HeteroscedasticDense):
     ):
         for name in REFUSED:
             if name in kwargs:
-                raise ValueError(f"`{name}` must not be given: the noise is that of the features. Received: {name}={kwargs[name]!r}")
+                raise ValueError(
+                    f"`{name}` must not be given: the noise is that of the features. Received: {name}={kwargs[name]!r}"
+                )
         noise = covariances.Latent(
             num_factors,
             initializer=covariance_initializer,

@@ -14,8 +14,8 @@ from keras_het.validation import check_number
 class LearnedTemperature(FullPrecision):
     """tau = lower + (upper - lower) sigmoid(theta), theta a weight: give it to a head as its `temperature`.
 
-    It is learned on the training loss, which prefers small temperatures as training goes on and labels are learned by heart: stop early
-    by noisy validation labels, as `keras_het.select` does, and beside it try fixed temperatures.
+    It is learned on the training loss, which prefers small temperatures as training goes on and labels are learned by
+    heart: stop early by noisy validation labels, as `keras_het.select` does, and beside it try fixed temperatures.
 
     Args:
         lower: of tau; greater than 0.
@@ -23,7 +23,8 @@ class LearnedTemperature(FullPrecision):
         initial: tau at the start, between the two.
     Raises:
         ValueError: for numbers outside these ranges, or if another head has it.
-    Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers. ICLR 2023.
+    Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers.
+        ICLR 2023.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense

@@ -9,8 +9,8 @@ from keras import ops
 from keras_het.graph import activation_of, has_graph, inner_output, is_activation, producer
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 
-# How far from 0 the log of the sum of probabilities may be: bfloat16 rounds log(1e-5) by 0.03. Of probabilities, taken for their own
-# logs, it is above 1.
+# How far from 0 the log of the sum of probabilities may be: bfloat16 rounds log(1e-5) by 0.03. Of probabilities, taken
+# for their own logs, it is above 1.
 TOLERANCE = 0.1
 
 
@@ -26,18 +26,23 @@ def nan_unless_log_probabilities(inputs: Any, outputs: Any) -> Any:
 
 
 def check_log_probabilities(tensor: Any, layer: keras.layers.Layer) -> None:
-    """Raises a ValueError if a symbolic tensor was made by a Keras layer that makes something else, such as probabilities."""
+    """Raises a ValueError if a symbolic tensor was made by a Keras layer that makes something else, such as
+    probabilities.
+    """
     source = _source(tensor)
     found = _other_than_log_probabilities(source)
     if found:
         raise ValueError(
-            f"The input of {type(layer).__name__} must be log-probabilities, as of Dense(K, 'log_softmax') or HeteroscedasticDense(K). "
+            f"The input of {type(layer).__name__} must be log-probabilities, as of Dense(K, 'log_softmax') or "
+            "HeteroscedasticDense(K). "
             f"Received: the output of {source.name!r}, a {found}"
         )
 
 
 def _source(tensor: Any) -> Any:
-    """The layer or operation that made the values of a symbolic tensor, in the models around it; a cast or an identity makes none."""
+    """The layer or operation that made the values of a symbolic tensor, in the models around it; a cast or an identity
+    makes none.
+    """
     while hasattr(tensor, "_keras_history"):
         layer, node = producer(tensor)
         if has_graph(layer):

@@ -24,41 +24,44 @@ class NoiseTransition(keras.layers.Layer):
 
         log p(noisy j | x) = log sum_i p(true i | x) T[i, j]                            (Sukhbaatar et al. 2014, Eq. 2)
 
-    T[i, j] = p(noisy label j | true class i) does not depend on the input; the paper's Q is its transpose. Put the layer behind
-    log-probabilities, such as those of `HeteroscedasticDense` or a Dense layer with `activation="log_softmax"`, and train with
-    `from_logits=True`. Like Dropout it acts in training only: `predict` gives the true classes, and `evaluate` on clean labels is honest.
-    On noisy validation labels `val_loss` grows once T takes the noise on: stop early by the `val_noisy_nll` of
-    `callbacks.TransitionMonitor`.
+    T[i, j] = p(noisy label j | true class i) does not depend on the input; the paper's Q is its transpose. Put the
+    layer behind log-probabilities, such as those of `HeteroscedasticDense` or a Dense layer with
+    `activation="log_softmax"`, and train with `from_logits=True`. Like Dropout it acts in training only: `predict`
+    gives the true classes, and `evaluate` on clean labels is honest. On noisy validation labels `val_loss` grows once T
+    takes the noise on: stop early by the `val_noisy_nll` of `callbacks.TransitionMonitor`.
 
-    A learned T starts at the identity, but for a hundredth of each row that is spread evenly: an entry of exactly zero would get a
-    gradient without bound. Two ways to keep its rows stochastic: "projected" takes gradient steps in T and projects every row back
-    onto the probability vectors with entries of at least 1e-4 / K (the paper's way); "softmax" learns logits of the rows, and moves
-    more slowly. Without a `regularizer`, such as `keras.regularizers.L2`, a learned T may stay where it starts. How to choose its
-    strength, and what shows that T has failed, is in `guides/label_flips.py`.
+    A learned T starts at the identity, but for a hundredth of each row that is spread evenly: an entry of exactly zero
+    would get a gradient without bound. Two ways to keep its rows stochastic: "projected" takes gradient steps in T and
+    projects every row back onto the probability vectors with entries of at least 1e-4 / K (the paper's way); "softmax"
+    learns logits of the rows, and moves more slowly. Without a `regularizer`, such as `keras.regularizers.L2`, a
+    learned T may stay where it starts. How to choose its strength, and what shows that T has failed, is in
+    `guides/label_flips.py`.
 
-    With `num_annotators` each annotator m has a T of their own (Rodrigues and Pereira 2018; Tanno et al. 2019): in training the output is
-    log p(label of m | x), `(..., M, K)`, for integer labels `(..., M)`, -1 where m gave none. The loss
-    is `losses.AnnotatorsLoss()`, a metric `metrics.AnnotatorsMetric(...)`; see `guides/annotators.py`.
+    With `num_annotators` each annotator m has a T of their own (Rodrigues and Pereira 2018; Tanno et al. 2019): in
+    training the output is log p(label of m | x), `(..., M, K)`, for integer labels `(..., M)`, -1 where m gave none.
+    The loss is `losses.AnnotatorsLoss()`, a metric `metrics.AnnotatorsMetric(...)`; see `guides/annotators.py`.
 
     Args:
         num_classes: K >= 2, without the outliers; at most 16384 in float32, where T has 1 GiB.
-        transition: T, `(K, K)`, where it starts, or, with `trainable=False`, stays ("true Q*"); None starts near the identity. With
-            annotators it is that of all, or `(M, K, K)`.
-        outlier: a further, last class of examples that belong to no class; T is then `(K + 1, K + 1)`, and by default starts near
-            `label_noise.outlier(K, alpha=0.5)` (Eq. 8). The share alpha of outliers that are labelled as such is learned with the
-            rest of T, or given: `transition=outlier(K, alpha), trainable=False`. With no example labelled as an outlier a learned share
-            goes to zero, and T gets singular; the callbacks warn of it. (A ridge hides it, and spreads the classes: use none here.)
+        transition: T, `(K, K)`, where it starts, or, with `trainable=False`, stays ("true Q*"); None starts near the
+            identity. With annotators it is that of all, or `(M, K, K)`.
+        outlier: a further, last class of examples that belong to no class; T is then `(K + 1, K + 1)`, and by default
+            starts near `label_noise.outlier(K, alpha=0.5)` (Eq. 8). The share alpha of outliers that are labelled as
+            such is learned with the rest of T, or given: `transition=outlier(K, alpha), trainable=False`. With no
+            example labelled as an outlier a learned share goes to zero, and T gets singular; the callbacks warn of it.
+            (A ridge hides it, and spreads the classes: use none here.)
         parameterization: "projected" or "softmax".
         trainable: learn T.
         regularizer: of T, whatever the parameterization; see `keras_het.regularizers`.
         apply_at_inference: act at inference too, to evaluate on noisy labels.
         num_annotators: M >= 1; None is one T without an axis of annotators.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
-    Input and output shape: `(..., K)`, or `(..., K + 1)` with outliers; log-probabilities. In training rows of inputs whose
-        probabilities do not sum to one, within 10%, give nan. With annotators the output has their axis before the last, where T acts.
+    Input and output shape: `(..., K)`, or `(..., K + 1)` with outliers; log-probabilities. In training rows of inputs
+        whose probabilities do not sum to one, within 10%, give nan. With annotators the output has their axis before
+        the last, where T acts.
     Raises:
-        ValueError: for arguments outside these ranges, inputs of another width, or a model in which the layer before this one
-            makes something else than log-probabilities, such as `Dense(K)` or `Dense(K, "softmax")`.
+        ValueError: for arguments outside these ranges, inputs of another width, or a model in which the layer before
+            this one makes something else than log-probabilities, such as `Dense(K)` or `Dense(K, "softmax")`.
 
     Example:
         >>> layer = NoiseTransition(3, transition=[[0.75, 0.25, 0], [0, 1, 0], [0, 0, 1]], trainable=False)
@@ -106,7 +109,8 @@ class NoiseTransition(keras.layers.Layer):
         if size > MAX_BYTES:
             annotators = f", num_annotators={self.num_annotators}" if self.axes else ""
             raise ValueError(
-                f"T must keep within {MAX_BYTES >> 30} GiB, and has {size / 2**30:.5g}. Received: num_classes={self.num_classes}, "
+                f"T must keep within {MAX_BYTES >> 30} GiB, and has {size / 2**30:.5g}. Received: "
+                f"num_classes={self.num_classes}, "
                 f"outlier={self.outlier}{annotators}"
             )
 
@@ -143,10 +147,11 @@ class NoiseTransition(keras.layers.Layer):
         return self.regularizer(self._transition(kernel))
 
     def _transition(self, kernel):
-        """T of the weight, with the gradient that the optimizer is to see: scaled by the gate and, if projected, centred in every row.
+        """T of the weight, with the gradient that the optimizer is to see: scaled by the gate and, if projected,
+        centred in every row.
 
-        The projection undoes what moves the entries of a row alike. An optimizer that normalises entry by entry, as Adam does, would
-        make that part of the gradient hide the rest, and T would not move.
+        The projection undoes what moves the entries of a row alike. An optimizer that normalises entry by entry, as
+        Adam does, would make that part of the gradient hide the rest, and T would not move.
         """
         kernel = ops.convert_to_tensor(kernel)
         stopped = ops.stop_gradient(kernel)
@@ -169,7 +174,9 @@ class NoiseTransition(keras.layers.Layer):
         return nan_unless_log_probabilities(inputs, apply_transition(inputs, self.transition))
 
     def compute_output_spec(self, inputs: Any, training: bool | None = None) -> Any:
-        """As Keras', in a model with a graph. Raises: ValueError if a layer before this one does not make log-probabilities."""
+        """As Keras', in a model with a graph. Raises: ValueError if a layer before this one does not make
+        log-probabilities.
+        """
         check_log_probabilities(inputs, self)
         return keras.KerasTensor(self._output_shape(inputs.shape, training), dtype=self.compute_dtype)
 

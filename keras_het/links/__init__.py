@@ -1,4 +1,6 @@
-"""Links: from the Gaussian of the logits to what a head returns. Small serialisable choices, as `keras.initializers` are."""
+"""Links: from the Gaussian of the logits to what a head returns. Small serialisable choices, as `keras.initializers`
+are.
+"""
 
 from keras_het.links.link import Link
 from keras_het.links.lookup import get

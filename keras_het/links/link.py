@@ -1,4 +1,6 @@
-"""What every link is: from the Gaussian of the logits to what a head returns, and all that others have to know of it."""
+"""What every link is: from the Gaussian of the logits to what a head returns, and all that others
+have to know of it.
+"""
 
 from typing import Any
 
@@ -17,17 +19,18 @@ class Link(Choice):
 
     * `closed_form(normal)`: what a head returns, `(..., K)`, without nodes.
     * `second_order(normal)`: the same to second order in the noise.
-    * `mean`: what nodes are averaged to, an object with the methods of `SoftmaxMean` in `ops/expected_softmax.py`; `from_mean` makes of
-      it what a head returns.
+    * `mean`: what nodes are averaged to, an object with the methods of `SoftmaxMean` in `ops/expected_softmax.py`;
+      `from_mean` makes of it what a head returns.
     * `own_noise` and `largest`: the same for the integrators `OwnNoise` and `Quadrature`.
 
     `normal` is the distribution of the logits in temperatures, centred by `center`.
 
     Attributes:
-        activation: "softmax" or "sigmoid", the activation of Keras that makes probabilities of the outputs: they are log-probabilities of
-            exclusive classes, or one logit for each label.
+        activation: "softmax" or "sigmoid", the activation of Keras that makes probabilities of the outputs: they are
+            log-probabilities of exclusive classes, or one logit for each label.
         min_units: the fewest classes.
-        activations: the activations of Keras whose heads a head with this link can continue, with mu = temperature * (kernel, bias).
+        activations: the activations of Keras whose heads a head with this link can continue, with mu = temperature *
+            (kernel, bias).
         ignores_shift: whether a number that is added to all logits changes nothing.
     """
 
@@ -52,7 +55,9 @@ class Link(Choice):
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
         if cls.activation not in ("softmax", "sigmoid"):
-            raise ValueError(f"`activation` of a link must be 'softmax' or 'sigmoid'. Received: {cls.activation!r} of {cls.__name__}")
+            raise ValueError(
+                f"`activation` of a link must be 'softmax' or 'sigmoid'. Received: {cls.activation!r} of {cls.__name__}"
+            )
 
     @property
     def default_integrator(self) -> str:
@@ -69,10 +74,12 @@ class Link(Choice):
         return ops.exp(outputs) if self.activation == "softmax" else ops.sigmoid(outputs)
 
     def average(self, outputs: Any, axis: int = 0) -> Any:
-        """What a head would return of the mean probabilities of several outputs, such as those of the members of an ensemble.
+        """What a head would return of the mean probabilities of several outputs, such as those of the members of an
+        ensemble.
 
-        The mean is taken of probabilities, in log space; that of log-probabilities or logits would be that of no distribution. Compile a
-        model that ends in it with `loss()` and `metrics()`: `keras_het.check` does not look behind it.
+        The mean is taken of probabilities, in log space; that of log-probabilities or logits would be that of no
+        distribution. Compile a model that ends in it with `loss()` and `metrics()`: `keras_het.check` does not look
+        behind it.
 
         Args:
             outputs: what heads return, not probabilities: a list of M tensors `(..., K)`, or one tensor `(M, ..., K)`.
@@ -96,15 +103,22 @@ class Link(Choice):
         outputs = ops.convert_to_tensor(outputs)
         if axis % max(1, len(outputs.shape)) >= len(outputs.shape) - 1:
             raise ValueError(
-                f"`axis` must be one before the last, which has the classes. Received: axis={axis} of shape {tuple(outputs.shape)}"
+                f"`axis` must be one before the last, which has the classes. Received: axis={axis} of shape "
+                f"{tuple(outputs.shape)}"
             )
         if self.activation == "softmax":
             return log_mean_exp(outputs, axis)
         return log_mean_exp(ops.log_sigmoid(outputs), axis) - log_mean_exp(ops.log_sigmoid(-outputs), axis)
 
     def loss(self) -> keras.losses.Loss:
-        """The loss of Keras for the outputs: for integers `(...)`, or, of a sigmoid, for vectors `(..., K)` of zeros and ones."""
-        kind = keras.losses.SparseCategoricalCrossentropy if self.activation == "softmax" else keras.losses.BinaryCrossentropy
+        """The loss of Keras for the outputs: for integers `(...)`, or, of a sigmoid, for vectors `(..., K)` of zeros
+        and ones.
+        """
+        kind = (
+            keras.losses.SparseCategoricalCrossentropy
+            if self.activation == "softmax"
+            else keras.losses.BinaryCrossentropy
+        )
         return kind(from_logits=True)
 
     def metrics(self) -> list[keras.metrics.Metric]:

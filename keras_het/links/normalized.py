@@ -1,4 +1,6 @@
-"""Links of exclusive classes that have a closed form: the mean of a function of each logit, normalised over the classes."""
+"""Links of exclusive classes that have a closed form: the mean of a function of each logit, normalised over the
+classes.
+"""
 
 from typing import Any
 
@@ -24,10 +26,11 @@ class NormalizedSigmoid(_Normalized):
 
         p_k = E[sigmoid(u_k / temperature)] / sum_j E[sigmoid(u_j / temperature)]
 
-    The expectations are in closed form, error of their logs below 1e-4. Only the variance of each logit counts, not the correlations. The
-    head returns log-probabilities.
+    The expectations are in closed form, error of their logs below 1e-4. Only the variance of each logit counts, not the
+    correlations. The head returns log-probabilities.
 
-    Source: Mucsanyi, Da Costa and Hennig 2025 (arXiv 2502.03366); the expectation is `keras_het.ops.log_expected_sigmoid`.
+    Source: Mucsanyi, Da Costa and Hennig 2025 (arXiv 2502.03366); the expectation is
+        `keras_het.ops.log_expected_sigmoid`.
 
     Example:
         >>> NormalizedSigmoid().returns
@@ -43,12 +46,14 @@ class NormalizedSigmoid(_Normalized):
 
 @keras.saving.register_keras_serializable("keras_het")
 class NormalCDF(_Normalized):
-    """Normal distribution functions that are normalised, for one label per example, without nodes in training or prediction.
+    """Normal distribution functions that are normalised, for one label per example, without nodes in training or
+    prediction.
 
-        p_k = E[Phi(u_k / temperature)] / sum_j E[Phi(u_j / temperature)],      E[Phi(u)] = Phi(mean / sqrt(1 + variance))
+        p_k = E[Phi(u_k / temperature)] / sum_j E[Phi(u_j / temperature)],    E[Phi(u)] = Phi(mean / sqrt(1 + variance))
 
-    Exact. Only the variance of each logit counts, not the correlations. The head returns log-probabilities. Nodes are for comparison: log
-    Phi is near -u^2/2, so beyond |u| = 100 their gradient loses digits, which the closed form does not.
+    Exact. Only the variance of each logit counts, not the correlations. The head returns log-probabilities. Nodes are
+    for comparison: log Phi is near -u^2/2, so beyond |u| = 100 their gradient loses digits, which the closed form does
+    not.
 
     Source: Mucsanyi, Da Costa and Hennig 2025 (arXiv 2502.03366).
 

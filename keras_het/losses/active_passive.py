@@ -1,4 +1,6 @@
-"""An active loss, which raises the label's probability, and a passive one, which lowers those of the others; both robust."""
+"""An active loss, which raises the label's probability, and a passive one, which lowers those of the others; both
+robust.
+"""
 
 from typing import Any
 
@@ -14,15 +16,15 @@ from keras_het.validation import check_number
 class ActivePassiveCrossentropy(Crossentropy):
     """Normalised crossentropy and reverse crossentropy (NCE + RCE).
 
-        alpha sum_k t_k log p_k / sum_j log p_j - beta sum_k p_k log t_k,   log 0 := A          (Ma et al. 2020, Section 3)
+        alpha sum_k t_k log p_k / sum_j log p_j - beta sum_k p_k log t_k,   log 0 := A       (Ma et al. 2020, Section 3)
 
-    The first part is between 0 and 1, 1 / K where all classes are equally probable: its gradient falls as the number K of classes grows,
-    so that many classes want a larger alpha. For one label the second part is -A beta (1 - p_y).
+    The first part is between 0 and 1, 1 / K where all classes are equally probable: its gradient falls as the number K
+    of classes grows, so that many classes want a larger alpha. For one label the second part is -A beta (1 - p_y).
 
     Args:
         alpha: weight of the normalised crossentropy, at least 0.
-        beta: weight of the reverse crossentropy, at least 0. The paper takes (alpha, beta) = (1, 1) for ten classes, (10, 0.1) for a
-            hundred.
+        beta: weight of the reverse crossentropy, at least 0. The paper takes (alpha, beta) = (1, 1) for ten classes,
+            (10, 0.1) for a hundred.
         log_of_zero: A < 0; the paper's is -4.
         from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.

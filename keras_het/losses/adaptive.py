@@ -1,4 +1,6 @@
-"""Heteroskedastic adaptive regularisation: the more labels of a class are wrong, and the rarer it is, the smoother its predictions."""
+"""Heteroskedastic adaptive regularisation: the more labels of a class are wrong, and the rarer it is, the smoother its
+predictions.
+"""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -17,10 +19,10 @@ from keras_het.validation import as_float64, check_every_class, check_labels, ch
 def adaptive_strengths(labels: Any, noise: Any) -> np.ndarray:
     """The strength of regularisation for each example, by the noise of its class and its frequency; the largest is 1.
 
-        strength_k = noise_k^0.6 / n_k^0.4,   divided by the largest of them                 (the code of Cao et al. 2021)
+        strength_k = noise_k^0.6 / n_k^0.4,   divided by the largest of them        (the code of Cao et al. 2021)
 
-    The authors estimate noise_k as the share of held-out examples of label k that a model, trained without regularisation, predicts
-    otherwise.
+    The authors estimate noise_k as the share of held-out examples of label k that a model, trained without
+    regularisation, predicts otherwise.
 
     Args:
         labels: noisy ones, integers in [0, K), `(N,)`; n_k of them are k.
@@ -47,16 +49,17 @@ def adaptive_strengths(labels: Any, noise: Any) -> np.ndarray:
 
 @keras.saving.register_keras_serializable("keras_het")
 class AdaptivelyRegularizedCrossentropy(IndexedCrossentropy):
-    """Crossentropy and the norm of its gradient for the features before the last layer, as strong as each example needs (HAR).
+    """Crossentropy and the norm of its gradient for the features before the last layer, as strong as each example needs
+    (HAR).
 
-        l_n + strength_n |d l_n / d h_n|,   d l_n / d h_n = W (p - y)                         (Cao et al. 2021, Algorithm 1)
+        l_n + strength_n |d l_n / d h_n|,   d l_n / d h_n = W (p - y)        (Cao et al. 2021, Algorithm 1)
 
-    h are the features that go into the last layer, a `Dense` of kernel W, which `attach` finds in the model. Examples without an index,
-    as those of validation, are not regularised; strengths of 0 are the plain crossentropy.
+    h are the features that go into the last layer, a `Dense` of kernel W, which `attach` finds in the model. Examples
+    without an index, as those of validation, are not regularised; strengths of 0 are the plain crossentropy.
 
-    What differs from the paper, which sums the norms over several hidden layers by a second backward pass: here it is the last one's
-    alone, whose gradient has a formula, so that a step costs one more product with W. The authors' code takes the gradient of the
-    mean loss, so that their weight is B times that of here, B the size of the batch.
+    What differs from the paper, which sums the norms over several hidden layers by a second backward pass: here it is
+    the last one's alone, whose gradient has a formula, so that a step costs one more product with W. The authors' code
+    takes the gradient of the mean loss, so that their weight is B times that of here, B the size of the batch.
 
     Args:
         strengths: lambda_n >= 0, `(N,)`, such as `weight * adaptive_strengths(labels, noise)`; N is at most 2^24.
@@ -72,7 +75,8 @@ class AdaptivelyRegularizedCrossentropy(IndexedCrossentropy):
         >>> from keras_het.losses import with_index
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
         >>> labels = np.arange(8) % 3
-        >>> loss = AdaptivelyRegularizedCrossentropy(0.1 * adaptive_strengths(labels, [0.1, 0.2, 0.4]), from_logits=True)
+        >>> strengths = 0.1 * adaptive_strengths(labels, [0.1, 0.2, 0.4])
+        >>> loss = AdaptivelyRegularizedCrossentropy(strengths, from_logits=True)
         >>> model.compile("adam", loss.attach(model))
         >>> history = model.fit(np.ones((8, 2)), labels, sample_weight=with_index(8), verbose=0)
     """
@@ -101,7 +105,8 @@ class AdaptivelyRegularizedCrossentropy(IndexedCrossentropy):
             model: the model to be trained; functional, or Sequential and built, unless the layer is given.
             layer: the last layer, for a model without a graph.
         Raises:
-            ValueError: for a model that does not end in a `Dense` layer. Heads that average over noise have another gradient.
+            ValueError: for a model that does not end in a `Dense` layer. Heads that average over noise have another
+                gradient.
         """
         found = _last_layer(model) if layer is None else layer
         if not isinstance(found, keras.layers.Dense):

@@ -16,12 +16,12 @@ class AnnotatorsLoss(keras.losses.Loss):
 
         mean over the labels that are there of -log p(label of annotator m | x)
 
-    Labels are integers `(N, M)`, -1 where the annotator gave none; those count neither in the sum nor in the mean. Another label outside
-    [0, K), or nan, makes the loss nan. The predictions are
-    `(N, M, K)` in training, and `(N, K)`, of the true classes, at inference: that is the same for every label, and clean labels `(N, 1)`
-    or `(N,)` are taken too, so that validation on them is that of the true classes. (Before the first step Keras shows a loss predictions
-    of inference with labels of training, on JAX and PyTorch; its own losses refuse that. On TensorFlow `evaluate` takes labels of one
-    rank only: `(N, 1)` is that of `(N, M)`.) `class_weight` of `fit` is not for such labels.
+    Labels are integers `(N, M)`, -1 where the annotator gave none; those count neither in the sum nor in the mean.
+    Another label outside [0, K), or nan, makes the loss nan. The predictions are `(N, M, K)` in training, and `(N, K)`,
+    of the true classes, at inference: that is the same for every label, and clean labels `(N, 1)` or `(N,)` are taken
+    too, so that validation on them is that of the true classes. (Before the first step Keras shows a loss predictions
+    of inference with labels of training, on JAX and PyTorch; its own losses refuse that. On TensorFlow `evaluate` takes
+    labels of one rank only: `(N, 1)` is that of `(N, M)`.) `class_weight` of `fit` is not for such labels.
 
     Args:
         loss: of Keras or of this package, with `ignore_class=-1`, but none that needs the index of an example; None is
@@ -32,7 +32,8 @@ class AnnotatorsLoss(keras.losses.Loss):
 
     Example:
         >>> loss = AnnotatorsLoss()
-        >>> log_p = ops.log(ops.array([[[0.5, 0.5], [0.25, 0.75]], [[0.5, 0.5], [0.25, 0.75]]]))  # two examples, two annotators
+        >>> # two examples, two annotators
+        >>> log_p = ops.log(ops.array([[[0.5, 0.5], [0.25, 0.75]], [[0.5, 0.5], [0.25, 0.75]]]))
         >>> round(float(loss([[0, -1], [-1, 0]], log_p)), 4)  # (log 2 + log 4) / 2
         1.0397
     """
@@ -47,7 +48,9 @@ class AnnotatorsLoss(keras.losses.Loss):
         super().__init__(name=name, reduction=self.loss.reduction, dtype=self.loss.dtype)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """As for any Keras loss; a weight of an example, `(N,)`, is that of each of its labels, which may have their own, `(N, M)`."""
+        """As for any Keras loss; a weight of an example, `(N,)`, is that of each of its labels, which may have their
+        own, `(N, M)`.
+        """
         labels, predictions = for_each_label(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
         weights = None if sample_weight is None else weight_each_label(sample_weight, labels)
         valid = is_label(labels, predictions.shape[-1])

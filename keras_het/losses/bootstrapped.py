@@ -52,7 +52,11 @@ class BootstrappedCrossentropy(Crossentropy):
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
         """As above: `(..., K)`, `(..., K)` to `(...)`."""
-        own = ops.one_hot(ops.argmax(log_probs, axis=-1), log_probs.shape[-1], dtype=log_probs.dtype) if self.hard else ops.exp(log_probs)
+        own = (
+            ops.one_hot(ops.argmax(log_probs, axis=-1), log_probs.shape[-1], dtype=log_probs.dtype)
+            if self.hard
+            else ops.exp(log_probs)
+        )
         return -ops.sum((self.beta * targets + (1.0 - self.beta) * own) * log_probs, axis=-1)
 
     def get_config(self) -> dict[str, Any]:

@@ -22,7 +22,9 @@ class _Corrected(Crossentropy):
     def log_probs(self, y_pred: Any) -> Any:
         """As of `Crossentropy`. Raises: ValueError if T has another size."""
         if y_pred.shape[-1] != len(self.transition):
-            raise ValueError(f"`transition` must have shape {(y_pred.shape[-1],) * 2}. Received: shape {self.transition.shape}")
+            raise ValueError(
+                f"`transition` must have shape {(y_pred.shape[-1],) * 2}. Received: shape {self.transition.shape}"
+            )
         return super().log_probs(y_pred)
 
     def get_config(self) -> dict[str, Any]:
@@ -34,7 +36,7 @@ class _Corrected(Crossentropy):
 class ForwardCorrectedCrossentropy(_Corrected):
     """Crossentropy of the noisy labels under the noisy prediction: the minimum is that of clean labels.
 
-        -log sum_i p(true i) T[i, y]                                                          (Patrini et al. 2017, Theorem 2)
+        -log sum_i p(true i) T[i, y]        (Patrini et al. 2017, Theorem 2)
 
     The same as a `NoiseTransition` with a fixed T and crossentropy, for a model that is to stay as it is.
 
@@ -73,10 +75,10 @@ class ForwardCorrectedCrossentropy(_Corrected):
 class BackwardCorrectedCrossentropy(_Corrected):
     """Crossentropy of the noisy labels, corrected so that its mean over the noise is the crossentropy of the true ones.
 
-        -sum_k inv(T)[y, k] log p(true k)                                                     (Patrini et al. 2017, Theorem 1)
+        -sum_k inv(T)[y, k] log p(true k)        (Patrini et al. 2017, Theorem 1)
 
-    Unbiased, but it may be negative, without a lower bound, and its variance grows with the condition number of T: prefer the forward
-    correction.
+    Unbiased, but it may be negative, without a lower bound, and its variance grows with the condition number of T:
+    prefer the forward correction.
 
     Args:
         transition: as of `ForwardCorrectedCrossentropy`.
@@ -109,7 +111,8 @@ class BackwardCorrectedCrossentropy(_Corrected):
         condition = condition_number(self.transition)
         if condition > self.max_condition:
             raise ValueError(
-                f"`transition` must have a condition number of at most {self.max_condition:g} to be inverted. Received: {condition:.4g}; "
+                f"`transition` must have a condition number of at most {self.max_condition:g} to be inverted. "
+                f"Received: {condition:.4g}; "
                 "use ForwardCorrectedCrossentropy, which does not invert it"
             )
         self.inverse = np.linalg.inv(self.transition)

@@ -11,7 +11,9 @@ from keras_het.validation import check_boolean, check_integer
 
 
 class _WithMask(keras.layers.Layer):
-    """The first of two tensors, with the second as its Keras mask, which only layers can set; both of one shape `(...)`."""
+    """The first of two tensors, with the second as its Keras mask, which only layers can set; both of one shape
+    `(...)`.
+    """
 
     def __init__(self):
         super().__init__(dtype="float32", autocast=False)
@@ -28,7 +30,9 @@ _WITH_MASK = _WithMask()  # without state, so that every loss can share it
 
 
 def _with_mask(values, mask):
-    """`values` with a Keras mask. A layer keeps every call that is symbolic, so each of those has a layer of its own."""
+    """`values` with a Keras mask. A layer keeps every call that is symbolic, so each of those has a
+    layer of its own.
+    """
     return (_WithMask() if keras.utils.is_keras_tensor(values) else _WITH_MASK)((values, mask))
 
 
@@ -53,11 +57,15 @@ class Crossentropy(keras.losses.Loss):
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.from_logits = check_boolean("from_logits", from_logits)
-        self.ignore_class = None if ignore_class is None else check_integer("ignore_class", ignore_class, -(2**24), 2**24)
+        self.ignore_class = (
+            None if ignore_class is None else check_integer("ignore_class", ignore_class, -(2**24), 2**24)
+        )
 
     @property
     def dtype(self) -> str:
-        """What the loss is computed in: float32 instead of half precision, in which Keras would round labels to other classes."""
+        """What the loss is computed in: float32 instead of half precision, in which Keras would round labels to other
+        classes.
+        """
         return "float32" if self._result_dtype in ("float16", "bfloat16") else self._result_dtype
 
     @property
@@ -65,10 +73,14 @@ class Crossentropy(keras.losses.Loss):
         return self._dtype_policy.compute_dtype
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """As for any Keras loss: a tensor of the dtype that the loss was given. Raises: ValueError for weights with an index."""
+        """As for any Keras loss: a tensor of the dtype that the loss was given. Raises: ValueError for weights with an
+        index.
+        """
         if sample_weight is not None and tuple(np.shape(sample_weight))[1:] == (2,) and len(y_pred.shape) == 2:
             rule = "have shape (B,): weights with an index are for losses that remember something of each example"
-            raise ValueError(f"`sample_weight` must {rule}. Received: shape {tuple(np.shape(sample_weight))}, loss={self.name!r}")
+            raise ValueError(
+                f"`sample_weight` must {rule}. Received: shape {tuple(np.shape(sample_weight))}, loss={self.name!r}"
+            )
         return ops.cast(super().__call__(y_true, y_pred, sample_weight), self._result_dtype)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
@@ -85,11 +97,15 @@ class Crossentropy(keras.losses.Loss):
         labels = _integers(y_true, y_pred)
         if labels is None:
             if self.ignore_class is not None:
-                raise ValueError(f"`ignore_class` must be None for label vectors. Received: ignore_class={self.ignore_class}")
+                raise ValueError(
+                    f"`ignore_class` must be None for label vectors. Received: ignore_class={self.ignore_class}"
+                )
             return y_true, None
         valid = None if self.ignore_class is None else ops.not_equal(labels, self.ignore_class)
         labels = labels if valid is None else ops.where(valid, labels, 0.0)
-        targets = ops.cast(ops.equal(ops.expand_dims(labels, -1), ops.arange(y_pred.shape[-1], dtype=self.dtype)), self.dtype)
+        targets = ops.cast(
+            ops.equal(ops.expand_dims(labels, -1), ops.arange(y_pred.shape[-1], dtype=self.dtype)), self.dtype
+        )
         return ops.where(ops.any(targets > 0, axis=-1, keepdims=True), targets, np.nan), valid
 
     def log_probs(self, y_pred: Any) -> Any:
@@ -110,7 +126,12 @@ class Crossentropy(keras.losses.Loss):
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""
         dtype = keras.saving.serialize_keras_object(self._dtype_policy)
-        return {**super().get_config(), "from_logits": self.from_logits, "ignore_class": self.ignore_class, "dtype": dtype}
+        return {
+            **super().get_config(),
+            "from_logits": self.from_logits,
+            "ignore_class": self.ignore_class,
+            "dtype": dtype,
+        }
 
 
 def _integers(y_true, y_pred):

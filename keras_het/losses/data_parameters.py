@@ -12,19 +12,23 @@ from keras_het.validation import check_integer, check_number
 
 @keras.saving.register_keras_serializable("keras_het")
 class DataParametersCrossentropy(IndexedCrossentropy):
-    """Crossentropy at a temperature of the example and of its class, both learned: the model attends less to what it cannot fit.
+    """Crossentropy at a temperature of the example and of its class, both learned: the model attends less to what it
+    cannot fit.
 
-        -sum_k y_k log softmax(z / sigma)_k,   sigma = sigma_n + sum_k y_k sigma_k        (Saxena, Tuzel and DeCoste 2019, joint form)
-        s <- s - rate (d loss / d s + penalty s),   |s| <= log(largest),   sigma_n = start exp(s_n), sigma_k = start exp(s_k)
+        -sum_k y_k log softmax(z / sigma)_k,   sigma = sigma_n + sum_k y_k sigma_k
+        (Saxena, Tuzel and DeCoste 2019, joint form)
+        s <- s - rate (d loss / d s + penalty s),   |s| <= log(largest),
+        sigma_n = start exp(s_n), sigma_k = start exp(s_k)
 
-    A wrong label raises sigma of its example, and with it falls the pull of that example. The parts start at 1/2, so that training starts
-    as with the plain crossentropy; a part whose rate is 0 is left out, and the other starts at 1. Examples without an index, as those
-    of validation, have temperature 1, and so has `predict`: nothing of this is in the model. It takes N + K numbers.
+    A wrong label raises sigma of its example, and with it falls the pull of that example. The parts start at 1/2, so
+    that training starts as with the plain crossentropy; a part whose rate is 0 is left out, and the other starts at 1.
+    Examples without an index, as those of validation, have temperature 1, and so has `predict`: nothing of this is in
+    the model. It takes N + K numbers.
 
-    The loss makes the steps of s itself, plain gradient descent on the rows of the batch alone: an optimizer with momentum would go on
-    moving examples that are not in it. s_n takes the gradient of its example's own loss, and s_k the mean of those of its class in the
-    batch; the authors take that of the mean loss, B times smaller, with momentum. Sample weights do not change the steps of s.
-    How the index of an example comes to the loss: `with_index`.
+    The loss makes the steps of s itself, plain gradient descent on the rows of the batch alone: an optimizer with
+    momentum would go on moving examples that are not in it. s_n takes the gradient of its example's own loss, and s_k
+    the mean of those of its class in the batch; the authors take that of the mean loss, B times smaller, with momentum.
+    Sample weights do not change the steps of s. How the index of an example comes to the loss: `with_index`.
 
     Args:
         num_examples: N, how many examples are trained on; at most 2^24.
@@ -69,7 +73,9 @@ class DataParametersCrossentropy(IndexedCrossentropy):
         self.instance_rate = check_number("instance_rate", instance_rate, low=0.0)
         self.class_rate = check_number("class_rate", class_rate, low=0.0)
         if not self.instance_rate + self.class_rate:
-            raise ValueError("`instance_rate` or `class_rate` must be greater than 0. Received: instance_rate=0, class_rate=0")
+            raise ValueError(
+                "`instance_rate` or `class_rate` must be greater than 0. Received: instance_rate=0, class_rate=0"
+            )
         self.penalty = check_number("penalty", penalty, low=0.0)
         self.largest = check_number("largest", largest, above=1.0)
         learned = [float(rate > 0) for rate in (self.instance_rate, self.class_rate)]
@@ -81,7 +87,9 @@ class DataParametersCrossentropy(IndexedCrossentropy):
     def indexed_crossentropy(self, targets: Any, log_probs: Any, index: Any, known: Any) -> Any:
         """As above: `(B, K)`, `(B, K)`, `(B,)`, `(B,)` to `(B,)`."""
         if log_probs.shape[-1] != self.num_classes:
-            raise ValueError(f"`y_pred` must have shape (B, {self.num_classes}). Received: shape {tuple(log_probs.shape)}")
+            raise ValueError(
+                f"`y_pred` must have shape (B, {self.num_classes}). Received: shape {tuple(log_probs.shape)}"
+            )
         of_instances, of_classes = ops.take(self._instances.value, index), ops.cast(self._classes.value, targets.dtype)
         instance = self._instance_start * ops.exp(ops.cast(of_instances, targets.dtype))
         class_ = self._class_start * ops.exp(of_classes)
@@ -97,7 +105,9 @@ class DataParametersCrossentropy(IndexedCrossentropy):
     def _step_of_instances(self, index, counts, slope):
         before = ops.take(self._instances.value, index)
         after = self._stepped(before, ops.cast(slope, before.dtype), self.instance_rate)
-        self._instances.assign(ops.scatter_update(self._instances.value, index[:, None], ops.where(counts, after, before)))
+        self._instances.assign(
+            ops.scatter_update(self._instances.value, index[:, None], ops.where(counts, after, before))
+        )
 
     def _step_of_classes(self, targets, slope, class_):
         before, present = self._classes.value, ops.sum(targets, axis=0)
@@ -127,6 +137,8 @@ class DataParametersCrossentropy(IndexedCrossentropy):
 
 
 def _slope(targets, log_probs, at_sigma, sigma):
-    """The derivative of the loss for sigma: (sum_k y_k z_k - (sum_k y_k) sum_k p_k z_k) / sigma^2, p the softmax of z / sigma."""
+    """The derivative of the loss for sigma: (sum_k y_k z_k - (sum_k y_k) sum_k p_k z_k) / sigma^2, p the softmax of z /
+    sigma.
+    """
     mean = ops.sum(ops.exp(at_sigma) * log_probs, axis=-1)
     return (ops.sum(targets * log_probs, axis=-1) - ops.sum(targets, axis=-1) * mean) / ops.square(sigma)

@@ -1,4 +1,6 @@
-"""Early-learning regularisation: what a model said of an example in the epochs before keeps it from learning a wrong label."""
+"""Early-learning regularisation: what a model said of an example in the epochs before keeps it from learning a wrong
+label.
+"""
 
 from typing import Any
 
@@ -10,7 +12,10 @@ from keras_het.ops.largest import largest
 from keras_het.validation import check_choice, check_integer, check_number
 
 MAX_BYTES = 2 << 30  # of what is remembered
-ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11}  # what is remembered of a number near one is as far as this from it
+ROUNDING = {
+    "float32": 2.0**-24,
+    "float16": 2.0**-11,
+}  # what is remembered of a number near one is as far as this from it
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -20,15 +25,16 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
         t_n <- beta t_n + (1 - beta) p(x_n)                                                 (Liu et al. 2020, Section 4)
         -sum_k y_k log p_k + lambda log(1 - sum_k t_nk p_k)                                 (Liu et al. 2020, Section 4)
 
-    t_n, which starts at zero, is remembered for each example n of the training data, and takes no gradient. lambda = 0 is the plain
-    crossentropy. 1 - max_k t_nk counts as no less than what rounding leaves of it, 6e-8, or 5e-4 in half precision: so the second term,
-    which has no lower bound in the paper, and its gradient stay finite.
+    t_n, which starts at zero, is remembered for each example n of the training data, and takes no gradient. lambda = 0
+    is the plain crossentropy. 1 - max_k t_nk counts as no less than what rounding leaves of it, 6e-8, or 5e-4 in half
+    precision: so the second term, which has no lower bound in the paper, and its gradient stay finite.
 
-    How the index of an example comes to the loss: `with_index`. Whatever batch has indices is remembered, with `evaluate`, too. If an
-    index is twice in a batch, one of the two predictions is remembered.
+    How the index of an example comes to the loss: `with_index`. Whatever batch has indices is remembered, with
+    `evaluate`, too. If an index is twice in a batch, one of the two predictions is remembered.
 
-    t takes N K numbers, in checkpoints as well: above 2 GiB they are refused; a million examples of a thousand classes fit in half
-    precision, where t moves no more once it is within 0.0005 / (1 - beta) of p. On TensorFlow and PyTorch a step copies the whole of it.
+    t takes N K numbers, in checkpoints as well: above 2 GiB they are refused; a million examples of a thousand classes
+    fit in half precision, where t moves no more once it is within 0.0005 / (1 - beta) of p. On TensorFlow and PyTorch a
+    step copies the whole of it.
 
     Args:
         num_examples: N, how many examples are trained on; at most 2^24.
@@ -75,7 +81,9 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
         self.memory_dtype = check_choice("memory_dtype", memory_dtype, ("float32", "float16"))
         self._check_memory()
         # One row more than there are examples, for those without an index.
-        self.rows = self.state.add_variable((self.num_examples + 1, self.num_classes), "zeros", self.memory_dtype, name="memory")
+        self.rows = self.state.add_variable(
+            (self.num_examples + 1, self.num_classes), "zeros", self.memory_dtype, name="memory"
+        )
 
     def _check_memory(self):
         size = (4 if self.memory_dtype == "float32" else 2) * self.num_examples * self.num_classes
@@ -97,7 +105,8 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
         memory = self.momentum * ops.cast(before, p.dtype) + (1.0 - self.momentum) * ops.stop_gradient(p)
         memory = ops.where(known[:, None], memory, 0.0)  # for which the penalty is zero
         self.rows.assign(ops.scatter_update(self.rows.value, index[:, None], ops.cast(memory, before.dtype)))
-        # 1 - sum t p as a sum of positive terms: its own rounding, divided by a rest near zero, would shake a trained model.
+        # 1 - sum t p as a sum of positive terms: its own rounding, divided by a rest near zero, would shake a trained
+        # model.
         most = largest(memory, 0.0, axis=-1)
         rest = ops.maximum(1.0 - most[:, 0], ROUNDING[self.memory_dtype]) + ops.sum(p * (most - memory), axis=-1)
         return plain + self.strength * ops.log(rest)

@@ -1,4 +1,6 @@
-"""Generalised crossentropy: between crossentropy, which learns fast, and the absolute error, which minds no wrong label."""
+"""Generalised crossentropy: between crossentropy, which learns fast, and the absolute error, which minds no wrong
+label.
+"""
 
 from typing import Any
 
@@ -11,13 +13,15 @@ from keras_het.validation import check_number
 
 @keras.saving.register_keras_serializable("keras_het")
 class GeneralizedCrossentropy(Crossentropy):
-    """The negative Box-Cox transform of the probability of the label: the larger q, the less a wrong label moves the model.
+    """The negative Box-Cox transform of the probability of the label: the larger q, the less a wrong label moves the
+    model.
 
         sum_k t_k (1 - p_k^q) / q                                                  (Zhang and Sabuncu 2018, Section 3.2)
 
     Computed as -expm1(q log p_k) / q: to rounding for every q, with a finite gradient where p_k = 0, which Keras' own
-    `CategoricalGeneralizedCrossEntropy` has not. As q goes to 0 it becomes crossentropy; q = 1 is 1 - p_y, half the absolute error of the
-    whole vector. A label vector weighs the losses of its classes, so that the loss is the mean over labels drawn from it.
+    `CategoricalGeneralizedCrossEntropy` has not. As q goes to 0 it becomes crossentropy; q = 1 is 1 - p_y, half the
+    absolute error of the whole vector. A label vector weighs the losses of its classes, so that the loss is the mean
+    over labels drawn from it.
 
     Args:
         q: in (0, 1]; the paper takes 0.7.

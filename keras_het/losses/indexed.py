@@ -14,14 +14,14 @@ MAX_EXAMPLES = 1 << 24  # weights are float32, which has all integers up to here
 def with_index(num_examples: int, sample_weight: Any = None) -> np.ndarray:
     """Sample weights with the index of each example, for losses that remember something of each.
 
-    Keras shuffles and cuts sample weights as it does examples, so the index of an example comes to the loss whatever the order:
-    `model.fit(x, y, sample_weight=with_index(len(y)))`. Labels, metrics and validation data stay as they are; `weighted_metrics` do not
-    take such weights. What yields batches, such as a `tf.data.Dataset` or a `PyDataset`, yields `(x, y, weights)` with rows
-    `[weight, index]`; take them from this array before shuffling.
+    Keras shuffles and cuts sample weights as it does examples, so the index of an example comes to the loss whatever
+    the order: `model.fit(x, y, sample_weight=with_index(len(y)))`. Labels, metrics and validation data stay as they
+    are; `weighted_metrics` do not take such weights. What yields batches, such as a `tf.data.Dataset` or a `PyDataset`,
+    yields `(x, y, weights)` with rows `[weight, index]`; take them from this array before shuffling.
 
-    Examples without an index, such as those of validation, give the plain crossentropy, and nothing is remembered of them; so does the
-    index -1. With an index the loss learns from them, whatever they are: give `validation_data`, for `validation_split` would hand over
-    their indices, too, and the validation loss would fall by what is remembered.
+    Examples without an index, such as those of validation, give the plain crossentropy, and nothing is remembered of
+    them; so does the index -1. With an index the loss learns from them, whatever they are: give `validation_data`, for
+    `validation_split` would hand over their indices, too, and the validation loss would fall by what is remembered.
 
     Args:
         num_examples: N, an integer in [1, 2^24].
@@ -60,12 +60,15 @@ class IndexedCrossentropy(StatefulCrossentropy):
         Args:
             y_true: integer labels, `(B,)` or `(B, 1)`, or label vectors, `(B, K)`.
             y_pred: logits or probabilities, `(B, K)`.
-            sample_weight: as of `with_index`, `(B, 2)`; weights without an index, or None, where there is nothing to remember.
+            sample_weight: as of `with_index`, `(B, 2)`; weights without an index, or None, where there is nothing to
+                remember.
         Raises:
             ValueError: if the first batch has no index, or for predictions of another rank.
         """
         if len(y_pred.shape) != 2:
-            raise ValueError(f"`y_pred` must have shape (B, K): an example has one index. Received: shape {tuple(y_pred.shape)}")
+            raise ValueError(
+                f"`y_pred` must have shape (B, K): an example has one index. Received: shape {tuple(y_pred.shape)}"
+            )
         if sample_weight is None or len(sample_weight.shape) != 2 or sample_weight.shape[-1] != 2:
             return super().__call__((y_true, self._no_index(y_pred)), y_pred, sample_weight)
         self.check_attached()
@@ -79,13 +82,19 @@ class IndexedCrossentropy(StatefulCrossentropy):
         largest = 1 << 8 if "bfloat16" in name else 1 << 11 if "float16" in name else MAX_EXAMPLES
         if self.num_examples > largest:
             rule = f"be float32 for more than {largest} examples: keras.config.set_floatx"
-            raise ValueError(f"`sample_weight` must {rule}. Received: {sample_weight.dtype}, num_examples={self.num_examples}")
+            raise ValueError(
+                f"`sample_weight` must {rule}. Received: {sample_weight.dtype}, num_examples={self.num_examples}"
+            )
 
     def _no_index(self, y_pred):
-        """-1 for every example of a batch. Raises: ValueError if there was no index before, so that training goes without, too."""
+        """-1 for every example of a batch. Raises: ValueError if there was no index before, so that training goes
+        without, too.
+        """
         if not self.state.is_in_use:
             rule = "have the index of every example: `fit(x, y, sample_weight=keras_het.losses.with_index(len(y)))`"
-            raise ValueError(f"`sample_weight` must {rule}; data of validation need none, after training. Received: no index")
+            raise ValueError(
+                f"`sample_weight` must {rule}; data of validation need none, after training. Received: no index"
+            )
         return ops.zeros_like(y_pred[:, 0]) - 1.0
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
@@ -101,7 +110,9 @@ class IndexedCrossentropy(StatefulCrossentropy):
         index = ops.cast(index, "int32")
         known = ops.logical_and(index >= 0, index < self.num_examples)
         known = known if valid is None else ops.logical_and(known, valid)  # of an ignored label nothing is learned
-        losses = self.indexed_crossentropy(targets, self.log_probs(y_pred), ops.where(known, index, self.num_examples), known)
+        losses = self.indexed_crossentropy(
+            targets, self.log_probs(y_pred), ops.where(known, index, self.num_examples), known
+        )
         losses = ops.where(index < self.num_examples, losses, np.nan)
         return self.without_ignored(losses, valid)
 
@@ -116,7 +127,9 @@ class IndexedCrossentropy(StatefulCrossentropy):
         Returns:
             shape `(B,)`.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define indexed_crossentropy(targets, log_probs, index, known)")
+        raise NotImplementedError(
+            f"{type(self).__name__} must define indexed_crossentropy(targets, log_probs, index, known)"
+        )
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""

@@ -12,7 +12,8 @@ from keras_het.validation import check_number
 class PairCrossentropy(SelectingCrossentropy):
     """Base class of losses of two networks; a subclass defines `of_pair`.
 
-    A stack of one, `(B, 1, K)`, gives the plain crossentropy: it is what a `models.Pair` hands over in validation, the mean of both.
+    A stack of one, `(B, 1, K)`, gives the plain crossentropy: it is what a `models.Pair` hands over in validation, the
+    mean of both.
     """
 
     def check_shape(self, shape: tuple) -> None:
@@ -47,17 +48,21 @@ class PairCrossentropy(SelectingCrossentropy):
 
 @keras.saving.register_keras_serializable("keras_het")
 class CoTeaching(PairCrossentropy):
-    """Crossentropy of two networks, each of which learns from the examples that have the smallest losses under the other one.
+    """Crossentropy of two networks, each of which learns from the examples that have the smallest losses under the
+    other one.
 
-        mean of -log p1(y) over the R n examples of the smallest -log p2(y), and the same of 2 and 1      (Han et al. 2018, Algorithm 1)
+        mean of -log p1(y) over the R n examples of the smallest -log p2(y), and the same of 2 and 1
+        (Han et al. 2018, Algorithm 1)
 
-    n are the examples of a batch, R the share that is kept; R n is rounded to a whole number. Networks learn examples with right labels
-    first, so those of small loss are mostly right; and an example that one network took in by mistake still has to pass the other.
-    The loss is the mean of that of both networks, so each gets half of the gradient that it would have alone; beside it the penalty of
-    a `kernel_regularizer` counts twice. R = 1 is the mean of two crossentropies.
+    n are the examples of a batch, R the share that is kept; R n is rounded to a whole number. Networks learn examples
+    with right labels first, so those of small loss are mostly right; and an example that one network took in by mistake
+    still has to pass the other. The loss is the mean of that of both networks, so each gets half of the gradient that
+    it would have alone; beside it the penalty of a `kernel_regularizer` counts twice. R = 1 is the mean of two
+    crossentropies.
 
     Args:
-        kept_share: R, in [0, 1], about the share of right labels; with `callbacks.KeptShare` where it comes down to, by epoch.
+        kept_share: R, in [0, 1], about the share of right labels; with `callbacks.KeptShare` where it comes down to, by
+            epoch.
         from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
         ignore_class: integer label to leave out.
         name: of the loss, in logs.
@@ -90,10 +95,10 @@ class CoTeaching(PairCrossentropy):
 class JoCoR(PairCrossentropy):
     """Crossentropy of two networks that are to agree, of the examples that have the smallest losses under both.
 
-        (1 - lambda) (-log p1(y) - log p2(y)) + lambda (KL(p1 | p2) + KL(p2 | p1))                 (Wei et al. 2020, section 3)
+        (1 - lambda) (-log p1(y) - log p2(y)) + lambda (KL(p1 | p2) + KL(p2 | p1))        (Wei et al. 2020, section 3)
 
-    The mean is over the R n examples of a batch of n for which this loss is smallest; R n is rounded to a whole number. Two networks
-    agree on right labels sooner than on wrong ones.
+    The mean is over the R n examples of a batch of n for which this loss is smallest; R n is rounded to a whole number.
+    Two networks agree on right labels sooner than on wrong ones.
 
     Args:
         kept_share: as of `CoTeaching`.

@@ -18,9 +18,10 @@ def check_log_of_zero(log_of_zero: Any) -> float:
 def reverse_crossentropy(targets: Any, log_probs: Any, log_of_zero: float) -> Any:
     """Crossentropy of the labels under the prediction, with a finite number for the logarithm of zero.
 
-        -sum_k p_k max(log t_k, A),   which is -A (1 - p_y) for one label                     (Wang et al. 2019, Section 3)
+        -sum_k p_k max(log t_k, A),   which is -A (1 - p_y) for one label        (Wang et al. 2019, Section 3)
 
-    The paper sets A for log 0 alone; here smaller logarithms are A, too, so that the loss is continuous in the label vector.
+    The paper sets A for log 0 alone; here smaller logarithms are A, too, so that the loss is continuous in the label
+    vector.
 
     Args:
         targets: t, label vectors, `(..., K)`; no gradient passes to them.
@@ -30,7 +31,8 @@ def reverse_crossentropy(targets: Any, log_probs: Any, log_of_zero: float) -> An
         shape `(...)`.
 
     Example:
-        >>> round(float(reverse_crossentropy(ops.array([1.0, 0.0]), ops.log(ops.array([0.25, 0.75])), -4.0)), 4)  # 4 * 0.75
+        >>> # 4 * 0.75
+        >>> round(float(reverse_crossentropy(ops.array([1.0, 0.0]), ops.log(ops.array([0.25, 0.75])), -4.0)), 4)
         3.0
     """
     targets = ops.stop_gradient(targets)

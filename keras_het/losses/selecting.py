@@ -13,9 +13,9 @@ from keras_het.validation import check_share
 class SelectingCrossentropy(StatefulCrossentropy):
     """Base class of losses that keep a share of the examples of a batch; a subclass defines `selected`.
 
-    The mean is over the examples that are kept, as in the papers; `reduction="sum"` is their sum, and "none" has zeros for the others.
-    Ignored examples and those of weight zero are never kept, and the share is one of the others. A label that is no class makes the loss
-    nan, as in every loss here: it counts as kept.
+    The mean is over the examples that are kept, as in the papers; `reduction="sum"` is their sum, and "none" has zeros
+    for the others. Ignored examples and those of weight zero are never kept, and the share is one of the others. A
+    label that is no class makes the loss nan, as in every loss here: it counts as kept.
 
     Args:
         kept_share: in [0, 1]. It is a weight, `loss.kept_share`, to which `callbacks.KeptShare` comes down by epoch.
@@ -42,7 +42,8 @@ class SelectingCrossentropy(StatefulCrossentropy):
         self.check_shape(tuple(y_pred.shape))
         if self.selects(tuple(y_pred.shape)):
             self.check_attached()
-        # As many as there are losses: Keras multiplies weights by the mask in place on PyTorch, which cannot widen them.
+        # As many as there are losses: Keras multiplies weights by the mask in place on PyTorch, which cannot widen
+        # them.
         shape = self.loss_shape(tuple(y_pred.shape))
         weight = ops.reshape(self._weight(y_pred, sample_weight), (-1, *(1,) * len(shape)))
         weight = weight * ops.ones((1, *shape), weight.dtype)
@@ -88,7 +89,9 @@ class SelectingCrossentropy(StatefulCrossentropy):
         """
         y_true, weight = y_true
         y_pred = ops.convert_to_tensor(y_pred, self.dtype)
-        targets, valid = self.targets(ops.convert_to_tensor(y_true, self.dtype), y_pred if len(y_pred.shape) == 2 else y_pred[:, 0])
+        targets, valid = self.targets(
+            ops.convert_to_tensor(y_true, self.dtype), y_pred if len(y_pred.shape) == 2 else y_pred[:, 0]
+        )
         counts = ops.not_equal(weight, 0.0)
         if valid is not None:
             counts = ops.logical_and(counts, ops.reshape(valid, (-1, *(1,) * (len(counts.shape) - 1))))

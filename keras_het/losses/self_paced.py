@@ -1,4 +1,6 @@
-"""Crossentropy of the easy examples: those whose loss is below what is usual, or that a small network holds for right."""
+"""Crossentropy of the easy examples: those whose loss is below what is usual, or that a small
+network holds for right.
+"""
 
 from typing import Any, Self
 
@@ -16,23 +18,25 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
     """Crossentropy of the examples whose loss is at most a moving average of a percentile of the losses of batches.
 
         a <- d a + (1 - d) q_R(l_1 ... l_B)
-        v_n = [l_n <= a]                          (the predefined curriculum of Jiang et al. 2018, section 3, with their moving average)
+        v_n = [l_n <= a]        (the predefined curriculum of Jiang et al. 2018, section 3, with their moving average)
         v_n = g(l_n, l_n - a, epoch / epochs, y_n)                                      (a learned one, with `mentor`)
 
-    The loss is the mean of l_n over the examples with v_n = 1, or, with a mentor, of v_n l_n over all. q_R is the largest of the R B
-    smallest losses of a batch, R B rounded to a whole number; the first of them is where a starts. a and v take no gradient. At R = 1,
-    where training begins and in validation (`callbacks.KeptShare`), it is the plain crossentropy, and a stays as it is.
+    The loss is the mean of l_n over the examples with v_n = 1, or, with a mentor, of v_n l_n over all. q_R is the
+    largest of the R B smallest losses of a batch, R B rounded to a whole number; the first of them is where a starts. a
+    and v take no gradient. At R = 1, where training begins and in validation (`callbacks.KeptShare`), it is the plain
+    crossentropy, and a stays as it is.
 
-    What differs from the paper: no example is dropped at random beside these; the mentor sees the loss of an example as it is, and not
-    its history through an LSTM; and it is trained once, before the model that it guides. A mentor can do harm: where it mistrusts a
-    class that is not yet learned, the class never is. Give it `KeptShare(num_epochs=0, burn_in=10)`, and look at what it keeps.
+    What differs from the paper: no example is dropped at random beside these; the mentor sees the loss of an example as
+    it is, and not its history through an LSTM; and it is trained once, before the model that it guides. A mentor can do
+    harm: where it mistrusts a class that is not yet learned, the class never is. Give it `KeptShare(num_epochs=0,
+    burn_in=10)`, and look at what it keeps.
 
     Args:
-        kept_share: R, in [0, 1], about the share of right labels; with `callbacks.KeptShare` where it comes down to, by epoch. Without
-            that callback examples are left out of validation, too.
+        kept_share: R, in [0, 1], about the share of right labels; with `callbacks.KeptShare` where it comes down to, by
+            epoch. Without that callback examples are left out of validation, too.
         decay: d, in [0, 1).
-        mentor: a model that was trained, as of `models.mentor_net`, which says what that takes; it is not trained here. Its weights are
-            kept in the config, as they are when that is made.
+        mentor: a model that was trained, as of `models.mentor_net`, which says what that takes; it is not trained here.
+            Its weights are kept in the config, as they are when that is made.
         from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
         ignore_class: integer label to leave out.
         name: of the loss, in logs.

@@ -13,14 +13,15 @@ from keras_het.validation import check_number
 class SmoothedCrossentropy(Crossentropy):
     """Crossentropy with smoothed labels; a negative number sharpens them, which corrects for symmetric noise.
 
-        -sum_k ((1 - s) t_k + s / K) log p_k                                                  (Wei et al. 2022, Section 2)
+        -sum_k ((1 - s) t_k + s / K) log p_k        (Wei et al. 2022, Section 2)
 
-    s > 0 is Keras' `label_smoothing`: it keeps predictions from certainty. s < 0 does the contrary, and corrects for wrong labels: where a
-    share e of them is flipped to the other classes alike, s = 1 - 1 / (1 - e K / (K - 1)) is `BackwardCorrectedCrossentropy` with that T,
-    whose mean over the flips is the crossentropy of the true labels.
+    s > 0 is Keras' `label_smoothing`: it keeps predictions from certainty. s < 0 does the contrary, and corrects for
+    wrong labels: where a share e of them is flipped to the other classes alike, s = 1 - 1 / (1 - e K / (K - 1)) is
+    `BackwardCorrectedCrossentropy` with that T, whose mean over the flips is the crossentropy of the true labels.
 
-    A negative s has no lower bound: the loss falls without end as the model grows sure of the labels, wrong ones, too, though its gradient
-    for the logits stays bounded. Limit the training (few epochs, weight decay); the paper begins it with plain crossentropy.
+    A negative s has no lower bound: the loss falls without end as the model grows sure of the labels, wrong ones, too,
+    though its gradient for the logits stays bounded. Limit the training (few epochs, weight decay); the paper begins it
+    with plain crossentropy.
 
     Args:
         smoothing: s < 1, of either sign; at 1 labels would say nothing, and beyond they would be learned as wrong.

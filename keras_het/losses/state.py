@@ -13,8 +13,8 @@ from keras_het.losses.crossentropy import Crossentropy
 class LossState(keras.metrics.Metric):
     """What a loss remembers, in weights that a model's training carries along as it does those of metrics.
 
-    A trainer on JAX hands on what belongs to the model, and drops what else a step assigns. Of all that may belong to a model, only
-    metrics can join one of any kind that is built. This one shows no value, is never reset, and is saved.
+    A trainer on JAX hands on what belongs to the model, and drops what else a step assigns. Of all that may belong to a
+    model, only metrics can join one of any kind that is built. This one shows no value, is never reset, and is saved.
     """
 
     is_in_use = False  # whether something was remembered
@@ -47,14 +47,18 @@ class LossState(keras.metrics.Metric):
         if expected and not found:
             warnings.warn(f"The file has nothing that {self.name!r} remembers: that stays as it is", stacklevel=2)
         elif found != expected:
-            raise ValueError(f"The file must have a state of shapes {expected} for {self.name!r}. Received: shapes {found}")
+            raise ValueError(
+                f"The file must have a state of shapes {expected} for {self.name!r}. Received: shapes {found}"
+            )
         for index in range(len(found)):
             self.variables[index].assign(store[str(index)])
         self.is_in_use = self.is_in_use or bool(found)
 
 
 def _replace(model: keras.Model, previous: LossState | None, state: LossState) -> None:
-    """Makes `state` that of the model, in place of the previous one, whose weights would else be carried along for ever."""
+    """Makes `state` that of the model, in place of the previous one, whose weights would else be carried along for
+    ever.
+    """
     tracker = model._tracker
     locked = tracker.locked  # a model of one's own is, once it is built
     tracker.unlock()
@@ -71,8 +75,8 @@ def _replace(model: keras.Model, previous: LossState | None, state: LossState) -
 class StatefulCrossentropy(Crossentropy):
     """Base class of losses with weights of their own, made by `self.state.add_variable` in the constructor.
 
-    Such a loss must be attached to the model that it trains, before `fit`; `compile` may come before or after. A model that is loaded
-    or cloned has a new loss: attach that, too. A model has room for one: another takes its place.
+    Such a loss must be attached to the model that it trains, before `fit`; `compile` may come before or after. A model
+    that is loaded or cloned has a new loss: attach that, too. A model has room for one: another takes its place.
 
     What is remembered is saved with the weights of a compiled model, and comes back with them: from a `.keras` file, by
     `BackupAndRestore`, and by `load_weights` of a model that is compiled with the loss and attached.
@@ -109,10 +113,13 @@ class StatefulCrossentropy(Crossentropy):
         return super().call(y_true, y_pred)
 
     def check_attached(self) -> None:
-        """Raises a ValueError if the loss is attached to no model: on JAX it would forget everything, without a word."""
+        """Raises a ValueError if the loss is attached to no model: on JAX it would forget
+        everything, without a word.
+        """
         if self.state.owner is None:
             raise ValueError(
-                f"The loss {self.name!r} must be attached to the model that it trains: `model.compile(..., loss.attach(model))`, or, after "
+                f"The loss {self.name!r} must be attached to the model that it trains: `model.compile(..., "
+                "loss.attach(model))`, or, after "
                 "a model was loaded, `model.loss.attach(model)`. Received: a loss that is not"
             )
 
@@ -120,5 +127,8 @@ class StatefulCrossentropy(Crossentropy):
         """Raises a ValueError if the loss is attached to no model, or to another one than that which it is to train."""
         self.check_attached()
         if self.state.owner() is not model:
-            rule = f"be attached to the model that it trains, {model.name!r}: `model.loss.attach(model)`, each model with a loss of its own"
+            rule = (
+                f"be attached to the model that it trains, {model.name!r}: `model.loss.attach(model)`, each model with "
+                "a loss of its own"
+            )
             raise ValueError(f"The loss {self.name!r} must {rule}. Received: one that is attached to another model")

@@ -16,14 +16,15 @@ from keras_het.validation import check_boolean, check_number
 class SymmetricCrossentropy(Crossentropy):
     """Crossentropy, which learns, and reverse crossentropy, which does not mind wrong labels.
 
-        -alpha sum_k t_k log p_k - beta sum_k p_k log t_k,   log 0 := A                       (Wang et al. 2019, Section 3)
+        -alpha sum_k t_k log p_k - beta sum_k p_k log t_k,   log 0 := A        (Wang et al. 2019, Section 3)
 
     For one label the second part is -A beta (1 - p_y).
 
-    Several labels at once: with `multi_label=True` every class is a question of its own, with answers t_k and 1 - t_k in [0, 1] and
-    probabilities p_k and 1 - p_k; the loss is the mean over the classes, as Keras' `BinaryCrossentropy`, which it is for beta = 0.
-    y_true and y_pred have one shape `(..., K)`; with `from_logits=True` y_pred are the logits of p_k, such as those of a head with
-    `link="sigmoid"`.
+    Several labels at once: with `multi_label=True` every class is a question of its own, with answers t_k and 1 - t_k
+        in [0, 1] and
+    probabilities p_k and 1 - p_k; the loss is the mean over the classes, as Keras' `BinaryCrossentropy`, which it is
+    for beta = 0. y_true and y_pred have one shape `(..., K)`; with `from_logits=True` y_pred are the logits of p_k,
+    such as those of a head with `link="sigmoid"`.
 
     Args:
         alpha: weight of the crossentropy, at least 0; the paper takes 0.1 for ten classes, 6 for a hundred.
@@ -64,7 +65,9 @@ class SymmetricCrossentropy(Crossentropy):
         self.log_of_zero = check_log_of_zero(log_of_zero)
         self.multi_label = check_boolean("multi_label", multi_label)
         if multi_label and ignore_class is not None:
-            raise ValueError(f"`ignore_class` must be None with multi_label=True. Received: ignore_class={ignore_class}")
+            raise ValueError(
+                f"`ignore_class` must be None with multi_label=True. Received: ignore_class={ignore_class}"
+            )
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """As of `Crossentropy`."""

@@ -10,10 +10,11 @@ from keras_het.ops.annotators import for_each_label, weight_each_label
 
 @keras.saving.register_keras_serializable("keras_het")
 class AnnotatorsMetric(keras.metrics.Metric):
-    """Another metric, of the labels that several annotators gave, where a plain one would take missing labels for wrong ones.
+    """Another metric, of the labels that several annotators gave, where a plain one would take missing labels for wrong
+    ones.
 
-    Labels are integers `(N, M)`, -1 where the annotator gave none, which have no weight; on clean labels `(N, 1)` or `(N,)`, as of
-    validation data, it is the metric itself. Predictions: as for `losses.AnnotatorsLoss`.
+    Labels are integers `(N, M)`, -1 where the annotator gave none, which have no weight; on clean labels `(N, 1)` or
+    `(N,)`, as of validation data, it is the metric itself. Predictions: as for `losses.AnnotatorsLoss`.
 
     Args:
         metric: takes integer labels and weights, such as `keras.metrics.SparseCategoricalAccuracy()`, the default.
@@ -32,7 +33,10 @@ class AnnotatorsMetric(keras.metrics.Metric):
         metric = keras.metrics.SparseCategoricalAccuracy() if metric is None else metric
         metric = keras.metrics.deserialize(metric) if isinstance(metric, dict) else metric
         if not isinstance(metric, keras.metrics.Metric):
-            raise ValueError(f"`metric` must be a metric, such as keras.metrics.SparseCategoricalAccuracy(). Received: metric={metric!r}")
+            raise ValueError(
+                "`metric` must be a metric, such as keras.metrics.SparseCategoricalAccuracy(). Received: "
+                f"metric={metric!r}"
+            )
         super().__init__(name=metric.name if name is None else name, dtype=dtype)
         self.metric = metric
 

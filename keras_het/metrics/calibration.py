@@ -13,7 +13,8 @@ from keras_het.validation import check_integer
 
 @keras.saving.register_keras_serializable("keras_het")
 class ExpectedCalibrationError(ProbabilityMetric):
-    """How far the confidence in the predicted class is from the share of predictions that are right, over bins of equal width.
+    """How far the confidence in the predicted class is from the share of predictions that are right, over bins of equal
+    width.
 
         sum over bins b of |sum over i in b of 1[y_i = argmax p_i] - max p_i| / N
 
@@ -21,8 +22,8 @@ class ExpectedCalibrationError(ProbabilityMetric):
         bins: how many.
         name: of the metric.
         kwargs: `from_logits=True` for what a head returns, and as of `ProbabilityMetric`, but for `multi_label`.
-    Source: Naeini, Cooper and Hauskrecht 2015; Guo, Pleiss, Sun and Weinberger 2017, Eq. 3. `EqualMassCalibrationError` has bins that
-        hold equally many examples.
+    Source: Naeini, Cooper and Hauskrecht 2015; Guo, Pleiss, Sun and Weinberger 2017, Eq. 3. `EqualMassCalibrationError`
+        has bins that hold equally many examples.
 
     Example:
         >>> metric = ExpectedCalibrationError()
@@ -66,7 +67,8 @@ class EqualMassCalibrationError(TableMetric):
     Example:
         >>> metric = EqualMassCalibrationError(bins=2, capacity=4)
         >>> p = [[0.9, 0.1], [0.6, 0.4], [0.8, 0.2], [0.7, 0.3]]
-        >>> round(float(metric([0, 1, 0, 0], p)), 4)  # (|.4 + .3 - 1 + .6 - .5 - .1|...) of the bins {.6, .7} and {.8, .9}
+        >>> # (|.4 + .3 - 1 + .6 - .5 - .1|...) of the bins {.6, .7} and {.8, .9}
+        >>> round(float(metric([0, 1, 0, 0], p)), 4)
         0.15
     """
 
@@ -101,4 +103,6 @@ class EqualMassCalibrationError(TableMetric):
 def check_exclusive(metric: ProbabilityMetric) -> None:
     """Raises ValueError for labels that are not exclusive, of which none is predicted."""
     if metric.multi_label:
-        raise ValueError(f"`multi_label` must be False for {type(metric).__name__}, which needs one predicted class. Received: True")
+        raise ValueError(
+            f"`multi_label` must be False for {type(metric).__name__}, which needs one predicted class. Received: True"
+        )

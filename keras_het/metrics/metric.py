@@ -1,4 +1,6 @@
-"""What every metric of probabilities is: the same inputs, sums that lose nothing, and a table of examples for those that need an order."""
+"""What every metric of probabilities is: the same inputs, sums that lose nothing, and a table of examples for those
+that need an order.
+"""
 
 from typing import Any, NamedTuple
 
@@ -29,12 +31,14 @@ class Examples(NamedTuple):
 class ProbabilityMetric(keras.metrics.Metric):
     """Base class of the metrics of probabilities.
 
-    `update_state` takes integer labels `(...)` or `(..., 1)`, or label vectors `(..., K)`, and probabilities or logits `(..., K)`; sample
-    weights and Keras masks of shape `(...)`. A label outside [0, K) makes the result nan, on every backend, and so does what is no
-    probability: of a head, which returns log-probabilities or logits, every metric needs `from_logits=True`.
+    `update_state` takes integer labels `(...)` or `(..., 1)`, or label vectors `(..., K)`, and probabilities or logits
+    `(..., K)`; sample weights and Keras masks of shape `(...)`. A label outside [0, K) makes the result nan, on every
+    backend, and so does what is no probability: of a head, which returns log-probabilities or logits, every metric
+    needs `from_logits=True`.
 
     Args:
-        from_logits: whether predictions are logits or log-probabilities, as a head returns them, rather than probabilities.
+        from_logits: whether predictions are logits or log-probabilities, as a head returns them, rather than
+            probabilities.
         multi_label: whether labels are not exclusive: they are vectors of zeros and ones, and logits those of sigmoids.
         ignore_class: a label that does not count, or None.
         name: of the metric.
@@ -52,7 +56,9 @@ class ProbabilityMetric(keras.metrics.Metric):
         super().__init__(name=name, dtype=dtype)
         self.from_logits = check_boolean("from_logits", from_logits)
         self.multi_label = check_boolean("multi_label", multi_label)
-        self.ignore_class = None if ignore_class is None else check_integer("ignore_class", ignore_class, -(2**24), 2**24)
+        self.ignore_class = (
+            None if ignore_class is None else check_integer("ignore_class", ignore_class, -(2**24), 2**24)
+        )
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch."""
@@ -76,7 +82,12 @@ class ProbabilityMetric(keras.metrics.Metric):
 
     def sum_of(self, name: str, shape: tuple[int, ...] = ()) -> "Sum":
         """A sum that keeps what float32 would lose."""
-        return Sum(*(self.add_weight(shape=shape, initializer="zeros", dtype="float32", name=f"{name}{part}") for part in ("", "_rest")))
+        return Sum(
+            *(
+                self.add_weight(shape=shape, initializer="zeros", dtype="float32", name=f"{name}{part}")
+                for part in ("", "_rest")
+            )
+        )
 
     def _examples(self, y_true, y_pred, sample_weight):
         mask = getattr(y_pred, "_keras_mask", None)
@@ -90,14 +101,20 @@ class ProbabilityMetric(keras.metrics.Metric):
             targets = ops.cast(y_true, "float32")
         else:
             labels = ops.cast(ops.squeeze(y_true, -1) if len(y_true.shape) == len(y_pred.shape) else y_true, "int32")
-            counts = ops.ones_like(labels, dtype="bool") if self.ignore_class is None else ops.not_equal(labels, self.ignore_class)
+            counts = (
+                ops.ones_like(labels, dtype="bool")
+                if self.ignore_class is None
+                else ops.not_equal(labels, self.ignore_class)
+            )
             inside = ops.logical_and(labels >= 0, labels < units)
             weights = ops.where(counts, ops.where(inside, weights, np.nan), 0.0)
             targets = ops.one_hot(ops.where(inside, labels, 0), units, dtype="float32")
         if not self.from_logits:
             are_probabilities = ops.all(ops.logical_and(y_pred >= -ROUNDING, y_pred <= 1.0 + ROUNDING), axis=-1)
             weights = ops.where(ops.logical_or(are_probabilities, weights == 0), weights, np.nan)
-        p, log_p, log_complements = (None if x is None else ops.reshape(x, (-1, units)) for x in self._probabilities(y_pred))
+        p, log_p, log_complements = (
+            None if x is None else ops.reshape(x, (-1, units)) for x in self._probabilities(y_pred)
+        )
         return Examples(p, log_p, ops.reshape(targets, (-1, units)), ops.reshape(weights, (-1,)), log_complements)
 
     def _are_vectors(self, y_true, y_pred):

@@ -16,14 +16,15 @@ class GlobalAveragePrecision(TableMetric):
 
         gAP = sum over thresholds of (recall - recall before) * precision
 
-    Unlike the mean over the classes it compares probabilities across classes and examples, so it rewards those that mean the same
-    everywhere.
+    Unlike the mean over the classes it compares probabilities across classes and examples, so it rewards those that
+    mean the same everywhere.
 
     Args:
         capacity: how many pairs it can hold, K for each example; beyond, the result is nan.
         name: of the metric.
         kwargs: `from_logits=True` for what a head returns, and as of `ProbabilityMetric`.
-    Source: Collier et al. 2021, section 4.1 (ImageNet-21k, JFT); equals `sklearn.metrics.average_precision_score(average="micro")`.
+    Source: Collier et al. 2021, section 4.1 (ImageNet-21k, JFT); equals
+        `sklearn.metrics.average_precision_score(average="micro")`.
 
     Example:
         >>> metric = GlobalAveragePrecision(capacity=100)
@@ -50,7 +51,8 @@ class GlobalAveragePrecision(TableMetric):
 class AreaUnderRiskCoverage(TableMetric):
     """The mean share of errors among the most confident predictions, over every share of examples that is kept.
 
-    0 is best; predictions in random order have the error rate of all. Of equal confidence, the mean over their orders is taken.
+    0 is best; predictions in random order have the error rate of all. Of equal confidence, the mean over their orders
+    is taken.
 
     Args:
         capacity: how many examples it can hold; beyond, the result is nan.

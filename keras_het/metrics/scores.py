@@ -14,7 +14,8 @@ class NegativeLogLikelihood(ProbabilityMetric):
     """The mean of -log p(label), in nats; of labels that are not exclusive, the mean over the classes, too.
 
     Args:
-        from_logits: whether predictions are logits or log-probabilities, as a head returns them, rather than probabilities.
+        from_logits: whether predictions are logits or log-probabilities, as a head returns them, rather than
+            probabilities.
         multi_label: whether labels are not exclusive: they are vectors of zeros and ones, and logits those of sigmoids.
         ignore_class: a label that does not count, or None.
         name: of the metric.
@@ -50,15 +51,17 @@ class BrierScore(ProbabilityMetric):
 
         BS = mean over n of sum over k of (p_nk - y_nk)^2 = reliability - resolution + uncertainty + within
 
-    with bins of equal width of p_nk, for every class alone: reliability is the distance of the mean p of a bin from the share of labels in
-    it (0 is best), resolution that of those shares from the class's own (more is better), uncertainty the variance of the labels, which no
-    model changes, and `within` what is lost by taking a bin for one forecast. From 0 to 2 where classes are exclusive, to K where not.
+    with bins of equal width of p_nk, for every class alone: reliability is the distance of the mean p of a bin from the
+    share of labels in it (0 is best), resolution that of those shares from the class's own (more is better),
+    uncertainty the variance of the labels, which no model changes, and `within` what is lost by taking a bin for one
+    forecast. From 0 to 2 where classes are exclusive, to K where not.
 
     Args:
         bins: how many.
         name: of the metric.
         kwargs: `from_logits=True` for what a head returns, and as of `ProbabilityMetric`.
-    Source: Brier 1950; Murphy 1973, "A new vector partition of the probability score"; `within` as Stephenson, Coelho and Jolliffe 2008.
+    Source: Brier 1950; Murphy 1973, "A new vector partition of the probability score"; `within` as Stephenson, Coelho
+        and Jolliffe 2008.
 
     Example:
         >>> found = BrierScore()([0, 1], [[0.9, 0.1], [0.4, 0.6]])
@@ -75,7 +78,9 @@ class BrierScore(ProbabilityMetric):
     def add(self, examples: Examples) -> None:
         units = examples.p.shape[-1]
         if not self._parts:
-            self._parts = tuple(self.sum_of(name, (self.bins * units,)) for name in ("weights", "probabilities", "labels"))
+            self._parts = tuple(
+                self.sum_of(name, (self.bins * units,)) for name in ("weights", "probabilities", "labels")
+            )
         p, targets, weights = examples.p, examples.targets, examples.weights
         counted = ops.where(weights == 0, 0.0, weights)[:, None]
         self._weight.add(ops.sum(weights))

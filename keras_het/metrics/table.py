@@ -1,4 +1,6 @@
-"""Metrics that need an order of all examples: a table of fixed size that holds them, and sums over what is above each."""
+"""Metrics that need an order of all examples: a table of fixed size that holds them, and sums over
+what is above each.
+"""
 
 from typing import Any, NamedTuple
 

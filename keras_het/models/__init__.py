@@ -1,4 +1,6 @@
-"""Whole models: conversion of pretrained ones, weights of other packages, ensembles, pairs, and a temperature for what a model returns."""
+"""Whole models: conversion of pretrained ones, weights of other packages, ensembles, pairs, and a temperature for what
+a model returns.
+"""
 
 from keras_het.models.conversion import heteroscedastic, homoscedastic
 from keras_het.models.edward2 import from_edward2

@@ -16,7 +16,8 @@ from keras_het.validation import check_boolean
 
 # What a model returns by the activation of its head.
 RETURNS = {
-    None: "logits", "softmax": "probabilities", "sigmoid": "probabilities", "log_softmax": "log-probabilities", "log_sigmoid": ""
+    None: "logits", "softmax": "probabilities", "sigmoid": "probabilities",
+    "log_softmax": "log-probabilities", "log_sigmoid": "",
 }  # fmt: skip
 
 
@@ -33,47 +34,52 @@ def heteroscedastic(
 ) -> keras.Model:
     """A new model with the last Dense layer, or 1x1 Conv2D, replaced by a `HeteroscedasticDense`.
 
-    It returns log-probabilities (softmax) or logits (sigmoid) whatever the old model returned: use losses with `from_logits=True`.
-    An activation of the old head, or in layers behind it, is left out, and the link follows it. Without one the link is softmax,
-    or sigmoid for a single unit: give `link="sigmoid"` for labels that are not exclusive. No mean of normalised links gives the old
-    predictions, whatever the inputs: they start fresh, with `warm_start=False`. Layers behind the head that only reshape
-    (Reshape, Flatten) are made again.
+    It returns log-probabilities (softmax) or logits (sigmoid) whatever the old model returned: use losses with
+    `from_logits=True`. An activation of the old head, or in layers behind it, is left out, and the link follows it.
+    Without one the link is softmax, or sigmoid for a single unit: give `link="sigmoid"` for labels that are not
+    exclusive. No mean of normalised links gives the old predictions, whatever the inputs: they start fresh, with
+    `warm_start=False`. Layers behind the head that only reshape (Reshape, Flatten) are made again.
 
-    If the old model is compiled, the new one is, too: with the same losses and metrics in the form that takes what it returns, an
-    optimizer of equal configuration and fresh state, and the other settings of `compile`. If a loss or metric has no such form, as
-    `kl_divergence`, or is your own and may take probabilities, or if a metric or the optimizer cannot be made again of its
-    configuration, the new model is not compiled, and a warning says so. With `keep_activation=True` the losses and metrics of
-    probabilities stay as they are.
+    If the old model is compiled, the new one is, too: with the same losses and metrics in the form that takes what it
+    returns, an optimizer of equal configuration and fresh state, and the other settings of `compile`. If a loss or
+    metric has no such form, as `kl_divergence`, or is your own and may take probabilities, or if a metric or the
+    optimizer cannot be made again of its configuration, the new model is not compiled, and a warning says so. With
+    `keep_activation=True` the losses and metrics of probabilities stay as they are.
 
-    A KerasHub task gives a model that keeps the task's preprocessor: `fit`, `evaluate` and `predict` take raw images or strings.
+    A KerasHub task gives a model that keeps the task's preprocessor: `fit`, `evaluate` and `predict` take raw images or
+    strings.
 
-    The layers before the head are shared, as in Keras' functional API: training the new model trains them in the old one.
-    The call itself changes nothing: no weight, no `trainable`, no random seed (what it draws, it draws from Python's `random` without
-    advancing that, so two calls in a row draw the same, unless they have different seeds).
+    The layers before the head are shared, as in Keras' functional API: training the new model trains them in the old
+    one. The call itself changes nothing: no weight, no `trainable`, no random seed (what it draws, it draws from
+    Python's `random` without advancing that, so two calls in a row draw the same, unless they have different seeds).
 
-    Warm start: mu = temperature * (old kernel, old bias), so that without noise the predictions are the old ones exactly. The noise
-    starts as in every new head, with a standard deviation of 0.15 temperatures, which moves probabilities by less than 0.02 (for
-    temperatures from 0.02 up; that of a latent covariance has it in the mean over the classes).
+    Warm start: mu = temperature * (old kernel, old bias), so that without noise the predictions are the old ones
+        exactly. The noise
+    starts as in every new head, with a standard deviation of 0.15 temperatures, which moves probabilities by less than
+    0.02 (for temperatures from 0.02 up; that of a latent covariance has it in the mean over the classes).
 
     Args:
-        model: a functional model, or a Sequential one that is built: KerasHub and KerasCV classifiers, `keras.applications`, your own.
+        model: a functional model, or a Sequential one that is built: KerasHub and KerasCV classifiers,
+            `keras.applications`, your own.
         num_factors: R, as in `HeteroscedasticDense`.
         units: number of classes if not the old one; mu then starts fresh.
-        layer: name of the Dense layer (or 1x1 Conv2D) to replace; if it is not the last one, what the model computes after it is
-            left out. None finds the last one.
+        layer: name of the Dense layer (or 1x1 Conv2D) to replace; if it is not the last one, what the model computes
+            after it is left out. None finds the last one.
         warm_start: False starts mu as a new `HeteroscedasticDense` does.
         clone: copy the layers before the head instead of sharing them, by way of a `.keras` file.
-        keep_activation: put the activation of the old head, in a layer of its own, behind the new one: a model that returned
-            probabilities goes on doing so, and takes the ordinary losses and metrics, without `from_logits`.
+        keep_activation: put the activation of the old head, in a layer of its own, behind the new one: a model that
+            returned probabilities goes on doing so, and takes the ordinary losses and metrics, without `from_logits`.
         head_arguments: of `HeteroscedasticDense`. What is not given of `use_bias`, `name`, `kernel_regularizer` and
-            `bias_regularizer` is as in the old layer; its constraints, activity regularizer and `trainable` are not kept.
+            `bias_regularizer` is as in the old layer; its constraints, activity regularizer and `trainable` are not
+            kept.
     Returns:
         a functional `keras.Model` whose last layer is the head, but for layers that reshape and a kept activation.
     Raises:
-        ValueError: if there is no graph, no such layer, or more than one output, if the old head has another activation, or if it
-            is a convolution of "channels_first".
+        ValueError: if there is no graph, no such layer, or more than one output, if the old head has another
+            activation, or if it is a convolution of "channels_first".
     Warns: if the old model was compiled with something that has no counterpart, or that cannot be made again.
-    Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 4.2 (transfer, in the other direction).
+    Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 4.2 (transfer, in the other
+        direction).
 
     Example:
         >>> old = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4, "relu"), keras.layers.Dense(3, "softmax")])
@@ -117,10 +123,11 @@ def homoscedastic(
     keep_activation: bool = False,
     seed: int | None = None,
 ) -> keras.Model:
-    """The way back: a new model with the `HeteroscedasticDense` layer replaced by a plain Dense layer, which returns logits.
+    """The way back: a new model with the `HeteroscedasticDense` layer replaced by a plain Dense layer, which returns
+    logits.
 
-    The Dense layer is mu / temperature: the logits without their noise. With `units` it starts fresh, to transfer what was
-    learnt under noise to another task (Collier et al. 2021, section 4.2). It is compiled as the old model is.
+    The Dense layer is mu / temperature: the logits without their noise. With `units` it starts fresh, to transfer what
+    was learnt under noise to another task (Collier et al. 2021, section 4.2). It is compiled as the old model is.
 
     Args:
         model: a model that ends in a `HeteroscedasticDense`, as `heteroscedastic` returns it.
@@ -130,10 +137,11 @@ def homoscedastic(
         keep_activation: put a softmax or sigmoid that stands behind the old head behind the Dense layer, too.
         seed: of the kernel of a fresh layer; None draws it from Python's `random`, without advancing that.
     Returns:
-        a functional `keras.Model` whose last layer is the Dense layer, but for layers that reshape and a kept activation.
+        a functional `keras.Model` whose last layer is the Dense layer, but for layers that reshape and a kept
+            activation.
     Raises:
-        ValueError: if there is no graph, no such layer, or more than one output, or if the link is one of the normalised ones, whose
-            predictions no Dense layer has.
+        ValueError: if there is no graph, no such layer, or more than one output, or if the link is one of the
+            normalised ones, whose predictions no Dense layer has.
 
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), HeteroscedasticDense(3)])
@@ -143,7 +151,10 @@ def homoscedastic(
     head = find_head(model, HeteroscedasticDense, layer)
     old, units = head.layer, head.units if units is None else units
     if units == old.units and not old.link.activations:
-        rule = "have a head whose link a Dense layer can have, softmax or sigmoid, or `units` be another number, to start fresh"
+        rule = (
+            "have a head whose link a Dense layer can have, softmax or sigmoid, or `units` be another number, to start "
+            "fresh"
+        )
         raise ValueError(f"`model` must {rule}. Received: link={old.link!r}")
     keep = check_boolean("keep_activation", keep_activation)
     with unchanged_seed(seed):
@@ -185,19 +196,30 @@ def _check_not_converted(model):
 
 
 def _link(head, units, warm, given):
-    """The link of the new head: as given, which may differ from the old activation only if mu starts fresh, or of that activation."""
+    """The link of the new head: as given, which may differ from the old activation only if mu starts fresh, or of that
+    activation.
+    """
     found = None if head.units == 1 < units else head.link  # one sigmoid stands for two classes
     continued = () if given is None else links.get(given).activations
     if warm and given is not None and (found or "softmax") not in continued and (found is not None or not continued):
-        rule = f"{found!r}, as the activation of the old head," if found else "one that a Dense layer can have, 'softmax' or 'sigmoid',"
-        raise ValueError(f"`link` must be {rule} unless mu starts fresh by `warm_start=False` or other `units`. Received: link={given!r}")
+        rule = (
+            f"{found!r}, as the activation of the old head,"
+            if found
+            else "one that a Dense layer can have, 'softmax' or 'sigmoid',"
+        )
+        raise ValueError(
+            f"`link` must be {rule} unless mu starts fresh by `warm_start=False` or other `units`. Received: "
+            f"link={given!r}"
+        )
     return given or found or ("sigmoid" if units == 1 else "softmax")
 
 
 def _check_warm(old, arguments):
     mode = getattr(old, "quantization_mode", None)  # a convolution has none
     if mode is not None:
-        raise ValueError(f"`warm_start` must be False, for the old head is quantised ({mode}). Received: warm_start=True")
+        raise ValueError(
+            f"`warm_start` must be False, for the old head is quantised ({mode}). Received: warm_start=True"
+        )
     if old.use_bias and not arguments["use_bias"]:
         raise ValueError("`use_bias` must be True, for the old head has a bias. Received: use_bias=False")
 

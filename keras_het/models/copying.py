@@ -27,7 +27,8 @@ def unchanged_seed(seed=None):
 def copy_model(model):
     """A model with layers of its own, of equal configuration, state and `trainable`.
 
-    By a `.keras` file, which is the one way of Keras that brings everything along: vocabularies, statistics, int8 weights.
+    By a `.keras` file, which is the one way of Keras that brings everything along: vocabularies, statistics, int8
+    weights.
 
     Raises:
         ValueError: if the file makes other weights: a backbone of KerasHub forgets LoRA that was enabled later.
@@ -38,10 +39,14 @@ def copy_model(model):
         copied = keras.models.load_model(path, compile=False, safe_mode=False)  # it is the caller's own
     if [weight.shape for weight in copied.variables] != [weight.shape for weight in model.variables]:
         raise ValueError(
-            f"`clone` must be False: the layers of {model.name!r} have other weights when they are made again from a file, as they have "
+            f"`clone` must be False: the layers of {model.name!r} have other weights when they are made again from a "
+            "file, as they have "
             "where LoRA was enabled later. Convert first and enable LoRA on the new model. Received: clone=True"
         )
-    for pair in (zip(_all_layers(model), _all_layers(copied), strict=True), zip(model.variables, copied.variables, strict=True)):
+    for pair in (
+        zip(_all_layers(model), _all_layers(copied), strict=True),
+        zip(model.variables, copied.variables, strict=True),
+    ):
         for original, other in pair:
             if original.trainable != other.trainable:
                 other.trainable = original.trainable
@@ -57,7 +62,9 @@ def model_to_bytes(model: keras.Model) -> bytes:
 
 
 def model_from_bytes(content: bytes) -> keras.Model:
-    """The model of a `.keras` file. No code in the file runs: layers of your own must be registered, and a `Lambda` is refused."""
+    """The model of a `.keras` file. No code in the file runs: layers of your own must be registered, and a `Lambda` is
+    refused.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.keras"
         path.write_bytes(content)
@@ -65,5 +72,9 @@ def model_from_bytes(content: bytes) -> keras.Model:
 
 
 def _all_layers(model):
-    """A model's layers and those inside them, the outer before the inner. Inputs do not count: models may share theirs."""
-    return [layer for layer in model._flatten_layers(include_self=False) if not isinstance(layer, keras.layers.InputLayer)]
+    """A model's layers and those inside them, the outer before the inner. Inputs do not count:
+    models may share theirs.
+    """
+    return [
+        layer for layer in model._flatten_layers(include_self=False) if not isinstance(layer, keras.layers.InputLayer)
+    ]

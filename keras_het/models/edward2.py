@@ -17,9 +17,9 @@ def from_edward2(
 ) -> HeteroscedasticDense:
     """A `HeteroscedasticDense` with the predictive probabilities of a trained layer of edward2.
 
-    MCSoftmaxDense (diagonal), MCSoftmaxDenseFA and MCSigmoidDenseFA (full and parameter-efficient), with normal noise. Their
-    parameter-efficient form has a bias b on V, u = mu + d * e_K + v * (V e_R + b), which moves the mean by v * b. As v is an affine
-    map of the input, so is the moved mean, and the head has it as its mu: nothing is lost.
+    MCSoftmaxDense (diagonal), MCSoftmaxDenseFA and MCSigmoidDenseFA (full and parameter-efficient), with normal noise.
+    Their parameter-efficient form has a bias b on V, u = mu + d * e_K + v * (V e_R + b), which moves the mean by v * b.
+    As v is an affine map of the input, so is the moved mean, and the head has it as its mu: nothing is lost.
 
     Args:
         weights: arrays by name, `{w.name: w.numpy() for w in layer.weights}`.
@@ -67,7 +67,10 @@ def from_edward2(
 def _maps(weights):
     """Kernels and biases as `{"loc_layer": [kernel, bias], ...}`."""
     if not isinstance(weights, dict):
-        raise ValueError(f"`weights` must be a dict, {{w.name: w.numpy() for w in layer.weights}}. Received: a {type(weights).__name__}")
+        raise ValueError(
+            f"`weights` must be a dict, {{w.name: w.numpy() for w in layer.weights}}. Received: a "
+            f"{type(weights).__name__}"
+        )
     maps: dict[str, dict] = {}
     paths: dict[tuple, str] = {}
     for path, array in weights.items():
@@ -76,7 +79,9 @@ def _maps(weights):
         layer, _, kind = path.split(":")[0].rpartition("/")
         name = max((name for name in MAPS if layer.endswith(name)), key=len, default=None)
         if name is None or kind not in ("kernel", "bias"):
-            raise ValueError(f"`weights` must be the kernels and biases of {', '.join(MAPS)}. Received: the name {path!r}")
+            raise ValueError(
+                f"`weights` must be the kernels and biases of {', '.join(MAPS)}. Received: the name {path!r}"
+            )
         if paths.setdefault((name, kind), path) != path:
             raise ValueError(f"`weights` must be those of one layer. Received: {paths[name, kind]!r} and {path!r}")
         maps.setdefault(name, {})[kind] = _numbers(path, array)
@@ -112,7 +117,9 @@ def _parts(maps):
     parts = {ours: maps[theirs] for theirs, ours in names.items()}
     if "row_scale" in parts:
         shift = parts["factor"][1]
-        parts["loc"] = [mean + shift * row_scale for mean, row_scale in zip(parts["loc"], parts["row_scale"], strict=True)]
+        parts["loc"] = [
+            mean + shift * row_scale for mean, row_scale in zip(parts["loc"], parts["row_scale"], strict=True)
+        ]
     return parts
 
 

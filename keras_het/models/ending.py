@@ -40,7 +40,9 @@ def reshaped(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any:
 
 
 def activated(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any:
-    """Log-probabilities or logits, through a new layer with the activation of the old head, or that of the new head's link."""
+    """Log-probabilities or logits, through a new layer with the activation of the old head, or that of the new head's
+    link.
+    """
     if head.activation in (None, "log_softmax"):
         return tensor
     name = free_name("probabilities", body)
@@ -49,18 +51,22 @@ def activated(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any
     return keras.layers.Activation(head.activation.replace("softmax", "sigmoid"), name=name, dtype=tensor.dtype)(tensor)
 
 
-def compile_like(new: keras.Model, old: keras.Model, output: Output | None, activation: str | None, returned: str) -> None:
-    """Compiles a model as another was, with losses and metrics for what it returns, and an optimizer and metrics of its own.
+def compile_like(
+    new: keras.Model, old: keras.Model, output: Output | None, activation: str | None, returned: str
+) -> None:
+    """Compiles a model as another was, with losses and metrics for what it returns, and an optimizer and metrics of its
+    own.
 
-    Warns, and does not compile, if one of them has no counterpart or cannot be made again. Does nothing if the other model is not
-    compiled.
+    Warns, and does not compile, if one of them has no counterpart or cannot be made again. Does nothing if the other
+    model is not compiled.
 
     Args:
         new: the models.
         old: the models.
         output: what the new model returns; None if nothing is known of it.
         activation: of the old head, if `keep_activation` would keep it.
-        returned: what the old model returned, as in `Output`. What is not known to take other outputs has no counterpart.
+        returned: what the old model returned, as in `Output`. What is not known to take other outputs has no
+            counterpart.
     """
     arguments = compiled_with(old)
     if not old.compiled or not arguments:
@@ -78,11 +84,15 @@ def compile_like(new: keras.Model, old: keras.Model, output: Output | None, acti
         arguments["loss"] = dict(zip(new.output_names, arguments["loss"].values(), strict=True))
         if isinstance(arguments["loss_weights"], dict):
             arguments["loss_weights"] = dict(zip(new.output_names, arguments["loss_weights"].values(), strict=True))
-    new.compile(**{**arguments, "jit_compile": old.jit_compile, "auto_scale_loss": False})  # the optimizer scales it if the old one did
+    new.compile(
+        **{**arguments, "jit_compile": old.jit_compile, "auto_scale_loss": False}
+    )  # the optimizer scales it if the old one did
 
 
 class _LostError(Exception):
-    """Something of the old model that the new one cannot have: what is wrong, and what to do. by_output: for the new output alone."""
+    """Something of the old model that the new one cannot have: what is wrong, and what to do. by_output: for the new
+    output alone.
+    """
 
     by_output = False
 
@@ -101,8 +111,14 @@ def _mapped(given: Any, argument: str, module: Any, output: Output | None, same:
         return None
     fitting = given if output is None else counterpart(given, output, module, trust_unknown=same)
     if fitting is None and output is not None:
-        raise _UnfitError("a loss or metric of the old one has no counterpart that is known", explain(argument, given, None, output))
-    return _again(given, argument) if fitting is given and isinstance(given, keras.metrics.Metric | StatefulCrossentropy) else fitting
+        raise _UnfitError(
+            "a loss or metric of the old one has no counterpart that is known", explain(argument, given, None, output)
+        )
+    return (
+        _again(given, argument)
+        if fitting is given and isinstance(given, keras.metrics.Metric | StatefulCrossentropy)
+        else fitting
+    )
 
 
 def _again(instance: Any, argument: str) -> Any:
@@ -112,12 +128,15 @@ def _again(instance: Any, argument: str) -> Any:
     except ValueError as error:
         raise _LostError(
             f"{error}",
-            f"`{argument}` must be of a class that `from_config` makes of `get_config`. Received: {argument}={spelled(instance)}",
+            f"`{argument}` must be of a class that `from_config` makes of `get_config`. "
+            f"Received: {argument}={spelled(instance)}",
         ) from error
 
 
 def _copy_of_optimizer(optimizer: Any, model: keras.Model) -> Any:
-    """An optimizer of equal configuration, without the state, but with what it excludes from weight decay, and its scale of the loss."""
+    """An optimizer of equal configuration, without the state, but with what it excludes from weight decay, and its
+    scale of the loss.
+    """
     if optimizer is None:
         return None
     if type(optimizer) is keras.optimizers.LossScaleOptimizer:
@@ -125,7 +144,9 @@ def _copy_of_optimizer(optimizer: Any, model: keras.Model) -> Any:
         config = {name: value for name, value in optimizer.get_config().items() if name != "inner_optimizer"}
         return type(optimizer)(inner, **config)
     copy = _again(optimizer, "optimizer")
-    excluded: set = getattr(optimizer, "_exclude_from_weight_decay", set())  # keys, which each backend makes in its own way
+    excluded: set = getattr(
+        optimizer, "_exclude_from_weight_decay", set()
+    )  # keys, which each backend makes in its own way
     pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
     if not excluded and pattern is None:
         return copy

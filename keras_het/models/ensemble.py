@@ -18,27 +18,32 @@ from keras_het.validation import check_integer
 class DeepEnsemble(JointModel):
     """A model that returns what a head would return of the mean probabilities of its members.
 
-        softmax: log mean_m p_m            sigmoid: logit mean_m p_m            (Lakshminarayanan et al. 2017, section 2.4)
+        softmax: log mean_m p_m            sigmoid: logit mean_m p_m        (Lakshminarayanan et al. 2017, section 2.4)
 
-    The mean is taken of probabilities, in log space. `keras.layers.Average` of log-probabilities would give numbers that are the logs
-    of nothing: their exponentials sum to less than one, and no error says so.
+    The mean is taken of probabilities, in log space. `keras.layers.Average` of log-probabilities would give numbers
+    that are the logs of nothing: their exponentials sum to less than one, and no error says so.
 
-    It is a `keras.Model` like any other: `predict`, `evaluate`, `save`. Only `fit` is its own: it trains one member after the other by
-    their own `fit`, with what each of them was compiled with, because members that were trained together, on the loss of their mean,
-    would learn to make up for each other. The ensemble itself is compiled with the loss and the accuracy of its link, for `evaluate`.
-    A batch goes through one member after the other.
+    It is a `keras.Model` like any other: `predict`, `evaluate`, `save`. Only `fit` is its own: it trains one member
+    after the other by their own `fit`, with what each of them was compiled with, because members that were trained
+    together, on the loss of their mean, would learn to make up for each other. The ensemble itself is compiled with the
+    loss and the accuracy of its link, for `evaluate`. A batch goes through one member after the other.
 
     Args:
-        members: built models with one output of one shape, `(..., K)`, that share no layer. They may have different heads and links,
-            as long as all return log-probabilities of exclusive classes, or all return logits of labels that are not exclusive.
-        link: for members that do not end in a head of this package or in an activation: "softmax" or "sigmoid", or any other link.
-        from_logits: for members whose end is not known: True if they return logits or log-probabilities, False for probabilities.
+        members: built models with one output of one shape, `(..., K)`, that share no layer. They may have different
+            heads and links, as long as all return log-probabilities of exclusive classes, or all return logits of
+            labels that are not exclusive.
+        link: for members that do not end in a head of this package or in an activation: "softmax" or "sigmoid", or any
+            other link.
+        from_logits: for members whose end is not known: True if they return logits or log-probabilities, False for
+            probabilities.
         kwargs: of `keras.Model`: name.
-    Input: that of the members.    Output shape: `(..., K)`: log-probabilities, or, of a sigmoid, logits, whatever the members return.
+    Input: that of the members.
+    Output shape: `(..., K)`: log-probabilities, or, of a sigmoid, logits, whatever the members return.
     Raises:
-        ValueError: for no member, the same one twice, shared layers, other shapes or links, or members of which it is not known what
-            they return.
-    Source: Lakshminarayanan, Pritzel and Blundell, NeurIPS 2017; with heteroscedastic members Collier et al. 2021, Table 7.
+        ValueError: for no member, the same one twice, shared layers, other shapes or links, or members of which it is
+            not known what they return.
+    Source: Lakshminarayanan, Pritzel and Blundell, NeurIPS 2017; with heteroscedastic members Collier et al. 2021,
+        Table 7.
 
     Example:
         >>> import numpy as np
@@ -52,13 +57,20 @@ class DeepEnsemble(JointModel):
 
     kind = "ensemble"
 
-    def __init__(self, members: Sequence[keras.Model], link: Any = None, from_logits: bool | None = None, **kwargs: Any):
+    def __init__(
+        self, members: Sequence[keras.Model], link: Any = None, from_logits: bool | None = None, **kwargs: Any
+    ):
         super().__init__(members, link, from_logits, **kwargs)
-        self.compile("sgd", loss=self.link.loss(), metrics=self.link.metrics())  # of an optimizer without variables of its own
+        self.compile(
+            "sgd", loss=self.link.loss(), metrics=self.link.metrics()
+        )  # of an optimizer without variables of its own
 
     @classmethod
-    def make(cls, make_model: Callable[[], keras.Model], num_members: int, seed: int | None = None, **arguments: Any) -> "DeepEnsemble":
-        """An ensemble of new models, each with seeds of its own: of the first weights, of layers like Dropout, and of a head's noise.
+    def make(
+        cls, make_model: Callable[[], keras.Model], num_members: int, seed: int | None = None, **arguments: Any
+    ) -> "DeepEnsemble":
+        """An ensemble of new models, each with seeds of its own: of the first weights, of layers like Dropout, and of a
+        head's noise.
 
         Nobody else's random numbers change.
 
@@ -94,25 +106,30 @@ class DeepEnsemble(JointModel):
         check_different_start(members)
         return ensemble
 
-    def fit(self, x: Any, y: Any = None, *, seed: int | None = None, callbacks: Any = None, **arguments: Any) -> list[Any]:  # type: ignore[override]
+    def fit(
+        self, x: Any, y: Any = None, *, seed: int | None = None, callbacks: Any = None, **arguments: Any
+    ) -> list[Any]:  # type: ignore[override]
         """Trains every member by its own `fit`, with the optimizer, loss and metrics that it was compiled with.
 
         Args:
             x: as for `fit` of a member; a data set must be readable more than once.
             y: labels, or None.
-            seed: of the order of the examples, for each member another, by `keras.utils.set_random_seed`, which is for all of Keras and
-                NumPy; None draws one from Python's `random`.
-            callbacks: a list, the same for all members, or a function of a member's index that returns one: for callbacks that write
-                files, or that do not forget what they saw before.
+            seed: of the order of the examples, for each member another, by `keras.utils.set_random_seed`, which is for
+                all of Keras and NumPy; None draws one from Python's `random`.
+            callbacks: a list, the same for all members, or a function of a member's index that returns one: for
+                callbacks that write files, or that do not forget what they saw before.
             arguments: all others of `fit`.
         Returns:
             the `keras.callbacks.History` of each member.
         Raises:
-            ValueError: for a member that is not compiled, or with a wrong loss, heads of one seed, or data that can be read once.
+            ValueError: for a member that is not compiled, or with a wrong loss, heads of one seed, or data that can be
+                read once.
         """
         for index, member in enumerate(self.members):
             if not member.compiled:
-                raise ValueError(f"`members` must be compiled, each of them, to be trained. Received: member {index}, which is not")
+                raise ValueError(
+                    f"`members` must be compiled, each of them, to be trained. Received: member {index}, which is not"
+                )
             check(member)
         check_different_noise(self.members)
         check_again("x", x)

@@ -19,32 +19,35 @@ from keras_het.validation import check_integer, check_number
 
 
 class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier for tables or images with noisy labels: a small network under a `HeteroscedasticDense`, trained by Adam.
+    """A classifier for tables or images with noisy labels: a small network under a `HeteroscedasticDense`, trained by
+    Adam.
 
         predict_proba(x) = E[softmax(u / temperature)],    u ~ N(mu(h), diag(d(h)^2) + V(h) V(h)'),    h = network(x)
 
-    For whatever takes an estimator of scikit-learn: pipelines, `cross_val_predict`, `GridSearchCV` (over the temperature, by
-    `neg_log_loss`), cleanlab. Equal data and an equal integer `random_state` give equal probabilities, to the bit on a CPU, whatever was
-    drawn before, and no global random state of Python, NumPy or Keras changes; give a `Dropout` of your own a seed, without which it draws
-    from the global state of PyTorch. All is computed in float32. Needs scikit-learn: `pip install "keras-het[sklearn]"`.
+    For whatever takes an estimator of scikit-learn: pipelines, `cross_val_predict`, `GridSearchCV` (over the
+    temperature, by `neg_log_loss`), cleanlab. Equal data and an equal integer `random_state` give equal probabilities,
+    to the bit on a CPU, whatever was drawn before, and no global random state of Python, NumPy or Keras changes; give a
+    `Dropout` of your own a seed, without which it draws from the global state of PyTorch. All is computed in float32.
+    Needs scikit-learn: `pip install "keras-het[sklearn]"`.
 
     Args:
-        hidden: widths of Dense layers with relu, over flat examples; or a function of the shape of an example that returns a list of new
-            Keras layers, the last with one vector for each example.
+        hidden: widths of Dense layers with relu, over flat examples; or a function of the shape of an example that
+            returns a list of new Keras layers, the last with one vector for each example.
         num_factors: of the head, see `HeteroscedasticDense`.
         parameter_efficient: of the head, see `HeteroscedasticDense`.
         covariance: of the head, see `HeteroscedasticDense`.
         temperature: of the head, see `HeteroscedasticDense`.
         integrator: of the head, see `HeteroscedasticDense`.
         head_arguments: dict of its other arguments, such as {"link": "normalized_sigmoid"}; None for none.
-        standardize: whether the model first gives the features, or the channels of images, mean 0 and variance 1. Scale features that are
-            nearly always 0, such as flat pixels, yourself instead: one rare value would be many standard deviations.
+        standardize: whether the model first gives the features, or the channels of images, mean 0 and variance 1. Scale
+            features that are nearly always 0, such as flat pixels, yourself instead: one rare value would be many
+            standard deviations.
         epochs: passes over the data, at most.
         batch_size: of training, at most, and of prediction.
         learning_rate: of Adam.
         l2: strength of the penalty on the kernels of mu and of the hidden layers that are given as widths.
-        validation_fraction: share of the examples that are held out to stop by their loss, and to keep the weights of the best epoch;
-            0 trains on all of them for all epochs.
+        validation_fraction: share of the examples that are held out to stop by their loss, and to keep the weights of
+            the best epoch; 0 trains on all of them for all epochs.
         patience: epochs without a better loss after which training stops.
         verbose: of `fit` of Keras.
         random_state: integer, `RandomState`, or None, which is another one every time.
@@ -131,7 +134,9 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
         if X.shape[1:] != self.model_.input_shape[1:]:
             raise ValueError(f"`X` must have examples of shape {self.model_.input_shape[1:]}. Received: {X.shape[1:]}")
         outputs = self.model_.predict(X, batch_size=self.batch_size, verbose=0)
-        return log_softmax(outputs.astype("float64"), axis=1)  # the sums are one in float64, too, as `log_loss` wants them
+        return log_softmax(
+            outputs.astype("float64"), axis=1
+        )  # the sums are one in float64, too, as `log_loss` wants them
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of the classes, in the order of `classes_`, `(N, K)`, float64."""
@@ -185,10 +190,15 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
             self.num_factors,
             parameter_efficient=self.parameter_efficient,
             **{name: _description(value) for name, value in given.items()},
-            **{"kernel_regularizer": penalty(self.l2), **{k: _description(v) for k, v in (self.head_arguments or {}).items()}},
+            **{
+                "kernel_regularizer": penalty(self.l2),
+                **{k: _description(v) for k, v in (self.head_arguments or {}).items()},
+            },
         )
         if head.link.activation != "softmax":
-            raise ValueError(f"`link` in `head_arguments` must be one of exclusive classes. Received: {type(head.link).__name__}")
+            raise ValueError(
+                f"`link` in `head_arguments` must be one of exclusive classes. Received: {type(head.link).__name__}"
+            )
         return head
 
     def __getstate__(self) -> dict[str, Any]:

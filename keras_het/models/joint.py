@@ -27,7 +27,9 @@ class JointModel(keras.Model):
 
     kind = "joint model"  # as errors name it
 
-    def __init__(self, members: Sequence[keras.Model], link: Any = None, from_logits: bool | None = None, **kwargs: Any):
+    def __init__(
+        self, members: Sequence[keras.Model], link: Any = None, from_logits: bool | None = None, **kwargs: Any
+    ):
         super().__init__(**{"dtype": "float32", "autocast": False, **kwargs})
         self.members = check_members(members)
         self._units = find_units(self.members)

@@ -1,4 +1,6 @@
-"""What the members of an ensemble take and return, and whether they are one: alike from outside, and with nothing in common inside."""
+"""What the members of an ensemble take and return, and whether they are one: alike from outside, and with nothing in
+common inside.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +19,9 @@ from keras_het.validation import check_boolean
 
 
 def member_seed(seed: int, index: int) -> int:
-    """A seed for a member; those of neighbours are far apart, for on PyTorch neighbouring seeds draw the same numbers one step later."""
+    """A seed for a member; those of neighbours are far apart, for on PyTorch neighbouring seeds draw the same numbers
+    one step later.
+    """
     return int(random_generator([seed, index]).integers(1 << 31))
 
 
@@ -34,12 +38,16 @@ def symbolic_inputs(model: keras.Model) -> Any:
         return symbolic_inputs(model.members[0])
     shapes = (model.get_build_config() or {}).get("input_shape") if model.built else None
     if shapes is None:
-        raise ValueError(f"`model` must be built: give it a keras.Input, or call it once. Received: {model.name!r}, which is not")
+        raise ValueError(
+            f"`model` must be built: give it a keras.Input, or call it once. Received: {model.name!r}, which is not"
+        )
     return keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes)
 
 
 def known_output(model: keras.Model) -> Output | None:
-    """What a model with one output returns, if it ends in a head of this package or in a Dense layer, whose activation may be ""."""
+    """What a model with one output returns, if it ends in a head of this package or in a Dense layer, whose activation
+    may be "".
+    """
     found = outputs_of(model)
     if len(found) == 1 and found[0][1] is not None:
         return found[0][1]
@@ -48,7 +56,10 @@ def known_output(model: keras.Model) -> Output | None:
     except ValueError:  # no graph, or another end
         return None
     if not RETURNS[head.activation]:
-        raise ValueError(f"`model` must return logits or probabilities. Received: {model.name!r}, with activation {head.activation!r}")
+        raise ValueError(
+            f"`model` must return logits or probabilities. Received: {model.name!r}, with activation "
+            f"{head.activation!r}"
+        )
     return Output(f"the layer {head.layer.name!r}", head.link or "", RETURNS[head.activation], head.units)
 
 
@@ -61,11 +72,15 @@ def check_members(members: Any) -> list[keras.Model]:
     owners: dict[int, int] = {}
     for index, member in enumerate(members):
         if (first := members.index(member)) != index:
-            raise ValueError(f"`members` must be models, each of them once. Received: {member.name!r} as members {first} and {index}")
+            raise ValueError(
+                f"`members` must be models, each of them once. Received: {member.name!r} as members {first} and {index}"
+            )
         for variable in member.variables:
             if (owner := owners.setdefault(id(variable), index)) != index:
                 rule = "be models that share no layer, for what they share is one model's"
-                raise ValueError(f"`members` must {rule}. Received: the variable {variable.path!r} in members {owner} and {index}")
+                raise ValueError(
+                    f"`members` must {rule}. Received: the variable {variable.path!r} in members {owner} and {index}"
+                )
     return members
 
 
@@ -85,10 +100,17 @@ def find_units(members: list[keras.Model]) -> int:
 
 def find_link(members: list[keras.Model], link: Any, units: int) -> Link:
     """The link whose outputs the members return: as given, or as their heads have it."""
-    known = {index: output.activation for index, member in enumerate(members) if (output := known_output(member)) and output.activation}
+    known = {
+        index: output.activation
+        for index, member in enumerate(members)
+        if (output := known_output(member)) and output.activation
+    }
     activation = _agreed("members", "have heads of one activation", known) if known else None
     if link is None and activation is None:
-        raise ValueError('`link` must be given, such as "softmax", for members that do not end in a head or activation. Received: None')
+        raise ValueError(
+            '`link` must be given, such as "softmax", for members that do not end in a head or activation. Received: '
+            "None"
+        )
     found = links.get(activation if link is None else link)
     if activation not in (None, found.activation):
         raise ValueError(f"`link` must be for {activation}, as the heads of the members. Received: link={found!r}")
@@ -98,10 +120,19 @@ def find_link(members: list[keras.Model], link: Any, units: int) -> Link:
 
 
 def find_from_logits(members: list[keras.Model], from_logits: Any) -> bool:
-    """Whether the members return logits or log-probabilities, rather than probabilities: as is known of them, or as given."""
-    known = {index: output.returns != "probabilities" for index, member in enumerate(members) if (output := known_output(member))}
+    """Whether the members return logits or log-probabilities, rather than probabilities: as is known of them, or as
+    given.
+    """
+    known = {
+        index: output.returns != "probabilities"
+        for index, member in enumerate(members)
+        if (output := known_output(member))
+    }
     if not known and from_logits is None:
-        rule = "be True (they return logits or log-probabilities) or False (probabilities) for members that do not end in a Dense or a head"
+        rule = (
+            "be True (they return logits or log-probabilities) or False (probabilities) for members that do not end in "
+            "a Dense or a head"
+        )
         raise ValueError(f"`from_logits` must {rule}. Received: None")
     found = _agreed("members", "all return probabilities, or all not", known) if known else from_logits
     if from_logits is not None and check_boolean("from_logits", from_logits) is not found:
@@ -114,7 +145,9 @@ def _agreed(name: str, rule: str, values: dict[int, Any]) -> Any:
     first = next(iter(values))
     for index, value in values.items():
         if value != values[first]:
-            raise ValueError(f"`{name}` must {rule}. Received: {values[first]} of member {first}, {value} of member {index}")
+            raise ValueError(
+                f"`{name}` must {rule}. Received: {values[first]} of member {first}, {value} of member {index}"
+            )
     return values[first]
 
 

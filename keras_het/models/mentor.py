@@ -6,16 +6,19 @@ from keras_het.validation import check_integer
 
 
 def mentor_net(num_classes: int, hidden: int = 20) -> keras.Model:
-    """A small network that weighs an example by its loss in training: the learned curriculum of `SelfPacedCrossentropy`.
+    """A small network that weighs an example by its loss in training: the learned curriculum of
+    `SelfPacedCrossentropy`.
 
-    It is trained on examples whose labels are known to be right or wrong, as `callbacks.MentorExamples` collects them while another
-    model learns. Its numbers are losses, so it is of use for another model of the same data, or of data like it.
+    It is trained on examples whose labels are known to be right or wrong, as `callbacks.MentorExamples` collects them
+    while another model learns. Its numbers are losses, so it is of use for another model of the same data, or of data
+    like it.
 
     Args:
         num_classes: K >= 2.
         hidden: width of its hidden layer.
-    Input: `[features, labels]`. Features `(B, 3)`: the loss, by how much it is above the threshold of `SelfPacedCrossentropy`, the share of
-        the training that is done. Labels as vectors, `(B, K)`, which become two numbers, as an embedding would make them.
+    Input: `[features, labels]`. Features `(B, 3)`: the loss, by how much it is above the threshold of
+        `SelfPacedCrossentropy`, the share of the training that is done. Labels as vectors, `(B, K)`, which become two
+        numbers, as an embedding would make them.
     Output shape: `(B, 1)`: the probability that the label is right.
     Returns:
         a compiled model: `mentor.fit(examples.inputs, examples.is_right)`.

@@ -22,7 +22,8 @@ def make_network(
         x: the training examples, `(N, ...)`, float32.
         weights: theirs, `(N,)`.
         head: new, for the end.
-        hidden: widths of Dense layers with relu, over flat examples, or a function of their shape that returns a list of new layers.
+        hidden: widths of Dense layers with relu, over flat examples, or a function of their shape that returns a list
+            of new layers.
         standardize: whether the features, or the channels of images, get mean 0 and variance 1.
         l2: strength of the penalty on the kernels of Dense layers that widths make.
     Returns:
@@ -65,7 +66,8 @@ def _layers_of(function: Callable, shape: tuple[int, ...]) -> list[keras.layers.
 def _standardization(x: np.ndarray, weights: np.ndarray) -> keras.layers.Normalization:
     """By means and variances of the last axis, in float64.
 
-    A feature that is constant but for rounding becomes 0, in new examples, too: what it may be there the weights have not learned.
+    A feature that is constant but for rounding becomes 0, in new examples, too: what it may be there the weights have
+    not learned.
     """
     others = tuple(range(1, x.ndim - 1))
     mean = np.average(x.mean(axis=others, dtype="float64"), axis=0, weights=weights)

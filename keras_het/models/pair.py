@@ -15,20 +15,23 @@ from keras_het.models.members import check_different_noise, equal_members, symbo
 class Pair(JointModel):
     """A model of two networks, for the losses `CoTeaching` and `JoCoR`, which let them choose what to learn from.
 
-    In training it returns the predictions of both, `(B, 2, K)`, which the loss takes. Everything else sees log of the mean of their
-    probabilities, `(B, K)`: metrics, in training, too, `predict`, `evaluate` and whoever calls the model. `val_loss` is the
-    crossentropy of that mean. One network is `pair.members[0]`, which shares its weights with the pair; `predict_members` gives
-    the predictions of each. Its loss takes logits: `CoTeaching(0.6, from_logits=True)`.
+    In training it returns the predictions of both, `(B, 2, K)`, which the loss takes. Everything else sees log of the
+    mean of their probabilities, `(B, K)`: metrics, in training, too, `predict`, `evaluate` and whoever calls the model.
+    `val_loss` is the crossentropy of that mean. One network is `pair.members[0]`, which shares its weights with the
+    pair; `predict_members` gives the predictions of each. Its loss takes logits: `CoTeaching(0.6, from_logits=True)`.
 
     Args:
-        members: two built models with one output of one shape, `(B, K)`, that share no layer, and start with different weights.
-        link: for members that do not end in a head of this package or in an activation: "softmax", or another link of its kind.
-        from_logits: for members whose end is not known: True if they return logits or log-probabilities, False for probabilities.
+        members: two built models with one output of one shape, `(B, K)`, that share no layer, and start with different
+            weights.
+        link: for members that do not end in a head of this package or in an activation: "softmax", or another link of
+            its kind.
+        from_logits: for members whose end is not known: True if they return logits or log-probabilities, False for
+            probabilities.
         kwargs: of `keras.Model`: name.
     Input: that of the members.    Output shape: `(B, K)`: log-probabilities; in training `(B, 2, K)`.
     Raises:
-        ValueError: for members that are not two, or as of `DeepEnsemble`; a sigmoid, whose classes do not exclude each other; or
-            heads with one seed.
+        ValueError: for members that are not two, or as of `DeepEnsemble`; a sigmoid, whose classes do not exclude each
+            other; or heads with one seed.
     Source: Han et al., NeurIPS 2018; Wei et al., CVPR 2020.
 
     Example:
@@ -45,13 +48,17 @@ class Pair(JointModel):
     kind = "pair"
     _checked: Any = None  # the loss that was found to fit
 
-    def __init__(self, members: Sequence[keras.Model], link: Any = None, from_logits: bool | None = None, **kwargs: Any):
+    def __init__(
+        self, members: Sequence[keras.Model], link: Any = None, from_logits: bool | None = None, **kwargs: Any
+    ):
         super().__init__(members, link, from_logits, **kwargs)
         if len(self.members) != 2:
             raise ValueError(f"`members` must be two models. Received: {len(self.members)}")
         if self.link.activation != "softmax":
             raise ValueError(f"`members` must return probabilities of exclusive classes. Received: link={self.link!r}")
-        shape = tuple(keras.tree.flatten(self.members[0].compute_output_spec(symbolic_inputs(self.members[0])))[0].shape)
+        shape = tuple(
+            keras.tree.flatten(self.members[0].compute_output_spec(symbolic_inputs(self.members[0])))[0].shape
+        )
         if len(shape) != 2:
             raise ValueError(f"`members` must return outputs of shape (B, K). Received: shape {shape}")
         check_different_noise(self.members)
@@ -63,8 +70,12 @@ class Pair(JointModel):
         outputs = [self._as_head(member(inputs, training=training)) for member in self.members]
         return ops.stack(outputs, axis=1) if training else self.link.average(outputs)
 
-    def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True) -> Any:
-        """As of `keras.Model`; a prediction `(B, K)` is for the loss a stack of one. Raises: ValueError for a loss of probabilities."""
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        """As of `keras.Model`; a prediction `(B, K)` is for the loss a stack of one. Raises: ValueError for a loss of
+        probabilities.
+        """
         if self._checked is not self.loss:  # once: in eager training every step comes here
             check(self)
             self._checked = self.loss

@@ -1,7 +1,7 @@
 """Converted KerasHub tasks go on taking raw images and strings: models that keep a task's preprocessor.
 
-KerasHub is optional, and its classes can be derived from only where it is installed. So the class is made when it is needed, and under
-the name that files know stands a `Loader` until then.
+KerasHub is optional, and its classes can be derived from only where it is installed. So the class is made when it is
+needed, and under the name that files know stands a `Loader` until then.
 """
 
 import functools
@@ -29,8 +29,8 @@ keras.saving.get_custom_objects()[f"keras_het>{NAME}"] = Loader
 def preprocessing_model() -> Any:
     """The class of functional models with a preprocessor.
 
-    It derives from the general `Task`, not from one for images or texts: among the subclasses of those KerasHub looks for the class
-    that a preset is loaded as, and must not find this one.
+    It derives from the general `Task`, not from one for images or texts: among the subclasses of those KerasHub looks
+    for the class that a preset is loaded as, and must not find this one.
     """
     import keras_hub
 
@@ -39,7 +39,9 @@ def preprocessing_model() -> Any:
         """A functional model whose `fit`, `evaluate` and `predict` take what its preprocessor takes."""
 
         def __init__(self, inputs, outputs, preprocessor, name=None):
-            backbones = [layer for layer in keras.Model(inputs, outputs).layers if isinstance(layer, keras_hub.models.Backbone)]
+            backbones = [
+                layer for layer in keras.Model(inputs, outputs).layers if isinstance(layer, keras_hub.models.Backbone)
+            ]
             self.backbone = backbones[0] if backbones else None
             self.preprocessor = preprocessor
             super().__init__(inputs=inputs, outputs=outputs, name=name, compile=False)
@@ -51,7 +53,9 @@ def preprocessing_model() -> Any:
 
         @classmethod
         def from_config(cls, config):
-            model, preprocessor = (keras.saving.deserialize_keras_object(config[name]) for name in ("model", "preprocessor"))
+            model, preprocessor = (
+                keras.saving.deserialize_keras_object(config[name]) for name in ("model", "preprocessor")
+            )
             return cls(model.input, model.output, preprocessor, name=model.name)
 
         def export(self, *arguments, **named):

@@ -11,8 +11,8 @@ from keras_het.ops.seeds import random_generator
 class ShuffledBatches(keras.utils.PyDataset):
     """Arrays in batches of one size, in a new order every epoch.
 
-    As many batches as it takes to have at most `batch_size` examples in each; the fewer examples that are left over wait for the next
-    epoch, whose order is another. One size is one program to compile.
+    As many batches as it takes to have at most `batch_size` examples in each; the fewer examples that are left over
+    wait for the next epoch, whose order is another. One size is one program to compile.
 
     Args:
         arrays: inputs, labels and weights, each with N rows.

@@ -36,7 +36,10 @@ def best_temperature(outputs: np.ndarray, labels: Any, activation: str) -> float
     rows = _rows(outputs)
     slope = slope_of(rows, labels, outputs.shape[:-1])
     if not (rows if activation == "sigmoid" else rows - rows[:, :1]).any():
-        warnings.warn("The temperature is 1, for no other changes the likelihood: the outputs of each example are equal.", stacklevel=3)
+        warnings.warn(
+            "The temperature is 1, for no other changes the likelihood: the outputs of each example are equal.",
+            stacklevel=3,
+        )
         return 1.0
     return _best(slope)
 
@@ -79,10 +82,21 @@ def _best(slope: Callable[[float], float]) -> float:
     """T where the slope is zero: it rises with 1 / T."""
     if slope(LOWEST) <= 0.0:
         why = "no label, or hardly one, is predicted wrong. Fit it to more examples, which the model was not trained on"
-        warnings.warn(f"The temperature is {LOWEST:g}, the least, and the likelihood still grows below it: {why}.", stacklevel=4)
+        warnings.warn(
+            f"The temperature is {LOWEST:g}, the least, and the likelihood still grows below it: {why}.", stacklevel=4
+        )
         return LOWEST
     if slope(HIGHEST) >= 0.0:
-        why = "the outputs say nothing of these labels. Are the labels in the order of the examples, and is the model trained?"
-        warnings.warn(f"The temperature is {HIGHEST:g}, the largest, and the likelihood still grows above it: {why}", stacklevel=4)
+        why = (
+            "the outputs say nothing of these labels. Are the labels in the order of the examples, and is the model "
+            "trained?"
+        )
+        warnings.warn(
+            f"The temperature is {HIGHEST:g}, the largest, and the likelihood still grows above it: {why}", stacklevel=4
+        )
         return HIGHEST
-    return math.exp(brentq(lambda log_temperature: slope(math.exp(log_temperature)), math.log(LOWEST), math.log(HIGHEST), xtol=1e-12))
+    return math.exp(
+        brentq(
+            lambda log_temperature: slope(math.exp(log_temperature)), math.log(LOWEST), math.log(HIGHEST), xtol=1e-12
+        )
+    )

@@ -25,12 +25,12 @@ class TemperatureScaler(keras.layers.Layer):
 
         softmax: log softmax(log p / T)            sigmoid: logit / T                    (Guo et al. 2017, section 4.2)
 
-    T > 1 makes a model less sure, T < 1 more; the order of the classes stays, and so does the accuracy. This T is not the temperature
-    of a heteroscedastic head: that is within the expectation over its noise, chosen before training; this one is behind it, and
-    fitted after training.
+    T > 1 makes a model less sure, T < 1 more; the order of the classes stays, and so does the accuracy. This T is not
+    the temperature of a heteroscedastic head: that is within the expectation over its noise, chosen before training;
+    this one is behind it, and fitted after training.
 
-    Labels that are noisy calibrate the model for labels like these: it will be as sure as noisy labels agree with it, which is less sure
-    than it could be of the true classes.
+    Labels that are noisy calibrate the model for labels like these: it will be as sure as noisy labels agree with it,
+    which is less sure than it could be of the true classes.
 
     Args:
         link: whose outputs it takes: "softmax" (log-probabilities or logits), "sigmoid" (logits), or another link.
@@ -76,7 +76,9 @@ class TemperatureScaler(keras.layers.Layer):
     def build(self, input_shape: Any) -> None:
         self._units = input_shape[-1]
         start = keras.initializers.Constant(self._start)
-        self._temperature = self.add_weight(name="temperature", shape=(), initializer=start, trainable=False, autocast=False)
+        self._temperature = self.add_weight(
+            name="temperature", shape=(), initializer=start, trainable=False, autocast=False
+        )
 
     def call(self, inputs: Any) -> Any:
         """As the class says."""
@@ -103,7 +105,8 @@ class TemperatureScaler(keras.layers.Layer):
         return self
 
     def append_to(self, model: keras.Model) -> keras.Model:
-        """A new model that ends in this layer, with the layers of the old one, compiled with the losses and metrics of that.
+        """A new model that ends in this layer, with the layers of the old one, compiled with the losses and metrics of
+        that.
 
         Its optimizer is a plain SGD, without state: it is for `evaluate` and files, after the training.
 
@@ -135,7 +138,9 @@ class TemperatureScaler(keras.layers.Layer):
         return {**super().get_config(), "link": link, "temperature": self.temperature}
 
 
-def scale_temperature(model: keras.Model, x: Any, y: Any = None, link: Any = None, batch_size: int = 128) -> keras.Model:
+def scale_temperature(
+    model: keras.Model, x: Any, y: Any = None, link: Any = None, batch_size: int = 128
+) -> keras.Model:
     """A new model with a `TemperatureScaler` behind it, fitted to held-out examples.
 
     Args:
@@ -158,10 +163,15 @@ def scale_temperature(model: keras.Model, x: Any, y: Any = None, link: Any = Non
     """
     known = known_output(model)
     if link is None and (known is None or not known.activation):
-        raise ValueError('`link` must be given, "softmax" or "sigmoid", for a model that does not end in a head. Received: link=None')
+        raise ValueError(
+            '`link` must be given, "softmax" or "sigmoid", for a model that does not end in a head. Received: link=None'
+        )
     scaler = TemperatureScaler(known.activation if link is None and known else link)
     _check_fits(model, known, scaler.link)
-    parts = [(ops.convert_to_numpy(model.predict_on_batch(inputs)), labels) for inputs, labels in labelled_batches(x, y, batch_size)]
+    parts = [
+        (ops.convert_to_numpy(model.predict_on_batch(inputs)), labels)
+        for inputs, labels in labelled_batches(x, y, batch_size)
+    ]
     if not parts:
         raise ValueError("`x` must have at least one example. Received: none")
     outputs, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -170,6 +180,8 @@ def scale_temperature(model: keras.Model, x: Any, y: Any = None, link: Any = Non
 
 def _check_fits(model: keras.Model, known: Output | None, link: links.Link) -> None:
     if known is not None and known.returns == "probabilities":
-        raise ValueError(f"`model` must return log-probabilities or logits. Received: {model.name!r}, which returns probabilities")
+        raise ValueError(
+            f"`model` must return log-probabilities or logits. Received: {model.name!r}, which returns probabilities"
+        )
     if known is not None and known.activation not in ("", link.activation):
         raise ValueError(f"`link` must be for {known.activation}, as {known.source}. Received: link={link!r}")

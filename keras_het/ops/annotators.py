@@ -1,4 +1,6 @@
-"""Labels of several annotators beside predictions, which have an axis of annotators in training and none at inference."""
+"""Labels of several annotators beside predictions, which have an axis of annotators in training and
+none at inference.
+"""
 
 from typing import Any
 
@@ -26,7 +28,8 @@ def for_each_label(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
     found, expected = y_true.shape[-1], y_pred.shape[-2]
     if len(y_pred.shape) > 2 and None not in (found, expected) and found != expected:
         raise ValueError(
-            f"`y_true` must have shape (N, {expected}), a label of each annotator, or -1. Received: shape {tuple(y_true.shape)}"
+            f"`y_true` must have shape (N, {expected}), a label of each annotator, or -1. Received: shape "
+            f"{tuple(y_true.shape)}"
         )
     return y_true, y_pred
 
@@ -37,7 +40,9 @@ def is_label(labels: Any, num_classes: int) -> Any:
 
 
 def weight_each_label(sample_weight: Any, labels: Any) -> Any:
-    """Weights of the shape of `labels`, `(N, M)` or `(N,)`; one for each example, `(N,)` or `(N, 1)`, is that of each of its labels."""
+    """Weights of the shape of `labels`, `(N, M)` or `(N,)`; one for each example, `(N,)` or `(N, 1)`, is that of each
+    of its labels.
+    """
     weights = ops.convert_to_tensor(sample_weight)
     if len(weights.shape) < len(labels.shape):
         weights = ops.expand_dims(weights, -1)

@@ -23,9 +23,9 @@ def log_expected_sigmoid(loc: Any, variance: Any, temperature: Any = 1.0) -> tup
 
         E = sum_i w_i Phi(b_i a / sqrt(1 + b_i^2 s^2)),    a = loc / temperature,  s^2 = variance / temperature^2
 
-    for u ~ N(loc, variance): the logistic function is a mixture of normal distribution functions. Only the marginal variance of a
-    class matters. The smaller of the two tails is computed; where a < -s^2/2 by the tilt E_a = exp(a + s^2/2) E_{-(a + s^2)}, which
-    keeps the error of the log below 1e-4 as far out as a = -100.
+    for u ~ N(loc, variance): the logistic function is a mixture of normal distribution functions. Only the marginal
+    variance of a class matters. The smaller of the two tails is computed; where a < -s^2/2 by the tilt E_a = exp(a +
+    s^2/2) E_{-(a + s^2)}, which keeps the error of the log below 1e-4 as far out as a = -100.
 
     Args:
         loc: shape `(...)`.
@@ -33,8 +33,8 @@ def log_expected_sigmoid(loc: Any, variance: Any, temperature: Any = 1.0) -> tup
         temperature: tau > 0, a number or a scalar tensor.
     Returns:
         `(log_p, log_one_minus_p)`, each of shape `(...)`.
-    Source: Monahan and Stefanski 1992, "Normal scale mixture approximations to F*(z)"; the tilt is sigmoid(x) = exp(x) sigmoid(-x)
-        under the Gaussian.
+    Source: Monahan and Stefanski 1992, "Normal scale mixture approximations to F*(z)"; the tilt is sigmoid(x) = exp(x)
+        sigmoid(-x) under the Gaussian.
 
     Example:
         >>> log_p, log_q = log_expected_sigmoid(ops.array([0.0]), ops.array([4.0]))
@@ -52,7 +52,8 @@ def log_expected_sigmoid(loc: Any, variance: Any, temperature: Any = 1.0) -> tup
 
 
 def expected_sigmoid_logit(loc: Any, variance: Any, temperature: Any = 1.0) -> Any:
-    """logit E[sigmoid(u / temperature)] in closed form: `log_p - log_one_minus_p` of `log_expected_sigmoid`, same arguments.
+    """logit E[sigmoid(u / temperature)] in closed form: `log_p - log_one_minus_p` of `log_expected_sigmoid`, same
+    arguments.
 
     Example:
         >>> logit = expected_sigmoid_logit(ops.array([2.0]), ops.array([0.0]))
@@ -76,8 +77,8 @@ def _log_lower_tail(mean, variance):
 def _log_mixture(distance, variance):
     """log sum_i w_i Phi(-b_i distance / sqrt(1 + b_i^2 variance)) for a distance >= 0, with one exponential a term.
 
-    Phi(-x) = exp(-z^2) t exp(P(t)) / 2 with z = x / sqrt(2), t = 1 / (1 + z / 2), as in `log_ndtr`. The least z^2, that of the least
-    slope, is taken out of all of them, so that they do not underflow together.
+    Phi(-x) = exp(-z^2) t exp(P(t)) / 2 with z = x / sqrt(2), t = 1 / (1 + z / 2), as in `log_ndtr`. The least z^2, that
+    of the least slope, is taken out of all of them, so that they do not underflow together.
     """
     distance = ops.where(distance > FARTHEST, FARTHEST, distance) * math.sqrt(0.5)
     mixture, least = 0.0, None
@@ -101,7 +102,8 @@ def sampled_expected_sigmoid_logit(
 ) -> Any:
     """logit of the mean sigmoid of Gaussian logits over nodes.
 
-        logsumexp_s log sigmoid(u_s / temperature) - logsumexp_s log sigmoid(-u_s / temperature)     (Collier et al. 2021, Eq. 5)
+        logsumexp_s log sigmoid(u_s / temperature) - logsumexp_s log sigmoid(-u_s / temperature)
+        (Collier et al. 2021, Eq. 5)
 
     The closed form, `expected_sigmoid_logit`, is exact and faster; this is the papers' way.
 
@@ -129,7 +131,9 @@ def sampled_expected_sigmoid_logit(
 
 
 class SigmoidMean:
-    """logit p = log p - log q, the log means of sigmoid(u) and sigmoid(-u): d logit p / d u_s = sigmoid'(u_s) / (p q S)."""
+    """logit p = log p - log q, the log means of sigmoid(u) and sigmoid(-u): d logit p / d u_s = sigmoid'(u_s) / (p q
+    S).
+    """
 
     num_terms = 2
 

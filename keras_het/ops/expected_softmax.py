@@ -25,12 +25,14 @@ def log_expected_softmax(
 ) -> Any:
     """Log of the mean softmax of Gaussian logits.
 
-        log E[softmax(u / temperature)],   u = loc + scale_diag * e_K + row_scale * (factor e_R)     (Collier et al. 2021, Eq. 3)
+        log E[softmax(u / temperature)],   u = loc + scale_diag * e_K + row_scale * (factor e_R)
+        (Collier et al. 2021, Eq. 3)
 
-    Streams over the nodes with a gradient of its own: memory does not grow with their number. Every sum is taken in log space with
-    its own maximum, so logits of 1e4 and noise of 1e3 are safe, and an improbable class keeps its gradient. Derivatives of higher order
-    are right, too, with memory that grows with the nodes; under XLA TensorFlow cannot differentiate the loops a second time and says so
-    ("requires a fixed tensor list size"): there use `chunk_size=None`.
+    Streams over the nodes with a gradient of its own: memory does not grow with their number. Every sum is taken in log
+    space with its own maximum, so logits of 1e4 and noise of 1e3 are safe, and an improbable class keeps its gradient.
+    Derivatives of higher order are right, too, with memory that grows with the nodes; under XLA TensorFlow cannot
+    differentiate the loops a second time and says so ("requires a fixed tensor list size"): there use
+    `chunk_size=None`.
 
     Args:
         loc: mean logits mu, shape `(..., K)`; a class is left out by -inf (p = 0, and finite log p and gradients).
@@ -56,7 +58,9 @@ def log_expected_softmax(
 
 
 def without_shift(loc: Any) -> Any:
-    """Mean logits `(..., K)` about zero: softmax ignores a shift; without it the temperature's gradient does not cancel large numbers."""
+    """Mean logits `(..., K)` about zero: softmax ignores a shift; without it the temperature's gradient does not cancel
+    large numbers.
+    """
     # Between the maximum and log K above it, but with no maximum of an empty batch, which some exporters do not know.
     loc = finite(loc)
     return loc - ops.stop_gradient(ops.logsumexp(loc, axis=-1, keepdims=True))
@@ -90,10 +94,10 @@ def second_order_log_softmax(normal: Any) -> Any:
 class SoftmaxMean:
     """log p_k = log mean_s exp(u_sk - L_s), L_s = logsumexp_k u_sk, and its derivative by the logits of a node.
 
-    With A_sk = exp(u_sk - log p_k - L_s), the weight of node s in the mean of class k, p_k A_sk is the softmax of node s, so
-        d (sum_k g_k log p_k) / d u_sk = A_sk (g_k - p_k sum_j g_j A_sj) / S.
-    Logits that come with log p already subtracted (the `pivot`) need one exponential per element: max_k (u_sk - log p_k) lies
-    between L_s and L_s + log S, so nothing over- or underflows, whatever the magnitude of the noise.
+    With A_sk = exp(u_sk - log p_k - L_s), the weight of node s in the mean of class k, p_k A_sk is the softmax of node
+        s, so d (sum_k g_k log p_k) / d u_sk = A_sk (g_k - p_k sum_j g_j A_sj) / S.
+    Logits that come with log p already subtracted (the `pivot`) need one exponential per element: max_k (u_sk - log
+    p_k) lies between L_s and L_s + log S, so nothing over- or underflows, whatever the magnitude of the noise.
     """
 
     num_terms = 1
@@ -116,7 +120,9 @@ class SoftmaxMean:
 
     @staticmethod
     def pivot(log_p):
-        """Subtracted from the logits before `sensitivity`; not of a class that is left out, whose noise would then be the largest logit."""
+        """Subtracted from the logits before `sensitivity`; not of a class that is left out, whose noise would then be
+        the largest logit.
+        """
         return ops.where(log_p < LEFT_OUT, 0.0, log_p)
 
     @staticmethod
@@ -130,8 +136,10 @@ class SoftmaxMean:
 
 
 def _max(logits):
-    """The largest logit of every node, `(B, 1, C)`: a shift that cancels, so it is a constant to derivatives of any order.
+    """The largest logit of every node, `(B, 1, C)`: a shift that cancels, so it is a constant to derivatives of any
+    order.
 
-    (That of a maximum divides by the number of its places, which is zero where a compiler computes the logits twice, differently.)
+    (That of a maximum divides by the number of its places, which is zero where a compiler computes the logits twice,
+    differently.)
     """
     return ops.stop_gradient(largest(logits, -math.inf, axis=1))

@@ -9,7 +9,8 @@ from keras_het.ops.nodes import Nodes
 
 
 class LatentNormal:
-    """u = loc + kernel' (scale_diag * e_D + factor e_R): noise of the D features, carried to the K logits by the map that made them.
+    """u = loc + kernel' (scale_diag * e_D + factor e_R): noise of the D features, carried to the K logits by the map
+    that made them.
 
         covariance = kernel' (diag(scale_diag^2) + factor factor') kernel
 
@@ -19,7 +20,8 @@ class LatentNormal:
         factor: V', shape `(..., D, R)`.
         kernel: W, shape `(D, K)`, shared by the batch.
         units: K, an integer, for a kernel that is traced and may not know it.
-    Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers. ICLR 2023.
+    Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers.
+        ICLR 2023.
 
     Example:
         >>> normal = LatentNormal(ops.zeros((1, 3)), ops.ones((1, 2)), ops.zeros((1, 2, 1)), ops.ones((2, 3)))
@@ -28,7 +30,9 @@ class LatentNormal:
     """
 
     num_rows = 3
-    whole_batch = True  # a block has all rows, for what each block adds to the gradient of the kernel is as large as the kernel
+    whole_batch = (
+        True  # a block has all rows, for what each block adds to the gradient of the kernel is as large as the kernel
+    )
 
     def __init__(self, loc: Any, scale_diag: Any, factor: Any, kernel: Any, units: int | None = None):
         self.loc, self.scale_diag, self.factor, self.kernel = loc, scale_diag, factor, kernel
@@ -59,7 +63,9 @@ class LatentNormal:
     def divided(self, temperature: Any) -> "LatentNormal":
         """The distribution of u / temperature."""
         temperature = ops.convert_to_tensor(temperature, self.loc.dtype)
-        return self.maker()(self.loc / temperature, self.scale_diag / temperature, self.factor / temperature, self.kernel)
+        return self.maker()(
+            self.loc / temperature, self.scale_diag / temperature, self.factor / temperature, self.kernel
+        )
 
     def flat(self, features: int, num_factors: int) -> "LatentNormal":
         """The same distribution with one leading axis, B."""
@@ -94,7 +100,9 @@ class LatentNormal:
 
     def logits(self, nodes: Nodes) -> Any:
         """Logits u at `nodes` (S of them, shared by the batch), shape `(..., S, K)`."""
-        noise = self.scale_diag[..., None, :] * nodes.eps_diag + ops.matmul(nodes.eps_factor, ops.swapaxes(self.factor, -1, -2))
+        noise = self.scale_diag[..., None, :] * nodes.eps_diag + ops.matmul(
+            nodes.eps_factor, ops.swapaxes(self.factor, -1, -2)
+        )
         return self.loc[..., None, :] + ops.matmul(noise, self.kernel)
 
     def sample(self, nodes: Nodes) -> Any:
@@ -110,7 +118,9 @@ class LatentNormal:
         return _features_first(self.scale_diag[..., None] * chunk[0] + ops.matmul(self.factor, chunk[1]))
 
     def logits_at(self, chunk: tuple[Any, ...]) -> Any:
-        """`(B, K, C)` logits at a chunk of nodes: one product for all rows, for of one for each there would be as many kernels."""
+        """`(B, K, C)` logits at a chunk of nodes: one product for all rows, for of one for each there would be as many
+        kernels.
+        """
         noise = ops.matmul(ops.transpose(self.kernel), self._noise_at(chunk))
         return self.loc[..., None] + _rows_first(noise, chunk)
 

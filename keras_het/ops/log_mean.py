@@ -1,4 +1,6 @@
-"""The log of the mean of a function of each logit, over nodes: what the links with a closed form are checked against."""
+"""The log of the mean of a function of each logit, over nodes: what the links with a closed form
+are checked against.
+"""
 
 import math
 from collections.abc import Callable

@@ -1,12 +1,14 @@
-"""Means and tails of probabilities in log space. Nothing is clipped: a clip would zero the gradient of the hardest examples."""
+"""Means and tails of probabilities in log space. Nothing is clipped: a clip would zero the gradient of the hardest
+examples.
+"""
 
 import math
 from typing import Any
 
 from keras import ops
 
-# log(erfcx(z) / t) as a polynomial in t = 1 / (1 + z/2), lowest power first: a Chebyshev fit over all z >= 0 in 40-digit
-# arithmetic, error 9.3e-8.
+# log(erfcx(z) / t) as a polynomial in t = 1 / (1 + z/2), lowest power first: a Chebyshev fit over all z >= 0 in
+# 40-digit arithmetic, error 9.3e-8.
 _LOG_ERFCX = (
     -1.2655122095151652,
     1.0000205548694783,
@@ -69,10 +71,11 @@ def softplus_inverse(value):
 
 
 def log_ndtr(x: Any) -> Any:
-    """Log of the standard normal distribution function, log Phi(x), to 3e-7 absolute or float32 rounding, for any finite x.
+    """Log of the standard normal distribution function, log Phi(x), to 3e-7 absolute or float32 rounding, for any
+    finite x.
 
-    Phi(-|x|) = erfc(z) / 2 with z = |x| / sqrt(2), and log erfc(z) = log t - z^2 + P(t), t = 1 / (1 + z/2): one smooth polynomial
-    from the centre to the far tail, so the gradient phi/Phi holds there too.
+    Phi(-|x|) = erfc(z) / 2 with z = |x| / sqrt(2), and log erfc(z) = log t - z^2 + P(t), t = 1 / (1 + z/2): one smooth
+    polynomial from the centre to the far tail, so the gradient phi/Phi holds there too.
 
     Args:
         x: floats of any shape.

@@ -1,10 +1,12 @@
 """Gaussians of the logits: a mean, a diagonal and a low-rank factor, and their way from nodes to logits and back.
 
-A distribution travels whole: it is centred and divided by the temperature once, its leading axes become one, B, once, and it is cut into
-rows. `tensors` are all that it is made of: first those with a row for each example, `num_rows` of them, then those that all share.
+A distribution travels whole: it is centred and divided by the temperature once, its leading axes become one, B, once,
+and it is cut into rows. `tensors` are all that it is made of: first those with a row for each example, `num_rows` of
+them, then those that all share.
 
-A chunk of C nodes is a tuple of columns, cut from `tables`. At a chunk the logits have the shape `(B, K, C)`, nodes last, so that the
-matrix products are plain two-dimensional ones; gradients are sums over chunks, and `gradients` turns the sums into those of `tensors`.
+A chunk of C nodes is a tuple of columns, cut from `tables`. At a chunk the logits have the shape `(B, K, C)`, nodes
+last, so that the matrix products are plain two-dimensional ones; gradients are sums over chunks, and `gradients` turns
+the sums into those of `tensors`.
 """
 
 import math
@@ -43,12 +45,16 @@ def low_rank_normal(loc: Any, scale_diag: Any, factor: Any = None, row_scale: An
         >>> ops.convert_to_numpy(normal.covariance())[0].astype(int).tolist()
         [[3, 2, 2], [2, 3, 2], [2, 2, 3]]
     """
-    loc, scale_diag, factor, row_scale = (None if x is None else _as_float(x) for x in (loc, scale_diag, factor, row_scale))
+    loc, scale_diag, factor, row_scale = (
+        None if x is None else _as_float(x) for x in (loc, scale_diag, factor, row_scale)
+    )
     if factor is None and row_scale is not None:
         raise ValueError("`row_scale` scales the rows of `factor`, which must be given. Received: factor=None")
     for name, tensor in (("scale_diag", scale_diag), ("row_scale", row_scale)):
         if tensor is not None and not _fits(tensor.shape, loc.shape):
-            raise ValueError(f"`{name}` must have the shape of `loc`, {tuple(loc.shape)}. Received: shape {tuple(tensor.shape)}")
+            raise ValueError(
+                f"`{name}` must have the shape of `loc`, {tuple(loc.shape)}. Received: shape {tuple(tensor.shape)}"
+            )
     if factor is None:
         return DiagonalNormal(loc, scale_diag)
     if not _fits(factor.shape[:-1], loc.shape if len(factor.shape) > 2 else loc.shape[-1:]):
@@ -94,7 +100,9 @@ class DiagonalNormal:
         return self.scale_diag.shape[-1], 0
 
     def num_logits(self, size: tuple[int, int]) -> int:
-        """Numbers that a block has for every row and node: K. `size` is given, for a tensor that is traced may not know its own."""
+        """Numbers that a block has for every row and node: K. `size` is given, for a tensor that is traced may not know
+        its own.
+        """
         return size[0]
 
     def maker(self) -> Any:
@@ -111,7 +119,9 @@ class DiagonalNormal:
         return type(self)(*(x / temperature for x in self.tensors))
 
     def flat(self, units: int, num_factors: int) -> Self:
-        """The same distribution with one leading axis, B. The sizes are given: a tensor that is traced may not know its own."""
+        """The same distribution with one leading axis, B. The sizes are given: a tensor that is traced may not know its
+        own.
+        """
         return type(self)(*(ops.reshape(x, (-1, units)) for x in self.tensors))
 
     def scaled_factor(self) -> Any:
@@ -123,7 +133,9 @@ class DiagonalNormal:
         return ops.square(self.scale_diag)
 
     def centered_variance(self) -> Any:
-        """The diagonal of C Sigma C, the part of the covariance that a softmax sees, `(..., K)`: no difference of large numbers."""
+        """The diagonal of C Sigma C, the part of the covariance that a softmax sees, `(..., K)`: no difference of large
+        numbers.
+        """
         own, factor = ops.square(self.scale_diag), self.scaled_factor()
         of_mean = ops.mean(own, axis=-1, keepdims=True) / own.shape[-1]
         shared = ops.sum(ops.square(factor - ops.mean(factor, axis=-2, keepdims=True)), axis=-1)
@@ -136,8 +148,8 @@ class DiagonalNormal:
     def covariance(self, centered: bool = False) -> Any:
         """Covariance matrices, shape `(..., K, K)`.
 
-        A softmax sees only differences of logits, so its noise is identified up to Sigma + c 1 1'. `centered=True` returns the part
-        that is: C Sigma C with C = I - 1 1'/K, whose rows and columns sum to zero.
+        A softmax sees only differences of logits, so its noise is identified up to Sigma + c 1 1'. `centered=True`
+        returns the part that is: C Sigma C with C = I - 1 1'/K, whose rows and columns sum to zero.
         """
         factor = self.scaled_factor()
         diagonal = ops.square(self.scale_diag)[..., None] * ops.eye(self.loc.shape[-1], dtype=self.loc.dtype)
@@ -158,9 +170,10 @@ class DiagonalNormal:
     def log_prob(self, value: Any) -> Any:
         """Log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0.
 
-        With w = W / d and r = (value - loc) / d, the quadratic form is the least of |r - w c|^2 + |c|^2 over c, and the determinant is
-        that of I + w' w: both by a QR factorisation of w above I, `(K + R, R)`, in O(K R^2) instead of O(K^3). Neither w' w, which
-        would drown the I, nor a difference of large squares is formed, so float32 is enough where the factor noise is large.
+        With w = W / d and r = (value - loc) / d, the quadratic form is the least of |r - w c|^2 + |c|^2 over c, and the
+        determinant is that of I + w' w: both by a QR factorisation of w above I, `(K + R, R)`, in O(K R^2) instead of
+        O(K^3). Neither w' w, which would drown the I, nor a difference of large squares is formed, so float32 is enough
+        where the factor noise is large.
         """
         residual, factor = (ops.convert_to_tensor(value) - self.loc) / self.scale_diag, self.scaled_factor()
         log_det = 2.0 * ops.sum(ops.log(self.scale_diag), axis=-1)
@@ -258,7 +271,8 @@ class LowRankNormal(DiagonalNormal):
 
 
 class ScaledLowRankNormal(LowRankNormal):
-    """u = loc + scale_diag * e_K + row_scale * (factor e_R), with a factor that all examples share: the parameter-efficient form.
+    """u = loc + scale_diag * e_K + row_scale * (factor e_R), with a factor that all examples share: the
+    parameter-efficient form.
 
     Args:
         loc: mean logits mu, shape `(..., K)`.
@@ -277,7 +291,9 @@ class ScaledLowRankNormal(LowRankNormal):
 
     def divided(self, temperature: Any) -> Self:
         temperature = ops.convert_to_tensor(temperature, self.loc.dtype)
-        return type(self)(self.loc / temperature, self.scale_diag / temperature, self.row_scale, self.factor / temperature)
+        return type(self)(
+            self.loc / temperature, self.scale_diag / temperature, self.row_scale, self.factor / temperature
+        )
 
     def flat(self, units: int, num_factors: int) -> Self:
         loc, scale_diag, row_scale = (ops.reshape(x, (-1, units)) for x in self.tensors[:3])
@@ -313,7 +329,8 @@ class ScaledLowRankNormal(LowRankNormal):
 
 
 def _least_squares(factor, residual):
-    """What is left of `residual`, `(..., K)`, above R zeros after the least squares by `factor` above I, and that matrix' QR's R.
+    """What is left of `residual`, `(..., K)`, above R zeros after the least squares by `factor` above I, and that
+    matrix' QR's R.
 
     Args:
         factor: w, `(..., K, R)`.
@@ -321,7 +338,9 @@ def _least_squares(factor, residual):
         shapes `(..., K + R)` and `(..., R, R)`.
     """
     num_factors = factor.shape[-1]
-    identity = ops.broadcast_to(ops.eye(num_factors, dtype=residual.dtype), (*ops.shape(factor)[:-2], num_factors, num_factors))
+    identity = ops.broadcast_to(
+        ops.eye(num_factors, dtype=residual.dtype), (*ops.shape(factor)[:-2], num_factors, num_factors)
+    )
     orthogonal, triangular = ops.qr(ops.concatenate([factor, identity], axis=-2))
     whole = ops.concatenate([residual, ops.zeros_like(identity[..., 0])], axis=-1)[..., None]
     fitted = ops.matmul(orthogonal, ops.matmul(ops.swapaxes(orthogonal, -1, -2), whole))

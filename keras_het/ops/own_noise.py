@@ -1,11 +1,12 @@
 """Own-noise integration: the noise that a class has for itself, averaged analytically, given all other noise.
 
-Given all but e_k the softmax of class k is a sigmoid of it, so with u the logits at a node, and a_k = u_k - d_k e_k - log Z_k,
+Given all but e_k the softmax of class k is a sigmoid of it, so with u the logits at a node, and a_k = u_k - d_k e_k -
+log Z_k,
 
     p_k = E[psi(a_k, d_k)],     psi(a, s) = E_e[sigmoid(a + s e)],     Z_k = sum over j != k of exp(u_j)
 
-which is exact. psi is that of a mixture of three normal distribution functions, which differs from the sigmoid by 4.5e-5 at most: log psi
-is right to 1e-4 for s up to 3, and to 2.5e-3 for any.
+which is exact. psi is that of a mixture of three normal distribution functions, which differs from the sigmoid by
+4.5e-5 at most: log psi is right to 1e-4 for s up to 3, and to 2.5e-3 for any.
 """
 
 import math
@@ -25,7 +26,8 @@ _TINY = 1e-37  # beside which a sum of exponentials is zero
 
 
 class OwnNoiseNormal:
-    """A distribution of logits that gives, beside the logits at nodes, those without the own noise of each, and its size.
+    """A distribution of logits that gives, beside the logits at nodes, those without the own noise of each, and its
+    size.
 
     Args:
         normal: `DiagonalNormal`, `LowRankNormal` or `ScaledLowRankNormal`, in temperatures.
@@ -138,8 +140,12 @@ def _others(logits, axis):
 
 
 def _sum_of_others(x, top, axis):
-    """The sum over all classes but one, for each: the largest in a sum of its own, so that none is lost by subtracting it."""
-    small, large = (ops.sum(part, axis=axis, keepdims=True) for part in (ops.where(top, 0.0, x), ops.where(top, x, 0.0)))
+    """The sum over all classes but one, for each: the largest in a sum of its own, so that none is lost by subtracting
+    it.
+    """
+    small, large = (
+        ops.sum(part, axis=axis, keepdims=True) for part in (ops.where(top, 0.0, x), ops.where(top, x, 0.0))
+    )
     return ops.where(top, small + (large - x), (small + large) - x)
 
 
@@ -154,7 +160,8 @@ class LogPsi(NamedTuple):
 def log_psi(center: Any, scale: Any) -> LogPsi:
     """log E[sigmoid(center + scale e)], e ~ N(0, 1), and its derivatives, without under- or overflow.
 
-        psi(a, s) = sum_i w_i Phi(beta_i a),  beta_i = b_i / sqrt(1 + b_i^2 s^2);     d psi / d s = -s a sum_i w_i beta_i^3 phi(beta_i a)
+        psi(a, s) = sum_i w_i Phi(beta_i a),  beta_i = b_i / sqrt(1 + b_i^2 s^2)
+        d psi / d s = -s a sum_i w_i beta_i^3 phi(beta_i a)
 
     and where a < -s^2/2, by the tilt: psi(a, s) = exp(a + s^2/2) psi(-(a + s^2), s).
 
@@ -187,9 +194,11 @@ def log_psi(center: Any, scale: Any) -> LogPsi:
 
 
 def _lower_tail(distance, variance):
-    """Sums over the terms, at -distance <= 0, of Phi, of beta phi and of beta^3 phi, each times exp(-log_factor), and log_factor.
+    """Sums over the terms, at -distance <= 0, of Phi, of beta phi and of beta^3 phi, each times exp(-log_factor), and
+    log_factor.
 
-    Phi(-x) = exp(-z^2) t exp(P(t)) / 2 with z = x / sqrt(2), t = 1 / (1 + z / 2), as in `log_ndtr`; log_factor is the largest -z^2.
+    Phi(-x) = exp(-z^2) t exp(P(t)) / 2 with z = x / sqrt(2), t = 1 / (1 + z / 2), as in `log_ndtr`; log_factor is the
+    largest -z^2.
     """
     tail, slope, cubic, least = 0.0, 0.0, 0.0, 0.0
     distance = ops.where(distance > FARTHEST, FARTHEST, distance)

@@ -1,11 +1,13 @@
-"""log E[softmax] of independent logits by one integral: the softmax is the law of the largest of logits with Gumbel noise.
+"""log E[softmax] of independent logits by one integral: the softmax is the law of the largest of logits with Gumbel
+noise.
 
-    p_k = integral of f_k(t) prod over j != k of F_j(t) dt,      F_j and f_j: distribution function and density of u_j + G_j
+    p_k = integral of f_k(t) prod over j != k of F_j(t) dt,
+    F_j and f_j: distribution function and density of u_j + G_j
 
-with u_j ~ N(loc_j, scale_diag_j^2) and G_j standard Gumbel, whose law is written as a mixture of ten normal laws. The integral is a sum
-over points in the range where the largest may be. They are evenly spaced if the noise of all classes is alike, for which no rule is better;
-else near each other at the lower end, where a class of little noise may stop the largest from falling, and far from each other at the
-upper end, which is reached by large noise alone.
+with u_j ~ N(loc_j, scale_diag_j^2) and G_j standard Gumbel, whose law is written as a mixture of ten normal laws. The
+integral is a sum over points in the range where the largest may be. They are evenly spaced if the noise of all classes
+is alike, for which no rule is better; else near each other at the lower end, where a class of little noise may stop the
+largest from falling, and far from each other at the upper end, which is reached by large noise alone.
 """
 
 import functools
@@ -20,9 +22,20 @@ from keras_het.ops.log_space import log_ndtr
 from keras_het.ops.low_rank import DiagonalNormal
 from keras_het.ops.nodes import Nodes
 
-# The Gumbel law as sum_i w_i N(m_i, s_i^2): fitted anew to its distribution function, largest error 8e-5 (that of Fruehwirth-Schnatter and
-# Fruehwirth 2007, rounded to three digits, has 4e-4). The widest term first.
-_WEIGHTS = (0.0001884, 0.0018638, 0.0107161, 0.0438101, 0.1296726, 0.2485402, 0.2915797, 0.2013496, 0.0662994, 0.0059801)
+# The Gumbel law as sum_i w_i N(m_i, s_i^2): fitted anew to its distribution function, largest error 8e-5 (that of
+# Fruehwirth-Schnatter and Fruehwirth 2007, rounded to three digits, has 4e-4). The widest term first.
+_WEIGHTS = (
+    0.0001884,
+    0.0018638,
+    0.0107161,
+    0.0438101,
+    0.1296726,
+    0.2485402,
+    0.2915797,
+    0.2013496,
+    0.0662994,
+    0.0059801,
+)
 _MEANS = (5.912215, 5.232242, 4.108953, 2.975046, 1.905478, 0.977107, 0.212299, -0.42584, -0.982096, -1.504854)
 _SCALES = (3.059177, 2.175477, 1.648666, 1.258967, 0.96137, 0.739466, 0.580173, 0.465474, 0.375744, 0.296639)
 _MEAN, _VARIANCE = 0.5772157, math.pi**2 / 6  # of the Gumbel law
@@ -42,7 +55,8 @@ def points(num_nodes: int) -> Nodes:
 
 
 class GumbelNormal:
-    """u_j + G_j at points t of a range that holds the largest of them: what a quadrature has instead of logits at nodes.
+    """u_j + G_j at points t of a range that holds the largest of them: what a quadrature has instead of logits at
+    nodes.
 
     Args:
         loc: mean logits, shape `(..., K)`, in temperatures.
@@ -58,7 +72,14 @@ class GumbelNormal:
     size = (1, 0)
 
     def __init__(self, loc: Any, scale_diag: Any, start: Any, length: Any, growth: Any, units: int):
-        self.loc, self.scale_diag, self.start, self.length, self.growth, self.units = loc, scale_diag, start, length, growth, units
+        self.loc, self.scale_diag, self.start, self.length, self.growth, self.units = (
+            loc,
+            scale_diag,
+            start,
+            length,
+            growth,
+            units,
+        )
 
     @classmethod
     def of(cls, normal: DiagonalNormal, units: int, num_nodes: int) -> Self:
@@ -72,7 +93,9 @@ class GumbelNormal:
         return self.loc, self.scale_diag, self.start, self.length, self.growth
 
     def num_logits(self, size: tuple[int, int]) -> int:
-        """Four times K: a block holds the sums of the mixture beside each other, and fits the cache only if it is smaller."""
+        """Four times K: a block holds the sums of the mixture beside each other, and fits the cache only if it is
+        smaller.
+        """
         return 4 * self.units
 
     def maker(self) -> Any:
@@ -85,7 +108,9 @@ class GumbelNormal:
         return self.maker()(*(ops.reshape(x, (-1, width)) for x, width in zip(self.tensors, shapes, strict=True)))
 
     def _placed(self, x):
-        """t and the log of its weight, but for a number that all points share: `(..., 1, S)` for a table x of one column."""
+        """t and the log of its weight, but for a number that all points share: `(..., 1, S)` for a table x of one
+        column.
+        """
         growth = self.growth[..., None]
         stretched = ops.exp(growth * x)
         return self.start[..., None] + self.length[..., None] * (stretched - 1.0) / (ops.exp(growth) - 1.0), growth * x
@@ -147,8 +172,8 @@ def _growth(ratio):
 def _rough_log_cdf(normal, t):
     """log F of every class at t, `(..., K, T)` for `(..., T)`: near enough to say where it is all but zero or one.
 
-    By a normal law of equal mean and variance, but below the mean a narrower one, for G hardly falls below -3, and far above it the tail
-    exp(-x + s^2/2), for G has a long one.
+    By a normal law of equal mean and variance, but below the mean a narrower one, for G hardly falls below -3, and far
+    above it the tail exp(-x + s^2/2), for G has a long one.
     """
     scale = normal.scale_diag[..., None]
     variance, offset = ops.square(scale), t[..., None, :] - normal.loc[..., None]
@@ -158,7 +183,9 @@ def _rough_log_cdf(normal, t):
     z = z / ops.where(z < 0, narrower, deviation)
     tail = log_ndtr(ops.where(z > 0, -z, z))
     far = offset - variance > 2.0
-    return ops.where(far, -ops.exp(ops.where(far, 0.5 * variance - offset, 0.0)), ops.where(z > 0, -ops.exp(tail), tail))
+    return ops.where(
+        far, -ops.exp(ops.where(far, 0.5 * variance - offset, 0.0)), ops.where(z > 0, -ops.exp(tail), tail)
+    )
 
 
 def _erf(z, bell):
@@ -177,7 +204,9 @@ def _upper_tail(z, bell):
 
 
 class LargestMean:
-    """log of the mean over t of f_k(t) / F_k(t) times the product of all F_j(t): log p_k and a number that all classes share."""
+    """log of the mean over t of f_k(t) / F_k(t) times the product of all F_j(t): log p_k and a number that all classes
+    share.
+    """
 
     num_terms = 1
 
@@ -211,7 +240,9 @@ class LargestMean:
         """
         offset, scale, log_weight = points
         law = _Law(offset, scale, with_slopes=True)
-        own = upstream[..., None] * ops.exp(_log_integrand(law.log_cdf(), law.log_density(), 1) + log_weight - log_p[..., None])
+        own = upstream[..., None] * ops.exp(
+            _log_integrand(law.log_cdf(), law.log_density(), 1) + log_weight - log_p[..., None]
+        )
         others = ops.sum(own, axis=1, keepdims=True) - own
         slopes = zip(law.slopes_of_log_density(), law.slopes_of_log_cdf(), strict=True)
         return tuple(own * of_density + others * of_cdf for of_density, of_cdf in slopes)
@@ -222,7 +253,8 @@ def _log_integrand(log_cdf, log_density, axis):
 
 
 class _Law:
-    """The law of u + G by the mixture: logs of its distribution function F and density f at an offset x = t - loc, and their slopes.
+    """The law of u + G by the mixture: logs of its distribution function F and density f at an offset x = t - loc, and
+    their slopes.
 
     The slopes by the standard deviation s follow from those by x, for a normal law's d F / d s is s F''.
 
@@ -243,7 +275,8 @@ class _Law:
             z = (self._offset - m) * precision
             if s == _SCALES[0]:
                 widest, bell = z, ops.exp(-0.5 * ops.square(z))
-            # Relative to the widest term, so that they do not underflow together; 3 is the most, but for rounding where z is large.
+            # Relative to the widest term, so that they do not underflow together; 3 is the most, but for rounding where
+            # z is large.
             exponent = 0.5 * (widest - z) * (widest + z)
             relative = ops.exp(ops.where(exponent > 4.0, 4.0, exponent))
             half = 0.5 * w / math.fsum(_WEIGHTS)

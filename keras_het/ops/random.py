@@ -1,11 +1,12 @@
 """Counter-based random numbers that are the same bits on every backend.
 
 Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011),
-written in int32, the one integer type whose addition wraps on JAX, TensorFlow, PyTorch and NumPy alike, eager and compiled. The operators
-of Python do the arithmetic: `keras.ops` on JAX would give a bare integer the float type of the session.
+written in int32, the one integer type whose addition wraps on JAX, TensorFlow, PyTorch and NumPy alike, eager and
+compiled. The operators of Python do the arithmetic: `keras.ops` on JAX would give a bare integer the float type of the
+session.
 
-The module `xp` that does the arithmetic is `keras.ops` unless told otherwise; with `xp=numpy` the same lines compute the
-constants that are baked into a graph.
+The module `xp` that does the arithmetic is `keras.ops` unless told otherwise; with `xp=numpy` the same lines compute
+the constants that are baked into a graph.
 """
 
 import functools
@@ -96,9 +97,10 @@ def random_bits(key, stream, size, xp=ops):
 def permute(values, bits, words, xp=ops):
     """A random permutation of the integers in [0, 2^bits), one for every column, applied to `values`.
 
-    Every round is invertible: a word is added bit by bit, an odd word multiplied modulo 2^bits, the upper half added to the lower.
-    Four rounds are as good as permutations by sorting random numbers, of which they have the correlations between columns; it takes no
-    sorting, and is the same on every backend.
+    Every round is invertible: a word is added bit by bit, an odd word multiplied modulo 2^bits, the upper half added to
+        the lower.
+    Four rounds are as good as permutations by sorting random numbers, of which they have the correlations between
+    columns; it takes no sorting, and is the same on every backend.
 
     Args:
         values: int32 in [0, 2^bits), shape `(S, 1)` or `(S, K)`.
@@ -124,7 +126,8 @@ def permute(values, bits, words, xp=ops):
 def _quantiles():
     """Normal quantiles at the midpoints of cells, scaled to variance one (without: short by 2e-5), float32.
 
-    2^16 cells of probability 2^-32 that divide the lowest one of probability 2^-16, the other 2^16 - 2 of those, and the highest one's.
+    2^16 cells of probability 2^-32 that divide the lowest one of probability 2^-16, the other 2^16 - 2 of those, and
+    the highest one's.
     """
     tail = ndtri((np.arange(_HALF) + 0.5) / _HALF**2)
     table = np.concatenate([tail, ndtri((np.arange(1, _HALF - 1) + 0.5) / _HALF), -tail[::-1]])
@@ -133,10 +136,12 @@ def _quantiles():
 
 
 def normal(bits, xp=ops):
-    """Standard normals from 32 random bits each, monotone in them (as numbers in [0, 2^32)), to 6.3 standard deviations.
+    """Standard normals from 32 random bits each, monotone in them (as numbers in [0, 2^32)), to 6.3 standard
+    deviations.
 
-    A look-up by the upper 16 bits, and in the lowest and highest of their cells by the lower 16: without any arithmetic on floats it is
-    the same bits on every backend, unlike Box-Muller (3 ulp between backends) or the inverse error function (19 ulp).
+    A look-up by the upper 16 bits, and in the lowest and highest of their cells by the lower 16: without any arithmetic
+    on floats it is the same bits on every backend, unlike Box-Muller (3 ulp between backends) or the inverse error
+    function (19 ulp).
 
     Args:
         bits: int32 of any shape.
@@ -154,7 +159,8 @@ def normal(bits, xp=ops):
 
 
 def random_normals(key, stream, size, xp=ops):
-    """`normal(random_bits(key, stream, size))`, which on the host needs little more memory than its result. Arguments as `random_bits`.
+    """`normal(random_bits(key, stream, size))`, which on the host needs little more memory than its result. Arguments
+    as `random_bits`.
 
     Example:
         >>> random_normals((7, 0), stream=1, size=5).shape[0]
@@ -166,6 +172,8 @@ def random_normals(key, stream, size, xp=ops):
     normals = np.empty(2 * half, "float32")
     for start in range(0, half, _HOST_BLOCK):
         index = np.arange(start, min(start + _HOST_BLOCK, half), dtype="int32")
-        for offset, words in zip((start, half + start), threefry2x32(key, (index, np.full_like(index, stream)), np), strict=True):
+        for offset, words in zip(
+            (start, half + start), threefry2x32(key, (index, np.full_like(index, stream)), np), strict=True
+        ):
             normals[offset : offset + len(index)] = normal(words, np)
     return normals[:size]

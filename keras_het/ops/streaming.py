@@ -1,8 +1,9 @@
-"""Expectations over nodes, a block at a time, with a gradient of their own: memory does not grow with the number of nodes.
+"""Expectations over nodes, a block at a time, with a gradient of their own: memory does not grow with the number of
+nodes.
 
-Two things vary and are kept apart: the *distribution*, which maps nodes to logits and pulls a gradient of the logits back to its
-tensors, and the *mean* of a link, which says what is averaged and how sensitive the result is to the logits of a node. A block is
-some rows of the batch at a chunk of the nodes; `blocking` chooses its size.
+Two things vary and are kept apart: the *distribution*, which maps nodes to logits and pulls a gradient of the logits
+back to its tensors, and the *mean* of a link, which says what is averaged and how sensitive the result is to the logits
+of a node. A block is some rows of the batch at a chunk of the nodes; `blocking` chooses its size.
 """
 
 import math
@@ -14,7 +15,9 @@ from keras import ops
 from keras_het.ops import blocking
 from keras_het.ops.nodes import Nodes
 
-SMALLEST_MEAN = 1e-30  # of probabilities: terms that underflow, below 1.2e-38 each, are less than a rounding error of it
+SMALLEST_MEAN = (
+    1e-30  # of probabilities: terms that underflow, below 1.2e-38 each, are less than a rounding error of it
+)
 
 
 def expectation(mean, normal, nodes, chunk_size="auto", unroll=False):
@@ -25,8 +28,8 @@ def expectation(mean, normal, nodes, chunk_size="auto", unroll=False):
         normal: distribution of finite logits in temperatures, such as `LowRankNormal`, with any number of leading axes.
         nodes: `Nodes`, S of them.
         chunk_size: nodes per block; "auto" fits a block to a budget; None takes all at once in plain operations.
-        unroll: a Python loop over the chunks in plain operations, for graphs that are exported; only a batch of known size that is
-            too large for the budget is cut in blocks of rows.
+        unroll: a Python loop over the chunks in plain operations, for graphs that are exported; only a batch of known
+            size that is too large for the budget is cut in blocks of rows.
     Returns:
         shape `(..., K)`.
     """
@@ -44,9 +47,13 @@ def expectation(mean, normal, nodes, chunk_size="auto", unroll=False):
     flat = normal.flat(*size)
     if unroll:
         rows, shared, make = flat.tensors[: flat.num_rows], flat.tensors[flat.num_rows :], flat.maker()
-        average = _by_blocks(lambda block: ((_unrolled(mean, make(*block, *shared), nodes, chunk_size),), ()), rows, block_size)[0][0]
+        average = _by_blocks(
+            lambda block: ((_unrolled(mean, make(*block, *shared), nodes, chunk_size),), ()), rows, block_size
+        )[0][0]
     else:
-        average = _streamed(mean, flat, nodes, *blocking.block_sizes(flat.loc, nodes.num_samples, units, chunk_size, flat.whole_batch))
+        average = _streamed(
+            mean, flat, nodes, *blocking.block_sizes(flat.loc, nodes.num_samples, units, chunk_size, flat.whole_batch)
+        )
     return ops.reshape(average, ops.shape(normal.loc))
 
 
@@ -59,13 +66,15 @@ def _check_size(normal, *size):
 
 def _unrolled(mean, normal, nodes, chunk_size):
     log_sums, zero = [], 0.0
-    tables = nodes if nodes.eps_factor.shape[1] else (nodes.eps_diag,)  # an empty table is more than some exporters can write
+    tables = (
+        nodes if nodes.eps_factor.shape[1] else (nodes.eps_diag,)
+    )  # an empty table is more than some exporters can write
     for start in range(0, nodes.num_samples, chunk_size):
         chunk = Nodes(*(ops.cast(x[start : start + chunk_size], normal.loc.dtype) + zero for x in tables))
         # Classes last: without the loops of `_streamed` that is the faster order.
         log_sums.append([ops.logsumexp(term, axis=-2) for term in mean.log_terms(normal.logits(chunk), axis=-1)])
-        # A compiler that sees no dependence between the chunks holds all of them in memory at once. Adding this zero is one: sums of
-        # logarithms of averages are never so large, and for NaN, which belongs to one row, it is zero too.
+        # A compiler that sees no dependence between the chunks holds all of them in memory at once. Adding this zero is
+        # one: sums of logarithms of averages are never so large, and for NaN, which belongs to one row, it is zero too.
         zero = ops.cast(ops.sum(log_sums[-1][0]) > 1e30, normal.loc.dtype)
     totals = [ops.logsumexp(ops.stack(parts), axis=0) for parts in zip(*log_sums, strict=True)]
     return mean.result([total - math.log(nodes.num_samples) for total in totals])
@@ -78,10 +87,12 @@ def _streamed(mean, flat, nodes, block_size, chunk_size):
 
 
 class _Stream(NamedTuple):
-    """The two passes over arguments in a row: the tensors that `make` makes a distribution of, and the two tables of nodes.
+    """The two passes over arguments in a row: the tensors that `make` makes a distribution of, and the two tables of
+    nodes.
 
-    The backward pass can itself be differentiated, any number of times: it is made of plain operations on the arguments, the upstream
-    gradient, and the value, whose own derivative it must therefore know. (What is kept for that grows with the number of nodes.)
+    The backward pass can itself be differentiated, any number of times: it is made of plain operations on the
+    arguments, the upstream gradient, and the value, whose own derivative it must therefore know. (What is kept for that
+    grows with the number of nodes.)
     """
 
     mean: Any
@@ -93,7 +104,9 @@ class _Stream(NamedTuple):
     def value_and_gradient(self, *arguments):
         """The value, `(B, K)`, and its backward pass, as `ops.custom_gradient` takes them."""
         value, on_torch = self.value(*arguments), keras.config.backend() == "torch"
-        kept = ops.stop_gradient(value) if on_torch else value  # PyTorch: a closure over the output itself would keep all of this alive
+        kept = (
+            ops.stop_gradient(value) if on_torch else value
+        )  # PyTorch: a closure over the output itself would keep all of this alive
 
         def gradient(*saved, upstream=None):
             if on_torch:
@@ -112,10 +125,15 @@ class _Stream(NamedTuple):
         return _by_blocks(average, rows, self.block_size)[0][0]
 
     def known(self, value, arguments):
-        """The value, computed before, as a function of the arguments: it costs nothing but when its derivative is asked for."""
+        """The value, computed before, as a function of the arguments: it costs nothing but when its derivative is asked
+        for.
+        """
 
         def forward(value, *arguments):
-            return value * 1, lambda value, *arguments, upstream: (None, *self.gradient(self.known(value, arguments), arguments, upstream))
+            return value * 1, lambda value, *arguments, upstream: (
+                None,
+                *self.gradient(self.known(value, arguments), arguments, upstream),
+            )
 
         return ops.custom_gradient(forward)(value, *arguments)
 
@@ -142,8 +160,8 @@ class _Stream(NamedTuple):
 def _by_blocks(function, rows, block_size):
     """`function` of blocks of rows gives results for its rows, which are joined, and totals, which are added.
 
-    Rows of zeros fill the last block: their logits are finite, and their upstream gradient is zero. A block takes its rows from all
-    over the batch, so that devices that share a batch share every block.
+    Rows of zeros fill the last block: their logits are finite, and their upstream gradient is zero. A block takes its
+    rows from all over the batch, so that devices that share a batch share every block.
     """
     batch = rows[0].shape[0]
     if block_size is None or (batch is not None and batch <= block_size):
@@ -157,10 +175,14 @@ def _by_blocks(function, rows, block_size):
 
 
 def _by_python(function, rows, block_size):
-    """`_by_blocks` for PyTorch, which unrolls every loop, and where `ops.map` would keep the blocks alive in reference cycles."""
+    """`_by_blocks` for PyTorch, which unrolls every loop, and where `ops.map` would keep the blocks alive in reference
+    cycles.
+    """
     starts = range(0, rows[0].shape[0], block_size)
     results, totals = zip(*(function([x[start : start + block_size] for x in rows]) for start in starts), strict=True)
-    return tuple(ops.concatenate(x) for x in zip(*results, strict=True)), tuple(sum(x) for x in zip(*totals, strict=True))
+    return tuple(ops.concatenate(x) for x in zip(*results, strict=True)), tuple(
+        sum(x) for x in zip(*totals, strict=True)
+    )
 
 
 def _missing(batch, block_size):
@@ -212,7 +234,9 @@ class Chunks:
         self.num_samples = tables[0].shape[0]
         self.count, rest = divmod(self.num_samples, chunk_size)
         stop = self.count * chunk_size
-        self._full = [ops.transpose(ops.reshape(x[:stop], (self.count, chunk_size, x.shape[1])), (0, 2, 1)) for x in tables]
+        self._full = [
+            ops.transpose(ops.reshape(x[:stop], (self.count, chunk_size, x.shape[1])), (0, 2, 1)) for x in tables
+        ]
         self._rest = tuple(ops.transpose(x[stop:]) for x in tables) if rest else None
 
     def fold(self, add, carry):

@@ -1,11 +1,15 @@
-"""Label transitions T[i, j] = p(noisy label j | true class i) applied to log-probabilities, and the projection of their rows."""
+"""Label transitions T[i, j] = p(noisy label j | true class i) applied to log-probabilities, and the projection of their
+rows.
+"""
 
 from typing import Any
 
 import numpy as np
 from keras import ops
 
-SMALLEST = float(np.finfo("float32").tiny)  # a class that no class of positive probability turns into has this probability
+SMALLEST = float(
+    np.finfo("float32").tiny
+)  # a class that no class of positive probability turns into has this probability
 LARGEST = 87.0  # exp of it is finite
 
 
@@ -14,9 +18,10 @@ def apply_transition(log_probs: Any, transition: Any) -> Any:
 
         log p(noisy j) = log sum_i p(true i) T[i, j]                                    (Sukhbaatar et al. 2014, Eq. 2)
 
-    In log space: T = I changes nothing, exactly, however small a probability is, and T = 0 entries have a finite gradient. A true class
-    with less than 1e-38 of the largest probability counts for its own label only. A label without any source has the log-probability
-    of 1e-38, and no gradient.
+    In log space: T = I changes nothing, exactly, however small a probability is, and T = 0 entries have a finite
+        gradient. A true class
+    with less than 1e-38 of the largest probability counts for its own label only. A label without any source has the
+    log-probability of 1e-38, and no gradient.
 
     Args:
         log_probs: shape `(..., K)`.
@@ -36,12 +41,15 @@ def apply_transition(log_probs: Any, transition: Any) -> Any:
     largest = ops.stop_gradient(ops.top_k(log_probs, 1)[0])  # the maximum, also of an empty batch
     relative = log_probs - largest
     p = ops.exp(relative)
-    from_others = ops.tensordot(p, transition * (1.0 - ops.eye(kept.shape[-1], dtype=log_probs.dtype)), axes=[[-1], [-2]])
+    from_others = ops.tensordot(
+        p, transition * (1.0 - ops.eye(kept.shape[-1], dtype=log_probs.dtype)), axes=[[-1], [-2]]
+    )
     for _ in transition.shape[:-2]:
         log_probs, largest, relative, p = (ops.expand_dims(x, -2) for x in (log_probs, largest, relative, p))
     mostly_kept = p * kept >= from_others
-    # Each branch divides and takes logarithms of numbers of its own: an infinite gradient in the branch not taken would spoil the other.
-    # So would 1 / p, whose derivative overflows: exp(-log p) has none that does, and is finite to the smallest p that is not zero.
+    # Each branch divides and takes logarithms of numbers of its own: an infinite gradient in the branch not taken would
+    # spoil the other. So would 1 / p, whose derivative overflows: exp(-log p) has none that does, and is finite to the
+    # smallest p that is not zero.
     inverse = ops.exp(ops.minimum(ops.where(mostly_kept, -relative, 0.0), LARGEST))
     ratio = ops.where(mostly_kept, from_others, 0.0) * inverse
     share = kept + ratio
@@ -69,7 +77,8 @@ def project_to_simplex(rows: Any) -> Any:
         [[0.5, 0.5, 0.0]]
     """
     rows = ops.convert_to_tensor(rows)
-    # A common shift does not matter; without the largest entry all that stay positive are in [-1, 0], where rounding is small.
+    # A common shift does not matter; without the largest entry all that stay positive are in [-1, 0], where rounding is
+    # small.
     rows, size = rows - ops.max(rows, axis=-1, keepdims=True), rows.shape[-1]
     descending = ops.flip(ops.sort(rows, axis=-1), axis=-1)
     excess = ops.cumsum(descending, axis=-1) - 1.0  # of the k + 1 largest over one

@@ -1,4 +1,5 @@
-"""A page that says which labels are probably wrong, which classes are confused, and how far probabilities can be trusted.
+"""A page that says which labels are probably wrong, which classes are confused, and how far probabilities can be
+trusted.
 
 It needs Matplotlib and Jinja: pip install "keras-het[report]".
 """

@@ -14,7 +14,8 @@ LITTLE_NOISE, MUCH_NOISE = 0.1, 3.0  # temperatures: what changes no prediction,
 def summary(found: Findings) -> list[str]:
     """The findings in a few sentences."""
     count, classes = len(found.labels), len(found.class_names)
-    lines = [f"Of {count:,} examples of {classes:,} classes, the most probable class is the given label for {found.accuracy:.1%}."]
+    of_all = f"Of {count:,} examples of {classes:,} classes"
+    lines = [f"{of_all}, the most probable class is the given label for {found.accuracy:.1%}."]
     lines.append(f"On average the model is {_confidence(found):.1%} sure of its prediction; {_calibrated(found)}")
     if found.issues is not None:
         lines.append(_issues(found, found.issues))
@@ -22,7 +23,10 @@ def summary(found: Findings) -> list[str]:
         first = found.pairs[0]
         lines.append(f"The two classes that share most noise are {_quoted(first.first)} and {_quoted(first.second)}.")
     elif found.pairs is not None:
-        lines.append("No pair of classes stands out enough for the test of the covariance, which does not say that none is confused.")
+        lines.append(
+            "No pair of classes stands out enough for the test of the covariance, which does not say that none is "
+            "confused."
+        )
     return lines
 
 
@@ -69,7 +73,8 @@ def _useless(found: Findings) -> str | None:
     if found.accuracy > share or len(np.unique(found.labels)) < 2:
         return None
     return (
-        f"Trust nothing below yet: the model is right for {found.accuracy:.1%}, and to say the most frequent label always would be right "
+        f"Trust nothing below yet: the model is right for {found.accuracy:.1%}, and to say the most frequent label "
+        "always would be right "
         f"for {share:.1%}. Train it longer, or look for a mistake in the data or in the order of the classes."
     )
 
@@ -78,8 +83,10 @@ def _in_sample(found: Findings) -> str | None:
     if found.out_of_sample:
         return None
     return (
-        "If the model was trained on these examples, the scores on this page are too good, and fewer wrong labels are found than there "
-        "are, because a model learns some wrong labels by heart. Use examples that it was not trained on, or give the report "
+        "If the model was trained on these examples, the scores on this page are too good, and fewer wrong labels are "
+        "found than there "
+        "are, because a model learns some wrong labels by heart. Use examples that it was not trained on, or give the "
+        "report "
         "probabilities=..., by cross-validation."
     )
 
@@ -88,7 +95,8 @@ def _look_at_labels(found: Findings) -> str | None:
     if not found.number_of_issues:
         return None
     return (
-        f"Look at the {found.number_of_issues:,} suspects, the worst first, in the table below and in labels.csv. They are suspects: the "
+        f"Look at the {found.number_of_issues:,} suspects, the worst first, in the table below and in labels.csv. They "
+        "are suspects: the "
         "model may be wrong, too. Correct or leave out those that you agree with, and train again."
     )
 
@@ -99,7 +107,8 @@ def _rare_classes(found: Findings) -> str | None:
     if not rare:
         return None
     return (
-        f"{rare:,} of {len(counts):,} classes have fewer than {FEWEST} labels here, {int(np.sum(counts == 0)):,} of them none: of these "
+        f"{rare:,} of {len(counts):,} classes have fewer than {FEWEST} labels here, {int(np.sum(counts == 0)):,} of "
+        "them none: of these "
         "classes little can be said."
     )
 
@@ -110,7 +119,8 @@ def _confused(found: Findings) -> str | None:
         return None
     named = "; ".join(f"{_quoted(pair.first)} and {_quoted(pair.second)}" for pair in pairs[:3])
     return (
-        f"Look at examples of the classes that are taken for each other ({named}). Say in the instructions for labelling how to tell them "
+        f"Look at examples of the classes that are taken for each other ({named}). Say in the instructions for "
+        "labelling how to tell them "
         "apart, or join them."
     )
 
@@ -120,8 +130,10 @@ def _badly_calibrated(found: Findings) -> str | None:
     if error <= ECE:
         return None
     return (
-        f"The calibration error is {error:.3f}, above {ECE}: do not read the confidence as a probability. Choose the temperature of the "
-        "head by held-out labels (keras_het.select), or scale the probabilities by them (keras_het.models.scale_temperature)."
+        f"The calibration error is {error:.3f}, above {ECE}: do not read the confidence as a probability. Choose the "
+        "temperature of the "
+        "head by held-out labels (keras_het.select), or scale the probabilities by them "
+        "(keras_het.models.scale_temperature)."
     )
 
 
@@ -129,12 +141,15 @@ def _temperature(found: Findings) -> str | None:
     sd = float("nan") if found.noise is None else found.noise.head.noise_sd
     if sd < LITTLE_NOISE:
         return (
-            f"The noise is {sd:.2f} temperatures, below {LITTLE_NOISE}, where it changes hardly any prediction: this head is nearly a "
-            "plain one. There may be little noise to learn, or the temperature may be too high: try lower ones with keras_het.select."
+            f"The noise is {sd:.2f} temperatures, below {LITTLE_NOISE}, where it changes hardly any prediction: this "
+            "head is nearly a "
+            "plain one. There may be little noise to learn, or the temperature may be too high: try lower ones with "
+            "keras_het.select."
         )
     if sd > MUCH_NOISE:
         return (
-            f"The noise is {sd:.2f} temperatures, above {MUCH_NOISE}: it may hide what the model knows. Try higher temperatures with "
+            f"The noise is {sd:.2f} temperatures, above {MUCH_NOISE}: it may hide what the model knows. Try higher "
+            "temperatures with "
             "keras_het.select."
         )
     return None

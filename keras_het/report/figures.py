@@ -32,13 +32,15 @@ def pictures(found: Findings) -> list[Picture]:
     drawn = [
         _picture(
             "Can the confidence be trusted?",
-            "Bars: of the predictions with this confidence, the share that agrees with the labels. Orange: the gap to the confidence. "
+            "Bars: of the predictions with this confidence, the share that agrees with the labels. Orange: the gap to "
+            "the confidence. "
             "On top: how many predictions are so confident.",
             lambda ax: plots.reliability(found.calibration, ax),
         ),
         _picture(
             "What if only confident predictions are kept?",
-            "The share of errors among the predictions that are kept, the most confident first. The further below the dashed line, the "
+            "The share of errors among the predictions that are kept, the most confident first. The further below the "
+            "dashed line, the "
             "better the confidence tells right predictions from wrong ones.",
             lambda ax: plots.risk_coverage(found.curve, ax),
         ),
@@ -48,8 +50,13 @@ def pictures(found: Findings) -> list[Picture]:
         drawn.append(_picture("Which classes share noise?", text, lambda ax: plots.pairs(found.pairs or [], ax)))
     covariance = None if found.noise is None else found.noise.covariance
     if covariance is not None:
-        text = "Which classes' logits vary together (red) or against each other (blue). Classes that behave alike are beside each other."
-        drawn.append(_picture("The noise of all classes", text, lambda ax: plots.covariance(covariance, names, ax), "png"))
+        text = (
+            "Which classes' logits vary together (red) or against each other (blue). Classes that behave alike are "
+            "beside each other."
+        )
+        drawn.append(
+            _picture("The noise of all classes", text, lambda ax: plots.covariance(covariance, names, ax), "png")
+        )
     return drawn
 
 
@@ -64,7 +71,9 @@ def _drawn(draw: Callable[[Any], Any], style: list[str], form: str) -> str:
         figure = matplotlib.figure.Figure(figsize=(6.0, 4.6), layout="constrained")
         draw(figure.add_subplot())
         buffer = io.BytesIO()
-        figure.savefig(buffer, format=form, transparent=True, dpi=120, metadata={"Date": None} if form == "svg" else None)
+        figure.savefig(
+            buffer, format=form, transparent=True, dpi=120, metadata={"Date": None} if form == "svg" else None
+        )
     return address(buffer.getvalue(), "svg+xml" if form == "svg" else "png")
 
 

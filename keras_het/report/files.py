@@ -27,14 +27,17 @@ def load_model(path: str | os.PathLike) -> keras.Model:
 
 
 def load_data(path: str | os.PathLike) -> dict[str, Any]:
-    """The arguments of `report` in a `.npz` file: `x` and `y`, and `class_names`, `probabilities` and `images` if it has them.
+    """The arguments of `report` in a `.npz` file: `x` and `y`, and `class_names`, `probabilities` and `images` if it
+    has them.
 
     Raises:
         ValueError: that says what is wrong with the file.
     """
     _check_file("data", path)
     if not zipfile.is_zipfile(path):
-        raise ValueError(f"`data` must be a .npz file, as numpy.savez(path, x=x, y=y) writes. Received: {path}, which is none")
+        raise ValueError(
+            f"`data` must be a .npz file, as numpy.savez(path, x=x, y=y) writes. Received: {path}, which is none"
+        )
     try:
         return _content(path)
     except zipfile.BadZipFile as error:
@@ -46,7 +49,9 @@ def _content(path: str | os.PathLike) -> dict[str, Any]:
     with np.load(path, allow_pickle=False) as content:
         missing = [name for name in NEEDED if name not in content]
         if missing:
-            raise ValueError(f"`data` must have {' and '.join(NEEDED)}. Received: {path} with {', '.join(content) or 'nothing'}")
+            raise ValueError(
+                f"`data` must have {' and '.join(NEEDED)}. Received: {path} with {', '.join(content) or 'nothing'}"
+            )
         unknown = [name for name in content if name not in NEEDED + OPTIONAL]
         if unknown:
             rule = f"have no arrays but {', '.join(NEEDED + OPTIONAL)}"
@@ -59,7 +64,10 @@ def _array(content: Any, name: str) -> Any:
     try:
         array = content[name]
     except ValueError as error:
-        rule = "hold numbers and texts, and no Python objects, which could run code; make texts an array of them: np.array(names, str)"
+        rule = (
+            "hold numbers and texts, and no Python objects, which could run code; make texts an array of them: "
+            "np.array(names, str)"
+        )
         raise ValueError(f"`{name}` must {rule}. Received: {error}") from error
     return array.tolist() if name == "class_names" else array
 

@@ -55,9 +55,16 @@ class Findings(NamedTuple):
         """The label that suspects have, the class that is suggested, and how many they are, the most first."""
         if self.issues is None:
             return []
-        found = zip(self.issues.given[self.issues.is_issue].tolist(), self.issues.suggested[self.issues.is_issue].tolist(), strict=True)
+        found = zip(
+            self.issues.given[self.issues.is_issue].tolist(),
+            self.issues.suggested[self.issues.is_issue].tolist(),
+            strict=True,
+        )
         names = self.class_names
-        return [(names[given], names[suggested], count) for (given, suggested), count in collections.Counter(found).most_common()]
+        return [
+            (names[given], names[suggested], count)
+            for (given, suggested), count in collections.Counter(found).most_common()
+        ]
 
     @property
     def number_of_issues(self) -> int:
@@ -66,7 +73,13 @@ class Findings(NamedTuple):
 
 
 def collect(
-    model: keras.Model, x: Any, y: Any, class_names: Sequence | None = None, *, probabilities: Any = None, batch_size: int = 128
+    model: keras.Model,
+    x: Any,
+    y: Any,
+    class_names: Sequence | None = None,
+    *,
+    probabilities: Any = None,
+    batch_size: int = 128,
 ) -> Findings:
     """What a report says, without a page.
 
@@ -83,7 +96,8 @@ def collect(
         ValueError: as `report`.
 
     Example:
-        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2, "softmax", kernel_initializer="identity")])
+        >>> layer = keras.layers.Dense(2, "softmax", kernel_initializer="identity")
+        >>> model = keras.Sequential([keras.Input((2,)), layer])
         >>> found = collect(model, np.array([[9.0, 0.0], [0.0, 9.0], [9.0, 0.0]]), [0, 1, 1])
         >>> round(found.accuracy, 3), found.number_of_issues, found.issues.index.tolist()
         (0.667, 1, [2, 0, 1])
@@ -96,7 +110,9 @@ def collect(
     labels = check_labels(y, np.inf, count, "y")
     p = exclusive_probabilities(model, x, batch_size) if probabilities is None else _given(probabilities, count)
     labels = check_labels(labels, p.shape[1], name="y")
-    units = next((layer.units for layer in model._flatten_layers() if isinstance(layer, HeteroscedasticDense)), p.shape[1])
+    units = next(
+        (layer.units for layer in model._flatten_layers() if isinstance(layer, HeteroscedasticDense)), p.shape[1]
+    )
     if units != p.shape[1]:
         raise ValueError(f"`probabilities` must be of the {units} classes of the model's head. Received: {p.shape[1]}")
     names = check_class_names(class_names, p.shape[1])

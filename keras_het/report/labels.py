@@ -14,7 +14,9 @@ FORMULA = re.compile(r"(^|[;,|\t\r\n])(\s*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])|^
 
 
 def write_labels(path: str | os.PathLike, issues: LabelIssues, class_names: list) -> None:
-    """Writes a line for each label, the worst first: numbers as they are, classes by name, and no name that runs as a formula."""
+    """Writes a line for each label, the worst first: numbers as they are, classes by name, and no name that runs as a
+    formula.
+    """
     names = [safe_cell(name) for name in class_names]
     with open(path, "w", newline="", encoding="utf-8", errors="replace") as file:
         writer = csv.writer(file)

@@ -10,7 +10,9 @@ from keras_het import analysis
 from keras_het.batches import count_examples, take
 from keras_het.layers import HeteroscedasticDense
 
-MOST_EXAMPLES = 10_000  # for the mean covariance, drawn at random: enough for a mean, and a second prediction of no more
+MOST_EXAMPLES = (
+    10_000  # for the mean covariance, drawn at random: enough for a mean, and a second prediction of no more
+)
 DRAWS, MANY_CLASSES, FEWER_DRAWS = 99, 200, 19  # of signs, for the pairs: with many classes each takes a second or more
 
 
@@ -56,7 +58,9 @@ class Noise(NamedTuple):
 
 
 def find_noise(model: keras.Model, x: Any, classes: int, batch_size: int, missing: list[str]) -> Noise | None:
-    """The noise of the head of a model over examples, or None if it has no head; what cannot be told is added to `missing`."""
+    """The noise of the head of a model over examples, or None if it has no head; what cannot be told is added to
+    `missing`.
+    """
     heads = [layer for layer in model._flatten_layers() if isinstance(layer, HeteroscedasticDense)]
     if not heads:
         missing.append(
@@ -66,7 +70,10 @@ def find_noise(model: keras.Model, x: Any, classes: int, batch_size: int, missin
         return None
     part = _at_most(x, MOST_EXAMPLES)
     draws = DRAWS if classes <= MANY_CLASSES else FEWER_DRAWS
-    pairs, covariance = None, unless_impossible("The noise", missing, lambda: analysis.covariance(model, part, batch_size=batch_size))
+    pairs, covariance = (
+        None,
+        unless_impossible("The noise", missing, lambda: analysis.covariance(model, part, batch_size=batch_size)),
+    )
     if covariance is not None:
 
         def find_pairs() -> list:

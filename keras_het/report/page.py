@@ -45,12 +45,15 @@ def report(
     images: Any = None,
     batch_size: int = 128,
 ) -> pathlib.Path:
-    """Writes a page that says which labels are probably wrong, which classes are confused, and how far the confidence can be trusted.
+    """Writes a page that says which labels are probably wrong, which classes are confused, and how far the confidence
+    can be trusted.
 
-    The page, `report.html`, is one file that needs nothing from elsewhere; beside it is `labels.csv`, with a line for each label.
+    The page, `report.html`, is one file that needs nothing from elsewhere; beside it is `labels.csv`, with a line for
+    each label.
 
-    A model that was trained on these examples knows their labels, wrong ones too, and looks better than it is: give `probabilities` of
-    models that were not, or other examples. What a model or the data do not allow is left out, and the page says why.
+    A model that was trained on these examples knows their labels, wrong ones too, and looks better than it is: give
+    `probabilities` of models that were not, or other examples. What a model or the data do not allow is left out, and
+    the page says why.
 
     Args:
         model: of exclusive classes, with one output `(N, K)`; with or without a head of this package.
@@ -59,7 +62,8 @@ def report(
         class_names: K of them; None for numbers.
         path: the folder for the files; it is made, and files of earlier reports in it are replaced.
         probabilities: out of sample, `(N, K)`, each row of sum 1; None takes what the model predicts.
-        images: to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels; None takes x if it has that last form.
+        images: to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels; None takes x if it has that
+            last form.
         batch_size: of the predictions.
     Returns:
         the path of the page.
@@ -79,7 +83,9 @@ def report(
     found = collect(model, x, y, class_names, probabilities=probabilities, batch_size=batch_size)
     images = x if images is None and is_images(x) else images
     if images is not None and len(images) != len(found.labels):
-        raise ValueError(f"`images` must have one for each of the {len(found.labels)} examples. Received: {len(images)}")
+        raise ValueError(
+            f"`images` must have one for each of the {len(found.labels)} examples. Received: {len(images)}"
+        )
     content = render(found, images)
     folder = pathlib.Path(path)
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,7 +100,9 @@ def render(found: Findings, images: Any = None) -> str:
     """The page as text: whatever the names of classes hold, it is shown as text."""
     jinja = import_extra("jinja2", "report", "The report")
     trusted = import_extra("markupsafe", "report", "The report").Markup  # the files beside this one
-    environment = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja.Environment(
+        autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     files = resources.files("keras_het.report")
     style, script, template = ((files / name).read_text("utf-8") for name in ("style.css", "sort.js", "template.html"))
     rows = suspects(found, images)

@@ -59,6 +59,8 @@ def without_frame(ax: Any) -> None:
 
 
 def shortened(name: Any, longest: int = LONGEST) -> str:
-    """A name as text of one line that fits: its start and its end, by which long names differ, and nothing that turns text around."""
+    """A name as text of one line that fits: its start and its end, by which long names differ, and nothing that turns
+    text around.
+    """
     text = "".join(letter for letter in " ".join(str(name).split()) if letter.isprintable())
     return text if len(text) <= longest else f"{text[: longest // 2]}…{text[1 - longest // 2 :]}"

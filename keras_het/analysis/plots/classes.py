@@ -23,7 +23,8 @@ OUTLIERS = 1e-3  # this share of the pairs may go beyond the colours, so that on
 
 
 def covariance(matrix: Any, class_names: Sequence | None = None, ax: Any = None) -> Any:
-    """A covariance of classes as a heat map, classes that behave alike beside each other, by clustering their correlations.
+    """A covariance of classes as a heat map, classes that behave alike beside each other, by clustering their
+    correlations.
 
     Variances are left out: they are the largest, and not of two classes. Zero has the colour of the background.
 
@@ -67,7 +68,9 @@ def clustered(matrix: np.ndarray) -> np.ndarray:
     distance = 1.0 - matrix / np.outer(scale, scale)
     rows, columns = np.triu_indices(len(matrix), k=1)
     pairs = np.maximum(distance[rows, columns], 0.0)
-    return leaves_list(linkage(pairs, "average", optimal_ordering=len(matrix) <= 200))  # beyond, the best order takes minutes
+    return leaves_list(
+        linkage(pairs, "average", optimal_ordering=len(matrix) <= 200)
+    )  # beyond, the best order takes minutes
 
 
 def _class_ticks(ax, names):
@@ -96,7 +99,10 @@ def pairs(pairs: Sequence, ax: Any = None) -> Any:
         1
     """
     ax, drawn = axes_or_new(ax), list(pairs)[:MOST_PAIRS]
-    ax.set(title="Pairs of classes that share noise" + (f", {len(drawn)} of {len(pairs)}" if len(pairs) > len(drawn) else ""))
+    ax.set(
+        title="Pairs of classes that share noise"
+        + (f", {len(drawn)} of {len(pairs)}" if len(pairs) > len(drawn) else "")
+    )
     if not drawn:
         ax.set_axis_off()
         ax.text(0.5, 0.5, "no pair of classes is beyond chance", ha="center", transform=ax.transAxes)
@@ -140,7 +146,11 @@ def rank_histogram(ranks: Any, ax: Any = None) -> Any:
     ax.bar(starts + (widths + 1) / 2, heights, width=widths * 0.9, color=blue)
     mean = counts.sum() / len(counts)
     ax.axhline(mean, linestyle="--", color=orange, label=f"at random: {mean:.3g} of each rank")
-    ax.set(xlabel="rank", ylabel="examples" if step == 1 else f"examples of a rank, mean of {step} ranks", xlim=(0.4, len(counts) + 0.6))
+    ax.set(
+        xlabel="rank",
+        ylabel="examples" if step == 1 else f"examples of a rank, mean of {step} ranks",
+        xlim=(0.4, len(counts) + 0.6),
+    )
     ax.xaxis.set_major_locator(matplotlib(".ticker").MaxNLocator(integer=True))
     ax.legend(loc="upper right", frameon=False)
     without_frame(ax)

@@ -12,7 +12,8 @@ MOST_POINTS = 1000  # of a curve; more are megabytes in a file, and not to be se
 
 
 def reliability(calibration: Any, ax: Any = None) -> Any:
-    """How often predictions are right, by how confident they are, with the gap between the two; above, how many are so confident.
+    """How often predictions are right, by how confident they are, with the gap between the two; above, how many are so
+    confident.
 
     Of a calibrated model the bars end at the dashed line. A gap below the line is confidence that is too high.
 
@@ -35,9 +36,23 @@ def reliability(calibration: Any, ax: Any = None) -> Any:
     right, gap = accuracy[filled], (confidence - accuracy)[filled]
     frame = {"width": width, "linewidth": 0.8}
     ax.bar(centers[filled], right, color=blue, edgecolor=muted_color(), label="share that is right", **frame)
-    ax.bar(centers[filled], gap, bottom=right, color=(orange, 0.45), edgecolor=orange, label="gap to the confidence", **frame)
+    ax.bar(
+        centers[filled],
+        gap,
+        bottom=right,
+        color=(orange, 0.45),
+        edgecolor=orange,
+        label="gap to the confidence",
+        **frame,
+    )
     ax.plot([0, 1], [0, 1], "--", color=text_color(), linewidth=1)
-    ax.set(xlim=(0, 1), ylim=(0, 1.3), yticks=np.linspace(0, 1, 6), xlabel="confidence", ylabel="share of right predictions")
+    ax.set(
+        xlim=(0, 1),
+        ylim=(0, 1.3),
+        yticks=np.linspace(0, 1, 6),
+        xlabel="confidence",
+        ylabel="share of right predictions",
+    )
     ax.set_title(f"Expected calibration error {error:.3f}")
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, frameon=False)
     without_frame(ax)
@@ -59,7 +74,8 @@ def _density(ax, centers, share, width):
 def risk_coverage(curve: Any, ax: Any = None) -> Any:
     """The share of errors among the most confident predictions, by the share of predictions that is kept.
 
-    A model that knows when it is wrong has a curve far below the dashed line, which is that of predictions kept at random.
+    A model that knows when it is wrong has a curve far below the dashed line, which is that of predictions kept at
+    random.
 
     Args:
         curve: of `analysis.risk_coverage`.
@@ -76,7 +92,9 @@ def risk_coverage(curve: Any, ax: Any = None) -> Any:
     """
     ax, (blue, *_) = axes_or_new(ax), palette()
     coverage, risk, area = curve
-    ax.axhline(risk[-1], linestyle="--", color=muted_color(), linewidth=1, label=f"kept at random: {risk[-1]:.1%} errors")
+    ax.axhline(
+        risk[-1], linestyle="--", color=muted_color(), linewidth=1, label=f"kept at random: {risk[-1]:.1%} errors"
+    )
     shown = np.unique(np.linspace(0, len(risk) - 1, MOST_POINTS).astype(int))
     ax.plot(coverage[shown], risk[shown], color=blue, linewidth=2, label="kept by confidence")
     ax.fill_between(coverage[shown], risk[shown], color=blue, alpha=0.15, linewidth=0)

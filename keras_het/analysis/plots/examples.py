@@ -14,7 +14,8 @@ def gallery(images: Any, issues: Any, class_names: Sequence | None = None, count
     """The images whose labels are most probably wrong, each with its label and the class that is suggested.
 
     Args:
-        images: all of them, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels; numbers that are no bytes are scaled to their range.
+        images: all of them, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels; numbers that are no bytes are scaled
+            to their range.
         issues: of `find_label_issues`.
         class_names: a name for each class; None for numbers.
         count: how many, the worst first.
@@ -38,7 +39,9 @@ def gallery(images: Any, issues: Any, class_names: Sequence | None = None, count
     for place, ax in enumerate(axes.flat):
         ax.set_axis_off()
         if place < len(shown):
-            given, suggested = (shortened(_name(class_names, labels[place])) for labels in (issues.given, issues.suggested))
+            given, suggested = (
+                shortened(_name(class_names, labels[place])) for labels in (issues.given, issues.suggested)
+            )
             ax.imshow(pictures[place], cmap="gray" if pictures.ndim == 3 else None, vmin=0, vmax=1)
             ax.set_title(_lines(given, suggested), fontsize="small", parse_math=False)
     axes[0, 0].figure.suptitle("label → suggested class")
@@ -46,8 +49,8 @@ def gallery(images: Any, issues: Any, class_names: Sequence | None = None, count
 
 
 def as_pictures(images: np.ndarray) -> np.ndarray:
-    """Images as numbers in [0, 1], `(N, H, W)` or `(N, H, W, C)` with C 3 or 4: bytes over 255, what is in [0, 1] as it is, and other
-    numbers scaled to their range.
+    """Images as numbers in [0, 1], `(N, H, W)` or `(N, H, W, C)` with C 3 or 4: bytes over 255, what is in [0, 1] as it
+    is, and other numbers scaled to their range.
 
     Raises:
         ValueError: for another shape.

@@ -17,7 +17,8 @@ PANELS = {
 
 
 def training(history: Any, ax: Any = None) -> Any:
-    """The noise of the heads through training, as `callbacks.HeteroscedasticMonitor` logs it: a panel for each kind of number.
+    """The noise of the heads through training, as `callbacks.HeteroscedasticMonitor` logs it: a panel for each kind of
+    number.
 
     Args:
         history: what `fit` returns, or its `history`, a dict of lists with a number for each epoch.
@@ -35,8 +36,12 @@ def training(history: Any, ax: Any = None) -> Any:
     logs = getattr(history, "history", history)
     panels = {title: lines for title, endings in PANELS.items() if (lines := _lines(logs, endings))}
     if not panels:
-        raise ValueError(f"`history` must have logs of HeteroscedasticMonitor, such as head_noise_sd. Received: {sorted(logs)}")
-    axes = np.ravel(axes_or_new(ax, ncols=len(panels), squeeze=False, figsize=(3.6 * len(panels), 3.4)) if ax is None else ax)
+        raise ValueError(
+            f"`history` must have logs of HeteroscedasticMonitor, such as head_noise_sd. Received: {sorted(logs)}"
+        )
+    axes = np.ravel(
+        axes_or_new(ax, ncols=len(panels), squeeze=False, figsize=(3.6 * len(panels), 3.4)) if ax is None else ax
+    )
     if len(axes) != len(panels):
         raise ValueError(f"`ax` must be an array of axes, one for each of {len(panels)} panels. Received: {len(axes)}")
     for panel, (title, lines) in zip(axes, panels.items(), strict=True):
@@ -46,14 +51,22 @@ def training(history: Any, ax: Any = None) -> Any:
 
 def _lines(logs, endings):
     """Names and numbers of the logs with these endings."""
-    return {name: values for name, values in logs.items() if any(name == ending or name.endswith(f"_{ending}") for ending in endings)}
+    return {
+        name: values
+        for name, values in logs.items()
+        if any(name == ending or name.endswith(f"_{ending}") for ending in endings)
+    }
 
 
 def _draw(ax, title, lines):
     """One line for each log, over the epochs from 1."""
     for number, (name, values) in enumerate(lines.items()):
         epochs = np.arange(1, len(values) + 1)
-        style = {"color": palette()[number % 3], "linestyle": STYLES[number // 3 % 4], "marker": "." if len(values) < 10 else None}
+        style = {
+            "color": palette()[number % 3],
+            "linestyle": STYLES[number // 3 % 4],
+            "marker": "." if len(values) < 10 else None,
+        }
         ax.plot(epochs, values, label=name, **style)
     ax.set(xlabel="epoch", title=title, ylim=(0, None))
     ax.legend(frameon=False, fontsize="small")

@@ -250,7 +250,7 @@ def guides(session):
 
 @nox.session
 def notebooks(session):
-    """A notebook of every guide, made and run; `-- --quick` trains for one epoch, `-- --backend torch` on another backend."""
+    """A notebook of every guide, made and run; `-- --quick` for epochs of one batch, `-- --backend torch` for another backend."""
     backend, arguments = split_backend(session)
     install(session, "-e", f".[{backend},hub,demo]", groups=["notebooks"])
     session.run("python", "guides/notebooks/make.py", *arguments)

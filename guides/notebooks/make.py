@@ -16,12 +16,12 @@ import os
 
 os.environ.setdefault("KERAS_BACKEND", "jax")  # or "tensorflow" or "torch"; it must be set before Keras is imported"""
 
-QUICK_TEXT = "**A quick run: every training lasts one epoch. It shows that the code runs; its numbers mean nothing.**"
+QUICK_TEXT = "**A quick run: every epoch is one batch. It shows that the code runs; its numbers mean nothing.**"
 QUICK = """\
 import keras
 
 whole_fit = keras.Model.fit
-keras.Model.fit = lambda self, *args, **kwargs: whole_fit(self, *args, **(kwargs | {"epochs": 1}))"""
+keras.Model.fit = lambda self, *args, **kwargs: whole_fit(self, *args, **(kwargs | {"steps_per_epoch": 1}))"""
 
 
 def cells(source):
@@ -61,7 +61,7 @@ def main():
     import nbformat
 
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--quick", action="store_true", help="train for one epoch only, to see that the notebooks run")
+    parser.add_argument("--quick", action="store_true", help="an epoch is one batch, to see that the notebooks run")
     quick = parser.parse_args().quick
     for guide in sorted(FOLDER.parent.glob("*.py")):
         path = FOLDER / f"{guide.stem}.ipynb"

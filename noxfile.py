@@ -85,7 +85,7 @@ def min_versions(session, backend):
     session.install("--no-compile", "-c", str(pins), "-e", f".[{backend},demo]", *requirements)
     environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}
     if backend == "jax":
-        environment |= compilation_cache(session) | COMPILE_FAST
+        environment |= compilation_cache(session)  # as users compile: JAX 0.6 rounds otherwise if it optimises less
     # Old packages warn of newer ones below them, as Matplotlib 3.10 does of pyparsing 3.3: here warnings are no errors.
     session.run("pytest", *TWO_WORKERS, "-W", "default", *session.posargs, env=environment)
 

@@ -83,9 +83,9 @@ def outputs_of(model: keras.Model) -> list[tuple[set, Output | None]]:
 
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), HeteroscedasticDense(3, name="head"), keras.layers.Softmax()])
-        >>> outputs_of(model)[0][1]
-        Output(source="the head 'head'", activation='softmax', returns='probabilities', units=3, annotators=0,
-        always=False)
+        >>> found = outputs_of(model)[0][1]
+        >>> found.source, found.activation, found.returns
+        ("the head 'head'", 'softmax', 'probabilities')
     """
     return found_in(model).outputs
 

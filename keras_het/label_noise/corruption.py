@@ -63,9 +63,8 @@ def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarr
 
     Example:
         >>> features = [[0.0], [0.2], [1.0], [1.2], [5.0], [5.2]]
-        >>> look_alike_transitions(features, [0, 0, 1, 1, 2, 2], noise=0.3).round(2).tolist()
-        [[0.59, 0.41, 0.0], [0.56, 0.44, 0.0], [0.44, 0.56, 0.0], [0.41, 0.59, 0.0], [0.0, 0.06, 0.94], [0.0, 0.05,
-        0.95]]
+        >>> look_alike_transitions(features, [0, 0, 1, 1, 2, 2], noise=0.3)[:2].round(2).tolist()
+        [[0.59, 0.41, 0.0], [0.56, 0.44, 0.0]]
     """
     features = np.asarray(features, "float64")
     labels = check_labels(labels, np.inf)

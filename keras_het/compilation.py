@@ -51,8 +51,7 @@ def check(model: keras.Model) -> None:
         >>> check(model)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        ValueError: `loss` must take log-probabilities, as keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-            ...
+        ValueError: `loss` must take log-probabilities, as keras.losses.SparseCategoricalCrossentropy(...
     """
     if not getattr(model, "compiled", False):
         raise ValueError(

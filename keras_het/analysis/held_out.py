@@ -170,6 +170,7 @@ def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float
         a float.
     Raises:
         ValueError: for labels out of range, or a model that does not end in the layer.
+    Source: Sukhbaatar et al. 2014, Eq. 3, of held-out labels.
 
     Example:
         >>> import keras

@@ -20,6 +20,7 @@ def corrupt_labels(labels: Any, transition: Any, seed: int | list[int] = 0) -> n
         integers, shape `(N,)`; a function of the arguments alone.
     Raises:
         ValueError: for another shape, rows that do not sum to one, labels out of range, or a seed that is no integer.
+    Source: Sukhbaatar et al. 2014, Eq. 1, whose matrix Q is the transpose of T.
 
     Example:
         >>> corrupt_labels([0, 1, 2, 2], [[0, 1, 0], [0, 0, 1], [1, 0, 0]]).tolist()

@@ -5,7 +5,6 @@ import doctest
 import importlib
 import pathlib
 import pkgutil
-import re
 import types
 
 import pytest
@@ -263,35 +262,3 @@ def test_enough_docstrings_have_examples():
         test for name in MODULES if not name.endswith("__main__") for test in finder.find(importlib.import_module(name)) if test.examples
     ]
     assert len(examples) >= 15
-
-
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-EXAMPLES = [
-    pytest.param(page, block.split("```")[0], id=f"{page.stem}-{number}")
-    for page in PAGES
-    for number, block in enumerate(page.read_text().split("```python\n")[1:])
-]
-
-
-@pytest.mark.parametrize(("page", "block"), EXAMPLES)
-def test_the_examples_of_the_pages_run(page, block, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    exec(compile(block, page.name, "exec"), {"__name__": "__main__"})
-
-
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md"], ids=lambda page: page.stem)
-def test_no_page_holds_a_placeholder(page):
-    assert "@@" not in page.read_text()
-
-
-@pytest.mark.parametrize("path", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md"])
-def test_the_files_that_a_page_links_to_are_there(path):
-    """Of links to other sites nothing is known here, and those of the pages in docs/ are tested where the site is built."""
-    page = ROOT / path
-    links = re.findall(r"\]\(([^)#\s]+)", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL))
-    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
-    assert not missing, missing
-
-
-def test_the_readme_is_one_screen():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 125

@@ -56,7 +56,7 @@ def test_every_page_loads_in_silence_and_fits(size, scheme, opened, site, tmp_pa
         page.goto(address.as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0], address.name
         assert page.evaluate("[...document.images].every((image) => image.complete && image.naturalWidth > 0)"), address.name
-        assert page.evaluate("parseFloat(getComputedStyle(document.querySelector('article p')).fontSize)") >= 14, address.name
+        assert page.evaluate("parseFloat(getComputedStyle(document.querySelector('article p, article li')).fontSize)") >= 14, address.name
         page.screenshot(path=folder / f"{size}-{scheme}-{address.relative_to(site).as_posix().replace('/', '-')}.png")
     text, ground = brightness(page, "color"), brightness(page, "backgroundColor")
     assert (text < 100 and ground > 200) if scheme == "light" else (text > 150 and ground < 60)

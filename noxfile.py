@@ -100,9 +100,9 @@ def oldest(*groups):
 
 @nox.session
 def accelerator(session):
-    """Layers, losses and models on an accelerator that PyTorch only pretends: all tensors must be made there."""
+    """Layers and losses on an accelerator that PyTorch only pretends: all tensors must be made there."""
     install(session, "-e", ".[torch,demo]", groups=["test"])
-    pretended = ("-p", "tests.pretended_accelerator", "tests/layers", "tests/losses", "tests/models")
+    pretended = ("-p", "tests.pretended_accelerator", "tests/layers", "tests/losses")
     session.run("pytest", *TWO_WORKERS, *(session.posargs or pretended), env=backend_environment("torch") | {"OMP_NUM_THREADS": "1"})
 
 

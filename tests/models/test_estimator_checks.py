@@ -1,7 +1,9 @@
 """The checks of scikit-learn for estimators."""
 
 import keras
+import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import keras_het
@@ -11,10 +13,11 @@ import keras_het
 OF_BACKENDS = {
     "check_estimators_pickle",
     "check_fit_idempotent",
-    "check_methods_sample_order_invariance",
-    "check_methods_subset_invariance",
     "check_sample_weight_equivalence_on_dense_data",
 }
+# They ask for 1e-7, which some processors give and others do not: a matrix product in float32 rounds by the place of a row.
+# `test_the_order_of_examples_and_their_batches_count_by_rounding_alone` has the same with float32's tolerance.
+ROUNDED = {"check_methods_sample_order_invariance", "check_methods_subset_invariance"}
 FAILED = {
     "check_sample_weight_equivalence_on_dense_data": "Equal to rounding in float32, some 1e-6; the check asks for 1e-7. "
     "`test_weights_are_repetitions` has the same with that tolerance.",
@@ -33,7 +36,7 @@ def chosen_checks():
     return [
         pytest.param(check, marks=marks, id=f"{name_of(check)}-{len(getattr(check, 'keywords', {}))}")
         for check, marks in checks
-        if everything or name_of(check) in OF_BACKENDS
+        if name_of(check) in OF_BACKENDS or (everything and name_of(check) not in ROUNDED)
     ]
 
 
@@ -44,5 +47,15 @@ def test_checks_of_scikit_learn(check):
 
 def test_the_named_checks_exist():
     names = {name_of(getattr(given, "values", given)[1]) for given in estimator_checks_generator(ESTIMATOR)}
-    assert names >= OF_BACKENDS | set(FAILED)
+    assert names >= OF_BACKENDS | ROUNDED | set(FAILED)
     assert len(names) > 40
+
+
+def test_the_order_of_examples_and_their_batches_count_by_rounding_alone():
+    rng = np.random.default_rng(0)
+    x, y, order = rng.normal(size=(60, 3)), rng.integers(3, size=60), rng.permutation(60)
+    fitted = clone(ESTIMATOR).fit(x, y)
+    p = fitted.predict_proba(x)
+    np.testing.assert_allclose(fitted.predict_proba(x[order]), p[order], rtol=2e-6)
+    np.testing.assert_allclose(np.concatenate([fitted.predict_proba(part) for part in np.split(x, 10)]), p, rtol=2e-6)
+    assert not np.allclose(fitted.predict_proba(x[order]), p, rtol=2e-6)

@@ -102,7 +102,7 @@ def oldest(*groups):
 def accelerator(session):
     """Layers and losses on an accelerator that PyTorch only pretends: all tensors must be made there."""
     install(session, "-e", ".[torch,demo]", groups=["test"])
-    pretended = ("-p", "tests.pretended_accelerator", "tests/layers", "tests/losses")
+    pretended = ("-p", "tests.pretended_accelerator", "tests/test_pretended_accelerator.py", "tests/layers", "tests/losses")
     session.run("pytest", *TWO_WORKERS, *(session.posargs or pretended), env=backend_environment("torch") | {"OMP_NUM_THREADS": "1"})
 
 

@@ -1,6 +1,4 @@
-"""Keras and its backend, loaded before anything else of the package: where that fails, the error says why and what to
-do.
-"""
+"""Keras and its backend, loaded before anything else of the package, with an error that says what to do if it fails."""
 
 import difflib
 import importlib.util

@@ -6,6 +6,7 @@ Folders of tests for a package that is no dependency are collected only where it
 """
 
 import importlib.util
+import os
 import pathlib
 import sys
 
@@ -32,6 +33,9 @@ NEEDED = {
 collect_ignore = [folder for folder, package in NEEDED.items() if importlib.util.find_spec(package) is None]
 if importlib.util.find_spec("torchmetrics") is None:  # it comes with the tests on PyTorch
     collect_ignore.append("metrics/test_torchmetrics.py")
+
+if os.environ.get("KERAS_TORCH_DEVICE") != "pretended":  # `-p tests.pretended_accelerator`
+    collect_ignore.append("test_pretended_accelerator.py")
 
 
 @pytest.fixture(autouse=True)

@@ -74,14 +74,17 @@ class Generator(torch.Generator):
         return super().__new__(cls, device="cpu")
 
 
-def pytest_configure(config):
-    """Before anything imports Keras."""
+def begin():
+    """When this file is imported, before anything imports Keras: a hook of pytest would come after the tests' conftest."""
     os.environ["KERAS_TORCH_DEVICE"] = NAME
     _setup_privateuseone_for_python_backend(NAME)
     torch.Generator = Generator
     torch._C._set_only_lift_cpu_tensors(True)  # arrays become tensors of the processor first, and then move
     torch.autograd.set_multithreading_enabled(False)  # gradients in this thread, where the mode is
     Accelerator().__enter__()
+
+
+begin()
 
 
 def pytest_collection_modifyitems(config, items):

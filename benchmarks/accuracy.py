@@ -20,6 +20,7 @@ import keras
 import numpy as np
 import tasks
 from keras import ops
+from results import publish
 from scipy.special import log_softmax
 
 from keras_het.analysis import select
@@ -192,7 +193,7 @@ def inference_table(model, x, y, repeats):
 
 
 def table(rows):
-    return harness.markdown([list(rows[0]), *([f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()] for row in rows)])
+    return [list(rows[0]), *([f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()] for row in rows)]
 
 
 def main():
@@ -203,14 +204,14 @@ def main():
     x, y = (part[:TEST] for part in task.test)
     trained, model = training_table(task, sizes, x, y)
     predicted, rounding = inference_table(model, x, y, options.repeats)
-    text = f"Error of log p with one draw of {DEFAULT} nodes:\n\n{table(rules)}\n\n"
-    text += (
-        f"Training with S nodes:\n\n{table(trained)}\n\nPredicting with S nodes, after training with {DEFAULT}:\n\n{table(predicted)}\n\n"
-    )
-    text += f"Rounding the {DEFAULT} nodes to bfloat16 moves log p by {rounding:.2g}.\n\n{harness.describe()}; {json.dumps(sizes)}\n"
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "accuracy.md").write_text(text)
-    print("\n" + text)
+    tables = {
+        f"error of log p with one draw of {DEFAULT} nodes": table(rules),
+        "training with S nodes": table(trained),
+        f"predicting with S nodes, after training with {DEFAULT}": table(predicted),
+        "rounding": f"Rounding the {DEFAULT} nodes to bfloat16 moves log p by {rounding:.2g}.",
+        "sizes": json.dumps(sizes),
+    }
+    publish(options.output, "accuracy", tables, seeds=[0])
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ import itertools
 import json
 import pathlib
 
-import harness
 import keras
 import numpy as np
+from results import publish
 
 from keras_het import analysis, label_noise
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
@@ -153,13 +153,13 @@ def figure(values):
 
 
 def table(rows):
-    """Markdown: a line for each method."""
+    """A line for each method."""
     names = list(planted_transitions())
     lines = [["trained on", "accuracy", "T: mean distance", *names]]
     for method in METHODS:
         own = [row for row in rows if row["method"] == method]
         lines.append([method, figure([row["accuracy"] for row in own]), *_of_transitions([row["distances"] for row in own], names)])
-    return harness.markdown(lines)
+    return lines
 
 
 def _of_transitions(distances, names):
@@ -173,17 +173,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="small digits and few epochs, to see that it runs")
-    parser.add_argument("--output", type=pathlib.Path, help="folder for the figures as JSON")
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
     options = parser.parse_args()
     rows, chosen = [], {}
     for seed, method in itertools.product(range(options.seeds), METHODS):
         rows.append(run(method, seed, options.quick, chosen.get(method)))
         chosen[method] = rows[-1]["chosen"]
         print(json.dumps(rows[-1]), flush=True)
-    print(table(rows), f"\n{harness.describe()}")
-    if options.output:
-        options.output.mkdir(parents=True, exist_ok=True)
-        (options.output / "annotators.json").write_text(json.dumps(rows))
+    publish(options.output, "annotators", {"accuracy, and total variation of T": table(rows)}, range(options.seeds))
+    (options.output / "annotators.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ import noises
 from arena_methods import METHODS
 from arena_training import run
 from arena_trial import HEADS
+from results import commit
 
 QUICK = {"methods": [arena_methods.PLAIN, arena_methods.BASE], "noises": ["none", "symmetric"], "seeds": 2}
 QUICK_EPOCHS = 3
@@ -118,14 +119,6 @@ def keep_compiled(folder):
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-def commit():
-    """The commit of the code, or "" outside a repository."""
-    found = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=pathlib.Path(__file__).parent
-    )
-    return found.stdout.strip()
-
-
 def options_of(arguments=None):
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -154,7 +147,7 @@ def main():
         return
     if not options.render:
         work_side_by_side(options)
-    print("\n" + arena_report.render(options.output, options.data))
+    arena_report.render(options.output, options.data)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ not: their mean over the seeds is what a choice by the arena is worth to a user.
 errors would name a winner among equals in some 11% of the noises; three are asked for here, and `by_chance` says how often that happens.
 """
 
-import harness
 import numpy as np
 from arena_gains import BASE, is_clear, points, standard_error
 
@@ -59,7 +58,7 @@ def row(results, noise):
 def table(results):
     """A row for each noise: the best of all that a user can have, its gain on seeds that did not choose it, and what is as good."""
     head = ["your noise looks like", "begin with", "points over early stopping, left-out seeds", "within two standard errors of the best"]
-    return harness.markdown([head, *(row(results, noise) for noise in results.noises)])
+    return [head, *(row(results, noise) for noise in results.noises)]
 
 
 def how(results):

@@ -6,10 +6,10 @@ import pathlib
 import arena_advice
 import arena_expectations
 import arena_figure
-import harness
 import numpy as np
 from arena_gains import BASE, FIGURES, Results, is_clear, points
 from recipe_report import distinct, select, with_error
+from results import publish
 from scipy.stats import t as student
 
 TWO = "two networks"  # what rows of two networks are compared with, too
@@ -26,7 +26,7 @@ def table(results, head, name):
     for method in results.methods:
         columns = [results.figures(noise, head, method, name) for noise in results.noises]
         lines.append([method, *(with_error(column) if len(column) else "" for column in columns)])
-    return harness.markdown(lines)
+    return lines
 
 
 def gains(results, head, base=BASE, methods=None):
@@ -34,7 +34,7 @@ def gains(results, head, base=BASE, methods=None):
     lines = [["method", *results.noises]]
     for method in results.methods if methods is None else methods:
         lines.append([method, *(points(results.gain(noise, (method, head), base)) for noise in results.noises)])
-    return harness.markdown(lines)
+    return lines
 
 
 def standing(results):
@@ -46,7 +46,7 @@ def standing(results):
             signs = {noise: np.sign(values.mean()) for noise, values in over.items() if is_clear(values)}
             better, worse = (", ".join(noise for noise in signs if signs[noise] == sign) for sign in (1, -1))
             lines.append([arena_advice.name_of(rival), better or "nowhere", worse or "nowhere"])
-    return harness.markdown(lines)
+    return lines
 
 
 def expected(results):
@@ -60,7 +60,7 @@ def expected(results):
             cells.append(f"{row[noise]} {came}" + ("" if row[noise] == came else " !"))
             right, all_cells = right + (row[noise] == came), all_cells + 1
         lines += [[method, *cells, why]] if cells else []
-    return f"{harness.markdown(lines)}\n\n{right} of {all_cells} were as expected."
+    return lines, f"{right} of {all_cells} were as expected."
 
 
 def choices(results, head):
@@ -72,47 +72,50 @@ def choices(results, head):
             for noise in results.noises
         ]
         lines.append([method, *("; ".join(cell) for cell in cells)])
-    return harness.markdown(lines)
+    return lines
 
 
 def describe(lines):
-    """All tables, as Markdown."""
+    """All tables, by their titles."""
     results, last = Results(lines), Results(lines, last=True)
     seeds = len(distinct(lines, "seed"))
-    alarm = f"; by chance alone {2 * student.sf(2, seeds - 1):.0%} of the cells would be bold" if seeds > 1 else ""
-    text = [f"## Your noise looks like this: begin with that\n\n{arena_advice.how(results)}\n\n{arena_advice.table(results)}\n"]
-    text.append(f"## Beside {BASE[0]}, {BASE[1]} head\n\n{standing(results)}\n")
+    alarm = f"By chance alone {2 * student.sf(2, seeds - 1):.0%} of the cells would be bold." if seeds > 1 else "One seed: no cell is bold."
+    tables = {"how the advice is chosen": arena_advice.how(results), "begin with": arena_advice.table(results)}
+    tables |= {f"beside {BASE[0]}, {BASE[1]} head": standing(results), "bold by chance": alarm}
     for head in results.heads:
-        over = f"points of clean accuracy over {BASE[0]}, {BASE[1]} (bold: beyond two standard errors, paired by seed{alarm})"
-        text.append(f"## {head} head: {over}\n\n{gains(results, head)}\n")
+        tables[f"{head} head: points of clean accuracy over {BASE[0]}, {BASE[1]}"] = gains(results, head)
     pairs = [method for method in results.methods if method.startswith(f"{TWO}, ")]
     for head in results.heads if pairs else []:
-        over = f"points of clean accuracy over {TWO} that learn from all examples, {head} head"
-        text.append(f"## {head} head: {over}\n\n{gains(results, head, (TWO, head), pairs)}\n")
-    text.append(f"## Expected before the run, and what came (! where they differ), Dense head\n\n{expected(results)}\n")
+        over = f"points of clean accuracy over {TWO} that learn from all examples"
+        tables[f"{head} head: {over}"] = gains(results, head, (TWO, head), pairs)
+    tables["expected before the run, and what came"], tables["as expected"] = expected(results)
     for head in results.heads:
-        text += [f"## {head} head: clean {name}\n\n{table(results, head, name)}\n" for name in FIGURES]
-        text.append(f"## {head} head: clean accuracy at the last epoch\n\n{table(last, head, 'accuracy')}\n")
-        text.append(f"## {head} head: strength and epoch, seed by seed\n\n{choices(results, head)}\n")
-    sources = [["method", "source", "trials", "processor seconds"]]
-    for method in results.methods:
-        own = select(lines, method=method)
-        sources.append([method, own[0]["source"], str(own[0]["trials"]), f"{np.mean([line['processor'] for line in own]):.2f}"])
-    text.append(f"## Sources, and seconds of a processor for a training\n\n{harness.markdown(sources)}\n")
+        tables |= {f"{head} head: clean {name}": table(results, head, name) for name in FIGURES}
+        tables[f"{head} head: clean accuracy at the last epoch"] = table(last, head, "accuracy")
+        tables[f"{head} head: strength and epoch, seed by seed"] = choices(results, head)
+    tables["sources, and seconds of a processor for a training"] = sources(results, lines)
     commits = ", ".join(dict.fromkeys(line["commit"] for line in lines if line["commit"]))
     hours = sum(line["processor"] for line in lines) / 3600
-    return "\n".join([*text, f"{len(lines)} trainings, {hours:.2f} hours of a processor; commits {commits}", *distinct(lines, "about")])
+    whole = f"{len(lines)} trainings, {hours:.2f} hours of a processor, commits {commits}: {'; '.join(distinct(lines, 'about'))}."
+    return {**tables, "trainings": whole}
+
+
+def sources(results, lines):
+    """A row for each method: where it is from, how many strengths were tried, and the mean seconds of a training."""
+    rows = [["method", "source", "trials", "processor seconds"]]
+    for method in results.methods:
+        own = select(lines, method=method)
+        rows.append([method, own[0]["source"], str(own[0]["trials"]), f"{np.mean([line['processor'] for line in own]):.2f}"])
+    return rows
 
 
 def render(folder, data):
-    """Writes the tables and the heat map of one set of data, and returns the tables."""
+    """Writes the tables and the heat map of one set of data, and prints the tables."""
     lines = select(read(folder), data=data)
     if not lines:
         raise ValueError(f"{folder} has no line for {data}")
-    text = describe(in_order(lines))
-    (folder / f"arena-{data}.md").write_text(text + "\n")
-    arena_figure.save(Results(in_order(lines)), BASE, folder / f"arena-{data}.png")
-    return text
+    publish(folder, f"arena_{data}", describe(in_order(lines)), sorted(distinct(lines, "seed")))
+    arena_figure.save(Results(in_order(lines)), BASE, folder / f"arena_{data}.png")
 
 
 def in_order(lines):

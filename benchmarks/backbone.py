@@ -8,6 +8,7 @@ The share is the time of the head alone over that of the whole model: the head o
 import harness
 import keras
 import numpy as np
+from results import publish
 
 from keras_het.layers import HeteroscedasticDense
 
@@ -43,10 +44,8 @@ def main():
     for name in HEADS:
         whole, alone = timings[name, "whole"].median, timings[name, "alone"].median
         lines.append([name, harness.milliseconds(whole), harness.milliseconds(alone), f"{alone / whole:.1%}"])
-    text = f"{harness.markdown(lines)}\n\n{harness.describe()}\n"
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "backbone.md").write_text(text)
-    print(text)
+    name = f"backbone_{keras.config.backend()}"
+    publish(options.output, name, {"share of the head in a prediction": lines}, seeds=[0])
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ import functools
 import itertools
 import pathlib
 
-import harness
 import keras
 import numpy as np
 import recipe
 import recipe_report
 import tasks
+from results import publish
 from scipy.special import log_softmax
 
 from keras_het import select
@@ -84,7 +84,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
     options = parser.parse_args()
-    text = []
+    tables = {}
     for name in options.tasks:
         found = {}
         for seed in range(options.seeds):
@@ -94,11 +94,8 @@ def main():
         lines = [["model", "clean labels", "accuracy", "NLL", "ECE", "confidence - accuracy"]]
         for (way, count), figures in found.items():
             lines.append([way, str(count), *(recipe_report.with_error(column) for column in zip(*figures, strict=True))])
-        text.append(f"{name}:\n\n{harness.markdown(lines)}\n")
-    text = "\n".join(text) + f"\n{options.seeds} seeds; {harness.describe()}\n"
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "clean_probabilities.md").write_text(text)
-    print("\n" + text)
+        tables[name] = lines
+    publish(options.output, "clean_probabilities", tables, range(options.seeds))
 
 
 if __name__ == "__main__":

@@ -11,12 +11,13 @@ one ensemble: compare them with "two, all kept", which trains both on everything
 """
 
 import argparse
+import pathlib
 
-import harness
 import keras
 import numpy as np
 import tasks
 from keras import ops
+from results import publish
 
 from keras_het import callbacks, losses, models
 
@@ -112,14 +113,15 @@ def main():
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--rate", type=float, default=0.45)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
     arguments = parser.parse_args()
     lines = [["%", "right labels", "kept", "right among kept", "accuracy, last epoch", "best noisy validation"]]
     for method in arguments.methods:
         rows = [figures(method, arguments.rate, seed, arguments.epochs) for seed in range(arguments.seeds)]
         lines.append([method, *map(cell, zip(*rows, strict=True))])
         print(" | ".join(lines[-1]), flush=True)
-    print("\n" + harness.markdown(lines))
-    print(f"\nMeans and standard errors of {arguments.seeds} seeds, {arguments.epochs} epochs; {harness.describe()}.")
+    title = f"means and standard errors of {arguments.seeds} seeds, {arguments.epochs} epochs"
+    publish(arguments.output, "co_teaching", {title: lines}, range(arguments.seeds))
 
 
 if __name__ == "__main__":

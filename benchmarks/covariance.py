@@ -8,11 +8,13 @@ process holds, with the backend, the model, and a batch of the data, which are m
 
 import argparse
 import json
+import pathlib
 import subprocess
 import sys
 import time
 
 import harness
+from results import publish
 
 TASKS = {
     "covariance, K=1000": {"units": 1000, "features": 512, "factors": 15, "efficient": False, "examples": 50_000},
@@ -74,16 +76,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
     parser.add_argument("--measure", choices=list(TASKS), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
         print(json.dumps(measure(options.measure, {**TASKS[options.measure], **(QUICK if options.quick else {})})))
         return
-    print("| task | seconds | MiB before | MiB at most | found |\n|---|---|---|---|---|")
+    lines = [["task", "seconds", "MiB before", "MiB at most", "found"]]
     for name in options.tasks:
         command = [sys.executable, __file__, "--measure", name, *(["--quick"] if options.quick else [])]
         row = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
-        print(f"| {name} | {row['seconds']:.0f} | {row['before']:.0f} | {row['peak']:.0f} | {row['found']} |", flush=True)
+        lines.append([name, *(f"{row[key]:.0f}" for key in ("seconds", "before", "peak")), row["found"]])
+        print(" | ".join(lines[-1]), flush=True)
+    publish(options.output, "covariance", {"seconds and memory": lines}, [0])
 
 
 if __name__ == "__main__":

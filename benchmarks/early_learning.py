@@ -14,6 +14,7 @@ import harness
 import keras
 import numpy as np
 from label_flip import CLASSES, TRAIN, VALIDATION, shuffled_digits
+from results import publish
 
 from keras_het import label_noise
 from keras_het.label_noise import corrupt_labels
@@ -76,7 +77,7 @@ def table(rows):
         values = [curves(rows, method, share)[:, -1] for share in SHARES]
         values.append(curves(rows, method, "test").max(axis=1))
         lines.append([method, *(f"{100 * v.mean():.1f} ± {100 * v.std(ddof=len(v) > 1):.1f}" for v in values)])
-    return harness.markdown(lines)
+    return lines
 
 
 def figure(rows):
@@ -107,10 +108,9 @@ def main():
             print(seed, method, rows[-1], flush=True)
     arguments.output.mkdir(parents=True, exist_ok=True)
     (arguments.output / "early_learning.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    text = f"Percent, {seeds} seeds, {epochs} epochs, mean ± standard deviation.\n\n{table(rows)}\n\n{harness.describe()}\n"
-    (arguments.output / "early_learning.md").write_text(text)
     figure(rows).savefig(arguments.output / "early_learning.png", dpi=110)
-    print(text)
+    title = f"percent, {seeds} seeds, {epochs} epochs, mean ± standard deviation"
+    publish(arguments.output, "early_learning", {title: table(rows)}, range(seeds))
 
 
 if __name__ == "__main__":

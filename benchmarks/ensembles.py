@@ -14,12 +14,12 @@ import itertools
 import pathlib
 import time
 
-import harness
 import keras
 import numpy as np
 import recipe
 import recipe_report
 import tasks
+from results import publish
 
 from keras_het import select
 from keras_het.analysis import expected_calibration_error
@@ -86,7 +86,7 @@ def describe(runs):
                 own = [recipe_report.with_error(column) for column in tables.T]
                 gains = [""] * len(FIGURES) if method == "Dense" else [signed(column) for column in (tables - plain).T]
                 lines.append([method, str(size), temperature, *own, *gains])
-    return harness.markdown(lines)
+    return lines
 
 
 def effect(runs):
@@ -95,7 +95,7 @@ def effect(runs):
     for scaled, method in itertools.product((False, True), METHODS):
         gains = np.array([found[method, MEMBERS, scaled][0] - found[method, 1, scaled][0] for found in runs])
         lines.append([method, "fitted" if scaled else "none", *(signed(column) for column in gains.T)])
-    return harness.markdown(lines)
+    return lines
 
 
 def signed(values):
@@ -116,10 +116,8 @@ def main():
         found, choices = run(task, seed)
         runs.append(found)
         print(f"seed {seed}: {choices}, {time.perf_counter() - start:.0f} s", flush=True)
-    text = f"{describe(runs)}\n\n{effect(runs)}\n\n{len(runs)} seeds, {time.perf_counter() - start:.0f} s; {harness.describe()}\n"
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "ensembles.md").write_text(text)
-    print("\n" + text)
+    tables = {"beside Dense of the same size": describe(runs), "what an ensemble adds to one of its members": effect(runs)}
+    publish(options.output, "ensembles", tables, range(len(runs)))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import time
 
 import harness
 import numpy as np
+from results import publish
 
 BACKENDS, DTYPES = ("jax", "tensorflow", "torch"), (None, "float16", "float32")
 EXAMPLES, CLASSES, BATCH, FEATURES = 1_000_000, 1000, 100, 16
@@ -88,10 +89,8 @@ def main():
             measured = harness.in_fresh_process(__file__, case, KERAS_BACKEND=backend, **harness.STEADY_MEMORY)
             rows.append({"backend": backend, **case, **measured})
             print(harness.markdown(table(rows[-1:])).splitlines()[-1], flush=True)
-    text = harness.markdown(table(rows))
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    (arguments.output / "example_memory.md").write_text(f"N = {examples:,}, K = {CLASSES}, steps of {BATCH}\n\n{text}\n")
-    print(text)
+    title = f"N = {examples:,}, K = {CLASSES}, steps of {BATCH}"
+    publish(arguments.output, "example_memory", {title: table(rows)}, [0], arguments.backends, harness.processor())
 
 
 if __name__ == "__main__":

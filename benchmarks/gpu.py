@@ -14,6 +14,7 @@ import tempfile
 
 import harness
 import speed
+from results import publish
 
 BASE = {"B": 128, "D": 2048, "K": 1000, "R": 15}
 ROWS = [
@@ -89,8 +90,8 @@ def losses(policy, head):
 
 
 def measure_row(what, **row):
-    if what == "describe":
-        return harness.describe()
+    if what == "machine":
+        return harness.machine()
     if what == "step":
         return one_step(**row)
     if what == "losses":
@@ -121,7 +122,7 @@ def speed_table(rows, repeats):
             ratios = [f"{found['times dense']:.1f}", f"{found['times floor']:.1f}"]
             lines.append([head, mode, *(str(sizes[name] or "") for name in "BKRS"), harness.spread(found), *ratios, f"{memory:.0f}"])
         print(harness.markdown(lines[-2:]), flush=True)
-    return harness.markdown(lines)
+    return lines
 
 
 def blocks_table(rows, repeats):
@@ -131,7 +132,7 @@ def blocks_table(rows, repeats):
         found = [fresh("seconds", head=head, sizes=sizes, repeats=repeats, elements=size) for size in BLOCKS]
         times = [harness.milliseconds(timed[mode]["seconds"]) for mode in speed.MODES for timed in found]
         lines.append([head, str(sizes["S"]), *times])
-    return harness.markdown(lines)
+    return lines
 
 
 def agreement_table(heads):
@@ -155,7 +156,7 @@ def agreement_table(heads):
                     if name.startswith("gradient")
                 )
                 lines.append([head, "on" if tf32 else "off", str(noise), f"{outputs:.1e}", f"{worst:.1e}"])
-    return harness.markdown(lines)
+    return lines
 
 
 def policy_table():
@@ -165,7 +166,7 @@ def policy_table():
         for head in ("Dense", "full"):
             found = fresh("losses", policy=policy, head=head)
             lines.append([policy, head, f"{found['first']:.3f} to {found['last']:.3f}"])
-    return harness.markdown(lines)
+    return lines
 
 
 def main():
@@ -183,11 +184,9 @@ def main():
         "agreement": lambda: agreement_table(heads),
         "policies": policy_table,
     }
-    options.output.mkdir(parents=True, exist_ok=True)
+    backend = os.environ["KERAS_BACKEND"]
     for name in options.parts:
-        text = f"{parts[name]()}\n\n{fresh('describe')}\n"
-        (options.output / f"gpu_{name}_{os.environ['KERAS_BACKEND']}.md").write_text(text)
-        print("\n" + text, flush=True)
+        publish(options.output, f"gpu_{name}_{backend}", {name: parts[name]()}, [0], [backend], fresh("machine"))
 
 
 if __name__ == "__main__":

@@ -177,8 +177,17 @@ def describe():
 
     backend = keras.config.backend()
     version = __import__(backend).__version__
-    machine = accelerator() or f"{os.cpu_count()} cores ({_processor()})"
-    return f"{time.strftime('%Y-%m-%d')}, {backend} {version}, keras {keras.__version__}, {machine}"
+    return f"{time.strftime('%Y-%m-%d')}, {backend} {version}, keras {keras.__version__}, {machine()}"
+
+
+def machine():
+    """The accelerator that JAX or PyTorch would use, or the processor."""
+    return accelerator() or processor()
+
+
+def processor():
+    """The number of cores, and their name."""
+    return f"{os.cpu_count()} cores ({_processor()})"
 
 
 def _processor():

@@ -18,6 +18,7 @@ import harness
 import keras
 import label_flip_report
 import numpy as np
+from results import publish
 from scipy.special import log_softmax
 from scipy.stats import mannwhitneyu
 
@@ -298,11 +299,8 @@ def main():
         for found in pool.map(run, planned):
             rows += found
             bar.add(1)
-    options.output.mkdir(parents=True, exist_ok=True)
-    text = label_flip_report.describe(rows) + f"\n{harness.describe()}\n"
-    (options.output / "label_flip.md").write_text(text)
+    publish(options.output, "label_flip", label_flip_report.describe(rows), label_flip_report.distinct(rows, "seed"))
     label_flip_report.save(rows, options.output)
-    print("\n" + text)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import json
 
-import harness
 import numpy as np
 
 COLOURS = {
@@ -49,7 +48,7 @@ def table(rows, columns, name):
     lines = [["method", *(f"{head:.0%}" if isinstance(head, float) else str(head) for head in heads)]]
     for method in distinct(rows, "method"):
         lines.append([method, *(cell(select(rows, method=method, **{columns: head}), name) for head in heads)])
-    return harness.markdown([line for line in lines if any(line[1:])])
+    return [line for line in lines if any(line[1:])]
 
 
 def claims(rows):
@@ -82,7 +81,7 @@ def describe_penalties(rows):
                 strengths = sorted(row["strength"] for row in found)
                 line += [cell(found, "error"), f"{mean(found, 'distance'):.3f}", f"{strengths[0]:g}-{strengths[-1]:g}"]
             lines.append(line)
-    return harness.markdown(lines)
+    return lines
 
 
 def describe_decays(rows):
@@ -96,37 +95,36 @@ def describe_decays(rows):
                 found = select(rows, noise=noise, method=method, epoch=epoch)
                 line += [cell(found, "error"), f"{mean(found, 'distance'):.2f}", f"{mean(found, 'by heart'):.2f}"]
         lines.append(line)
-    return harness.markdown(lines)
+    return lines
 
 
 def describe(rows):
-    """All tables."""
-    parts = []
+    """All tables, by their titles."""
+    tables = {}
     names = ("noise", "sizes", "regularizers", "decays", "outliers")
     flips, sizes, penalties, decays, outliers = (select(rows, part=part) for part in names)
     for noise in distinct(flips, "noise"):
         of_noise = select(flips, noise=noise)
-        parts.append(f"Error on clean test data, {noise} flips, by their share:\n\n{table(of_noise, 'level', 'error')}")
-        parts.append(f"Total variation to the true T, {noise} flips:\n\n{table(of_noise, 'level', 'distance')}")
+        tables[f"error on clean test data, {noise} flips, by their share"] = table(of_noise, "level", "error")
+        tables[f"total variation to the true T, {noise} flips"] = table(of_noise, "level", "distance")
     if flips:
-        parts.append(f"What a learned T has to show:\n\n{claims(flips)}")
+        tables["what a learned T has to show"] = claims(flips)
     if sizes:
-        parts.append(f"Error on clean test data, random flips, 50%, by the size of the training set:\n\n{table(sizes, 'size', 'error')}")
+        tables["error on clean test data, random flips, 50%, by the size of the training set"] = table(sizes, "size", "error")
     if penalties:
-        parts.append(f"Regularisers of a learned T:\n\n{describe_penalties(penalties)}")
-    if decays:
-        text = "noisy NLL of validation less that of training labels is what is learned by heart"
-        parts.append(f"L2 on the base model, and the epoch ({text}):\n\n{describe_decays(decays)}")
+        tables["regularisers of a learned T"] = describe_penalties(penalties)
+    if decays:  # noisy NLL of validation less that of training labels is what is learned by heart
+        tables["L2 on the base model, and the epoch"] = describe_decays(decays)
     if outliers:
-        parts.append(f"Outliers, by their share of the training set: error among the classes\n\n{table(outliers, 'level', 'error')}")
-        parts.append(f"Area under the ROC curve, outliers against classes:\n\n{table(outliers, 'level', 'auc')}")
-        parts.append(f"Share of labelled outliers, learned or given:\n\n{table(outliers, 'level', 'share')}")
-    return "\n\n".join(parts) + "\n"
+        tables["outliers, by their share of the training set: error among the classes"] = table(outliers, "level", "error")
+        tables["area under the ROC curve, outliers against classes"] = table(outliers, "level", "auc")
+        tables["share of labelled outliers, learned or given"] = table(outliers, "level", "share")
+    return tables
 
 
 def save(rows, folder):
     """All rows as JSON, and the plots of the parts that were run."""
-    (folder / "label_flip.json").write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    (folder / "label_flip.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     flips, sizes, outliers = (select(rows, part=part) for part in ("noise", "sizes", "outliers"))
     if sizes:
         plot_lines(sizes, "size", "training examples (random flips, 50%)", folder / "error_by_size.png")

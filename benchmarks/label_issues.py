@@ -23,6 +23,7 @@ import clean_probabilities
 import noises
 import numpy as np
 import tasks
+from results import publish
 
 METHODS = ("Dense", "full", "Dense and a learned T")
 TEMPERATURES, STRENGTHS = (1.5, 5.0, 15.0), (0.03, 0.07, 0.14)
@@ -135,11 +136,11 @@ def cleanlab_flags(labels, p):
     return find_label_issues(labels, p, n_jobs=1)
 
 
-def render(rows):
+def table(rows):
     """Means over the seeds with standard errors, and what each method adds to Dense, seed by seed."""
     measures = ("average precision", "precision", "recall")
     shares = ("kind by counts", "kind by model")
-    lines = [f"| task (wrong) | method | {' | '.join((*measures, *shares))} |", "|---|---|---|---|---|---|---|"]
+    lines = [["task (wrong)", "method", *measures, *shares]]
     for task in dict.fromkeys(row["task"] for row in rows):
         of_task = [row for row in rows if row["task"] == task]
         for method in dict.fromkeys(row["method"] for row in of_task):
@@ -149,8 +150,8 @@ def render(rows):
                 cells.append(with_error(values, "") if method == "Dense" else with_error(values - base, "+"))
             cells += [with_error(of_method(of_task, method, measure), "") for measure in shares]
             wrong = f"{task} ({np.mean([row['wrong'] for row in of_task]):.0%})" if method == "Dense" else ""
-            lines.append(f"| {wrong} | {method} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+            lines.append([wrong, method, *cells])
+    return lines
 
 
 def of_method(rows, method, measure):
@@ -172,11 +173,12 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--folds", type=int, default=3)
-    parser.add_argument("--output", default="label_issues.jsonl", help="file of the results (default: %(default)s)")
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
     parser.add_argument("--quick", action="store_true", help="one seed, two epochs, to see that it runs")
     parser.add_argument("--render", action="store_true", help="only show what the file has")
     options = parser.parse_args()
-    file = pathlib.Path(options.output)
+    options.output.mkdir(parents=True, exist_ok=True)
+    file = options.output / "label_issues.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     done = {(row["task"], row["seed"]) for row in rows}
     seeds, epochs = (1, 3) if options.quick else (options.seeds, 40)
@@ -188,7 +190,10 @@ def main():
                     stream.writelines(json.dumps(row) + "\n" for row in new)
                 rows += new
                 print(task, seed, flush=True)
-    print(render(rows))
+    import keras
+
+    packages = [keras.config.backend(), "cleanlab"] if any(row["method"] == "cleanlab" for row in rows) else None
+    publish(options.output, "label_issues", {"wrong labels that are found": table(rows)}, sorted({row["seed"] for row in rows}), packages)
 
 
 if __name__ == "__main__":

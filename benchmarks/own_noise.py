@@ -13,6 +13,7 @@ import accuracy
 import harness
 import tasks
 from keras import ops
+from results import publish
 
 from keras_het.integrators import OwnNoise, Quadrature, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
@@ -61,11 +62,8 @@ def main():
     for kind, arguments in heads(sizes["num_factors"]).items():
         lines.append(rows_of(kind, arguments, task, sizes, options.repeats))
         print(lines[-1], flush=True)
-    text = f"Error of log p (milliseconds of a batch of {accuracy.BATCH}):\n\n{harness.markdown(lines)}\n\n"
-    text += f"{harness.describe()}; {json.dumps(sizes)}\n"
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "own_noise.md").write_text(text)
-    print("\n" + text)
+    tables = {f"error of log p (milliseconds of a batch of {accuracy.BATCH})": lines, "sizes": json.dumps(sizes)}
+    publish(options.output, "own_noise", tables, seeds=[0])
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import tempfile
 
 import harness
 import numpy as np
+from results import publish
 
 CASES = {
     "softmax full": {"B": 128, "D": 2048, "K": 1000, "R": 15, "S": 1000},
@@ -233,13 +234,10 @@ def main():
         flags = ["yes" if row[name] else "no" for name in ("jit", "shared")]
         memory = [f"{row['peak_mib']:.0f}", f"{row['over S=1 mib']:.0f}", f"{row['error']:.2g}"]
         lines.append([row["head"], row["package"], *flags, harness.spread(row), harness.milliseconds(row["S=1 seconds"]), *memory])
-    text = harness.markdown(lines) + "\n\n"
     head = ["sd", "edward2's error", "ours", "our S", "edward2's step s", "our step s", "ratio", "ratio of the sampling parts"]
-    text += (
-        harness.markdown([head, *([f"{value:.3g}" if isinstance(value, float) else str(value) for value in line] for line in found)]) + "\n"
-    )
-    (options.output / "peers.md").write_text(text)
-    print("\n" + text)
+    times = [head, *([f"{value:.3g}" if isinstance(value, float) else str(value) for value in line] for line in found)]
+    tables = {"seconds and memory of a step": lines, "time to the error of edward2": times}
+    publish(options.output, "peers", tables, [0], ["tensorflow", "edward2", "tf-keras"], harness.processor())
 
 
 if __name__ == "__main__":

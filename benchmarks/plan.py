@@ -8,6 +8,7 @@ Every row has a fresh process. Memory is what the process holds at most during t
 import json
 
 import harness
+from results import publish
 
 BACKENDS = ["jax", "tensorflow", "torch"]
 SIZES = [{"units": 1000, "features": 512, "batch": 128}, {"units": 20_000, "features": 256, "batch": 32}]
@@ -58,7 +59,6 @@ def measure_row(row, sizes, repeats):
         "memory": memory,
         **{mode: timings["own", mode] / timings["dense", mode] for mode in ("train", "predict")},
         "dense train": timings["dense", "train"],
-        "machine": harness.describe(),
     }
 
 
@@ -76,40 +76,49 @@ def main():
     if options.row:
         print(json.dumps(measure_row(**options.row)))
         return
-    results = []
+    found = []
     for sizes in QUICK if options.quick else SIZES:
         for backend in options.backends:
             for row in planned(sizes)[1:]:
                 job = {"row": row, "sizes": sizes, "repeats": options.repeats}
-                found = harness.in_fresh_process(__file__, job, KERAS_BACKEND=backend, **harness.STEADY_MEMORY)
-                results.append({"backend": backend, "sizes": sizes, "plan": row, "measured": found})
-                print(backend, sizes, [row[name] for name in ("covariance", "link", "integrator")], found, flush=True)
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "plan.json").write_text(json.dumps(results))
-    text = report(results)
-    (options.output / "plan.md").write_text(text)
-    print(text)
+                measured = harness.in_fresh_process(__file__, job, KERAS_BACKEND=backend, **harness.STEADY_MEMORY)
+                found.append({"backend": backend, "sizes": sizes, "plan": row, "measured": measured})
+                print(backend, sizes, [row[name] for name in ("covariance", "link", "integrator")], measured, flush=True)
+    publish(options.output, "plan", report(found), [0], options.backends, harness.processor())
+    (options.output / "plan.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found))
 
 
-def report(results):
-    """A table for each size: what is planned, and in brackets what each backend measured."""
-    parts = []
-    for sizes in dict.fromkeys(json.dumps(result["sizes"]) for result in results):
-        own = [result for result in results if json.dumps(result["sizes"]) == sizes]
-        backends = list(dict.fromkeys(result["backend"] for result in own))
-        lines = [["covariance", "link", "integrator", f"step, times Dense ({', '.join(backends)})", "predict, times Dense", "MiB"]]
-        for row in (result for result in own if result["backend"] == backends[0]):
-            plan = row["plan"]
-            same = [r["measured"] for r in own if r["plan"] == plan]
-            cells = [f"{plan[name]:.1f} ({', '.join(f'{m[key]:.1f}' for m in same)})" for name, key in COLUMNS[:2]]
-            held = ", ".join(f"{measured['memory']:.0f}" for measured in same)
-            memory = f"{plan['train_bytes'] / 2**20:.0f} ({held})"
-            lines.append([plan["covariance"], plan["link"], plan["integrator"], *cells, memory])
-        parts.append(f"### {sizes}\n\n{harness.markdown(lines)}")
-    return "\n\n".join([*parts, results[0]["measured"]["machine"]]) + "\n"
+def report(found):
+    """A table for each size: what is planned, and in brackets what was measured, on each backend."""
+    tables = {}
+    for sizes in dict.fromkeys(json.dumps(line["sizes"]) for line in found):
+        own = [line for line in found if json.dumps(line["sizes"]) == sizes]
+        backends = list(dict.fromkeys(line["backend"] for line in own))
+        rows = [["covariance", "link", "integrator", *(f"{name}: {backend}" for name in COLUMNS for backend in backends)]]
+        for key in dict.fromkeys(key_of(line) for line in own):
+            of_backend = {line["backend"]: line for line in own if key_of(line) == key}
+            cells = [cell(of_backend.get(backend)) for cell in COLUMNS.values() for backend in backends]
+            rows.append([*key, *cells])
+        tables[sizes] = rows
+    return tables
 
 
-COLUMNS = (("train_time", "train"), ("predict_time", "predict"))
+def key_of(line):
+    """What a row of the table is known by."""
+    return tuple(line["plan"][name] for name in ("covariance", "link", "integrator"))
+
+
+def times(planned, measured):
+    """A cell: a multiple of Dense's time, planned and measured."""
+    return lambda line: f"{line['plan'][planned]:.1f} ({line['measured'][measured]:.1f})" if line else ""
+
+
+def mebibytes(line):
+    """A cell: memory, planned and measured."""
+    return f"{line['plan']['train_bytes'] / 2**20:.0f} ({line['measured']['memory']:.0f})" if line else ""
+
+
+COLUMNS = {"step": times("train_time", "train"), "predict": times("predict_time", "predict"), "MiB": mebibytes}
 
 
 if __name__ == "__main__":

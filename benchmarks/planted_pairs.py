@@ -8,8 +8,10 @@ weights at that temperature and stop early.
 """
 
 import argparse
+import pathlib
 
 import numpy as np
+from results import publish
 
 PAIRS = ((3, 8), (4, 9), (1, 7))
 RATE, MEMBERS = 0.3, 4
@@ -70,14 +72,17 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--temperatures", type=float, nargs="+", default=[1.5, 5.0, 15.0])
     parser.add_argument("--quick", action="store_true", help="one seed, two epochs")
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
     options = parser.parse_args()
     epochs, seeds = (2, 1) if options.quick else (60, options.seeds)
-    print("| seed | temperature | first three | planted | beyond chance besides | of four models |\n|---|---|---|---|---|---|")
+    lines = [["seed", "temperature", "first three", "planted", "beyond chance besides", "of four models"]]
     for seed in range(seeds):
         temperature, pairs, common = found_pairs(seed, options.temperatures, epochs)
         right = {(pair.first, pair.second) for pair in pairs[:3]} == {tuple(sorted(pair)) for pair in PAIRS}
-        cells = (seed, f"{temperature:g}", named(pairs[:3]), "yes" if right else "no", named(pairs[3:]), named(common))
-        print(f"| {' | '.join(map(str, cells))} |", flush=True)
+        cells = [f"{temperature:g}", named(pairs[:3]), "yes" if right else "no", named(pairs[3:]), named(common)]
+        lines.append([str(seed), *cells])
+        print(" | ".join(lines[-1]), flush=True)
+    publish(options.output, "planted_pairs", {"pairs that are found": lines}, range(seeds))
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ import pathlib
 import time
 from typing import NamedTuple
 
-import harness
 import keras
 import numpy as np
 import recipe_report
 import tasks
 from keras import ops
+from results import publish
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
@@ -220,10 +220,8 @@ def main():
         print(f"{name}, seed {seed}: {setting}: {last['clean accuracy']:.3f} {last['clean NLL']:.3f}, {line['seconds']:.0f} s", flush=True)
         keras.utils.clear_session()
     runs = recipe_report.read(options.output)
-    report = recipe_report.variations(runs, Setting._fields[1:]) if options.variations else recipe_report.describe(runs)
-    text = f"{report}\n\n{harness.describe()}\n"
-    (options.output / "recipe.md").write_text(text)
-    print("\n" + text)
+    changed = {"one setting at a time": recipe_report.variations(runs, Setting._fields[1:])} if options.variations else {}
+    publish(options.output, "recipe", changed or recipe_report.describe(runs), recipe_report.distinct(runs, "seed"))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import collections
 import json
 import pathlib
 
-import harness
 import numpy as np
 from scipy.stats import spearmanr
 
@@ -18,6 +17,10 @@ CRITERIA = {  # what a user can measure: name, sign of what is better
 CLEAN = ("clean accuracy", "clean NLL", "clean ECE")
 RANKED = (*CLEAN, "clean scaled NLL")
 GAINS = (*CLEAN, "clean scaled NLL", "noisy NLL", "noisy ECE")
+BY_NOISE = {
+    "by the example": ("digits, 20%", "digits, 40%", "images, 20%", "MNIST, 40%"),
+    "at random": ("groups, 1000 classes, 20 each", "groups, 100 classes, 100 each", "digits, 40% symmetric"),
+}
 METHODS = (
     "Dense",
     "diagonal",
@@ -39,6 +42,10 @@ def read(folder):
 def select(runs, **values):
     """The runs that have these values."""
     return [run for run in runs if all(run[name] == value for name, value in values.items())]
+
+
+def _of(runs, tasks):
+    return [run for run in runs if run["task"] in tasks]
 
 
 def distinct(runs, name):
@@ -75,7 +82,7 @@ def choices(runs, criterion):
             figures = [with_error([run["epochs"][epoch][name] for run, epoch in found]) for name in (*CLEAN, criterion)]
             lines.append([method, *figures, *(_counted(run[name] for run, _ in found) for name in ("temperature", "l2"))])
             lines[-1].append(", ".join(str(epoch + 1) for _, epoch in found))
-    return harness.markdown(lines)
+    return lines
 
 
 def _counted(values):
@@ -92,7 +99,7 @@ def gains(runs, criterion):
         for method in METHODS[1:]:
             if own := select(runs, task=task, method=method):
                 lines.append(["", method, *(_signed(column) for column in (_figures(own, criterion) - plain).T)])
-    return harness.markdown(lines)
+    return lines
 
 
 def _figures(runs, criterion):
@@ -115,7 +122,7 @@ def correlations(runs):
     for criterion in CRITERIA:
         means = np.mean([(*_ranks(group, criterion), _lost(group, criterion)) for group in groups if group], axis=0)
         lines.append([criterion, *(f"{mean:.2f}" for mean in means[:-1]), f"{means[-1]:.3f}"])
-    return harness.markdown(lines)
+    return lines
 
 
 def _ranks(runs, criterion):
@@ -142,7 +149,7 @@ def variations(runs, names, criterion="noisy NLL"):
             same = [run for run in own if tuple(run[name] for name in names) == setting]
             columns = _figures(same, criterion).T
             lines.append([task, ", ".join(changed) or "nothing", *(with_error(column) for column in columns)])
-    return harness.markdown(lines)
+    return lines
 
 
 def whole(runs):
@@ -153,14 +160,14 @@ def whole(runs):
 
 
 def describe(runs):
-    """The report, as Markdown."""
+    """The tables of the report, by their titles."""
     runs = whole(runs)
-    text = [f"## Beside Dense, all chosen by {criterion}\n\n{gains(runs, criterion)}\n" for criterion in ("noisy NLL", "noisy accuracy")]
-    text.append(f"## Mean rank correlation over the tasks\n\n{correlations(runs)}\n")
+    tables = {f"beside Dense, all chosen by {criterion}": gains(runs, criterion) for criterion in ("noisy NLL", "noisy accuracy")}
+    ranked = "mean rank correlation over the tasks"
+    groups = {ranked: runs} | {f"{ranked}, wrong labels {how}": _of(runs, names) for how, names in BY_NOISE.items()}
+    tables |= {title: correlations(group) for title, group in groups.items() if group}
     for task in distinct(runs, "task"):
         own = select(runs, task=task)
-        text.append(f"## {task}\n\n{len(own)} runs, seeds {', '.join(map(str, sorted(distinct(own, 'seed'))))}.\n")
-        for criterion in CRITERIA:
-            text.append(f"Chosen by {criterion}:\n\n{choices(own, criterion)}\n")
-        text.append(f"Rank correlation of the criteria with the clean figures, over all epochs of all runs:\n\n{correlations(own)}\n")
-    return "\n".join(text)
+        tables |= {f"{task}: chosen by {criterion}": choices(own, criterion) for criterion in CRITERIA}
+        tables[f"{task}: rank correlation over all epochs of all runs"] = correlations(own)
+    return tables

@@ -18,6 +18,7 @@ import itertools
 import json
 
 import harness
+from results import publish
 
 BACKENDS = ["jax", "tensorflow", "torch"]
 BASE = {"B": 128, "D": 2048, "K": 1000, "R": 15, "S": 256}
@@ -108,13 +109,13 @@ def measure_row(head, what, sizes, repeats):
 
 
 def measure_seconds(head, sizes, repeats, probe_sizes):
-    """The machine, and for each mode its seconds, those of Dense, and their ratios to the floor."""
+    """For each mode its seconds, those of Dense, and their ratios to the floor."""
     functions = harness.probes(probe_sizes)
     for mode in MODES:
         functions |= {(head, mode): make_call(head, mode, **sizes), ("Dense", mode): make_call("Dense", mode, **sizes)}
     timings = harness.measure(functions, repeats)
     rates = harness.rates(timings, probe_sizes)
-    result = {"machine": harness.describe()}
+    result = {}
     for mode in MODES:
         own, dense = timings[head, mode], timings["Dense", mode]
         least, dense_least = floor(head, mode, sizes, rates), floor("Dense", mode, sizes, rates)
@@ -134,39 +135,38 @@ def measure_seconds(head, sizes, repeats, probe_sizes):
 
 
 def run(backend, base, sweeps, repeats, together):
-    """All rows of a backend, and its machine. Each measurement has a fresh process, or, to be quick, all share one."""
+    """All rows of a backend. Each measurement has a fresh process, or, to be quick, all share one."""
     rows = list(dict.fromkeys((head, tuple(sizes.items())) for head, sizes in grid(base, sweeps)))
     jobs = [{"head": head, "sizes": dict(sizes), "repeats": repeats, "what": what} for head, sizes in rows for what in ("seconds", *MODES)]
-    results = []
+    found = []
     for batch in [jobs] if together else [[job] for job in jobs]:
-        print(f"\r{backend}: {len(results)} of {len(jobs)}: {batch[0]}".ljust(160)[:160], end="", flush=True)
+        print(f"\r{backend}: {len(found)} of {len(jobs)}: {batch[0]}".ljust(160)[:160], end="", flush=True)
         steady = {} if batch[0]["what"] == "seconds" else harness.STEADY_MEMORY
-        results += harness.in_fresh_process(__file__, batch, KERAS_BACKEND=backend, **steady)
+        found += harness.in_fresh_process(__file__, batch, KERAS_BACKEND=backend, **steady)
     print("\r".ljust(161) + "\r", end="")
     seen = []
-    for (head, sizes), timed, *peaks in zip(rows, results[::3], results[1::3], results[2::3], strict=True):
+    for (head, sizes), timed, *peaks in zip(rows, found[::3], found[1::3], found[2::3], strict=True):
         for mode, peak in zip(MODES, peaks, strict=True):
             seen.append({"backend": backend, "head": head, "mode": mode, **dict(sizes), **timed[mode], **peak})
-    return seen, results[0]["machine"]
+    return seen
 
 
-def report(rows, sweeps, base, machines):
-    """Markdown: a table for each mode, then how cost grows."""
-    parts = []
+def report(rows, sweeps, base):
+    """A table for each mode, then how cost grows, by their titles."""
+    tables = {}
     for mode in MODES:
         lines = [["backend", "head", "B", "K", "R", "S", "ms (quartiles)", "times Dense", "times floor", "times maps + exp", "peak MiB"]]
         for row in (row for row in rows if row["mode"] == mode):
             sizes = [str(row[name] or "") for name in "BKRS"]
             ratios = [*(f"{row[name]:.1f}" for name in ("times dense", "times floor", "times maps + exp")), f"{row['peak_mib']:.0f}"]
             lines.append([row["backend"], row["head"], *sizes, harness.spread(row), *ratios])
-        parts.append(f"### {mode}, D={base['D']}\n\n{harness.markdown(lines)}")
+        tables[f"{mode}, D={base['D']}"] = lines
     lines = [["backend", "head", *(f"{mode}: time by {name}" for mode in MODES for name in sweeps), "memory by S"]]
     for backend, head in dict.fromkeys((row["backend"], row["head"]) for row in rows):
         own = [row for row in rows if (row["backend"], row["head"]) == (backend, head)]
         fitted = [exponent(own, mode, name, base, "seconds") for mode in MODES for name in sweeps]
         lines.append([backend, head, *fitted, exponent(own, "train", "S", base, "peak_mib")])
-    parts.append(f"### growth: exponents fitted over the sweeps\n\n{harness.markdown(lines)}")
-    return "\n\n".join([*parts, "\n".join(machines)]) + "\n"
+    return {**tables, "growth: exponents fitted over the sweeps": lines}
 
 
 def sweep(rows, mode, name, base):
@@ -224,16 +224,12 @@ def main():
         print(json.dumps([measure_row(**row) for row in options.row]))
         return
     base, sweeps = (QUICK, QUICK_SWEEPS) if options.quick else (BASE, {name: SWEEPS[name] for name in options.sweeps})
-    rows, machines = [], []
+    rows = []
     for backend in options.backends:
-        measured, machine = run(backend, base, sweeps, 3 if options.quick else options.repeats, together=options.quick)
-        rows += measured
-        machines.append(machine)
+        rows += run(backend, base, sweeps, 3 if options.quick else options.repeats, together=options.quick)
         harness.write_csv(options.output / "speed.csv", rows)
-    text = report(rows, sweeps, base, machines)
-    (options.output / "speed.md").write_text(text)
     plot(rows, base, options.output)
-    print(text + f"\nwritten to {options.output}")
+    publish(options.output, "speed", report(rows, sweeps, base), [0], options.backends, harness.processor())
 
 
 if __name__ == "__main__":

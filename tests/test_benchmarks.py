@@ -84,11 +84,11 @@ def test_the_table_of_ensembles_has_paired_differences():
         }
         for seed in (0, 1)
     ]
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in ensembles.describe(runs).splitlines()[2:]]
+    rows = ensembles.describe(runs)[1:]
     assert rows[0] == ["Dense", "1", "none", "0.550 +- 0.050", "1.000 +- 0.000", "0.050 +- 0.050", "", "", ""]
     assert rows[3][3:7] == ["0.950 +- 0.050", "1.000 +- 0.000", "0.050 +- 0.050", "+0.200 +- 0.000"]
     assert rows[4][2:4] == ["1.500 +- 0.500", "0.560 +- 0.050"]
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in ensembles.effect(runs).splitlines()[2:]]
+    rows = ensembles.effect(runs)[1:]
     assert rows[1] == ["full", "none", "+0.300 +- 0.000", "+0.000 +- 0.000", "+0.000 +- 0.000"]
 
 

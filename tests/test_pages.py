@@ -40,24 +40,77 @@ def test_the_readme_is_one_screen():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 125
 
 
-def rows(page, section=""):
-    """The rows of the tables of a page, or of its section with this heading, as tuples of cells; without heads and lines below them."""
-    text = (ROOT / page).read_text()
-    text = text.split(f"## {section}\n")[1].split("\n## ")[0] if section else text
-    cells = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in text.splitlines() if line.startswith("|")]
-    return {row for row in cells if any(re.search(r"\d\.\d", cell) for cell in row)}
+MEASURED = re.compile(r"\d\.\d|\d ?(%|ms|MiB|points)")
 
 
-@pytest.mark.parametrize(
-    ("page", "section", "source"),
-    [
-        ("README.md", "Results", "docs/when-it-pays.md"),
-        ("docs/rivals.md", "Your noise looks like this: begin with that", "docs/arena-tables.md"),
-        ("benchmarks/README.md", "arena.py: which method helps against which wrong labels?", "docs/arena-tables.md"),
-    ],
-)
-def test_figures_are_those_of_the_table_that_they_are_of(page, section, source):
-    """`docs/arena-tables.md` is what `benchmarks/arena.py` writes."""
-    found = rows(page, section)
-    assert len(found) >= 5
-    assert not found - rows(source)
+@pytest.mark.usefixtures("benchmarks")
+class TestTables:
+    """Tables with figures are rendered from the result files of `benchmarks/results`."""
+
+    def test_the_pages_show_what_the_result_files_have(self):
+        import pages
+
+        shown = {page: page.read_text() for page in pages.pages()}
+        assert sum("<!-- table: " in text for text in shown.values()) >= 9
+        differing = [page.name for page, text in shown.items() if pages.rendered(text) != text]
+        assert not differing, f"{differing}: run `python benchmarks/pages.py`"
+
+    def test_no_table_has_a_figure_that_was_typed(self):
+        import pages
+
+        for page in pages.pages():
+            typed = figures_of_tables(pages.without_results(page.read_text()))
+            assert not typed, f"{page.name}: {typed}"
+
+    def test_a_figure_that_is_typed_is_found(self):
+        import pages
+
+        target = "recipe, mean rank correlation over the tasks"
+        page = pages.rendered(f"<!-- table: {target} -->\n<!-- / -->\n")
+        assert "| noisy NLL " in page
+        changed = page.replace("0.63", "0.64", 1)
+        assert changed != page
+        assert pages.rendered(changed) == page  # so a page that has it differs from what is rendered
+        assert not figures_of_tables(pages.without_results(page))
+        assert figures_of_tables(pages.without_results(f"{page}\n| task | accuracy |\n|---|---|\n| words | 0.64 |\n"))
+
+    def test_every_result_file_says_what_is_needed_to_run_it_again(self):
+        import results
+
+        files = sorted(results.FOLDER.glob("*.json"))
+        assert len(files) >= 25
+        for run in map(results.read, files):
+            assert run.command.startswith("python ")
+            assert re.fullmatch(r"20\d\d-\d\d-\d\d", run.date)
+            assert set(run.versions) & {"jax", "tensorflow", "torch"}
+            assert "keras" in run.versions
+            assert run.machine
+            assert run.seeds
+            assert re.fullmatch(r"[0-9a-f]{7,}", run.commit)  # without +: of code that others can have
+
+    def test_a_result_file_that_was_changed_by_hand_is_refused(self, tmp_path):
+        import results
+
+        path = tmp_path / "recipe.json"
+        path.write_text((results.FOLDER / path.name).read_text())
+        results.read(path)
+        path.write_text(path.read_text().replace("0.834 +- 0.005", "0.884 +- 0.005", 1))
+        with pytest.raises(ValueError, match="is not what its benchmark wrote"):
+            results.read(path)
+
+    def test_what_a_benchmark_publishes_is_read_back(self, tmp_path, capsys):
+        import results
+
+        tables = {"a title": [["head", "of two"], ['"quoted", ä', "1.0 +- 0.5"]], "a text": "Two words."}
+        results.publish(tmp_path, "name", tables, seeds=range(2))
+        run = results.read(tmp_path / "name.json")
+        assert run.tables == tables
+        assert run.seeds == [0, 1]
+        assert "keras" in run.versions
+        assert results.about(run) in capsys.readouterr().out
+        assert "| 1.0 +- 0.5 |" in (tmp_path / "name.md").read_text()
+
+
+def figures_of_tables(text):
+    """The rows of tables that have something measured."""
+    return [line for line in text.splitlines() if line.startswith("|") and MEASURED.search(line)]

@@ -1,0 +1,132 @@
+"""Result files, `results/NAME.json`: the tables of a run, and what is needed to run it again.
+
+A benchmark ends with `publish`. What it writes, copied to `benchmarks/results`, is what `pages.py` puts into README.md and
+the pages of docs. A seal over each file tells a figure that was changed by hand.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import pathlib
+import shlex
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+import harness
+
+FOLDER = pathlib.Path(__file__).parent / "results"
+
+
+class Run(NamedTuple):
+    """A run: how, when, where and with which seeds, and its tables.
+
+    A table is a list of rows of strings, the first its head; a text stands for itself.
+    """
+
+    command: str
+    date: str
+    versions: dict
+    machine: str
+    seeds: list
+    commit: str
+    tables: dict
+    note: str = ""
+
+
+def publish(folder, name, tables, seeds, packages=None, machine=None):
+    """Writes the tables of this run as `name.json` and, to be read, as `name.md`, and prints them.
+
+    `packages` are those whose versions matter besides Keras, the active backend unless they are given.
+    """
+    import keras
+
+    names = ["keras", *(packages or [keras.config.backend()])]
+    command = shlex.join(["python", f"benchmarks/{pathlib.Path(sys.argv[0]).name}", *sys.argv[1:]])
+    versions = {package: version_of(package) for package in names}
+    run = Run(command, time.strftime("%Y-%m-%d"), versions, machine or harness.machine(), list(seeds), commit(), tables)
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder / f"{name}.json", run)
+    text = text_of(tables)
+    (folder / f"{name}.md").write_text(f"{text}\n\n`{command}`, {about(run)}\n")
+    print(f"\n{text}\n\n{about(run)}")
+
+
+def write(path, run):
+    """A run as JSON with its seal, a row of a table on each line."""
+    content = run._asdict()
+    tables = {title: table if isinstance(table, str) else _Rows(table) for title, table in run.tables.items()}
+    path.write_text(_text({**content, "tables": tables, "seal": seal(content)}) + "\n")
+
+
+class _Rows(list):
+    """A list that is written with an item on each line."""
+
+
+def _text(value, margin=""):
+    """JSON with each key of a dict, but the versions', and each row of a table on a line of its own."""
+    inner = f"{margin} "
+    if isinstance(value, _Rows):
+        items, brackets = [_text(item, inner) for item in value], "[]"
+    elif isinstance(value, dict) and any(isinstance(item, dict | list) for item in value.values()):
+        items, brackets = [f"{_text(key)}: {_text(item, inner)}" for key, item in value.items()], "{}"
+    else:
+        return json.dumps(value, ensure_ascii=False)
+    lines = f",\n{inner}".join(items)
+    return f"{brackets[0]}\n{inner}{lines}\n{margin}{brackets[1]}"
+
+
+def read(path):
+    """The run of a file; raises ValueError if anything of it was changed since it was written."""
+    content = json.loads(path.read_text())
+    if content.pop("seal") != seal(content):
+        raise ValueError(f"{path.name} is not what its benchmark wrote: run the benchmark again instead of changing a figure")
+    return Run(**content)
+
+
+def seal(content):
+    """SHA-256 of the content."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def text_of(tables):
+    """Markdown of all tables, each below its title."""
+    return "\n\n".join(f"## {title}\n\n{render(table)}" for title, table in tables.items())
+
+
+def render(table):
+    """Markdown of a table or of a text."""
+    return table if isinstance(table, str) else harness.markdown(table)
+
+
+def about(run):
+    """Date, versions, machine, seeds and commit, in a line."""
+    versions = (f"{name} {version}" for name, version in run.versions.items())
+    return ", ".join(filter(None, [run.date, *versions, run.machine, _seeds(run.seeds), f"commit {run.commit}"]))
+
+
+def _seeds(seeds):
+    if len(seeds) < 2:
+        return f"seed {seeds[0]}" if seeds else ""
+    in_turn = seeds == list(range(seeds[0], seeds[-1] + 1))
+    return f"seeds {seeds[0]} to {seeds[-1]}" if in_turn else f"seeds {', '.join(map(str, seeds))}"
+
+
+def version_of(package):
+    """The installed version of a package, also of one whose name says for which processor it is."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return importlib.metadata.version(f"{package}-cpu")
+
+
+def commit():
+    """The short name of the commit of this code, with `+` where it was changed since; "unknown" outside a repository."""
+    name, changes = _git("rev-parse", "--short=7", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
+    return name + ("+" if changes else "") if name else "unknown"
+
+
+def _git(*arguments):
+    command = ["git", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=FOLDER.parent).stdout.strip()

@@ -62,8 +62,7 @@ def check(model: keras.Model) -> None:
     if followed is not None:
         raise ValueError(
             f"The layer {followed[0]!r} must be the last, but for activations and layers that reshape: it gives the "
-            "log-probabilities of "
-            f"the noisy labels, which the loss takes. Received: {followed[1]}, behind it"
+            f"log-probabilities of the noisy labels, which the loss takes. Received: {followed[1]}, behind it"
         )
     if misfit is not None:
         output, activation = misfit

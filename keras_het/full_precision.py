@@ -16,16 +16,14 @@ class FullPrecision(keras.layers.Layer):
         """Raises NotImplementedError."""
         raise NotImplementedError(
             "The heteroscedastic head stays in full precision, for it lives on small differences that quantization "
-            "would lose: "
-            f"the layer {self.name!r} is not quantised. Received: mode={mode!r}"
+            f"would lose: the layer {self.name!r} is not quantised. Received: mode={mode!r}"
         )
 
     def enable_lora(self, rank, **kwargs):
         """Raises NotImplementedError."""
         raise NotImplementedError(
             "LoRA is for the frozen kernels of a backbone (`backbone.enable_lora(rank)`); the heteroscedastic head "
-            "trains in full. "
-            f"Received: rank={rank!r} for the layer {self.name!r}"
+            f"trains in full. Received: rank={rank!r} for the layer {self.name!r}"
         )
 
 

@@ -69,9 +69,9 @@ def find_head(model: keras.Model, kind: type[keras.layers.Layer], name: str | No
         layer, _ = producer(output)
         raise ValueError(
             f"The model must end in a {kind.__name__} layer{_or_convolution(kind)}, with nothing but a softmax or "
-            "sigmoid and layers that "
-            f"reshape behind it{_by_hand(kind)}, or `layer` must name one of its {kind.__name__} layers: {candidates}. "
-            f"Received: model={model.name!r}, which ends in {layer.name!r}, a {type(layer).__name__}"
+            f"sigmoid and layers that reshape behind it{_by_hand(kind)}, or `layer` must name one of its "
+            f"{kind.__name__} layers: {candidates}. Received: model={model.name!r}, which ends in {layer.name!r}, a "
+            f"{type(layer).__name__}"
         )
     raise ValueError(f"`layer` must name a {kind.__name__} layer of the model: {candidates}. Received: layer={name!r}")
 
@@ -110,10 +110,8 @@ def single_output(model: keras.Model) -> Any:
     if not has_graph(model) or not getattr(model, "outputs", None):
         raise ValueError(
             "`model` must be a functional model, or a Sequential one that is built (give it a keras.Input): a "
-            "subclassed model has no "
-            "graph in which a layer could be replaced; there, make the model by hand: "
-            "HeteroscedasticDense(K)(backbone.output). "
-            f"Received: model={model!r}"
+            "subclassed model has no graph in which a layer could be replaced; there, make the model by hand: "
+            f"HeteroscedasticDense(K)(backbone.output). Received: model={model!r}"
         )
     if len(model.outputs) != 1:
         raise ValueError(
@@ -147,8 +145,8 @@ def _is_head(layer, kind):
         return False
     if layer.data_format != "channels_last":
         raise ValueError(
-            "`data_format` of a head must be 'channels_last', for a Dense layer is of the last axis. "
-            f"Received: data_format={layer.data_format!r} in {layer.name!r}"
+            "`data_format` of a head must be 'channels_last', for a Dense layer is of the last axis. Received: "
+            f"data_format={layer.data_format!r} in {layer.name!r}"
         )
     return True
 

@@ -103,12 +103,12 @@ class Plan(NamedTuple):
 
 NOTES = (
     (
-        "low_rank with softmax and QuasiMonteCarlo is the default. "
-        "Every link but softmax has a ClosedForm, at the same cost."
+        "low_rank with softmax and QuasiMonteCarlo is the default. Every link but softmax has a ClosedForm, at the "
+        "same cost."
     ),
     (
-        "Taylor is for predictions: do not train with it. "
-        "latent saves weights and memory where classes are very many, not time."
+        "Taylor is for predictions: do not train with it. latent saves weights and memory where classes are very many, "
+        "not time."
     ),
 )
 

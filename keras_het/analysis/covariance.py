@@ -163,17 +163,15 @@ def _signed_pairs(
     if noise.head.covariance_layer.noise_of != "logits":
         raise ValueError(
             "`model` must have a head whose factor is of the logits: what the kernel of the mean gives pairs of "
-            "classes in common is no "
-            "chance, and no test of it is known; use `covariance`. Received: "
+            "classes in common is no chance, and no test of it is known; use `covariance`. Received: "
             f"covariance={type(noise.head.covariance_layer).__name__}"
         )
     factor, whole = noise.head.covariance_layer.factor_weights(), noise.covariance()
     if factor.shape[2] and len(factor) == 1 and draws * 2.0 ** (1 - factor.shape[2]) > 0.5:
         raise ValueError(
             "`model` must have a parameter-efficient head with more factors, or `draws` must be fewer: random signs "
-            "leave the product of "
-            "two rows of so few as it is, so that no pair could be told from chance; use `covariance`. "
-            f"Received: num_factors={factor.shape[2]}, draws={draws}"
+            "leave the product of two rows of so few as it is, so that no pair could be told from chance; use "
+            f"`covariance`. Received: num_factors={factor.shape[2]}, draws={draws}"
         )
     chance = _largest_by_chance(noise.shared("float32"), factor, draws, rng)  # where most of the time goes
     rows, columns, values = _beyond(noise.shared()(factor), whole, chance)

@@ -55,8 +55,7 @@ class _OfTransitions(keras.callbacks.Callback):
             if layer.outlier and layer.trainable_weights and share < COLLAPSED:
                 warnings.warn(
                     f"The share of outliers labelled as such that {layer.name!r} learned has collapsed to {share:.2g}: "
-                    "without examples "
-                    f"of label {layer.num_classes} it cannot be learned. Add some, or give the share: "
+                    f"without examples of label {layer.num_classes} it cannot be learned. Add some, or give the share: "
                     "transition=outlier(num_classes, alpha), trainable=False, with alpha=0 if none is labelled.",
                     stacklevel=2,
                 )

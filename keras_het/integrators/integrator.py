@@ -35,8 +35,7 @@ class Integrator(Choice):
         if self.own_noise_only and covariance.noise_of != "logits":
             raise ValueError(
                 f"`integrator` must be another than {type(self).__name__}, such as QuasiMonteCarlo, for a covariance "
-                "that gives no class "
-                f"noise of its own. Received: {type(covariance).__name__}"
+                f"that gives no class noise of its own. Received: {type(covariance).__name__}"
             )
 
     def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:

@@ -45,8 +45,7 @@ class Quadrature(Integrator):
         if num_factors:
             raise ValueError(
                 "`integrator` must be another than Quadrature, such as QuasiMonteCarlo, for noise with factors: it is "
-                "for heads of "
-                f"`num_factors=0`. Received: num_factors={num_factors}"
+                f"for heads of `num_factors=0`. Received: num_factors={num_factors}"
             )
 
     def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:

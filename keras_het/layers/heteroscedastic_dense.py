@@ -1,6 +1,5 @@
 """The head: a Dense layer whose logits carry input-dependent, correlated Gaussian noise."""
 
-import numbers
 import random
 from typing import Any
 
@@ -9,19 +8,12 @@ from keras import ops
 
 from keras_het import covariances, integrators, links
 from keras_het.full_precision import AffineMap, FullPrecision, check_autocast, check_dtype
+from keras_het.layers import short_covariance
 from keras_het.layers.clock import Clock
 from keras_het.layers.learned_temperature import LearnedTemperature
 from keras_het.validation import check_boolean, check_integer, check_number
 
 MAX_WEIGHT_BYTES = 16 << 30
-SHORT = {  # what `covariance` stands in for
-    "num_factors": None,
-    "parameter_efficient": False,
-    "min_scale": 1e-3,
-    "covariance_initializer": "zeros",
-    "covariance_regularizer": None,
-    "initial_scale": 0.15,
-}
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -112,8 +104,8 @@ class HeteroscedasticDense(FullPrecision):
         if "activation" in kwargs:
             raise ValueError(
                 "`activation` is not an argument: the layer returns log-probabilities (softmax) or logits (sigmoid). "
-                "Use a loss with "
-                f"from_logits=True, or `probabilities(x)`. Received: activation={kwargs['activation']!r}"
+                "Use a loss with from_logits=True, or `probabilities(x)`. Received: "
+                f"activation={kwargs['activation']!r}"
             )
         super().__init__(dtype=check_dtype(dtype), **kwargs)
         self._link = links.get(link)
@@ -150,7 +142,7 @@ class HeteroscedasticDense(FullPrecision):
             "covariance_regularizer": covariance_regularizer,
             "initial_scale": initial_scale,
         }
-        self.covariance_layer = _covariance(short) if covariance is None else _given(covariance, short)
+        self.covariance_layer = short_covariance.resolve(covariance, short)
         self._is_given = covariance is not None
         self.learned_temperature = learned
         if learned is not None:
@@ -217,8 +209,8 @@ class HeteroscedasticDense(FullPrecision):
         if size > MAX_WEIGHT_BYTES:
             raise ValueError(
                 f"The weights must keep within {MAX_WEIGHT_BYTES >> 30} GiB, and have {size / 2**30:.4g}. Received: "
-                f"units={self.units}, "
-                f"num_factors={self.num_factors}, parameter_efficient={self.parameter_efficient}, {features} features"
+                f"units={self.units}, num_factors={self.num_factors}, parameter_efficient={self.parameter_efficient}, "
+                f"{features} features"
             )
 
     def call(self, inputs: Any, training: bool = False) -> Any:
@@ -291,26 +283,8 @@ class HeteroscedasticDense(FullPrecision):
             "bias_initializer": keras.initializers.serialize(self.bias_initializer),
             "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
             "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
-            **self._covariance_config(),
+            **short_covariance.config(self.covariance_layer, self._is_given),
             "seed": self.seed,
-        }
-
-    def _covariance_config(self):
-        """The covariance as it was given, as an object or in short."""
-        if self._is_given:
-            return {**SHORT, "covariance": keras.saving.serialize_keras_object(self.covariance_layer)}
-        return self._short_config()
-
-    def _short_config(self):
-        layer = self.covariance_layer
-        return {
-            "num_factors": self.num_factors,
-            "parameter_efficient": self.parameter_efficient,
-            "min_scale": layer.min_scale,
-            "covariance_initializer": keras.initializers.serialize(layer.initializer),
-            "covariance_regularizer": keras.regularizers.serialize(layer.regularizer),
-            "initial_scale": layer.initial_scale,
-            "covariance": None,
         }
 
 
@@ -325,35 +299,3 @@ def _temperature(temperature):
             f"`temperature` must be a number, or a LearnedTemperature(...). Received: temperature={temperature!r}"
         )
     return check_number("temperature", temperature, above=0.0), None
-
-
-def _covariance(short):
-    """The covariance of the short spelling."""
-    num_factors, efficient = short["num_factors"], short["parameter_efficient"]
-    arguments = {
-        "initializer": short["covariance_initializer"],
-        "regularizer": short["covariance_regularizer"],
-        "initial_scale": short["initial_scale"],
-        "min_scale": short["min_scale"],
-    }
-    if isinstance(num_factors, numbers.Integral) and not isinstance(num_factors, bool) and num_factors == 0:
-        if efficient:
-            raise ValueError(
-                "`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0"
-            )
-        return covariances.Diagonal(**arguments)
-    kind = covariances.ParameterEfficient if efficient else covariances.LowRank
-    return kind(num_factors, **arguments)
-
-
-def _given(covariance, short):
-    """The covariance of an object, beside which nothing else of it is given."""
-    changed = [name for name, value in short.items() if value != SHORT[name]]
-    if changed:
-        kind = type(covariances.get(covariance)).__name__
-        rule = (
-            f"`covariance` must be None, or `{changed[0]}` its default: give it to the covariance, as "
-            f"covariance={kind}(...)."
-        )
-        raise ValueError(f"{rule} Received: {changed[0]}={short[changed[0]]!r}")
-    return covariances.get(covariance)

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 
 from keras_het import covariances
+from keras_het.layers import short_covariance
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 
 REFUSED = ("parameter_efficient", "covariance")
@@ -70,7 +71,6 @@ class LatentHeteroscedasticDense(HeteroscedasticDense):
         )
         super().__init__(units, covariance=noise, **kwargs)
 
-    def _covariance_config(self):
-        config = self._short_config()
-        del config["parameter_efficient"], config["covariance"]
-        return config
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config() | short_covariance.config(self.covariance_layer, is_given=False)
+        return {name: value for name, value in config.items() if name not in REFUSED}

@@ -34,8 +34,7 @@ def check_log_probabilities(tensor: Any, layer: keras.layers.Layer) -> None:
     if found:
         raise ValueError(
             f"The input of {type(layer).__name__} must be log-probabilities, as of Dense(K, 'log_softmax') or "
-            "HeteroscedasticDense(K). "
-            f"Received: the output of {source.name!r}, a {found}"
+            f"HeteroscedasticDense(K). Received: the output of {source.name!r}, a {found}"
         )
 
 

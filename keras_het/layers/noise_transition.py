@@ -110,8 +110,7 @@ class NoiseTransition(keras.layers.Layer):
             annotators = f", num_annotators={self.num_annotators}" if self.axes else ""
             raise ValueError(
                 f"T must keep within {MAX_BYTES >> 30} GiB, and has {size / 2**30:.5g}. Received: "
-                f"num_classes={self.num_classes}, "
-                f"outlier={self.outlier}{annotators}"
+                f"num_classes={self.num_classes}, outlier={self.outlier}{annotators}"
             )
 
     def build(self, input_shape: Any) -> None:

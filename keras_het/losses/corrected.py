@@ -112,8 +112,7 @@ class BackwardCorrectedCrossentropy(_Corrected):
         if condition > self.max_condition:
             raise ValueError(
                 f"`transition` must have a condition number of at most {self.max_condition:g} to be inverted. "
-                f"Received: {condition:.4g}; "
-                "use ForwardCorrectedCrossentropy, which does not invert it"
+                f"Received: {condition:.4g}; use ForwardCorrectedCrossentropy, which does not invert it"
             )
         self.inverse = np.linalg.inv(self.transition)
 

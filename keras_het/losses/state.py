@@ -119,8 +119,8 @@ class StatefulCrossentropy(Crossentropy):
         if self.state.owner is None:
             raise ValueError(
                 f"The loss {self.name!r} must be attached to the model that it trains: `model.compile(..., "
-                "loss.attach(model))`, or, after "
-                "a model was loaded, `model.loss.attach(model)`. Received: a loss that is not"
+                "loss.attach(model))`, or, after a model was loaded, `model.loss.attach(model)`. Received: a loss that "
+                "is not"
             )
 
     def check_owner(self, model: keras.Model) -> None:

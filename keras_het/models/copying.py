@@ -40,8 +40,8 @@ def copy_model(model):
     if [weight.shape for weight in copied.variables] != [weight.shape for weight in model.variables]:
         raise ValueError(
             f"`clone` must be False: the layers of {model.name!r} have other weights when they are made again from a "
-            "file, as they have "
-            "where LoRA was enabled later. Convert first and enable LoRA on the new model. Received: clone=True"
+            "file, as they have where LoRA was enabled later. Convert first and enable LoRA on the new model. "
+            "Received: clone=True"
         )
     for pair in (
         zip(_all_layers(model), _all_layers(copied), strict=True),

@@ -33,8 +33,8 @@ def reshaped(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any:
         tensor = type(layer).from_config({**config, "name": free_name(layer.name, body)})(tensor)
         if activation == "softmax" and tensor.shape[-1] != units:
             raise ValueError(
-                f"The layers behind the head must keep its {units} classes on the last axis. "
-                f"Received: {layer.name!r}, whose output has the shape {tuple(tensor.shape)}"
+                f"The layers behind the head must keep its {units} classes on the last axis. Received: {layer.name!r}, "
+                f"whose output has the shape {tuple(tensor.shape)}"
             )
     return tensor
 
@@ -128,8 +128,8 @@ def _again(instance: Any, argument: str) -> Any:
     except ValueError as error:
         raise _LostError(
             f"{error}",
-            f"`{argument}` must be of a class that `from_config` makes of `get_config`. "
-            f"Received: {argument}={spelled(instance)}",
+            f"`{argument}` must be of a class that `from_config` makes of `get_config`. Received: "
+            f"{argument}={spelled(instance)}",
         ) from error
 
 
@@ -154,8 +154,8 @@ def _copy_of_optimizer(optimizer: Any, model: keras.Model) -> Any:
     if len(variables) < len(excluded):
         raise _LostError(
             "its optimizer excludes weights from weight decay that the new one does not have",
-            "Compile it with `optimizer.exclude_from_weight_decay(...)` of the new weights. "
-            f"Received: {len(excluded) - len(variables)} of them",
+            "Compile it with `optimizer.exclude_from_weight_decay(...)` of the new weights. Received: "
+            f"{len(excluded) - len(variables)} of them",
         )
     copy.exclude_from_weight_decay(variables, None if pattern is None else [pattern.pattern])
     return copy

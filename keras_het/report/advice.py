@@ -74,8 +74,8 @@ def _useless(found: Findings) -> str | None:
         return None
     return (
         f"Trust nothing below yet: the model is right for {found.accuracy:.1%}, and to say the most frequent label "
-        "always would be right "
-        f"for {share:.1%}. Train it longer, or look for a mistake in the data or in the order of the classes."
+        f"always would be right for {share:.1%}. Train it longer, or look for a mistake in the data or in the order of "
+        "the classes."
     )
 
 
@@ -84,10 +84,8 @@ def _in_sample(found: Findings) -> str | None:
         return None
     return (
         "If the model was trained on these examples, the scores on this page are too good, and fewer wrong labels are "
-        "found than there "
-        "are, because a model learns some wrong labels by heart. Use examples that it was not trained on, or give the "
-        "report "
-        "probabilities=..., by cross-validation."
+        "found than there are, because a model learns some wrong labels by heart. Use examples that it was not trained "
+        "on, or give the report probabilities=..., by cross-validation."
     )
 
 
@@ -96,8 +94,7 @@ def _look_at_labels(found: Findings) -> str | None:
         return None
     return (
         f"Look at the {found.number_of_issues:,} suspects, the worst first, in the table below and in labels.csv. They "
-        "are suspects: the "
-        "model may be wrong, too. Correct or leave out those that you agree with, and train again."
+        "are suspects: the model may be wrong, too. Correct or leave out those that you agree with, and train again."
     )
 
 
@@ -108,8 +105,7 @@ def _rare_classes(found: Findings) -> str | None:
         return None
     return (
         f"{rare:,} of {len(counts):,} classes have fewer than {FEWEST} labels here, {int(np.sum(counts == 0)):,} of "
-        "them none: of these "
-        "classes little can be said."
+        "them none: of these classes little can be said."
     )
 
 
@@ -120,8 +116,7 @@ def _confused(found: Findings) -> str | None:
     named = "; ".join(f"{_quoted(pair.first)} and {_quoted(pair.second)}" for pair in pairs[:3])
     return (
         f"Look at examples of the classes that are taken for each other ({named}). Say in the instructions for "
-        "labelling how to tell them "
-        "apart, or join them."
+        "labelling how to tell them apart, or join them."
     )
 
 
@@ -131,8 +126,7 @@ def _badly_calibrated(found: Findings) -> str | None:
         return None
     return (
         f"The calibration error is {error:.3f}, above {ECE}: do not read the confidence as a probability. Choose the "
-        "temperature of the "
-        "head by held-out labels (keras_het.select), or scale the probabilities by them "
+        "temperature of the head by held-out labels (keras_het.select), or scale the probabilities by them "
         "(keras_het.models.scale_temperature)."
     )
 
@@ -142,14 +136,12 @@ def _temperature(found: Findings) -> str | None:
     if sd < LITTLE_NOISE:
         return (
             f"The noise is {sd:.2f} temperatures, below {LITTLE_NOISE}, where it changes hardly any prediction: this "
-            "head is nearly a "
-            "plain one. There may be little noise to learn, or the temperature may be too high: try lower ones with "
-            "keras_het.select."
+            "head is nearly a plain one. There may be little noise to learn, or the temperature may be too high: try "
+            "lower ones with keras_het.select."
         )
     if sd > MUCH_NOISE:
         return (
             f"The noise is {sd:.2f} temperatures, above {MUCH_NOISE}: it may hide what the model knows. Try higher "
-            "temperatures with "
-            "keras_het.select."
+            "temperatures with keras_het.select."
         )
     return None

@@ -33,15 +33,13 @@ def pictures(found: Findings) -> list[Picture]:
         _picture(
             "Can the confidence be trusted?",
             "Bars: of the predictions with this confidence, the share that agrees with the labels. Orange: the gap to "
-            "the confidence. "
-            "On top: how many predictions are so confident.",
+            "the confidence. On top: how many predictions are so confident.",
             lambda ax: plots.reliability(found.calibration, ax),
         ),
         _picture(
             "What if only confident predictions are kept?",
             "The share of errors among the predictions that are kept, the most confident first. The further below the "
-            "dashed line, the "
-            "better the confidence tells right predictions from wrong ones.",
+            "dashed line, the better the confidence tells right predictions from wrong ones.",
             lambda ax: plots.risk_coverage(found.curve, ax),
         ),
     ]

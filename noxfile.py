@@ -1,4 +1,4 @@
-"""Sessions of nox: `python -m nox` lints, tests on three backends and compares them; `python -m nox -l` lists the others."""
+"""Sessions of nox: `python -m nox` lints, tests and compares three backends; `python -m nox -l` lists the others."""
 
 import argparse
 import concurrent.futures
@@ -23,7 +23,9 @@ TWO_WORKERS = ("-n", "2", "--dist", "worksteal")
 def install(session, *requirements, groups=()):
     """Installs the package with extras (such as ".[jax]") and dependency groups at the pinned versions."""
     # Without compiling the backends' ten thousand files of Python, most of which are never imported.
-    session.install("--no-compile", "-c", "constraints.txt", *requirements, *nox.project.dependency_groups(PROJECT, *groups))
+    session.install(
+        "--no-compile", "-c", "constraints.txt", *requirements, *nox.project.dependency_groups(PROJECT, *groups)
+    )
 
 
 def backend_environment(backend):
@@ -41,8 +43,8 @@ def compilation_cache(session):
     }
 
 
-# The tests make thousands of small programs, which run once: XLA compiles them in half of the time if it optimises less. `parity`, the
-# tests of memory, and the sessions of benchmarks and of other packages compile as users do.
+# The tests make thousands of small programs, which run once: XLA compiles them in half of the time if it optimises
+# less. `parity`, the tests of memory, and the sessions of benchmarks and of other packages compile as users do.
 COMPILE_FAST = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false"}
 
 
@@ -78,7 +80,10 @@ def tests(session, backend):
 @nox.session(python=nox.project.python_versions(PROJECT)[0])
 @nox.parametrize("backend", [nox.param(b, id=b) for b in BACKENDS])
 def min_versions(session, backend):
-    """All tests, or those named behind `--`, on the oldest Python and packages that pyproject.toml allows; on PyTorch gigabytes."""
+    """All tests, or those named behind `--`, on the oldest Python and packages that pyproject.toml allows.
+
+    On PyTorch these are gigabytes.
+    """
     pins = pathlib.Path(session.create_tmp()) / "oldest.txt"
     pins.write_text("\n".join(oldest("test")))
     requirements = nox.project.dependency_groups(PROJECT, "test")
@@ -93,7 +98,11 @@ def min_versions(session, backend):
 def oldest(*groups):
     """The lowest version of everything that the package, its extras and these dependency groups ask for, as pins."""
     extras = PROJECT["project"]["optional-dependencies"].values()
-    wanted = [*PROJECT["project"]["dependencies"], *itertools.chain(*extras), *nox.project.dependency_groups(PROJECT, *groups)]
+    wanted = [
+        *PROJECT["project"]["dependencies"],
+        *itertools.chain(*extras),
+        *nox.project.dependency_groups(PROJECT, *groups),
+    ]
     bounds = ((requirement.name, bound) for requirement in map(Requirement, wanted) for bound in requirement.specifier)
     return sorted({f"{name}=={bound.version}" for name, bound in bounds if bound.operator == ">="})
 
@@ -102,8 +111,19 @@ def oldest(*groups):
 def accelerator(session):
     """Layers and losses on an accelerator that PyTorch only pretends: all tensors must be made there."""
     install(session, "-e", ".[torch,demo]", groups=["test"])
-    pretended = ("-p", "tests.pretended_accelerator", "tests/test_pretended_accelerator.py", "tests/layers", "tests/losses")
-    session.run("pytest", *TWO_WORKERS, *(session.posargs or pretended), env=backend_environment("torch") | {"OMP_NUM_THREADS": "1"})
+    pretended = (
+        "-p",
+        "tests.pretended_accelerator",
+        "tests/test_pretended_accelerator.py",
+        "tests/layers",
+        "tests/losses",
+    )
+    session.run(
+        "pytest",
+        *TWO_WORKERS,
+        *(session.posargs or pretended),
+        env=backend_environment("torch") | {"OMP_NUM_THREADS": "1"},
+    )
 
 
 @nox.session
@@ -113,7 +133,14 @@ def parity(session):
     folder, cache = pathlib.Path(session.create_tmp()).resolve(), compilation_cache(session)
 
     def write(backend):
-        session.run("python", "-m", "tests.parity", "write", str(folder / f"{backend}.npz"), env=backend_environment(backend) | cache)
+        session.run(
+            "python",
+            "-m",
+            "tests.parity",
+            "write",
+            str(folder / f"{backend}.npz"),
+            env=backend_environment(backend) | cache,
+        )
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:  # mostly compiling, each on one core
         list(pool.map(write, BACKENDS))
@@ -122,7 +149,7 @@ def parity(session):
 
 @nox.session
 def demo(session):
-    """Digits with noisy labels, a plain head beside the heteroscedastic ones; `-- --backend torch` for another backend."""
+    """Digits with noisy labels, a plain head beside heteroscedastic ones; `-- --backend torch` for another backend."""
     backend, arguments = split_backend(session)
     install(session, "-e", f".[{backend},demo]")
     session.run("python", "-m", "keras_het", "demo", "--backend", backend, *arguments, env=backend_environment(backend))
@@ -130,14 +157,14 @@ def demo(session):
 
 @nox.session
 def bench(session):
-    """Seconds and memory of a step and of predict beside a plain Dense and the machine's floor; `-- --quick`, `-- --backends jax`."""
+    """Time and memory of a step and predict beside Dense and the machine's floor; `-- --quick`, `-- --backends jax`."""
     install(session, "-e", ".[jax,tensorflow,torch,plot]")
     session.run("python", "benchmarks/speed.py", *session.posargs)
 
 
 @nox.session
 def peers(session):
-    """The same heads in edward2, in an environment of its own: imported weights compared, then time; `-- --quick` to see that it runs."""
+    """The same heads in edward2, in an environment of its own: imported weights compared, then time; `-- --quick`."""
     install(session, "-e", ".[tensorflow]", groups=["test", "peers"])
     environment = {**backend_environment("tensorflow"), "TF_USE_LEGACY_KERAS": "1"}
     session.run("pytest", "tests/peers", env=environment)
@@ -166,7 +193,7 @@ def planted_pairs(session):
 
 @nox.session
 def covariance(session):
-    """Seconds and memory of covariances of many examples and of very many classes; `-- --quick`, `-- --backend torch`."""
+    """Seconds and memory of covariances of many examples and very many classes; `-- --quick`, `-- --backend torch`."""
     on_one_backend(session, "benchmarks/covariance.py")
 
 
@@ -201,7 +228,7 @@ def browser(session):
 
 @nox.session
 def docs(session):
-    """The site as files in build/site, from docs, guides and docstrings, without a warning; then its pages in a real Chromium."""
+    """The site in build/site, of docs, guides and docstrings, without a warning; then its pages in a real Chromium."""
     install(session, groups=["docs", "test", "browser"])
     session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
     pictures = pathlib.Path(session.create_tmp()).resolve()
@@ -250,7 +277,7 @@ def guides(session):
 
 @nox.session
 def notebooks(session):
-    """A notebook of every guide, made and run; `-- --quick` for epochs of one batch, `-- --backend torch` for another backend."""
+    """A notebook of every guide, made and run; `-- --quick` for one batch an epoch, `-- --backend torch`."""
     backend, arguments = split_backend(session)
     install(session, "-e", f".[{backend},hub,demo]", groups=["notebooks"])
     session.run("python", "guides/notebooks/make.py", *arguments)
@@ -274,31 +301,31 @@ def accuracy(session):
 
 @nox.session
 def recipe(session):
-    """Heads and their settings beside Dense, epoch by epoch, on tasks with noisy labels; `-- --tasks "digits, 40%"`, `-- --seeds 1`."""
+    """Heads beside Dense, epoch by epoch, on tasks with noisy labels; `-- --tasks "digits, 40%"`, `-- --seeds 1`."""
     on_one_backend(session, "benchmarks/recipe.py", "demo", groups=["recipe"])
 
 
 @nox.session
 def arena(session):
-    """Which method for which noise: all methods on seven kinds of wrong labels; `-- --quick`, `-- --data mnist`, `-- --backend torch`."""
+    """Which method for which of seven kinds of wrong labels; `-- --quick`, `-- --data mnist`, `-- --backend torch`."""
     on_one_backend(session, "benchmarks/arena.py", "demo", groups=["recipe"])
 
 
 @nox.session
 def clean_probabilities(session):
-    """Probabilities of the true classes, by a few clean labels or a learned T; `-- --tasks "digits, 40%"`, `-- --seeds 1`."""
+    """Probabilities of the true classes, by a few clean labels or by T; `-- --tasks "digits, 40%"`, `-- --seeds 1`."""
     on_one_backend(session, "benchmarks/clean_probabilities.py", "demo", groups=["recipe"])
 
 
 @nox.session
 def ensembles(session):
-    """One model and the mean of four, plain and heteroscedastic, on noisy digits; `-- --quick`, `-- --backend torch`."""
+    """A model and the mean of four, plain and heteroscedastic, on noisy digits; `-- --quick`, `-- --backend torch`."""
     on_one_backend(session, "benchmarks/ensembles.py", "demo")
 
 
 @nox.session
 def label_flip(session):
-    """A learned T beside the true one and other methods on digits with flipped labels and outliers; `-- --quick`, `-- --parts sizes`."""
+    """A learned T beside the true one and others, on flipped labels and outliers; `-- --quick`, `-- --parts sizes`."""
     on_one_backend(session, "benchmarks/label_flip.py", "demo")
 
 
@@ -352,5 +379,13 @@ def bill_of_materials(session, wheel, environment, path, epoch):
     """Writes what comes with the wheel, installed alone at the pinned versions, in the form of CycloneDX."""
     session.run("python", "-m", "venv", "--clear", "--without-pip", str(environment))
     session.run("python", "-m", "pip", "--python", str(environment), "install", "-c", "constraints.txt", str(wheel))
-    options = ("--pyproject", "pyproject.toml", "--mc-type", "library", "--output-reproducible", "--output-file", str(path))
+    options = (
+        "--pyproject",
+        "pyproject.toml",
+        "--mc-type",
+        "library",
+        "--output-reproducible",
+        "--output-file",
+        str(path),
+    )
     session.run("cyclonedx-py", "environment", str(environment), *options, env={"SOURCE_DATE_EPOCH": epoch})

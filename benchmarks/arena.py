@@ -1,16 +1,17 @@
-"""Which method for which noise: every method on every kind of wrong labels, with the same trials, chosen by noisy labels alone.
+"""Which method for which noise: every method, every kind of wrong labels, the same trials, chosen by noisy labels.
 
-python benchmarks/arena.py [--data digits] [--methods NAME ...] [--noises NAME ...] [--heads NAME ...] [--seeds 5] [--processes 2]
-                           [--output FOLDER] [--quick] [--render]                                             (KERAS_BACKEND)
+python benchmarks/arena.py [--data digits] [--methods NAME ...] [--noises NAME ...] [--heads NAME ...] [--seeds 5]
+                           [--processes 2] [--output FOLDER] [--quick] [--render]      (on the backend of KERAS_BACKEND)
 
-Training and validation labels are noisy, the test is clean and only measured. A method has three trials for its own strength; the size
-of a network, the optimizer with its weight decay (arena_decay.py says how it was chosen), batches and epochs are those of all. Some rows
-train more than that: two networks, or a first one to learn something of the labels. After every epoch the accuracy on noisy validation
-labels is taken, and the trial and the epoch of the largest, of equals the first, are the method's: no likelihood, which a robust loss, or
-one that knows T, does not model.
+Training and validation labels are noisy, the test is clean and only measured. A method has three trials for its own
+strength; the size of a network, the optimizer with its weight decay (arena_decay.py says how it was chosen), batches
+and epochs are those of all. Some rows train more than that: two networks, or a first one to learn something of the
+labels. After every epoch the accuracy on noisy validation labels is taken, and the trial and the epoch of the largest,
+of equals the first, are the method's: no likelihood, which a robust loss, or one that knows T, does not model.
 
-Every training writes a line of JSON and is not repeated if its line is there; `--render` makes all tables and the heat map of the lines.
-Without `--part I/N` it starts a process for each core, and shows what they have done and the time that is left.
+Every training writes a line of JSON and is not repeated if its line is there; `--render` makes all tables and the heat
+map of the lines. Without `--part I/N` it starts a process for each core, and shows what they have done and the time
+that is left.
 """
 
 import argparse
@@ -38,7 +39,10 @@ KEY = ("data", "noise", "seed", "head", "method", "strength")
 
 
 def wanted(options):
-    """The keys of all trainings with their methods; those of one method, head and seed, which are alike to compile, in a list."""
+    """The keys of all trainings with their methods, in a list for each method, head and seed.
+
+    Those of a list are alike to compile.
+    """
     chosen = [method for method in METHODS if method.name in options.methods]
     return [
         [
@@ -88,7 +92,9 @@ def work_side_by_side(options):
         done = added.count()
         bar.update(done, finalize=done == total)
     if any(process.wait() for process in processes):
-        raise RuntimeError("A process of the arena failed; what it says is above. Start again: what is done is not repeated")
+        raise RuntimeError(
+            "A process of the arena failed; what it says is above. Start again: what is done is not repeated"
+        )
 
 
 class AddedLines:
@@ -128,11 +134,19 @@ def options_of(arguments=None):
     parser.add_argument("--noises", nargs="+", choices=list(noises.NOISES), default=list(noises.NOISES), metavar="NAME")
     parser.add_argument("--heads", nargs="+", choices=list(HEADS), default=list(HEADS), metavar="NAME")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="side by side (default: one for each core)")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count(), help="side by side (default: one for each core)"
+    )
     parser.add_argument("--part", help="I/N: every N-th method, head and seed, from the I-th, in this process")
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
-    parser.add_argument("--quick", action="store_true", help="two methods, noises and seeds and few epochs, to see that it runs")
-    parser.add_argument("--render", action="store_true", help="only make tables and figures of the lines that are there")
+    parser.add_argument(
+        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="two methods, noises and seeds and few epochs, to see that it runs"
+    )
+    parser.add_argument(
+        "--render", action="store_true", help="only make tables and figures of the lines that are there"
+    )
     options = parser.parse_args(arguments)
     if options.quick:
         vars(options).update(QUICK, output=options.output / "quick")

@@ -1,8 +1,9 @@
 """What to begin with on each noise: chosen on all seeds but one, and scored on the one that is left out.
 
-The best of fifty rows on the data that chose it is better than early stopping by chance alone, and often clearly so. Left-out scores are
-not: their mean over the seeds is what a choice by the arena is worth to a user. They share most of the seeds that chose, so two standard
-errors would name a winner among equals in some 11% of the noises; three are asked for here, and `by_chance` says how often that happens.
+The best of fifty rows on the data that chose it is better than early stopping by chance alone, and often clearly so.
+Left-out scores are not: their mean over the seeds is what a choice by the arena is worth to a user. They share most of
+the seeds that chose, so two standard errors would name a winner among equals in some 11% of the noises; three are asked
+for here, and `by_chance` says how often that happens.
 """
 
 import numpy as np
@@ -12,7 +13,10 @@ CLEAR = 3.0  # standard errors
 
 
 def held_out(gains):
-    """What the best row of all other columns gains in each column, `(rows, seeds)` to `(seeds,)`; nothing of a single column."""
+    """What the best row of all other columns gains in each column, `(rows, seeds)` to `(seeds,)`.
+
+    A single column gives nothing.
+    """
     others = gains.sum(axis=1, keepdims=True) - gains
     return gains[others.argmax(axis=0), np.arange(gains.shape[1])] if gains.shape[1] > 1 else np.zeros(0)
 
@@ -56,22 +60,33 @@ def row(results, noise):
 
 
 def table(results):
-    """A row for each noise: the best of all that a user can have, its gain on seeds that did not choose it, and what is as good."""
-    head = ["your noise looks like", "begin with", "points over early stopping, left-out seeds", "within two standard errors of the best"]
+    """A row for each noise: the best that a user can have, its gain, and what is as good.
+
+    The gain is that on seeds that did not choose it.
+    """
+    head = [
+        "your noise looks like",
+        "begin with",
+        "points over early stopping, left-out seeds",
+        "within two standard errors of the best",
+    ]
     return [head, *(row(results, noise) for noise in results.noises)]
 
 
 def how(results):
     """How the table is made, and how much of it chance would make."""
-    rows, seeds = max((gains_of(results, noise)[1].shape for noise in results.noises if gains_of(results, noise)[0]), default=(0, 0))
+    rows, seeds = max(
+        (gains_of(results, noise)[1].shape for noise in results.noises if gains_of(results, noise)[0]), default=(0, 0)
+    )
     if seeds < 2:
         return "It needs two seeds: one chooses, and the other one scores."
     chance = by_chance(rows - 1, seeds)
     any_of_all = 1.0 - (1.0 - chance) ** len(results.noises)
     return (
-        f"The best of {rows} rows is chosen on all seeds but one and scored on the one left out; the points are the mean over {seeds} such "
-        f"seeds. It is named, as chosen on all seeds, beyond {CLEAR:g} standard errors. By chance alone, were all rows equal, {chance:.0%} "
-        f"of the noises would have a name, and one or more of {len(results.noises)} noises in {any_of_all:.0%} of the cases."
+        f"The best of {rows} rows is chosen on all seeds but one and scored on the one left out; the points are the "
+        f"mean over {seeds} such seeds. It is named, as chosen on all seeds, beyond {CLEAR:g} standard errors. By "
+        f"chance alone, were all rows equal, {chance:.0%} of the noises would have a name, and one or more of "
+        f"{len(results.noises)} noises in {any_of_all:.0%} of the cases."
     )
 
 

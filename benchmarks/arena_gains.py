@@ -8,15 +8,23 @@ FIGURES = {"accuracy": 100.0, "NLL": 1.0, "ECE": 1.0}  # and their units: points
 
 
 def choose(runs, stops_early=True):
-    """The trial and the epoch of the largest accuracy on noisy validation labels, of equals the first; or the trial at its last epoch."""
+    """The trial and the epoch of the largest accuracy on noisy validation labels, of equals the first.
+
+    Without `stops_early`: the trial of the largest accuracy at its last epoch.
+    """
     candidates = [
-        (run, epoch) for run in runs for epoch in (range(len(run["noisy accuracy"])) if stops_early else [len(run["noisy accuracy"]) - 1])
+        (run, epoch)
+        for run in runs
+        for epoch in (range(len(run["noisy accuracy"])) if stops_early else [len(run["noisy accuracy"]) - 1])
     ]
     return max(candidates, key=lambda candidate: candidate[0]["noisy accuracy"][candidate[1]])
 
 
 class Results:
-    """Clean figures of what was chosen: `cells[noise, head, method][seed]` is a dict of them, of the methods whose trials are all there."""
+    """Clean figures of what was chosen, of the methods whose trials are all there.
+
+    `cells[noise, head, method][seed]` is a dict of them.
+    """
 
     def __init__(self, lines, last=False):
         self.methods, self.noises, self.heads = (distinct(lines, name) for name in ("method", "noise", "head"))
@@ -28,7 +36,10 @@ class Results:
         for (noise, head, method, seed), runs in groups.items():
             if len(runs) == runs[0]["trials"]:
                 run, epoch = choose(runs, runs[0]["stops early"] and not last)
-                found = {name: run[f"clean {name}"][epoch] for name in FIGURES} | {"strength": run["strength"], "epoch": epoch + 1}
+                found = {name: run[f"clean {name}"][epoch] for name in FIGURES} | {
+                    "strength": run["strength"],
+                    "epoch": epoch + 1,
+                }
                 self.cells.setdefault((noise, head, method), {})[seed] = found
 
     def figures(self, noise, head, method, name):
@@ -39,7 +50,9 @@ class Results:
         """What one (method, head) has more than another: seed by seed, of the seeds that both have."""
         (method, head), (base, base_head) = one, other
         first, second = self.cells.get((noise, head, method), {}), self.cells.get((noise, base_head, base), {})
-        return np.array([FIGURES[name] * (first[seed][name] - second[seed][name]) for seed in sorted(first.keys() & second.keys())])
+        return np.array(
+            [FIGURES[name] * (first[seed][name] - second[seed][name]) for seed in sorted(first.keys() & second.keys())]
+        )
 
 
 def is_clear(values):

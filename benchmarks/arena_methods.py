@@ -10,7 +10,11 @@ from arena_trial import BATCH, Method, Plan, Stage, of_indexed_loss, of_loss, of
 from scipy.special import softmax
 
 from keras_het import label_noise
-from keras_het.losses import BootstrappedCrossentropy, EarlyLearningRegularizedCrossentropy, ForwardCorrectedCrossentropy
+from keras_het.losses import (
+    BootstrappedCrossentropy,
+    EarlyLearningRegularizedCrossentropy,
+    ForwardCorrectedCrossentropy,
+)
 from keras_het.regularizers import Trace
 
 ESTIMATES = {
@@ -61,7 +65,9 @@ class Mixtures(keras.utils.PyDataset):
         """A batch."""
         first = self.order[index * BATCH : (index + 1) * BATCH]
         second, share = self.rng.permutation(first), self.rng.beta(self.alpha, self.alpha)
-        return tuple((share * part[first] + (1.0 - share) * part[second]).astype("float32") for part in (self.x, self.y))
+        return tuple(
+            (share * part[first] + (1.0 - share) * part[second]).astype("float32") for part in (self.x, self.y)
+        )
 
     def on_epoch_end(self):
         """Keras calls it."""
@@ -89,7 +95,9 @@ METHODS = [
     Method(PLAIN, "", (None,), lambda trial: trial.plan(), stops_early=False),
     Method(BASE, "three starts", (0, 1, 2), lambda trial: trial.plan(start=trial.strength)),
     Method(CHANCE, "three other starts", (3, 4, 5), lambda trial: trial.plan(start=trial.strength)),
-    Method("temperature", "Collier et al. 2021", (1.5, 5.0, 15.0), lambda trial: trial.plan(temperature=trial.strength)),
+    Method(
+        "temperature", "Collier et al. 2021", (1.5, 5.0, 15.0), lambda trial: trial.plan(temperature=trial.strength)
+    ),
     Method("label smoothing", "Szegedy et al. 2016", (0.1, 0.3, 0.5), smoothed),
     Method("mixup", "Zhang et al. 2018", (0.4, 2.0, 8.0), mixup),
     Method(
@@ -104,7 +112,9 @@ METHODS = [
         (0.9, 0.8, 0.6),
         of_loss(lambda beta, task: BootstrappedCrossentropy(beta, hard=True, from_logits=True)),
     ),
-    Method("forward, estimated T", "Patrini et al. 2017, Northcutt et al. 2021", tuple(ESTIMATES), estimated_transition),
+    Method(
+        "forward, estimated T", "Patrini et al. 2017, Northcutt et al. 2021", tuple(ESTIMATES), estimated_transition
+    ),
     Method("learned T, L2", "Sukhbaatar et al. 2014", (0.03, 0.07, 0.14), of_transition(keras.regularizers.L2)),
     Method("learned T, trace", "Sukhbaatar et al. 2014", (0.003, 0.01, 0.03), of_transition(Trace)),
     Method(
@@ -112,7 +122,9 @@ METHODS = [
         "Liu et al. 2020",
         (1.0, 3.0, 7.0),
         of_indexed_loss(
-            lambda strength, task: EarlyLearningRegularizedCrossentropy(len(task.train.y), task.units, strength, from_logits=True)
+            lambda strength, task: EarlyLearningRegularizedCrossentropy(
+                len(task.train.y), task.units, strength, from_logits=True
+            )
         ),
     ),
     *arena_rivals.METHODS,

@@ -1,4 +1,4 @@
-"""What arena.py says: tables, the heat map, what to begin with, and what was expected; all from the lines of its results."""
+"""What arena.py says: tables, the heat map, what to begin with, and what was expected; all from its result lines."""
 
 import json
 import pathlib
@@ -17,7 +17,11 @@ TWO = "two networks"  # what rows of two networks are compared with, too
 
 def read(folder):
     """All lines in a folder."""
-    return [json.loads(line) for path in sorted(pathlib.Path(folder).glob("arena-*.jsonl")) for line in path.read_text().splitlines()]
+    return [
+        json.loads(line)
+        for path in sorted(pathlib.Path(folder).glob("arena-*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
 
 
 def table(results, head, name):
@@ -38,7 +42,7 @@ def gains(results, head, base=BASE, methods=None):
 
 
 def standing(results):
-    """A row for each method and head: the noises on which it is clearly better than early stopping, and clearly worse."""
+    """A row for each method and head: noises on which it is clearly better than early stopping, and clearly worse."""
     lines = [["method", "clearly better", "clearly worse"]]
     for rival in arena_advice.rivals(results):
         if rival != BASE:
@@ -50,7 +54,10 @@ def standing(results):
 
 
 def expected(results):
-    """What was expected of each method, with a Dense head, before the run, and what came: better (+), worse (-) or alike (=)."""
+    """What was expected of each method, with a Dense head, before the run, and what came.
+
+    Better is "+", worse is "-", alike is "=".
+    """
     lines, right, all_cells = [["method", *results.noises, "why"]], 0, 0
     for method, (row, why) in arena_expectations.read().items():
         cells = []
@@ -68,7 +75,10 @@ def choices(results, head):
     lines = [["method", *results.noises]]
     for method in results.methods:
         cells = [
-            [f"{cell['strength']} @ {cell['epoch']}" for _, cell in sorted(results.cells.get((noise, head, method), {}).items())]
+            [
+                f"{cell['strength']} @ {cell['epoch']}"
+                for _, cell in sorted(results.cells.get((noise, head, method), {}).items())
+            ]
             for noise in results.noises
         ]
         lines.append([method, *("; ".join(cell) for cell in cells)])
@@ -79,7 +89,11 @@ def describe(lines):
     """All tables, by their titles."""
     results, last = Results(lines), Results(lines, last=True)
     seeds = len(distinct(lines, "seed"))
-    alarm = f"By chance alone {2 * student.sf(2, seeds - 1):.0%} of the cells would be bold." if seeds > 1 else "One seed: no cell is bold."
+    alarm = (
+        f"By chance alone {2 * student.sf(2, seeds - 1):.0%} of the cells would be bold."
+        if seeds > 1
+        else "One seed: no cell is bold."
+    )
     tables = {"how the advice is chosen": arena_advice.how(results), "begin with": arena_advice.table(results)}
     tables |= {f"beside {BASE[0]}, {BASE[1]} head": standing(results), "bold by chance": alarm}
     for head in results.heads:
@@ -96,7 +110,10 @@ def describe(lines):
     tables["sources, and seconds of a processor for a training"] = sources(results, lines)
     commits = ", ".join(dict.fromkeys(line["commit"] for line in lines if line["commit"]))
     hours = sum(line["processor"] for line in lines) / 3600
-    whole = f"{len(lines)} trainings, {hours:.2f} hours of a processor, commits {commits}: {'; '.join(distinct(lines, 'about'))}."
+    whole = (
+        f"{len(lines)} trainings, {hours:.2f} hours of a processor, commits {commits}: "
+        f"{'; '.join(distinct(lines, 'about'))}."
+    )
     return {**tables, "trainings": whole}
 
 
@@ -105,7 +122,9 @@ def sources(results, lines):
     rows = [["method", "source", "trials", "processor seconds"]]
     for method in results.methods:
         own = select(lines, method=method)
-        rows.append([method, own[0]["source"], str(own[0]["trials"]), f"{np.mean([line['processor'] for line in own]):.2f}"])
+        rows.append(
+            [method, own[0]["source"], str(own[0]["trials"]), f"{np.mean([line['processor'] for line in own]):.2f}"]
+        )
     return rows
 
 
@@ -119,10 +138,16 @@ def render(folder, data):
 
 
 def in_order(lines):
-    """By the order of the expectations, of the noises there, and of heads and seeds, whatever order they were run in."""
+    """By the order of the expectations, of the noises there, and of heads and seeds, whatever order they ran in."""
     expectations = arena_expectations.read()
     methods, noises = list(expectations), list(next(iter(expectations.values()))[0])
     place = {name: index for index, name in enumerate([*methods, *noises])}
     return sorted(
-        lines, key=lambda line: (place.get(line["method"], len(place)), place.get(line["noise"], len(place)), line["head"], line["seed"])
+        lines,
+        key=lambda line: (
+            place.get(line["method"], len(place)),
+            place.get(line["noise"], len(place)),
+            line["head"],
+            line["seed"],
+        ),
     )

@@ -80,12 +80,17 @@ def verified_alone(truth):
 
 
 def adaptive(trial):
-    """Regularises examples of noisy and of rare classes more, by the labels of validation that a first training predicts otherwise."""
+    """Regularises examples of noisy and of rare classes more.
+
+    A class is as noisy as the share of its validation labels that a first training predicts otherwise.
+    """
     (x, y), task = trial.task.validation, trial.task
     wrong = trial.first().predict(x, batch_size=2048, verbose=0).argmax(axis=-1) != y
     noise = [wrong[y == label].mean() for label in range(task.units)]
     strengths = trial.strength * adaptive_strengths(task.train.y, noise)
-    return trial.attached(AdaptivelyRegularizedCrossentropy(strengths, from_logits=True), {"sample_weight": with_index(len(strengths))})
+    return trial.attached(
+        AdaptivelyRegularizedCrossentropy(strengths, from_logits=True), {"sample_weight": with_index(len(strengths))}
+    )
 
 
 METHODS = [
@@ -117,10 +122,19 @@ METHODS = [
         "data parameters",
         "Saxena et al. 2019",
         (0.1, 0.3, 1.0),
-        of_indexed_loss(lambda rate, task: DataParametersCrossentropy(len(task.train.y), task.units, instance_rate=rate, from_logits=True)),
+        of_indexed_loss(
+            lambda rate, task: DataParametersCrossentropy(
+                len(task.train.y), task.units, instance_rate=rate, from_logits=True
+            )
+        ),
     ),
     Method("self-paced", "Jiang et al. 2018", (0.8, 0.6, 0.4), self_paced),
-    Method(TWO, "three starts", (0, 1, 2), lambda trial: pair_of(trial, CoTeaching(1.0, from_logits=True), start=trial.strength)),
+    Method(
+        TWO,
+        "three starts",
+        (0, 1, 2),
+        lambda trial: pair_of(trial, CoTeaching(1.0, from_logits=True), start=trial.strength),
+    ),
     Method(
         f"{TWO}, co-teaching",
         "Han et al. 2018",
@@ -136,5 +150,12 @@ METHODS = [
     Method("MentorMix", "Jiang et al. 2020", (90.0, 70.0, 50.0), mentor_mix),
     Method("curriculum by density", "Guo et al. 2018", (0.75, 0.5, 0.25), density),
     Method("adaptive regularisation", "Cao et al. 2021", (0.03, 0.1, 0.3), adaptive, heads=("Dense",)),
-    Method("CleanNet", "Lee et al. 2018", (0.5, 1.0, 2.0), reference, knows=f"told {VERIFIED * CLASSES} labels", told=verified_alone),
+    Method(
+        "CleanNet",
+        "Lee et al. 2018",
+        (0.5, 1.0, 2.0),
+        reference,
+        knows=f"told {VERIFIED * CLASSES} labels",
+        told=verified_alone,
+    ),
 ]

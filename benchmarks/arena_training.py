@@ -29,7 +29,11 @@ class Record(keras.callbacks.Callback):
         predicted = keras.ops.convert_to_numpy(self.outputs(self.model.predict_on_batch(self.x)))
         log_p = log_softmax(predicted.astype("float64"), axis=-1)
         self.epochs.append(
-            {f"{name} {key}": value for name, (part, y) in self.parts.items() for key, value in scores(log_p[part], y).items()}
+            {
+                f"{name} {key}": value
+                for name, (part, y) in self.parts.items()
+                for key, value in scores(log_p[part], y).items()
+            }
         )
 
 
@@ -62,7 +66,12 @@ def run(method, key, epochs=None):
     record = Record(task, plan.outputs)
     train(plan, task.epochs, record)
     figures = {name: [round(epoch[name], 4) for epoch in record.epochs] for name in record.epochs[0]}
-    traits = {"source": method.source, "knows": method.knows, "stops early": method.stops_early, "trials": len(method.strengths)}
+    traits = {
+        "source": method.source,
+        "knows": method.knows,
+        "stops early": method.stops_early,
+        "trials": len(method.strengths),
+    }
     spent = {"seconds": round(time.perf_counter() - start, 2), "processor": round(time.process_time() - used, 2)}
     return {**key, **traits, **spent, **figures}
 

@@ -1,10 +1,12 @@
-"""What a row of the arena is made of: a trial, which gives what all methods share, and the plan that a method makes of it.
+"""What a row of the arena is made of: a trial, which gives what all methods share, and the plan a method makes of it.
 
-A plan is a compiled model, and the data and arguments of `fit`, in stages if there are more than one. The network, its head, the
-optimizer and the length of training are those of the trial; the noisy labels of validation choose among trials and epochs, and no
-method does that itself. A method that trains two networks, or a first one, has the time for it.
+A plan is a compiled model, and the data and arguments of `fit`, in stages if there are more than one. The network, its
+head, the optimizer and the length of training are those of the trial; the noisy labels of validation choose among
+trials and epochs, and no method does that itself. A method that trains two networks, or a first one, has the time for
+it.
 
-Weights decay apart from the gradient (AdamW): as a part of the loss, beside Adam, decay would be twice as strong for half a loss.
+Weights decay apart from the gradient (AdamW): as a part of the loss, beside Adam, decay would be twice as strong for
+half a loss.
 """
 
 import functools
@@ -41,7 +43,8 @@ class Stage(NamedTuple):
 class Plan(NamedTuple):
     """What is trained on what.
 
-    outputs: makes logits or log-probabilities, `(N, K)`, of what the model predicts, such as those of the first of two networks.
+    outputs: makes logits or log-probabilities, `(N, K)`, of what the model predicts, such as those of the first of two
+    networks.
     """
 
     model: keras.Model
@@ -58,10 +61,15 @@ class Trial(NamedTuple):
     seed: int
 
     def network(self, temperature=None, tail=(), start=0):
-        """The network of the task and a head, which makes log-probabilities, not compiled; `start` is another start for each number."""
+        """The network of the task and a head, which makes log-probabilities, not compiled.
+
+        `start` is another start for each number.
+        """
         keras.utils.set_random_seed(1000 * start + self.seed)
         layers = self.task.backbone(self.task.train.x.shape[1:], lambda: None)
-        return keras.Sequential([*layers, *HEADS[self.head](self.task.units, temperature, 1000 * start + self.seed), *tail])
+        return keras.Sequential(
+            [*layers, *HEADS[self.head](self.task.units, temperature, 1000 * start + self.seed), *tail]
+        )
 
     def compiled(self, loss=None, **arguments):
         """`network`, with crossentropy if there is no other loss."""
@@ -74,7 +82,9 @@ class Trial(NamedTuple):
         """That of all; kernels decay, but not the covariance of a head, nor a learned T."""
         kept = ("bias", "transition", "scale_diag", "row_scale", "factor")
         optimizer = keras.optimizers.AdamW(LEARNING_RATE, weight_decay=WEIGHT_DECAY)
-        optimizer.exclude_from_weight_decay(var_list=[v for v in model.trainable_variables if any(part in v.path for part in kept)])
+        optimizer.exclude_from_weight_decay(
+            var_list=[v for v in model.trainable_variables if any(part in v.path for part in kept)]
+        )
         return optimizer
 
     def plan(self, loss=None, fit=None, **arguments):

@@ -1,8 +1,9 @@
-"""What share of a real model's prediction is the head? ResNet-50 of keras.applications, random weights, images of 224 x 224.
+"""What share of a real model's prediction is the head? ResNet-50, random weights, images of 224 x 224.
 
 python benchmarks/backbone.py [--quick] [--output FOLDER]              (on the backend that KERAS_BACKEND names)
 
-The share is the time of the head alone over that of the whole model: the head of the default settings, on features of the backbone.
+The share is the time of the head alone over that of the whole model: the head of the default settings, on features of
+the backbone, which is that of keras.applications.
 """
 
 import harness

@@ -1,10 +1,12 @@
-"""What does a user who wants calibrated probabilities of the *true* classes do? A scaler on a few clean labels, or a T behind the head.
+"""How to get calibrated probabilities of the *true* classes? A scaler on a few clean labels, or a T behind the head.
 
-python benchmarks/clean_probabilities.py [--tasks NAME ...] [--seeds 5] [--output FOLDER]        (on the backend of KERAS_BACKEND)
+python benchmarks/clean_probabilities.py [--tasks NAME ...] [--seeds 5] [--output FOLDER]
+(on the backend of KERAS_BACKEND)
 
-A model that is calibrated for noisy labels is less sure of the true classes than it could be. Every model here is chosen by noisy
-validation labels (`keras_het.select`: temperature, L2 and epoch, or the strength of T's penalty and the epoch). Its probabilities are
-then raised to a power, the same for all examples, that is fitted to 50 or 200 clean labels. All figures are of the other clean labels.
+A model that is calibrated for noisy labels is less sure of the true classes than it could be. Every model here is
+chosen by noisy validation labels (`keras_het.select`: temperature, L2 and epoch, or the strength of T's penalty and the
+epoch). Its probabilities are then raised to a power, the same for all examples, that is fitted to 50 or 200 clean
+labels. All figures are of the other clean labels.
 """
 
 import argparse
@@ -49,7 +51,9 @@ def make_model(task, method, choice, seed):
         head = HeteroscedasticDense(task.units, min(15, task.units), kernel_regularizer=decay(), seed=seed)
     flips = NoiseTransition(task.units, regularizer=keras.regularizers.L2(choice))
     model = keras.Sequential([*task.backbone(task.train.x.shape[1:], decay), head, flips])
-    model.compile(keras.optimizers.Adam(2 * recipe.LEARNING_RATE), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.compile(
+        keras.optimizers.Adam(2 * recipe.LEARNING_RATE), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    )
     return model
 
 
@@ -59,7 +63,11 @@ def chosen(task, method, seed, values=None):
     if method.endswith("T"):
         arguments["callbacks"] = [ReleaseTransition(min(RELEASE, task.epochs // 3))]
     return select(
-        lambda choice: make_model(task, method, choice, seed), values or choices(method, task), *task.train, task.validation, **arguments
+        lambda choice: make_model(task, method, choice, seed),
+        values or choices(method, task),
+        *task.train,
+        task.validation,
+        **arguments,
     ).model
 
 
@@ -73,7 +81,12 @@ def rows(name, seed):
             power = recipe.scaled_by(log_p[:count], task.test.y[:count])[0] if count else 1.0
             scaled, y = log_softmax(log_p[CLEAN[-1] :] * power, axis=-1), task.test.y[CLEAN[-1] :]
             p, right = np.exp(scaled), scaled.argmax(-1) == y
-            figures = [right.mean(), -scaled[np.arange(len(y)), y].mean(), expected_calibration_error(p, y), (p.max(-1) - right).mean()]
+            figures = [
+                right.mean(),
+                -scaled[np.arange(len(y)), y].mean(),
+                expected_calibration_error(p, y),
+                (p.max(-1) - right).mean(),
+            ]
             yield way, count, figures
         keras.utils.clear_session()
 
@@ -82,7 +95,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tasks", nargs="+", choices=list(tasks.TASKS), default=list(TASKS), metavar="NAME")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
+    parser.add_argument(
+        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
+    )
     options = parser.parse_args()
     tables = {}
     for name in options.tasks:
@@ -93,7 +108,9 @@ def main():
             print(name, seed, flush=True)
         lines = [["model", "clean labels", "accuracy", "NLL", "ECE", "confidence - accuracy"]]
         for (way, count), figures in found.items():
-            lines.append([way, str(count), *(recipe_report.with_error(column) for column in zip(*figures, strict=True))])
+            lines.append(
+                [way, str(count), *(recipe_report.with_error(column) for column in zip(*figures, strict=True))]
+            )
         tables[name] = lines
     publish(options.output, "clean_probabilities", tables, range(options.seeds))
 

@@ -1,13 +1,13 @@
-"""Which labels two networks keep: the share of right ones among those that are kept at the end, and the accuracy that it gives.
+"""Which labels two networks keep: the share of right ones among those kept at the end, and the accuracy that it gives.
 
 python benchmarks/co_teaching.py [--seeds 5] [--epochs 60] [--rate 0.45] [--methods NAME ...]
 
-Digits with 45% of their labels flipped to any other class; the true ones are known here, and only measured. All train alike, with the
-same backbone, and know the rate of wrong labels. "Kept" is by batches of training data, as in training; of Dense it is what would be kept,
-the smallest losses, and of the mentor its weights. The mentor is told which labels of 100 training examples are right; nobody else is, and
-what is kept is counted without these examples, for all.
-Accuracy is of clean test data, after the last epoch, and after the epoch with the best accuracy of noisy validation data. Two networks are
-one ensemble: compare them with "two, all kept", which trains both on everything.
+Digits with 45% of their labels flipped to any other class; the true ones are known here, and only measured. All train
+alike, with the same backbone, and know the rate of wrong labels. "Kept" is by batches of training data, as in training;
+of Dense it is what would be kept, the smallest losses, and of the mentor its weights. The mentor is told which labels
+of 100 training examples are right; nobody else is, and what is kept is counted without these examples, for all.
+Accuracy is of clean test data, after the last epoch, and after the epoch with the best accuracy of noisy validation
+data. Two networks are one ensemble: compare them with "two, all kept", which trains both on everything.
 """
 
 import argparse
@@ -21,7 +21,8 @@ from results import publish
 
 from keras_het import callbacks, losses, models
 
-BATCH, GRADUAL, TRUSTED = 64, 10, 100  # examples; epochs until the share is reached; labels that are known to be right or wrong
+# Examples; epochs until the share is reached; labels that are known to be right or wrong.
+BATCH, GRADUAL, TRUSTED = 64, 10, 100
 # The loss, whether it is that of two networks, and whether the share that is kept falls.
 METHODS = {
     "Dense": (losses.SelfPacedCrossentropy, False, False),
@@ -104,7 +105,10 @@ def figures(method, rate, seed, epochs):
 
 
 def cell(values):
-    return f"{100 * np.mean(values):.1f} ± {100 * np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0:.1f}"
+    return (
+        f"{100 * np.mean(values):.1f} ± "
+        f"{100 * np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0:.1f}"
+    )
 
 
 def main():
@@ -113,7 +117,9 @@ def main():
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--rate", type=float, default=0.45)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
+    parser.add_argument(
+        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
+    )
     arguments = parser.parse_args()
     lines = [["%", "right labels", "kept", "right among kept", "accuracy, last epoch", "best noisy validation"]]
     for method in arguments.methods:

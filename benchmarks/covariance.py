@@ -2,8 +2,8 @@
 
 python benchmarks/covariance.py [--tasks NAME ...] [--quick]
 
-The heads are not trained, but two classes are planted to be confused, and that pair must be found, alone. Memory is the most that the
-process holds, with the backend, the model, and a batch of the data, which are made as they are read.
+The heads are not trained, but two classes are planted to be confused, and that pair must be found, alone. Memory is the
+most that the process holds, with the backend, the model, and a batch of the data, which are made as they are read.
 """
 
 import argparse
@@ -76,7 +76,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
+    parser.add_argument(
+        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
+    )
     parser.add_argument("--measure", choices=list(TASKS), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:

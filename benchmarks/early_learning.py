@@ -1,11 +1,11 @@
 """Memorised wrong labels by epoch: early-learning regularisation beside plain crossentropy.
 
-python benchmarks/early_learning.py [--quick] [--repeats SEEDS] [--output FOLDER]          (on the backend of KERAS_BACKEND)
+python benchmarks/early_learning.py [--quick] [--repeats SEEDS] [--output FOLDER]      (on the backend of KERAS_BACKEND)
 
-1,024 of scikit-learn's digits, 40% of whose labels are flipped to any other class, a network of 128-128 units, Adam, no weight decay,
-nothing chosen by validation. After every epoch: of the training examples with a wrong label, the share that is predicted as the wrong
-label, and as the true one; and the accuracy on clean test labels. Writes early_learning.jsonl, a row for each seed, method and epoch,
-early_learning.md and early_learning.png.
+1,024 of scikit-learn's digits, 40% of whose labels are flipped to any other class, a network of 128-128 units, Adam, no
+weight decay, nothing chosen by validation. After every epoch: of the training examples with a wrong label, the share
+that is predicted as the wrong label, and as the true one; and the accuracy on clean test labels. Writes
+early_learning.jsonl, a row for each seed, method and epoch, early_learning.md and early_learning.png.
 """
 
 import json
@@ -71,7 +71,10 @@ def curves(rows, method, share):
 
 
 def table(rows):
-    """Means over the seeds and their standard deviation: at the end, and at the best epoch on clean labels, which nobody knows."""
+    """Means over the seeds and their standard deviation: at the end, and at the best epoch on clean labels.
+
+    Nobody knows that epoch.
+    """
     lines = [["method", "as wrong label, end", "as true label, end", "test accuracy, end", "test accuracy, best epoch"]]
     for method in STRENGTHS:
         values = [curves(rows, method, share)[:, -1] for share in SHARES]

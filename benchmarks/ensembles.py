@@ -1,12 +1,12 @@
-"""Ensembles in small: one model and the mean of four, plain and heteroscedastic, with and without a temperature fitted behind them.
+"""Ensembles in small: one model and the mean of four, plain and heteroscedastic, with and without a fitted temperature.
 
-python benchmarks/ensembles.py [--quick] [--seeds 5] [--output FOLDER]                     (on the backend that KERAS_BACKEND names)
+python benchmarks/ensembles.py [--quick] [--seeds 5] [--output FOLDER]        (on the backend of KERAS_BACKEND)
 
-The paper's Table 7 (Collier et al. 2021), on scikit-learn's digits with 40% of the labels flipped to the class that an example looks
-most like. Training and validation labels are noisy; the figures are of clean test labels. Dense, whose logits are divided by a
-temperature, and the full head choose among the same temperatures and L2 by the likelihood of noisy validation labels, with the first
-member; every member keeps the weights of its own best epoch by that likelihood. "one" is the mean of the figures of the four members.
-The scaler is fitted to the same noisy validation labels.
+The paper's Table 7 (Collier et al. 2021), on scikit-learn's digits with 40% of the labels flipped to the class that an
+example looks most like. Training and validation labels are noisy; the figures are of clean test labels. Dense, whose
+logits are divided by a temperature, and the full head choose among the same temperatures and L2 by the likelihood of
+noisy validation labels, with the first member; every member keeps the weights of its own best epoch by that likelihood.
+"one" is the mean of the figures of the four members. The scaler is fitted to the same noisy validation labels.
 """
 
 import argparse
@@ -32,7 +32,8 @@ FIGURES = ("accuracy", "NLL", "ECE")
 def fitted(task, method, choices, seed):
     """`Selection` among pairs of a temperature and L2, and among epochs."""
     return select(
-        lambda choice: recipe.make_model(task, recipe.Setting(method, *choice), seed), choices, *task.train, task.validation,
+        lambda choice: recipe.make_model(task, recipe.Setting(method, *choice), seed),
+        choices, *task.train, task.validation,
         batch_size=recipe.BATCH, epochs=task.epochs, extend=False, verbose=0,
     )  # fmt: skip
 
@@ -49,7 +50,9 @@ def measure(model, task):
     """Figures on clean labels without and with a scaler, `(2, 3)`, and its temperature."""
     scaler = TemperatureScaler().fit(model.predict(task.validation.x, batch_size=256, verbose=0), task.validation.y)
     outputs = model.predict(task.test.x, batch_size=1024, verbose=0)
-    log_ps = [np.asarray(keras.ops.convert_to_numpy(layer(outputs)), "float64") for layer in (TemperatureScaler(), scaler)]
+    log_ps = [
+        np.asarray(keras.ops.convert_to_numpy(layer(outputs)), "float64") for layer in (TemperatureScaler(), scaler)
+    ]
     return np.array([figures(log_p, task.test.y) for log_p in log_ps]), scaler.temperature
 
 
@@ -60,7 +63,7 @@ def figures(log_p, y):
 
 
 def run(task, seed):
-    """A dict of the figures and the temperature of each (method, number of members, whether scaled), and the choices."""
+    """A dict of the figures and temperature of each (method, number of members, whether scaled), and the choices."""
     found, choices = {}, {}
     for method in METHODS:
         choices[method], models = members(task, method, seed)
@@ -75,14 +78,16 @@ def run(task, seed):
 
 
 def describe(runs):
-    """A row for each model: its figures, and what each adds to those of Dense of the same size and scaling, seed by seed."""
+    """A row for each model: its figures, and their gain over Dense of the same size and scaling, seed by seed."""
     lines = [["model", "members", "scaler's T", *FIGURES, *(f"{name} - Dense" for name in FIGURES)]]
     for scaled in (False, True):
         for size in sorted({size for _, size, _ in runs[0]}):
             for method in METHODS:
                 tables = np.array([found[method, size, scaled][0] for found in runs])
                 plain = np.array([found["Dense", size, scaled][0] for found in runs])
-                temperature = recipe_report.with_error([found[method, size, scaled][1] for found in runs]) if scaled else "none"
+                temperature = (
+                    recipe_report.with_error([found[method, size, scaled][1] for found in runs]) if scaled else "none"
+                )
                 own = [recipe_report.with_error(column) for column in tables.T]
                 gains = [""] * len(FIGURES) if method == "Dense" else [signed(column) for column in (tables - plain).T]
                 lines.append([method, str(size), temperature, *own, *gains])
@@ -107,7 +112,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="two seeds of few epochs, to see that it runs")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
+    parser.add_argument(
+        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
+    )
     options = parser.parse_args()
     start, runs = time.perf_counter(), []
     for seed in range(2 if options.quick else options.seeds):
@@ -116,7 +123,10 @@ def main():
         found, choices = run(task, seed)
         runs.append(found)
         print(f"seed {seed}: {choices}, {time.perf_counter() - start:.0f} s", flush=True)
-    tables = {"beside Dense of the same size": describe(runs), "what an ensemble adds to one of its members": effect(runs)}
+    tables = {
+        "beside Dense of the same size": describe(runs),
+        "what an ensemble adds to one of its members": effect(runs),
+    }
     publish(options.output, "ensembles", tables, range(len(runs)))
 
 

@@ -2,9 +2,10 @@
 
 python benchmarks/example_memory.py [--quick] [--backends jax tensorflow torch] [--output FOLDER]
 
-A training step of one dense layer under `EarlyLearningRegularizedCrossentropy` with N = 1,000,000 examples of K = 1000 classes, beside
-the same step under plain crossentropy, each in a process of its own. In float32 that memory is over the 2 GiB that the loss accepts; the
-benchmark raises that limit to measure what it is refused for. JAX is given the memory to write in place; TensorFlow and PyTorch copy it.
+A training step of one dense layer under `EarlyLearningRegularizedCrossentropy` with N = 1,000,000 examples of K = 1000
+classes, beside the same step under plain crossentropy, each in a process of its own. In float32 that memory is over the
+2 GiB that the loss accepts; the benchmark raises that limit to measure what it is refused for. JAX is given the memory
+to write in place; TensorFlow and PyTorch copy it.
 """
 
 import time
@@ -85,7 +86,12 @@ def main():
     rows = []
     for backend in arguments.backends:
         for dtype in DTYPES:
-            case = {"dtype": dtype, "examples": examples, "classes": CLASSES, "steps": 2 if arguments.quick else arguments.repeats}
+            case = {
+                "dtype": dtype,
+                "examples": examples,
+                "classes": CLASSES,
+                "steps": 2 if arguments.quick else arguments.repeats,
+            }
             measured = harness.in_fresh_process(__file__, case, KERAS_BACKEND=backend, **harness.STEADY_MEMORY)
             rows.append({"backend": backend, **case, **measured})
             print(harness.markdown(table(rows[-1:])).splitlines()[-1], flush=True)

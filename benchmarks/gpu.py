@@ -1,10 +1,11 @@
-"""The heads on an accelerator, by JAX or PyTorch: seconds, memory, agreement with the processor, training in half precision.
+"""The heads on an accelerator, by JAX or PyTorch: seconds, memory, agreement with the processor, half precision.
 
-KERAS_BACKEND=jax python benchmarks/gpu.py [--parts speed blocks agreement policies] [--quick] [--output FOLDER]             (or torch)
+KERAS_BACKEND=jax python benchmarks/gpu.py [--parts speed blocks agreement policies] [--quick] [--output FOLDER]
+(or KERAS_BACKEND=torch)
 
-The floor is that of `speed.py`, from the card's own rates in the same process. Agreement: one step of gradient descent from equal
-weights, on the processor and on the accelerator, with matrix products in float32 and in TensorFloat-32. Without an accelerator
-everything runs on the processor, which shows only that it runs.
+The floor is that of `speed.py`, from the card's own rates in the same process. Agreement: one step of gradient descent
+from equal weights, on the processor and on the accelerator, with matrix products in float32 and in TensorFloat-32.
+Without an accelerator everything runs on the processor, which shows only that it runs.
 """
 
 import json
@@ -47,7 +48,7 @@ def set_tf32(on):
 
 
 def one_step(head, tf32, path):
-    """Saves the training noise of a step, log p (or logits), and the gradients, as the weights' change at learning rate 1."""
+    """Saves a step's training noise, log p (or logits), and gradients, as the weights' change at learning rate 1."""
     import keras
     import numpy as np
 
@@ -70,7 +71,7 @@ def one_step(head, tf32, path):
 
 
 def losses(policy, head):
-    """The loss at the first and the last of some steps of a network under a dtype policy, on data that can be learnt."""
+    """The loss at the first and last of some steps of a network under a dtype policy, on data that can be learnt."""
     import keras
     import numpy as np
 
@@ -81,7 +82,11 @@ def losses(policy, head):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((512, 32), dtype="float32")
     y = np.argmax(x @ rng.standard_normal((32, 20)), axis=-1)
-    layer = keras_het.layers.HeteroscedasticDense(20, 5, seed=0) if head == "full" else keras.layers.Dense(20, dtype="float32")
+    layer = (
+        keras_het.layers.HeteroscedasticDense(20, 5, seed=0)
+        if head == "full"
+        else keras.layers.Dense(20, dtype="float32")
+    )
     model = keras.Sequential([keras.Input((32,)), keras.layers.Dense(128, activation="relu"), layer])
     # Not Adam: under the policy "bfloat16" its moments have too few digits, whatever the head.
     model.compile(keras.optimizers.SGD(0.1, momentum=0.9), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -108,7 +113,9 @@ def measure_row(what, **row):
 
 
 def fresh(what, environment=(), **row):
-    return harness.in_fresh_process(__file__, {"what": what, **row}, XLA_PYTHON_CLIENT_PREALLOCATE="false", **dict(environment))
+    return harness.in_fresh_process(
+        __file__, {"what": what, **row}, XLA_PYTHON_CLIENT_PREALLOCATE="false", **dict(environment)
+    )
 
 
 def speed_table(rows, repeats):
@@ -120,7 +127,16 @@ def speed_table(rows, repeats):
         for mode in speed.MODES:
             found = timed[mode]
             ratios = [f"{found['times dense']:.1f}", f"{found['times floor']:.1f}"]
-            lines.append([head, mode, *(str(sizes[name] or "") for name in "BKRS"), harness.spread(found), *ratios, f"{memory:.0f}"])
+            lines.append(
+                [
+                    head,
+                    mode,
+                    *(str(sizes[name] or "") for name in "BKRS"),
+                    harness.spread(found),
+                    *ratios,
+                    f"{memory:.0f}",
+                ]
+            )
         print(harness.markdown(lines[-2:]), flush=True)
     return lines
 
@@ -136,10 +152,18 @@ def blocks_table(rows, repeats):
 
 
 def agreement_table(heads):
-    """How far a step is from the processor's: numbers of the noise, outputs, and gradients by the largest of each weight."""
+    """How far a step is from the processor's: noise, outputs, and gradients by the largest of each weight."""
     import numpy as np
 
-    lines = [["head", "TF32", "noise: numbers that differ", "outputs, largest difference", "gradients, largest relative difference"]]
+    lines = [
+        [
+            "head",
+            "TF32",
+            "noise: numbers that differ",
+            "outputs, largest difference",
+            "gradients, largest relative difference",
+        ]
+    ]
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder)
         for head in heads:

@@ -1,4 +1,4 @@
-"""What the benchmarks share: compiled functions, repeats in turn, rates of the machine, fresh processes, peak memory, tables."""
+"""What the benchmarks share: compiled functions, repeats in turn, machine rates, fresh processes, memory, tables."""
 
 import argparse
 import csv
@@ -30,7 +30,9 @@ def command_line(description, repeats):
     parser = argparse.ArgumentParser(description=description.split("\n")[0])
     parser.add_argument("--repeats", type=int, default=repeats)
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
+    parser.add_argument(
+        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
+    )
     parser.add_argument("--row", type=json.loads, help=argparse.SUPPRESS)
     return parser
 
@@ -44,9 +46,10 @@ class Timing(NamedTuple):
 
 
 def measure(functions, repeats, warmup=2):
-    """`Timing` of each function of a dict. They take turns, so that a change in the machine's load meets all of them alike.
+    """`Timing` of each function of a dict.
 
-    Every function must wait for its own result. The calls of the warm-up compile and allocate, and are not counted.
+    They take turns, so that a change in the machine's load meets all of them alike. Every function must wait for its
+    own result. The calls of the warm-up compile and allocate, and are not counted.
     """
     for function in functions.values():
         for _ in range(warmup):
@@ -68,7 +71,7 @@ def _quartiles(values):
 
 
 def compiled(function):
-    """`function` of tensors, compiled as Keras compiles a model on the active backend (PyTorch: not), and waited for."""
+    """`function` of tensors, compiled as Keras compiles a model on the backend (PyTorch: not), and waited for."""
     import keras
 
     backend = keras.config.backend()
@@ -100,7 +103,9 @@ def probes(sizes=PROCESSOR):
     from keras import ops
 
     rng = np.random.default_rng(0)
-    square, line, long = (ops.convert_to_tensor(rng.random(n, "float32")) for n in ((sizes.matmul,) * 2, sizes.exp, sizes.read))
+    square, line, long = (
+        ops.convert_to_tensor(rng.random(n, "float32")) for n in ((sizes.matmul,) * 2, sizes.exp, sizes.read)
+    )
     matmul = compiled(lambda a: ops.max(ops.matmul(a, a)))
     exp = compiled(lambda x: ops.sum(ops.exp(x)))
     read = compiled(lambda x: ops.sum(x))
@@ -126,8 +131,9 @@ def in_fresh_process(script, row, **environment):
     return json.loads(result.stdout.splitlines()[-1])
 
 
-# glibc keeps freed blocks by chance, which moves the peak of one and the same step by half. With a fixed threshold it gives them
-# back, and the peak is what the step holds. It costs time, so seconds and memory are measured in different processes.
+# glibc keeps freed blocks by chance, which moves the peak of one and the same step by half. With a fixed threshold it
+# gives them back, and the peak is what the step holds. It costs time, so seconds and memory are measured in different
+# processes.
 STEADY_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
 
 
@@ -211,7 +217,9 @@ def spread(timing):
 def markdown(lines):
     """A Markdown table of rows of strings, the first its head."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    rows = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines]
+    rows = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    ]
     rows.insert(1, "| " + " | ".join("-" * width for width in widths) + " |")
     return "\n".join(rows)
 

@@ -1,12 +1,12 @@
-"""Label flips and outliers on digits: what a learned T is worth beside the true one, other losses and the heteroscedastic head.
+"""Label flips and outliers on digits: a learned T beside the true one, other losses and the heteroscedastic head.
 
 python benchmarks/label_flip.py [--quick] [--parts noise sizes regularizers decays outliers] [--output FOLDER]
 (on the backend of KERAS_BACKEND)
 
-The paper's Figures 2 and 4 and Table 1 in small (Sukhbaatar et al. 2014): scikit-learn's 1797 digits of 8 x 8 pixels, a network of
-128-128 units with L2, Adam, 80 epochs, the same for all methods. Training and validation labels are noisy; the test labels are clean
-and only measured. What has to be chosen, the strength of T's penalty and a temperature, is chosen for every seed by the likelihood of
-the noisy validation labels.
+The paper's Figures 2 and 4 and Table 1 in small (Sukhbaatar et al. 2014): scikit-learn's 1797 digits of 8 x 8 pixels, a
+network of 128-128 units with L2, Adam, 80 epochs, the same for all methods. Training and validation labels are noisy;
+the test labels are clean and only measured. What has to be chosen, the strength of T's penalty and a temperature, is
+chosen for every seed by the likelihood of the noisy validation labels.
 """
 
 import concurrent.futures
@@ -36,7 +36,8 @@ STRENGTHS, TEMPERATURES = (0.01, 0.03, 0.05, 0.07, 0.1, 0.14, 0.2), (1.5, 3.0, 5
 CROSSENTROPY = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 LEVELS = {"random": (0.0, 0.2, 0.35, 0.5, 0.65, 0.7), "symmetric": (0.2, 0.5, 0.7), "pair": (0.2, 0.35, 0.45)}
 SIZES, SHARES = (128, 256, 512, TRAIN), (0.0, 0.1, 0.3, 0.5)
-INLIERS, NUM_INLIERS, LABELLED = 6, 448, 0.2  # digits 0 to 5 are the classes; the share of outliers that is labelled as such
+# Digits 0 to 5 are the classes; the last is the share of outliers that is labelled as such.
+INLIERS, NUM_INLIERS, LABELLED = 6, 448, 0.2
 PENALTIES = {
     "none": lambda strength: None,
     "L2": keras.regularizers.L2,
@@ -148,7 +149,9 @@ def learned(task, data, penalty="L2", parameterization="projected", units=CLASSE
 def estimated(stopped, data):
     """T from the anchors of a model of the noisy labels, by the 97% quantile of the paper that proposed it."""
     x = np.concatenate([data.train[0], data.validation[0]])
-    return label_noise.estimate_by_anchors(np.exp(stopped.predict(x, batch_size=2048, verbose=0)).clip(0, 1), quantile=0.97)
+    return label_noise.estimate_by_anchors(
+        np.exp(stopped.predict(x, batch_size=2048, verbose=0)).clip(0, 1), quantile=0.97
+    )
 
 
 def heteroscedastic(task, data):
@@ -156,7 +159,9 @@ def heteroscedastic(task, data):
     best = None
     for temperature in TEMPERATURES:
         l2, nodes = keras.regularizers.L2(WEIGHT_DECAY), QuasiMonteCarlo(64)
-        head = HeteroscedasticDense(CLASSES, 5, temperature=temperature, integrator=nodes, kernel_regularizer=l2, seed=task.seed)
+        head = HeteroscedasticDense(
+            CLASSES, 5, temperature=temperature, integrator=nodes, kernel_regularizer=l2, seed=task.seed
+        )
         head.build((None, 128))
         model = make_model(task.seed, head=head)
         model.fit(*data.train, **fit_arguments(task))
@@ -170,7 +175,11 @@ def heteroscedastic(task, data):
 def of_transition(selection, data):
     """What a row says of a learned T."""
     matrix = keras.ops.convert_to_numpy(selection.model.layers[-1].transition).tolist()
-    return {"strength": selection.value, "distance": label_noise.total_variation(matrix, data.transition), "transition": matrix}
+    return {
+        "strength": selection.value,
+        "distance": label_noise.total_variation(matrix, data.transition),
+        "transition": matrix,
+    }
 
 
 def compare_methods(task):
@@ -188,7 +197,8 @@ def compare_methods(task):
         results["bootstrapping, hard"] = plain(task, data, BootstrappedCrossentropy(hard=True, from_logits=True))
         results["HeteroscedasticDense"] = heteroscedastic(task, data)
     return [
-        {**task._asdict(), "method": name, "error": error(model, data.test), **details.get(name, {})} for name, model in results.items()
+        {**task._asdict(), "method": name, "error": error(model, data.test), **details.get(name, {})}
+        for name, model in results.items()
     ]
 
 
@@ -200,27 +210,35 @@ def compare_penalties(task):
         for penalty in PENALTIES:
             found = learned(task, data, penalty, parameterization)
             method = {"method": penalty, "parameterization": parameterization}
-            rows.append({**task._asdict(), **method, "error": error(found.model, data.test), **of_transition(found, data)})
+            rows.append(
+                {**task._asdict(), **method, "error": error(found.model, data.test), **of_transition(found, data)}
+            )
     return rows
 
 
 def compare_decays(task):
-    """A row for each L2 of the kernels and each epoch: the last, or that of the best likelihood of noisy validation labels."""
+    """A row for each L2 of the kernels and each epoch: the last, or the best by likelihood of noisy validation."""
     data = flipped_digits(task.noise, task.level, task.size, task.seed)
     rows = []
     for decay in DECAYS:
         for epoch in ("last", "best"):
             found = learned(task, data, epoch=epoch, decay=decay)
-            row = {"method": f"{decay:g}", "epoch": epoch, "error": error(found.model, data.test), **of_transition(found, data)}
+            row = {
+                "method": f"{decay:g}",
+                "epoch": epoch,
+                "error": error(found.model, data.test),
+                **of_transition(found, data),
+            }
             by_heart = found.best.score - noisy_nll(found.model, *data.train)
             rows.append({**task._asdict(), **row, "by heart": by_heart, "chosen epoch": found.best.epoch})
     return rows
 
 
 def outlier_digits(share, seed):
-    """`Data` whose training images are classes and outliers, which got labels of all classes alike, or the label of outliers.
+    """`Data` whose training images are classes and outliers.
 
-    The test labels are those of the digits: from INLIERS on they are outliers.
+    Outliers got labels of all classes alike, or the label of outliers. The test labels are those of the digits: from
+    INLIERS on they are outliers.
     """
     x, y = shuffled_digits(seed)
     known = TRAIN + VALIDATION
@@ -234,7 +252,7 @@ def outlier_digits(share, seed):
 
 
 def compare_outliers(task):
-    """A row for each way to treat outliers: error on clean images of the classes, and how well outliers are told from them."""
+    """A row for each way to treat outliers: error on clean images of classes, and how well outliers are told apart."""
     data = outlier_digits(task.level, task.seed)
     x, y = data.train
     inside = y < INLIERS  # without a class of their own the labelled outliers are of no use
@@ -250,13 +268,20 @@ def compare_outliers(task):
 
 
 def outlier_scores(model, test):
-    """Error among the classes; area under the ROC curve of p(outlier), or, without that class, of the lack of confidence; the share."""
+    """Error among the classes, area under the ROC curve of outliers, and the share.
+
+    The curve is that of p(outlier), or, without that class, of the lack of confidence.
+    """
     log_p = model.predict(test[0], batch_size=1024, verbose=0)
     inside, classes = test[1] < INLIERS, log_p[:, :INLIERS]
     score = log_p[:, INLIERS] if log_p.shape[1] > INLIERS else -classes.max(-1)
     auc = mannwhitneyu(score[~inside], score[inside]).statistic / (np.sum(inside) * np.sum(~inside))
     flips = model.layers[-1]
-    share = {"share": float(keras.ops.convert_to_numpy(flips.transition)[-1, -1])} if isinstance(flips, NoiseTransition) else {}
+    share = (
+        {"share": float(keras.ops.convert_to_numpy(flips.transition)[-1, -1])}
+        if isinstance(flips, NoiseTransition)
+        else {}
+    )
     return {"error": float(np.mean(classes[inside].argmax(-1) != test[1][inside])), "auc": float(auc), **share}
 
 
@@ -285,7 +310,9 @@ def tasks(parts, quick):
     }
     seeds, epochs = (1, RELEASE + 2) if quick else (5, EPOCHS)
     chosen = {part: conditions[part][-2:] if quick else conditions[part] for part in parts}
-    return [Task(part, *condition, seed, epochs) for part in parts for condition in chosen[part] for seed in range(seeds)]
+    return [
+        Task(part, *condition, seed, epochs) for part in parts for condition in chosen[part] for seed in range(seeds)
+    ]
 
 
 def main():

@@ -55,7 +55,10 @@ def claims(rows):
     """The sentences that the issue of a learned T is judged by."""
     lines = []
     for noise, level in (("random", 0.5), ("pair", 0.45), ("random", 0.65)):
-        found = {method: mean(select(rows, noise=noise, level=level, method=method), "error") for method in ("none", "learned T", "true T")}
+        found = {
+            method: mean(select(rows, noise=noise, level=level, method=method), "error")
+            for method in ("none", "learned T", "true T")
+        }
         chosen = select(rows, noise=noise, level=level, method="learned T")
         if not chosen:
             continue
@@ -70,7 +73,9 @@ def claims(rows):
 
 def describe_penalties(rows):
     """A line for each regulariser and parameterisation: error, distance and chosen strengths at each noise."""
-    conditions = [(noise, level) for noise in distinct(rows, "noise") for level in distinct(select(rows, noise=noise), "level")]
+    conditions = [
+        (noise, level) for noise in distinct(rows, "noise") for level in distinct(select(rows, noise=noise), "level")
+    ]
     names = [f"{noise} {level:.0%}" for noise, level in conditions]
     lines = [["regulariser", "rows", *(f"{name}: {what}" for name in names for what in ("error", "TV", "strengths"))]]
     for parameterization in distinct(rows, "parameterization"):
@@ -85,7 +90,7 @@ def describe_penalties(rows):
 
 
 def describe_decays(rows):
-    """A line for each L2 of the kernels: error, distance and how much is learned by heart, for both choices of the epoch."""
+    """A line for each L2 of the kernels: error, distance and what is learned by heart, for both choices of epoch."""
     names = [f"{noise}, {epoch}" for noise in distinct(rows, "noise") for epoch in distinct(rows, "epoch")]
     lines = [["L2 of the kernels", *(f"{name}: {what}" for name in names for what in ("error", "TV", "by heart"))]]
     for method in distinct(rows, "method"):
@@ -110,13 +115,17 @@ def describe(rows):
     if flips:
         tables["what a learned T has to show"] = claims(flips)
     if sizes:
-        tables["error on clean test data, random flips, 50%, by the size of the training set"] = table(sizes, "size", "error")
+        tables["error on clean test data, random flips, 50%, by the size of the training set"] = table(
+            sizes, "size", "error"
+        )
     if penalties:
         tables["regularisers of a learned T"] = describe_penalties(penalties)
     if decays:  # noisy NLL of validation less that of training labels is what is learned by heart
         tables["L2 on the base model, and the epoch"] = describe_decays(decays)
     if outliers:
-        tables["outliers, by their share of the training set: error among the classes"] = table(outliers, "level", "error")
+        tables["outliers, by their share of the training set: error among the classes"] = table(
+            outliers, "level", "error"
+        )
         tables["area under the ROC curve, outliers against classes"] = table(outliers, "level", "auc")
         tables["share of labelled outliers, learned or given"] = table(outliers, "level", "share")
     return tables
@@ -130,7 +139,9 @@ def save(rows, folder):
         plot_lines(sizes, "size", "training examples (random flips, 50%)", folder / "error_by_size.png")
     if flips:
         random = select(flips, noise="random") or flips
-        plot_lines(random, "level", f"share of flipped labels ({random[0]['noise']} flips)", folder / "error_by_noise.png")
+        plot_lines(
+            random, "level", f"share of flipped labels ({random[0]['noise']} flips)", folder / "error_by_noise.png"
+        )
         plot_transitions(random, folder / "transitions.png")
     if outliers:
         plot_lines(outliers, "level", "share of outliers in the training set", folder / "error_by_outliers.png")
@@ -146,7 +157,9 @@ def plot_lines(rows, column, label, path):
         xs = distinct(select(rows, method=method), column)
         errors = [[100 * row["error"] for row in select(rows, method=method, **{column: x})] for x in xs]
         bars = [np.std(e, ddof=1) / np.sqrt(len(e)) if len(e) > 1 else 0.0 for e in errors]
-        axes.errorbar(xs, [np.mean(e) for e in errors], yerr=bars, label=method, color=COLOURS[method], marker="o", capsize=3)
+        axes.errorbar(
+            xs, [np.mean(e) for e in errors], yerr=bars, label=method, color=COLOURS[method], marker="o", capsize=3
+        )
     if column == "size":
         axes.set_xscale("log", base=2)
         axes.set_xticks(distinct(rows, "size"), [str(size) for size in distinct(rows, "size")])

@@ -1,18 +1,20 @@
-"""Which labels are wrong: what `analysis.find_label_issues` finds by the probabilities of several models, and what cleanlab does.
+"""Which labels are wrong: what `analysis.find_label_issues` finds by several models, and what cleanlab does.
 
 python benchmarks/label_issues.py [--seeds 5] [--tasks NAME ...] [--folds 3] [--output FILE] [--quick] [--render]
 
-Digits with 20% of their labels wrong, by look-alikes or at random, or with the labels of weak raters, small models that saw 60 examples
-each. Every model predicts out of sample; temperature, strength of T's penalty and epoch are chosen by noisy labels, three choices for each
-method, with the same L2. Which labels are wrong is known here, and only measured:
+Digits with 20% of their labels wrong, by look-alikes or at random, or with the labels of weak raters, small models that
+saw 60 examples each. Every model predicts out of sample; temperature, strength of T's penalty and epoch are chosen by
+noisy labels, three choices for each method, with the same L2. Which labels are wrong is known here, and only measured:
 
 * average precision of the ranking by the score, of which chance would have the share of wrong labels,
 * precision and recall of the labels that are called issues,
-* of the issues that are right in the task "pairs and random", how many have the right kind, two classes of a planted pair or not: by the
-  counts of confident examples alone, and by the covariance of the head or the learned T of the last fold.
+* of the issues that are right in the task "pairs and random", how many have the right kind, two classes of a planted
+  pair or not: by the counts of confident examples alone, and by the covariance of the head or the learned T of the last
+  fold.
 
-The rows of `cleanlab` are of the same probabilities as those of Dense; they need cleanlab (`python -m nox -s label_issues` installs it).
-Results are JSON lines, one for each task and seed, to which a later run adds what is missing.
+The rows of `cleanlab` are of the same probabilities as those of Dense; they need cleanlab, which
+`python -m nox -s label_issues` installs. Results are JSON lines, one for each task and seed, to which a later run adds
+what is missing.
 """
 
 import argparse
@@ -70,7 +72,11 @@ def out_of_sample(x, labels, method, seed, folds, epochs):
 
 def choices(method):
     """Three: of the temperature, or of the strength of T's penalty; L2 is the same for all."""
-    return STRENGTHS if method.endswith("T") else [(temperature, clean_probabilities.DECAY) for temperature in TEMPERATURES]
+    return (
+        STRENGTHS
+        if method.endswith("T")
+        else [(temperature, clean_probabilities.DECAY) for temperature in TEMPERATURES]
+    )
 
 
 def pairs_of(model, x, labels):
@@ -83,7 +89,9 @@ def pairs_of(model, x, labels):
 
     last = model.layers[-1]
     if isinstance(last, NoiseTransition):
-        return np.argwhere(systematic_flips(ops.convert_to_numpy(last.transition) * np.bincount(labels, minlength=10)[:, None]))
+        return np.argwhere(
+            systematic_flips(ops.convert_to_numpy(last.transition) * np.bincount(labels, minlength=10)[:, None])
+        )
     return confused_pairs(model, x, count=45) if isinstance(last, HeteroscedasticDense) else None
 
 
@@ -96,12 +104,23 @@ def figures(name, seed, folds, epochs):
     for method in METHODS:
         p, model = out_of_sample(x, labels, method, seed, folds, epochs)
         found = find_label_issues(p, labels)
-        row = {"method": method, **quality(wrong, found.index, found.score, found.is_issue), "kind by counts": kinds(name, clean, found)}
+        row = {
+            "method": method,
+            **quality(wrong, found.index, found.score, found.is_issue),
+            "kind by counts": kinds(name, clean, found),
+        }
         pairs = pairs_of(model, x, labels)
-        yield row | {"kind by model": kinds(name, clean, None if pairs is None else find_label_issues(p, labels, pairs=pairs))}
+        yield row | {
+            "kind by model": kinds(name, clean, None if pairs is None else find_label_issues(p, labels, pairs=pairs))
+        }
         if method == "Dense" and (flags := cleanlab_flags(labels, p)) is not None:
             scores = p[np.arange(len(p)), labels]
-            yield {"method": "cleanlab", **quality(wrong, np.arange(len(p)), scores, flags), "kind by counts": None, "kind by model": None}
+            yield {
+                "method": "cleanlab",
+                **quality(wrong, np.arange(len(p)), scores, flags),
+                "kind by counts": None,
+                "kind by model": None,
+            }
 
 
 def quality(wrong, index, score, is_issue):
@@ -123,7 +142,9 @@ def kinds(name, clean, found):
         return None
     right = found.is_issue & (clean[found.index] == found.suggested)
     planted = {frozenset(pair) for pair in PAIRS}
-    of_pair = np.array([frozenset(pair) in planted for pair in zip(found.given.tolist(), found.suggested.tolist(), strict=True)])
+    of_pair = np.array(
+        [frozenset(pair) in planted for pair in zip(found.given.tolist(), found.suggested.tolist(), strict=True)]
+    )
     return float(np.mean((found.kind == "confusable")[right] == of_pair[right]))
 
 
@@ -173,7 +194,9 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--folds", type=int, default=3)
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
+    parser.add_argument(
+        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
+    )
     parser.add_argument("--quick", action="store_true", help="one seed, two epochs, to see that it runs")
     parser.add_argument("--render", action="store_true", help="only show what the file has")
     options = parser.parse_args()
@@ -193,7 +216,13 @@ def main():
     import keras
 
     packages = [keras.config.backend(), "cleanlab"] if any(row["method"] == "cleanlab" for row in rows) else None
-    publish(options.output, "label_issues", {"wrong labels that are found": table(rows)}, sorted({row["seed"] for row in rows}), packages)
+    publish(
+        options.output,
+        "label_issues",
+        {"wrong labels that are found": table(rows)},
+        sorted({row["seed"] for row in rows}),
+        packages,
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Kinds of wrong labels, about as many of each, on one set of data: what the arena compares methods on.
 
-Every kind gives each example the distribution that its label is drawn from; so its mean over the examples of a class is the true T.
+Every kind gives each example the distribution that its label is drawn from; so its mean over the examples of a class is
+the true T.
 """
 
 from typing import NamedTuple
@@ -15,7 +16,7 @@ RATE, SYMMETRIC, SEEN = 0.4, 0.45, 2  # shares of wrong labels; examples of each
 
 
 class Noisy(NamedTuple):
-    """Examples, `(N, ...)`, their true labels, `(N,)`, -1 for outliers, and the distributions of their labels, `(N, K)`."""
+    """Examples `(N, ...)`, their true labels `(N,)`, -1 for outliers, and distributions of their labels `(N, K)`."""
 
     x: np.ndarray
     y: np.ndarray

@@ -1,10 +1,11 @@
-"""Where own noise and the quadrature pay: errors of log p of trained heads, by nodes and by each of them, and what they cost.
+"""Where own noise and the quadrature pay: errors of log p of trained heads, by nodes and by each of them, and the cost.
 
 python benchmarks/own_noise.py [--quick] [--output FOLDER]              (on the backend that KERAS_BACKEND names)
 
-Each kind of head is trained on the task of `tasks.grouped` (1000 classes, 40% of the labels flipped within groups of five) with the default
-nodes. The error of a prediction is the root mean square distance of its log p, weighted by p, from that of the same weights at 2^11
-nodes with own noise, for the diagonal head at 128 points of the quadrature; how far 2^14 plain nodes are from that is said beside.
+Each kind of head is trained on the task of `tasks.grouped` (1000 classes, 40% of the labels flipped within groups of
+five) with the default nodes. The error of a prediction is the root mean square distance of its log p, weighted by p,
+from that of the same weights at 2^11 nodes with own noise, for the diagonal head at 128 points of the quadrature; how
+far 2^14 plain nodes are from that is said beside.
 """
 
 import json
@@ -21,7 +22,11 @@ from keras_het.layers import HeteroscedasticDense
 FULL = {"units": 1000, "per_class": 20, "num_factors": 15, "epochs": 8, "reference": 1 << 11}
 QUICK = {"units": 50, "per_class": 10, "num_factors": 5, "epochs": 1, "reference": 1 << 8}
 TEST = 128
-RULES = {"nodes": (QuasiMonteCarlo, (16, 64, 256, 1024)), "own noise": (OwnNoise, (16, 64, 256)), "quadrature": (Quadrature, (12, 16, 24))}
+RULES = {
+    "nodes": (QuasiMonteCarlo, (16, 64, 256, 1024)),
+    "own noise": (OwnNoise, (16, 64, 256)),
+    "quadrature": (Quadrature, (12, 16, 24)),
+}
 REFERENCE_POINTS = 128
 
 
@@ -38,13 +43,20 @@ def columns_of():
 
 def rows_of(kind, arguments, task, sizes, repeats):
     """Rows of one trained head."""
-    head = HeteroscedasticDense(task.units, **arguments, temperature=accuracy.TEMPERATURE, integrator=QuasiMonteCarlo(64), seed=0)
+    head = HeteroscedasticDense(
+        task.units, **arguments, temperature=accuracy.TEMPERATURE, integrator=QuasiMonteCarlo(64), seed=0
+    )
     model, x = accuracy.compiled(task, head), task.test.x[:TEST]
     accuracy.fit(model, task, sizes["epochs"])
     diagonal = kind == "diagonal"
     exact = accuracy.predict(model, Quadrature(REFERENCE_POINTS) if diagonal else OwnNoise(sizes["reference"]), x)
     check = accuracy.distance(accuracy.predict(model, QuasiMonteCarlo(8 * sizes["reference"]), x), exact)
-    rules = {(name, s): rule(s) for name, (rule, counts) in RULES.items() for s in counts if diagonal or rule is not Quadrature}
+    rules = {
+        (name, s): rule(s)
+        for name, (rule, counts) in RULES.items()
+        for s in counts
+        if diagonal or rule is not Quadrature
+    }
     batch = ops.convert_to_tensor(x[: accuracy.BATCH])
     functions = {key: accuracy.predictor(model, rule) for key, rule in rules.items()}
     timings = harness.measure({key: lambda f=function: f(batch) for key, function in functions.items()}, repeats)

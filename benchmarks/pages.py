@@ -2,9 +2,9 @@
 
 python benchmarks/pages.py [--check]
 
-Between `<!-- table: NAME, TITLE -->` and `<!-- / -->` stands a table of `results/NAME.json`, or, of `views.NAME`, what that
-function of `views.py` returns; between `<!-- run: NAME -->` and `<!-- / -->` when, where and with what it was run. `--check`
-changes nothing, and fails where a page differs.
+Between `<!-- table: NAME, TITLE -->` and `<!-- / -->` stands a table of `results/NAME.json`, or, of `views.NAME`, what
+that function of `views.py` returns; between `<!-- run: NAME -->` and `<!-- / -->` when, where and with what it was run.
+`--check` changes nothing, and fails where a page differs.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""The same heads in edward2 and here, on TensorFlow: seconds and memory of a training step, error of log p, time to an error.
+"""The same heads in edward2 and here, on TensorFlow: seconds and memory of a step, error of log p, time to an error.
 
 python benchmarks/peers.py [--quick] [--output FOLDER]              (needs edward2, tf-keras and tensorflow-probability)
 
-edward2 runs in each of its modes: compiled by XLA or not, samples shared by the batch or not. The error is, for softmax, the root
-mean square of the error of log p, weighted by p, against 2^20 samples drawn by NumPy, and for the sigmoid that of the logit against
-a sum in float64; over examples with mu ~ 2 N(0, 1), d = sd and rows of V, or of diag(v) V, of length sd, at temperature 0.9. In the
-first table sd is 1.
+edward2 runs in each of its modes: compiled by XLA or not, samples shared by the batch or not. The error is, for
+softmax, the root mean square of the error of log p, weighted by p, against 2^20 samples drawn by NumPy, and for the
+sigmoid that of the logit against a sum in float64; over examples with mu ~ 2 N(0, 1), d = sd and rows of V, or of
+diag(v) V, of length sd, at temperature 0.9. In the first table sd is 1.
 """
 
 import functools
@@ -69,7 +69,10 @@ def make_step(package, case, sizes, samples, jit, shared=True):
     x = tf.constant(rng.standard_normal((sizes["B"], sizes["D"]), dtype="float32"))
     head = edward2_head(case, sizes, samples, shared) if package == "edward2" else our_head(case, sizes, samples)
     if case.startswith("sigmoid"):
-        y, loss = tf.constant(rng.integers(2, size=(sizes["B"], sizes["K"])).astype("float32")), tf.nn.sigmoid_cross_entropy_with_logits
+        y, loss = (
+            tf.constant(rng.integers(2, size=(sizes["B"], sizes["K"])).astype("float32")),
+            tf.nn.sigmoid_cross_entropy_with_logits,
+        )
     else:
         y, loss = tf.constant(rng.integers(sizes["K"], size=sizes["B"])), tf.nn.sparse_softmax_cross_entropy_with_logits
     head(x, training=True)  # builds it
@@ -108,7 +111,10 @@ def examples(case, sizes, sd):
 
 
 def reference(case, sizes, sd):
-    """log p of the examples from 2^20 samples of NumPy, or, for the sigmoid, the logit of p by a sum over one axis, `(EXAMPLES, K)`."""
+    """log p of the examples from 2^20 samples of NumPy, `(EXAMPLES, K)`.
+
+    For the sigmoid it is the logit of p, by a sum over one axis.
+    """
     mu, scale, factor = (x.astype("float32") for x in examples(case, sizes, sd))
     if case.startswith("sigmoid"):
         return sigmoid_reference(mu.astype("float64"), sd * np.sqrt(2))
@@ -124,7 +130,10 @@ def reference(case, sizes, sd):
 
 
 def sigmoid_reference(mu, deviation):
-    """Logit of E[sigmoid(u / tau)] in float64 by the trapezoidal rule, whose error falls exponentially with the number of points."""
+    """Logit of E[sigmoid(u / tau)] in float64 by the trapezoidal rule.
+
+    The error of the rule falls exponentially with the number of points.
+    """
     points = np.linspace(-9, 9, 401)
     weights = np.exp(-(points**2) / 2) / np.sum(np.exp(-(points**2) / 2))
     p = sum(w / (1 + np.exp(-(mu + deviation * z) / TEMPERATURE)) for w, z in zip(weights, points, strict=True))
@@ -146,7 +155,9 @@ def give_weights(package, head, case, sizes, sd):
     """The head, called once, then has mu, d and W of the examples for the rows of an identity matrix."""
     mu, scale, factor = examples(case, sizes, sd)
     kernels = {"loc": mu, "scale_diag": np.log(np.expm1(scale - 1e-3)), "row_scale": np.ones_like(mu)}
-    kernels["factor"] = factor.reshape(EXAMPLES, -1) if factor.ndim == 3 else factor if package == "keras_het" else factor.T
+    kernels["factor"] = (
+        factor.reshape(EXAMPLES, -1) if factor.ndim == 3 else factor if package == "keras_het" else factor.T
+    )
     for name, layer in maps(package, head).items():
         weight = getattr(layer, "kernel", layer)  # our shared V is a weight of the head itself
         weight.assign(kernels[name].astype("float32"))
@@ -182,7 +193,15 @@ def error_in_folder(folder, package, case, sizes, samples, sd, shared=True):
     path = folder / f"{case.replace(' ', '-')}-{sd:g}.npy"
     if not path.exists():
         np.save(path, reference(case, sizes, sd))
-    row = {"package": package, "case": case, "sizes": sizes, "samples": samples, "sd": sd, "shared": shared, "expected": str(path)}
+    row = {
+        "package": package,
+        "case": case,
+        "sizes": sizes,
+        "samples": samples,
+        "sd": sd,
+        "shared": shared,
+        "expected": str(path),
+    }
     return fresh({"what": "error", **row})["error"]
 
 
@@ -198,11 +217,20 @@ def compare(cases, repeats, errors):
             single = fresh({**row, "samples": 1, "what": "seconds", "repeats": repeats})
             memory = {"peak_mib": peaks[0], "over S=1 mib": peaks[0] - peaks[1]}
             found = {"error": errors(package, case, sizes, sizes["S"], 1.0, mode["shared"])}
-            yield {"package": package, "head": case, **mode, **sizes, **timed, "S=1 seconds": single["seconds"], **memory, **found}
+            yield {
+                "package": package,
+                "head": case,
+                **mode,
+                **sizes,
+                **timed,
+                "S=1 seconds": single["seconds"],
+                **memory,
+                **found,
+            }
 
 
 def time_to_error(sizes, seconds, repeats, errors):
-    """For each sd: the fewest nodes with which the error is at most edward2's at S, and the seconds of a step with them."""
+    """For each sd: the fewest nodes whose error is at most edward2's at S, and the seconds of a step with them."""
     modes = [row for row in seconds if row["head"] == "softmax full"]
     best = min((row for row in modes if row["package"] == "edward2"), key=lambda row: row["seconds"])
     for sd in (0.5, 1.0, 2.0):
@@ -211,7 +239,14 @@ def time_to_error(sizes, seconds, repeats, errors):
             ours = errors("keras_het", "softmax full", sizes, samples, sd)
             if ours <= theirs:
                 break
-        row = {"package": "keras_het", "case": "softmax full", "sizes": sizes, "jit": True, "what": "seconds", "repeats": repeats}
+        row = {
+            "package": "keras_het",
+            "case": "softmax full",
+            "sizes": sizes,
+            "jit": True,
+            "what": "seconds",
+            "repeats": repeats,
+        }
         step, single = (fresh({**row, "samples": count})["seconds"] for count in (samples, 1))
         again = {**row, "package": "edward2", "jit": best["jit"], "shared": best["shared"]}
         peer, peer_single = (fresh({**again, "samples": count})["seconds"] for count in (sizes["S"], 1))
@@ -229,12 +264,42 @@ def main():
         rows = list(compare(cases, options.repeats, errors))
         found = list(time_to_error(cases["softmax full"], rows, options.repeats, errors))
     harness.write_csv(options.output / "peers.csv", rows)
-    lines = [["head", "package", "XLA", "shared", "step ms (quartiles)", "step at S=1 ms", "peak MiB", "over S=1 MiB", "error"]]
+    lines = [
+        [
+            "head",
+            "package",
+            "XLA",
+            "shared",
+            "step ms (quartiles)",
+            "step at S=1 ms",
+            "peak MiB",
+            "over S=1 MiB",
+            "error",
+        ]
+    ]
     for row in rows:
         flags = ["yes" if row[name] else "no" for name in ("jit", "shared")]
         memory = [f"{row['peak_mib']:.0f}", f"{row['over S=1 mib']:.0f}", f"{row['error']:.2g}"]
-        lines.append([row["head"], row["package"], *flags, harness.spread(row), harness.milliseconds(row["S=1 seconds"]), *memory])
-    head = ["sd", "edward2's error", "ours", "our S", "edward2's step s", "our step s", "ratio", "ratio of the sampling parts"]
+        lines.append(
+            [
+                row["head"],
+                row["package"],
+                *flags,
+                harness.spread(row),
+                harness.milliseconds(row["S=1 seconds"]),
+                *memory,
+            ]
+        )
+    head = [
+        "sd",
+        "edward2's error",
+        "ours",
+        "our S",
+        "edward2's step s",
+        "our step s",
+        "ratio",
+        "ratio of the sampling parts",
+    ]
     times = [head, *([f"{value:.3g}" if isinstance(value, float) else str(value) for value in line] for line in found)]
     tables = {"seconds and memory of a step": lines, "time to the error of edward2": times}
     publish(options.output, "peers", tables, [0], ["tensorflow", "edward2", "tf-keras"], harness.processor())

@@ -1,8 +1,9 @@
-"""What `keras_het.plan` says beside what is measured: the time of a step and of a prediction as multiples of Dense's, and memory.
+"""What `keras_het.plan` says beside what is measured: memory, and times of a step and a prediction by those of Dense.
 
 python benchmarks/plan.py [--backends jax tensorflow torch] [--quick] [--output FOLDER]
 
-Every row has a fresh process. Memory is what the process holds at most during two steps, less what it held before the model was made.
+Every row has a fresh process. Memory is what the process holds at most during two steps, less what it held before the
+model was made.
 """
 
 import json
@@ -16,7 +17,10 @@ QUICK = [{"units": 50, "features": 16, "batch": 8}]
 
 
 def make_model(row, units, features):
-    """A compiled model whose head is that of a row; a layer before it makes the step compute the gradient of the features."""
+    """A compiled model whose head is that of a row.
+
+    A layer before the head makes the step compute the gradient of the features.
+    """
     import keras
 
     from keras_het import integrators, layers
@@ -26,7 +30,9 @@ def make_model(row, units, features):
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     else:
         integrator = getattr(integrators, row["integrator"])(*([row["nodes"]] if row["nodes"] else []))
-        head = layers.HeteroscedasticDense(units, covariance=row["covariance"], link=row["link"], integrator=integrator, seed=0)
+        head = layers.HeteroscedasticDense(
+            units, covariance=row["covariance"], link=row["link"], integrator=integrator, seed=0
+        )
         loss = head.link.loss()
     model = keras.Sequential([keras.Input((features,)), keras.layers.LayerNormalization(), head])
     model.compile(keras.optimizers.Adam(1e-3), loss, jit_compile=keras.config.backend() != "torch")
@@ -53,7 +59,9 @@ def measure_row(row, sizes, repeats):
         return harness.wait(model.optimizer.iterations)
 
     functions = {(name, "train"): lambda m=m: train(m) for name, m in (("own", model), ("dense", dense))}
-    functions |= {(name, "predict"): lambda m=m: m.predict_on_batch(x) for name, m in (("own", model), ("dense", dense))}
+    functions |= {
+        (name, "predict"): lambda m=m: m.predict_on_batch(x) for name, m in (("own", model), ("dense", dense))
+    }
     timings = {key: timing.median for key, timing in harness.measure(functions, repeats).items()}
     return {
         "memory": memory,
@@ -83,7 +91,9 @@ def main():
                 job = {"row": row, "sizes": sizes, "repeats": options.repeats}
                 measured = harness.in_fresh_process(__file__, job, KERAS_BACKEND=backend, **harness.STEADY_MEMORY)
                 found.append({"backend": backend, "sizes": sizes, "plan": row, "measured": measured})
-                print(backend, sizes, [row[name] for name in ("covariance", "link", "integrator")], measured, flush=True)
+                print(
+                    backend, sizes, [row[name] for name in ("covariance", "link", "integrator")], measured, flush=True
+                )
     publish(options.output, "plan", report(found), [0], options.backends, harness.processor())
     (options.output / "plan.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found))
 
@@ -94,7 +104,9 @@ def report(found):
     for sizes in dict.fromkeys(json.dumps(line["sizes"]) for line in found):
         own = [line for line in found if json.dumps(line["sizes"]) == sizes]
         backends = list(dict.fromkeys(line["backend"] for line in own))
-        rows = [["covariance", "link", "integrator", *(f"{name}: {backend}" for name in COLUMNS for backend in backends)]]
+        rows = [
+            ["covariance", "link", "integrator", *(f"{name}: {backend}" for name in COLUMNS for backend in backends)]
+        ]
         for key in dict.fromkeys(key_of(line) for line in own):
             of_backend = {line["backend"]: line for line in own if key_of(line) == key}
             cells = [cell(of_backend.get(backend)) for cell in COLUMNS.values() for backend in backends]

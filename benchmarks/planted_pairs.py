@@ -1,10 +1,10 @@
-"""Whether the covariance of a head finds classes whose labels are swapped: digits with 3-8, 4-9 and 1-7 swapped, 30% of each.
+"""Whether the covariance of a head finds swapped classes: digits with 3-8, 4-9 and 1-7 swapped, 30% of each.
 
 python benchmarks/planted_pairs.py [--seeds 5] [--temperatures 1.5 5 15] [--quick]
 
-The temperature is chosen by the likelihood of noisy labels that are held out. A seed is right if the three pairs are the first three of
-`analysis.confused_pairs`; beside it stands what else is beyond chance, and what four models have in common, which start from other
-weights at that temperature and stop early.
+The temperature is chosen by the likelihood of noisy labels that are held out. A seed is right if the three pairs are
+the first three of `analysis.confused_pairs`; beside it stands what else is beyond chance, and what four models have in
+common, which start from other weights at that temperature and stop early.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def make_model(temperature, seed):
 
 
 def found_pairs(seed, temperatures, epochs):
-    """The temperature that is chosen, what `confused_pairs` returns for that model, and what it returns for four others."""
+    """The chosen temperature, what `confused_pairs` returns for that model, and what it returns for four others."""
     import keras
 
     from keras_het import select
@@ -54,7 +54,9 @@ def found_pairs(seed, temperatures, epochs):
 
     x, y = planted(seed)
     train, held_out = (x[:1400], y[:1400]), (x[1400:], y[1400:])
-    chosen = select(lambda t: make_model(t, seed), temperatures, *train, held_out, epochs=epochs, extend=False, verbose=0)
+    chosen = select(
+        lambda t: make_model(t, seed), temperatures, *train, held_out, epochs=epochs, extend=False, verbose=0
+    )
     members = [make_model(chosen.value, 100 * seed + member) for member in range(MEMBERS)]
     for member in members:
         stop = keras.callbacks.EarlyStopping(patience=10, restore_best_weights=True)
@@ -72,7 +74,9 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--temperatures", type=float, nargs="+", default=[1.5, 5.0, 15.0])
     parser.add_argument("--quick", action="store_true", help="one seed, two epochs")
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
+    parser.add_argument(
+        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
+    )
     options = parser.parse_args()
     epochs, seeds = (2, 1) if options.quick else (60, options.seeds)
     lines = [["seed", "temperature", "first three", "planted", "beyond chance besides", "of four models"]]

@@ -1,9 +1,11 @@
-"""Does the one-line change pay? Heads and their settings beside a plain Dense with the same choices, epoch by epoch, on noisy labels.
+"""Does the one-line change pay? Heads beside a plain Dense with the same choices, epoch by epoch, on noisy labels.
 
-python benchmarks/recipe.py [--tasks NAME ...] [--methods NAME ...] [--seeds 5] [--part 0/2] [--output FOLDER]    (KERAS_BACKEND)
+python benchmarks/recipe.py [--tasks NAME ...] [--methods NAME ...] [--seeds 5] [--part 0/2] [--output FOLDER]
+(on the backend of KERAS_BACKEND)
 
-Every run trains one method with one setting and writes a line of JSON: for each epoch the accuracy, likelihood and calibration on
-noisy validation labels, which a user has, and on clean test labels, which a user has not. A run whose line is there is not repeated.
+Every run trains one method with one setting and writes a line of JSON: for each epoch the accuracy, likelihood and
+calibration on noisy validation labels, which a user has, and on clean test labels, which a user has not. A run whose
+line is there is not repeated.
 """
 
 import argparse
@@ -72,12 +74,15 @@ class Adam(keras.optimizers.Adam):
     def build(self, variables):
         """Keras calls it."""
         covariance = [v for v in variables if any(part in v.path for part in ("scale_diag", "row_scale", "factor"))]
-        self.own = {id(form) for variable in covariance for form in (variable, variable.value)}  # TensorFlow updates its own variable
+        # Both forms, for TensorFlow updates its own variable.
+        self.own = {id(form) for variable in covariance for form in (variable, variable.value)}
         super().build(variables)
 
     def update_step(self, gradient, variable, learning_rate):
         """Keras calls it for every variable."""
-        super().update_step(gradient, variable, learning_rate * self.rate if id(variable) in self.own else learning_rate)
+        super().update_step(
+            gradient, variable, learning_rate * self.rate if id(variable) in self.own else learning_rate
+        )
 
 
 def make_model(task, setting, seed):
@@ -86,7 +91,10 @@ def make_model(task, setting, seed):
     l2 = functools.partial(keras.regularizers.L2, setting.l2) if setting.l2 else lambda: None
     layers = task.backbone(task.train.x.shape[1:], l2)
     if setting.method == "Dense":
-        head = [keras.layers.Dense(task.units, kernel_regularizer=l2()), keras.layers.Rescaling(1 / setting.temperature)]
+        head = [
+            keras.layers.Dense(task.units, kernel_regularizer=l2()),
+            keras.layers.Rescaling(1 / setting.temperature),
+        ]
     else:
         head = [_head(task.units, setting, l2(), seed)]
     model = keras.Sequential([*layers, *head])
@@ -111,7 +119,7 @@ def _head(units, setting, l2, seed):
 
 
 def scores(log_p, y):
-    """What labels say of predictions: accuracy, NLL, ECE, the NLL at the best temperature of the outputs, and two robust losses."""
+    """What labels say of predictions: accuracy, NLL, ECE, the NLL at the best temperature, and two robust losses."""
     p, rows = np.exp(log_p), np.arange(len(y))
     return {
         "accuracy": float((log_p.argmax(-1) == y).mean()),
@@ -175,12 +183,17 @@ def run(name, setting, seed):
 
 
 def settings(task):
-    """Every method with each of the task's choices; links whose functions are flat at both ends have larger temperatures to choose from."""
+    """Every method with each of the task's choices.
+
+    Links whose functions are flat at both ends have larger temperatures to choose from.
+    """
     larger = tuple(sorted({*task.temperatures, 40.0, 120.0})[-3:])
     return [
         Setting(method, temperature, l2)
         for method in ("Dense", *HEADS)
-        for temperature, l2 in itertools.product(larger if "link" in HEADS.get(method, {}) else task.temperatures, task.l2)
+        for temperature, l2 in itertools.product(
+            larger if "link" in HEADS.get(method, {}) else task.temperatures, task.l2
+        )
     ]
 
 
@@ -200,15 +213,26 @@ def main():
     parser.add_argument("--tasks", nargs="+", choices=list(tasks.TASKS), default=list(tasks.TASKS), metavar="NAME")
     parser.add_argument("--methods", nargs="+", choices=["Dense", *HEADS], default=["Dense", *HEADS], metavar="NAME")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--part", default="0/1", help="I/N: every N-th run, from the I-th, for several processes side by side")
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes")
-    parser.add_argument("--variations", action="store_true", help="one setting of the full head at a time; in a folder of their own")
+    parser.add_argument(
+        "--part", default="0/1", help="I/N: every N-th run, from the I-th, for several processes side by side"
+    )
+    parser.add_argument(
+        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
+    )
+    parser.add_argument(
+        "--variations", action="store_true", help="one setting of the full head at a time; in a folder of their own"
+    )
     options = parser.parse_args()
     part, parts = map(int, options.part.split("/"))
     options.output.mkdir(parents=True, exist_ok=True)
     present = {key_of(line) for line in recipe_report.read(options.output)}
     of_task = variations if options.variations else settings
-    of_seed = [(name, setting) for name in options.tasks for setting in of_task(tasks.TASKS[name](0)) if setting.method in options.methods]
+    of_seed = [
+        (name, setting)
+        for name in options.tasks
+        for setting in of_task(tasks.TASKS[name](0))
+        if setting.method in options.methods
+    ]
     wanted = [(name, setting, seed) for seed in range(options.seeds) for name, setting in of_seed]
     for name, setting, seed in wanted[part::parts]:
         if key_of({"task": name, "seed": seed, **setting._asdict()}) in present:
@@ -217,10 +241,16 @@ def main():
         with (options.output / f"recipe-{part}.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
         last = line["epochs"][-1]
-        print(f"{name}, seed {seed}: {setting}: {last['clean accuracy']:.3f} {last['clean NLL']:.3f}, {line['seconds']:.0f} s", flush=True)
+        print(
+            f"{name}, seed {seed}: {setting}: {last['clean accuracy']:.3f} {last['clean NLL']:.3f}, "
+            f"{line['seconds']:.0f} s",
+            flush=True,
+        )
         keras.utils.clear_session()
     runs = recipe_report.read(options.output)
-    changed = {"one setting at a time": recipe_report.variations(runs, Setting._fields[1:])} if options.variations else {}
+    changed = (
+        {"one setting at a time": recipe_report.variations(runs, Setting._fields[1:])} if options.variations else {}
+    )
     publish(options.output, "recipe", changed or recipe_report.describe(runs), recipe_report.distinct(runs, "seed"))
 
 

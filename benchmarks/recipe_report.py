@@ -1,4 +1,4 @@
-"""What recipe.py says: for every task, what each criterion without clean labels chooses, and how well it orders all runs."""
+"""What recipe.py says: for every task, what each criterion without clean labels chooses, and how it orders all runs."""
 
 import collections
 import json
@@ -36,7 +36,11 @@ METHODS = (
 
 def read(folder):
     """All runs in a folder, in the order of their files."""
-    return [json.loads(line) for path in sorted(pathlib.Path(folder).glob("recipe-*.jsonl")) for line in path.read_text().splitlines()]
+    return [
+        json.loads(line)
+        for path in sorted(pathlib.Path(folder).glob("recipe-*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
 
 
 def select(runs, **values):
@@ -58,7 +62,8 @@ def choose(runs, criterion):
     sign = CRITERIA[criterion]
     ordered = sorted(runs, key=lambda run: (run["temperature"], run["l2"]))
     return max(
-        ((run, epoch) for run in ordered for epoch in range(len(run["epochs"]))), key=lambda c: sign * c[0]["epochs"][c[1]][criterion]
+        ((run, epoch) for run in ordered for epoch in range(len(run["epochs"]))),
+        key=lambda c: sign * c[0]["epochs"][c[1]][criterion],
     )
 
 
@@ -80,7 +85,9 @@ def choices(runs, criterion):
         found = chosen(select(runs, method=method), criterion)
         if found:
             figures = [with_error([run["epochs"][epoch][name] for run, epoch in found]) for name in (*CLEAN, criterion)]
-            lines.append([method, *figures, *(_counted(run[name] for run, _ in found) for name in ("temperature", "l2"))])
+            lines.append(
+                [method, *figures, *(_counted(run[name] for run, _ in found) for name in ("temperature", "l2"))]
+            )
             lines[-1].append(", ".join(str(epoch + 1) for _, epoch in found))
     return lines
 
@@ -91,7 +98,7 @@ def _counted(values):
 
 
 def gains(runs, criterion):
-    """A row for each task: Dense's figures as the criterion chooses it, then what every other method adds to them, seed by seed."""
+    """A row for each task: figures of Dense, then what every other method adds to them, seed by seed."""
     lines = [["task", "method", *GAINS]]
     for task in distinct(runs, "task"):
         plain = _figures(select(runs, task=task, method="Dense"), criterion)
@@ -113,9 +120,10 @@ def _signed(values):
 
 
 def correlations(runs):
-    """A row for each criterion: how it orders all epochs of all runs, and what its choice costs, means over tasks and seeds.
+    """A row for each criterion: how it orders all epochs of all runs, and what its choice costs.
 
-    Spearman's rank correlations with the clean figures, and the clean accuracy that the choice loses to the best epoch of all runs.
+    Means over tasks and seeds: Spearman's rank correlations with the clean figures, and the clean accuracy that the
+    choice loses to the best epoch of all runs.
     """
     groups = [select(runs, task=task, seed=seed) for task in distinct(runs, "task") for seed in distinct(runs, "seed")]
     lines = [["criterion", *RANKED, "accuracy lost"]]
@@ -136,7 +144,10 @@ def _ranks(runs, criterion):
 def _lost(runs, criterion):
     """The clean accuracy of the best epoch less that of the chosen one."""
     run, epoch = choose(runs, criterion)
-    return max(other["clean accuracy"] for each in runs for other in each["epochs"]) - run["epochs"][epoch]["clean accuracy"]
+    return (
+        max(other["clean accuracy"] for each in runs for other in each["epochs"])
+        - run["epochs"][epoch]["clean accuracy"]
+    )
 
 
 def variations(runs, names, criterion="noisy NLL"):
@@ -162,7 +173,10 @@ def whole(runs):
 def describe(runs):
     """The tables of the report, by their titles."""
     runs = whole(runs)
-    tables = {f"beside Dense, all chosen by {criterion}": gains(runs, criterion) for criterion in ("noisy NLL", "noisy accuracy")}
+    tables = {
+        f"beside Dense, all chosen by {criterion}": gains(runs, criterion)
+        for criterion in ("noisy NLL", "noisy accuracy")
+    }
     ranked = "mean rank correlation over the tasks"
     groups = {ranked: runs} | {f"{ranked}, wrong labels {how}": _of(runs, names) for how, names in BY_NOISE.items()}
     tables |= {title: correlations(group) for title, group in groups.items() if group}

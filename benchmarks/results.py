@@ -1,7 +1,7 @@
 """Result files, `results/NAME.json`: the tables of a run, and what is needed to run it again.
 
-A benchmark ends with `publish`. What it writes, copied to `benchmarks/results`, is what `pages.py` puts into README.md and
-the pages of docs. A seal over each file tells a figure that was changed by hand.
+A benchmark ends with `publish`. What it writes, copied to `benchmarks/results`, is what `pages.py` puts into README.md
+and the pages of docs. A seal over each file tells a figure that was changed by hand.
 """
 
 import hashlib
@@ -81,7 +81,9 @@ def read(path):
     """The run of a file; raises ValueError if anything of it was changed since it was written."""
     content = json.loads(path.read_text())
     if content.pop("seal") != seal(content):
-        raise ValueError(f"{path.name} is not what its benchmark wrote: run the benchmark again instead of changing a figure")
+        raise ValueError(
+            f"{path.name} is not what its benchmark wrote: run the benchmark again instead of changing a figure"
+        )
     return Run(**content)
 
 

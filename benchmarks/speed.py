@@ -1,17 +1,19 @@
-"""Seconds and peak memory of a training step and of a prediction, beside a plain Dense layer and the floor of the machine.
+"""Seconds and peak memory of a training step and of a prediction, beside a plain Dense layer and the machine's floor.
 
 python benchmarks/speed.py [--backends jax tensorflow torch] [--sweeps S K B R] [--quick] [--output FOLDER]
 
-Every measurement has a fresh process (with --quick they share one, and peak memory only rises). Dense and the machine's rates are
-measured in the same one as the head, in turn with it. The floor is
+Every measurement has a fresh process (with --quick they share one, and peak memory only rises). Dense and the machine's
+rates are measured in the same one as the head, in turn with it. The floor is
 
-    max(exp / exp rate + flops / matmul rate, bytes / read rate),        m = 1 (Dense), 2 (diagonal), 3 (parameter-efficient), 2 + R (full)
-    training:    exp = 2 S B K,  flops = 4 m B D K + 6 S B K R (full) or 6 S K R (parameter-efficient),  bytes = 20 m D K
-    prediction:  exp =   S B K,  flops = 2 m B D K + 2 S B K R (full) or 2 S K R (parameter-efficient),  bytes =  4 m D K
+    max(exp / exp rate + flops / matmul rate, bytes / read rate)
+    m:           1 (Dense), 2 (diagonal), 3 (parameter-efficient), 2 + R (full)
+    training:    exp = 2 S B K,  flops = 4 m B D K + 6 S B K R (full) or 6 S K R (parameter-efficient), bytes = 20 m D K
+    prediction:  exp =   S B K,  flops = 2 m B D K + 2 S B K R (full) or 2 S K R (parameter-efficient), bytes =  4 m D K
 
-with S = 0 and 16 B K exponentials (32 B K in training) for the closed form of the sigmoid. A Dense layer needs no gradient of its
-features here, hence 4 and not 6; element-wise work counts for nothing; 20 bytes are a kernel read, its gradient written, and the update.
-"times maps + exp" is the time beside m times that of Dense, plus the exponentials: what is left if only the affine maps are granted.
+with S = 0 and 16 B K exponentials (32 B K in training) for the closed form of the sigmoid. A Dense layer needs no
+gradient of its features here, hence 4 and not 6; element-wise work counts for nothing; 20 bytes are a kernel read, its
+gradient written, and the update. "times maps + exp" is the time beside m times that of Dense, plus the exponentials:
+what is left if only the affine maps are granted.
 """
 
 import itertools
@@ -81,7 +83,9 @@ def make_model(head, B, D, K, R, S, learning_rate=0.01):
     model = keras.Sequential([keras.Input((D,)), layer])
     sigmoid = head.startswith("sigmoid")
     loss = keras.losses.BinaryCrossentropy if sigmoid else keras.losses.SparseCategoricalCrossentropy
-    model.compile(keras.optimizers.SGD(learning_rate), loss(from_logits=True), jit_compile=keras.config.backend() != "torch")
+    model.compile(
+        keras.optimizers.SGD(learning_rate), loss(from_logits=True), jit_compile=keras.config.backend() != "torch"
+    )
     rng = np.random.default_rng(0)
     x = rng.standard_normal((B, D), dtype="float32")
     y = rng.integers(2, size=(B, K)).astype("float32") if sigmoid else rng.integers(K, size=B)
@@ -137,7 +141,11 @@ def measure_seconds(head, sizes, repeats, probe_sizes):
 def run(backend, base, sweeps, repeats, together):
     """All rows of a backend. Each measurement has a fresh process, or, to be quick, all share one."""
     rows = list(dict.fromkeys((head, tuple(sizes.items())) for head, sizes in grid(base, sweeps)))
-    jobs = [{"head": head, "sizes": dict(sizes), "repeats": repeats, "what": what} for head, sizes in rows for what in ("seconds", *MODES)]
+    jobs = [
+        {"head": head, "sizes": dict(sizes), "repeats": repeats, "what": what}
+        for head, sizes in rows
+        for what in ("seconds", *MODES)
+    ]
     found = []
     for batch in [jobs] if together else [[job] for job in jobs]:
         print(f"\r{backend}: {len(found)} of {len(jobs)}: {batch[0]}".ljust(160)[:160], end="", flush=True)
@@ -155,10 +163,27 @@ def report(rows, sweeps, base):
     """A table for each mode, then how cost grows, by their titles."""
     tables = {}
     for mode in MODES:
-        lines = [["backend", "head", "B", "K", "R", "S", "ms (quartiles)", "times Dense", "times floor", "times maps + exp", "peak MiB"]]
+        lines = [
+            [
+                "backend",
+                "head",
+                "B",
+                "K",
+                "R",
+                "S",
+                "ms (quartiles)",
+                "times Dense",
+                "times floor",
+                "times maps + exp",
+                "peak MiB",
+            ]
+        ]
         for row in (row for row in rows if row["mode"] == mode):
             sizes = [str(row[name] or "") for name in "BKRS"]
-            ratios = [*(f"{row[name]:.1f}" for name in ("times dense", "times floor", "times maps + exp")), f"{row['peak_mib']:.0f}"]
+            ratios = [
+                *(f"{row[name]:.1f}" for name in ("times dense", "times floor", "times maps + exp")),
+                f"{row['peak_mib']:.0f}",
+            ]
             lines.append([row["backend"], row["head"], *sizes, harness.spread(row), *ratios])
         tables[f"{mode}, D={base['D']}"] = lines
     lines = [["backend", "head", *(f"{mode}: time by {name}" for mode in MODES for name in sweeps), "memory by S"]]
@@ -190,12 +215,19 @@ def plot(rows, base, folder):
     """Two figures: seconds against S, and peak memory against S, a panel for each backend."""
     from matplotlib.figure import Figure
 
-    for quantity, label in (("seconds", "seconds of a training step"), ("peak_mib", "peak memory of a training step, MiB")):
+    for quantity, label in (
+        ("seconds", "seconds of a training step"),
+        ("peak_mib", "peak memory of a training step, MiB"),
+    ):
         backends = list(dict.fromkeys(row["backend"] for row in rows))
         figure = Figure(figsize=(3.6 * len(backends), 3.6), layout="constrained")
-        for axis, backend in zip(figure.subplots(1, len(backends), sharey=True, squeeze=False)[0], backends, strict=True):
+        for axis, backend in zip(
+            figure.subplots(1, len(backends), sharey=True, squeeze=False)[0], backends, strict=True
+        ):
             for head in HEADS:
-                own = sweep([row for row in rows if (row["backend"], row["head"]) == (backend, head)], "train", "S", base)
+                own = sweep(
+                    [row for row in rows if (row["backend"], row["head"]) == (backend, head)], "train", "S", base
+                )
                 if own and own[0]["S"]:
                     axis.plot([row["S"] for row in own], [row[quantity] for row in own], marker="o", label=head)
                     if quantity == "seconds":
@@ -218,7 +250,9 @@ def plot(rows, base, folder):
 def main():
     parser = harness.command_line(__doc__, repeats=9)
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)
-    parser.add_argument("--sweeps", nargs="+", choices=SWEEPS, default=list(SWEEPS), help="which sizes to vary, one at a time")
+    parser.add_argument(
+        "--sweeps", nargs="+", choices=SWEEPS, default=list(SWEEPS), help="which sizes to vary, one at a time"
+    )
     options = parser.parse_args()
     if options.row:
         print(json.dumps([measure_row(**row) for row in options.row]))

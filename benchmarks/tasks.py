@@ -1,6 +1,7 @@
-"""Tasks with wrong labels whose true ones are known: training and validation labels are noisy, test labels are clean and only measured.
+"""Tasks with wrong labels whose true ones are known.
 
-`TASKS` maps a name to a function of a seed, on which everything depends: data, noise and order.
+Training and validation labels are noisy, test labels are clean and only measured. `TASKS` maps a name to a function of
+a seed, on which everything depends: data, noise and order.
 """
 
 import collections
@@ -28,7 +29,11 @@ class Split(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What only a bound may know: the true labels of training, `(N,)`, -1 for examples of no class, and the true or mean T, `(K, K)`."""
+    """What only a bound may know: the true labels of training, and the true or mean T.
+
+    labels: `(N,)`, -1 for examples of no class.
+    transition: `(K, K)`.
+    """
 
     labels: np.ndarray
     transition: np.ndarray
@@ -80,7 +85,10 @@ def digits(rate, seed, symmetric=False):
 
 
 def images(rate, seed):
-    """Twenty classes of drawn images, in pairs that differ in a detail, shifted, of any contrast, in noise; for a convolutional network."""
+    """Twenty classes of drawn images, in pairs that differ in a detail; for a convolutional network.
+
+    The images are shifted, of any contrast, in noise.
+    """
     rng = np.random.default_rng(0)
     shapes = _smooth(rng.normal(size=(SHAPES, 1, SIDE, SIDE)), 2)
     prototypes = (shapes + 0.8 * _smooth(rng.normal(size=(SHAPES, 2, SIDE, SIDE)), 1)).reshape(2 * SHAPES, SIDE, SIDE)
@@ -102,12 +110,20 @@ def mnist(rate, seed):
 
 
 def words(rate, seed):
-    """Words of twelve languages, in pairs of neighbours, as hashed groups of letters; of every pair the second is taken for the first."""
+    """Words of twelve languages, in pairs of neighbours, as hashed groups of letters.
+
+    Of every pair the second is taken for the first.
+    """
     import wordfreq
 
-    found = {code: [_letters(word) for word in wordfreq.top_n_list(code, 12000) if word.isalpha()] for code in LANGUAGES}
+    found = {
+        code: [_letters(word) for word in wordfreq.top_n_list(code, 12000) if word.isalpha()] for code in LANGUAGES
+    }
     seen = collections.Counter(word for known in found.values() for word in set(known))
-    own = {code: [word for word in dict.fromkeys(known) if len(word) > 3 and seen[word] == 1][:700] for code, known in found.items()}
+    own = {
+        code: [word for word in dict.fromkeys(known) if len(word) > 3 and seen[word] == 1][:700]
+        for code, known in found.items()
+    }
     y = np.repeat(np.arange(len(own)), [len(known) for known in own.values()])
     x = np.zeros((len(y), 1024), "float32")
     for row, word in enumerate(word for known in own.values() for word in known):
@@ -143,7 +159,10 @@ def _split(x, y, rate, sizes, units, epochs, backbone, seed, matrix=None):
 
 def dense(*widths):
     """Hidden layers of these widths."""
-    return lambda inputs, l2: [keras.Input(inputs), *(keras.layers.Dense(width, "relu", kernel_regularizer=l2()) for width in widths)]
+    return lambda inputs, l2: [
+        keras.Input(inputs),
+        *(keras.layers.Dense(width, "relu", kernel_regularizer=l2()) for width in widths),
+    ]
 
 
 def convolutional(strides=1):
@@ -151,7 +170,10 @@ def convolutional(strides=1):
 
     def make(inputs, l2):
         blocks = [
-            (keras.layers.Conv2D(width, 3, step, "same", activation="relu", kernel_regularizer=l2()), keras.layers.MaxPooling2D())
+            (
+                keras.layers.Conv2D(width, 3, step, "same", activation="relu", kernel_regularizer=l2()),
+                keras.layers.MaxPooling2D(),
+            )
             for width, step in ((16, strides), (32, 1))
         ]
         hidden = keras.layers.Dense(64, "relu", kernel_regularizer=l2())

@@ -1,6 +1,7 @@
 """Tables of pages that are made of others: chosen rows and columns, in plain words.
 
-Each takes `of(name, title)`, which returns the table of a result file, and returns a table: rows of strings, the first its head.
+Each takes `of(name, title)`, which returns the table of a result file, and returns a table: rows of strings, the first
+its head.
 """
 
 TASKS = {  # in plain words
@@ -26,10 +27,14 @@ def when_it_pays(of, tasks=tuple(TASKS)):
     """The full head beside Dense, a row for each task."""
     found = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))
     columns = ("clean accuracy", "clean NLL", "clean ECE")
-    lines = [["wrong labels", "Dense: accuracy", "NLL", "ECE", "full head: accuracy", "NLL", "ECE", "ECE, noisy labels"]]
+    lines = [
+        ["wrong labels", "Dense: accuracy", "NLL", "ECE", "full head: accuracy", "NLL", "ECE", "ECE, noisy labels"]
+    ]
     for task in tasks:
         dense, full = found[task, "Dense"], found[task, "full"]
-        lines.append([TASKS[task], *(value(dense[name]) for name in columns), *(full[name] for name in (*columns, "noisy ECE"))])
+        lines.append(
+            [TASKS[task], *(value(dense[name]) for name in columns), *(full[name] for name in (*columns, "noisy ECE"))]
+        )
     return lines
 
 
@@ -60,12 +65,23 @@ def swapped_classes(of):
         ("pair", "45%"): "to the next class, 45%",
         ("symmetric", "50%"): "symmetric, 50%",
     }
-    methods = {"none": "crossentropy", "none, stopped early": "stopped early", "learned T": "learned T", "true T": "true T"}
+    methods = {
+        "none": "crossentropy",
+        "none, stopped early": "stopped early",
+        "learned T": "learned T",
+        "true T": "true T",
+    }
     lines = [["noise", *methods.values(), "TV of T and the learned one"]]
     for (noise, share), words in chosen.items():
         errors = columns_of(of("label_flip", f"error on clean test data, {noise} flips, by their share"))
         distances = columns_of(of("label_flip", f"total variation to the true T, {noise} flips"))
-        lines.append([words, *(value(errors[method, share]) for method in methods), f"{float(value(distances['learned T', share])):.2f}"])
+        lines.append(
+            [
+                words,
+                *(value(errors[method, share]) for method in methods),
+                f"{float(value(distances['learned T', share])):.2f}",
+            ]
+        )
     return lines
 
 
@@ -78,7 +94,11 @@ def wrong_labels(of):
     """Ranking, precision and recall of Dense, and what each method adds to them."""
     found = by_task(of("label_issues", "wrong labels that are found"))
     measures = ("average precision", "precision", "recall")
-    names = {"full": "full head", "Dense and a learned T": "Dense and a learned T", "cleanlab": "cleanlab, by Dense's probabilities"}
+    names = {
+        "full": "full head",
+        "Dense and a learned T": "Dense and a learned T",
+        "cleanlab": "cleanlab, by Dense's probabilities",
+    }
     lines = [["labels", "Dense: precision of ranking, cut, recall", *names.values()]]
     for task, words in ISSUES.items():
         cells = [[found[task, method][measure] for measure in measures] for method in ("Dense", *names)]
@@ -100,11 +120,16 @@ def beside_edward2(of):
     sizes = {"softmax full": "softmax, full, B=128, D=2048, K=1000, R=15, 1000 nodes"}
     sizes["sigmoid parameter-efficient"] = "sigmoid, parameter-efficient, B=16, K=21,843, R=50"
     for name, words in sizes.items():
-        best = [min((r for r in found if (r["head"], r["package"]) == (name, package)), key=_step) for package in ("edward2", "keras_het")]
+        best = [
+            min((r for r in found if (r["head"], r["package"]) == (name, package)), key=_step)
+            for package in ("edward2", "keras_het")
+        ]
         lines.append([words, *(f"{_step(row):.0f} ms, {row['over S=1 MiB']} MiB over one node" for row in best)])
     deviations = ", ".join(row["sd"] for row in times)
     ratios = ", ".join(f"{float(row['ratio']):.2f}" for row in times)
-    lines.insert(2, [f"the same error of log p at noise of standard deviation {deviations}", "1", f"{ratios} of its time"])
+    lines.insert(
+        2, [f"the same error of log p at noise of standard deviation {deviations}", "1", f"{ratios} of its time"]
+    )
     return lines
 
 
@@ -125,8 +150,17 @@ def nodes(of):
     lines = [["nodes S", *counts, "Dense, all chosen"]]
     for name in ("NLL", "accuracy", "training noise", "ms per step"):
         cells = [trained[f"S = {count}"][name] for count in counts]
-        lines.append([f"trained with S: {NODES.get(name, name)}", *cells, "" if name == "training noise" else trained[chosen][name]])
-    return [*lines, ["trained with 256, predicting with S: error of log p", *(predicted[count]["error"] for count in counts), ""]]
+        lines.append(
+            [
+                f"trained with S: {NODES.get(name, name)}",
+                *cells,
+                "" if name == "training noise" else trained[chosen][name],
+            ]
+        )
+    return [
+        *lines,
+        ["trained with 256, predicting with S: error of log p", *(predicted[count]["error"] for count in counts), ""],
+    ]
 
 
 NODES = {"training noise": "training noise, how far log p of two runs differs"}
@@ -148,18 +182,25 @@ def gpu_blocks(of):
 
 def _of_backends(of, name, title):
     tables = {backend: of(f"{name}_{backend}", title) for backend in ("jax", "torch")}
-    return [["backend", *tables["jax"][0]], *([backend, *row] for backend, table in tables.items() for row in table[1:])]
+    return [
+        ["backend", *tables["jax"][0]],
+        *([backend, *row] for backend, table in tables.items() for row in table[1:]),
+    ]
 
 
 def begin_with(of):
     """What to begin with against which labels, in plain words, with what it gains over early stopping."""
     head = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))
     gains = [100 * float(value(head[task, "full"]["clean accuracy"])) for task in ("digits, 40%", "MNIST, 40%")]
-    little = " +- ".join(f"{100 * float(part):.1f}" for part in head["digits, 20%", "full"]["clean accuracy"].split(" +- "))
+    little = " +- ".join(
+        f"{100 * float(part):.1f}" for part in head["digits, 20%", "full"]["clean accuracy"].split(" +- ")
+    )
     arena = {row["method"]: row for row in _dicts(of("arena_digits", ARENA))}
     bounded = [float(value(arena[name][noise])) for name in BOUNDED for noise in ("symmetric", "random", "weak raters")]
     by_validation = "early stopping by noisy validation labels, and a temperature: `keras_het.select`"
-    bounded_losses = f"a bounded loss: `losses.SymmetricCrossentropy`, `GeneralizedCrossentropy`; {_range(bounded)} points"
+    bounded_losses = (
+        f"a bounded loss: `losses.SymmetricCrossentropy`, `GeneralizedCrossentropy`; {_range(bounded)} points"
+    )
     smoothing = value(arena["label smoothing"]["none"]).lstrip("+")
     return [
         ["your labels", "begin with"],

@@ -10,12 +10,12 @@ Accelerator: None
 """
 ## Introduction
 
-Where several people labelled each a part of the examples, they disagree, and each in a way of their own. `NoiseTransition` with
-`num_annotators` learns for each of them T[m, i, j] = p(m says j | true class i), together with a classifier of the true classes (Rodrigues
-and Pereira 2018; Tanno et al. 2019). At inference it does nothing.
+Where several people labelled each a part of the examples, they disagree, and each in a way of their own.
+`NoiseTransition` with `num_annotators` learns for each of them T[m, i, j] = p(m says j | true class i), together with a
+classifier of the true classes (Rodrigues and Pereira 2018; Tanno et al. 2019). At inference it does nothing.
 
-Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide needs `pip
-install "keras-het[jax,demo]"`, and takes about a minute on two cores.
+Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
+needs `pip install "keras-het[jax,demo]"`, and takes about a minute on two cores.
 """
 
 import keras
@@ -28,8 +28,8 @@ from keras_het import analysis, label_noise
 """
 ## The labels
 
-Digits, and five annotators: two that are good, one that takes 3 for 8, and 8 for 3, one that errs a lot, and one that does not look. Each
-image has two or three labels. They are integers `(N, M)`, and -1 where an annotator gave none.
+Digits, and five annotators: two that are good, one that takes 3 for 8, and 8 for 3, one that errs a lot, and one that
+does not look. Each image has two or three labels. They are integers `(N, M)`, and -1 where an annotator gave none.
 """
 
 digits = load_digits()
@@ -37,7 +37,13 @@ order = np.random.default_rng(0).permutation(len(digits.target))
 x, clean = (digits.data[order] / 16).astype("float32"), digits.target[order]
 swapper = np.eye(10)
 swapper[[3, 8], [3, 8]], swapper[[3, 8], [8, 3]] = 0.2, 0.8
-true_t = [label_noise.symmetric(10, 0.05), label_noise.symmetric(10, 0.1), swapper, label_noise.symmetric(10, 0.4), np.full((10, 10), 0.1)]
+true_t = [
+    label_noise.symmetric(10, 0.05),
+    label_noise.symmetric(10, 0.1),
+    swapper,
+    label_noise.symmetric(10, 0.4),
+    np.full((10, 10), 0.1),
+]
 names = ["Ada", "Ben", "Cyd", "Dan", "Eve"]
 
 rng = np.random.default_rng(1)
@@ -49,7 +55,8 @@ train, held_out, test = slice(1100), slice(1100, 1300), slice(1300, None)
 """
 ## Without a model
 
-The majority of the votes, and the method of Dawid and Skene (1979), which finds the true classes and the T by the labels alone.
+The majority of the votes, and the method of Dawid and Skene (1979), which finds the true classes and the T by the
+labels alone.
 """
 
 votes = label_noise.majority_vote(labels[train])
@@ -60,9 +67,9 @@ print(f"{np.mean(estimate.probabilities.argmax(-1) == clean[train]):.3f} of Dawi
 """
 ## With a model
 
-The images say more than two or three labels do. The loss is `AnnotatorsLoss`, and a metric is wrapped in `AnnotatorsMetric`: a plain one
-takes a missing label for a wrong one, and `keras_het.check` says so. The T may start at the estimate. Choose the strength of the ridge
-by the likelihood of held-out labels, `analysis.noisy_nll`.
+The images say more than two or three labels do. The loss is `AnnotatorsLoss`, and a metric is wrapped in
+`AnnotatorsMetric`: a plain one takes a missing label for a wrong one, and `keras_het.check` says so. The T may start at
+the estimate. Choose the strength of the ridge by the likelihood of held-out labels, `analysis.noisy_nll`.
 """
 
 
@@ -73,7 +80,9 @@ def make_model(strength):
     hidden = [keras.layers.Dense(128, "relu", kernel_regularizer=l2) for _ in range(2)]
     ridge = keras.regularizers.L2(strength)
     flips = keras_het.layers.NoiseTransition(10, num_annotators=5, transition=estimate.transitions, regularizer=ridge)
-    model = keras.Sequential([keras.Input((64,)), *hidden, keras.layers.Dense(10, "log_softmax", kernel_regularizer=l2), flips])
+    model = keras.Sequential(
+        [keras.Input((64,)), *hidden, keras.layers.Dense(10, "log_softmax", kernel_regularizer=l2), flips]
+    )
     model.compile(
         optimizer=keras.optimizers.Adam(2e-3),
         loss=keras_het.losses.AnnotatorsLoss(),
@@ -88,14 +97,17 @@ for model in models.values():
     model.fit(x[train], labels[train], batch_size=64, epochs=40, verbose=0)
 scores = {strength: analysis.noisy_nll(model, x[held_out], labels[held_out]) for strength, model in models.items()}
 best = models[min(scores, key=scores.get)]
-print("negative log-likelihood of held-out labels, by strength:", {strength: round(score, 3) for strength, score in scores.items()})
+print(
+    "negative log-likelihood of held-out labels, by strength:",
+    {strength: round(score, 3) for strength, score in scores.items()},
+)
 print(f"accuracy on clean labels: {np.mean(best.predict(x[test], verbose=0).argmax(-1) == clean[test]):.3f}")
 
 """
 ## Who is how good
 
-Not the share of labels that agree with others, but T says it, with the true classes that the model believes in. An annotator whose labels
-do not depend on the class is told as such.
+Not the share of labels that agree with others, but T says it, with the true classes that the model believes in. An
+annotator whose labels do not depend on the class is told as such.
 """
 
 print(analysis.annotators(best, labels, names=names))
@@ -104,6 +116,6 @@ distances = [label_noise.total_variation(t, true) for t, true in zip(learned, tr
 print(f"mean total variation to the true T: {np.mean(distances):.3f}")
 
 """
-**When it fails.** Annotators who all make the same mistake are believed: nothing in their labels tells. And where more than half of
-the labels of a class are wrong, classes may change places.
+**When it fails.** Annotators who all make the same mistake are believed: nothing in their labels tells. And where more
+than half of the labels of a class are wrong, classes may change places.
 """

@@ -3,19 +3,19 @@ Title: A row of the arena by hand
 Author: The keras_het authors
 Date created: 2026/11/22
 Last modified: 2026/11/22
-Description: Early-learning regularisation beside crossentropy on digits, 45% of whose labels are wrong, with no clean label to choose by.
+Description: Early-learning regularisation beside crossentropy on digits, 45% wrong labels, no clean one to choose by.
 Accelerator: None
 """
 
 """
 ## Introduction
 
-`benchmarks/arena.py` compares many methods on many kinds of wrong labels. This guide is one row and one column of it, for its first
-seed, in a user's own code: early-learning regularisation (Liu et al. 2020) and plain crossentropy, on digits whose labels are any other
-class in 45% of the cases.
+`benchmarks/arena.py` compares many methods on many kinds of wrong labels. This guide is one row and one column of it,
+for its first seed, in a user's own code: early-learning regularisation (Liu et al. 2020) and plain crossentropy, on
+digits whose labels are any other class in 45% of the cases.
 
-Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide needs `pip
-install "keras-het[jax,demo]"`, and takes less than a minute on two cores.
+Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
+needs `pip install "keras-het[jax,demo]"`, and takes less than a minute on two cores.
 """
 
 import keras
@@ -40,9 +40,10 @@ labels = label_noise.corrupt_labels(true[:1280], label_noise.symmetric(10, 0.45)
 """
 ## The method
 
-The loss remembers what the model said of each example, so it has to know which example is which: `with_index` puts the index beside the
-weight, and `attach` makes the memory a part of the model's training. Validation data have no index, and need none. Of three strengths,
-and of all epochs, `select` takes those of the best accuracy on the noisy validation labels.
+The loss remembers what the model said of each example, so it has to know which example is which: `with_index` puts the
+index beside the weight, and `attach` makes the memory a part of the model's training. Validation data have no index,
+and need none. Of three strengths, and of all epochs, `select` takes those of the best accuracy on the noisy validation
+labels.
 """
 
 
@@ -52,7 +53,8 @@ def make_model(strength):
     layers = [(128, "relu"), (128, "relu"), (10, "log_softmax")]
     model = keras.Sequential([keras.Input((64,)), *(keras.layers.Dense(*layer) for layer in layers)])
     loss = EarlyLearningRegularizedCrossentropy(num_examples=1024, num_classes=10, strength=strength, from_logits=True)
-    optimizer = keras.optimizers.AdamW(4e-3, weight_decay=1.0)  # a regularizer would count for more beside a smaller loss
+    # Not a regularizer, which would count for more beside a smaller loss.
+    optimizer = keras.optimizers.AdamW(4e-3, weight_decay=1.0)
     optimizer.exclude_from_weight_decay(var_names=["bias"])
     model.compile(optimizer, loss.attach(model))
     return model
@@ -60,8 +62,16 @@ def make_model(strength):
 
 def fitted(strengths, **arguments):
     """`Selection`; the arguments are those of every row of the arena."""
-    arguments |= {"criterion": "accuracy", "extend": False, "batch_size": 128, "epochs": 50, "sample_weight": with_index(1024)}
-    return select(make_model, strengths, x[train], labels[train], (x[validation], labels[validation]), verbose=0, **arguments)
+    arguments |= {
+        "criterion": "accuracy",
+        "extend": False,
+        "batch_size": 128,
+        "epochs": 50,
+        "sample_weight": with_index(1024),
+    }
+    return select(
+        make_model, strengths, x[train], labels[train], (x[validation], labels[validation]), verbose=0, **arguments
+    )
 
 
 def accuracy(model):
@@ -77,8 +87,12 @@ regularised, plain = fitted((1.0, 3.0, 7.0)), fitted([0.0])
 print("early-learning regularisation, by strength:")
 print(regularised)
 print(f"accuracy on clean labels: {accuracy(regularised.model):.3f}")
-print(f"plain crossentropy, the best epoch: {accuracy(plain.model):.3f}, the last: {accuracy(fitted([0.0], epoch='last').model):.3f}")
+print(
+    f"plain crossentropy, the best epoch: {accuracy(plain.model):.3f}, "
+    f"the last: {accuracy(fitted([0.0], epoch='last').model):.3f}"
+)
 
 """
-What other noises do to these two, and what other methods do, is in `benchmarks/README.md`; `python -m nox -s arena` makes it.
+What other noises do to these two, and what other methods do, is in `benchmarks/README.md`; `python -m nox -s arena`
+makes it.
 """

@@ -10,11 +10,11 @@ Accelerator: None
 """
 ## What this shows
 
-You have a pretrained classifier, and new images whose labels are partly wrong: look-alike classes are swapped. We fine-tune the
-classifier twice, with its plain head and with a heteroscedastic one, and look at both on clean labels.
+You have a pretrained classifier, and new images whose labels are partly wrong: look-alike classes are swapped. We
+fine-tune the classifier twice, with its plain head and with a heteroscedastic one, and look at both on clean labels.
 
-Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide needs
-`pip install "keras-het[jax,hub,demo]"`, and takes some five minutes on two cores.
+Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
+needs `pip install "keras-het[jax,hub,demo]"`, and takes some five minutes on two cores.
 """
 
 import pathlib
@@ -33,8 +33,8 @@ rng = np.random.default_rng(0)
 """
 ## The data
 
-Handwritten digits, in three parts: 500 with clean labels, 900 whose labels come from hasty people, and the rest, clean, to test on.
-Hasty people swap digits that look alike: 40% of the time in this set.
+Handwritten digits, in three parts: 500 with clean labels, 900 whose labels come from hasty people, and the rest, clean,
+to test on. Hasty people swap digits that look alike: 40% of the time in this set.
 """
 
 digits = load_digits()
@@ -53,8 +53,8 @@ With a network this is one line, and everything below stays as it is:
 
     task = keras_hub.models.ImageClassifier.from_preset("vit_base_patch16_224_imagenet", num_classes=10)
 
-So that the guide also runs without one, a small vision transformer is trained on the clean part as a stand-in for the download, and
-saved and loaded as a preset.
+So that the guide also runs without one, a small vision transformer is trained on the clean part as a stand-in for the
+download, and saved and loaded as a preset.
 """
 
 converter = keras_hub.layers.ViTImageConverter(image_size=(8, 8), scale=1 / 255)
@@ -74,9 +74,9 @@ task = keras_hub.models.ImageClassifier.from_preset(str(preset))
 """
 ## Convert it
 
-One call. The new model shares the backbone with the task; `clone=True` gives it a copy, so that both heads below start from the same
-weights. It keeps the task's preprocessor, so it takes raw images, and returns log-probabilities: `exp` gives probabilities. Before any
-training they are those of the old model.
+One call. The new model shares the backbone with the task; `clone=True` gives it a copy, so that both heads below start
+from the same weights. It keeps the task's preprocessor, so it takes raw images, and returns log-probabilities: `exp`
+gives probabilities. Before any training they are those of the old model.
 """
 
 converted = keras_het.heteroscedastic(task, num_factors=5, clone=True)
@@ -87,10 +87,10 @@ print(f"largest change of a probability by the conversion: {np.abs(after - befor
 """
 ## Fine-tune both heads
 
-The same recipe for both, three times: Adam, whose learning rate and number of epochs `keras_het.select` chooses by the likelihood of
-held-out *noisy* labels, for clean ones are not to be had. `homoscedastic` is the way back, and gives the plain head in the same wrapping.
-The models come compiled as the task is, with a loss that takes what they return; here they get an optimizer of their own. Like every task
-of KerasHub they do not shuffle, so each run does, once.
+The same recipe for both, three times: Adam, whose learning rate and number of epochs `keras_het.select` chooses by the
+likelihood of held-out *noisy* labels, for clean ones are not to be had. `homoscedastic` is the way back, and gives the
+plain head in the same wrapping. The models come compiled as the task is, with a loss that takes what they return; here
+they get an optimizer of their own. Like every task of KerasHub they do not shuffle, so each run does, once.
 """
 
 train, validation = noisy[:700], noisy[700:]
@@ -106,7 +106,9 @@ def fine_tune(name, seed):
     def make_model(learning_rate):
         keras.utils.set_random_seed(seed)
         model = heads[name]()
-        model.compile(keras.optimizers.Adam(learning_rate), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        model.compile(
+            keras.optimizers.Adam(learning_rate), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        )
         return model
 
     shuffled = np.random.default_rng(seed).permutation(train)
@@ -129,13 +131,14 @@ for name in heads:
     print(f"{name:18}{figures}   ", ", ".join(f"{found.value:g}: {found.best.epoch}" for found, _, _ in runs))
 
 """
-The temperature of the heteroscedastic head is its default here, 5; `keras_het.select` chooses it in the same way, by a `make_model` of the
-temperature.
+The temperature of the heteroscedastic head is its default here, 5; `keras_het.select` chooses it in the same way, by a
+`make_model` of the temperature.
 
 ## Which classes are confused
 
-The covariance of the logits knows it. Pairs with a large one are confused: with a negative one the logit of one class rises where that
-of the other falls, so that either label may come. Pairs that chance could give are left out: it may leave none.
+The covariance of the logits knows it. Pairs with a large one are confused: with a negative one the logit of one class
+rises where that of the other falls, so that either label may come. Pairs that chance could give are left out: it may
+leave none.
 """
 
 model = runs[-1][0].model
@@ -145,11 +148,13 @@ print("\nlargest covariances beyond chance:", [(pair.first, pair.second, round(p
 """
 ## Save it
 
-The file loads on every backend (`import keras_het` first), and `model.export` writes SavedModel, ONNX and the other formats.
+The file loads on every backend (`import keras_het` first), and `model.export` writes SavedModel, ONNX and the other
+formats.
 """
 
 model.save(preset.parent / "model.keras")
 loaded = keras.models.load_model(preset.parent / "model.keras")
 print(
-    "\nthe file predicts the same:", np.allclose(loaded.predict(images[test], verbose=0), model.predict(images[test], verbose=0), atol=1e-5)
+    "\nthe file predicts the same:",
+    np.allclose(loaded.predict(images[test], verbose=0), model.predict(images[test], verbose=0), atol=1e-5),
 )

@@ -3,20 +3,20 @@ Title: Learn which labels are swapped
 Author: The keras_het authors
 Date created: 2026/11/21
 Last modified: 2026/11/21
-Description: A transition matrix learned from noisy labels alone, chosen without clean ones, and how to see that it has failed.
+Description: A transition matrix learned and chosen from noisy labels alone, and how to see that it has failed.
 Accelerator: None
 """
 
 """
 ## Introduction
 
-When whole classes are swapped, whatever the example looks like, the noise is a matrix: T[i, j] = p(label j | true class i).
-`NoiseTransition` stands behind a model's log-probabilities in training and turns the prediction of the true class into one of the noisy
-label, which is what the labels are compared with. At inference it does nothing, so that the model predicts true classes (Sukhbaatar et
-al. 2014).
+When whole classes are swapped, whatever the example looks like, the noise is a matrix:
+T[i, j] = p(label j | true class i). `NoiseTransition` stands behind a model's log-probabilities in training and turns
+the prediction of the true class into one of the noisy label, which is what the labels are compared with. At inference
+it does nothing, so that the model predicts true classes (Sukhbaatar et al. 2014).
 
-Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide needs `pip
-install "keras-het[jax,demo]"`, and takes one to five minutes on two cores.
+Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
+needs `pip install "keras-het[jax,demo]"`, and takes one to five minutes on two cores.
 """
 
 import keras
@@ -44,8 +44,9 @@ train, validation, test = slice(1024), slice(1024, 1280), slice(1280, None)
 """
 ## The model
 
-A network with weight decay, log-probabilities, and behind them the layer. T starts near the identity and gets a ridge penalty, Keras'
-own `L2`, which spreads its rows; the strength `None` stands for a T that stays at the identity, which is the plain model.
+A network with weight decay, log-probabilities, and behind them the layer. T starts near the identity and gets a ridge
+penalty, Keras' own `L2`, which spreads its rows; the strength `None` stands for a T that stays at the identity, which
+is the plain model.
 """
 
 
@@ -56,7 +57,9 @@ def make_model(strength, decay=2e-3):
     hidden = [keras.layers.Dense(128, "relu", kernel_regularizer=l2) for _ in range(2)]
     head = keras.layers.Dense(10, "log_softmax", kernel_regularizer=l2)
     learns = {"trainable": False} if strength is None else {"regularizer": keras.regularizers.L2(strength)}
-    model = keras.Sequential([keras.Input((64,)), *hidden, head, keras_het.layers.NoiseTransition(10, name="flips", **learns)])
+    model = keras.Sequential(
+        [keras.Input((64,)), *hidden, head, keras_het.layers.NoiseTransition(10, name="flips", **learns)]
+    )
     model.compile(keras.optimizers.Adam(4e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
 
@@ -86,9 +89,9 @@ def rounded(scores):
 """
 ## Learning T
 
-Without a penalty T stays at the identity, and the network learns the wrong labels by heart. With too strong a penalty T claims noise
-that is not there. The noisy labels that were held out can tell, by their likelihood under p(true | x) T. None of this uses a clean
-label.
+Without a penalty T stays at the identity, and the network learns the wrong labels by heart. With too strong a penalty T
+claims noise that is not there. The noisy labels that were held out can tell, by their likelihood under p(true | x) T.
+None of this uses a clean label.
 """
 
 found, plain = learn(x, noisy), learn(x, noisy, strengths=[None])
@@ -98,8 +101,8 @@ print(f"error on clean labels: {error(plain.model):.3f} without T, {error(found.
 print(f"total variation to the true T: {label_noise.total_variation(learned_t, true_t):.2f}; the identity has 0.35")
 
 """
-If there are a few clean labels, look at C, the mean prediction of each true class. Near the identity, T and not the network has taken
-the noise. C~ is the same of the noisy prediction, and equal to C T, whatever was learned.
+If there are a few clean labels, look at C, the mean prediction of each true class. Near the identity, T and not the
+network has taken the noise. C~ is the same of the noisy prediction, and equal to C T, whatever was learned.
 """
 
 matrices = confusion_matrices(found.model, x[test], clean[test])
@@ -108,9 +111,9 @@ print(f"mean diagonal of C {matrices.clean.diagonal().mean():.2f}, of C~ {matric
 """
 ## When it fails
 
-**Noise that depends on the example.** Then no matrix is right. Here 40% of the labels, mostly those of ugly digits, are the class that
-the image resembles most. *What shows it:* no strength explains the held-out labels better than `None`. `HeteroscedasticDense` is the
-layer for such noise.
+**Noise that depends on the example.** Then no matrix is right. Here 40% of the labels, mostly those of ugly digits, are
+the class that the image resembles most. *What shows it:* no strength explains the held-out labels better than `None`.
+`HeteroscedasticDense` is the layer for such noise.
 """
 
 look_alike = corrupt_labels(clean, look_alike_transitions(x, clean, 0.4), seed=0)
@@ -118,9 +121,10 @@ failed = learn(x, look_alike)
 print("negative log-likelihood by strength:", rounded(failed.scores))
 
 """
-**A network that learns by heart.** T can explain only what the network leaves to it. The L2 on the network's kernels is part of the
-method: without it the network learns the wrong labels one by one, before and after T is released, and neither the penalty of T nor the
-choice of the epoch makes up for it. *What shows it:* the monitor's `val_noisy_nll` rises while the training loss goes on falling.
+**A network that learns by heart.** T can explain only what the network leaves to it. The L2 on the network's kernels is
+part of the method: without it the network learns the wrong labels one by one, before and after T is released, and
+neither the penalty of T nor the choice of the epoch makes up for it. *What shows it:* the monitor's `val_noisy_nll`
+rises while the training loss goes on falling.
 """
 
 for decay in (2e-3, 0.0):
@@ -130,11 +134,15 @@ for decay in (2e-3, 0.0):
     fitted = model.fit(x[train], noisy[train], batch_size=128, epochs=80, verbose=0, callbacks=[release, monitor])
     print(f"L2 of {decay:g}: error on clean labels {error(model):.3f}")
     for name in ("loss", "val_noisy_nll", "flips_distance"):
-        print(f"  {name:<15} after 5, 10, 20, 40, 80 epochs:", *(f"{fitted.history[name][n - 1]:.2f}" for n in (5, 10, 20, 40, 80)))
+        print(
+            f"  {name:<15} after 5, 10, 20, 40, 80 epochs:",
+            *(f"{fitted.history[name][n - 1]:.2f}" for n in (5, 10, 20, 40, 80)),
+        )
 
 """
-**Too little data.** The network learns the labels by heart before T can explain them, here with a quarter of the examples. *What shows it:*
-training labels are far likelier than held-out ones. With all the examples the two are near each other.
+**Too little data.** The network learns the labels by heart before T can explain them, here with a quarter of the
+examples. *What shows it:* training labels are far likelier than held-out ones. With all the examples the two are near
+each other.
 """
 
 few = learn(x, noisy, slice(256))
@@ -143,10 +151,10 @@ for name, selection, part in (("1024 examples", found, train), ("256 examples", 
     print(f"{name}: training {ours:.2f}, held out {theirs:.2f}; error on clean labels {error(selection.model):.3f}")
 
 """
-**No anchors.** If no example is surely of one class, a doubtful image and a flipped label look the same. Here every image is the mean
-of a digit and of one of the next class, and the label is one of the two: no label is wrong. *What shows it:* strengths that are about
-as likely have very different T. Then a T has to be given (`transition=..., trainable=False`), or measured on examples with clean labels
-(`label_noise.from_confusion`).
+**No anchors.** If no example is surely of one class, a doubtful image and a flipped label look the same. Here every
+image is the mean of a digit and of one of the next class, and the label is one of the two: no label is wrong. *What
+shows it:* strengths that are about as likely have very different T. Then a T has to be given
+(`transition=..., trainable=False`), or measured on examples with clean labels (`label_noise.from_confusion`).
 """
 
 rng = np.random.default_rng(0)
@@ -154,16 +162,20 @@ others = np.array([rng.choice(np.flatnonzero(clean == (label + 1) % 10)) for lab
 mixed, either = (x + x[others]) / 2, np.where(rng.random(len(clean)) < 0.5, clean, clean[others])
 for strength in (None, 0.07):
     selection = learn(mixed, either, strengths=[strength])
-    print(f"strength {strength}: negative log-likelihood {selection.scores[strength]:.2f}, T moved by {moved(selection.model):.2f}")
+    print(
+        f"strength {strength}: negative log-likelihood {selection.scores[strength]:.2f}, "
+        f"T moved by {moved(selection.model):.2f}"
+    )
 
 """
-**Classes that changed places.** Where a flip is nearly as likely as the true label, T and the network may agree on the wrong names. *What
-shows it:* another start, by another seed, has a higher likelihood of held-out noisy labels. Without clean labels that is all there is
-to see it by; with a few, C is far from the identity.
+**Classes that changed places.** Where a flip is nearly as likely as the true label, T and the network may agree on the
+wrong names. *What shows it:* another start, by another seed, has a higher likelihood of held-out noisy labels. Without
+clean labels that is all there is to see it by; with a few, C is far from the identity.
 
-**Log-probabilities.** The layer takes log-probabilities: behind a `Dense(K)` or a `Dense(K, "softmax")` it refuses to be built, and where
-Keras cannot tell what comes in, the loss is nan from the first step.
+**Log-probabilities.** The layer takes log-probabilities: behind a `Dense(K)` or a `Dense(K, "softmax")` it refuses to
+be built, and where Keras cannot tell what comes in, the loss is nan from the first step.
 
-**Stopping early.** `val_loss` on noisy labels grows while T takes the noise on, for the layer does nothing at inference. Stop by the
-likelihood under T instead: `callbacks=[TransitionMonitor(validation_data=(x, y)), EarlyStopping("val_noisy_nll", mode="min")]`.
+**Stopping early.** `val_loss` on noisy labels grows while T takes the noise on, for the layer does nothing at
+inference. Stop by the likelihood under T instead:
+`callbacks=[TransitionMonitor(validation_data=(x, y)), EarlyStopping("val_noisy_nll", mode="min")]`.
 """

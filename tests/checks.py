@@ -7,7 +7,7 @@ FALSE_ALARM = 1e-6
 
 
 def z_limit(count):
-    """The limit that `count` standard normal statistics exceed together with probability FALSE_ALARM at most (Bonferroni)."""
+    """The limit that any of `count` standard normals exceeds with probability FALSE_ALARM at most (Bonferroni)."""
     return norm.isf(FALSE_ALARM / (2 * count))
 
 
@@ -26,7 +26,9 @@ def check_moments(samples, mean, covariance):
     spread = np.sqrt((np.outer(variance, variance) + covariance**2) / count)
     z = (samples.T @ samples / count - covariance) / spread
     worst = np.unravel_index(np.abs(z).argmax(), z.shape)
-    assert np.abs(z).max() < limit, f"covariance {worst} off by {np.abs(z).max():.1f} standard errors (limit {limit:.1f})"
+    assert np.abs(z).max() < limit, (
+        f"covariance {worst} off by {np.abs(z).max():.1f} standard errors (limit {limit:.1f})"
+    )
 
 
 def check_independent(first, second):
@@ -36,7 +38,9 @@ def check_independent(first, second):
         a, b = np.float64(first) ** power - (power == 2), np.float64(second) ** power - (power == 2)
         z = a.T @ b / (spread * np.sqrt(count))
         limit = z_limit(2 * z.size)
-        assert np.abs(z).max() < limit, f"correlation of powers {power} is {np.abs(z).max():.1f} standard errors (limit {limit:.1f})"
+        assert np.abs(z).max() < limit, (
+            f"correlation of powers {power} is {np.abs(z).max():.1f} standard errors (limit {limit:.1f})"
+        )
 
 
 def check_standard_normal(samples):

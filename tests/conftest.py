@@ -1,8 +1,10 @@
 """What every test starts from: no display, one seed, and a Keras without state of earlier tests (names, dtype policy).
 
-With one seed a test is the same in every run; and heads that draw their own seed are one program on JAX, which is compiled once.
+With one seed a test is the same in every run; and heads that draw their own seed are one program on JAX, which is
+compiled once.
 
-Folders of tests for a package that is no dependency are collected only where it is installed: each has its own nox session.
+Folders of tests for a package that is no dependency are collected only where it is installed: each has its own nox
+session.
 """
 
 import importlib.util

@@ -10,8 +10,11 @@ def value_and_gradients(function, tensors):
     """The value of a scalar function of a list of backend tensors, and its gradient for each of them.
 
     Args:
-        function: maps a list of tensors to a scalar tensor.    tensors: list of float arrays; each keeps its dtype.
-    Returns: `(value, gradients)`, NumPy. A tensor that the function does not use has gradient None on TensorFlow and PyTorch, zeros on JAX.
+        function: maps a list of tensors to a scalar tensor.
+        tensors: list of float arrays; each keeps its dtype.
+
+    Returns: `(value, gradients)`, NumPy. A tensor that the function does not use has gradient None on TensorFlow and
+        PyTorch, zeros on JAX.
     """
     tensors = [keras.ops.convert_to_tensor(np.asarray(tensor)) for tensor in tensors]
     value, gradients = _BACKENDS[keras.config.backend()](function, tensors)
@@ -20,7 +23,9 @@ def value_and_gradients(function, tensors):
 
 
 def layer_gradients(layer, loss, x, training=True):
-    """`value_and_gradients` of `loss(layer(x, training=training))` for the trainable weights of a built layer, which stays unchanged.
+    """`value_and_gradients` of `loss(layer(x, training=training))` for the trainable weights of a built layer.
+
+    The layer stays unchanged.
 
     Returns: `(value, gradients)` with gradients a dict from the weight's path, without the layer's own name.
     """
@@ -39,7 +44,8 @@ def layer_gradients(layer, loss, x, training=True):
 def _jax(function, tensors):
     import jax
 
-    # What the function closes over becomes an argument: calls that differ in it alone are then one program, compiled once for all tests.
+    # What the function closes over becomes an argument: calls that differ in it alone are then one program, compiled
+    # once for all tests.
     program = jax.make_jaxpr(jax.value_and_grad(function))(tensors)
     value, *gradients = jax.jit(functools.partial(jax.core.eval_jaxpr, program.jaxpr))(program.consts, *tensors)
     return value, gradients

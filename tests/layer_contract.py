@@ -1,6 +1,9 @@
-"""What every layer keeps, as checkers that any layer's tests can call; `test_layer_contract.py` shows each of them failing.
+"""What every layer keeps, as checkers that any layer's tests can call.
 
-A layer comes as `make`, a function that returns it new and unbuilt, always of the same arguments; models are made around it.
+`test_layer_contract.py` shows each of them failing.
+
+A layer comes as `make`, a function that returns it new and unbuilt, always of the same arguments; models are made
+around it.
 """
 
 import inspect
@@ -12,7 +15,10 @@ import numpy as np
 
 
 def check_config(make):
-    """The config holds every argument, survives JSON, and makes a layer of the same config, by `from_config` and by Keras' registry."""
+    """The config holds every argument, survives JSON, and makes a layer of the same config.
+
+    Both `from_config` and Keras' registry make one.
+    """
     layer = make()
     config = layer.get_config()
     arguments = set(inspect.signature(type(layer)).parameters) - {"kwargs"}
@@ -25,7 +31,10 @@ def check_config(make):
 
 
 def check_shapes(make, x, dtype="float32"):
-    """Symbolic and eager outputs have the shape that `compute_output_shape` says and this dtype, also when the batch size is unknown."""
+    """Symbolic and eager outputs have the shape that `compute_output_shape` says and this dtype.
+
+    They have them also when the batch size is unknown.
+    """
     expected = tuple(make().compute_output_shape(x.shape))
     symbolic = make()(keras.Input(batch_shape=x.shape, dtype=x.dtype.name))
     unknown = make()(keras.Input(x.shape[1:], dtype=x.dtype.name))
@@ -44,7 +53,10 @@ def check_unknown_batch(make, x):
 
 
 def check_train_step(make, x, y, loss, **options):
-    """A step of `fit` has a finite loss and moves every trainable weight, by finite amounts. `options` go to `compile`."""
+    """A step of `fit` has a finite loss and moves every trainable weight, by finite amounts.
+
+    `options` go to `compile`.
+    """
     model = wrap(make(), x)
     before = [weight.numpy() for weight in model.trainable_weights]
     assert before, "the layer has no trainable weight"
@@ -59,7 +71,10 @@ def check_train_step(make, x, y, loss, **options):
 
 
 def check_half_precision(make, x, y, loss, policy, dtype="float32", tolerance=0.05):
-    """Behind a layer in half precision it computes in its own dtype: weights, outputs, a train step, values near the full ones."""
+    """Behind a layer in half precision the layer computes in its own dtype.
+
+    Weights, outputs and a train step have that dtype; the values are near the full ones.
+    """
     before = keras.config.dtype_policy()
     full = wrap(make(), x, keras.layers.Dense(x.shape[-1]))
     expected = full.predict(x, verbose=0)
@@ -89,7 +104,10 @@ def check_saved_model(make, x, folder):
 
 
 def check_saved_weights(make, x, folder, left_out=()):
-    """A weights file makes a new layer, whose weights were others, equal: its weights but those left out, by name, and its predictions."""
+    """A weights file makes a new layer, whose weights were others, equal.
+
+    Its weights are equal, but those left out, by name, and so are its predictions.
+    """
     model, other = wrap(make(), x), wrap(make(), x)
     rng = np.random.default_rng(0)
     for first, weight in zip(model.weights, other.weights, strict=True):

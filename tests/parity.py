@@ -1,10 +1,13 @@
-"""The same weights, seeds and data on several backends: noise, outputs, gradients and a training run, written and compared.
+"""The same weights, seeds and data on several backends.
+
+Noise, outputs, gradients and a training run are written and compared:
 
     KERAS_BACKEND=jax python -m tests.parity write jax.npz           (once per backend)
     python -m tests.parity compare jax.npz tensorflow.npz torch.npz  (prints a table, fails above a limit)
 
-Models compile as Keras does by default (JAX jit, TensorFlow graph, PyTorch eager); `write --jit FILE` compiles them by XLA or
-TorchInductor. A quantity is named "kind/case/detail"; the table has a row per kind and case, with the maximum over the details.
+Models compile as Keras does by default (JAX jit, TensorFlow graph, PyTorch eager); `write --jit FILE` compiles them by
+XLA or TorchInductor. A quantity is named "kind/case/detail"; the table has a row per kind and case, with the maximum
+over the details.
 """
 
 import itertools
@@ -69,7 +72,11 @@ LIMITS = {  # kind: measure, limit, what the table says of it
         1e-4,
         "|a - b| / max |gradient of that weight|, on every trainable weight",
     ),
-    "fit": (absolute, 1e-4, f"|a - b| on every weight at every one of {FIT_STEPS} steps of model.fit, by SGD or, with a T, by Adam"),
+    "fit": (
+        absolute,
+        1e-4,
+        f"|a - b| on every weight at every one of {FIT_STEPS} steps of model.fit, by SGD or, with a T, by Adam",
+    ),
 }
 
 
@@ -83,7 +90,10 @@ def difference(kind, a, b):
 
 
 def compare(files):
-    """Rows {(kind, case): {pair of files: (largest difference, its detail)}}; a quantity missing from one file differs infinitely."""
+    """Rows {(kind, case): {pair of files: (largest difference, its detail)}}.
+
+    A quantity missing from one file differs infinitely.
+    """
     rows = {}
     for first, second in itertools.combinations(files, 2):
         a, b = files[first], files[second]
@@ -96,12 +106,15 @@ def compare(files):
 
 
 def above_limit(rows):
-    """The entries of `rows` that exceed their kind's limit, as lines of text; a whole kind that is missing is one too."""
+    """The entries of `rows` that exceed their kind's limit, as lines of text; a kind that is missing is one too."""
     lines = [f"no {kind} in any file" for kind in LIMITS if kind not in {kind for kind, _ in rows}]
     for (kind, case), row in rows.items():
         for (first, second), (found, detail) in row.items():
             if not found <= LIMITS[kind][1]:
-                lines.append(f"{kind}, {case}, {detail}: {first} and {second} differ by {found:.2e} (limit {LIMITS[kind][1]:.0e})")
+                lines.append(
+                    f"{kind}, {case}, {detail}: {first} and {second} differ by {found:.2e} "
+                    f"(limit {LIMITS[kind][1]:.0e})"
+                )
     return lines
 
 
@@ -115,7 +128,9 @@ def table(rows):
             lines.append([f"{kind}: {case}", *(f"{x:.0f}" if limit == 0 else f"{x:.1e}" for x in found), f"{limit:g}"])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
-    body = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines]
+    body = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    ]
     return "\n".join([*body, "", *(f"{kind}: {text}" for kind, (_, _, text) in LIMITS.items())])
 
 
@@ -129,10 +144,15 @@ def make_head(kind, link):
     link, (integrator, arguments) = LINKS[link]
     arguments = {} if arguments is None else {"num_samples": NUM_SAMPLES, **arguments}
     integrator = getattr(integrators, integrator)(**arguments)
-    head = layers.HeteroscedasticDense(UNITS, **HEADS[kind], link=link, temperature=1.5, integrator=integrator, seed=SEED, name="head")
+    head = layers.HeteroscedasticDense(
+        UNITS, **HEADS[kind], link=link, temperature=1.5, integrator=integrator, seed=SEED, name="head"
+    )
     head.build((None, FEATURES))
     rng = np.random.default_rng(SEED)
-    weights = [0.5 * rng.standard_normal(w.shape) / np.sqrt(max(1, w.shape[0] if len(w.shape) == 2 else 1)) for w in head.weights[:-1]]
+    weights = [
+        0.5 * rng.standard_normal(w.shape) / np.sqrt(max(1, w.shape[0] if len(w.shape) == 2 else 1))
+        for w in head.weights[:-1]
+    ]
     head.set_weights([*(w.astype("float32") for w in weights), np.int32(7)])
     return head
 
@@ -191,7 +211,7 @@ def write_noise(results, jit):
 
 
 def write_outputs_and_gradients(results, kind, link):
-    """Outputs of one head and the gradients of its loss, at logits up to 3 and up to MAX_LOGIT, in training and at inference."""
+    """Outputs of a head and gradients of its loss, at logits up to 3 and up to MAX_LOGIT, in training and inference."""
     import keras
 
     from tests.gradients import layer_gradients
@@ -205,7 +225,10 @@ def write_outputs_and_gradients(results, kind, link):
         _, gradients = layer_gradients(head, lambda outputs: loss(y, outputs), x, training)
         for weight, gradient in gradients.items():
             if gradient is None or not np.any(gradient):
-                raise RuntimeError(f"Every trainable weight must have a gradient. Received: none for {weight} of the {kind} {link} head")
+                raise RuntimeError(
+                    "Every trainable weight must have a gradient. "
+                    f"Received: none for {weight} of the {kind} {link} head"
+                )
             results[f"gradients/{kind} {link}/{detail}, {weight}"] = gradient
         results[f"outputs/{kind} {link}/{detail}"] = keras.ops.convert_to_numpy(head(x, training=training))
 
@@ -229,7 +252,10 @@ def write_trajectory(results, case, weights, model, x, y):
         values = np.stack(values)
         moved = absolute(values[-1], first)
         if moved < 100 * LIMITS["fit"][1]:
-            raise RuntimeError(f"The run must move every weight by much more than the limit. Received: {variable.path} moved by {moved:g}")
+            raise RuntimeError(
+                "The run must move every weight by much more than the limit. "
+                f"Received: {variable.path} moved by {moved:g}"
+            )
         results[f"fit/{case}/{variable.path}"] = values
 
 
@@ -239,7 +265,9 @@ def write_fit(results, kind, link, jit):
 
     head = make_head(kind, link)
     model = keras.Sequential([keras.Input((FEATURES,)), head])
-    model.compile(optimizer=keras.optimizers.SGD(LEARNING_RATES.get(link.split()[0], 0.5)), loss=make_loss(link), jit_compile=jit)
+    model.compile(
+        optimizer=keras.optimizers.SGD(LEARNING_RATES.get(link.split()[0], 0.5)), loss=make_loss(link), jit_compile=jit
+    )
     write_trajectory(results, f"{kind} {link}", head.weights, model, *data(link, BATCH * FIT_STEPS // FIT_EPOCHS))
 
 
@@ -249,9 +277,15 @@ def write_transition_fit(results, parameterization, jit):
 
     from keras_het import layers, regularizers
 
-    flips = layers.NoiseTransition(UNITS, parameterization=parameterization, regularizer=regularizers.Trace(0.1), name="flips")
-    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(UNITS, "log_softmax", name="dense"), flips], name="model")
-    model.layers[0].set_weights([np.random.default_rng(SEED).standard_normal((FEATURES, UNITS)).astype("float32"), np.zeros(UNITS)])
+    flips = layers.NoiseTransition(
+        UNITS, parameterization=parameterization, regularizer=regularizers.Trace(0.1), name="flips"
+    )
+    model = keras.Sequential(
+        [keras.Input((FEATURES,)), keras.layers.Dense(UNITS, "log_softmax", name="dense"), flips], name="model"
+    )
+    model.layers[0].set_weights(
+        [np.random.default_rng(SEED).standard_normal((FEATURES, UNITS)).astype("float32"), np.zeros(UNITS)]
+    )
     model.compile(optimizer=keras.optimizers.Adam(0.02), loss=make_loss("softmax"), jit_compile=jit)
     examples = data("softmax", BATCH * FIT_STEPS // FIT_EPOCHS)
     write_trajectory(results, f"NoiseTransition {parameterization}", model.trainable_weights, model, *examples)

@@ -2,8 +2,9 @@
 
     KERAS_BACKEND=torch python -m pytest -p tests.pretended_accelerator tests/losses
 
-Its tensors say that they are on the device "pretended" and compute on the processor. As on a real accelerator, an operation on tensors
-of two devices is an error, but for a number without axes, and for copies from one to the other. Keras makes its tensors there.
+Its tensors say that they are on the device "pretended" and compute on the processor. As on a real accelerator, an
+operation on tensors of two devices is an error, but for a number without axes, and for copies from one to the other.
+Keras makes its tensors there.
 """
 
 import os
@@ -16,7 +17,8 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 NAME = "pretended"
 aten = torch.ops.aten
 COPIES = (aten._to_copy.default, aten.copy_.default)
-INDEXES = (aten.index.Tensor, aten.index_put_.default)  # indices of the processor are taken by those of a real accelerator
+# Indices of the processor are taken by those of a real accelerator.
+INDEXES = (aten.index.Tensor, aten.index_put_.default)
 # What needs more than operations: graphs of PyTorch, automatic half precision, recomputation.
 NOT_PRETENDED = ("onnx", "export", "compiled_by_pytorch", "autocast", "rematerialisation", "session_of_half_precision")
 
@@ -51,7 +53,12 @@ def run(operation, arguments, named):
     tensors = [x for x in tree_leaves((arguments, named)) if isinstance(x, torch.Tensor)]
     ours = [x for x in tensors if isinstance(x, Pretended)]
     others = [x for x in tensors if not isinstance(x, Pretended) and x.ndim > 0 and x.device.type == "cpu"]
-    if ours and others and operation not in COPIES and not (operation in INDEXES and isinstance(arguments[0], Pretended)):
+    if (
+        ours
+        and others
+        and operation not in COPIES
+        and not (operation in INDEXES and isinstance(arguments[0], Pretended))
+    ):
         raise RuntimeError(f"{operation}: expected all tensors on one device, found {NAME}:0 and cpu")
     asked = named.get("device")
     stays = torch.device(asked).type == NAME if asked is not None else bool(ours)
@@ -75,7 +82,7 @@ class Generator(torch.Generator):
 
 
 def begin():
-    """When this file is imported, before anything imports Keras: a hook of pytest would come after the tests' conftest."""
+    """On import of this file, before anything imports Keras: a hook of pytest would come after the tests' conftest."""
     os.environ["KERAS_TORCH_DEVICE"] = NAME
     _setup_privateuseone_for_python_backend(NAME)
     torch.Generator = Generator

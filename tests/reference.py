@@ -35,7 +35,10 @@ def logit_mean_sigmoid(logits, temperature):
 
 
 def log_normalized_mean(log_value, logits, temperature):
-    """log of the mean over the first axis of a function of logits / temperature, given by its log, normalised over the classes."""
+    """log of the mean over the first axis of a function of logits / temperature, normalised over the classes.
+
+    The function is given by its log.
+    """
     return log_softmax(logsumexp(log_value(logits / temperature), axis=0), axis=-1)
 
 
@@ -53,8 +56,10 @@ def log_expected_softmax(loc, scale_diag, factor, temperature, row_scale=None, n
 def expected_sigmoid(mean, scale, step=0.004):
     """E[sigmoid(mean + scale z)] in logs, z standard normal, by the trapezoidal rule.
 
-    The integrand is analytic in a strip of half-width pi / scale, so the rule's relative error is exp(-2 pi^2 / (scale * step)): below
-    1e-60 for scale <= 30. Returns log E, d log E / d mean, d log E / d scale.
+    The integrand is analytic in a strip of half-width pi / scale, so the rule's relative error is
+    exp(-2 pi^2 / (scale * step)): below 1e-60 for scale <= 30.
+
+    Returns log E, d log E / d mean, d log E / d scale.
     """
     z = np.arange(-13.0, scale + 13.0, step)  # the tilted density exp(scale z - z^2 / 2) has its mode at z = scale
     x = mean + scale * z

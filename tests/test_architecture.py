@@ -32,7 +32,8 @@ PACKAGES = [
     "keras_het.report",
 ]
 
-# What a floor may import of the package. The longest name that fits counts; the roof, which is not listed, may import everything.
+# What a floor may import of the package. The longest name that fits counts;
+# the roof, which is not listed, may import everything.
 GROUND = ("keras_het.ops", "keras_het.validation", "keras_het.batches", "keras_het.choices", "keras_het.label_noise")
 ALLOWED = {
     "keras_het.ops": ("keras_het.ops",),
@@ -46,7 +47,13 @@ ALLOWED = {
     "keras_het.label_noise": ("keras_het.extras", "keras_het.label_noise", "keras_het.ops", "keras_het.validation"),
     "keras_het.links": (*GROUND, "keras_het.links"),
     "keras_het.covariances": (*GROUND, "keras_het.covariances", "keras_het.full_precision"),
-    "keras_het.curricula": (*GROUND, "keras_het.curricula", "keras_het.graph", "keras_het.layers", "keras_het.predictions"),
+    "keras_het.curricula": (
+        *GROUND,
+        "keras_het.curricula",
+        "keras_het.graph",
+        "keras_het.layers",
+        "keras_het.predictions",
+    ),
     "keras_het.integrators": (*GROUND, "keras_het.integrators", "keras_het.links"),
     "keras_het.regularizers": GROUND,
     "keras_het.layers": (
@@ -111,7 +118,8 @@ ALLOWED = {
 }
 FORBIDDEN = ("jax", "torch", "tensorflow", "keras.src", "keras.backend")
 OPTIONAL = ("matplotlib", "sklearn", "pandas", "keras_hub", "jinja2", "PIL")
-LATE = {"keras_het.models.estimator": ("sklearn",)}  # modules that no other imports at once, and the optional packages that they need
+# Modules that no other imports at once, and the optional packages that they need.
+LATE = {"keras_het.models.estimator": ("sklearn",)}
 
 
 def within(name, prefixes):
@@ -119,7 +127,7 @@ def within(name, prefixes):
 
 
 def imported(tree):
-    """Names that a module imports, by statement or by a function, or reaches as an attribute of keras under any alias."""
+    """Names that a module imports, by statement or function, or reaches as an attribute of keras under any alias."""
     nodes = list(ast.walk(tree))
     aliases = [alias for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     of_keras = {"keras"} | {alias.asname for alias in aliases if alias.name == "keras"}
@@ -203,14 +211,20 @@ def test_a_planted_wrong_import_is_caught(module, line):
 
 def test_an_optional_package_inside_a_function_is_right():
     assert not wrong_imports("keras_het.demo", "def load():\n    from sklearn import datasets\n    return datasets")
-    assert not wrong_imports("keras_het.analysis.selection", "class Selection:\n    def plot(self):\n        import matplotlib.figure")
+    assert not wrong_imports(
+        "keras_het.analysis.selection", "class Selection:\n    def plot(self):\n        import matplotlib.figure"
+    )
 
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_the_table_of_contents_is_sorted_and_complete(name):
     package = importlib.import_module(name)
     assert package.__all__ == sorted(package.__all__)
-    defined = {key for key, value in vars(package).items() if not key.startswith("_") and not isinstance(value, types.ModuleType)}
+    defined = {
+        key
+        for key, value in vars(package).items()
+        if not key.startswith("_") and not isinstance(value, types.ModuleType)
+    }
     modules = {key for key in package.__all__ if isinstance(getattr(package, key), types.ModuleType)}
     assert set(package.__all__) == defined | modules
 
@@ -224,13 +238,15 @@ def public_modules(module):
 
 
 def wrong_names(source, listed):
-    """Names that a module lists and does not define, and public functions and classes that it defines and does not list."""
+    """Names that a module lists and does not define, and public functions and classes that it does not list."""
     definitions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     return {node.name for node in definitions if not node.name.startswith("_")} ^ set(listed)
 
 
 @pytest.mark.parametrize(
-    "module", [module for module in public_modules(keras_het) if module.__name__ not in PACKAGES], ids=lambda m: m.__name__
+    "module",
+    [module for module in public_modules(keras_het) if module.__name__ not in PACKAGES],
+    ids=lambda m: m.__name__,
 )
 def test_a_public_module_lists_what_it_defines_and_nothing_else(module):
     assert module.__all__ == sorted(module.__all__)
@@ -259,6 +275,10 @@ def test_the_examples_in_docstrings_run(module):
 def test_enough_docstrings_have_examples():
     finder = doctest.DocTestFinder(exclude_empty=True)
     examples = [
-        test for name in MODULES if not name.endswith("__main__") for test in finder.find(importlib.import_module(name)) if test.examples
+        test
+        for name in MODULES
+        if not name.endswith("__main__")
+        for test in finder.find(importlib.import_module(name))
+        if test.examples
     ]
     assert len(examples) >= 15

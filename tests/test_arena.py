@@ -1,4 +1,7 @@
-"""The arena: its tasks and what a method may see of them, a tiny run, resuming, the choice without clean labels, and the report."""
+"""The arena: its tasks and what a method may see of them.
+
+A tiny run, resuming, the choice without clean labels, and the report are tested, too.
+"""
 
 import json
 import re
@@ -53,7 +56,8 @@ def test_outliers_are_no_digits_and_their_labels_are_any():
     assert np.all(np.any(task.train.x[out] != clean.train.x[out], axis=1))
     assert np.mean(task.train.y[out] == clean.train.y[out]) < 0.2
     sorted_alike = np.all(np.sort(task.train.x[out]) == np.sort(clean.train.x[out]), axis=1)
-    assert sorted_alike.mean() == pytest.approx(0.5, abs=0.1)  # the same pixels in another order; the others are mixtures
+    # The same pixels in another order; the others are mixtures.
+    assert sorted_alike.mean() == pytest.approx(0.5, abs=0.1)
 
 
 def test_a_method_sees_no_clean_label_and_a_bound_does():
@@ -125,7 +129,9 @@ def test_weights_decay_but_neither_biases_nor_a_learned_transition_nor_a_covaria
     for variable in model.trainable_variables:
         decays = not any(part in variable.path for part in ("bias", "transition", "scale_diag", "factor"))
         after = keras.ops.convert_to_numpy(variable)
-        np.testing.assert_allclose(after, (0.2 if decays else 1.0) * before[variable.path], rtol=1e-4, atol=1e-7, err_msg=variable.path)
+        np.testing.assert_allclose(
+            after, (0.2 if decays else 1.0) * before[variable.path], rtol=1e-4, atol=1e-7, err_msg=variable.path
+        )
 
 
 def test_mixtures_leave_nobody_out():
@@ -134,7 +140,8 @@ def test_mixtures_leave_nobody_out():
     data = Mixtures(np.arange(300.0)[:, None], np.eye(300), 8.0, 0)
     parts = [data[index] for index in range(len(data))]
     assert [len(x) for x, _ in parts] == [128, 128, 44]
-    np.testing.assert_allclose(sum(y.sum(axis=0) for _, y in parts), np.ones(300), atol=1e-5)  # each once as the first, once as the second
+    # Each once as the first, once as the second.
+    np.testing.assert_allclose(sum(y.sum(axis=0) for _, y in parts), np.ones(300), atol=1e-5)
 
 
 def test_every_method_trains_with_as_many_trials(monkeypatch):
@@ -180,7 +187,9 @@ def test_what_is_there_is_not_repeated(tmp_path, monkeypatch):
     options.seeds = 1
     assert len(arena.missing(options)) == 8
     parts = [arena.missing(options, part, 2) for part in (0, 1)]
-    assert sorted(arena.key_of(key) for part in parts for _, key in part) == sorted(arena.key_of(key) for _, key in arena.missing(options))
+    assert sorted(arena.key_of(key) for part in parts for _, key in part) == sorted(
+        arena.key_of(key) for _, key in arena.missing(options)
+    )
     monkeypatch.setattr(arena, "keep_compiled", lambda folder: None)
     arena.work(options, 0, 2)
     remaining = [arena.key_of(key) for _, key in arena.missing(options)]
@@ -212,8 +221,24 @@ def test_lines_are_counted_once_and_from_now_on(tmp_path):
 
 def line(method, seed, noisy, clean, **others):
     """A line of the results with planted accuracies by epoch."""
-    found = {"data": "digits", "noise": "none", "seed": seed, "head": "Dense", "method": method, "strength": 0, "trials": 1, "knows": ""}
-    found |= {"stops early": True, "source": "planted", "processor": 1.0, "about": "here", "commit": "abc", "noisy accuracy": noisy}
+    found = {
+        "data": "digits",
+        "noise": "none",
+        "seed": seed,
+        "head": "Dense",
+        "method": method,
+        "strength": 0,
+        "trials": 1,
+        "knows": "",
+    }
+    found |= {
+        "stops early": True,
+        "source": "planted",
+        "processor": 1.0,
+        "about": "here",
+        "commit": "abc",
+        "noisy accuracy": noisy,
+    }
     return {**found, **{f"clean {name}": clean for name in ("accuracy", "NLL", "ECE")}, **others}
 
 
@@ -230,7 +255,10 @@ def test_the_choice_is_that_of_noisy_labels_whatever_the_clean_ones_say():
     trial, first = np.unravel_index(noisy.argmax(), noisy.shape)
     assert (run["strength"], epoch) == (trial, first)  # of equals the first
     for _ in range(20):
-        other = [{**each, **{f"clean {name}": rng.random(30).tolist() for name in ("accuracy", "NLL", "ECE")}} for each in trials]
+        other = [
+            {**each, **{f"clean {name}": rng.random(30).tolist() for name in ("accuracy", "NLL", "ECE")}}
+            for each in trials
+        ]
         found = arena_gains.choose(other)
         assert (found[0]["strength"], found[1]) == (trial, first)
     run, epoch = arena_gains.choose(trials, stops_early=False)
@@ -279,7 +307,8 @@ def test_early_stopping_is_the_advice_where_nothing_is_clearly_better():
 
     lines = [each for each in planted_lines() if each["method"] != "mixup"]
     advice = arena_advice.table(arena_gains.Results(lines))
-    # seeds gain -12, 3 and 18: the first is judged by the others' choice, temperature; the last by theirs, early stopping
+    # Seeds gain -12, 3 and 18: the first is judged by the others' choice, temperature;
+    # the last by theirs, early stopping.
     assert ["none", "early stopping: none is clearly better", "-3.0 +- 4.6", "temperature"] in advice
 
 
@@ -303,7 +332,11 @@ def test_equals_rarely_have_a_winner_and_a_real_one_is_named():
         own = gains / (gains.std(axis=1, ddof=1, keepdims=True) / np.sqrt(5) + 1e-9)
         best = gains.mean(axis=1).argmax()
         named.append(
-            [own[best].mean() > 2, arena_advice.has_winner(gains), arena_advice.has_winner(gains + 4.0 * (np.arange(51) == 7)[:, None])]
+            [
+                own[best].mean() > 2,
+                arena_advice.has_winner(gains),
+                arena_advice.has_winner(gains + 4.0 * (np.arange(51) == 7)[:, None]),
+            ]
         )
     tested_on_its_own, chance, real = np.mean(named, axis=0)
     assert tested_on_its_own > 0.3  # what left-out seeds are there against

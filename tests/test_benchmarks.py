@@ -18,7 +18,9 @@ def test_the_work_of_the_floor_by_hand():
     assert speed.work("Dense", "train", **SIZES) == (0, 4 * (2 * 3 * 5), 20 * 15)
 
 
-@pytest.mark.parametrize(("rates", "expected"), [((1e9, 10.0, 1e9), 7.0), ((40.0, 1e9, 1e9), 3.0), ((1e9, 1e9, 12.0), 10.0)])
+@pytest.mark.parametrize(
+    ("rates", "expected"), [((1e9, 10.0, 1e9), 7.0), ((40.0, 1e9, 1e9), 3.0), ((1e9, 1e9, 12.0), 10.0)]
+)
 def test_the_floor_is_bound_by_what_is_slowest(rates, expected):
     import speed
 
@@ -30,7 +32,10 @@ def test_growth_is_fitted_along_one_size_alone():
 
     base = {"B": 128, "D": 64, "K": 10, "R": 5, "S": 256}
     rows = [{**base, "S": s, "mode": "train", "seconds": 0.1 * s**1.5} for s in (16, 64, 256)]
-    others = [{**base, "S": 16, "B": 1, "mode": "train", "seconds": 9.0}, {**base, "S": 16, "mode": "predict", "seconds": 9.0}]
+    others = [
+        {**base, "S": 16, "B": 1, "mode": "train", "seconds": 9.0},
+        {**base, "S": 16, "mode": "predict", "seconds": 9.0},
+    ]
     assert speed.exponent(rows + others, "train", "S", base, "seconds") == "1.50"
     assert speed.exponent(rows[:1], "train", "S", base, "seconds") == ""
 
@@ -150,6 +155,8 @@ def test_shares_of_memorised_labels_by_hand():
     shares.set_model(model)
     shares.on_epoch_end(0)
     # Examples 1, 2 and 4 are wrongly labelled: the first is predicted as its label, none as its class.
-    assert shares.rows == [{"epoch": 1, "as wrong label": pytest.approx(1 / 3), "as true label": 0.0, "test": pytest.approx(2 / 5)}]
+    assert shares.rows == [
+        {"epoch": 1, "as wrong label": pytest.approx(1 / 3), "as true label": 0.0, "test": pytest.approx(2 / 5)}
+    ]
     rows = [{"seed": seed, "method": "a", "test": seed + epoch / 10} for seed in (0, 1) for epoch in (1, 2)]
     np.testing.assert_allclose(early_learning.curves(rows, "a", "test"), [[0.1, 0.2], [1.1, 1.2]])

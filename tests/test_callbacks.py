@@ -86,7 +86,8 @@ class Log(keras.callbacks.Callback):
 
 
 @pytest.mark.parametrize(
-    ("name", "mode", "sign"), [("score", "min", 1), ("score", "max", -1), ("score", "auto", 1), ("accuracy", "auto", -1)]
+    ("name", "mode", "sign"),
+    [("score", "min", 1), ("score", "max", -1), ("score", "auto", 1), ("accuracy", "auto", -1)],
 )
 def test_t_is_released_when_a_metric_stalls(name, mode, sign):
     layer = flips()
@@ -164,7 +165,9 @@ def test_the_monitor_logs_what_t_is_after_each_epoch(tmp_path):
     layer, reference = flips(), label_noise.symmetric(UNITS, 0.3)
     record = Record(layer)
     file = tmp_path / "log.csv"
-    history = fit(make_model(layer), TransitionMonitor(reference), keras.callbacks.CSVLogger(file), record, epochs=3).history
+    history = fit(
+        make_model(layer), TransitionMonitor(reference), keras.callbacks.CSVLogger(file), record, epochs=3
+    ).history
     for epoch, matrix in enumerate(record.transitions):
         assert history["flips_trace"][epoch] == pytest.approx(np.trace(matrix), rel=1e-6)
         assert history["flips_condition"][epoch] == pytest.approx(np.linalg.cond(matrix.astype("float64")), rel=1e-4)
@@ -200,7 +203,13 @@ class Nested(TransitionMonitor):
 @pytest.mark.parametrize("kind", [TransitionMonitor, Nested])
 def test_the_monitor_may_stand_anywhere_and_the_others_are_called_once_in_their_order(kind, tmp_path):
     file, calls, layer = tmp_path / "log.csv", [], flips()
-    callbacks = [Seen("first", calls), keras.callbacks.CSVLogger(file), Seen("second", calls), kind(), Seen("third", calls)]
+    callbacks = [
+        Seen("first", calls),
+        keras.callbacks.CSVLogger(file),
+        Seen("second", calls),
+        kind(),
+        Seen("third", calls),
+    ]
     history = fit(make_model(layer), *callbacks, epochs=2).history
     with file.open() as lines:
         assert [float(row["flips_trace"]) for row in csv.DictReader(lines)] == pytest.approx(history["flips_trace"])
@@ -210,7 +219,8 @@ def test_the_monitor_may_stand_anywhere_and_the_others_are_called_once_in_their_
 
 
 def test_weights_restored_at_the_end_leave_the_gate_open_whatever_the_order():
-    stop = keras.callbacks.EarlyStopping("loss", mode="max", patience=2, restore_best_weights=True)  # the first epoch's, gate closed
+    # The weights are the first epoch's, gate closed.
+    stop = keras.callbacks.EarlyStopping("loss", mode="max", patience=2, restore_best_weights=True)
     layer = flips()
     fit(make_model(layer), ReleaseTransition(after=1), stop, TransitionMonitor(), epochs=4)
     assert float(ops.convert_to_numpy(layer.gate)) == 1.0
@@ -233,7 +243,9 @@ def test_a_loss_that_is_nan_from_the_start_is_warned_of(callback):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fit(model, callback(), epochs=2)
-    (text,) = [str(warning.message) for warning in caught if "The loss is nan from the first epoch on" in str(warning.message)]
+    (text,) = [
+        str(warning.message) for warning in caught if "The loss is nan from the first epoch on" in str(warning.message)
+    ]
     assert "the inputs of 'flips' are no log-probabilities" in text
 
 
@@ -260,7 +272,9 @@ def test_early_stopping_by_noisy_labels_is_one_line():
     (x, y), held_out = swapped(300, 0), swapped(200, 1)
     _, model = learner()
     stop = keras.callbacks.EarlyStopping("val_noisy_nll", mode="min", patience=2)
-    history = model.fit(x, y, epochs=8, verbose=0, callbacks=[TransitionMonitor(validation_data=held_out), stop]).history
+    history = model.fit(
+        x, y, epochs=8, verbose=0, callbacks=[TransitionMonitor(validation_data=held_out), stop]
+    ).history
     scores = history["val_noisy_nll"]
     assert scores[-1] < scores[0] - 0.05
     assert scores[-1] == pytest.approx(noisy_nll(model, *held_out), rel=1e-5)
@@ -331,7 +345,9 @@ def test_a_share_with_labelled_outliers_or_one_that_is_given_is_not_warned_of():
         model = make_model(layer, keras.optimizers.SGD(0.1))
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)
-            model.fit(X, labels, batch_size=16, epochs=60, verbose=0, callbacks=[ReleaseTransition(20), TransitionMonitor()])
+            model.fit(
+                X, labels, batch_size=16, epochs=60, verbose=0, callbacks=[ReleaseTransition(20), TransitionMonitor()]
+            )
         assert layer.trainable_weights == [] or rows(layer)[-1, -1] > 0.5
 
 
@@ -341,9 +357,15 @@ def test_a_share_with_labelled_outliers_or_one_that_is_given_is_not_warned_of():
         (lambda: ReleaseTransition(-1), "`after` must be an integer at least 0. Received: after=-1"),
         (lambda: ReleaseTransition(2.5), "`after` must be an integer at least 0. Received: after=2.5"),
         (lambda: ReleaseTransition("loss", patience=0), "`patience` must be an integer at least 1"),
-        (lambda: ReleaseTransition("loss", mode="low"), "`mode` must be one of 'auto', 'min', 'max'. Received: mode='low'"),
+        (
+            lambda: ReleaseTransition("loss", mode="low"),
+            "`mode` must be one of 'auto', 'min', 'max'. Received: mode='low'",
+        ),
         (lambda: fit(make_model(flips()), ReleaseTransition("val_los")), "or one of 'loss'. Received: after='val_los'"),
-        (lambda: TransitionMonitor([[0.5, 0.6], [0, 1]]), "`reference` must have rows that sum to one. Received: row 0 sums to 1.1"),
+        (
+            lambda: TransitionMonitor([[0.5, 0.6], [0, 1]]),
+            "`reference` must have rows that sum to one. Received: row 0 sums to 1.1",
+        ),
         (
             lambda: fit(make_model(flips()), TransitionMonitor(validation_data=(X, LABELS + 1)), epochs=1),
             "`validation_data` must be in [0, 3). Received: 3 at [",
@@ -360,8 +382,14 @@ def test_a_share_with_labelled_outliers_or_one_that_is_given_is_not_warned_of():
             lambda: TransitionMonitor(validation_data=(X,)),
             "`validation_data` must be (x, y) or a data set. Received: validation_data=a tuple of 1",
         ),
-        (lambda: TransitionMonitor(validation_data=X), "must be (x, y) or a data set. Received: validation_data=a ndarray"),
-        (lambda: fit(make_model(flips()), TransitionMonitor(np.eye(2))), "`reference` must have shape (3, 3). Received: shape (2, 2)"),
+        (
+            lambda: TransitionMonitor(validation_data=X),
+            "must be (x, y) or a data set. Received: validation_data=a ndarray",
+        ),
+        (
+            lambda: fit(make_model(flips()), TransitionMonitor(np.eye(2))),
+            "`reference` must have shape (3, 3). Received: shape (2, 2)",
+        ),
     ],
 )
 def test_errors_say_what_is_wrong(call, text):
@@ -374,5 +402,7 @@ def test_errors_say_what_is_wrong(call, text):
 def test_a_model_without_the_layer_is_refused(callback):
     model = keras.Sequential([keras.layers.Dense(3)], name="plain")
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    with pytest.raises(ValueError, match=r"must have a NoiseTransition layer\. Received: model='plain', which has none"):
+    with pytest.raises(
+        ValueError, match=r"must have a NoiseTransition layer\. Received: model='plain', which has none"
+    ):
         fit(model, callback)

@@ -24,7 +24,9 @@ def test_arguments_that_a_file_would_lose_are_refused():
 
 
 def test_an_activation_that_is_not_known_is_refused():
-    with pytest.raises(ValueError, match=r"`activation` of a link must be 'softmax' or 'sigmoid'. Received: 'relu' of Wrong"):
+    with pytest.raises(
+        ValueError, match=r"`activation` of a link must be 'softmax' or 'sigmoid'. Received: 'relu' of Wrong"
+    ):
 
         class Wrong(Link):
             activation = "relu"
@@ -44,7 +46,9 @@ def test_an_integrator_that_does_not_say_what_it_needs_is_told():
     ids=["link", "integrator", "covariance"],
 )
 def test_a_class_is_told_from_an_instance(get, given):
-    with pytest.raises(ValueError, match=rf"must be an instance: {given.__name__}\(...\). Received: the class {given.__name__}"):
+    with pytest.raises(
+        ValueError, match=rf"must be an instance: {given.__name__}\(...\). Received: the class {given.__name__}"
+    ):
         get(given)
 
 
@@ -52,7 +56,10 @@ def test_an_integrator_that_needs_what_no_link_has_is_told():
     class Demanding(Integrator):
         needs = "magic"
 
-    with pytest.raises(ValueError, match=r"`link` must have `magic` of its own, for the integrator Demanding. Received: link=Softmax\(\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"`link` must have `magic` of its own, for the integrator Demanding. Received: link=Softmax\(\)",
+    ):
         Demanding().check(Softmax(), 3, 0)
 
 
@@ -61,7 +68,11 @@ def test_an_integrator_that_is_set_later_is_checked():
     head.build((None, 4))
     head.integrator = "monte_carlo"
     assert type(head.integrator).__name__ == head.get_config()["integrator"]["class_name"] == "MonteCarlo"
-    for wrong, message in (("closed_form", "integrator ClosedForm"), ("quadrature", "`num_factors=0`"), (3, "Received")):
+    for wrong, message in (
+        ("closed_form", "integrator ClosedForm"),
+        ("quadrature", "`num_factors=0`"),
+        (3, "Received"),
+    ):
         with pytest.raises(ValueError, match=message):
             head.integrator = wrong
     assert type(head.integrator).__name__ == "MonteCarlo"
@@ -78,10 +89,14 @@ def test_a_link_stays():
 
 @pytest.mark.parametrize("given", [LearnedTemperature, "learned"], ids=["class", "string"])
 def test_a_temperature_that_is_none_is_told_of_the_learned_one(given):
-    with pytest.raises(ValueError, match=r"`temperature` must be a number, or a LearnedTemperature\(...\). Received: temperature="):
+    with pytest.raises(
+        ValueError, match=r"`temperature` must be a number, or a LearnedTemperature\(...\). Received: temperature="
+    ):
         HeteroscedasticDense(3, 2, temperature=given)
 
 
 def test_a_factor_beside_a_covariance_belongs_to_it():
-    with pytest.raises(ValueError, match=r"give it to the covariance, as covariance=Latent\(...\). Received: num_factors=2"):
+    with pytest.raises(
+        ValueError, match=r"give it to the covariance, as covariance=Latent\(...\). Received: num_factors=2"
+    ):
         HeteroscedasticDense(3, 2, covariance="latent")

@@ -48,14 +48,20 @@ class AfterFlips(keras.Model):
 
     def __init__(self):
         super().__init__()
-        self.features, self.flips, self.head = layers.Dense(3, "log_softmax"), NoiseTransition(3, name="flips"), head("softmax")
+        self.features, self.flips, self.head = (
+            layers.Dense(3, "log_softmax"),
+            NoiseTransition(3, name="flips"),
+            head("softmax"),
+        )
 
     def call(self, inputs):
         return self.head(self.flips(self.features(inputs)))
 
 
 def before(*behind):
-    return keras.Sequential([keras.Input((6,)), layers.Dense(3, "log_softmax"), NoiseTransition(3, name="flips"), *behind])
+    return keras.Sequential(
+        [keras.Input((6,)), layers.Dense(3, "log_softmax"), NoiseTransition(3, name="flips"), *behind]
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,8 +69,14 @@ def before(*behind):
     [
         (lambda: before(head("softmax")), "'head', a HeteroscedasticDense"),
         (lambda: before(layers.Softmax(), layers.Dense(3, name="last")), "'last', a Dense"),
-        (lambda: before(layers.Softmax(), layers.BatchNormalization(name="scale"), layers.Softmax()), "'scale', a BatchNormalization"),
-        (lambda: keras.Sequential([before(), keras.Sequential([layers.Reshape((3,)), head("softmax")])]), "'head', a HeteroscedasticDense"),
+        (
+            lambda: before(layers.Softmax(), layers.BatchNormalization(name="scale"), layers.Softmax()),
+            "'scale', a BatchNormalization",
+        ),
+        (
+            lambda: keras.Sequential([before(), keras.Sequential([layers.Reshape((3,)), head("softmax")])]),
+            "'head', a HeteroscedasticDense",
+        ),
         (lambda: called(AfterFlips()), "'head', a HeteroscedasticDense"),
     ],
 )
@@ -74,8 +86,8 @@ def test_no_layer_learns_of_what_flips_give(make, received):
     with pytest.raises(ValueError) as error:
         keras_het.check(model)
     assert str(error.value) == (
-        "The layer 'flips' must be the last, but for activations and layers that reshape: it gives the log-probabilities of the noisy "
-        f"labels, which the loss takes. Received: {received}, behind it"
+        "The layer 'flips' must be the last, but for activations and layers that reshape: "
+        f"it gives the log-probabilities of the noisy labels, which the loss takes. Received: {received}, behind it"
     )
 
 

@@ -15,7 +15,18 @@ BACKEND = keras.config.backend()
 
 
 def make_run(method="Dense", seed=0, temperature=1.0, accuracy=0.5, covariance=None):
-    return demo.Run(method, seed, temperature, 20, {temperature: 1.0}, accuracy, nll=1.0, ece=0.1, seconds=1.0, covariance=covariance)
+    return demo.Run(
+        method,
+        seed,
+        temperature,
+        20,
+        {temperature: 1.0},
+        accuracy,
+        nll=1.0,
+        ece=0.1,
+        seconds=1.0,
+        covariance=covariance,
+    )
 
 
 def test_data_has_clean_test_labels_and_noisy_others():
@@ -35,7 +46,9 @@ def test_data_has_clean_test_labels_and_noisy_others():
 
 
 def test_rows_have_the_runs_of_a_method_by_seed():
-    dense, full = demo.summarise([make_run(seed=1, temperature=5.0, accuracy=0.2), make_run("full"), make_run(seed=0, accuracy=0.4)])
+    dense, full = demo.summarise(
+        [make_run(seed=1, temperature=5.0, accuracy=0.2), make_run("full"), make_run(seed=0, accuracy=0.4)]
+    )
     assert (dense.method, dense.temperatures, dense.epochs) == ("Dense", (1.0, 5.0), (20, 20))
     np.testing.assert_array_equal(dense.accuracy, [0.4, 0.2])
     assert (full.method, full.temperatures) == ("full", (1.0,))
@@ -57,10 +70,17 @@ def test_verdict_admits_that_the_plain_head_wins_and_when_nothing_is_clear():
     def row(method, accuracy, nll):
         return demo.Row(method, (1.0, 1.0), (5, 5), np.array(accuracy), np.array(nll), np.array([0.1, 0.1]), 1.0)
 
-    rows = [row("Dense", [0.9, 0.9], [0.5, 0.7]), row("diagonal", [0.6, 0.6], [0.7, 0.7]), row("full", [0.8, 0.8], [0.6, 0.55])]
+    rows = [
+        row("Dense", [0.9, 0.9], [0.5, 0.7]),
+        row("diagonal", [0.6, 0.6], [0.7, 0.7]),
+        row("full", [0.8, 0.8], [0.6, 0.55]),
+    ]
     accuracy, nll, _ = demo_report.verdict(rows)
     assert accuracy == "Best accuracy: Dense 0.900, full 0.800, a gain of 0.100 +- 0.000."
-    assert nll == "Best NLL: full 0.575, Dense 0.600, a gain of 0.025 +- 0.125 (within two standard errors: no clear winner)."
+    assert (
+        nll
+        == "Best NLL: full 0.575, Dense 0.600, a gain of 0.025 +- 0.125 (within two standard errors: no clear winner)."
+    )
     assert demo_report.headline(rows, "accuracy", "accuracy", 1.0) == "accuracy: Dense wins, full -0.100"
     assert demo_report.headline(rows, "nll", "NLL", -1.0) == "NLL: no clear winner"
 
@@ -71,7 +91,9 @@ def test_mean_and_standard_error():
 
 
 def test_initial_weights_are_those_of_the_seed_and_shared_by_the_methods():
-    dense, full, other = (demo.make_model(arguments, 5.0, seed).get_weights() for arguments, seed in ((None, 3), ({}, 3), ({}, 4)))
+    dense, full, other = (
+        demo.make_model(arguments, 5.0, seed).get_weights() for arguments, seed in ((None, 3), ({}, 3), ({}, 4))
+    )
     for ours, theirs in zip(dense, full, strict=False):  # backbone and mean: the first weights of both
         np.testing.assert_array_equal(ours, theirs)
     assert np.any(full[0] != other[0])
@@ -93,7 +115,10 @@ def test_plain_head_divides_its_logits():
         ({"seeds": 0}, "`seeds` must be an integer at least 1. Received: seeds=0"),
         ({"epochs": 4}, "`epochs` must be an integer at least 5. Received: epochs=4"),
         ({"epochs": 12}, "`epochs` must be a multiple of 5. Received: epochs=12"),
-        ({"temperatures": (1.5, 0.0)}, "`temperatures` must be a finite float32 number greater than 0. Received: temperatures=0.0"),
+        (
+            {"temperatures": (1.5, 0.0)},
+            "`temperatures` must be a finite float32 number greater than 0. Received: temperatures=0.0",
+        ),
     ],
 )
 def test_settings_are_checked_before_anything_runs(change, message, tmp_path):
@@ -104,7 +129,10 @@ def test_settings_are_checked_before_anything_runs(change, message, tmp_path):
 
 def test_a_missing_package_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(ImportError, match=re.escape('The demo needs scikit-learn, which is not installed: pip install "keras-het[demo]"')):
+    with pytest.raises(
+        ImportError,
+        match=re.escape('The demo needs scikit-learn, which is not installed: pip install "keras-het[demo]"'),
+    ):
         demo.load_data(0.4, 0)
 
 
@@ -129,10 +157,14 @@ def test_backend_is_requested_or_from_the_environment_or_the_first_installed(mon
     assert __main__.choose_backend("tensorflow") == "tensorflow"
     monkeypatch.delenv("KERAS_BACKEND")
     assert __main__.choose_backend() == "tensorflow"
-    with pytest.raises(ValueError, match=re.escape("must be installed: pip install \"keras-het[jax]\". Received: backend='jax'")):
+    with pytest.raises(
+        ValueError, match=re.escape("must be installed: pip install \"keras-het[jax]\". Received: backend='jax'")
+    ):
         __main__.choose_backend("jax")
     monkeypatch.setenv("KERAS_BACKEND", "numpy")
-    with pytest.raises(ValueError, match=re.escape("`backend` must be one of jax, tensorflow, torch. Received: backend='numpy'")):
+    with pytest.raises(
+        ValueError, match=re.escape("`backend` must be one of jax, tensorflow, torch. Received: backend='numpy'")
+    ):
         __main__.choose_backend()
 
 
@@ -141,7 +173,9 @@ def test_another_backend_starts_a_process_of_its_own(monkeypatch):
     other = "torch" if BACKEND != "torch" else "jax"
     monkeypatch.setenv("KERAS_BACKEND", BACKEND)
     monkeypatch.setattr(__main__, "choose_backend", lambda requested: requested)
-    monkeypatch.setattr(subprocess, "call", lambda command: calls.append((command, __main__.os.environ["KERAS_BACKEND"])) or 7)
+    monkeypatch.setattr(
+        subprocess, "call", lambda command: calls.append((command, __main__.os.environ["KERAS_BACKEND"])) or 7
+    )
     arguments = ["demo", "--backend", other, "--quick"]
     assert __main__.main(arguments) == 7
     assert calls == [([sys.executable, "-m", "keras_het", *arguments], other)]
@@ -166,8 +200,13 @@ def test_the_command_trains_reports_and_draws(monkeypatch, tmp_path, capsys):
 
 
 def test_report_without_noise_has_no_planted_pairs(tmp_path):
-    runs = [make_run(method, covariance=np.diag([1.0, 2.0, 3.0]) - 1.0 if method == "full" else None) for method in demo.METHODS]
-    result = demo.Result(demo.Settings(seeds=1, noise=0.0), runs, demo.summarise(runs), runs[2].covariance, np.zeros((3, 3), int))
+    runs = [
+        make_run(method, covariance=np.diag([1.0, 2.0, 3.0]) - 1.0 if method == "full" else None)
+        for method in demo.METHODS
+    ]
+    result = demo.Result(
+        demo.Settings(seeds=1, noise=0.0), runs, demo.summarise(runs), runs[2].covariance, np.zeros((3, 3), int)
+    )
     assert "0 pairs are in both lists; chance would give 0.0." in demo_report.describe(result)
     demo_report.save(result, tmp_path)
     assert (tmp_path / "covariance.png").exists()

@@ -57,7 +57,10 @@ def test_the_backend_that_was_chosen_is_not_installed(tmp_path):
     hide(tmp_path, missing)
     status, wrong = run_doctor(tmp_path, missing)
     assert status == 1
-    assert f'KERAS_BACKEND is {missing!r}, which is not installed. Install it: pip install "keras-het[{missing}]".' in wrong
+    assert (
+        f'KERAS_BACKEND is {missing!r}, which is not installed. Install it: pip install "keras-het[{missing}]".'
+        in wrong
+    )
 
 
 def test_no_backend_was_chosen_and_that_of_keras_is_not_installed(tmp_path):
@@ -66,20 +69,24 @@ def test_no_backend_was_chosen_and_that_of_keras_is_not_installed(tmp_path):
     (tmp_path / "keras.json").write_text(f'{{"backend": "{others[0]}"}}')
     status, wrong = run_doctor(tmp_path, backend=None)
     assert status == 1
-    assert wrong.endswith(f"KERAS_BACKEND is not set; these backends are installed: {BACKEND}. Try: export KERAS_BACKEND={BACKEND}\n")
+    assert wrong.endswith(
+        f"KERAS_BACKEND is not set; these backends are installed: {BACKEND}. Try: export KERAS_BACKEND={BACKEND}\n"
+    )
 
 
 def test_the_name_of_the_backend_is_misspelt(tmp_path):
     status, wrong = run_doctor(tmp_path, "tensroflow")
     assert status == 1
     assert wrong.endswith(
-        "KERAS_BACKEND is 'tensroflow', and must be one of jax, tensorflow, torch. Perhaps you mean: export KERAS_BACKEND=tensorflow\n"
+        "KERAS_BACKEND is 'tensroflow', and must be one of jax, tensorflow, torch. "
+        "Perhaps you mean: export KERAS_BACKEND=tensorflow\n"
     )
 
 
 def test_keras_is_too_old(tmp_path):
     (tmp_path / "keras.py").write_text('__version__ = "3.9.2"\n')
-    text = f"keras 3.9.2 is too old: keras_het needs {environment.OLDEST['keras']} or newer. Upgrade: pip install --upgrade"
+    oldest = environment.OLDEST["keras"]
+    text = f"keras 3.9.2 is too old: keras_het needs {oldest} or newer. Upgrade: pip install --upgrade"
     status, wrong = run_doctor(tmp_path)
     assert status == 1
     assert text in wrong
@@ -139,7 +146,8 @@ def test_a_check_that_fails_is_a_finding(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("version", "old"), [("3.15.0", True), ("3.15.1", False), ("3.15.1rc1", False), ("3.9.2", True), ("4.0", False), (None, False)]
+    ("version", "old"),
+    [("3.15.0", True), ("3.15.1", False), ("3.15.1rc1", False), ("3.9.2", True), ("4.0", False), (None, False)],
 )
 def test_versions_are_compared_as_numbers(monkeypatch, version, old):
     monkeypatch.setitem(environment.OLDEST, "keras", "3.15.1")

@@ -20,9 +20,10 @@ from keras_het.ops.streaming import expectation
 class NormalizedCauchit(Link):
     """p_k = E[a(u_k)] / sum_j E[a(u_j)] with the distribution function of a Cauchy variable."""
 
+    # The function a, and its derivative.
     mean = LogMean(
         lambda u: ops.log(0.5 + ops.arctan(u) / math.pi), lambda u: -ops.log(math.pi * (1.0 + ops.square(u)))
-    )  # a, and its derivative
+    )
 
     def from_mean(self, value):
         return ops.log_softmax(value, axis=-1)
@@ -91,7 +92,10 @@ def test_the_new_link_is_what_it_says():
 def test_a_link_that_lacks_what_an_integrator_needs_is_refused_with_those_that_fit():
     with pytest.raises(
         ValueError,
-        match=r"`link` must be one of .*NormalizedSigmoid.* or have `closed_form` of its own, for the integrator ClosedForm. Received",
+        match=(
+            r"`link` must be one of .*NormalizedSigmoid.* or have `closed_form` of its own, "
+            r"for the integrator ClosedForm. Received"
+        ),
     ):
         make_model(link=NormalizedCauchit(), integrator=ClosedForm())
 
@@ -102,7 +106,11 @@ def test_a_covariance_has_one_head_and_no_second_spelling():
     with pytest.raises(ValueError, match=r"`covariance` must be new for every head. Received: one of 3 units"):
         make_model(covariance=covariance)
     with pytest.raises(
-        ValueError, match=r"`covariance` must be None, or `num_factors` its default: give it to the covariance.*Received: num_factors=2"
+        ValueError,
+        match=(
+            r"`covariance` must be None, or `num_factors` its default: "
+            r"give it to the covariance.*Received: num_factors=2"
+        ),
     ):
         make_model(covariance=Isotropic(), num_factors=2)
     with pytest.raises(ValueError, match="`covariance` must be a Covariance, one of the names 'diagonal', 'low_rank'"):
@@ -112,7 +120,10 @@ def test_a_covariance_has_one_head_and_no_second_spelling():
 @pytest.mark.parametrize("name", ["diagonal", "low_rank", "parameter_efficient"])
 def test_names_are_the_short_spelling(name):
     factors, efficient = 0 if name == "diagonal" else 3, name == "parameter_efficient"
-    heads = [make_model(covariance=name).layers[-1], make_model(num_factors=factors, parameter_efficient=efficient).layers[-1]]
+    heads = [
+        make_model(covariance=name).layers[-1],
+        make_model(num_factors=factors, parameter_efficient=efficient).layers[-1],
+    ]
     assert [(head.num_factors, head.parameter_efficient) for head in heads] == [(factors, efficient)] * 2
     assert [weight.shape for weight in heads[0].weights] == [weight.shape for weight in heads[1].weights]
     again = HeteroscedasticDense.from_config(heads[0].get_config())

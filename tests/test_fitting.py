@@ -6,7 +6,12 @@ import pytest
 from keras import losses, metrics
 
 import keras_het
-from keras_het.losses import AnnotatorsLoss, ForwardCorrectedCrossentropy, GeneralizedCrossentropy, SymmetricCrossentropy
+from keras_het.losses import (
+    AnnotatorsLoss,
+    ForwardCorrectedCrossentropy,
+    GeneralizedCrossentropy,
+    SymmetricCrossentropy,
+)
 from tests.layers.heads import UNITS, X, make_head, make_model
 from tests.test_compilation import LABELS, VECTORS
 

@@ -33,7 +33,9 @@ def test_rows_and_variances_are_those_of_the_dense_matrix(kind):
     head = make_head(**HEADS[kind])
     normal, classes = standardized(head, X), np.array([0, 3, 6, 1, 1])
     dense = as_float64(head.covariance(X)) / 4.0  # centred where the link is blind to it
-    np.testing.assert_allclose(covariance_with(head, normal, classes), dense[np.arange(5), classes], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        covariance_with(head, normal, classes), dense[np.arange(5), classes], rtol=1e-4, atol=1e-5
+    )
     np.testing.assert_allclose(variances(head, normal), np.diagonal(dense, axis1=1, axis2=2), rtol=1e-4, atol=1e-5)
 
 
@@ -49,7 +51,9 @@ def test_a_large_shift_hides_nothing():
 def test_a_shift_of_all_logits_is_no_noise_for_softmax():
     """All classes have one factor: a softmax does not see it, a sigmoid does."""
     for link, expected in (("softmax", 0.0), ("sigmoid", 1.0)):
-        head = HeteroscedasticDense(4, num_factors=1, link=link, temperature=1.0, min_scale=0.0, initial_scale=1e-6, seed=0)
+        head = HeteroscedasticDense(
+            4, num_factors=1, link=link, temperature=1.0, min_scale=0.0, initial_scale=1e-6, seed=0
+        )
         head.build((None, 6))
         head.covariance_layer.factor.bias.assign(np.ones(4))
         found = variances(head, standardized(head, X))

@@ -27,13 +27,18 @@ def monitored(model, x=X, y=Y, **arguments):
     return model.fit(x, y, epochs=2, batch_size=20, verbose=0, **arguments).history
 
 
-@pytest.mark.parametrize("arguments", [{}, {"parameter_efficient": True}, {"num_factors": 0}], ids=["full", "efficient", "diagonal"])
+@pytest.mark.parametrize(
+    "arguments", [{}, {"parameter_efficient": True}, {"num_factors": 0}], ids=["full", "efficient", "diagonal"]
+)
 def test_the_figures_are_those_of_the_dense_matrix_after_the_epoch(arguments):
     model, head = make_model(**arguments)
     history = monitored(model, callbacks=[HeteroscedasticMonitor((X[:30], Y[:30]), batch_size=16)])
     matrix = covariance(model, X[:30])
     variances, squares = np.diagonal(matrix), np.square(matrix).sum()
-    d = np.square(keras.ops.convert_to_numpy(head.logit_distribution(X[:30]).scale_diag)).mean(axis=0) / head.temperature**2
+    d = (
+        np.square(keras.ops.convert_to_numpy(head.logit_distribution(X[:30]).scale_diag)).mean(axis=0)
+        / head.temperature**2
+    )
     expected = {
         "head_noise_sd": np.sqrt(variances.mean()),
         "head_diagonal_share": d.sum() * 0.8 / variances.sum(),  # centred, a variance of one of five classes keeps 4/5
@@ -44,7 +49,9 @@ def test_the_figures_are_those_of_the_dense_matrix_after_the_epoch(arguments):
     assert {name: history[name][-1] for name in expected} == pytest.approx(expected, rel=1e-4)
     assert len(history["val_ece"]) == 2
     eigenvalues = np.linalg.eigvalsh(matrix)
-    assert history["head_effective_rank"][-1] == pytest.approx(eigenvalues.sum() ** 2 / np.square(eigenvalues).sum(), rel=1e-4)
+    assert history["head_effective_rank"][-1] == pytest.approx(
+        eigenvalues.sum() ** 2 / np.square(eigenvalues).sum(), rel=1e-4
+    )
 
 
 def test_a_logger_before_it_sees_the_figures(tmp_path):
@@ -66,7 +73,9 @@ def test_before_flips_and_of_labels_that_are_not_exclusive():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match=r"`validation_data` must be \(x, y\) or a data set. Received: validation_data=None"):
+    with pytest.raises(
+        ValueError, match=r"`validation_data` must be \(x, y\) or a data set. Received: validation_data=None"
+    ):
         HeteroscedasticMonitor(None)
     model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(5, "softmax")])
     model.compile(loss="sparse_categorical_crossentropy")
@@ -74,7 +83,9 @@ def test_errors():
     wrong.compile("sgd", "sparse_categorical_crossentropy")
     with pytest.raises(ValueError, match="`loss` must take log-probabilities"):
         monitored(wrong, callbacks=[HeteroscedasticMonitor((X, Y))])
-    with pytest.raises(ValueError, match=r"`validation_data` must be \(x, y\), for weights do not count. Received: three parts"):
+    with pytest.raises(
+        ValueError, match=r"`validation_data` must be \(x, y\), for weights do not count. Received: three parts"
+    ):
         HeteroscedasticMonitor((X, Y, Y))
     with pytest.raises(ValueError, match="must end in a HeteroscedasticDense layer"):
         monitored(model, callbacks=[HeteroscedasticMonitor((X, Y))])

@@ -38,7 +38,11 @@ def test_every_integrator_keeps_the_protocol(cls):
 
 @pytest.mark.parametrize(
     "integrator",
-    [MonteCarlo(7, antithetic=True, inference_samples=9, chunk_size=3), QuasiMonteCarlo(5, chunk_size=None), ClosedForm()],
+    [
+        MonteCarlo(7, antithetic=True, inference_samples=9, chunk_size=3),
+        QuasiMonteCarlo(5, chunk_size=None),
+        ClosedForm(),
+    ],
     ids=repr,
 )
 def test_a_config_makes_an_equal_integrator(integrator):
@@ -59,7 +63,9 @@ def test_get_passes_an_instance_through():
     assert integrators.get(integrator) is integrator
 
 
-@pytest.mark.parametrize("identifier", ["simpson", 7, None, keras.saving.serialize_keras_object(keras.initializers.Zeros())], ids=repr)
+@pytest.mark.parametrize(
+    "identifier", ["simpson", 7, None, keras.saving.serialize_keras_object(keras.initializers.Zeros())], ids=repr
+)
 def test_get_refuses_what_is_no_integrator(identifier):
     with pytest.raises(ValueError, match=r"`integrator` must be .*Received: integrator="):
         integrators.get(identifier)
@@ -76,19 +82,26 @@ def test_numbers_of_samples_outside_the_range_are_refused(cls, name, value):
 
 @pytest.mark.parametrize("value", [0, -4, 1.5, "all"])
 def test_chunk_sizes_outside_the_range_are_refused(value):
-    with pytest.raises(ValueError, match=r'`chunk_size` must be "auto", None or an integer at least 1. Received: chunk_size='):
+    with pytest.raises(
+        ValueError, match=r'`chunk_size` must be "auto", None or an integer at least 1. Received: chunk_size='
+    ):
         QuasiMonteCarlo(chunk_size=value)
 
 
 def test_tables_above_half_a_gigabyte_are_refused():
     QuasiMonteCarlo(1 << 16).check(Softmax(), 2000, 48)  # 512 MiB exactly
-    with pytest.raises(ValueError, match=r"`num_samples` must keep the table of nodes.* 512 MiB. Received: num_samples=65536, units=2000"):
+    with pytest.raises(
+        ValueError,
+        match=r"`num_samples` must keep the table of nodes.* 512 MiB. Received: num_samples=65536, units=2000",
+    ):
         QuasiMonteCarlo(1 << 16).check(Softmax(), 2000, 49)
     with pytest.raises(ValueError, match=r"`inference_samples` must keep"):
         MonteCarlo(1, inference_samples=1 << 20).check(Softmax(), 1000, 0)
 
 
-@pytest.mark.parametrize("integrator", [MonteCarlo(256), MonteCarlo(256, antithetic=True), QuasiMonteCarlo(256)], ids=repr)
+@pytest.mark.parametrize(
+    "integrator", [MonteCarlo(256), MonteCarlo(256, antithetic=True), QuasiMonteCarlo(256)], ids=repr
+)
 def test_making_the_table_takes_at_most_twice_its_memory(integrator):
     tracemalloc.start()
     try:
@@ -102,7 +115,8 @@ def test_making_the_table_takes_at_most_twice_its_memory(integrator):
 
 def test_a_link_that_is_not_served_is_refused():
     with pytest.raises(
-        ValueError, match=r"`link` must be one of .*Sigmoid, or have `closed_form` .* ClosedForm. Received: link=Softmax\(\)"
+        ValueError,
+        match=r"`link` must be one of .*Sigmoid, or have `closed_form` .* ClosedForm. Received: link=Softmax\(\)",
     ):
         ClosedForm().check(Softmax(), 3, 0)
 
@@ -125,7 +139,11 @@ def test_inference_samples_are_those_asked_for():
 
 def test_constants_follow_the_size_they_are_asked_for():
     integrator = QuasiMonteCarlo(8)
-    assert [integrator.constant_nodes(*size).eps_diag.shape for size in ((3, 1), (5, 0), (3, 1))] == [(8, 3), (8, 5), (8, 3)]
+    assert [integrator.constant_nodes(*size).eps_diag.shape for size in ((3, 1), (5, 0), (3, 1))] == [
+        (8, 3),
+        (8, 5),
+        (8, 3),
+    ]
 
 
 def test_all_integrators_agree_where_sampling_is_fine_enough():

@@ -15,7 +15,10 @@ X, LABELS = RNG.normal(size=(24, 5)).astype("float32"), RNG.integers(3, size=24)
 
 
 def made(kind="self-paced", metrics=(), kept_share=0.5):
-    """A model that does not learn, so that its losses by epoch are known; of two networks, their stack in validation, too."""
+    """A model that does not learn, so that its losses by epoch are known.
+
+    Of two networks it gives their stack, in validation, too.
+    """
     layers = [keras.layers.Dense(3)] if kind == "self-paced" else [keras.layers.Dense(6), keras.layers.Reshape((2, 3))]
     model = keras.Sequential([keras.Input((5,)), *layers])
     loss = (SelfPacedCrossentropy if kind == "self-paced" else CoTeaching)(kept_share, from_logits=True)
@@ -49,7 +52,9 @@ def kept_means(losses, shares):
 
 
 def test_the_schedule_by_hand():
-    assert [KeptShare(4, exponent=2.0).share(epoch, 0.6) for epoch in (0, 2, 4, 9)] == pytest.approx([1.0, 0.9, 0.6, 0.6])
+    assert [KeptShare(4, exponent=2.0).share(epoch, 0.6) for epoch in (0, 2, 4, 9)] == pytest.approx(
+        [1.0, 0.9, 0.6, 0.6]
+    )
     assert KeptShare(0).share(0, 0.6) == pytest.approx(0.6)
     assert [KeptShare(0, burn_in=2).share(epoch, 0.6) for epoch in (0, 1, 2)] == pytest.approx([1.0, 1.0, 0.6])
     assert [KeptShare(2, burn_in=2).share(epoch, 0.6) for epoch in (1, 2, 3, 4)] == pytest.approx([1.0, 1.0, 0.8, 0.6])
@@ -70,11 +75,13 @@ def test_training_keeps_less_by_epoch_and_validation_keeps_all(kind):
 
 
 def test_the_threshold_is_carried_by_training_and_not_by_validation():
-    """A model that does not learn has one percentile, where the average stays; of validation data it would be another."""
+    """A model that does not learn has one percentile, and the average stays there; validation data have another."""
     model = made()
     arguments = {"batch_size": 24, "epochs": 3, "verbose": 0, "validation_data": (10 * X, LABELS)}
     model.fit(X, LABELS, callbacks=[KeptShare(0)], **arguments)
-    assert float(ops.convert_to_numpy(model.loss.threshold)) == pytest.approx(np.sort(losses_of(model)[:, 0])[11], rel=1e-4)
+    assert float(ops.convert_to_numpy(model.loss.threshold)) == pytest.approx(
+        np.sort(losses_of(model)[:, 0])[11], rel=1e-4
+    )
     assert float(ops.convert_to_numpy(model.loss.progress)) == pytest.approx(2 / 3)
 
 
@@ -88,7 +95,10 @@ def test_a_resumed_run_goes_on():
     ("call", "text"),
     [
         (lambda: KeptShare(-1), "`num_epochs` must be an integer at least 0. Received: num_epochs=-1"),
-        (lambda: KeptShare(exponent=0), "`exponent` must be a finite float32 number greater than 0. Received: exponent=0"),
+        (
+            lambda: KeptShare(exponent=0),
+            "`exponent` must be a finite float32 number greater than 0. Received: exponent=0",
+        ),
     ],
 )
 def test_errors_say_what_is_wrong(call, text):
@@ -126,7 +136,9 @@ def test_a_mentor_learns_from_a_model_that_learns():
     features, vectors = examples.inputs
     losses = special.logsumexp(logits := model.predict(X[:12], verbose=0), axis=1) - logits[np.arange(12), noisy[:12]]
     threshold = float(ops.convert_to_numpy(model.loss.threshold))
-    np.testing.assert_allclose(features[12:], np.stack([losses, losses - threshold, np.full(12, 2 / 3)], axis=1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        features[12:], np.stack([losses, losses - threshold, np.full(12, 2 / 3)], axis=1), rtol=1e-4, atol=1e-5
+    )
     np.testing.assert_array_equal(vectors[12:], np.eye(3)[noisy[:12]])
     np.testing.assert_array_equal(examples.is_right, np.tile(np.arange(12) >= 6, 2))
 

@@ -12,7 +12,10 @@ def test_labels_are_noisy_but_for_the_test_and_small_sets_are_parts_of_large_one
     small, large = (label_flip.flipped_digits("pair", 0.45, size, 0) for size in (128, 1024))
     np.testing.assert_array_equal(small.train[1], large.train[1][:128])
     clean = label_flip.shuffled_digits(0)[1]
-    rates = [np.mean(part[1] != clean[part_of]) for part, part_of in ((large.train, slice(1024)), (large.validation, slice(1024, 1280)))]
+    rates = [
+        np.mean(part[1] != clean[part_of])
+        for part, part_of in ((large.train, slice(1024)), (large.validation, slice(1024, 1280)))
+    ]
     assert 0.35 < min(rates) < max(rates) < 0.55
     np.testing.assert_array_equal(large.test[1], clean[1280:])
     np.testing.assert_array_equal((large.train[1] - clean[:1024]) % 10 <= 1, True)

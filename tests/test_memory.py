@@ -38,11 +38,14 @@ print(kibibytes / 1024)
 
 
 def peak_mebibytes(num_samples, chunk_size="auto", mode="train"):
-    """Peak resident memory of a fresh process that takes one training step of the full head, gradients and update included, or predicts."""
+    """Peak resident memory of a fresh process that predicts, or takes one training step of the full head.
+
+    The step includes gradients and update.
+    """
     code = STEP.format(num_samples=num_samples, chunk_size=chunk_size, mode=mode)
-    # glibc keeps freed blocks of up to 32 MiB, fragmented by chance (PyTorch: 1.1 to 1.9 GiB for one and the same step). With a fixed
-    # threshold it gives them back, and the peak is what the step holds.
-    # A step that JAX finds compiled would miss the memory of its compilation; and it is optimised as for users.
+    # glibc keeps freed blocks of up to 32 MiB, fragmented by chance (PyTorch: 1.1 to 1.9 GiB for one and the same
+    # step). With a fixed threshold it gives them back, and the peak is what the step holds. A step that JAX finds
+    # compiled would miss the memory of its compilation; and it is optimised as for users.
     as_users = {"JAX_ENABLE_COMPILATION_CACHE": "false", "JAX_DISABLE_MOST_OPTIMIZATIONS": "false", "XLA_FLAGS": ""}
     environment = {**os.environ, **as_users, "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
@@ -62,10 +65,14 @@ def test_many_nodes_take_no_more_memory_than_few(small):
 
 def test_the_limit_is_exceeded_by_a_head_that_holds_all_nodes_at_once(small):
     large = peak_mebibytes(1024, chunk_size=None)
-    assert large > 1.15 * small, f"{keras.config.backend()}: {small:.0f} MiB streamed at S=256, {large:.0f} MiB unstreamed at S=1024"
+    assert large > 1.15 * small, (
+        f"{keras.config.backend()}: {small:.0f} MiB streamed at S=256, {large:.0f} MiB unstreamed at S=1024"
+    )
 
 
 def test_prediction_does_not_hold_the_nodes_at_once_either():
     few, many = (peak_mebibytes(num_samples, mode="predict") for num_samples in (256, 2048))
     all_at_once = 128 * 1000 * (2048 - 256) * 4 / 2**20  # MiB that a block of all the nodes would add
-    assert many - few < 0.35 * all_at_once, f"{keras.config.backend()}: {few:.0f} MiB at S=256, {many:.0f} MiB at S=2048"
+    assert many - few < 0.35 * all_at_once, (
+        f"{keras.config.backend()}: {few:.0f} MiB at S=256, {many:.0f} MiB at S=2048"
+    )

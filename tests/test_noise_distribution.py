@@ -1,7 +1,7 @@
 """The noise of the training path has the distribution that the weights say, and the tests that say so can fail.
 
-The logits are taken where the link receives them, inside `layer(x, training=True)`. Then four bugs that other implementations have
-shipped are planted one at a time, and the same checks must object.
+The logits are taken where the link receives them, inside `layer(x, training=True)`. Then four bugs that other
+implementations have shipped are planted one at a time, and the same checks must object.
 """
 
 import numpy as np
@@ -43,12 +43,15 @@ def training_logits(monkeypatch, head, x):
 def check_head(monkeypatch, options, seed=0, rule=integrators.MonteCarlo):
     """Asserts the mean and covariance of the logits that the link receives, in units of the temperature."""
     integrator = rule(SAMPLES, chunk_size=None)
-    noise = {"initial_scale": 1.0, "covariance_initializer": "random_normal"}  # both kinds large enough to be seen beside each other
+    # Both kinds are large enough to be seen beside each other.
+    noise = {"initial_scale": 1.0, "covariance_initializer": "random_normal"}
     head = HeteroscedasticDense(UNITS, seed=seed, temperature=0.8, integrator=integrator, **noise, **options)
     x = np.random.default_rng(seed).normal(size=(1, 40)).astype("float32") * 4
     logits = training_logits(monkeypatch, head, x) * 0.8
     normal = head.logit_distribution(x)
-    loc, scale_diag, factor = (ops.convert_to_numpy(part)[0] for part in (normal.loc, normal.scale_diag, normal.scaled_factor()))
+    loc, scale_diag, factor = (
+        ops.convert_to_numpy(part)[0] for part in (normal.loc, normal.scale_diag, normal.scaled_factor())
+    )
     check_moments(logits, softmax_center(loc), reference.noise_covariance(scale_diag, factor))
 
 
@@ -70,7 +73,8 @@ def test_the_training_noise_has_the_covariance_of_the_weights(monkeypatch, name,
 
 @pytest.mark.parametrize("name", HEADS)
 def test_quasi_random_noise_has_the_same_covariance(monkeypatch, name):
-    check_head(monkeypatch, HEADS[name], rule=integrators.QuasiMonteCarlo)  # its error is smaller than the check assumes
+    # The error of this rule is smaller than the check assumes.
+    check_head(monkeypatch, HEADS[name], rule=integrators.QuasiMonteCarlo)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -104,7 +108,9 @@ def test_planted_equal_noises_are_caught(monkeypatch):
 def test_planted_biased_factor_is_caught(monkeypatch):
     """A bias on V shifts the mean of the noise by v(x) * b."""
     logits = ScaledLowRankNormal.logits
-    monkeypatch.setattr(ScaledLowRankNormal, "logits", lambda self, nodes: logits(self, nodes) + 0.1 * self.row_scale[..., None, :])
+    monkeypatch.setattr(
+        ScaledLowRankNormal, "logits", lambda self, nodes: logits(self, nodes) + 0.1 * self.row_scale[..., None, :]
+    )
     with pytest.raises(AssertionError, match="mean"):
         check_head(monkeypatch, HEADS["parameter-efficient"])
 
@@ -113,7 +119,9 @@ def test_planted_clip_before_log_is_caught(monkeypatch):
     """Clipping p at 1e-7 caps the loss at 16.1 and zeroes the gradient of exactly the mislabelled examples."""
     result = expected_softmax.SoftmaxMean.result
     monkeypatch.setattr(
-        expected_softmax.SoftmaxMean, "result", staticmethod(lambda terms: ops.log(ops.clip(ops.exp(result(terms)), 1e-7, 1.0)))
+        expected_softmax.SoftmaxMean,
+        "result",
+        staticmethod(lambda terms: ops.log(ops.clip(ops.exp(result(terms)), 1e-7, 1.0))),
     )
     drawn = pseudo_random((0, 0), 64, 3, 0)
     with pytest.raises(AssertionError):

@@ -1,4 +1,7 @@
-"""Mistakes that were once silent, each with the words that it gets now. What each of them computes is tested beside its own code."""
+"""Mistakes that were once silent, each with the words that it gets now.
+
+What each of them computes is tested beside its own code.
+"""
 
 import keras
 import numpy as np
@@ -10,7 +13,9 @@ from tests.layers.heads import FEATURES, LABELS, UNITS, X
 
 
 def compiled(loss="sparse_categorical_crossentropy", metrics=None, head=None):
-    model = keras.Sequential([keras.Input((FEATURES,)), head or layers.HeteroscedasticDense(UNITS, seed=0, name="head")])
+    model = keras.Sequential(
+        [keras.Input((FEATURES,)), head or layers.HeteroscedasticDense(UNITS, seed=0, name="head")]
+    )
     model.compile("sgd", loss, metrics=metrics)
     return model
 
@@ -58,7 +63,11 @@ def other_width():
 
 def weights_of_two_layers():
     maps = {"loc_layer": 3, "diag_layer": 3, "scale_layer": 6}
-    weights = {f"{name}/{kind}:0": np.ones((8, width)[kind == "bias" :]) for name, width in maps.items() for kind in ("kernel", "bias")}
+    weights = {
+        f"{name}/{kind}:0": np.ones((8, width)[kind == "bias" :])
+        for name, width in maps.items()
+        for kind in ("kernel", "bias")
+    }
     models.from_edward2({**weights, "other/loc_layer/kernel:0": np.zeros((8, 3))})
 
 
@@ -80,20 +89,30 @@ def early_stop_by_val_loss():
 
 
 SILENT = {
-    "a loss given as a string": (check, "`loss` must take log-probabilities: keras.losses.SparseCategoricalCrossentropy(from_logits=True)"),
-    "label vectors": (lambda: check("categorical_crossentropy"), "keras.losses.CategoricalCrossentropy(from_logits=True"),
+    "a loss given as a string": (
+        check,
+        "`loss` must take log-probabilities: keras.losses.SparseCategoricalCrossentropy(from_logits=True)",
+    ),
+    "label vectors": (
+        lambda: check("categorical_crossentropy"),
+        "keras.losses.CategoricalCrossentropy(from_logits=True",
+    ),
     "kl_divergence": (lambda: check("kl_divergence"), "`loss` must take log-probabilities, as keras.losses."),
     "AUC": (
         lambda: check(losses.BootstrappedCrossentropy(from_logits=True), [keras.metrics.AUC()]),
         "`metrics` must take log-probabilities: keras.metrics.AUC(",
     ),
     "a crossentropy as a metric": (
-        lambda: check(losses.BootstrappedCrossentropy(from_logits=True), [keras.metrics.SparseCategoricalCrossentropy()]),
+        lambda: check(
+            losses.BootstrappedCrossentropy(from_logits=True), [keras.metrics.SparseCategoricalCrossentropy()]
+        ),
         "keras.metrics.SparseCategoricalCrossentropy(",
     ),
     "a threshold of probabilities": (
         lambda: check(
-            keras.losses.BinaryCrossentropy(from_logits=True), ["binary_accuracy"], layers.HeteroscedasticDense(3, link="sigmoid", seed=0)
+            keras.losses.BinaryCrossentropy(from_logits=True),
+            ["binary_accuracy"],
+            layers.HeteroscedasticDense(3, link="sigmoid", seed=0),
         ),
         "`metrics` must take logits: keras.metrics.BinaryAccuracy(",
     ),
@@ -108,23 +127,40 @@ SILENT = {
         lambda: fit_with_monitor("sparse_categorical_crossentropy"),
         "`loss` must take log-probabilities",
     ),
-    "probabilities into a layer of flips": (lambda: model_with_flips(keras.layers.Dense(UNITS, "softmax")), "must be log-probabilities"),
+    "probabilities into a layer of flips": (
+        lambda: model_with_flips(keras.layers.Dense(UNITS, "softmax")),
+        "must be log-probabilities",
+    ),
     "logits into a layer of flips": (lambda: model_with_flips(keras.layers.Dense(UNITS)), "must be log-probabilities"),
     "flips before a head": (
-        lambda: model_with_flips(keras.layers.Dense(UNITS, "relu"), behind=[layers.HeteroscedasticDense(UNITS, seed=0)]),
+        lambda: model_with_flips(
+            keras.layers.Dense(UNITS, "relu"), behind=[layers.HeteroscedasticDense(UNITS, seed=0)]
+        ),
         "must be log-probabilities",
     ),
     "flips of log-probabilities before a head": (
         lambda: keras_het.check(
-            model_with_flips(keras.layers.Dense(UNITS, "log_softmax"), behind=[layers.HeteroscedasticDense(UNITS, seed=0, name="head")])
+            model_with_flips(
+                keras.layers.Dense(UNITS, "log_softmax"),
+                behind=[layers.HeteroscedasticDense(UNITS, seed=0, name="head")],
+            )
         ),
         "The layer 'flips' must be the last",
     ),
     "logits into flips, without a graph": (first_loss_of_logits_without_a_graph, "the loss is nan"),
-    "flips in half precision": (lambda: layers.NoiseTransition(3, dtype="float16"), '`dtype` must be "float32" or "float64"'),
+    "flips in half precision": (
+        lambda: layers.NoiseTransition(3, dtype="float16"),
+        '`dtype` must be "float32" or "float64"',
+    ),
     "a stored T of nan": (lambda: stored_transition(np.full((UNITS, UNITS), np.nan)), "must be finite"),
-    "a stored T that is negative": (lambda: stored_transition(2 * np.eye(UNITS) - 1 / UNITS), "`transition` must not be negative"),
-    "a stored T that is not normalised": (lambda: stored_transition(2 * np.eye(UNITS)), "`transition` must have rows that sum to one"),
+    "a stored T that is negative": (
+        lambda: stored_transition(2 * np.eye(UNITS) - 1 / UNITS),
+        "`transition` must not be negative",
+    ),
+    "a stored T that is not normalised": (
+        lambda: stored_transition(2 * np.eye(UNITS)),
+        "`transition` must have rows that sum to one",
+    ),
     "flips of another width": (other_width, f"expected axis -1 of input shape to have value {UNITS}"),
     "val_loss under flips": (early_stop_by_val_loss, 'EarlyStopping("val_noisy_nll", mode="min")'),
     "the weights of two layers": (weights_of_two_layers, "`weights` must be those of one layer"),

@@ -1,4 +1,4 @@
-"""README and the pages of docs/: their examples run, their links lead somewhere, and their figures are those of the tables they are of."""
+"""README and the pages of docs/: examples run, links lead somewhere, figures are those of the tables they are of."""
 
 import pathlib
 import re
@@ -22,14 +22,16 @@ def test_the_examples_of_the_pages_run(page, block, tmp_path, monkeypatch):
     exec(compile(block, page.name, "exec"), {"__name__": "__main__"})
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md"], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md"], ids=lambda page: page.stem
+)
 def test_no_page_holds_a_placeholder(page):
     assert "@@" not in page.read_text()
 
 
 @pytest.mark.parametrize("path", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md"])
 def test_the_files_that_a_page_links_to_are_there(path):
-    """Of links to other sites nothing is known here, and those of the pages in docs/ are tested where the site is built."""
+    """Links to other sites are not tested here, and those of the pages in docs/ where the site is built."""
     page = ROOT / path
     links = re.findall(r"\]\(([^)#\s]+)", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL))
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]

@@ -11,7 +11,10 @@ SHAPE = (5, 7)
 def quantities():
     """One quantity of each kind, with entries from 1e-3 to 100 and both signs."""
     signs = np.random.default_rng(0).choice([-1, 1], SHAPE)
-    return {f"{kind}/full softmax/detail": (signs * np.geomspace(1e-3, 100, 35).reshape(SHAPE)).astype("float32") for kind in parity.LIMITS}
+    return {
+        f"{kind}/full softmax/detail": (signs * np.geomspace(1e-3, 100, 35).reshape(SHAPE)).astype("float32")
+        for kind in parity.LIMITS
+    }
 
 
 def failures(first, second):
@@ -77,7 +80,9 @@ def test_values_that_are_not_finite_and_other_shapes_and_dtypes_are_caught(kind,
     name = f"{kind}/full softmax/detail"
     second[name] = spoil(second[name])
     assert len(failures(first, second)) == 1
-    if second[name].shape == SHAPE and second[name].dtype == "float32":  # not finite: caught also when the backends agree on it
+    if (
+        second[name].shape == SHAPE and second[name].dtype == "float32"
+    ):  # not finite: caught also when the backends agree on it
         first[name] = second[name]
         assert len(failures(first, second)) == 1
 
@@ -133,8 +138,8 @@ def test_writing_gives_every_weight_a_gradient_and_repeats_itself():
         parity.write_outputs_and_gradients(result, "parameter-efficient", "softmax")
         results.append(result)
     names = {name.rsplit(", ", 1)[-1] for name in results[0] if name.startswith("gradients")}
-    assert names == {f"{part}/{w}" for part in ("loc", "covariance/scale_diag", "covariance/row_scale") for w in ("kernel", "bias")} | {
-        "covariance/factor/kernel"
-    }
+    assert names == {
+        f"{part}/{w}" for part in ("loc", "covariance/scale_diag", "covariance/row_scale") for w in ("kernel", "bias")
+    } | {"covariance/factor/kernel"}
     assert all(array.dtype == "float32" and np.all(np.isfinite(array)) for array in results[0].values())
     assert [line for line in failures(*results) if not line.startswith("no ")] == []

@@ -11,7 +11,12 @@ def test_parameters_are_those_of_the_heads(units, features, num_factors):
     for row in keras_het.plan(units, features, num_factors=num_factors).rows[1:]:
         most = {"diagonal": 0, "latent": features}.get(row.covariance, units)
         factors = {"num_factors": min(num_factors, most)} if most else {}
-        kinds = {"diagonal": "Diagonal", "low_rank": "LowRank", "parameter_efficient": "ParameterEfficient", "latent": "Latent"}
+        kinds = {
+            "diagonal": "Diagonal",
+            "low_rank": "LowRank",
+            "parameter_efficient": "ParameterEfficient",
+            "latent": "Latent",
+        }
         covariance = getattr(keras_het.covariances, kinds[row.covariance])(**factors)
         head = HeteroscedasticDense(units, covariance=covariance, link=row.link, integrator=row.integrator)
         head.build((None, features))
@@ -24,7 +29,9 @@ def test_more_of_anything_costs_more():
     for name in base:
         less, more = (keras_het.plan(**{**base, name: factor * base[name]}).rows for factor in (1, 4))
         for small, large in zip(less, more, strict=True):
-            assert all(getattr(large, cost) >= getattr(small, cost) for cost in ("parameters", "flops", "train_bytes")), name
+            assert all(
+                getattr(large, cost) >= getattr(small, cost) for cost in ("parameters", "flops", "train_bytes")
+            ), name
         assert any(large.flops > 1.5 * small.flops for small, large in zip(less, more, strict=True)), name
 
 
@@ -40,7 +47,9 @@ def test_the_table_says_what_fits():
     assert "fits" not in str(keras_het.plan(10, 10))
 
 
-@pytest.mark.parametrize(("name", "value"), [("units", 0), ("features", 2.5), ("batch", -1), ("num_factors", 0), ("memory", "2GB")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("units", 0), ("features", 2.5), ("batch", -1), ("num_factors", 0), ("memory", "2GB")]
+)
 def test_wrong_arguments(name, value):
     with pytest.raises(ValueError, match=f"`{name}` must be .*Received: {name}={value!r}"):
         keras_het.plan(**{"units": 10, "features": 10, name: value})

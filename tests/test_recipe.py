@@ -41,7 +41,9 @@ def test_scores_by_hand():
     assert found["absolute error"] == pytest.approx(1 - np.mean([0.5, 0.25, 0.5, 0.8]))
     assert found["GCE"] == pytest.approx(np.mean(1 - np.array([0.5, 0.25, 0.5, 0.8]) ** 0.7) / 0.7)
     powers = [p**t / (p**t).sum(axis=1, keepdims=True) for t in np.geomspace(0.1, 10, 2001)]
-    assert found["scaled NLL"] == pytest.approx(min(-np.log(q[range(4), [0, 0, 0, 2]]).mean() for q in powers), abs=1e-4)
+    assert found["scaled NLL"] == pytest.approx(
+        min(-np.log(q[range(4), [0, 0, 0, 2]]).mean() for q in powers), abs=1e-4
+    )
 
 
 @pytest.mark.parametrize("method", ["Dense", "parameter-efficient", "normalized sigmoid, full"])
@@ -66,15 +68,32 @@ def test_the_report_takes_the_best_epoch_and_the_correlation_of_ranks():
 
     def epoch(noisy, clean):
         figures = {name: sign * noisy for name, sign in recipe_report.CRITERIA.items()}
-        return {**figures, "noisy ECE": 0.0, "clean accuracy": clean, "clean NLL": -clean, "clean ECE": clean, "clean scaled NLL": -clean}
+        return {
+            **figures,
+            "noisy ECE": 0.0,
+            "clean accuracy": clean,
+            "clean NLL": -clean,
+            "clean ECE": clean,
+            "clean scaled NLL": -clean,
+        }
 
     runs = [
-        {"task": "t", "seed": seed, "method": "Dense", "temperature": temperature, "l2": 0.0, "epochs": [epoch(*e) for e in epochs]}
+        {
+            "task": "t",
+            "seed": seed,
+            "method": "Dense",
+            "temperature": temperature,
+            "l2": 0.0,
+            "epochs": [epoch(*e) for e in epochs],
+        }
         for seed in (0, 1)
         for temperature, epochs in ((1.5, [(1, 0.1), (4, 0.4)]), (5.0, [(2, 0.2), (3, 0.3)]))
     ]
     for criterion in recipe_report.CRITERIA:
-        assert [(run["temperature"], best) for run, best in recipe_report.chosen(runs, criterion)] == [(1.5, 1), (1.5, 1)]
+        assert [(run["temperature"], best) for run, best in recipe_report.chosen(runs, criterion)] == [
+            (1.5, 1),
+            (1.5, 1),
+        ]
     tables = recipe_report.describe(runs)
     for criterion in recipe_report.CRITERIA:
         assert tables[f"t: chosen by {criterion}"][1][:3] == ["Dense", "0.400 +- 0.000", "-0.400 +- 0.000"]
@@ -90,7 +109,9 @@ def test_gains_are_over_dense_with_the_same_seed():
         epochs = [{**dict.fromkeys((*recipe_report.CRITERIA, *recipe_report.GAINS), 0.0), "clean accuracy": figure}]
         return {"task": "t", "seed": seed, "method": method, "temperature": 5.0, "l2": 0.0, "epochs": epochs}
 
-    rows = recipe_report.gains([run("Dense", 0, 0.5), run("Dense", 1, 0.7), run("full", 0, 0.6), run("full", 1, 0.8)], "noisy NLL")
+    rows = recipe_report.gains(
+        [run("Dense", 0, 0.5), run("Dense", 1, 0.7), run("full", 0, 0.6), run("full", 1, 0.8)], "noisy NLL"
+    )
     assert [row[:3] for row in rows[1:]] == [["t", "Dense", "0.600 +- 0.100"], ["", "full", "+0.100 +- 0.000"]]
 
 

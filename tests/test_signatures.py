@@ -1,4 +1,7 @@
-"""Every public name has a signature that an editor can read without importing, and documents its arguments, one a line."""
+"""Every public name has a signature that an editor can read without importing.
+
+It documents its arguments, one a line.
+"""
 
 import importlib
 import inspect
@@ -12,7 +15,9 @@ import keras_het
 
 CLASS_METHODS = ("__init__", "__call__")
 logging.getLogger("griffe").setLevel(logging.ERROR)  # it warns of sections such as "Source:", which it leaves as text
-PACKAGE = griffe.load("keras_het", search_paths=[pathlib.Path(keras_het.__file__).parent.parent], allow_inspection=False)
+PACKAGE = griffe.load(
+    "keras_het", search_paths=[pathlib.Path(keras_het.__file__).parent.parent], allow_inspection=False
+)
 
 
 def target(member):
@@ -20,7 +25,10 @@ def target(member):
 
 
 def public(module, found=None):
-    """{path: function or class} of the names that a module exports, and the modules among them export; `plots` is one on demand."""
+    """{path: function or class} of the names that a module exports, and the modules among them export.
+
+    `plots` is one on demand.
+    """
     found = {} if found is None else found
     names = [str(getattr(name, "name", name)) for name in module.exports or ()]
     for name in [*names, *(["plots"] if module.name == "analysis" else [])]:
@@ -107,7 +115,9 @@ def imported(path):
 
 
 NAMES = public(PACKAGE)
-CALLED = sorted({*NAMES, *(function.path for function in public_functions(NAMES))} - {f"{path}.__init__" for path in NAMES})
+CALLED = sorted(
+    {*NAMES, *(function.path for function in public_functions(NAMES))} - {f"{path}.__init__" for path in NAMES}
+)
 
 
 def test_most_of_the_package_is_seen():
@@ -137,7 +147,12 @@ def test_types_are_announced():
 
 def test_missing_annotations_are_caught():
     source = (
-        "def f(x, y: int): ...\nclass C:\n    def __init__(self, z): ...\n    @property\n    def p(self): ...\n    def _q(self, a): ...\n"
+        "def f(x, y: int): ...\n"
+        "class C:\n"
+        "    def __init__(self, z): ...\n"
+        "    @property\n"
+        "    def p(self): ...\n"
+        "    def _q(self, a): ...\n"
     )
     with griffe.temporary_visited_module(source, module_name="planted") as module:
         found = without_annotation({"planted.f": module["f"], "planted.C": module["C"]})

@@ -16,7 +16,10 @@ def test_the_hooks_have_the_ruff_of_the_session_lint():
 
 
 def test_pins_are_no_older_than_the_bounds():
-    requirements = [*PROJECT["dependencies"], *(r for extra in PROJECT["optional-dependencies"].values() for r in extra)]
+    requirements = [
+        *PROJECT["dependencies"],
+        *(r for extra in PROJECT["optional-dependencies"].values() for r in extra),
+    ]
     bounds = dict(match.groups() for match in map(re.compile(r"([\w-]+)>=([\d.]+)").match, requirements) if match)
     assert {"keras", "numpy", "scipy", "jax", "torch"} <= set(bounds)
     number = {name: [int(part) for part in version.split(".")] for name, version in PINS.items() if name in bounds}

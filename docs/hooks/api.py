@@ -19,16 +19,22 @@ search:
 def api_pages(package):
     """The pages, `{address: Markdown}`, the package's own first."""
     modules = list(public_modules(package))
-    homes = {find(package, source).path: path for module in modules[1:] for path, source in public_names(module).items()}
+    homes = {
+        find(package, source).path: path for module in modules[1:] for path, source in public_names(module).items()
+    }
     return {f"api/{module.path}.md": _page(package, module, homes if module is package else {}) for module in modules}
 
 
 def _page(package, module, homes):
     """A module's names: links to what has its home elsewhere, then all others in full."""
     names = public_names(module)
-    elsewhere = {path: homes[target] for path, source in names.items() if (target := find(package, source).path) in homes}
+    elsewhere = {
+        path: homes[target] for path, source in names.items() if (target := find(package, source).path) in homes
+    }
     pages = {found.path for found in public_modules(package)}
-    links = [f"- {_anchor(path, pages)}`{path.rpartition('.')[2]}`: [`{home}`][{home}]" for path, home in elsewhere.items()]
+    links = [
+        f"- {_anchor(path, pages)}`{path.rpartition('.')[2]}`: [`{home}`][{home}]" for path, home in elsewhere.items()
+    ]
     own = [f"{_anchor(path, [source])}\n\n::: {source}" for path, source in names.items() if path not in elsewhere]
     return "\n\n".join([PAGE.format(path=module.path), "\n".join(links), *own])
 

@@ -21,7 +21,7 @@ class Sections(griffe.Extension):
 
 
 def sections(text):
-    """A docstring whose short sections are paragraphs of their own, with one argument a line and its example as code."""
+    """A docstring whose short sections are paragraphs of their own, with an argument a line and its example as code."""
     text = "\n".join(NEXT.sub("\n", line) for line in text.split("\n"))
     text = ARGUMENTS.sub(_arguments, text)
     text = SECTION.sub(lambda found: f"\n**{found[1]}:** {_joined(found[2])}\n", text)

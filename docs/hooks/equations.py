@@ -1,4 +1,4 @@
-"""Which function computes which equation: read from the docstrings, from `Source:` and from the citations behind formulas."""
+"""Which function computes which equation: read from docstrings, from `Source:` and from citations behind formulas."""
 
 import re
 from collections import defaultdict
@@ -23,8 +23,12 @@ class Citation(NamedTuple):
 
 
 def equations_page(package, template):
-    """The page: the template and a table for each work that is cited with a place in it, then one of all other sources."""
-    public = {find(package, source).path: path for module in public_modules(package) for path, source in public_names(module).items()}
+    """The page: the template, a table for each work that is cited with a place in it, and one of all other sources."""
+    public = {
+        find(package, source).path: path
+        for module in public_modules(package)
+        for path, source in public_names(module).items()
+    }
     works = defaultdict(list)
     for citation in citations(package):
         works[citation.work if citation.place else "Other sources"].append(citation)

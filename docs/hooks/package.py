@@ -3,7 +3,8 @@
 import griffe
 
 NAME = "keras_het"
-LATE = {NAME: {f"{NAME}.HeteroscedasticClassifier": f"{NAME}.models.estimator.HeteroscedasticClassifier"}}  # it is imported when asked for
+# It is imported when asked for.
+LATE = {NAME: {f"{NAME}.HeteroscedasticClassifier": f"{NAME}.models.estimator.HeteroscedasticClassifier"}}
 
 
 def load(root, name=NAME):
@@ -26,7 +27,10 @@ def public_names(module):
     They differ where a function has the name of the module that defines it.
     """
     own = [name for name in module.exports or () if name not in module.modules or _is_shadowed(module, name)]
-    found = {f"{module.path}.{name}": f"{module.path}.{name}.{name}" if name in module.modules else f"{module.path}.{name}" for name in own}
+    found = {
+        f"{module.path}.{name}": f"{module.path}.{name}.{name}" if name in module.modules else f"{module.path}.{name}"
+        for name in own
+    }
     return found | LATE.get(module.path, {})
 
 

@@ -1,7 +1,7 @@
 """Makes a Jupyter notebook of every guide, beside this file: `python -m nox -s notebooks`, which also runs them.
 
-A guide is a script in the form of keras.io: its first string is a header, the strings that stand alone are Markdown, and all between
-them is code. A notebook is never edited: change the guide, and make it again.
+A guide is a script in the form of keras.io: its first string is a header, the strings that stand alone are Markdown,
+and all between them is code. A notebook is never edited: change the guide, and make it again.
 """
 
 import argparse
@@ -25,7 +25,10 @@ keras.Model.fit = lambda self, *args, **kwargs: whole_fit(self, *args, **(kwargs
 
 
 def cells(source):
-    """Pairs of a kind, "markdown" or "code", and the text of a cell, in the order of a guide's source; the header becomes a title."""
+    """Pairs of a kind, "markdown" or "code", and the text of a cell, in the order of a guide's source.
+
+    The header becomes a title.
+    """
     lines, texts = source.splitlines(), [*filter(is_text, ast.parse(source).body)]
     for text, following in itertools.pairwise([*texts, None]):
         yield "markdown", title(text.value.value) if text is texts[0] else text.value.value.strip()
@@ -35,7 +38,11 @@ def cells(source):
 
 def is_text(statement):
     """Whether a statement is a string that stands alone."""
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant) and isinstance(statement.value.value, str)
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
 
 
 def title(header):

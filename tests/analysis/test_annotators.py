@@ -13,11 +13,14 @@ LABELS = np.array([[0, -1, 2], [1, 1, -1], [-1, -1, 0], [-1, 2, -1], [2, 0, -1]]
 
 
 def test_the_figures_by_hand():
-    found = annotators(STACK, LABELS, prior=[0.5, 0.3, 0.2], names=["Ann", "Bob", "Cyn"], class_names=["cat", "dog", "fox"], count=2).each
+    found = annotators(
+        STACK, LABELS, prior=[0.5, 0.3, 0.2], names=["Ann", "Bob", "Cyn"], class_names=["cat", "dog", "fox"], count=2
+    ).each
     assert [a.name for a in found] == ["Ann", "Bob", "Cyn"]
     assert [a.num_labels for a in found] == [3, 3, 2]
     assert [a.accuracy for a in found] == pytest.approx([1.0, 0.5 * 0.5 + 0.3 * 0.9 + 0.2 * 0.7, 1 / 3])
-    bob = (0.5**2 + 0.4**2 + 0.1**2, 0.2**2 + 0.5**2 + 0.7**2, 0.3**2 + 0.9**2 + 0.6**2)  # distances of rows 1 and 2, 1 and 3, 2 and 3
+    # Distances of rows 1 and 2, 1 and 3, 2 and 3.
+    bob = (0.5**2 + 0.4**2 + 0.1**2, 0.2**2 + 0.5**2 + 0.7**2, 0.3**2 + 0.9**2 + 0.6**2)
     assert [a.separation for a in found] == pytest.approx([1.0, sum(bob) / 6, 0.0])
     assert [a.is_spammer for a in found] == [False, False, True]
     assert found[1].confusions == (("cat", "dog", 0.5), ("fox", "cat", 0.3))
@@ -57,8 +60,14 @@ def test_of_a_model_and_of_one_annotator():
         ),
         (lambda: annotators(STACK * 2), "`source[0]` must have rows that sum to one. Received: row 0 sums to 2"),
         (lambda: annotators(STACK, names="ab"), "`names` must have a name for each of the 3 annotators. Received: 2"),
-        (lambda: annotators(STACK, prior=[0.5, 0.5]), "`prior` must have an entry for each of the 3 classes. Received: 2"),
-        (lambda: annotators(STACK, LABELS[:, :2]), "`labels` must be integers of shape (N, 3). Received: shape (5, 2), dtype int64"),
+        (
+            lambda: annotators(STACK, prior=[0.5, 0.5]),
+            "`prior` must have an entry for each of the 3 classes. Received: 2",
+        ),
+        (
+            lambda: annotators(STACK, LABELS[:, :2]),
+            "`labels` must be integers of shape (N, 3). Received: shape (5, 2), dtype int64",
+        ),
         (lambda: annotators(STACK, count=-1), "`count` must be an integer at least 0. Received: count=-1"),
     ],
 )

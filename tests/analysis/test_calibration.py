@@ -15,13 +15,15 @@ def test_one_bin_is_the_difference_of_accuracy_and_mean_confidence():
 
 def test_gaps_of_bins_do_not_cancel_and_confidence_one_has_a_bin():
     p = np.array([[0.5, 0.5], [0.5, 0.5], [1.0, 0.0], [1.0, 0.0]])
-    assert expected_calibration_error(p, [0, 0, 1, 1], bins=2) == 0.25  # 2 right of 4 at a mean confidence of .75, in one bin
+    # 2 right of 4 at a mean confidence of .75, in one bin.
+    assert expected_calibration_error(p, [0, 0, 1, 1], bins=2) == 0.25
     assert expected_calibration_error(p, [0, 0, 1, 1], bins=4) == 0.75
     assert expected_calibration_error(p, [0, 1, 0, 0], bins=4) == 0.0
 
 
 @pytest.mark.parametrize(
-    ("p", "y", "bins"), [(np.ones(3), [0] * 3, 5), (np.ones((3, 2)), [0], 5), (np.ones((0, 2)), [], 5), (np.ones((1, 2)), [0], 0)]
+    ("p", "y", "bins"),
+    [(np.ones(3), [0] * 3, 5), (np.ones((3, 2)), [0], 5), (np.ones((0, 2)), [], 5), (np.ones((1, 2)), [0], 0)],
 )
 def test_errors_say_what_is_wrong(p, y, bins):
     with pytest.raises(ValueError, match=r"`probabilities` must be \(N, K\)|`bins` must be an integer at least 1"):

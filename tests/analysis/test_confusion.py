@@ -18,7 +18,10 @@ T = label_noise.random_flip(UNITS, 0.4, seed=1)
 
 
 def make_model(**arguments):
-    layers = [keras.layers.Dense(UNITS, "log_softmax", kernel_initializer="glorot_normal"), NoiseTransition(UNITS, **arguments)]
+    layers = [
+        keras.layers.Dense(UNITS, "log_softmax", kernel_initializer="glorot_normal"),
+        NoiseTransition(UNITS, **arguments),
+    ]
     return keras.Sequential([keras.Input((FEATURES,)), *layers])
 
 
@@ -26,7 +29,10 @@ def by_hand(model, layer_input):
     """C and C~ from probabilities, by loops."""
     p = np.exp(layer_input.astype("float64"))
     q = p @ ops.convert_to_numpy(model.layers[-1].transition).astype("float64")
-    return (np.stack([np.mean([row for row, k in zip(m, LABELS, strict=True) if k == i], axis=0) for i in range(UNITS)]) for m in (p, q))
+    return (
+        np.stack([np.mean([row for row, k in zip(m, LABELS, strict=True) if k == i], axis=0) for i in range(UNITS)])
+        for m in (p, q)
+    )
 
 
 @pytest.mark.parametrize("apply_at_inference", [False, True])
@@ -55,7 +61,10 @@ def test_a_subclassed_model_and_a_heteroscedastic_head():
     class Model(keras.Model):
         def __init__(self):
             super().__init__()
-            self.head, self.flips = HeteroscedasticDense(UNITS, seed=0), NoiseTransition(UNITS, transition=T, trainable=False)
+            self.head, self.flips = (
+                HeteroscedasticDense(UNITS, seed=0),
+                NoiseTransition(UNITS, transition=T, trainable=False),
+            )
 
         def call(self, inputs, training=False):
             return self.flips(self.head(inputs, training=training), training=training)
@@ -126,9 +135,13 @@ def test_the_strength_of_highest_noisy_likelihood_is_chosen_with_its_model():
     x = (rng.normal(size=(400, 2)) + 4 * y[:, None]).astype("float32")
     noisy = corrupt_labels(y, [[0.7, 0.3], [0.0, 1.0]])
     held_out = (x[300:], noisy[300:])
-    found = select(make_candidate, (0.0, 0.02, 3.0), x[:300], noisy[:300], held_out, epochs=30, batch_size=75, verbose=0)
+    found = select(
+        make_candidate, (0.0, 0.02, 3.0), x[:300], noisy[:300], held_out, epochs=30, batch_size=75, verbose=0
+    )
     assert found.value == min(found.scores, key=found.scores.get)
-    too_strong = select(make_candidate, (0.0, 3.0), x[:300], y[:300], (x[300:], y[300:]), epochs=30, batch_size=75, verbose=0)
+    too_strong = select(
+        make_candidate, (0.0, 3.0), x[:300], y[:300], (x[300:], y[300:]), epochs=30, batch_size=75, verbose=0
+    )
     assert too_strong.value == 0.0  # without noise T is the identity
     assert too_strong.scores[3.0] > too_strong.scores[0.0] + 0.1
     flips = found.model.layers[-1]
@@ -201,10 +214,16 @@ def test_a_strength_is_chosen_from_data_sets():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: noisy_nll(make_model(), X), "`y` must be given for arrays, and None for a data set, which has its own. Received: y=None"),
+        (
+            lambda: noisy_nll(make_model(), X),
+            "`y` must be given for arrays, and None for a data set, which has its own. Received: y=None",
+        ),
         (lambda: noisy_nll(make_model(), Batches(X, LABELS), LABELS), "Received: y=labels, x a Batches"),
         (lambda: confusion_matrices(make_model(), X), "`labels` must be given for arrays"),
-        (lambda: noisy_nll(make_model(), iter([X])), "pairs of inputs and labels, in batches. Received: one without labels"),
+        (
+            lambda: noisy_nll(make_model(), iter([X])),
+            "pairs of inputs and labels, in batches. Received: one without labels",
+        ),
         (lambda: noisy_nll(make_model(), X.tolist(), LABELS), "make lists arrays. Received: a list of float"),
         (lambda: noisy_nll(make_model(), [], LABELS), "make lists arrays. Received: an empty list"),
         (lambda: noisy_nll(make_model(), iter([])), "`x` must have at least one example. Received: none"),
@@ -217,15 +236,26 @@ def test_a_strength_is_chosen_from_data_sets():
             lambda: select(make_candidate, (1.0,), iter([(X, LABELS)]), None, (X, LABELS)),
             "`x` must be readable more than once. Received: a list_iterator",
         ),
-        (lambda: select(make_candidate, (1.0,), X, LABELS), "`validation_data` must be (x, y) or a data set. Received: valid"),
-        (lambda: confusion_matrices(make_model(), X, LABELS % 3), "an example of every class. Received: none of class 3"),
+        (
+            lambda: select(make_candidate, (1.0,), X, LABELS),
+            "`validation_data` must be (x, y) or a data set. Received: valid",
+        ),
+        (
+            lambda: confusion_matrices(make_model(), X, LABELS % 3),
+            "an example of every class. Received: none of class 3",
+        ),
         (lambda: confusion_matrices(make_model(), X, LABELS + 1), "`labels` must be in [0, 4). Received: 4 at [3]"),
         (lambda: confusion_matrices(make_model(), X, LABELS[:8]), "an entry for each of the 60 examples. Received: 8"),
         (
-            lambda: confusion_matrices(keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(4)], name="plain"), X, LABELS),
+            lambda: confusion_matrices(
+                keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(4)], name="plain"), X, LABELS
+            ),
             "end in a NoiseTransition layer, the only one. Received: model='plain' with 1 outputs and 0",
         ),
-        (lambda: noisy_nll(make_model(), X, LABELS[:8]), "`y` must have an entry for each of the 60 examples. Received: 8"),
+        (
+            lambda: noisy_nll(make_model(), X, LABELS[:8]),
+            "`y` must have an entry for each of the 60 examples. Received: 8",
+        ),
         (lambda: select(make_candidate, (), X, LABELS, (X, LABELS)), "`values` must have at least one. Received: none"),
     ],
 )

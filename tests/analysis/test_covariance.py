@@ -111,7 +111,9 @@ MODELS = {
     "before flips": functional(NoiseTransition(UNITS)),
     "before flips at inference": functional(NoiseTransition(UNITS, apply_at_inference=True)),
     "before a softmax": functional(keras.layers.Softmax()),
-    "inside a model": lambda head: keras.Sequential([keras.Input((FEATURES,)), functional()(head), keras.layers.Softmax()]),
+    "inside a model": lambda head: keras.Sequential(
+        [keras.Input((FEATURES,)), functional()(head), keras.layers.Softmax()]
+    ),
 }
 
 
@@ -170,7 +172,11 @@ def low_rank(second, factor):
 def parameter_efficient(x):
     """The same of a factor that all examples share, its rows scaled by `x`."""
     weights = x.T, x / len(x)
-    return (1, 5, 40), lambda factor: BlockMatrix(factor[0], factor[0].T, np.zeros(5), weights=weights).hollow().centered()
+    return (
+        1,
+        5,
+        40,
+    ), lambda factor: BlockMatrix(factor[0], factor[0].T, np.zeros(5), weights=weights).hollow().centered()
 
 
 def alarms(draw, form=full, draws=9, trials=400):
@@ -194,7 +200,12 @@ def two_large_classes(rng, shape):
     return rng.normal(size=shape) * np.array([5.0, 5.0, 1.0, 1.0, 1.0])[None, :, None]
 
 
-NOISE = [lambda rng, shape: rng.normal(size=shape), lambda rng, shape: rng.uniform(-1, 1, size=shape), of_unequal_sizes, two_large_classes]
+NOISE = [
+    lambda rng, shape: rng.normal(size=shape),
+    lambda rng, shape: rng.uniform(-1, 1, size=shape),
+    of_unequal_sizes,
+    two_large_classes,
+]
 
 
 @pytest.mark.parametrize("form", [full, parameter_efficient])
@@ -220,7 +231,11 @@ def test_a_planted_pair_is_found_beside_classes_of_unequal_sizes(efficient):
     rng, factors = np.random.default_rng(2), 12
     head = HeteroscedasticDense(UNITS, factors, parameter_efficient=efficient, name="head")
     head.build((None, FEATURES))
-    weights = rng.normal(size=(1 if efficient else FEATURES, UNITS, factors)) * 0.1 * rng.lognormal(sigma=1.0, size=(UNITS, 1))
+    weights = (
+        rng.normal(size=(1 if efficient else FEATURES, UNITS, factors))
+        * 0.1
+        * rng.lognormal(sigma=1.0, size=(UNITS, 1))
+    )
     weights[:, 5] = weights[:, 1] = rng.choice([-1.0, 1.0], weights[:, 1].shape)
     if efficient:
         head.covariance_layer.factor.kernel.assign(weights[0])
@@ -240,12 +255,21 @@ def two_heads():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: covariance(keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(3)]), X), "HeteroscedasticDense"),
+        (
+            lambda: covariance(keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(3)]), X),
+            "HeteroscedasticDense",
+        ),
         (lambda: covariance(two_heads(), X), "`layer` must name one of its HeteroscedasticDense layers: 'one', 'two'"),
         (lambda: covariance(functional()(make_head()), X[:0]), "`x` must have at least one example. Received: none"),
-        (lambda: confused_pairs(functional()(make_head()), X, ["a"]), "a name for each of the 12 classes. Received: a list of 1"),
+        (
+            lambda: confused_pairs(functional()(make_head()), X, ["a"]),
+            "a name for each of the 12 classes. Received: a list of 1",
+        ),
         (lambda: confused_pairs(functional()(make_head()), X, set(NAMES)), "classes. Received: a set of 12"),
-        (lambda: covariance(functional()(make_head()), np.where(np.arange(len(X))[:, None] == 3, np.nan, X)), "must give finite scales"),
+        (
+            lambda: covariance(functional()(make_head()), np.where(np.arange(len(X))[:, None] == 3, np.nan, X)),
+            "must give finite scales",
+        ),
         (
             lambda: confused_pairs(functional()(make_head(parameter_efficient=True, num_factors=5)), X),
             "so that no pair could be told from chance; use `covariance`. Received: num_factors=5, draws=99",
@@ -254,7 +278,10 @@ def two_heads():
             lambda: confused_pairs(functional()(make_head()), X, draws=0),
             "`draws` must be an integer at least 1. Received: draws=0",
         ),
-        (lambda: confused_pairs(functional()(make_head()), X, count=-1), "`count` must be an integer at least 0. Received: count=-1"),
+        (
+            lambda: confused_pairs(functional()(make_head()), X, count=-1),
+            "`count` must be an integer at least 0. Received: count=-1",
+        ),
     ],
 )
 def test_errors_say_what_is_wrong(call, text):

@@ -15,7 +15,7 @@ X9 = np.where(X == [[2, -1]], 9, X)  # of the labels 0, 1 and 9
 
 
 class Memory(keras.Model):
-    """Knows by heart which examples it was fitted to; predicts the last class for those, else the class that the input says."""
+    """Knows the examples it was fitted to; predicts the last class for those, else the class that the input says."""
 
     seen: list = []  # noqa: RUF012 of all models
 
@@ -90,9 +90,13 @@ def test_an_interrupted_run_goes_on_to_the_same_end(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         cross_val_probabilities(lambda: until(1), X, Y, folds=2, path=tmp_path / "new", verbose=0)
     made.clear()
-    np.testing.assert_array_equal(cross_val_probabilities(lambda: until(1), X, Y, folds=2, path=tmp_path / "new", verbose=0), whole)
+    np.testing.assert_array_equal(
+        cross_val_probabilities(lambda: until(1), X, Y, folds=2, path=tmp_path / "new", verbose=0), whole
+    )
     assert len(made) == 1
-    with pytest.raises(ValueError, match=r"`path` must be a folder of its own for other data or settings. Received: path=.*fold_0.npz"):
+    with pytest.raises(
+        ValueError, match=r"`path` must be a folder of its own for other data or settings. Received: path=.*fold_0.npz"
+    ):
         cross_val_probabilities(make_model, X, Y[::-1], folds=2, path=tmp_path / "new", verbose=0)
 
 
@@ -141,7 +145,10 @@ def test_models_that_cannot_be_right_are_refused_before_they_are_trained():
         ({"x": X9, "y": np.where(Y == 2, 9, Y)}, "`y` must be in [0, 4), the classes of the model. Received: 9"),
         ({"folds": 1}, "`folds` must be an integer in [2, 30]. Received: folds=1"),
         ({"sample_weight": np.ones(3)}, "`sample_weight` must have shape (30,). Received: shape (3,)"),
-        ({"shuffle": False}, "`fit_arguments` must be without x, y, validation_split, shuffle, verbose. Received: shuffle"),
+        (
+            {"shuffle": False},
+            "`fit_arguments` must be without x, y, validation_split, shuffle, verbose. Received: shuffle",
+        ),
         (
             {"make_model": lambda: keras.Sequential([keras.layers.Softmax()])},
             "`make_model` must make compiled models. Received: a Sequential",

@@ -34,10 +34,14 @@ def test_an_explanation_by_the_dense_matrix():
     order = np.argsort(-p)[:2]
     assert [one.name for one in found.classes] == [NAMES[i] for i in order]
     np.testing.assert_allclose([one.probability for one in found.classes], p[order], rtol=1e-5)
-    np.testing.assert_allclose([one.noise_sd for one in found.classes], np.sqrt(np.diagonal(covariance))[order], rtol=1e-4)
+    np.testing.assert_allclose(
+        [one.noise_sd for one in found.classes], np.sqrt(np.diagonal(covariance))[order], rtol=1e-4
+    )
     assert {found.pairs[0].first, found.pairs[0].second} == {"cat", "lynx"}
     assert found.pairs[0].covariance == pytest.approx(covariance[0, 1], rel=1e-4)
-    assert found.pairs[0].correlation == pytest.approx(covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1]), rel=1e-4)
+    assert found.pairs[0].correlation == pytest.approx(
+        covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1]), rel=1e-4
+    )
     text = str(found)
     assert "cat: probability 0." in text
     assert "one rises where the other falls" in text
@@ -46,7 +50,9 @@ def test_an_explanation_by_the_dense_matrix():
 
 def test_an_explanation_needs_one_example():
     model, _ = confusing()
-    with pytest.raises(ValueError, match=r"`x` must be one example, with an axis before it, as x\[:1\]. Received: 4 examples"):
+    with pytest.raises(
+        ValueError, match=r"`x` must be one example, with an axis before it, as x\[:1\]. Received: 4 examples"
+    ):
         explain(model, X)
     with pytest.raises(ValueError, match=r"a name for each of the 4 classes. Received: a list of 1"):
         explain(model, X[:1], ["cat"])
@@ -59,7 +65,10 @@ def test_every_pair_is_listed_once():
 
 
 def test_disagreements_are_where_the_head_knew():
-    """The other model takes 0 for 1, as the head says, and 2 for 0, of which it knows nothing; 1 and 3 it predicts right."""
+    """The other model takes 0 for 1, as the head says, and 2 for 0.
+
+    The head knows nothing of the second; the other model predicts 1 and 3 right.
+    """
     model, head = confusing()
     (one,) = disagreements(model, guessing([1, 1, 0, 3]), X, np.arange(4), NAMES)
     covariance = as_float64(head.covariance(X))[0] / 4.0

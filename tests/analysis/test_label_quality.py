@@ -98,7 +98,9 @@ def test_half_precision_of_a_model_is_made_to_sum_to_one():
 def test_pairs_may_be_given():
     p = np.array([[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.0, 0.9, 0.1], [0.1, 0.9, 0.0], [0.1, 0.0, 0.9], [0.0, 0.1, 0.9]])
     labels = [0, 0, 2, 1, 2, 2]
-    kinds = {tuple(row[:3]): row[5] for row in zip(*find_label_issues(p, labels, pairs=[(0, 1)]), strict=True) if row[4]}
+    kinds = {
+        tuple(row[:3]): row[5] for row in zip(*find_label_issues(p, labels, pairs=[(0, 1)]), strict=True) if row[4]
+    }
     assert kinds == {(1, 0, 1): "confusable", (2, 2, 1): "wrong"}
     for none in ([], [ConfusedPair(0, 1, 2.0, 0.5)]):  # classes that rise together are not taken for each other
         assert set(find_label_issues(p, labels, pairs=none).kind) == {"", "wrong"}
@@ -112,7 +114,9 @@ def test_a_model_may_be_given_with_its_examples():
     found = find_label_issues(model, labels, x)
     assert found.index[found.is_issue].tolist() == [3]
     assert found.kind[0] == "wrong"
-    with pytest.raises(ValueError, match=r"`x` must be given for a model, and only for a model. Received: a model without x"):
+    with pytest.raises(
+        ValueError, match=r"`x` must be given for a model, and only for a model. Received: a model without x"
+    ):
         find_label_issues(model, labels)
     with pytest.raises(ValueError, match="Received: x beside probabilities"):
         find_label_issues(np.ones((1, 1)), [0], x)
@@ -122,7 +126,11 @@ def test_a_model_may_be_given_with_its_examples():
     ("p", "labels", "message"),
     [
         ([[0.5, 0.4]], [0], "`probabilities` must have rows of sum 1. Received: row 0 sums to 0.9"),
-        ([[-0.7, -0.7]], [0], "such as the exp of log-probabilities, and of shape (N, K). Received: shape (1, 2), from -0.7 to -0.7"),
+        (
+            [[-0.7, -0.7]],
+            [0],
+            "such as the exp of log-probabilities, and of shape (N, K). Received: shape (1, 2), from -0.7 to -0.7",
+        ),
         ([[0.5, 0.5], [0.5, 0.5]], [0, 2], "`labels` must be in [0, 2). Received: 2 at [1]"),
         (np.zeros((0, 2)), [], "`probabilities` must be in [0, 1]"),
         ([[np.nan, 1.0]], [0], "`probabilities` must be in [0, 1]"),

@@ -65,11 +65,16 @@ def test_members_that_agree_have_nothing_between_them():
 
 def test_members_that_are_sure_of_different_classes():
     """By hand: log 2 between two members, and none within them."""
-    members = [keras.Sequential([keras.Input((3,)), layers.Dense(2, "log_softmax", bias_initializer=bias)]) for bias in ("zeros", "zeros")]
+    members = [
+        keras.Sequential([keras.Input((3,)), layers.Dense(2, "log_softmax", bias_initializer=bias)])
+        for bias in ("zeros", "zeros")
+    ]
     for member, bias in zip(members, ([1e3, 0.0], [0.0, 1e3]), strict=True):
         member.set_weights([np.zeros((3, 2)), np.array(bias)])
     found = ensemble_uncertainty(DeepEnsemble(members), X[:1])
-    np.testing.assert_allclose([found.total[0], found.within[0], found.between[0]], [np.log(2), 0.0, np.log(2)], atol=1e-7)
+    np.testing.assert_allclose(
+        [found.total[0], found.within[0], found.between[0]], [np.log(2), 0.0, np.log(2)], atol=1e-7
+    )
 
 
 def test_places_and_data_sets():

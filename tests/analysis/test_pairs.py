@@ -12,7 +12,9 @@ def test_top_pairs_are_sorted_by_magnitude_and_never_more_than_there_are():
 
 
 def test_top_pairs_takes_one_matrix_and_no_negative_count():
-    with pytest.raises(ValueError, match=r"`covariance` must be one matrix of shape \(K, K\). Received: shape \(2, 3, 3\)"):
+    with pytest.raises(
+        ValueError, match=r"`covariance` must be one matrix of shape \(K, K\). Received: shape \(2, 3, 3\)"
+    ):
         top_pairs(np.zeros((2, 3, 3)))
     with pytest.raises(ValueError, match=r"`count` must be at least 0. Received: count=-1"):
         top_pairs(np.eye(3), count=-1)

@@ -14,10 +14,23 @@ plt = importlib.import_module("matplotlib.pyplot")
 RNG = np.random.default_rng(0)
 P, Y = RNG.dirichlet(np.ones(4), 200), RNG.integers(4, size=200)
 CALIBRATION, CURVE = calibration(P, Y), risk_coverage(P, Y)
-PAIRS = [ConfusedPair("cat", "dog", 0.5, 0.9), ConfusedPair("$x", "$\\frac", -0.3, -0.8), ConfusedPair("a" * 99, 7, 0.1, 0.2)]
+PAIRS = [
+    ConfusedPair("cat", "dog", 0.5, 0.9),
+    ConfusedPair("$x", "$\\frac", -0.3, -0.8),
+    ConfusedPair("a" * 99, 7, 0.1, 0.2),
+]
 RANKS = RankHistogram(np.zeros(18), np.array([9, 5, 3, 1]))
-HISTORY = {"loss": [3, 2, 1], "head_noise_sd": [0.1, 0.2, 0.3], "head_diagonal_share": [0.5, 0.4, 0.3], "ece": [0.3, 0.2, 0.1]}
-HISTORY |= {"head_off_diagonal_share": [0.5, 0.6, 0.7], "val_ece": [0.4, 0.3, 0.2], "head_effective_rank": [3.0, 2.0, 1.5]}
+HISTORY = {
+    "loss": [3, 2, 1],
+    "head_noise_sd": [0.1, 0.2, 0.3],
+    "head_diagonal_share": [0.5, 0.4, 0.3],
+    "ece": [0.3, 0.2, 0.1],
+}
+HISTORY |= {
+    "head_off_diagonal_share": [0.5, 0.6, 0.7],
+    "val_ece": [0.4, 0.3, 0.2],
+    "head_effective_rank": [3.0, 2.0, 1.5],
+}
 ISSUES = find_label_issues(P, Y)
 NAMES = ["cat", "$dog$ $", "a very long name of a class", "<b>"]
 
@@ -163,19 +176,31 @@ def test_training_has_a_panel_for_each_kind_and_a_line_for_each_log():
     ("call", "text"),
     [
         (lambda: plots.covariance(np.ones((2, 3))), "`matrix` must be a square matrix. Received: shape (2, 3)"),
-        (lambda: plots.covariance(np.full((2, 2), np.nan)), "`matrix` must have at least one class, and finite entries"),
+        (
+            lambda: plots.covariance(np.full((2, 2), np.nan)),
+            "`matrix` must have at least one class, and finite entries",
+        ),
         (lambda: plots.covariance(np.eye(2), ["a"]), "a name for each of the 2 classes. Received: a list of 1"),
         (
             lambda: plots.covariance(np.eye(2), "ab"),
             "`class_names` must be a sequence with a name for each of the 2 classes. Received: a str",
         ),
-        (lambda: plots.gallery(np.ones((200, 4)), ISSUES), "(N, H, W) or (N, H, W, C) with C 1, 3 or 4. Received: shape (16, 4)"),
-        (lambda: plots.gallery(np.ones((200, 4, 4)), ISSUES, count=0), "`count` must be an integer at least 1. Received: count=0"),
+        (
+            lambda: plots.gallery(np.ones((200, 4)), ISSUES),
+            "(N, H, W) or (N, H, W, C) with C 1, 3 or 4. Received: shape (16, 4)",
+        ),
+        (
+            lambda: plots.gallery(np.ones((200, 4, 4)), ISSUES, count=0),
+            "`count` must be an integer at least 1. Received: count=0",
+        ),
         (
             lambda: plots.training({"loss": [1]}),
             "`history` must have logs of HeteroscedasticMonitor, such as head_noise_sd. Received: ['loss']",
         ),
-        (lambda: plots.training(HISTORY, plt.subplots()[1]), "`ax` must be an array of axes, one for each of 4 panels. Received: 1"),
+        (
+            lambda: plots.training(HISTORY, plt.subplots()[1]),
+            "`ax` must be an array of axes, one for each of 4 panels. Received: 1",
+        ),
     ],
 )
 def test_errors_say_what_is_wrong(call, text):
@@ -186,7 +211,9 @@ def test_errors_say_what_is_wrong(call, text):
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r'The figure needs matplotlib, which is not installed: pip install "keras-het\[plot\]"'):
+    with pytest.raises(
+        ImportError, match=r'The figure needs matplotlib, which is not installed: pip install "keras-het\[plot\]"'
+    ):
         plots.reliability(CALIBRATION)
 
 

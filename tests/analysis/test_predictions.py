@@ -43,7 +43,9 @@ def test_heads_need_no_loss(link, with_activation):
     head = HeteroscedasticDense(4, num_factors=1, link=link)
     behind = [keras.layers.Activation(link)] if with_activation else []
     model = keras.Sequential([keras.Input((3,)), head, *behind])
-    np.testing.assert_allclose(predict_probabilities(model, X, batch_size=2), ops.convert_to_numpy(head.probabilities(X)), rtol=1e-5)
+    np.testing.assert_allclose(
+        predict_probabilities(model, X, batch_size=2), ops.convert_to_numpy(head.probabilities(X)), rtol=1e-5
+    )
 
 
 def test_a_data_set_gives_its_batches():
@@ -68,9 +70,20 @@ def two_outputs():
         (model_of("linear"), X, "be compiled with a loss that has from_logits=True. Received: model="),
         (model_of("linear"), X, "which returns numbers from -1 to 3, whose rows do not sum to 1"),
         (model_of("sigmoid"), X, "whose rows do not sum to 1"),
-        (model_of("softmax"), X * np.nan, "has its training diverged, or is there nan in `x`? Received: nan for example 0"),
+        (
+            model_of("softmax"),
+            X * np.nan,
+            "has its training diverged, or is there nan in `x`? Received: nan for example 0",
+        ),
         (model_of("softmax"), X[:0], "`x` must have at least one example. Received: none"),
-        (two_outputs(), X, "`model` must have one output of shape (N, K). Received: model='two' with outputs of shapes [(3, 3), (3, 3)]"),
+        (
+            two_outputs(),
+            X,
+            (
+                "`model` must have one output of shape (N, K). "
+                "Received: model='two' with outputs of shapes [(3, 3), (3, 3)]"
+            ),
+        ),
     ],
     ids=["logits", "range", "sigmoid", "nan", "empty", "two outputs"],
 )

@@ -13,7 +13,9 @@ rng = np.random.default_rng(0)
 X = rng.normal(size=(50, 4)).astype("float32")
 LABELS = (X[:, :3].argmax(1) + (rng.random(50) < 0.3)) % 3
 MANY = (rng.random((50, 3)) < 0.4).astype("float32")
-SPARSE, ONE_HOT, BINARY = (getattr(keras.losses, f"{name}Crossentropy") for name in ("SparseCategorical", "Categorical", "Binary"))
+SPARSE, ONE_HOT, BINARY = (
+    getattr(keras.losses, f"{name}Crossentropy") for name in ("SparseCategorical", "Categorical", "Binary")
+)
 
 
 def model_of(*layers, loss, metrics=("accuracy",)):
@@ -23,7 +25,12 @@ def model_of(*layers, loss, metrics=("accuracy",)):
 
 
 CASES = {
-    "probabilities": (lambda: [keras.layers.Dense(3, "softmax")], "sparse_categorical_crossentropy", "accuracy", LABELS),
+    "probabilities": (
+        lambda: [keras.layers.Dense(3, "softmax")],
+        "sparse_categorical_crossentropy",
+        "accuracy",
+        LABELS,
+    ),
     "logits": (lambda: [keras.layers.Dense(3)], SPARSE(from_logits=True), "accuracy", LABELS),
     "labels in a column": (lambda: [keras.layers.Dense(3)], SPARSE(from_logits=True), "accuracy", LABELS[:, None]),
     "one-hot": (lambda: [keras.layers.Dense(3)], ONE_HOT(from_logits=True), "accuracy", np.eye(3)[LABELS]),
@@ -50,7 +57,9 @@ def test_scores_are_those_of_keras(case):
 def test_behind_a_noise_transition_the_noisy_labels_are_predicted():
     swap = [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     model = model_of(
-        keras.layers.Dense(3, "log_softmax"), NoiseTransition(3, transition=swap, trainable=False), loss=SPARSE(from_logits=True)
+        keras.layers.Dense(3, "log_softmax"),
+        NoiseTransition(3, transition=swap, trainable=False),
+        loss=SPARSE(from_logits=True),
     )
     assert HeldOut((X, LABELS), "loss")(model) == pytest.approx(noisy_nll(model, X, LABELS), rel=1e-5)
     clean = model.predict(X, verbose=0).argmax(-1)
@@ -58,7 +67,9 @@ def test_behind_a_noise_transition_the_noisy_labels_are_predicted():
 
 
 def test_the_loss_has_no_penalties():
-    model = model_of(keras.layers.Dense(3, kernel_regularizer=keras.regularizers.L2(5.0)), loss=SPARSE(from_logits=True))
+    model = model_of(
+        keras.layers.Dense(3, kernel_regularizer=keras.regularizers.L2(5.0)), loss=SPARSE(from_logits=True)
+    )
     total, accuracy = model.evaluate(X, LABELS, verbose=0)
     assert HeldOut((X, LABELS), "loss")(model) < total - 1
     assert HeldOut((X, LABELS), "accuracy")(model) == pytest.approx(accuracy)
@@ -85,7 +96,9 @@ class Scores(keras.callbacks.Callback):
 def test_the_best_epoch_is_kept_and_the_last_if_asked():
     for epoch in ("best", "last"):
         seen, data = Scores(), (X[:30], LABELS[:30], (X[30:], LABELS[30:]))
-        found = keras_het.select(make_model, [0.5], *data, criterion="accuracy", epoch=epoch, epochs=8, callbacks=[seen], verbose=0)
+        found = keras_het.select(
+            make_model, [0.5], *data, criterion="accuracy", epoch=epoch, epochs=8, callbacks=[seen], verbose=0
+        )
         assert len(seen.found) == 8
         (trial,) = found.trials
         assert trial.epoch == (np.argmax(seen.found) + 1 if epoch == "best" else 8)
@@ -99,7 +112,10 @@ def test_mode_says_what_is_better():
         return np.abs(predictions).mean(-1)
 
     arguments = {"criterion": size, "epochs": 3, "extend": False, "verbose": 0}
-    small, large = (keras_het.select(make_model, (0.001, 0.5), X, LABELS, (X, LABELS), mode=mode, **arguments) for mode in ("auto", "max"))
+    small, large = (
+        keras_het.select(make_model, (0.001, 0.5), X, LABELS, (X, LABELS), mode=mode, **arguments)
+        for mode in ("auto", "max")
+    )
     assert (small.value, large.value, small.criterion) == (0.001, 0.5, "size")
 
 
@@ -134,7 +150,9 @@ def test_a_list_goes_on_while_the_best_is_at_its_end(values, target, tried):
     np.testing.assert_allclose([trial.value for trial in found.trials], tried)
     assert found.value == min(tried, key=lambda value: np.abs(np.log(value / target)))
     assert found.model.predict(y, verbose=0)[0, 0] == pytest.approx(found.value)
-    short = keras_het.select(constant, values, y, y, (y, y), criterion=distance_to(target), epoch="last", extend=False, verbose=0)
+    short = keras_het.select(
+        constant, values, y, y, (y, y), criterion=distance_to(target), epoch="last", extend=False, verbose=0
+    )
     assert len(short.trials) == len(values)
 
 
@@ -142,11 +160,21 @@ def test_values_may_be_anything():
     y = np.zeros((4, 1))
     settings = [{"value": 2.0, "name": "two"}, {"value": 3.0, "name": "three"}]
     found = keras_het.select(
-        lambda s: constant(s["value"]), settings, y, y, (y, y), criterion=distance_to(3), epoch="last", epochs=1, verbose=0
+        lambda s: constant(s["value"]),
+        settings,
+        y,
+        y,
+        (y, y),
+        criterion=distance_to(3),
+        epoch="last",
+        epochs=1,
+        verbose=0,
     )
     assert found.value is settings[1]
     assert "{'value': 3.0, 'name': 'three'}  " in str(found)
-    assert [label.get_text() for label in found.plot().axes[0].get_xticklabels()] == [str(setting) for setting in settings]
+    assert [label.get_text() for label in found.plot().axes[0].get_xticklabels()] == [
+        str(setting) for setting in settings
+    ]
 
 
 def test_it_shows_a_bar_a_table_and_a_plot(capsys):
@@ -156,10 +184,16 @@ def test_it_shows_a_bar_a_table_and_a_plot(capsys):
     assert "3/3" in out
     lines = str(found).splitlines()
     assert lines == [line for line in out.splitlines() if line][-4:]
-    assert [line.split()[:3] for line in lines[1:]] == [["1", "0.4805", "1"], ["2", "0.0000", "1"], ["4", "0.4805", "1"]]
+    assert [line.split()[:3] for line in lines[1:]] == [
+        ["1", "0.4805", "1"],
+        ["2", "0.0000", "1"],
+        ["4", "0.4805", "1"],
+    ]
     assert ["chosen" in line for line in lines] == [False, False, True, False]
     axes = found.plot().axes[0]
-    np.testing.assert_allclose(axes.lines[0].get_xydata(), [[1, np.log(2) ** 2], [2, 0], [4, np.log(2) ** 2]], atol=1e-6)
+    np.testing.assert_allclose(
+        axes.lines[0].get_xydata(), [[1, np.log(2) ** 2], [2, 0], [4, np.log(2) ** 2]], atol=1e-6
+    )
     assert axes.get_xscale() == "log"
     keras_het.select(constant, (1.0,), y, y, (y, y), criterion=distance_to(2.0), verbose=0)
     assert capsys.readouterr().out == ""
@@ -180,7 +214,10 @@ def test_of_equal_values_the_best_is_marked():
 
 @pytest.mark.parametrize("share", ["a layer", "the first model"])
 def test_models_that_share_variables_are_refused(share):
-    layer, models = keras.layers.Dense(4), [model_of(keras.layers.Dense(3), loss=SPARSE(from_logits=True)) for _ in range(2)]
+    layer, models = (
+        keras.layers.Dense(4),
+        [model_of(keras.layers.Dense(3), loss=SPARSE(from_logits=True)) for _ in range(2)],
+    )
 
     def make(value):
         if share == "the first model":
@@ -221,7 +258,15 @@ def test_an_error_beyond_the_list_ends_it():
 def test_callbacks_see_the_score_and_their_weights_do_not_stay():
     stop = keras.callbacks.EarlyStopping("val_accuracy", patience=2, mode="min", restore_best_weights=True)  # the worst
     found = keras_het.select(
-        make_model, [0.5], X[:30], LABELS[:30], (X[30:], LABELS[30:]), criterion="accuracy", epochs=30, callbacks=[stop], verbose=0
+        make_model,
+        [0.5],
+        X[:30],
+        LABELS[:30],
+        (X[30:], LABELS[30:]),
+        criterion="accuracy",
+        epochs=30,
+        callbacks=[stop],
+        verbose=0,
     )
     assert 0 < stop.stopped_epoch < 29
     assert found.best.score == pytest.approx(HeldOut((X[30:], LABELS[30:]), "accuracy")(found.model))
@@ -229,7 +274,9 @@ def test_callbacks_see_the_score_and_their_weights_do_not_stay():
 
 def test_callbacks_see_the_score_where_the_last_epoch_counts():
     stop = keras.callbacks.EarlyStopping("val_loss", patience=0, mode="max")
-    found = keras_het.select(make_model, [0.1], X, LABELS, (X, LABELS), epoch="last", epochs=5, callbacks=[stop], verbose=0)
+    found = keras_het.select(
+        make_model, [0.1], X, LABELS, (X, LABELS), epoch="last", epochs=5, callbacks=[stop], verbose=0
+    )
     assert found.best.epoch == 2
 
 
@@ -281,36 +328,77 @@ def two_outputs(value):
     ("arguments", "text"),
     [
         ({"values": ()}, "`values` must have at least one. Received: none"),
-        ({"values": 0.1}, "`values` must be a list of what `make_model` takes, such as [0.1, 1.0]. Received: values=0.1"),
+        (
+            {"values": 0.1},
+            "`values` must be a list of what `make_model` takes, such as [0.1, 1.0]. Received: values=0.1",
+        ),
         ({"values": {"rate": [0.1]}}, "`values` must be a list of what"),
-        ({"make_model": keras.Sequential()}, "`make_model` must be a function that makes a model. Received: a Sequential"),
+        (
+            {"make_model": keras.Sequential()},
+            "`make_model` must be a function that makes a model. Received: a Sequential",
+        ),
         ({"make_model": lambda value: None}, "`make_model` must return a compiled model. Received: a NoneType"),
         ({"y": None}, "`y` must be given for arrays. Received: y=None"),
-        ({"validation_data": None, "validation_split": 0.2}, "`validation_data` must be given, for there is no `validation_split` here"),
-        ({"validation_data": (X, LABELS + 1)}, "`validation_data` must have labels in [0, 2], the classes of the model. Received: 3"),
-        ({"criterion": "nll"}, '`criterion` must be "loss", "accuracy", or a function (labels, predictions). Received: criterion=\'nll\''),
+        (
+            {"validation_data": None, "validation_split": 0.2},
+            "`validation_data` must be given, for there is no `validation_split` here",
+        ),
+        (
+            {"validation_data": (X, LABELS + 1)},
+            "`validation_data` must have labels in [0, 2], the classes of the model. Received: 3",
+        ),
+        (
+            {"criterion": "nll"},
+            '`criterion` must be "loss", "accuracy", or a function (labels, predictions). Received: criterion=\'nll\'',
+        ),
         ({"mode": "largest"}, "`mode` must be one of 'auto', 'min', 'max'"),
         ({"epoch": 3}, "`epoch` must be one of 'best', 'last'"),
         ({"extend": 1}, "`extend` must be True or False"),
         ({"verbose": "loud"}, "`verbose` must be one of 0, 1, 2"),
         ({"epochs": 0}, "`epochs` must be an integer at least 1"),
-        ({"criterion": keras.metrics.SparseCategoricalAccuracy()}, "or a function (labels, predictions). Received: criterion=<"),
-        ({"validation_data": (X, LABELS, np.ones(50))}, "`validation_data` must be (x, y), for weights do not count"),
-        ({"validation_data": (X, LABELS[:7])}, "`validation_data` must have a label for each example. Received: 7 labels of 50"),
         (
-            {"make_model": lambda value: model_of(keras.layers.Dense(1), loss="mse", metrics=()), "criterion": "accuracy"},
+            {"criterion": keras.metrics.SparseCategoricalAccuracy()},
+            "or a function (labels, predictions). Received: criterion=<",
+        ),
+        ({"validation_data": (X, LABELS, np.ones(50))}, "`validation_data` must be (x, y), for weights do not count"),
+        (
+            {"validation_data": (X, LABELS[:7])},
+            "`validation_data` must have a label for each example. Received: 7 labels of 50",
+        ),
+        (
+            {
+                "make_model": lambda value: model_of(keras.layers.Dense(1), loss="mse", metrics=()),
+                "criterion": "accuracy",
+            },
             '`criterion` must be a function, or "loss", where the loss of the model does not tell what it predicts',
         ),
         ({"validation_data": X}, "`validation_data` must be (x, y) or a data set"),
         ({"validation_data": (X[:0], LABELS[:0])}, "`validation_data` must have at least one example. Received: none"),
-        ({"make_model": two_outputs, "y": [LABELS, LABELS]}, "`make_model` must make models that are compiled with one loss. Received: 2"),
-        ({"make_model": two_outputs, "y": [LABELS, LABELS], "criterion": distance_to(1)}, "models of one output. Received: 2 outputs"),
-        ({"criterion": lambda labels, predictions: np.nan}, "`values` must have one with a finite <lambda>. Received: nan of 0.1"),
+        (
+            {"make_model": two_outputs, "y": [LABELS, LABELS]},
+            "`make_model` must make models that are compiled with one loss. Received: 2",
+        ),
+        (
+            {"make_model": two_outputs, "y": [LABELS, LABELS], "criterion": distance_to(1)},
+            "models of one output. Received: 2 outputs",
+        ),
+        (
+            {"criterion": lambda labels, predictions: np.nan},
+            "`values` must have one with a finite <lambda>. Received: nan of 0.1",
+        ),
     ],
     ids=lambda part: part if isinstance(part, str) else None,
 )
 def test_errors_say_what_is_wrong(arguments, text):
-    given = {"make_model": make_model, "values": [0.1], "x": X, "y": LABELS, "validation_data": (X, LABELS), "verbose": 0, **arguments}
+    given = {
+        "make_model": make_model,
+        "values": [0.1],
+        "x": X,
+        "y": LABELS,
+        "validation_data": (X, LABELS),
+        "verbose": 0,
+        **arguments,
+    }
     with pytest.raises(ValueError) as error:
         keras_het.select(**given)
     assert text in str(error.value)

@@ -63,7 +63,9 @@ def test_without_noise_nothing_is_uncertain_by_it():
     np.testing.assert_allclose(found.entropy, -np.sum(np.exp(log_p) * log_p, axis=1), rtol=1e-5)
 
 
-@pytest.mark.parametrize("arguments", [{"link": "NormalCDF"}, {"covariance": "Latent", "initial_scale": 0.15}], ids=["NormalCDF", "latent"])
+@pytest.mark.parametrize(
+    "arguments", [{"link": "NormalCDF"}, {"covariance": "Latent", "initial_scale": 0.15}], ids=["NormalCDF", "latent"]
+)
 def test_other_heads_keep_the_bounds(arguments):
     found = uncertainty(model_of(4, **arguments)[0], X)
     assert (found.difference >= 0).all()

@@ -35,7 +35,9 @@ def opened(browser, path):
 
     def make(size="desktop", scheme="light", **options):
         width, height = SIZES[size]
-        contexts.append(browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **options))
+        contexts.append(
+            browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **options)
+        )
         page = contexts[-1].new_page()
         page.on("request", lambda request: seen.append(request.url) if not request.url.startswith("data:") else None)
         page.on("console", lambda message: seen.append(message.text))
@@ -66,7 +68,9 @@ def test_the_page_can_be_read(opened):
     assert loaded == [True] * 14
 
 
-@pytest.mark.parametrize(("title", "number", "kind"), [("Example", 2, int), ("Score", 5, float), ("Given", 3, str.lower)])
+@pytest.mark.parametrize(
+    ("title", "number", "kind"), [("Example", 2, int), ("Score", 5, float), ("Given", 3, str.lower)]
+)
 def test_a_click_on_a_header_sorts_the_table(title, number, kind, opened):
     page = opened()
     before = column(page, number)
@@ -103,7 +107,9 @@ def test_the_page_fits_and_is_seen(size, scheme, opened, tmp_path):
     text, ground = (page.evaluate(f"getComputedStyle(document.body).{name}") for name in ("color", "backgroundColor"))
     bright = [sum(map(float, color.strip("rgb()").split(","))) / 3 for color in (text, ground)]
     assert (bright[0] < 60 and bright[1] > 200) if scheme == "light" else (bright[0] > 200 and bright[1] < 60)
-    shown = page.evaluate("document.querySelector('picture img').currentSrc === document.querySelector('picture source').srcset")
+    shown = page.evaluate(
+        "document.querySelector('picture img').currentSrc === document.querySelector('picture source').srcset"
+    )
     assert shown == (scheme == "dark")
     folder = pathlib.Path(os.environ.get("SCREENSHOTS") or tmp_path)
     page.screenshot(path=folder / f"{size}-{scheme}.png", full_page=True)

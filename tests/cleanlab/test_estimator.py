@@ -21,7 +21,8 @@ def digits():
 
 
 def classifier():
-    # A pixel that is dark but in one image of the training would be some twenty standard deviations: that image goes where its label says.
+    # A pixel that is dark but in one image of the training would be some twenty standard deviations: that image goes
+    # where its label says.
     return HeteroscedasticClassifier(hidden=(64,), epochs=20, standardize=False, random_state=0)
 
 

@@ -14,7 +14,11 @@ from keras_het.label_noise import corrupt_labels, look_alike_transitions, pair_f
 
 X, CLEAN = load_digits(return_X_y=True)
 X = X / 16.0
-NOISE = {"random": symmetric(10, 0.2), "look-alikes": look_alike_transitions(X, CLEAN, 0.2), "pairs": pair_flip(10, 0.3)}
+NOISE = {
+    "random": symmetric(10, 0.2),
+    "look-alikes": look_alike_transitions(X, CLEAN, 0.2),
+    "pairs": pair_flip(10, 0.3),
+}
 
 
 @pytest.mark.parametrize("noise", NOISE)

@@ -58,7 +58,11 @@ def test_many_draws_have_no_empty_subset():
 
 def test_stages():
     subsets = np.array([0, 1, 2, 0])
-    assert [stage_weights(subsets, stage).tolist() for stage in range(3)] == [[1, 0, 0, 1], [1, 0.5, 0, 1], [1, 0.5, 0.5, 1]]
+    assert [stage_weights(subsets, stage).tolist() for stage in range(3)] == [
+        [1, 0, 0, 1],
+        [1, 0.5, 0, 1],
+        [1, 0.5, 0.5, 1],
+    ]
 
 
 def test_reference_weights_by_hand_and_of_wrong_labels():
@@ -80,7 +84,9 @@ def test_reference_weights_by_hand_and_of_wrong_labels():
     assert weights[wrong].mean() < 0.2
 
 
-@pytest.mark.parametrize("head", [lambda: keras.layers.Dense(3, "softmax"), lambda: HeteroscedasticDense(3)], ids=["dense", "head"])
+@pytest.mark.parametrize(
+    "head", [lambda: keras.layers.Dense(3, "softmax"), lambda: HeteroscedasticDense(3)], ids=["dense", "head"]
+)
 def test_features_are_what_comes_into_the_head_or_out_of_a_layer(head):
     hidden = keras.layers.Dense(6, "relu", name="hidden")
     model = keras.Sequential([keras.Input((4,)), hidden, keras.layers.Dense(5, "tanh", name="last"), head()])
@@ -159,7 +165,10 @@ def test_fit_refreshes_the_weights_at_the_start_of_each_epoch_after_the_burn_in(
         (lambda: density_subsets(np.ones(3), np.arange(3)), "`features` must have shape (N, D). Received: shape (3,)"),
         (
             lambda: density_subsets(np.ones((4, 2)), np.zeros(4, "int64")),
-            "`features` must have examples of at least 3 different densities in every class. Received: 1 in class 0, of 4 examples",
+            (
+                "`features` must have examples of at least 3 different densities in every class. "
+                "Received: 1 in class 0, of 4 examples"
+            ),
         ),
         (
             lambda: density_subsets([[np.nan]], np.zeros(1, "int64")),
@@ -179,9 +188,15 @@ def test_fit_refreshes_the_weights_at_the_start_of_each_epoch_after_the_burn_in(
             lambda: reference_weights(np.ones((1, 2)), np.array([0]), np.ones((1, 1)), np.array([0])),
             "`verified_features` must have 2 features, as the examples. Received: shape (1, 1)",
         ),
-        (lambda: MentorMix(np.ones((2, 1), int), [0, 1], 2), "`x` must be floats of shape (N, ...). Received: shape (2, 1), dtype int64"),
+        (
+            lambda: MentorMix(np.ones((2, 1), int), [0, 1], 2),
+            "`x` must be floats of shape (N, ...). Received: shape (2, 1), dtype int64",
+        ),
         (lambda: MentorMix(np.ones((2, 1)), [0, 2], 2), "`labels` must be in [0, 2). Received: 2 at [1]"),
-        (lambda: MentorMix(np.ones((2, 1)), [0, 1], 2, percentile=101), "`percentile` must be in [0, 100]. Received: percentile=101"),
+        (
+            lambda: MentorMix(np.ones((2, 1)), [0, 1], 2, percentile=101),
+            "`percentile` must be in [0, 100]. Received: percentile=101",
+        ),
     ],
 )
 def test_bad_arguments(function, message):

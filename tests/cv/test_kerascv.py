@@ -12,7 +12,14 @@ SIZE = {"include_rescaling": False, "input_shape": (32, 32, 3)}
 
 
 def mobilenet_v3():
-    block = {"expansion": [1], "filters": [8], "kernel_size": [3], "stride": [2], "se_ratio": [None], "activation": ["relu"]}
+    block = {
+        "expansion": [1],
+        "filters": [8],
+        "kernel_size": [3],
+        "stride": [2],
+        "se_ratio": [None],
+        "activation": ["relu"],
+    }
     return keras_cv.models.MobileNetV3Backbone(**{f"stackwise_{name}": value for name, value in block.items()}, **SIZE)
 
 

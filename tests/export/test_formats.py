@@ -1,4 +1,7 @@
-"""Every export format that Keras has, run by the format's own runtime: the numbers of `predict`, any batch size, no random operation."""
+"""Every export format that Keras has, run by the format's own runtime.
+
+Each gives the numbers of `predict`, takes any batch size, and has no random operation.
+"""
 
 import re
 
@@ -36,14 +39,16 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def converted(name):
-    """A small convolutional model with a head of this name and random weights everywhere, or MobileNetV2 with a full one."""
+    """A small convolutional model with a head of this name, all weights random, or MobileNetV2 with a full one."""
     if name == "MobileNetV2":
         model = sharpen(keras.applications.MobileNetV2((32, 32, 3), 0.35, weights=None, classes=UNITS))
         return keras_het.heteroscedastic(model, 2, seed=0)
     inputs = keras.Input((32, 32, 3))
     activation = "softmax" if "keep_activation" in HEADS[name] else None
     features = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(8, 3, activation="relu")(inputs))
-    model = keras_het.heteroscedastic(keras.Model(inputs, keras.layers.Dense(UNITS, activation)(features)), seed=0, **HEADS[name])
+    model = keras_het.heteroscedastic(
+        keras.Model(inputs, keras.layers.Dense(UNITS, activation)(features)), seed=0, **HEADS[name]
+    )
     set_random_weights(model)
     return model
 
@@ -100,7 +105,9 @@ def torch_export(path):
     def first(outputs):
         return outputs[0] if isinstance(outputs, tuple | list) else outputs
 
-    return [str(node.target) for node in program.graph.nodes], lambda x: first(run(torch.from_numpy(x))).detach().numpy()
+    return [
+        str(node.target) for node in program.graph.nodes
+    ], lambda x: first(run(torch.from_numpy(x))).detach().numpy()
 
 
 RUNTIMES = {"tf_saved_model": saved_model, "onnx": onnx, "openvino": openvino, "litert": litert, "torch": torch_export}
@@ -112,7 +119,8 @@ def export(model, form, folder):
     if form == "torch":
         import torch
 
-        options["dynamic_shapes"] = ({0: torch.export.Dim("batch")},)  # Keras alone would freeze the batch at one example
+        # Keras alone would freeze the batch at one example.
+        options["dynamic_shapes"] = ({0: torch.export.Dim("batch")},)
     model(X)  # some exporters want a model that was called
     model.export(path, format=form, verbose=False, **options)
     return RUNTIMES[form](path)
@@ -120,7 +128,9 @@ def export(model, form, folder):
 
 def assert_not_random(operations):
     assert operations
-    assert [name for name in operations if re.search("rand|rng|normal_|bernoulli|dropout|multinomial", name, re.IGNORECASE)] == []
+    assert [
+        name for name in operations if re.search("rand|rng|normal_|bernoulli|dropout|multinomial", name, re.IGNORECASE)
+    ] == []
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -132,7 +142,8 @@ def test_a_converted_model_runs_outside_keras(name, form, tmp_path):
     expected = model.predict(X, verbose=0)
     assert np.std(expected) > 0.1
     tolerance = 1e-2 if form == "openvino" else 1e-5  # OpenVINO stores weights in half precision
-    batches = (1,) if (BACKEND, form) == ("torch", "litert") else (1, 3, 7)  # litert-torch freezes the batch at one example
+    # litert-torch freezes the batch at one example.
+    batches = (1,) if (BACKEND, form) == ("torch", "litert") else (1, 3, 7)
     for batch in batches:
         np.testing.assert_allclose(run(X[:batch]), expected[:batch], rtol=tolerance, atol=tolerance)
 

@@ -6,7 +6,22 @@ import numpy as np
 from tests.models.checks import UNITS
 
 EXAMPLES = 16
-VOCABULARY = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "a", "the", "quick", "brown", "lazy", "fox", "dog", "jumped", "slept"]
+VOCABULARY = [
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[PAD]",
+    "[MASK]",
+    "a",
+    "the",
+    "quick",
+    "brown",
+    "lazy",
+    "fox",
+    "dog",
+    "jumped",
+    "slept",
+]
 LABELS = np.random.default_rng(1).integers(UNITS, size=EXAMPLES)
 
 
@@ -42,10 +57,14 @@ def vit(**head):
 
 
 def vgg(**head):
-    backbone = keras_hub.models.VGGBackbone(stackwise_num_repeats=[1, 1], stackwise_num_filters=[8, 16], image_shape=(32, 32, 3))
+    backbone = keras_hub.models.VGGBackbone(
+        stackwise_num_repeats=[1, 1], stackwise_num_filters=[8, 16], image_shape=(32, 32, 3)
+    )
     converter = keras_hub.layers.VGGImageConverter(image_size=(32, 32), scale=1 / 255)
     preprocessor = keras_hub.models.VGGImageClassifierPreprocessor(converter)
-    return keras_hub.models.VGGImageClassifier(backbone, UNITS, preprocessor=preprocessor, pooling_hidden_dim=16, **head)
+    return keras_hub.models.VGGImageClassifier(
+        backbone, UNITS, preprocessor=preprocessor, pooling_hidden_dim=16, **head
+    )
 
 
 def mobilenet_v5():
@@ -69,7 +88,9 @@ def mobilenet_v5():
         "use_cpe": [[False], [False]],
     }
     stacks = {f"stackwise_{name}": value for name, value in arguments.items()}
-    backbone = keras_hub.models.MobileNetV5Backbone(stackwise_num_blocks=[1, 1], use_msfa=False, image_shape=(32, 32, 3), **stacks)
+    backbone = keras_hub.models.MobileNetV5Backbone(
+        stackwise_num_blocks=[1, 1], use_msfa=False, image_shape=(32, 32, 3), **stacks
+    )
     return keras_hub.models.MobileNetV5ImageClassifier(backbone, UNITS, head_hidden_size=32)
 
 
@@ -82,7 +103,9 @@ def bert(**head):
         intermediate_dim=32,
         max_sequence_length=12,
     )
-    preprocessor = keras_hub.models.BertTextClassifierPreprocessor(keras_hub.models.BertTokenizer(VOCABULARY), sequence_length=12)
+    preprocessor = keras_hub.models.BertTextClassifierPreprocessor(
+        keras_hub.models.BertTokenizer(VOCABULARY), sequence_length=12
+    )
     return keras_hub.models.BertTextClassifier(backbone, UNITS, preprocessor=preprocessor, **head)
 
 

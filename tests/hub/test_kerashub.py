@@ -17,8 +17,13 @@ from tests.models.checks import UNITS, check_conversion, check_fit, probabilitie
 
 BACKENDS = ["jax", "tensorflow", "torch"]
 OTHERS = [name for name in BACKENDS if name != keras.config.backend() and importlib.util.find_spec(name)]
-ANY_TASK = {"ResNet": keras_hub.models.ImageClassifier, "ViT": keras_hub.models.ImageClassifier, "BERT": keras_hub.models.TextClassifier}
-pytestmark = pytest.mark.filterwarnings("ignore:.shuffle=True. was passed:UserWarning")  # KerasHub's `fit` does not shuffle, and says so
+ANY_TASK = {
+    "ResNet": keras_hub.models.ImageClassifier,
+    "ViT": keras_hub.models.ImageClassifier,
+    "BERT": keras_hub.models.TextClassifier,
+}
+# KerasHub's `fit` does not shuffle, and says so.
+pytestmark = pytest.mark.filterwarnings("ignore:.shuffle=True. was passed:UserWarning")
 PREDICT = """
 import sys
 import numpy as np
@@ -60,7 +65,9 @@ def test_raw_inputs_of_a_preset_give_probabilities(name, tmp_path):
     model = keras_het.heteroscedastic(task, 2, seed=0)
     p = np.exp(model.predict(raw, verbose=0))
     np.testing.assert_allclose(p, task.predict(raw, verbose=0), atol=0.02)
-    np.testing.assert_allclose(np.exp(keras.ops.convert_to_numpy(model(task.preprocessor(raw)))), p, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        np.exp(keras.ops.convert_to_numpy(model(task.preprocessor(raw)))), p, rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("name", ANY_TASK)
@@ -96,10 +103,14 @@ def test_an_exported_model_takes_what_the_preprocessor_makes(tmp_path):
     model = keras_het.heteroscedastic(task, 2, seed=0)
     model.export(str(tmp_path / "exported"), verbose=False)
     exported = tf.saved_model.load(str(tmp_path / "exported"))
-    np.testing.assert_allclose(exported.serve(task.preprocessor(raw)).numpy(), model.predict(raw, verbose=0), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        exported.serve(task.preprocessor(raw)).numpy(), model.predict(raw, verbose=0), rtol=1e-5, atol=1e-5
+    )
 
 
-FORMATS = {"jax": ["tf_saved_model"], "tensorflow": ["tf_saved_model"], "torch": ["torch", "onnx"]}[keras.config.backend()]
+FORMATS = {"jax": ["tf_saved_model"], "tensorflow": ["tf_saved_model"], "torch": ["torch", "onnx"]}[
+    keras.config.backend()
+]
 NOT_WITH_A_PLAIN_HEAD = {("jax", "BERT", "tf_saved_model"), ("torch", "ViT", "onnx"), ("torch", "BERT", "onnx")}
 
 
@@ -112,7 +123,9 @@ def test_a_task_is_exported_where_it_is_with_a_plain_head(name, form, tmp_path):
     model.predict(raw, verbose=0)
     plain(plain.input)  # some formats want a model that was called
     for exported in (plain, model):
-        path = str(tmp_path / {"torch": f"{exported.name}.pt2", "onnx": f"{exported.name}.onnx"}.get(form, exported.name))
+        path = str(
+            tmp_path / {"torch": f"{exported.name}.pt2", "onnx": f"{exported.name}.onnx"}.get(form, exported.name)
+        )
         if (keras.config.backend(), name, form) in NOT_WITH_A_PLAIN_HEAD:
             with pytest.raises(Exception, match=r"Gather|comparison|Inconclusive|polymorphic|PositionEmbedding"):
                 exported.export(path, format=form, verbose=False)
@@ -140,7 +153,9 @@ def test_a_file_predicts_the_same_on_another_backend(name, tmp_path):
     for backend in OTHERS:
         files = [str(tmp_path / name) for name in ("model.keras", "x.npy", "outputs.npy")]
         environment = {**os.environ, "KERAS_BACKEND": backend}
-        result = subprocess.run([sys.executable, "-c", PREDICT, *files], env=environment, capture_output=True, text=True, check=False)
+        result = subprocess.run(
+            [sys.executable, "-c", PREDICT, *files], env=environment, capture_output=True, text=True, check=False
+        )
         assert result.returncode == 0, result.stderr
         np.testing.assert_allclose(np.load(tmp_path / "outputs.npy"), model.predict(x, verbose=0), rtol=1e-4, atol=1e-4)
 
@@ -153,7 +168,8 @@ def test_only_lora_weights_and_the_head_train(name, tmp_path):
     head = {id(weight) for weight in model.layers[-1].trainable_weights}
     of_backbone = [weight.path for weight in model.trainable_weights if id(weight) not in head]
     assert of_backbone == [weight.path for weight in task.backbone.trainable_weights]
-    assert all("lora" in path or path.endswith("bias") for path in of_backbone)  # Keras also trains the biases of LoRA's layers
+    # Keras also trains the biases of LoRA's layers.
+    assert all("lora" in path or path.endswith("bias") for path in of_backbone)
     assert any("lora" in path for path in of_backbone)
     frozen = [weight.numpy() for weight in task.backbone.non_trainable_weights]
     check_fit(model, TASKS[name][1](), LABELS)
@@ -173,7 +189,8 @@ def test_int8_of_the_backbone(name, tmp_path):
     model.quantize("int8")
     assert np.abs(probabilities(model, x) - before).max() < 0.1
     model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras", compile=False)  # Keras warns of an optimizer that was never used
+    # Not compiled: Keras warns of an optimizer that was never used.
+    again = keras.models.load_model(tmp_path / "model.keras", compile=False)
     np.testing.assert_allclose(again.predict(x, verbose=0), model.predict(x, verbose=0), rtol=1e-4, atol=1e-4)
 
 

@@ -6,10 +6,24 @@ import time
 import numpy as np
 import pytest
 
-from keras_het.label_noise import annotators, corrupt_labels, dawid_skene, majority_vote, pair_flip, symmetric, total_variation
+from keras_het.label_noise import (
+    annotators,
+    corrupt_labels,
+    dawid_skene,
+    majority_vote,
+    pair_flip,
+    symmetric,
+    total_variation,
+)
 
 UNITS, EXAMPLES, ANNOTATORS = 4, 1500, 5
-PLANTED = [symmetric(UNITS, 0.1), symmetric(UNITS, 0.3), pair_flip(UNITS, 0.4), np.eye(UNITS), np.full((UNITS, UNITS), 0.25)]
+PLANTED = [
+    symmetric(UNITS, 0.1),
+    symmetric(UNITS, 0.3),
+    pair_flip(UNITS, 0.4),
+    np.eye(UNITS),
+    np.full((UNITS, UNITS), 0.25),
+]
 
 
 def planted(examples=EXAMPLES, seed=0, share=0.7):
@@ -38,10 +52,14 @@ def slow(labels, iterations, smoothing):
         t = [[[x / sum(r) if sum(r) else 1 / UNITS for x in r] for r in one] for one in t]
         likelihood, examples = 0.0, []
         for row in labels.tolist():
-            joint = [prior[k] * math.prod(t[m][k][label] for m, label in enumerate(row) if label >= 0) for k in range(UNITS)]
+            joint = [
+                prior[k] * math.prod(t[m][k][label] for m, label in enumerate(row) if label >= 0) for k in range(UNITS)
+            ]
             likelihood += math.log(sum(joint))
             examples.append([x / sum(joint) for x in joint])
-        likelihoods.append(likelihood + (smoothing / UNITS * sum(math.log(x) for one in t for r in one for x in r) if smoothing else 0))
+        likelihoods.append(
+            likelihood + (smoothing / UNITS * sum(math.log(x) for one in t for r in one for x in r) if smoothing else 0)
+        )
     return np.array(examples), np.array(t), np.array(prior), likelihood, likelihoods
 
 
@@ -79,8 +97,12 @@ def test_planted_transitions_classes_and_prior_are_recovered():
     assert max(total_variation(t, true) for t, true in zip(found.transitions, PLANTED, strict=True)) < 0.05
     np.testing.assert_allclose(found.prior, [0.4, 0.3, 0.2, 0.1], atol=0.02)
     voted = (labels >= 0).any(axis=1)
-    assert np.mean(found.probabilities.argmax(axis=1)[voted] == clean[voted]) > np.mean(majority_vote(labels[voted], UNITS) == clean[voted])
-    np.testing.assert_allclose(found.probabilities[~voted], np.broadcast_to(found.prior, ((~voted).sum(), UNITS)), atol=1e-3)
+    assert np.mean(found.probabilities.argmax(axis=1)[voted] == clean[voted]) > np.mean(
+        majority_vote(labels[voted], UNITS) == clean[voted]
+    )
+    np.testing.assert_allclose(
+        found.probabilities[~voted], np.broadcast_to(found.prior, ((~voted).sum(), UNITS)), atol=1e-3
+    )
 
 
 def test_one_perfect_annotator_alone():
@@ -125,13 +147,28 @@ def test_majority_vote():
     [
         (lambda: dawid_skene([[0, 3]], 3), "`labels` must be in [0, 3), or -1 where missing. Received: 3 at [0, 1]"),
         (lambda: dawid_skene([[0, -2]], 3), "`labels` must be in [0, 3), or -1 where missing. Received: -2 at [0, 1]"),
-        (lambda: dawid_skene([0, 1], 3), "`labels` must be integers of shape (N, M). Received: shape (2,), dtype int64"),
-        (lambda: dawid_skene([[0.0]], 3), "`labels` must be integers of shape (N, M). Received: shape (1, 1), dtype float64"),
+        (
+            lambda: dawid_skene([0, 1], 3),
+            "`labels` must be integers of shape (N, M). Received: shape (2,), dtype int64",
+        ),
+        (
+            lambda: dawid_skene([[0.0]], 3),
+            "`labels` must be integers of shape (N, M). Received: shape (1, 1), dtype float64",
+        ),
         (lambda: dawid_skene([[-1]], 3), "`labels` must have at least one label. Received: none"),
         (lambda: dawid_skene([[0]], 1), "`num_classes` must be an integer at least 2. Received: num_classes=1"),
-        (lambda: dawid_skene([[0]], 2, max_iterations=0), "`max_iterations` must be an integer at least 1. Received: max_iterations=0"),
-        (lambda: dawid_skene([[0]], 2, smoothing=-1), "`smoothing` must be a finite float32 number at least 0. Received: smoothing=-1"),
-        (lambda: majority_vote([[0, 1], [-1, -1]]), "`labels` must have at least one label of every example. Received: none of example 1"),
+        (
+            lambda: dawid_skene([[0]], 2, max_iterations=0),
+            "`max_iterations` must be an integer at least 1. Received: max_iterations=0",
+        ),
+        (
+            lambda: dawid_skene([[0]], 2, smoothing=-1),
+            "`smoothing` must be a finite float32 number at least 0. Received: smoothing=-1",
+        ),
+        (
+            lambda: majority_vote([[0, 1], [-1, -1]]),
+            "`labels` must have at least one label of every example. Received: none of example 1",
+        ),
     ],
 )
 def test_errors_say_what_is_wrong(call, text):

@@ -21,7 +21,7 @@ def blobs(num_examples=600, seed=0):
 
 
 def check_counts(labels, noisy, matrix):
-    """Asserts that the noisy labels of each class have the distribution of its row, with a stated rate of false alarms."""
+    """Asserts that noisy labels of each class have the distribution of its row, at a stated rate of false alarms."""
     for i, row in enumerate(matrix):
         counts = np.bincount(noisy[labels == i], minlength=len(row))
         possible = row > 0
@@ -49,7 +49,9 @@ def test_each_example_gets_the_labels_of_its_own_row():
     np.testing.assert_array_equal(corrupt_labels(LABELS, rows), rows.argmax(1))
     rows = np.random.default_rng(1).dirichlet(np.ones(4), size=COUNT)
     noisy = corrupt_labels(LABELS, rows)
-    z = np.sum(rows[np.arange(COUNT), noisy] - (rows**2).sum(1)) / np.sqrt(np.sum((rows**3).sum(1) - (rows**2).sum(1) ** 2))
+    z = np.sum(rows[np.arange(COUNT), noisy] - (rows**2).sum(1)) / np.sqrt(
+        np.sum((rows**3).sum(1) - (rows**2).sum(1) ** 2)
+    )
     assert abs(z) < z_limit(1)
 
 
@@ -89,25 +91,43 @@ def test_look_alikes_flip_to_the_class_that_looks_alike_and_near_the_boundary():
     [
         (lambda: corrupt_labels([0, 3], np.eye(3)), "`labels` must be in [0, 3). Received: 3 at [1]"),
         (lambda: corrupt_labels([-1, 0], np.eye(3)), "`labels` must be in [0, 3). Received: -1 at [0]"),
-        (lambda: corrupt_labels([0.0, 1.0], np.eye(3)), "`labels` must be integers of shape (N,). Received: shape (2,), dtype float64"),
+        (
+            lambda: corrupt_labels([0.0, 1.0], np.eye(3)),
+            "`labels` must be integers of shape (N,). Received: shape (2,), dtype float64",
+        ),
         (lambda: corrupt_labels([[0]], np.eye(3)), "`labels` must be integers of shape (N,). Received: shape (1, 1)"),
         (lambda: corrupt_labels([0, 1], [[1, 0], [0.5, 0.1]]), "row 1 sums to 0.6"),
-        (lambda: corrupt_labels([0, 1], np.ones((3, 2)) / 2), "`labels` must have an entry for each of the 3 examples. Received: 2"),
+        (
+            lambda: corrupt_labels([0, 1], np.ones((3, 2)) / 2),
+            "`labels` must have an entry for each of the 3 examples. Received: 2",
+        ),
         (lambda: corrupt_labels([0], [[0.5, 0.6]]), "rows that sum to one. Received: row 0 sums to 1.1"),
-        (lambda: corrupt_labels([0], np.eye(2), -1), "`seed` must be an integer at least 0, or a list of them. Received: seed=-1"),
+        (
+            lambda: corrupt_labels([0], np.eye(2), -1),
+            "`seed` must be an integer at least 0, or a list of them. Received: seed=-1",
+        ),
         (lambda: corrupt_labels([0], np.eye(2), [1, -1]), "Received: seed=[1, -1]"),
         (lambda: corrupt_labels([0], np.eye(2), 1.5), "Received: seed=1.5"),
         (lambda: corrupt_labels([0], np.eye(2), None), "Received: seed=None"),
         (lambda: label_noise.random_flip(3, 0.1, seed="a"), "Received: seed='a'"),
-        (lambda: look_alike_transitions([[np.nan], [1.0]], [0, 1], 0.5), "`features` must be finite. Received: 1 numbers that are not"),
-        (lambda: look_alike_transitions([[0.0], [1.0]], [0, 0], 0.5), "an example of every class. Received: none of class 1"),
+        (
+            lambda: look_alike_transitions([[np.nan], [1.0]], [0, 1], 0.5),
+            "`features` must be finite. Received: 1 numbers that are not",
+        ),
+        (
+            lambda: look_alike_transitions([[0.0], [1.0]], [0, 0], 0.5),
+            "an example of every class. Received: none of class 1",
+        ),
         (lambda: look_alike_transitions([[0.0], [1.0]], [0.0, 1.0], 0.5), "`labels` must be integers of shape (N,)"),
         (lambda: look_alike_transitions([[0.0]], [0], 0.5), "an example of every class. Received: none of class 1"),
         (lambda: look_alike_transitions([[0.0]], [0], 1.5), "`noise` must be in [0, 1]. Received: noise=1.5"),
         (lambda: look_alike_transitions([[0.0]], [0], "0.3"), "`noise` must be in [0, 1]. Received: noise='0.3'"),
         (lambda: look_alike_transitions([[0.0], [1.0]], ["a", "b"], 0.5), "`labels` must be integers of shape (N,)"),
         (lambda: look_alike_transitions([[0.0], [1.0]], None, 0.5), "`labels` must be integers of shape (N,)"),
-        (lambda: look_alike_transitions([[0.0], [1.0]], [0, 2], 0.5), "an example of every class. Received: none of class 1"),
+        (
+            lambda: look_alike_transitions([[0.0], [1.0]], [0, 2], 0.5),
+            "an example of every class. Received: none of class 1",
+        ),
         (lambda: look_alike_transitions([[0.0]], [0, 1], 0.5), "`features` must have shape (N, D) and `labels` (N,)"),
     ],
 )

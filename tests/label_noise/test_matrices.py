@@ -31,7 +31,10 @@ def test_diagnostics():
 
 
 def noisy_sample(matrix, count=20_000):
-    """Noisy labels, and the posteriors of the noisy label and of the class, of examples that are nearly sure to be of one class."""
+    """Noisy labels, and the posteriors of the noisy label and of the class.
+
+    Examples are nearly sure to be of one class.
+    """
     rng = np.random.default_rng(6)
     clean = rng.dirichlet(np.full(UNITS, 0.02), size=count)
     posterior = clean @ matrix
@@ -45,7 +48,9 @@ def test_estimators_find_the_transition():
     assert label_noise.total_variation(label_noise.estimate_by_anchors(posterior), matrix) < 1e-3
     assert label_noise.total_variation(label_noise.estimate_by_confident_joint(labels, clean), matrix) < 0.05
     p = np.linspace(0, 1, 101)[:, None]  # the 97% quantile of 101 examples is the fourth from the end
-    np.testing.assert_allclose(label_noise.estimate_by_anchors(np.hstack([p, 1 - p]), 0.97), [[0.97, 0.03], [0.03, 0.97]])
+    np.testing.assert_allclose(
+        label_noise.estimate_by_anchors(np.hstack([p, 1 - p]), 0.97), [[0.97, 0.03], [0.03, 0.97]]
+    )
     assert label_noise.total_variation(np.eye(UNITS), matrix) > 0.25  # what the two bounds have to beat
 
 
@@ -57,26 +62,47 @@ def test_estimators_find_the_transition():
         (lambda: check_transition([[1, 0], [0.5, 0.6]]), "must have rows that sum to one. Received: row 1 sums to 1.1"),
         (lambda: check_transition([[1, 0], [np.nan, 1]]), "must not be negative. Received: nan at [1, 0]"),
         (lambda: label_noise.symmetric(3, 1.5), "`noise` must be in [0, 1]. Received: noise=1.5"),
-        (lambda: label_noise.random_flip(1, 0.5), "`num_classes` must be an integer at least 2. Received: num_classes=1"),
+        (
+            lambda: label_noise.random_flip(1, 0.5),
+            "`num_classes` must be an integer at least 2. Received: num_classes=1",
+        ),
         (lambda: label_noise.outlier(3, -0.1), "`alpha` must be in [0, 1]. Received: alpha=-0.1"),
         (
             lambda: label_noise.estimate_by_anchors([[0.5, 0.5], [0.0, 0.0]]),
             "`probabilities` must have rows of a positive sum. Received: row 1 sums to 0",
         ),
-        (lambda: label_noise.estimate_by_anchors([[1.5, 0.0]]), "and of shape (N, K). Received: shape (1, 2), from 0 to 1.5"),
+        (
+            lambda: label_noise.estimate_by_anchors([[1.5, 0.0]]),
+            "and of shape (N, K). Received: shape (1, 2), from 0 to 1.5",
+        ),
         (
             lambda: label_noise.estimate_by_confident_joint([0, 0], [[0.5, 0.5]] * 2),
             "have an example of every class. Received: none of class 1",
         ),
-        (lambda: label_noise.estimate_by_confident_joint([0, -1], [[0.5, 0.5]] * 2), "`labels` must be in [0, 2). Received: -1 at [1]"),
-        (lambda: label_noise.estimate_by_confident_joint([0, 1], [[0.5, 0.5]] * 3), "an entry for each of the 3 examples. Received: 2"),
+        (
+            lambda: label_noise.estimate_by_confident_joint([0, -1], [[0.5, 0.5]] * 2),
+            "`labels` must be in [0, 2). Received: -1 at [1]",
+        ),
+        (
+            lambda: label_noise.estimate_by_confident_joint([0, 1], [[0.5, 0.5]] * 3),
+            "an entry for each of the 3 examples. Received: 2",
+        ),
         (lambda: label_noise.outlier(True), "`num_classes` must be an integer at least 1. Received: num_classes=True"),
         (lambda: label_noise.symmetric(3, True), "`noise` must be in [0, 1]. Received: noise=True"),
-        (lambda: label_noise.total_variation([[1, 0]], np.eye(2)), "`transition` must be a square matrix. Received: shape (1, 2)"),
-        (lambda: label_noise.total_variation(np.eye(3), np.eye(2)), "`reference` must have the shape of `transition`, (3, 3). Received"),
+        (
+            lambda: label_noise.total_variation([[1, 0]], np.eye(2)),
+            "`transition` must be a square matrix. Received: shape (1, 2)",
+        ),
+        (
+            lambda: label_noise.total_variation(np.eye(3), np.eye(2)),
+            "`reference` must have the shape of `transition`, (3, 3). Received",
+        ),
         (lambda: label_noise.trace([1, 2]), "`transition` must be a square matrix. Received: shape (2,)"),
         (lambda: label_noise.outlier(0), "`num_classes` must be an integer at least 1. Received: num_classes=0"),
-        (lambda: label_noise.symmetric(2.5, 0.1), "`num_classes` must be an integer at least 2. Received: num_classes=2.5"),
+        (
+            lambda: label_noise.symmetric(2.5, 0.1),
+            "`num_classes` must be an integer at least 2. Received: num_classes=2.5",
+        ),
         (lambda: label_noise.from_confusion([[1, 0], [0, 0]]), "an example of every class. Received: none of class 1"),
     ],
 )

@@ -53,9 +53,15 @@ def test_a_function_of_its_arguments():
         ({"per_class": 0}, "`per_class` must be an integer at least 1. Received: per_class=0"),
         ({"num_raters": 0}, "`num_raters` must be an integer at least 1. Received: num_raters=0"),
         ({"per_class": 4}, "`labels` must have 4 examples of every class, as `per_class` says. Received: 3 of class 1"),
-        ({"features": np.zeros((7, 2, 1))}, "`features` must have shape (N, D) and `labels` (N,). Received: shapes (7, 2, 1) and (7,)"),
+        (
+            {"features": np.zeros((7, 2, 1))},
+            "`features` must have shape (N, D) and `labels` (N,). Received: shapes (7, 2, 1) and (7,)",
+        ),
         ({"features": np.full((7, 1), np.nan)}, "`features` must be finite. Received: 7 numbers that are not"),
-        ({"labels": np.array([0, 0, 0, 2, 2, 2, 2])}, "`labels` must have an example of every class. Received: none of class 1"),
+        (
+            {"labels": np.array([0, 0, 0, 2, 2, 2, 2])},
+            "`labels` must have an example of every class. Received: none of class 1",
+        ),
         ({"labels": np.zeros(7, int)}, "`labels` must have an example of every class. Received: none of class 1"),
         ({"seed": -1}, "`seed` must be an integer at least 0, or a list of them. Received: seed=-1"),
     ],

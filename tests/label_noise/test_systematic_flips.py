@@ -9,7 +9,10 @@ from tests.checks import FALSE_ALARM
 
 
 def alarms(tables, shares):
-    """In how many tables of 200 flips of each of five classes, with these shares of the four others, any flip is called systematic."""
+    """In how many tables any flip is called systematic.
+
+    A table has 200 flips of each of five classes, with these shares of the four others.
+    """
     rng = np.random.default_rng(0)
     others = ~np.eye(5, dtype=bool)
     count = 0
@@ -21,7 +24,7 @@ def alarms(tables, shares):
 
 
 def test_flips_to_any_class_are_rarely_called_systematic_and_others_are():
-    """At most one table of a hundred, by Bonferroni; a class that gets a third of the flips is caught by the same check."""
+    """At most one table of a hundred, by Bonferroni; the same check catches a class that gets a third of the flips."""
     limit = binom.isf(FALSE_ALARM, 2000, 0.01)
     assert alarms(2000, [0.25] * 4) <= limit
     assert alarms(2000, [0.34, 0.22, 0.22, 0.22]) > limit
@@ -32,7 +35,9 @@ def test_of_two_classes_and_of_none_nobody_can_tell():
     assert systematic_flips([[7.0]]).tolist() == [[False]]
 
 
-@pytest.mark.parametrize(("counts", "text"), [([[1.0, 2.0]], "must be a square matrix"), ([[1, -1], [0, 1]], "must not be negative")])
+@pytest.mark.parametrize(
+    ("counts", "text"), [([[1.0, 2.0]], "must be a square matrix"), ([[1, -1], [0, 1]], "must not be negative")]
+)
 def test_wrong_counts(counts, text):
     with pytest.raises(ValueError, match=text):
         systematic_flips(counts)

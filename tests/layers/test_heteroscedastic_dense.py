@@ -50,7 +50,11 @@ def test_trainable_weights_added_to_a_dense_layer(features, units, arguments, ad
 def test_weights_have_stable_names_and_order_and_the_step_is_last(kind, factor):
     head = make_head(kind, name="head")
     head(X)
-    names = ["loc/kernel", "loc/bias", *(f"covariance/{name}" for name in ("scale_diag/kernel", "scale_diag/bias", *factor))]
+    names = [
+        "loc/kernel",
+        "loc/bias",
+        *(f"covariance/{name}" for name in ("scale_diag/kernel", "scale_diag/bias", *factor)),
+    ]
     model = keras.Sequential([keras.layers.Dense(FEATURES, name="dense"), head])
     model.build(X.shape)
     for weights in (head.weights, head.variables, model.weights[2:]):
@@ -178,7 +182,9 @@ def expected_outputs(head, x, nodes):
     """The outputs at these nodes, in float64."""
     loc, scale_diag, factor, row_scale = numpy_logits(head, x)
     if isinstance(head.covariance_layer, Latent):
-        logits = reference.logits_at(loc, scale_diag, np.zeros((nodes.num_samples, 1)), factor, np.concatenate(nodes, axis=1))
+        logits = reference.logits_at(
+            loc, scale_diag, np.zeros((nodes.num_samples, 1)), factor, np.concatenate(nodes, axis=1)
+        )
     else:
         logits = reference.logits_at(loc, scale_diag, nodes.eps_diag, factor, nodes.eps_factor, row_scale)
     oracles = {
@@ -236,7 +242,11 @@ def test_probabilities_are_those_of_the_outputs(kind):
 
 
 def test_methods_build_the_layer_on_first_use():
-    for use in (lambda head: head.logit_distribution(X), lambda head: head.covariance(X), lambda head: head.probabilities(X)):
+    for use in (
+        lambda head: head.logit_distribution(X),
+        lambda head: head.covariance(X),
+        lambda head: head.probabilities(X),
+    ):
         head = make_head("full")
         use(head)
         assert len(head.weights) == 7

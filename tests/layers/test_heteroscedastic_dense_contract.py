@@ -1,4 +1,4 @@
-"""The head keeps the contract of `tests/layer_contract.py`, in every kind; the full one also with every argument set."""
+"""The head keeps the contract of `tests/layer_contract.py` in every kind, the full one also with every argument set."""
 
 import functools
 
@@ -73,12 +73,20 @@ def test_config_with_every_argument_set():
 def test_the_config_holds_the_arguments_as_given_and_the_drawn_seed():
     head = make_head("full", seed=None, **ALL_ARGUMENTS)
     config = head.get_config()
-    assert (config["temperature"], config["min_scale"], config["use_bias"], config["trainable"]) == (2.0, 0.1, False, False)
+    assert (config["temperature"], config["min_scale"], config["use_bias"], config["trainable"]) == (
+        2.0,
+        0.1,
+        False,
+        False,
+    )
     assert config["seed"] == head.seed
     assert 0 <= head.seed < 2**31
     assert make_head("full", seed=None).seed != head.seed  # one in 2^31
     assert type(head).from_config(config).seed == head.seed
-    for name, value in (("integrator", ALL_ARGUMENTS["integrator"]), ("covariance_regularizer", ALL_ARGUMENTS["covariance_regularizer"])):
+    for name, value in (
+        ("integrator", ALL_ARGUMENTS["integrator"]),
+        ("covariance_regularizer", ALL_ARGUMENTS["covariance_regularizer"]),
+    ):
         assert config[name]["config"] == value.get_config()
 
 
@@ -100,7 +108,9 @@ def test_bfloat16_backbone(make, task):
 
 
 def test_float16_backbone():
-    layer_contract.check_half_precision(functools.partial(make_head, "full"), X, LABELS, make_loss("softmax"), "mixed_float16")
+    layer_contract.check_half_precision(
+        functools.partial(make_head, "full"), X, LABELS, make_loss("softmax"), "mixed_float16"
+    )
 
 
 def test_saved_model(make, tmp_path):

@@ -12,20 +12,24 @@ from keras_het import integrators
 from keras_het.layers import HeteroscedasticDense
 from tests.gradients import layer_gradients
 
+NUM_FACTORS = "`num_factors` must be None or an integer in [1, units]; a diagonal covariance has 0. "
 WRONG = {
     "num_factors negative": (
         {"num_factors": -1},
-        "`num_factors` must be None or an integer in [1, units]; a diagonal covariance has 0. Received: num_factors=-1, units=10",
+        NUM_FACTORS + "Received: num_factors=-1, units=10",
     ),
     "num_factors fractional": (
         {"num_factors": 2.5},
-        "`num_factors` must be None or an integer in [1, units]; a diagonal covariance has 0. Received: num_factors=2.5, units=10",
+        NUM_FACTORS + "Received: num_factors=2.5, units=10",
     ),
     "num_factors above units": (
         {"num_factors": 12},
-        "`num_factors` must be None or an integer in [1, units]; a diagonal covariance has 0. Received: num_factors=12, units=10",
+        NUM_FACTORS + "Received: num_factors=12, units=10",
     ),
-    "temperature 0": ({"temperature": 0}, "`temperature` must be a finite float32 number greater than 0. Received: temperature=0"),
+    "temperature 0": (
+        {"temperature": 0},
+        "`temperature` must be a finite float32 number greater than 0. Received: temperature=0",
+    ),
     "temperature negative": (
         {"temperature": -1.0},
         "`temperature` must be a finite float32 number greater than 0. Received: temperature=-1.0",
@@ -47,7 +51,10 @@ WRONG = {
         {"temperature": "warm"},
         "`temperature` must be a number, or a LearnedTemperature(...). Received: temperature='warm'",
     ),
-    "min_scale negative": ({"min_scale": -1e-3}, "`min_scale` must be a finite float32 number at least 0. Received: min_scale=-0.001"),
+    "min_scale negative": (
+        {"min_scale": -1e-3},
+        "`min_scale` must be a finite float32 number at least 0. Received: min_scale=-0.001",
+    ),
     "initial_scale too small": (
         {"initial_scale": 0},
         "`initial_scale` must be a finite float32 number greater than 0. Received: initial_scale=0",
@@ -102,7 +109,9 @@ def test_float64_is_obeyed_or_refused():
         head = HeteroscedasticDense(3, dtype="float64")
         assert "float64" in str(head(np.zeros((2, 4))).dtype)
     else:
-        with pytest.raises(ValueError, match=r"`dtype` must be \"float32\" on the backend .* Received: dtype='float64'"):
+        with pytest.raises(
+            ValueError, match=r"`dtype` must be \"float32\" on the backend .* Received: dtype='float64'"
+        ):
             HeteroscedasticDense(3, dtype="float64")
 
 
@@ -115,13 +124,17 @@ def test_input_without_a_last_dimension(shape):
 def test_input_of_another_width():
     head = HeteroscedasticDense(3)
     head(np.zeros((2, 4), "float32"))
-    with pytest.raises(ValueError, match=r"expected axis -1 of input shape to have value 4, but received input with shape \(2, 5\)"):
+    with pytest.raises(
+        ValueError, match=r"expected axis -1 of input shape to have value 4, but received input with shape \(2, 5\)"
+    ):
         head(np.zeros((2, 5), "float32"))
 
 
 def test_a_config_is_checked_like_a_constructor():
     config = HeteroscedasticDense(3).get_config()
-    with pytest.raises((ValueError, TypeError), match=r"`num_factors` must be .* Received: num_factors=99, units=3"):  # Keras wraps it
+    with pytest.raises(
+        (ValueError, TypeError), match=r"`num_factors` must be .* Received: num_factors=99, units=3"
+    ):  # Keras wraps it
         HeteroscedasticDense.from_config({**config, "num_factors": 99})
 
 
@@ -139,7 +152,9 @@ def test_a_file_with_an_absurd_number_of_samples_is_refused(tmp_path, num_sample
                 head["integrator"]["config"]["num_samples"] = num_samples
                 data = json.dumps(config).encode()
             target.writestr(item, data)
-    with pytest.raises((ValueError, TypeError), match=r"`num_samples` must be an integer in \[1, 1048576\]. Received: num_samples="):
+    with pytest.raises(
+        (ValueError, TypeError), match=r"`num_samples` must be an integer in \[1, 1048576\]. Received: num_samples="
+    ):
         keras.models.load_model(hostile)
 
 
@@ -148,10 +163,14 @@ def test_a_config_with_more_classes_than_the_table_of_nodes_holds_is_refused():
         HeteroscedasticDense(10**7, num_factors=0, integrator=integrators.QuasiMonteCarlo(256))
 
 
-@pytest.mark.parametrize("arguments", [{"num_factors": 200_000}, {"num_factors": 200_000, "parameter_efficient": True}], ids=repr)
+@pytest.mark.parametrize(
+    "arguments", [{"num_factors": 200_000}, {"num_factors": 200_000, "parameter_efficient": True}], ids=repr
+)
 def test_more_weights_than_a_machine_holds_are_refused_before_they_are_made(arguments):
     head = HeteroscedasticDense(200_000, integrator=integrators.QuasiMonteCarlo(1), **arguments)
-    with pytest.raises(ValueError, match=r"The weights must keep within 16 GiB, and have .* Received: units=200000, num_factors=200000"):
+    with pytest.raises(
+        ValueError, match=r"The weights must keep within 16 GiB, and have .* Received: units=200000, num_factors=200000"
+    ):
         head.build((None, 8))
 
 
@@ -161,13 +180,17 @@ def test_rematerialisation_is_refused(mode):
     options = {"larger_than": {"output_size_threshold": 1}, "list_of_layers": {"layer_names": ["head"]}}
     with keras.RematScope(mode=mode, **options.get(mode, {})):
         head = HeteroscedasticDense(3, name="head")
-        with pytest.raises(ValueError, match=r"The head must not be rematerialised: .* Received: the layer 'head' in such a scope"):
+        with pytest.raises(
+            ValueError, match=r"The head must not be rematerialised: .* Received: the layer 'head' in such a scope"
+        ):
             head(np.zeros((2, 4), "float32"), training=True)
 
 
 def test_rematerialisation_of_other_layers_leaves_the_head_alone():
     with keras.RematScope(mode="list_of_layers", layer_names=["hidden"]):
-        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4, "relu", name="hidden"), HeteroscedasticDense(3)])
+        model = keras.Sequential(
+            [keras.Input((4,)), keras.layers.Dense(4, "relu", name="hidden"), HeteroscedasticDense(3)]
+        )
         model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=True)
         model.fit(np.ones((8, 4)), np.arange(8) % 3, batch_size=4, verbose=0)
     assert int(ops.convert_to_numpy(model.layers[-1].clock.step)) == 2
@@ -181,7 +204,10 @@ def test_autocast_is_refused():
     head(x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         for method in (head, head.covariance, head.probabilities):
-            with pytest.raises(ValueError, match=r"must be called outside `torch.autocast`.* Received: matrix products in torch.bfloat16"):
+            with pytest.raises(
+                ValueError,
+                match=r"must be called outside `torch.autocast`.* Received: matrix products in torch.bfloat16",
+            ):
                 method(x)
         with torch.autocast("cpu", enabled=False):
             assert head(x).dtype == torch.float32
@@ -193,7 +219,9 @@ def test_functional_gradients_on_pytorch_need_plain_operations_and_the_stateless
 
     head = HeteroscedasticDense(3, integrator=integrators.QuasiMonteCarlo(8, chunk_size=None))
     head.build((None, 4))
-    weights, state = ([v.value.detach() for v in part] for part in (head.trainable_variables, head.non_trainable_variables))
+    weights, state = (
+        [v.value.detach() for v in part] for part in (head.trainable_variables, head.non_trainable_variables)
+    )
     loss = lambda weights: head.stateless_call(weights, state, torch.ones(2, 4), training=True)[0][:, 0].sum()  # noqa: E731
     assert all(torch.isfinite(gradient).all() for gradient in torch.func.grad(loss)(weights))
     with pytest.raises(RuntimeError, match="in-place operation"):

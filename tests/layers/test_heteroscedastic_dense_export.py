@@ -46,7 +46,18 @@ def forbidden_calls(monkeypatch):
 
     for name in (*NOT_PLAIN, *OF_RANDOM_BITS):
         forbid(ops, name)
-    for name in ("normal", "uniform", "truncated_normal", "randint", "categorical", "gamma", "beta", "binomial", "dropout", "shuffle"):
+    for name in (
+        "normal",
+        "uniform",
+        "truncated_normal",
+        "randint",
+        "categorical",
+        "gamma",
+        "beta",
+        "binomial",
+        "dropout",
+        "shuffle",
+    ):
         forbid(keras.random, name)
     return calls
 
@@ -68,7 +79,11 @@ def test_training_does_call_them(forbidden_calls):
 def assert_plain(operations):
     """No random operation, no loop and no branch is among the names of the graph's operations."""
     assert "MatMul" in operations
-    assert not {name for name in operations if any(word in name for word in ("Random", "While", "Loop", "Scan", "If", "Bitwise"))}
+    assert not {
+        name
+        for name in operations
+        if any(word in name for word in ("Random", "While", "Loop", "Scan", "If", "Bitwise"))
+    }
 
 
 def check_export(run, model, shape=()):
@@ -96,7 +111,9 @@ def export_onnx(model, folder):
 
 # Keras calls an exporter of PyTorch that is on its way out, which traces Keras' own checks of shapes.
 onnx_test = [
-    pytest.mark.skipif(keras.config.backend() != "torch", reason="other backends need a converter: `nox -s export` runs them"),
+    pytest.mark.skipif(
+        keras.config.backend() != "torch", reason="other backends need a converter: `nox -s export` runs them"
+    ),
     pytest.mark.filterwarnings("ignore:The feature will be removed:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:You are using the legacy TorchScript-based ONNX export:DeprecationWarning"),
     pytest.mark.filterwarnings(r"ignore:Converting a tensor to a Python:Warning:keras\.src"),

@@ -1,4 +1,4 @@
-"""The head inside models: the three ways to make one, compiled or not, with masks and weights for samples and classes."""
+"""The head inside models: three ways to make one, compiled or not, with masks and weights for samples and classes."""
 
 import shutil
 
@@ -78,7 +78,8 @@ def test_training_is_the_same_with_jit_compile_on_and_off(kind):
 
 def compiled_by_pytorch(test):
     """Marks a test that PyTorch compiles."""
-    # PyTorch's compiler warns of its own imports, of caches that it traces through, and of classes and gradients that it looks at.
+    # PyTorch's compiler warns of its own imports, of caches that it traces through,
+    # and of classes and gradients that it looks at.
     for module, category in (("torch\\.", "DeprecationWarning"), ("torch\\.", "UserWarning")):
         test = pytest.mark.filterwarnings(f"ignore::{category}:{module}")(test)
     test = pytest.mark.skipif(not shutil.which("g++"), reason="PyTorch compiles with g++")(test)
@@ -210,7 +211,9 @@ def test_inference_is_the_same_compiled_and_eager():
 def test_batches_of_one_shape_are_traced_once(kind, monkeypatch):
     head, traces = make_head(kind), []
     call = type(head).call
-    monkeypatch.setattr(type(head), "call", lambda self, *args, **kwargs: traces.append(1) or call(self, *args, **kwargs))
+    monkeypatch.setattr(
+        type(head), "call", lambda self, *args, **kwargs: traces.append(1) or call(self, *args, **kwargs)
+    )
     model = make_model(head, jit_compile=True)
     for _ in range(2):  # the second time with other noise, weights and counter
         model.fit(X, targets(head.link), batch_size=4, verbose=0)

@@ -1,4 +1,4 @@
-"""Promises about training and inference: what is deterministic, what a counter moves, and what our calls leave alone."""
+"""Promises about training and inference: what is deterministic, what a counter moves, what our calls leave alone."""
 
 import copy
 import random
@@ -7,7 +7,18 @@ import keras
 import numpy as np
 import pytest
 
-from tests.layers.heads import FEATURES, HEADS, LABELS, X, built_head, make_head, make_model, set_random_weights, targets, to_numpy
+from tests.layers.heads import (
+    FEATURES,
+    HEADS,
+    LABELS,
+    X,
+    built_head,
+    make_head,
+    make_model,
+    set_random_weights,
+    targets,
+    to_numpy,
+)
 
 
 class KilledError(Exception):
@@ -70,7 +81,12 @@ def test_training_noise_depends_on_the_seed_and_on_the_step(kind):
 
 def test_a_run_killed_and_resumed_equals_the_run_that_was_not_bit_for_bit(tmp_path):
     def make(weight_seed):
-        return make_model(make_head("parameter-efficient", seed=3), keras.layers.Dense(FEATURES), optimizer="adam", weight_seed=weight_seed)
+        return make_model(
+            make_head("parameter-efficient", seed=3),
+            keras.layers.Dense(FEATURES),
+            optimizer="adam",
+            weight_seed=weight_seed,
+        )
 
     whole = make(0)
     expected = fit(whole, epochs=4)

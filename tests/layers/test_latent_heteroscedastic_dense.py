@@ -38,7 +38,9 @@ def dense(loc, scale_diag, factor, kernel):
     return LowRankNormal(loc, ops.zeros_like(loc), ops.matmul(ops.transpose(kernel), of_features))
 
 
-@pytest.mark.parametrize("options", [{"chunk_size": 8}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"chunk_size": 8}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}], ids=str
+)
 def test_values_and_gradients_are_those_of_the_dense_head(options):
     points = nodes()
     plain = Nodes(np.zeros((SAMPLES, UNITS), "float32"), np.concatenate(points, axis=1))
@@ -63,9 +65,13 @@ def test_closed_forms_are_those_of_the_dense_head(link):
     latent, other = LatentNormal(*tensors), dense(*tensors)
     np.testing.assert_allclose(to_numpy(latent.variance()), to_numpy(other.variance()), rtol=1e-5)
     if link.closed_form is not None:
-        np.testing.assert_allclose(to_numpy(link.closed_form(latent)), to_numpy(link.closed_form(other)), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            to_numpy(link.closed_form(latent)), to_numpy(link.closed_form(other)), rtol=1e-5, atol=1e-5
+        )
     if link.second_order is not None:
-        np.testing.assert_allclose(to_numpy(link.second_order(latent)), to_numpy(link.second_order(other)), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            to_numpy(link.second_order(latent)), to_numpy(link.second_order(other)), rtol=1e-4, atol=1e-5
+        )
     for centered in (True, False):
         found, expected = to_numpy(latent.covariance(centered=centered), other.covariance(centered=centered))
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
@@ -106,7 +112,9 @@ def test_conversion_starts_the_noise_beside_the_kernel_that_it_takes_over(size):
     new = keras_het.heteroscedastic(old, covariance=Latent(4), seed=0)
     x = np.random.default_rng(1).normal(size=(20, 50)).astype("float32")
     head = new.layers[-1]
-    assert np.sqrt(to_numpy(head.logit_distribution(x).variance()).mean()) == pytest.approx(0.15 * head.temperature, rel=0.2)
+    assert np.sqrt(to_numpy(head.logit_distribution(x).variance()).mean()) == pytest.approx(
+        0.15 * head.temperature, rel=0.2
+    )
     plain = to_numpy(ops.softmax(old.predict(x, verbose=0)))
     assert np.abs(np.exp(new.predict(x, verbose=0)) - plain).max() < 0.03
 
@@ -115,7 +123,9 @@ def test_the_mean_covariance_of_a_data_set_is_that_of_its_examples():
     model = make_model(LatentHeteroscedasticDense(UNITS, 2, temperature=2.0, seed=0))
     expected = to_numpy(model.layers[-1].covariance(X)).mean(axis=0) / 4.0
     np.testing.assert_allclose(keras_het.analysis.covariance(model, X), expected, rtol=1e-3, atol=1e-4)
-    with pytest.raises(ValueError, match=r"`model` must have a head whose factor is of the logits.*Received: covariance=Latent"):
+    with pytest.raises(
+        ValueError, match=r"`model` must have a head whose factor is of the logits.*Received: covariance=Latent"
+    ):
         keras_het.analysis.confused_pairs(model, X)
 
 
@@ -123,10 +133,16 @@ def test_the_mean_covariance_of_a_data_set_is_that_of_its_examples():
     ("arguments", "message"),
     [
         ({"num_factors": 0}, "`num_factors` must be an integer at least 1. Received: num_factors=0"),
-        ({"num_factors": 9}, r"`num_factors` must be None or an integer in \[1, features\]. Received: num_factors=9, 6 features"),
+        (
+            {"num_factors": 9},
+            r"`num_factors` must be None or an integer in \[1, features\]. Received: num_factors=9, 6 features",
+        ),
         ({"parameter_efficient": True}, "`parameter_efficient` must not be given"),
         ({"covariance": Latent(2)}, "`covariance` must not be given"),
-        ({"integrator": "own_noise"}, "`integrator` must be another than OwnNoise, such as QuasiMonteCarlo.* Received: Latent"),
+        (
+            {"integrator": "own_noise"},
+            "`integrator` must be another than OwnNoise, such as QuasiMonteCarlo.* Received: Latent",
+        ),
         ({"integrator": QuasiMonteCarlo(1 << 20), "features": 200}, "`num_samples` must keep the table of nodes"),
     ],
 )

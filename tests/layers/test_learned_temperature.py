@@ -20,7 +20,9 @@ CROSSENTROPY = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 def make_head(link="softmax", initial=2.0, **arguments):
     integrator = QuasiMonteCarlo(32) if link == "softmax" else None
     temperature = LearnedTemperature(0.5, 20.0, initial)
-    return HeteroscedasticDense(UNITS, 2, link=link, temperature=temperature, integrator=integrator, seed=0, **arguments)
+    return HeteroscedasticDense(
+        UNITS, 2, link=link, temperature=temperature, integrator=integrator, seed=0, **arguments
+    )
 
 
 def built(link, initial=2.0):
@@ -37,9 +39,13 @@ def test_outputs_are_those_of_the_number_and_the_gradient_is_that_of_finite_diff
     head = built(link)
     fixed = HeteroscedasticDense(UNITS, 2, link=link, temperature=2.0, integrator=head.integrator, seed=0)
     fixed.build((None, FEATURES))
-    fixed.set_weights([weight for weight, owner in zip(head.get_weights(), head.weights, strict=True) if "theta" not in owner.path])
+    fixed.set_weights(
+        [weight for weight, owner in zip(head.get_weights(), head.weights, strict=True) if "theta" not in owner.path]
+    )
     np.testing.assert_allclose(to_numpy(head(X)), to_numpy(fixed(X)), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(to_numpy(head(X, training=True)), to_numpy(fixed(X, training=True)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        to_numpy(head(X, training=True)), to_numpy(fixed(X, training=True)), rtol=1e-5, atol=1e-6
+    )
 
     def loss(outputs):
         return ops.sum(ops.square(outputs)) / 100.0
@@ -88,10 +94,22 @@ def test_a_conversion_starts_at_the_old_predictions_and_goes_back():
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (functools.partial(LearnedTemperature, 0.0), "`lower` must be a finite float32 number greater than 0. Received: lower=0.0"),
-        (functools.partial(LearnedTemperature, 2.0, 1.0), "`upper` must be a finite float32 number greater than 2. Received: upper=1.0"),
-        (functools.partial(LearnedTemperature, 1.0, 9.0, 0.5), "`initial` must be a finite float32 number greater than 1"),
-        (functools.partial(LearnedTemperature, 1.0, 9.0, 9.0), "`initial` must be less than `upper`. Received: initial=9.0, upper=9.0"),
+        (
+            functools.partial(LearnedTemperature, 0.0),
+            "`lower` must be a finite float32 number greater than 0. Received: lower=0.0",
+        ),
+        (
+            functools.partial(LearnedTemperature, 2.0, 1.0),
+            "`upper` must be a finite float32 number greater than 2. Received: upper=1.0",
+        ),
+        (
+            functools.partial(LearnedTemperature, 1.0, 9.0, 0.5),
+            "`initial` must be a finite float32 number greater than 1",
+        ),
+        (
+            functools.partial(LearnedTemperature, 1.0, 9.0, 9.0),
+            "`initial` must be less than `upper`. Received: initial=9.0, upper=9.0",
+        ),
     ],
 )
 def test_numbers_outside_the_ranges_are_refused(make, text):

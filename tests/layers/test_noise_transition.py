@@ -127,7 +127,10 @@ def test_a_closed_gate_keeps_the_transition_where_it_is(kind):
 
 
 def test_adam_moves_t_although_it_normalises_every_entry():
-    """With a plain gradient every entry of the ridge penalty has the same sign, Adam makes it one size, and the projection undoes it."""
+    """With a plain gradient the projection undoes what Adam makes of the ridge penalty.
+
+    Every entry of the penalty's gradient has the same sign, and Adam makes them one size.
+    """
     layer = NoiseTransition(2, regularizer=keras.regularizers.L2(10.0))
     model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(2, "log_softmax"), layer])
     model.compile(keras.optimizers.Adam(0.01), LOSS)
@@ -163,7 +166,9 @@ def test_outliers():
     assert np.isfinite(model.fit(X, LABELS, verbose=0).history["loss"][0])
     learned = NoiseTransition(UNITS, outlier=True)
     learned.build((None, UNITS + 1))
-    np.testing.assert_allclose(rows(learned), 0.99 * label_noise.outlier(UNITS, 0.5) + 0.01 / (UNITS + 1), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        rows(learned), 0.99 * label_noise.outlier(UNITS, 0.5) + 0.01 / (UNITS + 1), rtol=1e-5, atol=1e-7
+    )
 
 
 def test_it_stands_behind_a_heteroscedastic_head():
@@ -182,7 +187,9 @@ def test_a_bounded_projection_is_the_nearest_point():
     assert np.all(np.sum((x - w) ** 2, axis=1) <= np.sum((others - w) ** 2, axis=2).min(axis=0) + 1e-6)
 
 
-@pytest.mark.parametrize("regularizer", [regularizers.Trace(0.3), regularizers.TraceNorm(0.3), regularizers.LogVolume(0.3)])
+@pytest.mark.parametrize(
+    "regularizer", [regularizers.Trace(0.3), regularizers.TraceNorm(0.3), regularizers.LogVolume(0.3)]
+)
 def test_regularizers_against_numpy_and_their_descent(regularizer):
     values = {
         "Trace": np.trace(T),
@@ -219,9 +226,15 @@ def stored(matrix, parameterization):
     ("matrix", "text"),
     [
         (np.eye(UNITS) * np.nan, "The stored weight `transition` of 'flips' must be finite and of shape (4, 4)."),
-        (np.eye(5), "The stored weight `transition` of 'flips' must be finite and of shape (4, 4). Received: shape (5, 5)"),
+        (
+            np.eye(5),
+            "The stored weight `transition` of 'flips' must be finite and of shape (4, 4). Received: shape (5, 5)",
+        ),
         (2 * np.eye(UNITS), "`transition` must have rows that sum to one. Received: row 0 sums to 2"),
-        (np.eye(UNITS) - 0.1 + 0.4 * np.roll(np.eye(UNITS), 1, 1), "`transition` must not be negative. Received: -0.1 at [0, 2]"),
+        (
+            np.eye(UNITS) - 0.1 + 0.4 * np.roll(np.eye(UNITS), 1, 1),
+            "`transition` must not be negative. Received: -0.1 at [0, 2]",
+        ),
     ],
 )
 def test_a_stored_t_is_checked(matrix, text):
@@ -239,7 +252,8 @@ def test_a_stored_t_that_is_right_is_loaded():
     np.testing.assert_allclose(rows(stored(np.log(T) + 3, "softmax")), T, rtol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:Skipping nested container")  # what Keras says of the rest of a file that was refused
+# What Keras says of the rest of a file that was refused.
+@pytest.mark.filterwarnings("ignore:Skipping nested container")
 def test_a_file_with_a_wrong_t_is_refused(tmp_path):
     model = make_model(NoiseTransition(UNITS))
     model.layers[-1].kernel.assign(np.full((UNITS, UNITS), np.nan))
@@ -264,7 +278,9 @@ def test_a_learned_t_can_be_given_back():
     layer = NoiseTransition(UNITS, transition=T)
     layer.build((None, UNITS))
     for given in (layer.transition, layer.transition * 1):  # on PyTorch with a gradient
-        np.testing.assert_allclose(rows(NoiseTransition(UNITS, transition=given, trainable=False)), rows(layer), rtol=1e-5)
+        np.testing.assert_allclose(
+            rows(NoiseTransition(UNITS, transition=given, trainable=False)), rows(layer), rtol=1e-5
+        )
         assert label_noise.total_variation(given, rows(layer)) < 1e-6
 
 
@@ -278,15 +294,24 @@ def test_t_can_be_read_before_the_first_step():
     ("call", "text"),
     [
         (lambda: NoiseTransition(1), "`num_classes` must be an integer at least 2. Received: num_classes=1"),
-        (lambda: NoiseTransition(60_000), "T must keep within 1 GiB, and has 13.411. Received: num_classes=60000, outlier=False"),
+        (
+            lambda: NoiseTransition(60_000),
+            "T must keep within 1 GiB, and has 13.411. Received: num_classes=60000, outlier=False",
+        ),
         (
             lambda: NoiseTransition(16_384, outlier=True),
             "T must keep within 1 GiB, and has 1.0001. Received: num_classes=16384, outlier=True",
         ),
-        (lambda: NoiseTransition(3, transition=np.eye(4)), "`transition` must have shape (3, 3). Received: shape (4, 4)"),
+        (
+            lambda: NoiseTransition(3, transition=np.eye(4)),
+            "`transition` must have shape (3, 3). Received: shape (4, 4)",
+        ),
         (lambda: NoiseTransition(3, outlier=True, transition=np.eye(3)), "`transition` must have shape (4, 4)"),
         (lambda: NoiseTransition(2, transition=[[1, 0], [0.2, 0.3]]), "row 1 sums to 0.5"),
-        (lambda: NoiseTransition(2, parameterization="free"), "`parameterization` must be one of 'projected', 'softmax'"),
+        (
+            lambda: NoiseTransition(2, parameterization="free"),
+            "`parameterization` must be one of 'projected', 'softmax'",
+        ),
         (
             lambda: NoiseTransition(3)(LOG_P),
             "size of T, 3 (num_classes, and one more with outlier=True). Received: input_shape=(64, 4)",

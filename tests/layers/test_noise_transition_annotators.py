@@ -1,4 +1,4 @@
-"""A T for each of several annotators: what the layer computes, how it is learned, and what stays as it is without them."""
+"""A T for each of several annotators: what the layer computes, how T is learned, and what is the same without them."""
 
 import keras
 import numpy as np
@@ -81,7 +81,10 @@ def test_gradients_are_those_of_each_t_alone():
 
 def test_inputs_get_the_sum_of_the_gradients():
     _, (together,) = value_and_gradients(lambda t: ops.sum(ops.square(apply_transition(t[0], T))), [LOG_P])
-    each = [value_and_gradients(lambda t, one=one: ops.sum(ops.square(apply_transition(t[0], one))), [LOG_P])[1][0] for one in T]
+    each = [
+        value_and_gradients(lambda t, one=one: ops.sum(ops.square(apply_transition(t[0], one))), [LOG_P])[1][0]
+        for one in T
+    ]
     np.testing.assert_allclose(together, np.sum(each, axis=0), rtol=1e-4, atol=1e-4)
 
 
@@ -91,7 +94,12 @@ def test_one_annotator_is_the_plain_layer():
         layer = NoiseTransition(UNITS, num_annotators=annotators, regularizer=regularizers.TraceNorm(0.1))
         model = make_model(layer, loss, keras.optimizers.Adam(0.01))
         history = model.fit(X, y, epochs=3, shuffle=False, verbose=0)
-        found.append([history.history["loss"], *(weight.reshape(weight.shape[-2:]) for weight in model.get_weights() if weight.ndim > 1)])
+        found.append(
+            [
+                history.history["loss"],
+                *(weight.reshape(weight.shape[-2:]) for weight in model.get_weights() if weight.ndim > 1),
+            ]
+        )
     assert len(found[0]) == 3  # the losses, the kernel, and T
     for plain, one in zip(*found, strict=True):
         np.testing.assert_allclose(plain, one, rtol=1e-5, atol=1e-6)
@@ -109,17 +117,24 @@ def learn(transitions, **arguments):
     log_p = np.log(0.999 * np.eye(UNITS) + 0.001 / UNITS)[clean].astype("float32")
     labels = np.stack([label_noise.corrupt_labels(clean, t, seed=m) for m, t in enumerate(transitions)], axis=1)
     labels[::2, 0] = -1
-    transitions = [np.eye(UNITS), *(counted(clean, column) for column in labels.T[1:])]  # the likeliest T, without the chance of the draw
+    # The likeliest T, without the chance of the draw.
+    transitions = [np.eye(UNITS), *(counted(clean, column) for column in labels.T[1:])]
     layer = NoiseTransition(UNITS, num_annotators=len(transitions), **arguments)
     model = keras.Sequential([keras.Input((UNITS,)), layer])
-    # Adam scales the entries of a row by their noise, and with the projection has another fixed point than the likeliest T.
+    # Adam scales the entries of a row by their noise, and with the projection
+    # has another fixed point than the likeliest T.
     softmax = layer.parameterization == "softmax"
     model.compile(keras.optimizers.Adam(0.05) if softmax else keras.optimizers.SGD(0.2), AnnotatorsLoss())
     model.fit(log_p, labels, epochs=150, batch_size=len(clean), verbose=0)
     return np.array([label_noise.total_variation(t, true) for t, true in zip(rows(layer), transitions, strict=True)])
 
 
-PLANTED = [np.eye(UNITS), label_noise.symmetric(UNITS, 0.3), label_noise.pair_flip(UNITS, 0.8), np.full((UNITS, UNITS), 0.25)]
+PLANTED = [
+    np.eye(UNITS),
+    label_noise.symmetric(UNITS, 0.3),
+    label_noise.pair_flip(UNITS, 0.8),
+    np.full((UNITS, UNITS), 0.25),
+]
 
 
 @pytest.mark.parametrize("parameterization", ["projected", "softmax"])
@@ -132,7 +147,9 @@ def test_planted_transitions_are_recovered_and_a_perfect_annotator_has_the_ident
 
 def test_planted_annotators_that_change_places_are_caught(monkeypatch):
     plain = apply_transition
-    monkeypatch.setattr("keras_het.layers.noise_transition.apply_transition", lambda p, t: plain(p, ops.flip(t, axis=0)))
+    monkeypatch.setattr(
+        "keras_het.layers.noise_transition.apply_transition", lambda p, t: plain(p, ops.flip(t, axis=0))
+    )
     assert learn(PLANTED).max() > 0.2
 
 
@@ -148,7 +165,9 @@ def test_rows_stay_stochastic(kind):
     assert np.abs(rows(layer) - before).max(axis=(1, 2)).min() > 5e-5
 
 
-@pytest.mark.parametrize("regularizer", [regularizers.Trace(0.3), regularizers.TraceNorm(0.3), regularizers.LogVolume(0.3), "l2"])
+@pytest.mark.parametrize(
+    "regularizer", [regularizers.Trace(0.3), regularizers.TraceNorm(0.3), regularizers.LogVolume(0.3), "l2"]
+)
 def test_regularizers_sum_over_annotators(regularizer):
     regularizer = keras.regularizers.get(regularizer)
     stack = T.astype("float32")
@@ -156,11 +175,15 @@ def test_regularizers_sum_over_annotators(regularizer):
     assert float(regularizer(ops.convert_to_tensor(stack))) == pytest.approx(each, rel=1e-5)
     layer = NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T, regularizer=regularizer)
     layer.build(LOG_P.shape)
-    assert float(ops.convert_to_numpy(layer.losses[0])) == pytest.approx(float(regularizer(ops.convert_to_tensor(rows(layer)))), rel=1e-5)
+    assert float(ops.convert_to_numpy(layer.losses[0])) == pytest.approx(
+        float(regularizer(ops.convert_to_tensor(rows(layer)))), rel=1e-5
+    )
 
 
 def test_fit_validates_on_clean_labels_as_without_the_layer():
-    model = make_model(make(), metrics=[AnnotatorsMetric(name="accuracy"), AnnotatorsMetric(NegativeLogLikelihood(from_logits=True))])
+    model = make_model(
+        make(), metrics=[AnnotatorsMetric(name="accuracy"), AnnotatorsMetric(NegativeLogLikelihood(from_logits=True))]
+    )
     keras_het.check(model)
     history = model.fit(X, LABELS, validation_data=(X, CLEAN[:, None]), epochs=2, verbose=0).history
     log_p = model.predict(X, verbose=0)
@@ -169,7 +192,8 @@ def test_fit_validates_on_clean_labels_as_without_the_layer():
     assert history["val_loss"][-1] == pytest.approx(-np.mean(log_p[np.arange(EXAMPLES), CLEAN]), rel=1e-5)
     assert history["val_nll"][-1] == pytest.approx(history["val_loss"][-1], rel=1e-5)
     given = LABELS >= 0
-    loss, accuracy, _ = model.evaluate(X, LABELS, batch_size=EXAMPLES, verbose=0)  # of the true classes, against each label that is there
+    # Of the true classes, against each label that is there.
+    loss, accuracy, _ = model.evaluate(X, LABELS, batch_size=EXAMPLES, verbose=0)
     examples, _ = np.nonzero(given)
     assert loss == pytest.approx(-np.mean(log_p[examples, LABELS[given]]), rel=1e-5)
     assert accuracy == pytest.approx(np.mean(log_p[examples].argmax(-1) == LABELS[given]))
@@ -192,7 +216,9 @@ def test_at_inference_too_the_losses_of_keras_take_it():
     history = model.fit(X, LABELS, validation_data=(X, LABELS), verbose=0).history
     assert model.predict(X, verbose=0).shape == (EXAMPLES, ANNOTATORS, UNITS)
     other = make_model(make("at inference"), AnnotatorsLoss())
-    assert other.fit(X, LABELS, validation_data=(X, LABELS), verbose=0).history["val_loss"] == pytest.approx(history["val_loss"], rel=1e-5)
+    assert other.fit(X, LABELS, validation_data=(X, LABELS), verbose=0).history["val_loss"] == pytest.approx(
+        history["val_loss"], rel=1e-5
+    )
 
 
 def test_a_saved_model_goes_on(tmp_path):
@@ -227,9 +253,13 @@ def test_the_likelihood_of_the_labels_that_are_there():
     noisy = np.log(np.einsum("nk,mkj->nmj", np.exp(model.predict(X, verbose=0).astype("float64")), T))
     picked = np.take_along_axis(noisy, np.maximum(LABELS, 0)[..., None], -1)[..., 0]
     assert analysis.noisy_nll(model, X, LABELS) == pytest.approx(-picked[LABELS >= 0].mean(), rel=1e-5)
-    with pytest.raises(ValueError, match=r"`y` must be integers of shape \(N, 3\)\. Received: shape \(64, 2\), dtype int64"):
+    with pytest.raises(
+        ValueError, match=r"`y` must be integers of shape \(N, 3\)\. Received: shape \(64, 2\), dtype int64"
+    ):
         analysis.noisy_nll(model, X, LABELS[:, :2])
-    with pytest.raises(ValueError, match=r"The model must have one T, not one of each annotator.* with num_annotators=3"):
+    with pytest.raises(
+        ValueError, match=r"The model must have one T, not one of each annotator.* with num_annotators=3"
+    ):
         analysis.confusion_matrices(model, X, CLEAN)
 
 
@@ -240,7 +270,10 @@ BEHIND = "for the layer 'flips' has an axis of them. Received: "
 @pytest.mark.parametrize(
     ("compiled", "text"),
     [
-        ({"loss": SPARSE}, f"`loss` {SHOULD}losses.AnnotatorsLoss(), {BEHIND}loss=keras.losses.SparseCategoricalCrossentropy("),
+        (
+            {"loss": SPARSE},
+            f"`loss` {SHOULD}losses.AnnotatorsLoss(), {BEHIND}loss=keras.losses.SparseCategoricalCrossentropy(",
+        ),
         ({"metrics": ["accuracy"]}, f"`metrics` {SHOULD}metrics.AnnotatorsMetric(...), {BEHIND}metrics='accuracy'"),
         ({"weighted_metrics": [keras.metrics.SparseCategoricalAccuracy()]}, f"`weighted_metrics` {SHOULD}metrics"),
         (
@@ -257,7 +290,9 @@ def test_check_names_what_takes_missing_labels_for_wrong_ones(compiled, text):
 
 
 def test_check_at_inference_too():
-    keras_het.check(make_model(make("at inference"), SPARSE, metrics=[NegativeLogLikelihood(from_logits=True, ignore_class=-1)]))
+    keras_het.check(
+        make_model(make("at inference"), SPARSE, metrics=[NegativeLogLikelihood(from_logits=True, ignore_class=-1)])
+    )
     for wrong in ({"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}, {"metrics": ["accuracy"]}):
         with pytest.raises(ValueError, match="must take the labels of 3 annotators"):
             keras_het.check(make_model(make("at inference"), **wrong))
@@ -266,7 +301,10 @@ def test_check_at_inference_too():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: NoiseTransition(3, num_annotators=0), "`num_annotators` must be an integer at least 1. Received: num_annotators=0"),
+        (
+            lambda: NoiseTransition(3, num_annotators=0),
+            "`num_annotators` must be an integer at least 1. Received: num_annotators=0",
+        ),
         (
             lambda: NoiseTransition(1000, num_annotators=300),
             "T must keep within 1 GiB, and has 1.1176. Received: num_classes=1000, outlier=False, num_annotators=300",
@@ -275,7 +313,10 @@ def test_check_at_inference_too():
             lambda: NoiseTransition(3, num_annotators=2, transition=[np.eye(3)] * 3),
             "`transition` must have shape (3, 3) or (2, 3, 3). Received: shape (3, 3, 3)",
         ),
-        (lambda: NoiseTransition(3, transition=[np.eye(3)] * 3), "`transition` must have shape (3, 3). Received: shape (3, 3, 3)"),
+        (
+            lambda: NoiseTransition(3, transition=[np.eye(3)] * 3),
+            "`transition` must have shape (3, 3). Received: shape (3, 3, 3)",
+        ),
         (
             lambda: NoiseTransition(2, num_annotators=2, transition=[np.eye(2), 2 * np.eye(2)]),
             "`transition[1]` must have rows that sum to one. Received: row 0 sums to 2",

@@ -14,11 +14,23 @@ WRONG = {
     "logits": ([D(UNITS, name="made")], "the output of 'made', a Dense with activation='linear'"),
     "probabilities": ([D(UNITS, "softmax", name="made")], "the output of 'made', a Dense with activation='softmax'"),
     "a layer of probabilities": ([D(UNITS), keras.layers.Softmax(name="made")], "the output of 'made', a Softmax"),
-    "an activation": ([D(UNITS), keras.layers.Activation("sigmoid", name="made")], "Activation with activation='sigmoid'"),
-    "features, before the head": ([D(UNITS, "relu", name="made")], "the output of 'made', a Dense with activation='relu'"),
+    "an activation": (
+        [D(UNITS), keras.layers.Activation("sigmoid", name="made")],
+        "Activation with activation='sigmoid'",
+    ),
+    "features, before the head": (
+        [D(UNITS, "relu", name="made")],
+        "the output of 'made', a Dense with activation='relu'",
+    ),
     "through an identity": ([D(UNITS, name="made"), keras.layers.Identity()], "the output of 'made', a Dense"),
-    "through a linear activation": ([D(UNITS, name="made"), keras.layers.Activation("linear")], "the output of 'made', a Dense"),
-    "a model inside": ([keras.Sequential([keras.Input((FEATURES,)), D(UNITS, name="made")])], "the output of 'made', a Dense"),
+    "through a linear activation": (
+        [D(UNITS, name="made"), keras.layers.Activation("linear")],
+        "the output of 'made', a Dense",
+    ),
+    "a model inside": (
+        [keras.Sequential([keras.Input((FEATURES,)), D(UNITS, name="made")])],
+        "the output of 'made', a Dense",
+    ),
     "half precision": ([D(UNITS, name="made", dtype="mixed_bfloat16")], "the output of 'made', a Dense"),
     "labels that are not exclusive": (
         [HeteroscedasticDense(UNITS, link="sigmoid", name="made")],
@@ -53,7 +65,9 @@ class Own(keras.layers.Dense):
         return ops.log_softmax(super().call(inputs))
 
 
-@pytest.mark.parametrize("layer", [D(UNITS, "log_softmax"), keras.layers.Activation("log_softmax"), Own(UNITS), D(UNITS, ops.log_softmax)])
+@pytest.mark.parametrize(
+    "layer", [D(UNITS, "log_softmax"), keras.layers.Activation("log_softmax"), Own(UNITS), D(UNITS, ops.log_softmax)]
+)
 def test_what_may_make_log_probabilities_is_allowed(layer):
     behind = [keras.layers.Identity(), keras.layers.Activation("linear", dtype="float32"), NoiseTransition(UNITS)]
     model = keras.Sequential([keras.Input((UNITS,)), layer, *behind])
@@ -63,8 +77,12 @@ def test_what_may_make_log_probabilities_is_allowed(layer):
 
 @pytest.mark.parametrize("inputs", ["logits", "probabilities", "one row"])
 def test_training_on_what_are_no_log_probabilities_is_not_silent(inputs):
-    """Where no graph tells: the rows that do not sum to one are nan, and with them the loss; the others are what they were."""
-    wrong = {"logits": 3 + LOG_P, "probabilities": np.exp(LOG_P), "one row": np.where(np.arange(EXAMPLES)[:, None] == 3, 1, LOG_P)}[inputs]
+    """Where no graph tells: rows that do not sum to one are nan, and so is the loss; the others are what they were."""
+    wrong = {
+        "logits": 3 + LOG_P,
+        "probabilities": np.exp(LOG_P),
+        "one row": np.where(np.arange(EXAMPLES)[:, None] == 3, 1, LOG_P),
+    }[inputs]
     layer = NoiseTransition(UNITS, transition=T, trainable=False)
     outputs = ops.convert_to_numpy(layer(wrong.astype("float32"), training=True))
     spoiled = np.isnan(outputs).all(axis=1)

@@ -22,7 +22,9 @@ def outputs_of(link, scale=3.0):
 def test_average_is_that_of_the_probabilities(name, axis):
     link = links.get(name)
     members = outputs_of(link)
-    found = ops.convert_to_numpy(link.average(ops.convert_to_tensor(np.moveaxis(members, 0, axis).astype("float32")), axis))
+    found = ops.convert_to_numpy(
+        link.average(ops.convert_to_tensor(np.moveaxis(members, 0, axis).astype("float32")), axis)
+    )
     expected = np.log(np.exp(members).mean(0)) if link.activation == "softmax" else logit(expit(members).mean(0))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     if link.activation == "softmax":
@@ -46,7 +48,9 @@ def test_average_of_what_is_no_ensemble_is_refused():
     with pytest.raises(ValueError, match=r"`outputs` must be of one shape. Received: shapes "):
         link.average([])
     for axis in (2, -1):
-        with pytest.raises(ValueError, match=r"`axis` must be one before the last, which has the classes. Received: axis="):
+        with pytest.raises(
+            ValueError, match=r"`axis` must be one before the last, which has the classes. Received: axis="
+        ):
             link.average(np.zeros((2, 5, 3)), axis)
 
 

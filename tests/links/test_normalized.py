@@ -1,4 +1,7 @@
-"""The normalised links against integration in float64, by closed form and by nodes, and the formula of their paper beside it."""
+"""The normalised links against integration in float64, by closed form and by nodes.
+
+The formula of their paper stands beside it.
+"""
 
 import keras
 import numpy as np
@@ -26,20 +29,27 @@ def exact(name, mean, scale):
         z = np.arange(-13.0, 26.0, 0.004)  # the integrand of a mean far below zero has its mode above it
         log_integrand = log_ndtr(mean[..., None] + np.float64(scale)[..., None] * z) - z**2 / 2
         return logsumexp(log_integrand, axis=-1) + np.log(0.004 / np.sqrt(2 * np.pi))
-    return np.array([reference.expected_sigmoid(a, s)[0] for a, s in zip(mean.ravel(), scale.ravel(), strict=True)]).reshape(mean.shape)
+    return np.array(
+        [reference.expected_sigmoid(a, s)[0] for a, s in zip(mean.ravel(), scale.ravel(), strict=True)]
+    ).reshape(mean.shape)
 
 
 @pytest.mark.parametrize("name", ["normalized_sigmoid", "normal_cdf"])
 def test_closed_form_against_integration(name):
     mean, scale = GRID.reshape(2, 5, 29)  # 29 classes an example, of one scale each
     found = links.get(name).closed_form(low_rank_normal(mean, scale))
-    np.testing.assert_allclose(ops.convert_to_numpy(found), log_softmax(exact(name, mean, scale), axis=-1), rtol=1e-6, atol=2e-4)
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(found), log_softmax(exact(name, mean, scale), axis=-1), rtol=1e-6, atol=2e-4
+    )
 
 
 @pytest.mark.parametrize("name", ["normalized_sigmoid", "normal_cdf"])
 def test_nodes_and_their_gradient_converge_to_the_closed_form(name):
     rng = np.random.default_rng(0)
-    arrays = [x.astype("float32") for x in (rng.normal(size=(3, 4)), rng.uniform(0.3, 1, size=(3, 4)), rng.normal(size=(3, 4, 2)))]
+    arrays = [
+        x.astype("float32")
+        for x in (rng.normal(size=(3, 4)), rng.uniform(0.3, 1, size=(3, 4)), rng.normal(size=(3, 4, 2)))
+    ]
     link, points = links.get(name), nodes.quasi_random((0, 0), 1 << 13, 4, 2, np)
 
     def closed(tensors):
@@ -55,9 +65,16 @@ def test_nodes_and_their_gradient_converge_to_the_closed_form(name):
 
 
 def slopes_at_nodes(name, mean):
-    """(found, expected): derivatives along random directions at given nodes, and those of the oracle by finite differences in float64."""
+    """(found, expected): derivatives along random directions at given nodes.
+
+    Those expected are of the oracle, by finite differences in float64.
+    """
     rng = np.random.default_rng(0)
-    arguments = {"loc": rng.normal(size=(2, 4)), "scale_diag": rng.uniform(0.3, 1, size=(2, 4)), "factor": rng.normal(size=(2, 4, 2))}
+    arguments = {
+        "loc": rng.normal(size=(2, 4)),
+        "scale_diag": rng.uniform(0.3, 1, size=(2, 4)),
+        "factor": rng.normal(size=(2, 4, 2)),
+    }
     arguments = {key: value.astype("float32") for key, value in arguments.items()}
     points, upstream = nodes.pseudo_random((0, 0), 50, 4, 2, np), rng.normal(size=(2, 4)).astype("float32")
     log_value = {"normalized_sigmoid": log_expit, "normal_cdf": log_ndtr}[name]
@@ -92,8 +109,10 @@ def test_a_planted_slope_is_caught():
 
 
 def test_the_error_of_the_mean_sigmoid_beside_that_of_the_formula_of_the_paper():
-    """E[sigmoid] by sigmoid(mean / sqrt(1 + pi variance / 8)), over means from -10 to 10 and standard deviations to 5."""
-    mean, scale = np.array(np.meshgrid(np.linspace(-10, 10, 81), np.linspace(0, 5, 21))).reshape(2, -1).astype("float32")
+    """E[sigmoid] by sigmoid(mean / sqrt(1 + pi variance / 8)), means from -10 to 10, standard deviations to 5."""
+    mean, scale = (
+        np.array(np.meshgrid(np.linspace(-10, 10, 81), np.linspace(0, 5, 21))).reshape(2, -1).astype("float32")
+    )
     expected = np.exp(exact("normalized_sigmoid", mean, scale))
     ours = np.exp(ops.convert_to_numpy(log_expected_sigmoid(mean, scale**2)[0]))
     theirs = expit(np.float64(mean) / np.sqrt(1 + np.pi * np.float64(scale) ** 2 / 8))
@@ -106,7 +125,11 @@ def test_the_error_of_the_mean_sigmoid_beside_that_of_the_formula_of_the_paper()
 def test_a_class_that_is_left_out_by_minus_infinity(name, integrator):
     link = links.get(name)
     integrator = integrators.get(integrator or link.default_integrator)
-    arrays = [np.array([[0.3, -np.inf, -1.0]], "float32"), np.full((1, 3), 0.5, "float32"), np.ones((1, 3, 2), "float32")]
+    arrays = [
+        np.array([[0.3, -np.inf, -1.0]], "float32"),
+        np.full((1, 3), 0.5, "float32"),
+        np.ones((1, 3, 2), "float32"),
+    ]
 
     def function(tensors):
         log_p = integrator.integrate(link, low_rank_normal(*tensors).centered(link.center), (3, 2), (0, 0))
@@ -122,7 +145,9 @@ def test_a_class_that_is_left_out_by_minus_infinity(name, integrator):
 def test_extremes_are_finite(name):
     loc = np.array([[1e4, -1e4, 0.0], [-1e4, -1e4, -1e4], [0.0, 1.0, 2.0]], "float32")
     scale = np.array([[1.0, 1.0, 1.0], [1e3, 1.0, 1e-3], [1e3, 1e3, 1e3]], "float32")
-    value, slopes = value_and_gradients(lambda tensors: ops.sum(links.get(name).closed_form(low_rank_normal(*tensors))), [loc, scale])
+    value, slopes = value_and_gradients(
+        lambda tensors: ops.sum(links.get(name).closed_form(low_rank_normal(*tensors))), [loc, scale]
+    )
     assert np.isfinite(value)
     assert all(np.isfinite(slope).all() for slope in slopes)
 

@@ -46,29 +46,38 @@ def hard(t, log_p):
 
 
 CASES = {
-    "forward": Case(lambda **kwargs: ForwardCorrectedCrossentropy(T, **kwargs), lambda t, log_p: -(t * np.log(np.exp(log_p) @ T)).sum(-1)),
+    "forward": Case(
+        lambda **kwargs: ForwardCorrectedCrossentropy(T, **kwargs),
+        lambda t, log_p: -(t * np.log(np.exp(log_p) @ T)).sum(-1),
+    ),
     "backward": Case(
-        lambda **kwargs: BackwardCorrectedCrossentropy(T, **kwargs), lambda t, log_p: crossentropy(t @ np.linalg.inv(T), log_p)
+        lambda **kwargs: BackwardCorrectedCrossentropy(T, **kwargs),
+        lambda t, log_p: crossentropy(t @ np.linalg.inv(T), log_p),
     ),
     "soft": Case(
-        lambda **kwargs: BootstrappedCrossentropy(0.7, **kwargs), lambda t, log_p: crossentropy(0.7 * t + 0.3 * np.exp(log_p), log_p)
+        lambda **kwargs: BootstrappedCrossentropy(0.7, **kwargs),
+        lambda t, log_p: crossentropy(0.7 * t + 0.3 * np.exp(log_p), log_p),
     ),
     "hard": Case(lambda **kwargs: BootstrappedCrossentropy(0.7, hard=True, **kwargs), hard),
     "generalized": Case(
-        lambda **kwargs: GeneralizedCrossentropy(0.6, **kwargs), lambda t, log_p: (t * (1 - np.exp(log_p) ** 0.6) / 0.6).sum(-1)
+        lambda **kwargs: GeneralizedCrossentropy(0.6, **kwargs),
+        lambda t, log_p: (t * (1 - np.exp(log_p) ** 0.6) / 0.6).sum(-1),
     ),
     "symmetric": Case(
-        lambda **kwargs: SymmetricCrossentropy(0.3, 0.8, **kwargs), lambda t, log_p: 0.3 * crossentropy(t, log_p) + 0.8 * reverse(t, log_p)
+        lambda **kwargs: SymmetricCrossentropy(0.3, 0.8, **kwargs),
+        lambda t, log_p: 0.3 * crossentropy(t, log_p) + 0.8 * reverse(t, log_p),
     ),
     "active_passive": Case(
         lambda **kwargs: ActivePassiveCrossentropy(2.0, 0.5, log_of_zero=-5.0, **kwargs),
         lambda t, log_p: 2.0 * crossentropy(t, log_p) / -log_p.sum(-1) + 0.5 * reverse(t, log_p, -5.0),
     ),
     "smoothed": Case(
-        lambda **kwargs: SmoothedCrossentropy(0.2, **kwargs), lambda t, log_p: crossentropy(0.8 * t + 0.2 / log_p.shape[-1], log_p)
+        lambda **kwargs: SmoothedCrossentropy(0.2, **kwargs),
+        lambda t, log_p: crossentropy(0.8 * t + 0.2 / log_p.shape[-1], log_p),
     ),
     "sharpened": Case(
-        lambda **kwargs: SmoothedCrossentropy(-0.6, **kwargs), lambda t, log_p: crossentropy(1.6 * t - 0.6 / log_p.shape[-1], log_p)
+        lambda **kwargs: SmoothedCrossentropy(-0.6, **kwargs),
+        lambda t, log_p: crossentropy(1.6 * t - 0.6 / log_p.shape[-1], log_p),
     ),
 }
 

@@ -1,4 +1,7 @@
-"""What holds of every loss that knows the index of an example. A test module calls each check with `make(**kwargs)`, a loss of N, K."""
+"""What holds of every loss that knows the index of an example.
+
+A test module calls each check with `make(**kwargs)`, a loss of N, K.
+"""
 
 import keras
 import numpy as np
@@ -64,7 +67,9 @@ def check_ignored_examples_and_weights(make):
     """An ignored example counts neither in the sum nor in the mean, and nothing is remembered of it."""
     labels = np.where(np.arange(EXAMPLES) % 3 == 0, -1, LABELS)
     kept = labels >= 0
-    loss, all_, some = (make(**kwargs).attach(make_model()) for kwargs in ({"ignore_class": -1}, {"reduction": "none"}, {}))
+    loss, all_, some = (
+        make(**kwargs).attach(make_model()) for kwargs in ({"ignore_class": -1}, {"reduction": "none"}, {})
+    )
     each = ops.convert_to_numpy(all_(LABELS, LOGITS, with_index(EXAMPLES)))
     weights = np.linspace(0.5, 1.5, EXAMPLES)
     value = number(loss(labels, LOGITS, with_index(EXAMPLES, weights)))
@@ -92,7 +97,10 @@ def check_saved_and_loaded(make, tmp_path):
     for other in (loaded, fresh):
         for ours, theirs in zip(loss.state.variables, other.loss.state.variables, strict=True):
             np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
-    histories = [one.fit(X, LABELS, sample_weight=with_index(EXAMPLES), verbose=0, shuffle=False).history for one in (model, loaded)]
+    histories = [
+        one.fit(X, LABELS, sample_weight=with_index(EXAMPLES), verbose=0, shuffle=False).history
+        for one in (model, loaded)
+    ]
     assert histories[0]["loss"] == pytest.approx(histories[1]["loss"], rel=1e-5)
 
 

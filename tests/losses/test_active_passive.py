@@ -12,7 +12,9 @@ from tests.losses.cases import EXAMPLES, LOGITS, UNITS
 def over_labels(alpha, beta, logits=LOGITS):
     """The loss of every example for every label, `(N, K)`."""
     loss = ActivePassiveCrossentropy(alpha, beta, from_logits=True, reduction="none")
-    return np.stack([ops.convert_to_numpy(loss(np.full(len(logits), k), logits)) for k in range(logits.shape[-1])], axis=-1)
+    return np.stack(
+        [ops.convert_to_numpy(loss(np.full(len(logits), k), logits)) for k in range(logits.shape[-1])], axis=-1
+    )
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, 1e4])
@@ -35,9 +37,18 @@ def test_the_reverse_part_is_the_absolute_error():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: ActivePassiveCrossentropy(-1.0), "`alpha` must be a finite float32 number at least 0. Received: alpha=-1.0"),
-        (lambda: ActivePassiveCrossentropy(beta="1"), "`beta` must be a finite float32 number at least 0. Received: beta='1'"),
-        (lambda: ActivePassiveCrossentropy(log_of_zero=1), "`log_of_zero` must be less than 0. Received: log_of_zero=1"),
+        (
+            lambda: ActivePassiveCrossentropy(-1.0),
+            "`alpha` must be a finite float32 number at least 0. Received: alpha=-1.0",
+        ),
+        (
+            lambda: ActivePassiveCrossentropy(beta="1"),
+            "`beta` must be a finite float32 number at least 0. Received: beta='1'",
+        ),
+        (
+            lambda: ActivePassiveCrossentropy(log_of_zero=1),
+            "`log_of_zero` must be less than 0. Received: log_of_zero=1",
+        ),
         (
             lambda: ActivePassiveCrossentropy()(np.zeros(EXAMPLES), np.ones((EXAMPLES, 1))),
             "`y_pred` must have at least two classes. Received: shape (7, 1)",

@@ -45,7 +45,8 @@ def test_values(activation):
     each = ops.convert_to_numpy(loss(LABELS, model(X), with_index(EXAMPLES)))
     expected = oracle(X, *weights_of(model), LABELS, STRENGTHS)
     np.testing.assert_allclose(each, expected, rtol=1e-6, atol=1e-6)
-    assert np.abs(each - oracle(X, *weights_of(model), LABELS, STRENGTHS, power=2.0)).max() > 1e-3  # a planted bug: the square
+    # A planted bug: the square.
+    assert np.abs(each - oracle(X, *weights_of(model), LABELS, STRENGTHS, power=2.0)).max() > 1e-3
 
 
 def test_the_gradient_reaches_the_kernel_by_both_ways():
@@ -57,7 +58,9 @@ def test_the_gradient_reaches_the_kernel_by_both_ways():
         return loss(LABELS, outputs, with_index(EXAMPLES))
 
     state = [variable.numpy() for variable in loss.state.variables]
-    _, found = value_and_gradients(lambda w: _at(layer, loss, of_outputs, w), [kernel.astype("float32"), bias.astype("float32")])
+    _, found = value_and_gradients(
+        lambda w: _at(layer, loss, of_outputs, w), [kernel.astype("float32"), bias.astype("float32")]
+    )
     assert [variable.numpy().tolist() for variable in loss.state.variables] == [values.tolist() for values in state]
     for place in [(0, 0), (1, 2), (4, 3)]:
         ends = []
@@ -107,13 +110,18 @@ def test_it_makes_the_regularised_class_smoother():
 def test_extremes_are_finite(scale):
     model = make_model(kernel_initializer="zeros") if not scale else make_model()
     loss = make_loss().attach(model)
-    value, (gradient,) = value_and_gradients(lambda t: without_state(loss, LABELS, t[0], with_index(EXAMPLES)), [scale * LOGITS])
+    value, (gradient,) = value_and_gradients(
+        lambda t: without_state(loss, LABELS, t[0], with_index(EXAMPLES)), [scale * LOGITS]
+    )
     assert np.isfinite(value)
     assert np.isfinite(gradient).all()
 
 
 def test_strengths_of_zero_are_the_plain_crossentropy():
-    loss, plain = AdaptivelyRegularizedCrossentropy(np.zeros(EXAMPLES), from_logits=True), keras.losses.SparseCategoricalCrossentropy
+    loss, plain = (
+        AdaptivelyRegularizedCrossentropy(np.zeros(EXAMPLES), from_logits=True),
+        keras.losses.SparseCategoricalCrossentropy,
+    )
     value = contract.number(loss.attach(make_model())(LABELS, LOGITS, with_index(EXAMPLES)))
     assert value == pytest.approx(contract.number(plain(from_logits=True)(LABELS, LOGITS)), rel=1e-6)
 
@@ -162,11 +170,26 @@ def test_strengths_of_classes():
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda: AdaptivelyRegularizedCrossentropy([[1.0]]), "`strengths` must be finite, of shape (N,). Received: shape (1, 1)"),
-        (lambda: AdaptivelyRegularizedCrossentropy([np.inf]), "`strengths` must be finite, of shape (N,). Received: shape (1,)"),
-        (lambda: AdaptivelyRegularizedCrossentropy([1.0, -1.0]), "`strengths` must not be negative. Received: -1 at [0, 1]"),
-        (lambda: adaptive_strengths(np.array([0]), [1.5]), "`noise` must be in [0, 1]. Received: noise=np.float64(1.5)"),
-        (lambda: adaptive_strengths(np.array([0]), [0.5, 0.5]), "`labels` must have an example of every class. Received: none of class 1"),
+        (
+            lambda: AdaptivelyRegularizedCrossentropy([[1.0]]),
+            "`strengths` must be finite, of shape (N,). Received: shape (1, 1)",
+        ),
+        (
+            lambda: AdaptivelyRegularizedCrossentropy([np.inf]),
+            "`strengths` must be finite, of shape (N,). Received: shape (1,)",
+        ),
+        (
+            lambda: AdaptivelyRegularizedCrossentropy([1.0, -1.0]),
+            "`strengths` must not be negative. Received: -1 at [0, 1]",
+        ),
+        (
+            lambda: adaptive_strengths(np.array([0]), [1.5]),
+            "`noise` must be in [0, 1]. Received: noise=np.float64(1.5)",
+        ),
+        (
+            lambda: adaptive_strengths(np.array([0]), [0.5, 0.5]),
+            "`labels` must have an example of every class. Received: none of class 1",
+        ),
     ],
 )
 def test_bad_arguments(function, message):

@@ -42,7 +42,9 @@ def test_missing_labels_count_neither_in_the_sum_nor_in_the_mean(kind, logits):
     expected = oracle(kind, logits, LABELS)
     predictions = logits[:, 0] if logits.shape[1] == 1 else logits
     assert number(AnnotatorsLoss(LOSSES[kind]())(LABELS, predictions)) == pytest.approx(expected.mean(), rel=1e-5)
-    assert number(AnnotatorsLoss(LOSSES[kind](reduction="sum"))(LABELS, predictions)) == pytest.approx(expected.sum(), rel=1e-5)
+    assert number(AnnotatorsLoss(LOSSES[kind](reduction="sum"))(LABELS, predictions)) == pytest.approx(
+        expected.sum(), rel=1e-5
+    )
     rows = np.broadcast_to(WEIGHTS[:, None], LABELS.shape)
     for weights in (WEIGHTS, WEIGHTS[:, None], np.array(rows)):
         value = number(AnnotatorsLoss(LOSSES[kind]())(LABELS, predictions, weights))
@@ -55,7 +57,9 @@ def test_the_losses_themselves_take_labels_of_the_shape_of_the_predictions(kind)
 
 
 def test_a_planted_loss_that_counts_missing_labels_is_caught(monkeypatch):
-    monkeypatch.setattr(BootstrappedCrossentropy, "without_ignored", staticmethod(lambda losses, valid: ops.where(valid, losses, 0.0)))
+    monkeypatch.setattr(
+        BootstrappedCrossentropy, "without_ignored", staticmethod(lambda losses, valid: ops.where(valid, losses, 0.0))
+    )
     with pytest.raises(AssertionError):
         test_the_losses_themselves_take_labels_of_the_shape_of_the_predictions("ours")
 
@@ -134,7 +138,9 @@ def test_metrics_of_clean_labels_and_their_config():
     for labels in (clean, clean[:, None]):
         again.reset_state()
         assert number(again(labels, LOGITS[:, 0])) == pytest.approx(expected)
-    assert set(AnnotatorsMetric(BrierScore(from_logits=True))(LABELS, LOGITS)) == set(BrierScore(from_logits=True)([0], LOGITS[:1, 0]))
+    assert set(AnnotatorsMetric(BrierScore(from_logits=True))(LABELS, LOGITS)) == set(
+        BrierScore(from_logits=True)([0], LOGITS[:1, 0])
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,7 +152,9 @@ def test_metrics_of_clean_labels_and_their_config():
             "with ignore_class=-1, that needs no index of examples. Received",
         ),
         (
-            lambda: AnnotatorsLoss(EarlyLearningRegularizedCrossentropy(num_examples=3, num_classes=2, ignore_class=-1)),
+            lambda: AnnotatorsLoss(
+                EarlyLearningRegularizedCrossentropy(num_examples=3, num_classes=2, ignore_class=-1)
+            ),
             "that needs no index of examples. Received: loss=<",
         ),
         (
@@ -166,7 +174,9 @@ def test_errors_say_what_is_wrong(call, text):
 
 
 @pytest.mark.parametrize("wrong", [-2, UNITS, np.nan, 0.5])
-@pytest.mark.parametrize("inner", [None, BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=-1)], ids=["of Keras", "of ours"])
+@pytest.mark.parametrize(
+    "inner", [None, BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=-1)], ids=["of Keras", "of ours"]
+)
 def test_a_label_that_is_no_class_makes_the_loss_nan(inner, wrong):
     labels = LABELS.astype("float32")
     assert np.isfinite(number(AnnotatorsLoss(inner)(labels, LOGITS)))

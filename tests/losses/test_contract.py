@@ -1,4 +1,7 @@
-"""What every loss for noisy labels without a memory must keep; what only one of them promises is tested in its own file."""
+"""What every loss for noisy labels without a memory must keep.
+
+What only one of them promises is tested in its own file.
+"""
 
 import keras
 import numpy as np
@@ -28,7 +31,9 @@ def check_gradient(function, oracle, point):
     np.testing.assert_allclose(gradient, differences, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("labels", [LABELS, LABELS[:, None], np.eye(UNITS)[LABELS], VECTORS], ids=["(N,)", "(N, 1)", "one-hot", "(N, K)"])
+@pytest.mark.parametrize(
+    "labels", [LABELS, LABELS[:, None], np.eye(UNITS)[LABELS], VECTORS], ids=["(N,)", "(N, 1)", "one-hot", "(N, K)"]
+)
 @every_loss
 def test_values_of_logits_and_probabilities(case, labels):
     exact = expected(case.oracle, labels[:, 0] if labels.shape[-1] == 1 else labels, LOGITS)
@@ -80,17 +85,23 @@ def test_an_ignored_class_has_no_gradient(case):
 def test_masked_steps_do_not_count(case):
     steps = np.concatenate([LOGITS, np.zeros((2, UNITS), "float32")])[None]
     labels = np.concatenate([LABELS, [0, 1]])[None]
-    check(case.make(from_logits=True)(labels, keras.layers.Masking()(steps)), expected(case.oracle, LABELS, LOGITS).mean())
+    check(
+        case.make(from_logits=True)(labels, keras.layers.Masking()(steps)), expected(case.oracle, LABELS, LOGITS).mean()
+    )
 
 
 @pytest.mark.parametrize("labels", [LABELS, VECTORS], ids=["(N,)", "(N, K)"])
 @every_loss
 def test_gradients_are_finite_differences_of_the_oracle(case, labels):
     check_gradient(
-        lambda logits: case.make(from_logits=True)(labels, logits), lambda point: expected(case.oracle, labels, point).mean(), LOGITS
+        lambda logits: case.make(from_logits=True)(labels, logits),
+        lambda point: expected(case.oracle, labels, point).mean(),
+        LOGITS,
     )
     check_gradient(
-        lambda p: case.make()(labels, p), lambda point: expected(case.oracle, labels, np.log(point)).mean(), PROBABILITIES.clip(0.01)
+        lambda p: case.make()(labels, p),
+        lambda point: expected(case.oracle, labels, np.log(point)).mean(),
+        PROBABILITIES.clip(0.01),
     )
 
 
@@ -128,7 +139,9 @@ def test_an_empty_batch(case):
 @pytest.mark.parametrize("label", [-1, UNITS])
 @every_loss
 def test_labels_out_of_range_are_not_taken_for_zero_loss(case, label):
-    each = ops.convert_to_numpy(case.make(from_logits=True, reduction="none")(np.array([0] * (EXAMPLES - 1) + [label]), LOGITS))
+    each = ops.convert_to_numpy(
+        case.make(from_logits=True, reduction="none")(np.array([0] * (EXAMPLES - 1) + [label]), LOGITS)
+    )
     assert np.isfinite(each[:-1]).all()
     assert np.isnan(each[-1])
 
@@ -160,7 +173,10 @@ def test_fit_and_a_round_trip_of_the_config(case, tmp_path):
     ("kwargs", "text"),
     [
         ({"from_logits": "yes"}, "`from_logits` must be True or False. Received: from_logits='yes'"),
-        ({"ignore_class": 1.5}, "`ignore_class` must be an integer in [-16777216, 16777216]. Received: ignore_class=1.5"),
+        (
+            {"ignore_class": 1.5},
+            "`ignore_class` must be an integer in [-16777216, 16777216]. Received: ignore_class=1.5",
+        ),
     ],
 )
 @every_loss

@@ -27,7 +27,9 @@ def test_the_forward_correction_is_the_layer_with_a_fixed_t():
     layer = NoiseTransition(UNITS, transition=T, trainable=False)
     noisy = layer(ops.log_softmax(LOGITS), training=True)
     theirs = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(LABELS, noisy)
-    assert number(ForwardCorrectedCrossentropy(T, from_logits=True)(LABELS, LOGITS)) == pytest.approx(number(theirs), rel=1e-5)
+    assert number(ForwardCorrectedCrossentropy(T, from_logits=True)(LABELS, LOGITS)) == pytest.approx(
+        number(theirs), rel=1e-5
+    )
 
 
 def test_the_backward_correction_is_unbiased_and_its_transpose_would_not_be():
@@ -45,12 +47,24 @@ def test_the_backward_correction_is_unbiased_and_its_transpose_would_not_be():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: ForwardCorrectedCrossentropy(np.ones((2, 3))), "`transition` must be a square matrix. Received: shape (2, 3)"),
-        (lambda: BackwardCorrectedCrossentropy([[1.1, -0.1], [0, 1]]), "must not be negative. Received: -0.1 at [0, 1]"),
+        (
+            lambda: ForwardCorrectedCrossentropy(np.ones((2, 3))),
+            "`transition` must be a square matrix. Received: shape (2, 3)",
+        ),
+        (
+            lambda: BackwardCorrectedCrossentropy([[1.1, -0.1], [0, 1]]),
+            "must not be negative. Received: -0.1 at [0, 1]",
+        ),
         (lambda: BackwardCorrectedCrossentropy([[1, 0], [0.5, 0.4]]), "Received: row 1 sums to 0.9"),
-        (lambda: BackwardCorrectedCrossentropy([[0.5, 0.5]] * 2), "condition number of at most 100 to be inverted. Received: inf"),
+        (
+            lambda: BackwardCorrectedCrossentropy([[0.5, 0.5]] * 2),
+            "condition number of at most 100 to be inverted. Received: inf",
+        ),
         (lambda: BackwardCorrectedCrossentropy(label_noise.pair_flip(4, 0.499)), "Received: 500"),
-        (lambda: ForwardCorrectedCrossentropy(np.eye(3))(LABELS, LOGITS), "`transition` must have shape (4, 4). Received: shape (3, 3)"),
+        (
+            lambda: ForwardCorrectedCrossentropy(np.eye(3))(LABELS, LOGITS),
+            "`transition` must have shape (4, 4). Received: shape (3, 3)",
+        ),
     ],
 )
 def test_errors_say_what_is_wrong(call, text):

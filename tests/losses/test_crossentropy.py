@@ -22,7 +22,9 @@ def test_ignoring_agrees_with_keras():
         ours = BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=-1, reduction=reduction)
         theirs = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1, reduction=reduction)
         for weights in (None, WEIGHTS, WEIGHTS[:, None]):
-            assert number(ours(labels, LOGITS, weights)) == pytest.approx(number(theirs(labels, LOGITS, weights)), rel=1e-5)
+            assert number(ours(labels, LOGITS, weights)) == pytest.approx(
+                number(theirs(labels, LOGITS, weights)), rel=1e-5
+            )
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
@@ -39,7 +41,8 @@ def test_masks_agree_with_keras(policy, ignored):
         model.compile("sgd", loss)
         values.append(model.evaluate(tokens, labels, verbose=0))
     assert values[0] == pytest.approx(values[1], rel=1e-4)
-    assert values[0] != pytest.approx(np.mean(number(loss(labels, model(tokens) * 1.0))), rel=1e-3)  # what it is without the mask
+    # What it is without the mask.
+    assert values[0] != pytest.approx(np.mean(number(loss(labels, model(tokens) * 1.0))), rel=1e-3)
 
 
 @pytest.mark.parametrize(("dtype", "units"), [("bfloat16", 1000), ("float16", 3000)])
@@ -51,7 +54,9 @@ def test_labels_stay_integers_in_half_precision(dtype, units, way):
     keras.config.set_floatx(dtype if way == "floatx" else before)
     try:
         for ignored in (None, label - 1, label + 1):
-            loss = BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=ignored, dtype=dtype if way == "dtype" else None)
+            loss = BootstrappedCrossentropy(
+                1.0, from_logits=True, ignore_class=ignored, dtype=dtype if way == "dtype" else None
+            )
             for y in ([label], [[label]]):
                 value = loss(np.array(y), logits)
                 assert number(ops.cast(value, "float32")) < 1e-3
@@ -73,7 +78,11 @@ def test_half_precision_reduces_as_keras_does(reduction):
 
 def test_ignoring_makes_no_layer_at_a_call(monkeypatch):
     made, make = [], keras.layers.Layer.__init__
-    monkeypatch.setattr(keras.layers.Layer, "__init__", lambda self, *args, **kwargs: (made.append(self), make(self, *args, **kwargs))[1])
+    monkeypatch.setattr(
+        keras.layers.Layer,
+        "__init__",
+        lambda self, *args, **kwargs: (made.append(self), make(self, *args, **kwargs))[1],
+    )
     loss = BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=2)
     for again in (loss, copy.deepcopy(loss)):
         assert number(again(LABELS, LOGITS)) == number(loss(LABELS, LOGITS))

@@ -35,7 +35,9 @@ def oracle_step(s_n, s_k, logits, labels, index, rates, penalty=0.0, largest=20.
         slope = (oracle_loss(s_n[i] + e, s_k, z, y, start) - oracle_loss(s_n[i] - e, s_k, z, y, start)) / (2 * e)
         new_n[i] = np.clip(s_n[i] - rates[0] * (planted * slope + penalty * s_n[i]), -limit, limit)
         near = np.eye(len(s_k))[y] * e
-        slopes[y].append((oracle_loss(s_n[i], s_k + near, z, y, start) - oracle_loss(s_n[i], s_k - near, z, y, start)) / (2 * e))
+        slopes[y].append(
+            (oracle_loss(s_n[i], s_k + near, z, y, start) - oracle_loss(s_n[i], s_k - near, z, y, start)) / (2 * e)
+        )
     for k, found in enumerate(slopes):
         if found:
             new_k[k] = np.clip(s_k[k] - rates[1] * (np.mean(found) + penalty * s_k[k]), -limit, limit)
@@ -62,7 +64,9 @@ def distance_to_oracle(planted=1.0, **kwargs):
 
 
 @pytest.mark.parametrize(
-    "kwargs", [{}, {"penalty": 0.3}, {"largest": 1.5}, {"class_rate": 0.0}, {"instance_rate": 0.0}], ids=lambda k: str(k) or "plain"
+    "kwargs",
+    [{}, {"penalty": 0.3}, {"largest": 1.5}, {"class_rate": 0.0}, {"instance_rate": 0.0}],
+    ids=lambda k: str(k) or "plain",
 )
 def test_losses_and_temperatures_of_many_steps(kwargs):
     assert distance_to_oracle(**kwargs) < 2e-6
@@ -107,7 +111,9 @@ def test_extremes_are_finite(from_logits):
     outputs = 1e4 * LOGITS if from_logits else np.eye(UNITS, dtype="float32")[(LABELS + 1) % UNITS]
     for _ in range(3):
         loss(LABELS, outputs, with_index(EXAMPLES))
-    value, (gradient,) = value_and_gradients(lambda t: without_state(loss, LABELS, t[0], with_index(EXAMPLES)), [outputs])
+    value, (gradient,) = value_and_gradients(
+        lambda t: without_state(loss, LABELS, t[0], with_index(EXAMPLES)), [outputs]
+    )
     assert np.isfinite(value)
     assert np.isfinite(gradient).all()
     assert np.isfinite(ops.convert_to_numpy(loss.instance_temperatures)).all()
@@ -153,7 +159,10 @@ def test_the_contract_of_indexed_losses(tmp_path):
     ("kwargs", "message"),
     [
         ({"num_classes": 1}, "`num_classes` must be an integer at least 2. Received: num_classes=1"),
-        ({"instance_rate": -1}, "`instance_rate` must be a finite float32 number at least 0. Received: instance_rate=-1"),
+        (
+            {"instance_rate": -1},
+            "`instance_rate` must be a finite float32 number at least 0. Received: instance_rate=-1",
+        ),
         ({"largest": 1.0}, "`largest` must be a finite float32 number greater than 1. Received: largest=1.0"),
         (
             {"instance_rate": 0, "class_rate": 0},

@@ -49,7 +49,9 @@ def test_values_and_memory_of_many_steps(dtype, tolerance):
         logits = rng.normal(size=(7, UNITS)).astype("float32")
         memory[index] = 0.7 * memory[index] + 0.3 * probabilities(logits)
         exact = oracle(memory[index], logits, np.eye(UNITS)[LABELS[index]])
-        np.testing.assert_allclose(numpy(loss(LABELS[index], logits, INDEX[index])), exact, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(
+            numpy(loss(LABELS[index], logits, INDEX[index])), exact, rtol=tolerance, atol=tolerance
+        )
     np.testing.assert_allclose(numpy(loss.memory), memory, atol=tolerance)
     assert keras.backend.standardize_dtype(loss.memory.dtype) == dtype
 
@@ -93,7 +95,9 @@ def test_labels_of_every_form_and_probabilities():
         of_probabilities = make_loss(from_logits=False)(labels, probabilities(LOGITS), INDEX)
         np.testing.assert_allclose(numpy(of_probabilities), exact, rtol=1e-6, atol=1e-6)
     vectors = RNG.dirichlet(np.ones(UNITS), size=EXAMPLES)
-    np.testing.assert_allclose(numpy(make_loss()(vectors, LOGITS, INDEX)), oracle(memory, LOGITS, vectors), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        numpy(make_loss()(vectors, LOGITS, INDEX)), oracle(memory, LOGITS, vectors), rtol=1e-6, atol=1e-6
+    )
 
 
 def test_weights_beside_the_index_and_ignored_labels():
@@ -101,7 +105,9 @@ def test_weights_beside_the_index_and_ignored_labels():
     kept = labels != -1
     exact = oracle(0.3 * probabilities(LOGITS), LOGITS, np.eye(UNITS)[LABELS])[kept]
     loss = make_loss(ignore_class=-1, reduction="sum_over_batch_size")
-    assert float(numpy(loss(labels, LOGITS, with_index(EXAMPLES, WEIGHTS)))) == pytest.approx(np.mean(WEIGHTS[kept] * exact), rel=1e-6)
+    assert float(numpy(loss(labels, LOGITS, with_index(EXAMPLES, WEIGHTS)))) == pytest.approx(
+        np.mean(WEIGHTS[kept] * exact), rel=1e-6
+    )
 
 
 def test_examples_without_an_index_are_plain_and_not_remembered():
@@ -164,7 +170,10 @@ def test_an_empty_batch_and_half_precision():
 
 @pytest.mark.parametrize(("dtype", "rounding"), [("float32", 2.0**-24), ("float16", 2.0**-11)])
 def test_the_gradient_of_a_trained_model_is_exact(dtype, rounding):
-    """Once t and p are nearly one, rounding of 1 - sum t p, a hundred times p's distance from one, must not come into the gradient."""
+    """Once t and p are nearly one, rounding of 1 - sum t p must not come into the gradient.
+
+    That rounding is a hundred times p's distance from one.
+    """
     loss = make_loss(memory_dtype=dtype)
     logits = np.where(np.arange(UNITS) == 1, 18.0, 3.0 * LOGITS).astype("float32")
     for _ in range(80):
@@ -189,11 +198,15 @@ def make(examples=8, units=3, **kwargs):
         (lambda: make(units=1), "`num_classes` must be an integer at least 2. Received: num_classes=1"),
         (lambda: make(strength=-1.0), "`strength` must be a finite float32 number at least 0. Received: strength=-1.0"),
         (lambda: make(momentum=1.0), "`momentum` must be in [0, 1). Received: momentum=1.0"),
-        (lambda: make(memory_dtype="int8"), "`memory_dtype` must be one of 'float32', 'float16'. Received: memory_dtype='int8'"),
+        (
+            lambda: make(memory_dtype="int8"),
+            "`memory_dtype` must be one of 'float32', 'float16'. Received: memory_dtype='int8'",
+        ),
         (
             lambda: make(10**6, 1000),
             (
-                'The memory must keep within 2 GiB, and has 3.73; memory_dtype="float16" takes half of what "float32" does. '
+                "The memory must keep within 2 GiB, and has 3.73; "
+                'memory_dtype="float16" takes half of what "float32" does. '
                 "Received: num_examples=1000000, num_classes=1000, memory_dtype='float32'"
             ),
         ),

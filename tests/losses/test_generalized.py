@@ -39,7 +39,10 @@ def test_it_agrees_with_keras_where_no_probability_is_zero():
 
 def test_the_gradient_is_finite_at_zero_where_that_of_keras_is_not():
     labels, p = np.array([0]), np.array([[0.0, 0.75, 0.25]], "float32")
-    for loss, finite in ((GeneralizedCrossentropy(0.7), True), (keras.losses.CategoricalGeneralizedCrossEntropy(0.7), False)):
+    for loss, finite in (
+        (GeneralizedCrossentropy(0.7), True),
+        (keras.losses.CategoricalGeneralizedCrossEntropy(0.7), False),
+    ):
         _, (gradient,) = value_and_gradients(lambda tensors, loss=loss: loss(labels, tensors[0]), [p])
         assert np.isfinite(gradient).all() == finite
 

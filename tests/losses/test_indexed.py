@@ -24,12 +24,16 @@ def attached():
     ("call", "text"),
     [
         (lambda: with_index(0), "`num_examples` must be an integer in [1, 16777216]. Received: num_examples=0"),
-        (lambda: with_index((1 << 24) + 1), "`num_examples` must be an integer in [1, 16777216]. Received: num_examples=16777217"),
+        (
+            lambda: with_index((1 << 24) + 1),
+            "`num_examples` must be an integer in [1, 16777216]. Received: num_examples=16777217",
+        ),
         (lambda: with_index(3, [1.0]), "`sample_weight` must have shape (3,). Received: shape (1,)"),
         (
             lambda: attached()(np.zeros(4), np.ones((4, 3))),
             (
-                "`sample_weight` must have the index of every example: `fit(x, y, sample_weight=keras_het.losses.with_index(len(y)))`; "
+                "`sample_weight` must have the index of every example: "
+                "`fit(x, y, sample_weight=keras_het.losses.with_index(len(y)))`; "
                 "data of validation need none, after training. Received: no index"
             ),
         ),
@@ -53,7 +57,9 @@ def test_indices_that_half_precision_would_round_are_refused():
 
 
 def test_a_loss_that_remembers_nothing_takes_no_index():
-    with pytest.raises(ValueError, match=r"weights with an index are for losses that remember .* Received: shape \(4, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"weights with an index are for losses that remember .* Received: shape \(4, 2\)"
+    ):
         GeneralizedCrossentropy(from_logits=True)(np.zeros(4), np.zeros((4, 3), "float32"), with_index(4))
 
 

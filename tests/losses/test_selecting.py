@@ -44,7 +44,10 @@ def smallest(losses, counts, share):
 
 
 def oracle(kind, logits, labels, counts=True, share=SHARE, own=False):
-    """The losses, `(B,)` or `(B, M)`, and which are kept; planted bug: with `own` a network learns from its own choice."""
+    """The losses, `(B,)` or `(B, M)`, and which are kept.
+
+    A planted bug: with `own` a network learns from its own choice.
+    """
     counts = np.broadcast_to(counts, len(labels))
     log_p = special.log_softmax(logits.astype("float64"), axis=-1)
     if kind == "self-paced":
@@ -74,7 +77,9 @@ def test_values_of_logits_and_probabilities(kind, labels):
     np.testing.assert_allclose(each, np.where(kept, losses, 0.0), rtol=1e-6, atol=1e-6)
     assert number(made(kind)(labels, outputs_of(kind))) == pytest.approx(kept_mean(losses, kept), rel=1e-6, abs=1e-6)
     p = special.softmax(outputs_of(kind), axis=-1)
-    assert number(made(kind, from_logits=False)(labels, p)) == pytest.approx(kept_mean(losses, kept), rel=1e-6, abs=1e-6)
+    assert number(made(kind, from_logits=False)(labels, p)) == pytest.approx(
+        kept_mean(losses, kept), rel=1e-6, abs=1e-6
+    )
     total = number(made(kind, reduction="sum")(labels, outputs_of(kind)))
     assert total == pytest.approx(np.where(kept, losses, 0.0).sum(), rel=1e-6)
 
@@ -169,7 +174,11 @@ def test_a_label_that_is_no_class_is_not_thrown_out_as_a_large_loss(kind, label)
 @pytest.mark.parametrize("from_logits", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_extremes_are_finite(kind, from_logits):
-    logits = 1e4 * LOGITS if from_logits else np.eye(UNITS, dtype="float32")[np.stack([LABELS + 1, LABELS + 2], axis=1) % UNITS]
+    logits = (
+        1e4 * LOGITS
+        if from_logits
+        else np.eye(UNITS, dtype="float32")[np.stack([LABELS + 1, LABELS + 2], axis=1) % UNITS]
+    )
     loss = made(kind, from_logits=from_logits)
     value, (gradient,) = value_and_gradients(lambda tensors: loss(LABELS, tensors[0]), [outputs_of(kind, logits)])
     assert np.isfinite(value)
@@ -212,7 +221,9 @@ def test_a_mentor_weighs_and_takes_no_gradient():
     mean.set_epoch(SHARE, 0.25)
     _, (gradient,) = value_and_gradients(lambda tensors: mean(LABELS, tensors[0]), [logits])
     p = special.softmax(logits.astype("float64"), axis=-1)
-    np.testing.assert_allclose(gradient, weights[:, None] * (p - np.eye(UNITS)[LABELS]) / EXAMPLES, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        gradient, weights[:, None] * (p - np.eye(UNITS)[LABELS]) / EXAMPLES, rtol=1e-4, atol=1e-6
+    )
     plain = made("self-paced", mentor=mentor, kept_share=1.0)
     assert number(plain(LABELS, logits)) == pytest.approx(losses.mean(), rel=1e-6)
 
@@ -238,13 +249,19 @@ def test_a_round_trip_of_the_config(kind):
         (lambda: made("self-paced")(LABELS, LOGITS), "`y_pred` must have shape (B, K). Received: shape (11, 2, 4)"),
         (
             lambda: made("JoCoR")(LABELS, LOGITS[:, 0]),
-            "`y_pred` must have shape (B, 2, K), those of two networks, as of keras_het.models.Pair. Received: shape (11, 4)",
+            (
+                "`y_pred` must have shape (B, 2, K), those of two networks, as of keras_het.models.Pair. "
+                "Received: shape (11, 4)"
+            ),
         ),
         (
             lambda: made("JoCoR")(LABELS, LOGITS, np.ones((11, 2))),
             "`sample_weight` must have shape (B,) or (B, 1). Received: shape (11, 2)",
         ),
-        (lambda: CoTeaching(0.5)(LABELS, LOGITS), "The loss 'co_teaching' must be attached to the model that it trains"),
+        (
+            lambda: CoTeaching(0.5)(LABELS, LOGITS),
+            "The loss 'co_teaching' must be attached to the model that it trains",
+        ),
     ],
 )
 def test_errors_say_what_is_wrong(call, text):

@@ -32,13 +32,17 @@ def test_a_negative_number_is_the_backward_correction_of_symmetric_flips(share):
 def test_a_negative_number_has_no_lower_bound_but_a_bounded_gradient():
     loss = SmoothedCrossentropy(-0.5, from_logits=True)
     sure = [np.array([[scale, 0.0, 0.0]], "float32") for scale in (10.0, 1e2, 1e4)]
-    values, gradients = zip(*(value_and_gradients(lambda tensors: loss([0], tensors[0]), [logits]) for logits in sure), strict=True)
+    values, gradients = zip(
+        *(value_and_gradients(lambda tensors: loss([0], tensors[0]), [logits]) for logits in sure), strict=True
+    )
     assert values[0] > values[1] > values[2]
     np.testing.assert_allclose(values[2], -1e4 / 3, rtol=1e-5)  # s / K for each of the two other classes
     assert all(np.abs(gradient).sum() <= 2 * 1.5 for (gradient,) in gradients)
 
 
-@pytest.mark.parametrize(("smoothing", "rule"), [(1.0, "be less than 1"), (np.inf, "be a finite float32 number greater than -inf")])
+@pytest.mark.parametrize(
+    ("smoothing", "rule"), [(1.0, "be less than 1"), (np.inf, "be a finite float32 number greater than -inf")]
+)
 def test_errors_say_what_is_wrong(smoothing, rule):
     with pytest.raises(ValueError) as error:
         SmoothedCrossentropy(smoothing)

@@ -53,7 +53,9 @@ def compiled(kind="functional", rate=0.0, **kwargs):
 
 
 def fit(model, epochs=1, **kwargs):
-    return model.fit(X, LABELS, **{"sample_weight": with_index(EXAMPLES), "batch_size": 5, "epochs": epochs, "verbose": 0, **kwargs})
+    return model.fit(
+        X, LABELS, **{"sample_weight": with_index(EXAMPLES), "batch_size": 5, "epochs": epochs, "verbose": 0, **kwargs}
+    )
 
 
 def memory(loss):
@@ -102,10 +104,14 @@ def test_a_loss_that_is_not_attached_says_so():
     model, loss = make_model(), make_loss()
     model.compile("sgd", loss)
     text = (
-        "The loss 'early_learning_regularized_crossentropy' must be attached to the model that it trains: `model.compile(..., "
-        "loss.attach(model))`, or, after a model was loaded, `model.loss.attach(model)`. Received: a loss that is not"
+        "The loss 'early_learning_regularized_crossentropy' must be attached to the model that it trains: "
+        "`model.compile(..., loss.attach(model))`, or, after a model was loaded, `model.loss.attach(model)`. "
+        "Received: a loss that is not"
     )
-    for call in (lambda: loss(LABELS, np.zeros((EXAMPLES, UNITS)), with_index(EXAMPLES)), lambda: keras_het.check(model)):
+    for call in (
+        lambda: loss(LABELS, np.zeros((EXAMPLES, UNITS)), with_index(EXAMPLES)),
+        lambda: keras_het.check(model),
+    ):
         with pytest.raises(ValueError) as error:
             call()
         assert str(error.value) == text
@@ -174,7 +180,9 @@ def test_weights_with_and_without_it_load_into_models_with_and_without_it(tmp_pa
     same.load_weights(with_it)
     np.testing.assert_array_equal(memory(its_loss), memory(loss))
     empty = make_loss().attach(other)
-    with pytest.warns(UserWarning, match="The file has nothing that 'early_learning_regularized_crossentropy_state' remembers"):
+    with pytest.warns(
+        UserWarning, match="The file has nothing that 'early_learning_regularized_crossentropy_state' remembers"
+    ):
         other.load_weights(without)
     np.testing.assert_array_equal(memory(empty), 0.0)
 

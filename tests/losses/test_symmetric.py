@@ -74,7 +74,9 @@ def test_gradients_of_several_labels_are_finite_differences_of_the_oracle():
 @pytest.mark.parametrize("from_logits", [True, False])
 def test_several_labels_with_certain_predictions_are_finite(from_logits):
     outputs = 1e4 * LOGITS if from_logits else (LOGITS > 0).astype("float32")
-    value, (gradient,) = value_and_gradients(lambda tensors: make(from_logits=from_logits)(ANSWERS, tensors[0]), [outputs])
+    value, (gradient,) = value_and_gradients(
+        lambda tensors: make(from_logits=from_logits)(ANSWERS, tensors[0]), [outputs]
+    )
     assert np.isfinite(value)
     assert np.isfinite(gradient).all()
 
@@ -90,9 +92,18 @@ def test_an_answer_that_is_none_is_not_taken_for_one(wrong):
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: SymmetricCrossentropy(-1.0), "`alpha` must be a finite float32 number at least 0. Received: alpha=-1.0"),
-        (lambda: SymmetricCrossentropy(beta=-1.0), "`beta` must be a finite float32 number at least 0. Received: beta=-1.0"),
-        (lambda: SymmetricCrossentropy(log_of_zero=0.0), "`log_of_zero` must be less than 0. Received: log_of_zero=0.0"),
+        (
+            lambda: SymmetricCrossentropy(-1.0),
+            "`alpha` must be a finite float32 number at least 0. Received: alpha=-1.0",
+        ),
+        (
+            lambda: SymmetricCrossentropy(beta=-1.0),
+            "`beta` must be a finite float32 number at least 0. Received: beta=-1.0",
+        ),
+        (
+            lambda: SymmetricCrossentropy(log_of_zero=0.0),
+            "`log_of_zero` must be less than 0. Received: log_of_zero=0.0",
+        ),
         (lambda: SymmetricCrossentropy(multi_label=1), "`multi_label` must be True or False. Received: multi_label=1"),
         (lambda: make(ignore_class=0), "`ignore_class` must be None with multi_label=True. Received: ignore_class=0"),
         (

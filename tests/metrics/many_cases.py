@@ -1,7 +1,9 @@
-"""Metrics against brute force in float64 on very many random cases: `python -m tests.metrics.many_cases [--cases 10000]`.
+"""Metrics against brute force in float64 on very many random cases.
 
-Beside the cases of `test_metrics.py`, which are few, for they run with every change: other numbers of examples and of batches, confident
-and unsure models, and probabilities with many ties.
+    python -m tests.metrics.many_cases [--cases 10000]
+
+Beside the cases of `test_metrics.py`, which are few, for they run with every change: other numbers of examples and of
+batches, confident and unsure models, and probabilities with many ties.
 """
 
 import argparse
@@ -13,7 +15,10 @@ from tests.metrics import test_metrics as few
 
 
 def case(seed):
-    """Labels and probabilities, float32, of up to 40 examples, a third of them with many ties, and into how many batches to cut them."""
+    """Labels and probabilities, float32, of up to 40 examples, and into how many batches to cut them.
+
+    A third of the cases has many ties.
+    """
     rng = np.random.default_rng([7, seed])
     count = int(rng.integers(1, few.EXAMPLES + 1))
     p = softmax(rng.choice([0.3, 1.0, 4.0]) * rng.normal(size=(count, few.UNITS)), axis=1)
@@ -29,7 +34,11 @@ def padded(labels, p, batches):
     for part_labels, part in zip(np.array_split(labels, batches), np.array_split(p, batches), strict=True):
         fill = few.EXAMPLES - len(part)
         weights = np.concatenate([np.ones(len(part)), np.zeros(fill)]).astype("float32")
-        yield np.pad(part_labels, (0, fill)), np.concatenate([part, np.full((fill, few.UNITS), 0.25, "float32")]), weights
+        yield (
+            np.pad(part_labels, (0, fill)),
+            np.concatenate([part, np.full((fill, few.UNITS), 0.25, "float32")]),
+            weights,
+        )
 
 
 def largest_difference(name, seeds):
@@ -50,7 +59,10 @@ def main():
     parser.add_argument("--metrics", nargs="+", choices=list(few.KINDS), default=["ece", "gap"])
     options = parser.parse_args()
     for name in options.metrics:
-        print(f"{name}: {options.cases} cases, largest difference {largest_difference(name, range(options.cases)):.2g}", flush=True)
+        print(
+            f"{name}: {options.cases} cases, largest difference {largest_difference(name, range(options.cases)):.2g}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -53,7 +53,9 @@ def equal_mass(labels, p, bins=5):
     mean = np.array([gap[confidence == c].mean() for c in confidence])[np.argsort(-confidence, kind="stable")]
     total, size = 0.0, len(p) / bins
     for b in range(bins):
-        share = np.clip(np.minimum(np.arange(1, len(p) + 1), (b + 1) * size) - np.maximum(np.arange(len(p)), b * size), 0, None)
+        share = np.clip(
+            np.minimum(np.arange(1, len(p) + 1), (b + 1) * size) - np.maximum(np.arange(len(p)), b * size), 0, None
+        )
         total += abs(np.sum(share * mean))
     return total / len(p)
 
@@ -92,9 +94,13 @@ def test_against_brute_force(name):
     for seed in range(20):
         labels, logits = case(seed)
         expected = ORACLES[name](labels, softmax(np.float64(logits), axis=1))
-        assert updated(KINDS[name](from_logits=True), labels, logits, batches=1 + seed % 3) == pytest.approx(expected, abs=1e-6)
+        assert updated(KINDS[name](from_logits=True), labels, logits, batches=1 + seed % 3) == pytest.approx(
+            expected, abs=1e-6
+        )
         labels, p = case_with_ties(seed)
-        assert updated(KINDS[name](), labels, p, batches=1 + seed % 3) == pytest.approx(ORACLES[name](labels, np.float64(p)), abs=1e-6)
+        assert updated(KINDS[name](), labels, p, batches=1 + seed % 3) == pytest.approx(
+            ORACLES[name](labels, np.float64(p)), abs=1e-6
+        )
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -112,7 +118,9 @@ def test_weights_vectors_masks_and_what_does_not_count(name):
     labels, logits = case(1)
     chosen = np.random.default_rng(2).random(EXAMPLES) < 0.5
     expected = updated(KINDS[name](from_logits=True), labels[chosen], logits[chosen])
-    assert updated(KINDS[name](from_logits=True), labels, logits, chosen.astype("float32")) == pytest.approx(expected, abs=1e-6)
+    assert updated(KINDS[name](from_logits=True), labels, logits, chosen.astype("float32")) == pytest.approx(
+        expected, abs=1e-6
+    )
     hidden = np.where(chosen, labels, -1)
     assert updated(KINDS[name](from_logits=True, ignore_class=-1), hidden, logits) == pytest.approx(expected, abs=1e-6)
     assert np.isnan(updated(KINDS[name](from_logits=True), hidden, logits))
@@ -173,11 +181,17 @@ def test_against_scikit_learn():
     several = (np.random.default_rng(7).random((EXAMPLES, UNITS)) < 0.3).astype("float32")
     q = expit(np.float64(logits))
     one_each = [brier_score_loss(several[:, k], q[:, k]) for k in range(UNITS)]
-    assert updated(KINDS["brier"](from_logits=True, multi_label=True), several, logits) == pytest.approx(np.sum(one_each), abs=1e-6)
+    assert updated(KINDS["brier"](from_logits=True, multi_label=True), several, logits) == pytest.approx(
+        np.sum(one_each), abs=1e-6
+    )
     losses = -(several * np.log(q) + (1 - several) * np.log1p(-q))
-    assert updated(KINDS["nll"](from_logits=True, multi_label=True), several, logits) == pytest.approx(losses.mean(), abs=1e-6)
+    assert updated(KINDS["nll"](from_logits=True, multi_label=True), several, logits) == pytest.approx(
+        losses.mean(), abs=1e-6
+    )
     expected = average_precision_score(several, q, average="micro")
-    assert updated(KINDS["gap"](from_logits=True, multi_label=True), several, logits) == pytest.approx(expected, abs=1e-6)
+    assert updated(KINDS["gap"](from_logits=True, multi_label=True), several, logits) == pytest.approx(
+        expected, abs=1e-6
+    )
 
 
 def test_small_probabilities_count():
@@ -198,7 +212,10 @@ def test_more_than_there_is_room_for_is_nan(name):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_no_probability_is_nan(name):
-    """Log-probabilities, of a head, where `from_logits=True` was forgotten; an example that does not count may be anything."""
+    """Log-probabilities, of a head, where `from_logits=True` was forgotten.
+
+    An example that does not count may be anything.
+    """
     labels, logits = case(3)
     log_p = log_softmax(logits, axis=1)
     assert np.isnan(updated(KINDS[name](), labels, log_p))
@@ -215,5 +232,7 @@ def test_nothing_yet_is_zero(name):
 
 @pytest.mark.parametrize("name", EXCLUSIVE)
 def test_labels_that_are_not_exclusive_have_no_confidence(name):
-    with pytest.raises(ValueError, match=r"`multi_label` must be False for .* which needs one predicted class. Received: True"):
+    with pytest.raises(
+        ValueError, match=r"`multi_label` must be False for .* which needs one predicted class. Received: True"
+    ):
         KINDS[name](multi_label=True)

@@ -12,7 +12,7 @@ UNITS = 5
 
 
 def sharpen(model):
-    """Gives the head of an untrained model large weights, so that its predictions differ between classes as a trained one's do."""
+    """Gives the head of an untrained model large weights, so that predictions differ as a trained model's do."""
     dense, rng = find_head(model, keras.layers.Dense).layer, np.random.default_rng(5)
     dense.kernel.assign(rng.normal(size=dense.kernel.shape) * 3 / np.sqrt(dense.kernel.shape[-2]))
     if dense.use_bias:
@@ -21,9 +21,11 @@ def sharpen(model):
 
 
 def state_of(model):
-    """What a call must leave alone: the model's weights, its trainable flags, and the caller's seeds and dtype policy."""
+    """What a call must leave alone: the model's weights and trainable flags, the caller's seeds and dtype policy."""
     weights = [weight.numpy() for weight in model.weights]
-    flags = [(layer.name, layer.trainable) for layer in model._flatten_layers()] + [weight.trainable for weight in model.weights]
+    flags = [(layer.name, layer.trainable) for layer in model._flatten_layers()] + [
+        weight.trainable for weight in model.weights
+    ]
     return weights, flags, random.getstate(), np.random.get_state()[1].tolist(), keras.config.dtype_policy().name
 
 
@@ -49,7 +51,10 @@ def probabilities(model, x):
 
 
 def check_conversion(model, x, y, folder, **arguments):
-    """Predictions before training as before; an epoch of `fit`; a `.keras` file that predicts the same. Returns the new model."""
+    """Predictions before training as before; an epoch of `fit`; a `.keras` file that predicts the same.
+
+    Returns the new model.
+    """
     old, before = old_probabilities(model, x), state_of(model)
     new = keras_het.heteroscedastic(model, 2, **arguments)
     assert_same_state(before, state_of(model))
@@ -67,7 +72,11 @@ def check_fit(model, x, y, run_eagerly=False):
     """An epoch of `fit` has a finite loss and moves the head."""
     head = model.layers[-1]
     before = [weight.numpy() for weight in head.trainable_weights]
-    model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=run_eagerly)
+    model.compile(
+        keras.optimizers.Adam(1e-3),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        run_eagerly=run_eagerly,
+    )
     history = model.fit(x, y, batch_size=16, verbose=0)
     assert np.isfinite(history.history["loss"][0])
     for weight, start in zip(head.trainable_weights, before, strict=True):
@@ -82,7 +91,10 @@ def check_file(model, x, folder):
 
 
 def outputs(model, x):
-    """What a model predicts, compiled only where that is cheaper: JAX compiles each operation of a call alone, TensorFlow none."""
+    """What a model predicts, compiled only where that is cheaper.
+
+    JAX compiles each operation of a call alone, TensorFlow none.
+    """
     if keras.config.backend() == "jax":
         return model.predict(x, verbose=0)
     return keras.ops.convert_to_numpy(model(x, training=False))

@@ -1,4 +1,4 @@
-"""edward2's heteroscedastic layers by their formulas, in NumPy float64: weights under their names, and what they compute."""
+"""edward2's heteroscedastic layers by formula, in NumPy float64: weights under their names, and what they compute."""
 
 import numpy as np
 
@@ -7,13 +7,23 @@ LAYERS = {
     "MCSoftmaxDense": ({"loc_layer": UNITS, "scale_layer": UNITS}, "softmax"),
     "MCSoftmaxDenseFA full": ({"scale_layer": UNITS * FACTORS, "loc_layer": UNITS, "diag_layer": UNITS}, "softmax"),
     "MCSoftmaxDenseFA parameter-efficient": (
-        {"scale_layer_homoscedastic": UNITS, "scale_layer_heteroscedastic": UNITS, "loc_layer": UNITS, "diag_layer": UNITS},
+        {
+            "scale_layer_homoscedastic": UNITS,
+            "scale_layer_heteroscedastic": UNITS,
+            "loc_layer": UNITS,
+            "diag_layer": UNITS,
+        },
         "softmax",
     ),
     "MCSigmoidDenseFA diagonal": ({"loc_layer": UNITS, "diag_layer": UNITS}, "sigmoid"),
     "MCSigmoidDenseFA full": ({"loc_layer": UNITS, "scale_layer": UNITS * FACTORS, "diag_layer": UNITS}, "sigmoid"),
     "MCSigmoidDenseFA parameter-efficient": (
-        {"loc_layer": UNITS, "scale_layer_homoscedastic": UNITS, "scale_layer_heteroscedastic": UNITS, "diag_layer": UNITS},
+        {
+            "loc_layer": UNITS,
+            "scale_layer_homoscedastic": UNITS,
+            "scale_layer_heteroscedastic": UNITS,
+            "diag_layer": UNITS,
+        },
         "sigmoid",
     ),
 }
@@ -32,7 +42,9 @@ def make_weights(layer, seed=0):
 def moments(weights, x):
     """Mean `(B, K)` and covariance `(B, K, K)` of their logits u."""
     maps = {name.split("/")[0].split("_", 1)[1]: 0 for name in weights}
-    kernel, bias = ({k: weights[n] for n in weights for k in maps if n.endswith(f"_{k}/{w}:0")} for w in ("kernel", "bias"))
+    kernel, bias = (
+        {k: weights[n] for n in weights for k in maps if n.endswith(f"_{k}/{w}:0")} for w in ("kernel", "bias")
+    )
     apply = {name: (x @ kernel[name] + bias[name]) for name in maps if not name.endswith("homoscedastic")}
     mean, d = apply["loc_layer"], np.log1p(np.exp(apply.get("diag_layer", apply.get("scale_layer")))) + 1e-3
     covariance = d[:, :, None] ** 2 * np.eye(mean.shape[1])

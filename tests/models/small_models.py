@@ -12,12 +12,16 @@ X, Y = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32"), RNG.integers(UNI
 
 
 def sequential(activation=None, units=UNITS):
-    return keras.Sequential([keras.Input((FEATURES,)), layers.Dense(16, "tanh"), layers.Dropout(0.1), layers.Dense(units, activation)])
+    return keras.Sequential(
+        [keras.Input((FEATURES,)), layers.Dense(16, "tanh"), layers.Dropout(0.1), layers.Dense(units, activation)]
+    )
 
 
 def functional(activation=None, *behind, **head):
     inputs = keras.Input((FEATURES,))
-    outputs = layers.Dense(UNITS, activation, name="predictions", **head)(layers.Dense(16, "tanh", name="hidden")(inputs))
+    outputs = layers.Dense(UNITS, activation, name="predictions", **head)(
+        layers.Dense(16, "tanh", name="hidden")(inputs)
+    )
     for layer in behind:
         outputs = layer(outputs)
     return keras.Model(inputs, outputs)
@@ -30,7 +34,9 @@ def nested(head):
 
 def two_inputs():
     inputs = {name: keras.Input((FEATURES,), name=name) for name in ("a", "b")}
-    return keras.Model(inputs, layers.Dense(UNITS)(layers.Concatenate()([inputs["a"], layers.Dense(16, "tanh")(inputs["b"])])))
+    return keras.Model(
+        inputs, layers.Dense(UNITS)(layers.Concatenate()([inputs["a"], layers.Dense(16, "tanh")(inputs["b"])]))
+    )
 
 
 MODELS = {
@@ -42,7 +48,9 @@ MODELS = {
     "functional with a Softmax layer": lambda: functional(None, layers.Softmax()),
     "functional with an Activation layer": lambda: functional(None, layers.Activation("softmax")),
     "functional with a softmax operation": lambda: functional(None, keras.ops.softmax),
-    "head in a model": lambda: nested(keras.Sequential([keras.Input((16,)), layers.Dense(12, "relu"), layers.Dense(UNITS, "softmax")])),
+    "head in a model": lambda: nested(
+        keras.Sequential([keras.Input((16,)), layers.Dense(12, "relu"), layers.Dense(UNITS, "softmax")])
+    ),
     "head alone in a model": lambda: nested(keras.Sequential([keras.Input((16,)), layers.Dense(UNITS)])),
     "head alone": lambda: keras.Sequential([keras.Input((FEATURES,)), layers.Dense(UNITS)]),
 }

@@ -9,7 +9,16 @@ from keras import layers
 
 import keras_het
 from keras_het.layers import HeteroscedasticDense
-from tests.models.checks import UNITS, assert_same_state, check_conversion, check_fit, old_probabilities, probabilities, sharpen, state_of
+from tests.models.checks import (
+    UNITS,
+    assert_same_state,
+    check_conversion,
+    check_fit,
+    old_probabilities,
+    probabilities,
+    sharpen,
+    state_of,
+)
 from tests.models.small_models import EXAMPLES, FEATURES, MODELS, X, Y, functional, nested, sequential, two_inputs
 
 
@@ -21,12 +30,16 @@ def test_a_converted_model_predicts_as_before_trains_and_is_saved(name, clone, t
     assert [layer.name for layer in new.layers][-1] == keras_het.graph.find_head(model, layers.Dense).layer.name
 
 
-@pytest.mark.parametrize("options", [{"num_factors": 0}, {"num_factors": 2, "parameter_efficient": True}, {"temperature": 4.0}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"num_factors": 0}, {"num_factors": 2, "parameter_efficient": True}, {"temperature": 4.0}], ids=str
+)
 def test_every_head_starts_at_the_old_predictions(options):
     model = sharpen(sequential("softmax"))
     new = keras_het.heteroscedastic(model, seed=1, **options)
     assert np.abs(probabilities(new, X) - old_probabilities(model, X)).max() < 0.02
-    deviation = np.sqrt(keras.ops.convert_to_numpy(new.layers[-1].logit_distribution(np.zeros((1, 16), "float32")).variance()))
+    deviation = np.sqrt(
+        keras.ops.convert_to_numpy(new.layers[-1].logit_distribution(np.zeros((1, 16), "float32")).variance())
+    )
     np.testing.assert_allclose(deviation, 0.15 * new.layers[-1].temperature, rtol=1e-5)
 
 
@@ -50,10 +63,17 @@ def test_the_link_follows_the_activation():
     def link(model, **arguments):
         return keras_het.heteroscedastic(model, **arguments).layers[-1].link.activation
 
-    assert link(functional("sigmoid")) == link(functional(None, keras.ops.sigmoid)) == link(functional(), link="sigmoid") == "sigmoid"
+    assert (
+        link(functional("sigmoid"))
+        == link(functional(None, keras.ops.sigmoid))
+        == link(functional(), link="sigmoid")
+        == "sigmoid"
+    )
     assert link(functional("softmax")) == link(functional()) == "softmax"
     assert link(sequential(units=1)) == link(functional("softmax"), units=3, link="sigmoid") == "sigmoid"
-    with pytest.raises(ValueError, match="`link` must be 'softmax', as the activation of the old head, unless mu starts fresh"):
+    with pytest.raises(
+        ValueError, match="`link` must be 'softmax', as the activation of the old head, unless mu starts fresh"
+    ):
         link(functional("softmax"), link="sigmoid")
 
 
@@ -74,11 +94,15 @@ def test_a_cold_start_is_that_of_a_new_layer():
 
 
 def test_what_the_caller_starts_otherwise_is_kept():
-    head = keras_het.heteroscedastic(functional(), 2, initial_scale=0.4, covariance_initializer="ones", name="het").layers[-1]
+    head = keras_het.heteroscedastic(
+        functional(), 2, initial_scale=0.4, covariance_initializer="ones", name="het"
+    ).layers[-1]
     assert head.name == "het"
     np.testing.assert_allclose(head.covariance_layer.factor.kernel.numpy(), 1)
     np.testing.assert_allclose(
-        np.square(head.covariance_layer.factor.bias.numpy()).sum(), UNITS * 0.5 * (0.4 * head.temperature) ** 2, rtol=1e-5
+        np.square(head.covariance_layer.factor.bias.numpy()).sum(),
+        UNITS * 0.5 * (0.4 * head.temperature) ** 2,
+        rtol=1e-5,
     )
 
 
@@ -143,19 +167,26 @@ def test_a_layer_that_is_named_becomes_the_last():
 
 def test_a_layer_that_is_named_keeps_the_activation_behind_it():
     assert (
-        keras_het.heteroscedastic(functional(None, layers.Activation("sigmoid")), layer="predictions").layers[-1].link.activation
+        keras_het.heteroscedastic(functional(None, layers.Activation("sigmoid")), layer="predictions")
+        .layers[-1]
+        .link.activation
         == "sigmoid"
     )
 
 
 def test_one_sigmoid_becomes_a_softmax_of_more_classes():
     assert keras_het.heteroscedastic(sequential("sigmoid", units=1), units=3).layers[-1].link.activation == "softmax"
-    assert keras_het.heteroscedastic(functional("softmax"), link="sigmoid", warm_start=False).layers[-1].link.activation == "sigmoid"
+    assert (
+        keras_het.heteroscedastic(functional("softmax"), link="sigmoid", warm_start=False).layers[-1].link.activation
+        == "sigmoid"
+    )
 
 
 def test_fresh_kernels_follow_the_seed():
     model = functional()
-    first, again, other = (keras_het.heteroscedastic(model, units=3, seed=seed).layers[-1].loc.kernel.numpy() for seed in (1, 1, 2))
+    first, again, other = (
+        keras_het.heteroscedastic(model, units=3, seed=seed).layers[-1].loc.kernel.numpy() for seed in (1, 1, 2)
+    )
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 0.01
     converted = keras_het.heteroscedastic(model)
@@ -181,13 +212,17 @@ def test_a_head_inside_gets_the_inputs_that_the_model_around_it_gives():
     assert np.abs(probabilities(new, [X, -X]) - old_probabilities(model, [X, -X])).max() < 0.02
 
 
-@pytest.mark.filterwarnings("ignore:Layer .* does not support masking:UserWarning")  # Keras says so of the plain model, too
+# Keras says so of the plain model, too.
+@pytest.mark.filterwarnings("ignore:Layer .* does not support masking:UserWarning")
 @pytest.mark.parametrize("clone", [False, True])
 def test_a_mask_reaches_the_layers_of_a_head_inside(clone, tmp_path):
     tokens = keras.Input((7,), dtype="int32")
     inner = keras.Sequential([keras.Input((7, 4)), layers.GRU(8), layers.Dense(UNITS)])
     model = sharpen(keras.Model(tokens, inner(layers.Embedding(9, 4, mask_zero=True)(tokens))))
-    x = np.random.default_rng(0).integers(9, size=(EXAMPLES, 7)) * np.tri(7, dtype=int)[np.random.default_rng(1).integers(7, size=EXAMPLES)]
+    x = (
+        np.random.default_rng(0).integers(9, size=(EXAMPLES, 7))
+        * np.tri(7, dtype=int)[np.random.default_rng(1).integers(7, size=EXAMPLES)]
+    )
     check_conversion(model, x, Y, tmp_path, clone=clone)
 
 
@@ -210,7 +245,9 @@ def test_there_and_back():
     np.testing.assert_allclose(back.layers[-1].kernel.numpy(), dense.kernel.numpy(), rtol=1e-6)
     np.testing.assert_allclose(back.layers[-1].bias.numpy(), dense.bias.numpy(), rtol=1e-6)
     logits = keras.ops.convert_to_tensor(back.predict(X, verbose=0))
-    np.testing.assert_allclose(keras.ops.convert_to_numpy(keras.ops.softmax(logits)), model.predict(X, verbose=0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        keras.ops.convert_to_numpy(keras.ops.softmax(logits)), model.predict(X, verbose=0), rtol=1e-4, atol=1e-6
+    )
     assert keras_het.homoscedastic(new, units=2, clone=True).output_shape == (None, 2)
     assert isinstance(new.layers[-1], HeteroscedasticDense)
 
@@ -218,7 +255,9 @@ def test_there_and_back():
 def test_a_quantised_model_keeps_its_head_and_reloads(tmp_path):
     new = keras_het.heteroscedastic(sharpen(functional("softmax")), 2, seed=0)
     before = new.predict(X, verbose=0)
-    with warnings.catch_warnings(record=True) as caught:  # pytest.warns would raise Keras' own, of layers that have no `quantize`
+    with warnings.catch_warnings(
+        record=True
+    ) as caught:  # pytest.warns would raise Keras' own, of layers that have no `quantize`
         warnings.simplefilter("always")
         new.quantize("int8")
     assert sum("stays in full precision" in str(warning.message) for warning in caught) == 3
@@ -226,7 +265,9 @@ def test_a_quantised_model_keeps_its_head_and_reloads(tmp_path):
     assert 0 < np.abs(np.exp(after) - np.exp(before)).max() < 0.1
     assert new.layers[-1].loc.dtype_policy.name == "float32"
     new.save(tmp_path / "model.keras")
-    np.testing.assert_allclose(keras.models.load_model(tmp_path / "model.keras").predict(X, verbose=0), after, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        keras.models.load_model(tmp_path / "model.keras").predict(X, verbose=0), after, rtol=1e-5, atol=1e-5
+    )
     for call in (lambda: new.layers[-1].quantize("int8"), lambda: new.layers[-1].enable_lora(2)):
         with pytest.raises(NotImplementedError, match="heteroscedastic head"):
             call()
@@ -235,7 +276,9 @@ def test_a_quantised_model_keeps_its_head_and_reloads(tmp_path):
 def test_keras_applications(tmp_path):
     rng = np.random.default_rng(1)
     for activation in ("softmax", None):
-        model = keras.applications.MobileNetV2((32, 32, 3), 0.35, weights=None, classes=UNITS, classifier_activation=activation)
+        model = keras.applications.MobileNetV2(
+            (32, 32, 3), 0.35, weights=None, classes=UNITS, classifier_activation=activation
+        )
         for layer in model.layers:  # the head alone learns: the gradient of 150 layers takes a minute to compile
             layer.trainable = False
         images = rng.normal(size=(32, 32, 32, 3)).astype("float32")

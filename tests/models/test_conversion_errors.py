@@ -61,22 +61,46 @@ def two_outputs():
 @pytest.mark.parametrize(
     ("make", "arguments", "text"),
     [
-        (lambda: keras.Sequential([keras.Input((8,)), layers.Dense(5, name="a"), layers.Rescaling(2.0, name="r")]), {}, "'a'. Received: "),
-        (lambda: keras.Sequential([keras.Input((8,)), layers.Rescaling(2.0, name="r")]), {}, "layers: none. Received: "),
-        (lambda: keras.Sequential([keras.Input((8,)), layers.Rescaling(2.0, name="r")]), {}, "ends in 'r', a Rescaling"),
+        (
+            lambda: keras.Sequential([keras.Input((8,)), layers.Dense(5, name="a"), layers.Rescaling(2.0, name="r")]),
+            {},
+            "'a'. Received: ",
+        ),
+        (
+            lambda: keras.Sequential([keras.Input((8,)), layers.Rescaling(2.0, name="r")]),
+            {},
+            "layers: none. Received: ",
+        ),
+        (
+            lambda: keras.Sequential([keras.Input((8,)), layers.Rescaling(2.0, name="r")]),
+            {},
+            "ends in 'r', a Rescaling",
+        ),
         (two_outputs, {}, "`model` must have one output. Received: a model with 2 outputs"),
         (Subclassed, {}, "`model` must be a functional model"),
         (lambda: keras.Sequential([layers.Dense(5)]), {}, "give it a keras.Input"),
         (lambda: layers.Dense(5), {}, "`model` must be a functional model"),
-        (functional, {"layer": "nope"}, "`layer` must name a Dense layer of the model: 'hidden', 'predictions'. Received: layer='nope'"),
-        (functional, {"layer": "hidden"}, "The activation of the head must be softmax, sigmoid or none. Received: tanh in 'hidden'"),
+        (
+            functional,
+            {"layer": "nope"},
+            "`layer` must name a Dense layer of the model: 'hidden', 'predictions'. Received: layer='nope'",
+        ),
+        (
+            functional,
+            {"layer": "hidden"},
+            "The activation of the head must be softmax, sigmoid or none. Received: tanh in 'hidden'",
+        ),
         (lambda: quantised(functional()), {}, "`warm_start` must be False, for the old head is quantised (int8)"),
         (lambda: keras.Sequential([keras.Input((8,)), Cosine(5, name="c")]), {}, "layers: none. Received: "),
         (lambda: functional(None, Softmax(name="s")), {}, "which ends in 's', a Softmax"),
         (lambda: Tempered(*graph()), {}, "`model` must be a functional model"),
         (lambda: functional("softmax", layers.Softmax()), {}, "The head must have one activation"),
         (lambda: functional(None, layers.Softmax(axis=0)), {}, "must be over the last axis. Received: axis=0"),
-        (lambda: keras_het.heteroscedastic(functional()), {}, "is a HeteroscedasticDense already; `homoscedastic(model)`"),
+        (
+            lambda: keras_het.heteroscedastic(functional()),
+            {},
+            "is a HeteroscedasticDense already; `homoscedastic(model)`",
+        ),
         (functional, {"warm_start": 1}, "`warm_start` must be True or False"),
         (functional, {"clone": "yes"}, "`clone` must be True or False"),
         (

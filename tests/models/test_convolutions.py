@@ -74,11 +74,17 @@ def test_a_sigmoid_of_every_pixel_may_be_flattened():
         (lambda: convolution(strides=2), "The model must end in a Dense layer or a 1x1 Conv2D"),
         (
             lambda: convolution(layers.UpSampling2D()),
-            "by hand: HeteroscedasticDense(K)(backbone.output)), or `layer` must name one of its Dense layers: 'predictions'",
+            (
+                "by hand: HeteroscedasticDense(K)(backbone.output)), "
+                "or `layer` must name one of its Dense layers: 'predictions'"
+            ),
         ),
         (
             lambda: convolution(data_format="channels_first"),
-            "`data_format` of a head must be 'channels_last', for a Dense layer is of the last axis. Received: data_format=",
+            (
+                "`data_format` of a head must be 'channels_last', for a Dense layer is of the last axis. "
+                "Received: data_format="
+            ),
         ),
     ],
 )

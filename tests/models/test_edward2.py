@@ -42,7 +42,10 @@ def test_planted_dropped_bias_on_the_factor_is_caught():
 def test_kinds_are_told_from_the_names():
     for layer in LAYERS:
         head = from_edward2(make_weights(layer), link=LAYERS[layer][1])
-        assert (head.units, head.num_factors) == (UNITS, 0 if "diagonal" in layer or layer == "MCSoftmaxDense" else FACTORS)
+        assert (head.units, head.num_factors) == (
+            UNITS,
+            0 if "diagonal" in layer or layer == "MCSoftmaxDense" else FACTORS,
+        )
         assert head.parameter_efficient == ("efficient" in layer)
 
 
@@ -50,19 +53,36 @@ def test_kinds_are_told_from_the_names():
     ("change", "text"),
     [
         (lambda w: w | {"other_layer/kernel:0": np.zeros((6, 4))}, "Received: the name 'other_layer/kernel:0'"),
-        (lambda w: {n: a for n, a in w.items() if "diag" not in n} | {"x_scale_layer/kernel:0": np.zeros((6, 8))}, "kernel (D, N)"),
+        (
+            lambda w: {n: a for n, a in w.items() if "diag" not in n} | {"x_scale_layer/kernel:0": np.zeros((6, 8))},
+            "kernel (D, N)",
+        ),
         (lambda w: {n: a for n, a in w.items() if "hetero" not in n}, "those of one layer"),
         (lambda w: {n: a for n, a in w.items() if "loc_layer/bias" not in n}, "a bias (N,) of loc_layer"),
         (
-            lambda w: w | {n.replace("MCSoftmaxDenseFA_", "MCSoftmaxDenseFA_1_"): 0 * a for n, a in w.items() if "loc" in n},
+            lambda w: (
+                w | {n.replace("MCSoftmaxDenseFA_", "MCSoftmaxDenseFA_1_"): 0 * a for n, a in w.items() if "loc" in n}
+            ),
             "one layer. Received: 'MCSoftmaxDenseFA_loc_layer/kernel:0' and 'MCSoftmaxDenseFA_1_loc_layer/kernel:0'",
         ),
         (lambda w: w | {n[:-2]: a for n, a in w.items()}, "`weights` must be those of one layer. Received: "),
         (lambda w: w | {0: np.zeros(3)}, "`weights` must have names that are strings. Received: the name 0"),
-        (lambda w: {n: a[..., :0] for n, a in w.items()}, "`weights` must have numbers in every array. Received: shape (2, 0) of "),
-        (lambda w: {n: np.where(a > 1, np.nan, a) for n, a in w.items()}, "`weights` must be finite numbers. Received: "),
-        (lambda w: {n: a + 0j for n, a in w.items()}, "`weights` must be finite numbers. Received: an array of complex"),
-        (lambda w: {n: a.astype(str) for n, a in w.items()}, "`weights` must be finite numbers. Received: an array of <U"),
+        (
+            lambda w: {n: a[..., :0] for n, a in w.items()},
+            "`weights` must have numbers in every array. Received: shape (2, 0) of ",
+        ),
+        (
+            lambda w: {n: np.where(a > 1, np.nan, a) for n, a in w.items()},
+            "`weights` must be finite numbers. Received: ",
+        ),
+        (
+            lambda w: {n: a + 0j for n, a in w.items()},
+            "`weights` must be finite numbers. Received: an array of complex",
+        ),
+        (
+            lambda w: {n: a.astype(str) for n, a in w.items()},
+            "`weights` must be finite numbers. Received: an array of <U",
+        ),
     ],
 )
 def test_other_weights_are_refused(change, text):

@@ -72,7 +72,12 @@ def test_the_counterpart_of_a_loss(activation, loss, expected):
 
 
 def test_a_loss_by_the_name_of_an_output_gets_the_new_name():
-    old = compiled(functional(None, layers.Softmax(name="p")), "sgd", {"p": "sparse_categorical_crossentropy"}, loss_weights={"p": 0.5})
+    old = compiled(
+        functional(None, layers.Softmax(name="p")),
+        "sgd",
+        {"p": "sparse_categorical_crossentropy"},
+        loss_weights={"p": 0.5},
+    )
     new = converted(old, name="het")
     assert list(new.loss) == ["het"]
     new.fit(X, Y, verbose=0)
@@ -139,13 +144,17 @@ NO_COUNTERPART = [
 @pytest.mark.parametrize("arguments", NO_COUNTERPART)
 def test_what_has_no_counterpart_is_warned_of_and_the_model_is_not_compiled(arguments):
     old = compiled(functional("softmax"), "sgd", **arguments)
-    assert "has no counterpart that is known; keep_activation=True keeps it. `" in warned(keras_het.heteroscedastic, old, 1)
+    assert "has no counterpart that is known; keep_activation=True keeps it. `" in warned(
+        keras_het.heteroscedastic, old, 1
+    )
     kept = converted(old, keep_activation=True)
     assert kept.loss == old.loss
 
 
 def test_a_subclass_that_only_inherits_is_what_it_inherits_from():
-    old = compiled(functional("softmax"), "sgd", Inheriting(ignore_class=1), metrics=[Counting(), metrics.AUC(from_logits=False)])
+    old = compiled(
+        functional("softmax"), "sgd", Inheriting(ignore_class=1), metrics=[Counting(), metrics.AUC(from_logits=False)]
+    )
     new = converted(old)
     assert type(new.loss) is Inheriting
     assert new.loss.get_config() == {**old.loss.get_config(), "from_logits": True}
@@ -162,7 +171,9 @@ def test_where_no_activation_can_be_kept_the_warning_does_not_say_so(activation)
     assert "keep_activation" not in warned(keras_het.heteroscedastic, old, 1, keep_activation=True)
 
 
-@pytest.mark.parametrize("metric", [metrics.AUC(from_logits=True), metrics.BinaryAccuracy(threshold=-0.7), "binary_accuracy", custom])
+@pytest.mark.parametrize(
+    "metric", [metrics.AUC(from_logits=True), metrics.BinaryAccuracy(threshold=-0.7), "binary_accuracy", custom]
+)
 def test_the_logits_of_a_plain_softmax_head_are_not_normalised(metric):
     het = keras_het.heteroscedastic(functional("softmax"), 1)
     het.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
@@ -173,7 +184,9 @@ def test_the_logits_of_a_plain_softmax_head_are_not_normalised(metric):
 
 @pytest.mark.parametrize("metric", [metrics.AUC(), metrics.Precision(), metrics.Hinge()])
 def test_of_a_softmax_that_is_not_kept_neither(metric):
-    het = converted(compiled(functional("softmax"), "sgd", "categorical_crossentropy", metrics=[metric]), keep_activation=True)
+    het = converted(
+        compiled(functional("softmax"), "sgd", "categorical_crossentropy", metrics=[metric]), keep_activation=True
+    )
     assert "keep_activation=True keeps it. `metrics` must take logits" in warned(keras_het.homoscedastic, het)
     assert keras_het.homoscedastic(het, keep_activation=True).compiled
 
@@ -234,7 +247,9 @@ class Unconfigured(keras.optimizers.SGD):
         raise NotImplementedError("no configuration")
 
 
-@pytest.mark.parametrize("metric", [Numbered, Required, lambda number: metrics.MeanMetricWrapper(lambda y, p: p, name="own")])
+@pytest.mark.parametrize(
+    "metric", [Numbered, Required, lambda number: metrics.MeanMetricWrapper(lambda y, p: p, name="own")]
+)
 def test_a_metric_that_cannot_be_made_again_is_not_shared(metric):
     old = compiled(functional(None), "sgd", custom, metrics=[metric(3)])
     text = warned(keras_het.heteroscedastic, old, 1)
@@ -243,7 +258,9 @@ def test_a_metric_that_cannot_be_made_again_is_not_shared(metric):
     assert "keep_activation" not in text
 
 
-@pytest.mark.parametrize("optimizer", [lambda: keras.optimizers.SGD(lambda: 0.1), lambda: Steep(slope=2.0), Unconfigured])
+@pytest.mark.parametrize(
+    "optimizer", [lambda: keras.optimizers.SGD(lambda: 0.1), lambda: Steep(slope=2.0), Unconfigured]
+)
 def test_an_optimizer_that_cannot_be_made_again_is_warned_of(optimizer):
     old = compiled(functional("softmax"), optimizer(), "sparse_categorical_crossentropy")
     text = warned(keras_het.heteroscedastic, old, 1)
@@ -290,14 +307,20 @@ def test_the_loss_is_scaled_as_it_was():
 def test_the_way_back_is_compiled_too():
     old = compiled(functional("softmax"), "sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
     back = keras_het.homoscedastic(converted(old))
-    assert back.loss.from_logits is True if hasattr(back.loss, "from_logits") else back.loss.get_config()["from_logits"] is True
+    assert (
+        back.loss.from_logits is True
+        if hasattr(back.loss, "from_logits")
+        else back.loss.get_config()["from_logits"] is True
+    )
     kept = keras_het.homoscedastic(converted(old, keep_activation=True), keep_activation=True)
     np.testing.assert_allclose(kept.predict(X, verbose=0), old.predict(X, verbose=0), rtol=1e-4, atol=1e-6)
     assert kept.loss == "sparse_categorical_crossentropy"
 
 
 @pytest.mark.parametrize("clone", [False, True])
-@pytest.mark.parametrize(("activation", "loss", "labels"), [("softmax", "sparse_categorical_crossentropy", Y), ("sigmoid", "bce", VECTORS)])
+@pytest.mark.parametrize(
+    ("activation", "loss", "labels"), [("softmax", "sparse_categorical_crossentropy", Y), ("sigmoid", "bce", VECTORS)]
+)
 def test_a_kept_activation_returns_probabilities(activation, loss, labels, clone, tmp_path):
     old = sharpen(functional(activation))
     old.compile("sgd", loss, metrics=[metrics.AUC()] if activation == "sigmoid" else ["accuracy"])
@@ -318,10 +341,14 @@ def test_a_kept_activation_returns_probabilities(activation, loss, labels, clone
 
 def test_nothing_is_kept_of_a_model_that_returns_logits():
     assert isinstance(keras_het.heteroscedastic(functional(), keep_activation=True).layers[-1], HeteroscedasticDense)
-    assert isinstance(keras_het.heteroscedastic(functional("log_softmax"), keep_activation=True).layers[-1], HeteroscedasticDense)
+    assert isinstance(
+        keras_het.heteroscedastic(functional("log_softmax"), keep_activation=True).layers[-1], HeteroscedasticDense
+    )
     softmax = keras_het.heteroscedastic(sequential("sigmoid", units=1), units=3, keep_activation=True).layers[-1]
     assert isinstance(softmax, layers.Softmax)
     with pytest.raises(ValueError, match="`keep_activation` must be True or False"):
         keras_het.heteroscedastic(functional(), keep_activation="yes")
-    with pytest.raises(ValueError, match=r"`keep_activation` must be False where classes are exclusive by the new link.*'sigmoid'"):
+    with pytest.raises(
+        ValueError, match=r"`keep_activation` must be False where classes are exclusive by the new link.*'sigmoid'"
+    ):
         keras_het.heteroscedastic(functional("sigmoid"), link="normal_cdf", warm_start=False, keep_activation=True)

@@ -90,12 +90,16 @@ def test_members_of_half_precision_are_averaged_in_float32():
 
 def compiled(end="softmax head", **arguments):
     model = model_of(*ENDS[end]())
-    model.compile(keras.optimizers.Adam(1e-2), keras.losses.SparseCategoricalCrossentropy(from_logits=True), **arguments)
+    model.compile(
+        keras.optimizers.Adam(1e-2), keras.losses.SparseCategoricalCrossentropy(from_logits=True), **arguments
+    )
     return model
 
 
 def weights_of(ensemble):
-    return [np.concatenate([weight.numpy().ravel() for weight in member.trainable_variables]) for member in ensemble.members]
+    return [
+        np.concatenate([weight.numpy().ravel() for weight in member.trainable_variables]) for member in ensemble.members
+    ]
 
 
 def test_fit_trains_every_member_by_its_own_seeds_and_again_the_same():
@@ -113,7 +117,10 @@ def test_fit_trains_every_member_by_its_own_seeds_and_again_the_same():
         assert all(np.abs(end - start).max() > 1e-2 for end, start in zip(ends[-1], starts, strict=True))
     np.testing.assert_allclose(ends[0], ends[1], atol=1e-5)
     assert (
-        np.abs(DeepEnsemble.make(compiled, 2, seed=6).members[0].layers[0].kernel.numpy() - ensemble.members[0].layers[0].kernel).max()
+        np.abs(
+            DeepEnsemble.make(compiled, 2, seed=6).members[0].layers[0].kernel.numpy()
+            - ensemble.members[0].layers[0].kernel
+        ).max()
         > 0.1
     )
 
@@ -172,7 +179,9 @@ def test_check_knows_what_it_returns():
     assert (output.activation, output.returns, output.units) == ("softmax", "log-probabilities", UNITS)
     keras_het.check(ensemble)
     ensemble.compile(loss="sparse_categorical_crossentropy")
-    with pytest.raises(ValueError, match=r"`loss` must take log-probabilities: .* for the ensemble 'deep_ensemble.*' returns them"):
+    with pytest.raises(
+        ValueError, match=r"`loss` must take log-probabilities: .* for the ensemble 'deep_ensemble.*' returns them"
+    ):
         keras_het.check(ensemble)
     behind = keras.Sequential([keras.Input((FEATURES,)), ensemble, layers.Softmax()])
     assert outputs_of(behind)[0][1].returns == "probabilities"
@@ -190,7 +199,9 @@ def test_a_file_holds_the_whole(end, tmp_path):
 
 def test_members_of_a_file_go_on_training_where_they_were(tmp_path):
     eagerly = keras.config.backend() == "tensorflow"  # which traces slowly
-    ensemble = DeepEnsemble([compiled(end, run_eagerly=eagerly) for end in ("softmax head", "Dense, log-probabilities")])
+    ensemble = DeepEnsemble(
+        [compiled(end, run_eagerly=eagerly) for end in ("softmax head", "Dense, log-probabilities")]
+    )
     ensemble.fit(X, Y, epochs=2, shuffle=False, verbose=0)
     ensemble.save(tmp_path / "ensemble.keras")
     loaded = keras.models.load_model(tmp_path / "ensemble.keras")
@@ -215,7 +226,9 @@ def two_inputs():
 
 def test_several_inputs_by_name(tmp_path):
     ensemble, x = DeepEnsemble([two_inputs() for _ in range(2)]), {"a": X, "b": X[::-1].copy()}
-    np.testing.assert_allclose(ensemble.predict(x, verbose=0), expected(ensemble, "Dense, log", x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        ensemble.predict(x, verbose=0), expected(ensemble, "Dense, log", x), rtol=1e-4, atol=1e-5
+    )
     ensemble.save(tmp_path / "ensemble.keras")
     loaded = keras.models.load_model(tmp_path / "ensemble.keras")
     np.testing.assert_allclose(loaded.predict(x, verbose=0), ensemble.predict(x, verbose=0), rtol=1e-5, atol=1e-5)
@@ -233,7 +246,9 @@ class Batches(keras.utils.PyDataset):
 def test_data_sets_train_and_predict():
     ensemble = DeepEnsemble([compiled("Dense, log-probabilities") for _ in range(2)])
     assert len(ensemble.fit(Batches(), verbose=0)) == 2
-    np.testing.assert_allclose(ensemble.predict(Batches(), verbose=0), ensemble.predict(X, verbose=0), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        ensemble.predict(Batches(), verbose=0), ensemble.predict(X, verbose=0), rtol=1e-5, atol=1e-5
+    )
     np.testing.assert_allclose(ensemble.predict_members(Batches()), ensemble.predict_members(X), rtol=1e-4, atol=1e-5)
 
 
@@ -253,13 +268,20 @@ def test_subclassed_models_can_be_members():
     for member in members:
         member(X)
     ensemble = DeepEnsemble(members)
-    np.testing.assert_allclose(ensemble.predict(X, verbose=0), expected(ensemble, "softmax head", X), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        ensemble.predict(X, verbose=0), expected(ensemble, "softmax head", X), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_probabilities_of_zero_and_one_stay_finite():
-    ends = [layers.Activation(lambda x: ops.cast(ops.stack([x[:, 0] > -9, x[:, 0] < -9], axis=-1), "float32")) for _ in range(2)]
+    ends = [
+        layers.Activation(lambda x: ops.cast(ops.stack([x[:, 0] > -9, x[:, 0] < -9], axis=-1), "float32"))
+        for _ in range(2)
+    ]
     for link in ("softmax", "sigmoid"):
-        ensemble = DeepEnsemble([keras.Sequential([keras.Input((FEATURES,)), end]) for end in ends], link, from_logits=False)
+        ensemble = DeepEnsemble(
+            [keras.Sequential([keras.Input((FEATURES,)), end]) for end in ends], link, from_logits=False
+        )
         found = ensemble.predict(X, verbose=0)
         assert np.isfinite(found).all()
         assert found[:, 0].min() > found[:, 1].max() + 80
@@ -275,14 +297,26 @@ def shared():
 
 ERRORS = {
     "none": (list, {}, r"`members` must be a list of models, at least one. Received: \[\]"),
-    "one model": (lambda: model_of(layers.Dense(2)), {}, r"`members` must be a list of models, at least one. Received: Sequential"),
-    "no model": (lambda: [layers.Dense(2)], {}, r"`members` must be a list of models, at least one. Received: \['Dense'\]"),
+    "one model": (
+        lambda: model_of(layers.Dense(2)),
+        {},
+        r"`members` must be a list of models, at least one. Received: Sequential",
+    ),
+    "no model": (
+        lambda: [layers.Dense(2)],
+        {},
+        r"`members` must be a list of models, at least one. Received: \['Dense'\]",
+    ),
     "twice": (
         lambda: [model_of(HeteroscedasticDense(UNITS), name="m")] * 2,
         {},
         r"models, each of them once. Received: 'm' as members 0 and 1",
     ),
-    "shared": (shared, {}, r"`members` must be models that share no layer, .* Received: the variable '.*kernel' in members 0 and 1"),
+    "shared": (
+        shared,
+        {},
+        r"`members` must be models that share no layer, .* Received: the variable '.*kernel' in members 0 and 1",
+    ),
     "units": (
         lambda: [model_of(HeteroscedasticDense(units)) for units in (3, 4)],
         {},
@@ -298,13 +332,21 @@ ERRORS = {
         {"link": "softmax"},
         r"`members` must all return probabilities, or all not. Received: True of member 0, False of member 1",
     ),
-    "no link": (lambda: [model_of(layers.Dense(UNITS))], {}, r"`link` must be given, such as \"softmax\", .* Received: None"),
+    "no link": (
+        lambda: [model_of(layers.Dense(UNITS))],
+        {},
+        r"`link` must be given, such as \"softmax\", .* Received: None",
+    ),
     "other link": (
         lambda: [model_of(layers.Dense(UNITS, "softmax"))],
         {"link": "sigmoid"},
         r"`link` must be for softmax, as the heads of the members. Received: link=Sigmoid\(\)",
     ),
-    "one class": (lambda: [model_of(layers.Dense(1))], {"link": "softmax"}, r"must return at least 2 classes for Softmax\(\). Received: 1"),
+    "one class": (
+        lambda: [model_of(layers.Dense(1))],
+        {"link": "softmax"},
+        r"must return at least 2 classes for Softmax\(\). Received: 1",
+    ),
     "unknown": (
         lambda: [model_of(layers.Dense(UNITS), layers.Rescaling(2.0))],
         {"link": "softmax"},
@@ -330,7 +372,11 @@ ERRORS = {
         {},
         r"`members` must have one output. Received: 2 outputs of 'm'",
     ),
-    "not built": (lambda: [keras.Sequential([layers.Dense(2)], name="m")], {}, r"`model` must be built: .* Received: 'm', which is not"),
+    "not built": (
+        lambda: [keras.Sequential([layers.Dense(2)], name="m")],
+        {},
+        r"`model` must be built: .* Received: 'm', which is not",
+    ),
 }
 
 
@@ -342,14 +388,20 @@ def test_what_is_no_ensemble_is_refused(name):
 
 
 def test_different_heads_of_exclusive_classes_may_be_members():
-    ensemble = DeepEnsemble([model_of(HeteroscedasticDense(UNITS, link=NormalizedSigmoid())), model_of(layers.Dense(UNITS, "log_softmax"))])
-    np.testing.assert_allclose(ensemble.predict(X, verbose=0), expected(ensemble, "softmax head", X), rtol=1e-4, atol=1e-5)
+    ensemble = DeepEnsemble(
+        [model_of(HeteroscedasticDense(UNITS, link=NormalizedSigmoid())), model_of(layers.Dense(UNITS, "log_softmax"))]
+    )
+    np.testing.assert_allclose(
+        ensemble.predict(X, verbose=0), expected(ensemble, "softmax head", X), rtol=1e-4, atol=1e-5
+    )
     assert DeepEnsemble([model_of(HeteroscedasticDense(1, link=Sigmoid()))]).link.activation == "sigmoid"
 
 
 def test_training_that_would_go_wrong_is_refused():
     ensemble = ensemble_of("softmax head")
-    with pytest.raises(ValueError, match=r"`members` must be compiled, each of them, to be trained. Received: member 0, which is not"):
+    with pytest.raises(
+        ValueError, match=r"`members` must be compiled, each of them, to be trained. Received: member 0, which is not"
+    ):
         ensemble.fit(X, Y)
     wrong = [compiled(), model_of(HeteroscedasticDense(UNITS))]
     wrong[1].compile("sgd", "sparse_categorical_crossentropy")
@@ -358,7 +410,9 @@ def test_training_that_would_go_wrong_is_refused():
     same = [model_of(HeteroscedasticDense(UNITS, seed=3)) for _ in range(2)]
     for member in same:
         member.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    with pytest.raises(ValueError, match=r"`members` must have heads of different seeds .* Received: seed=3 in members 0 and 1"):
+    with pytest.raises(
+        ValueError, match=r"`members` must have heads of different seeds .* Received: seed=3 in members 0 and 1"
+    ):
         DeepEnsemble(same).fit(X, Y)
     good = DeepEnsemble([compiled()])
     with pytest.raises(ValueError, match=r"`x` must be readable more than once. Received: a generator"):
@@ -374,7 +428,9 @@ def test_members_that_start_alike_are_refused():
         keras.utils.set_random_seed(0)
         return compiled()
 
-    with pytest.raises(ValueError, match=r"`make_model` must set no seed of its own, .* Received: equal weights of members 0 and 1"):
+    with pytest.raises(
+        ValueError, match=r"`make_model` must set no seed of its own, .* Received: equal weights of members 0 and 1"
+    ):
         DeepEnsemble.make(make_model, 2, seed=1)
     with pytest.raises(ValueError, match=r"`num_members` must be an integer at least 1. Received: num_members=0"):
         DeepEnsemble.make(compiled, 0)

@@ -28,9 +28,14 @@ COMPILED = ("test_the_defaults_learn_digits", "test_equal_random_states", "test_
 
 @pytest.fixture(autouse=True)
 def few_steps_uncompiled(request, monkeypatch):
-    """TensorFlow traces for three seconds what the tests run for some twenty steps; those that see the backend's numbers are compiled."""
+    """TensorFlow traces for three seconds what the tests run for some twenty steps.
+
+    Tests that see the backend's numbers are compiled.
+    """
     if keras.config.backend() == "tensorflow" and not request.node.name.startswith(COMPILED):
-        monkeypatch.setattr(keras.Sequential, "compile", functools.partialmethod(keras.Sequential.compile, run_eagerly=True))
+        monkeypatch.setattr(
+            keras.Sequential, "compile", functools.partialmethod(keras.Sequential.compile, run_eagerly=True)
+        )
 
 
 def blobs(examples=90):
@@ -56,7 +61,11 @@ def images(examples=64):
 
 
 def convolution(shape):
-    return [keras.layers.Conv2D(4, 3, padding="same", activation="relu"), keras.layers.Dropout(0.1, seed=0), keras.layers.Flatten()]
+    return [
+        keras.layers.Conv2D(4, 3, padding="same", activation="relu"),
+        keras.layers.Dropout(0.1, seed=0),
+        keras.layers.Flatten(),
+    ]
 
 
 def test_the_defaults_learn_digits():
@@ -164,7 +173,10 @@ def test_images_are_standardized_by_channel():
     np.testing.assert_allclose(z.mean(axis=(0, 1, 2)), 0.0, atol=1e-4)
     np.testing.assert_allclose(z.std(axis=(0, 1, 2)), 1.0, atol=1e-4)
     assert fitted.n_features_in_ == 6
-    assert not any(isinstance(layer, keras.layers.Normalization) for layer in small(epochs=1, standardize=False).fit(x, y).model_.layers)
+    assert not any(
+        isinstance(layer, keras.layers.Normalization)
+        for layer in small(epochs=1, standardize=False).fit(x, y).model_.layers
+    )
 
 
 def test_images_without_a_function_are_flat():
@@ -200,12 +212,16 @@ def test_held_out_examples_stop_the_training_and_the_best_epoch_is_kept():
     _, held_out = fitted._split(np.unique(y, return_inverse=True)[1], int(np.random.RandomState(0).randint(2**31 - 1)))
     assert len(held_out) == 27
     penalty = sum(float(keras.ops.convert_to_numpy(loss)) for loss in fitted.model_.losses)
-    np.testing.assert_allclose(log_loss(y[held_out], fitted.predict_proba(x[held_out])) + penalty, min(losses), rtol=1e-4)
+    np.testing.assert_allclose(
+        log_loss(y[held_out], fitted.predict_proba(x[held_out])) + penalty, min(losses), rtol=1e-4
+    )
 
 
 def test_cross_validation_in_a_pipeline():
     x, y = blobs()
-    p = cross_val_predict(make_pipeline(StandardScaler(), small(standardize=False, epochs=20)), x, y, cv=3, method="predict_proba")
+    p = cross_val_predict(
+        make_pipeline(StandardScaler(), small(standardize=False, epochs=20)), x, y, cv=3, method="predict_proba"
+    )
     assert p.shape == (90, 3)
     assert np.mean(np.sort(NAMES)[p.argmax(axis=1)] == y) > 0.8
     assert log_loss(y, p) < 0.6
@@ -213,7 +229,9 @@ def test_cross_validation_in_a_pipeline():
 
 def test_a_grid_search_finds_the_temperature_that_learns():
     x, y = blobs()
-    search = GridSearchCV(small(epochs=4), {"temperature": np.array([1e4, 1.5])}, scoring="neg_log_loss", cv=2, error_score="raise")
+    search = GridSearchCV(
+        small(epochs=4), {"temperature": np.array([1e4, 1.5])}, scoring="neg_log_loss", cv=2, error_score="raise"
+    )
     assert search.fit(x, y).best_params_ == {"temperature": 1.5}
     assert search.best_estimator_.model_.layers[-1].temperature == 1.5
     assert search.cv_results_["mean_test_score"][0] < -0.8
@@ -232,7 +250,10 @@ def test_the_model_is_one_for_the_analysis():
     [
         ({"epochs": 0}, "`epochs` must be an integer at least 1. Received: epochs=0"),
         ({"batch_size": 2.5}, "`batch_size` must be an integer at least 1. Received: batch_size=2.5"),
-        ({"learning_rate": 0.0}, "`learning_rate` must be a finite float32 number greater than 0. Received: learning_rate=0.0"),
+        (
+            {"learning_rate": 0.0},
+            "`learning_rate` must be a finite float32 number greater than 0. Received: learning_rate=0.0",
+        ),
         ({"l2": -1.0}, "`l2` must be a finite float32 number at least 0. Received: l2=-1.0"),
         ({"standardize": 1}, "`standardize` must be True or False. Received: standardize=1"),
         ({"validation_fraction": 1.5}, "`validation_fraction` must be less than 1. Received: validation_fraction=1.5"),
@@ -243,14 +264,23 @@ def test_the_model_is_one_for_the_analysis():
             {"hidden": 8},
             "`hidden` must be a list of widths, or a function of the shape of an example that returns",
         ),
-        ({"hidden": lambda shape: "no"}, "`hidden` must be a function that returns a list of Keras layers. Received: 'no'"),
+        (
+            {"hidden": lambda shape: "no"},
+            "`hidden` must be a function that returns a list of Keras layers. Received: 'no'",
+        ),
         (
             {"hidden": lambda shape: [keras.layers.Reshape((2, 1))]},
             "`hidden` must return layers whose output is one vector",
         ),
-        ({"temperature": 0.0}, "`temperature` must be a finite float32 number greater than 0. Received: temperature=0.0"),
+        (
+            {"temperature": 0.0},
+            "`temperature` must be a finite float32 number greater than 0. Received: temperature=0.0",
+        ),
         ({"num_factors": 4}, "`num_factors` must be "),
-        ({"head_arguments": {"link": "sigmoid"}}, "`link` in `head_arguments` must be one of exclusive classes. Received: Sigmoid"),
+        (
+            {"head_arguments": {"link": "sigmoid"}},
+            "`link` in `head_arguments` must be one of exclusive classes. Received: Sigmoid",
+        ),
     ],
 )
 def test_arguments_out_of_range_are_refused_by_fit(arguments, text):
@@ -305,6 +335,8 @@ keras_het.HeteroscedasticClassifier
 
 def test_scikit_learn_is_needed_for_the_class_alone():
     result = subprocess.run([sys.executable, "-c", WITHOUT_SKLEARN], capture_output=True, text=True)
-    assert 'ImportError: HeteroscedasticClassifier needs scikit-learn: pip install "keras-het[sklearn]".' in result.stderr
+    assert (
+        'ImportError: HeteroscedasticClassifier needs scikit-learn: pip install "keras-het[sklearn]".' in result.stderr
+    )
     with pytest.raises(AttributeError, match="module 'keras_het' has no attribute 'HeteroscedasticClasifier'"):
         _ = keras_het.HeteroscedasticClasifier

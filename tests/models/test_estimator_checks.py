@@ -8,19 +8,22 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import keras_het
 
-# Every fit compiles its program, some 150 times in all checks: two minutes on JAX, 20 s on PyTorch, which runs all of them. Of the
-# others, which share all code but that of Keras, those run that see what a backend may do: numbers, their order, files, seeds.
+# Every fit compiles its program, some 150 times in all checks: two minutes on JAX, 20 s on PyTorch, which runs all of
+# them. Of the others, which share all code but that of Keras, those run that see what a backend may do: numbers, their
+# order, files, seeds.
 OF_BACKENDS = {
     "check_estimators_pickle",
     "check_fit_idempotent",
     "check_sample_weight_equivalence_on_dense_data",
 }
-# They ask for 1e-7, which some processors give and others do not: a matrix product in float32 rounds by the place of a row.
-# `test_the_order_of_examples_and_their_batches_count_by_rounding_alone` has the same with float32's tolerance.
+# They ask for 1e-7, which some processors give and others do not: a matrix product in float32 rounds by the place of a
+# row. `test_the_order_of_examples_and_their_batches_count_by_rounding_alone` has the same with float32's tolerance.
 ROUNDED = {"check_methods_sample_order_invariance", "check_methods_subset_invariance"}
 FAILED = {
-    "check_sample_weight_equivalence_on_dense_data": "Equal to rounding in float32, some 1e-6; the check asks for 1e-7. "
-    "`test_weights_are_repetitions` has the same with that tolerance.",
+    "check_sample_weight_equivalence_on_dense_data": (
+        "Equal to rounding in float32, some 1e-6; the check asks for 1e-7. "
+        "`test_weights_are_repetitions` has the same with that tolerance."
+    ),
 }
 ESTIMATOR = keras_het.HeteroscedasticClassifier(hidden=(8,), epochs=10, learning_rate=0.05, batch_size=128)
 

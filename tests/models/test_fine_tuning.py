@@ -55,7 +55,9 @@ def test_a_pretrained_model_agrees_with_the_converted_one(pretrained, digits):
     assert np.mean(p.argmax(1) == old.argmax(1)) >= 0.99
 
 
-@pytest.mark.parametrize("arguments", [{"num_factors": 0}, {"num_factors": 3}, {"num_factors": 3, "parameter_efficient": True}], ids=str)
+@pytest.mark.parametrize(
+    "arguments", [{"num_factors": 0}, {"num_factors": 3}, {"num_factors": 3, "parameter_efficient": True}], ids=str
+)
 def test_noisy_labels_at_least_double_the_noise(pretrained, digits, arguments):
     assert growth(pretrained, digits, **arguments) > 2
 

@@ -36,7 +36,9 @@ def mean_of(pair, x=X):
     return np.log(np.exp(pair.predict_members(x).astype("float64")).mean(axis=0))
 
 
-@pytest.mark.parametrize(("end", "kind"), [("head", "functional"), ("softmax", "functional"), ("log_softmax", "sequential")])
+@pytest.mark.parametrize(
+    ("end", "kind"), [("head", "functional"), ("softmax", "functional"), ("log_softmax", "sequential")]
+)
 def test_it_predicts_log_of_the_mean_and_trains_on_both(end, kind):
     pair = made(end=end, kind=kind)
     np.testing.assert_allclose(pair.predict(X, verbose=0), mean_of(pair), rtol=1e-4, atol=1e-5)
@@ -53,9 +55,14 @@ def _log_p(network, end):
     return np.log(outputs) if end == "softmax" else outputs
 
 
-@pytest.mark.parametrize(("kind", "y"), [(CoTeaching, LABELS), (JoCoR, LABELS[:, None]), (CoTeaching, np.eye(3)[LABELS])])
+@pytest.mark.parametrize(
+    ("kind", "y"), [(CoTeaching, LABELS), (JoCoR, LABELS[:, None]), (CoTeaching, np.eye(3)[LABELS])]
+)
 def test_metrics_and_validation_are_those_of_the_mean(kind, y):
-    """Of networks that do not learn, so that metrics of training are those of their predictions. Batches of 2, and a rest of 1."""
+    """Of networks that do not learn, so that metrics of training are those of their predictions.
+
+    Batches are of 2, and the rest is of 1.
+    """
     pair = made(kind(0.5, from_logits=True), end="log_softmax", rate=0.0)
     mean = mean_of(pair)[:27]
     accuracy, loss = np.mean(mean.argmax(1) == LABELS[:27]), -np.mean(mean[np.arange(27), LABELS[:27]])

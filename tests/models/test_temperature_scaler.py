@@ -46,7 +46,9 @@ def test_the_temperature_is_the_best_of_a_dense_grid(link, true):
     assert 0.7 < found / true < 1.4
 
 
-@pytest.mark.parametrize("planted", [lambda t: 1 / t, lambda t: t**0.5, lambda t: 1.02 * t], ids=["inverse", "root", "percent"])
+@pytest.mark.parametrize(
+    "planted", [lambda t: 1 / t, lambda t: t**0.5, lambda t: 1.02 * t], ids=["inverse", "root", "percent"]
+)
 def test_a_planted_temperature_is_off_the_grid(planted):
     outputs, labels = data("softmax", 4.0)
     found = TemperatureScaler().fit(outputs, labels).temperature
@@ -70,14 +72,23 @@ def test_labels_and_outputs_of_places_count_as_examples():
     assert TemperatureScaler().fit(places, labels.reshape(3, 10, 10, 1)).temperature == flat
     outputs, labels = data("sigmoid", 2.0)
     flat = TemperatureScaler("sigmoid").fit(outputs, labels).temperature
-    again = TemperatureScaler("sigmoid").fit(ops.convert_to_tensor(outputs.reshape(3, 100, -1)), labels.reshape(3, 100, -1)).temperature
+    again = (
+        TemperatureScaler("sigmoid")
+        .fit(ops.convert_to_tensor(outputs.reshape(3, 100, -1)), labels.reshape(3, 100, -1))
+        .temperature
+    )
     assert again == pytest.approx(flat, rel=1e-5)
 
 
 def test_labels_that_are_all_predicted_right_give_the_least_temperature_and_a_warning():
     for scale in (1.0, 1e6):  # at which every probability is 0 or 1
-        logits, scalers = scale * np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 1.0]]), [TemperatureScaler(), TemperatureScaler("sigmoid")]
-        with pytest.warns(UserWarning, match=r"The temperature is 0.05, the least, .* no label, or hardly one, is predicted wrong"):
+        logits, scalers = (
+            scale * np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 1.0]]),
+            [TemperatureScaler(), TemperatureScaler("sigmoid")],
+        )
+        with pytest.warns(
+            UserWarning, match=r"The temperature is 0.05, the least, .* no label, or hardly one, is predicted wrong"
+        ):
             scalers[0].fit(logits, [0, 1])
         with pytest.warns(UserWarning, match="the least"):
             scalers[1].fit(logits - scale * 1.5, [[1, 0, 0], [0, 1, 0]])
@@ -96,7 +107,9 @@ def test_equal_outputs_leave_the_temperature_at_one_with_a_warning():
 
 def test_outputs_that_say_nothing_give_the_largest_temperature_and_a_warning():
     (outputs, labels), scaler = data("softmax", 0.5), TemperatureScaler()
-    with pytest.warns(UserWarning, match=r"The temperature is 20, the largest, .* the outputs say nothing of these labels"):
+    with pytest.warns(
+        UserWarning, match=r"The temperature is 20, the largest, .* the outputs say nothing of these labels"
+    ):
         scaler.fit(outputs, (labels + 1) % UNITS)
     assert scaler.temperature == HIGHEST
 
@@ -220,15 +233,35 @@ def test_a_config_has_the_fitted_temperature():
 @pytest.mark.parametrize(
     ("link", "outputs", "labels", "message"),
     [
-        ("softmax", np.zeros((0, 3)), [], r"`outputs` must be \(..., K\), with at least one example. Received: shape \(0, 3\)"),
-        ("softmax", np.zeros(3), [0], r"`outputs` must be \(..., K\), with at least one example. Received: shape \(3,\)"),
+        (
+            "softmax",
+            np.zeros((0, 3)),
+            [],
+            r"`outputs` must be \(..., K\), with at least one example. Received: shape \(0, 3\)",
+        ),
+        (
+            "softmax",
+            np.zeros(3),
+            [0],
+            r"`outputs` must be \(..., K\), with at least one example. Received: shape \(3,\)",
+        ),
         ("softmax", [[0.0, 1.0], [np.nan, 0.0]], [0, 1], r"`outputs` must be finite. Received: nan in row 1"),
         ("softmax", [[0.0, -np.inf]], [0], r"`outputs` must be finite. Received: -inf in row 0"),
         ("softmax", np.zeros((2, 3)), [0], r"`labels` must be integers of shape \(2,\). Received: shape \(1,\)"),
-        ("softmax", np.zeros((2, 3)), np.eye(3)[:2], r"`labels` must be integers of shape \(2,\). Received: shape \(2, 3\)"),
+        (
+            "softmax",
+            np.zeros((2, 3)),
+            np.eye(3)[:2],
+            r"`labels` must be integers of shape \(2,\). Received: shape \(2, 3\)",
+        ),
         ("softmax", np.zeros((2, 3)), [0, 3], r"`labels` must be in \[0, 3\). Received: 3 at \[1\]"),
         ("softmax", np.zeros((2, 3)), [-1, 0], r"`labels` must be in \[0, 3\). Received: -1 at \[0\]"),
-        ("softmax", np.zeros((2, 3)), [0.0, np.nan], r"`labels` must be integers of shape \(N,\). Received: shape \(2,\), dtype float"),
+        (
+            "softmax",
+            np.zeros((2, 3)),
+            [0.0, np.nan],
+            r"`labels` must be integers of shape \(N,\). Received: shape \(2,\), dtype float",
+        ),
         ("sigmoid", np.zeros((2, 3)), [0, 1], r"`labels` must be vectors, of shape \(2, 3\). Received: shape \(2,\)"),
         ("sigmoid", np.zeros((1, 2)), [[0, 2]], r"`labels` must be in \[0, 1\]. Received: 2.0 in row 0"),
         ("sigmoid", np.zeros((1, 2)), [[0, np.nan]], r"`labels` must be in \[0, 1\]. Received: nan in row 0"),
@@ -245,7 +278,8 @@ def test_a_model_that_does_not_fit_is_refused():
     softmax.name = "m"
     for act in (lambda: TemperatureScaler().append_to(softmax), lambda: scale_temperature(softmax, x, y)):
         with pytest.raises(
-            ValueError, match=r"`model` must return log-probabilities or logits. Received: 'm', which returns probabilities"
+            ValueError,
+            match=r"`model` must return log-probabilities or logits. Received: 'm', which returns probabilities",
         ):
             act()
     with pytest.raises(ValueError, match=r"`link` must be for softmax, as the head 'head'. Received: link=Sigmoid\(\)"):
@@ -254,5 +288,7 @@ def test_a_model_that_does_not_fit_is_refused():
         scale_temperature(network(layers.Dense(UNITS)), x, y)
     with pytest.raises(ValueError, match=r"`x` must have at least one example. Received: none"):
         scale_temperature(MODELS["softmax head"](), x[:0], y[:0])
-    with pytest.raises(ValueError, match=r"`temperature` must be a finite float32 number greater than 0. Received: temperature=0"):
+    with pytest.raises(
+        ValueError, match=r"`temperature` must be a finite float32 number greater than 0. Received: temperature=0"
+    ):
         TemperatureScaler(temperature=0)

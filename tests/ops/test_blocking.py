@@ -36,7 +36,10 @@ def tensor(device, *shape):
 def test_blocks_are_within_the_budget(device, batch, units, samples, on_processor, on_accelerator):
     rows, nodes = blocking.block_sizes(tensor(device, batch, units), samples, units)
     assert (rows, nodes) == (on_processor if device == "cpu" else on_accelerator)
-    assert rows == 2 or rows * nodes * units <= {"cpu": blocking.BLOCK_ELEMENTS, "gpu": blocking.ACCELERATOR_ELEMENTS}[device]
+    assert (
+        rows == 2
+        or rows * nodes * units <= {"cpu": blocking.BLOCK_ELEMENTS, "gpu": blocking.ACCELERATOR_ELEMENTS}[device]
+    )
 
 
 def test_a_chunk_size_that_is_given_is_taken():

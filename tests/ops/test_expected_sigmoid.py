@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.ops import blocking, expected_sigmoid_logit, log_expected_sigmoid, pseudo_random, sampled_expected_sigmoid_logit
+from keras_het.ops import (
+    blocking,
+    expected_sigmoid_logit,
+    log_expected_sigmoid,
+    pseudo_random,
+    sampled_expected_sigmoid_logit,
+)
 from tests import reference
 from tests.gradients import value_and_gradients
 from tests.ops.test_expected_softmax import EXTREMES, FACTORS, KINDS, UNITS, check_slope, extreme, nodes_of, problem
@@ -16,7 +22,10 @@ GRID = np.array(np.meshgrid(MEANS, SCALES)).reshape(2, -1).astype("float32")
 def integrals():
     """log E[sigmoid] and its derivatives by mean and scale over the grid, at a and at -a."""
     mean, scale = np.float64(GRID)
-    return [np.array([reference.expected_sigmoid(sign * a, s) for a, s in zip(mean, scale, strict=True)]) for sign in (1, -1)]
+    return [
+        np.array([reference.expected_sigmoid(sign * a, s) for a, s in zip(mean, scale, strict=True)])
+        for sign in (1, -1)
+    ]
 
 
 def test_closed_form_against_integration(integrals):
@@ -27,7 +36,9 @@ def test_closed_form_against_integration(integrals):
 
 @pytest.mark.parametrize("tail", [0, 1], ids=["p", "1 - p"])
 def test_gradients_of_the_closed_form_against_integration(integrals, tail):
-    _, computed = value_and_gradients(lambda tensors: ops.sum(log_expected_sigmoid(tensors[0], tensors[1] ** 2)[tail]), list(GRID))
+    _, computed = value_and_gradients(
+        lambda tensors: ops.sum(log_expected_sigmoid(tensors[0], tensors[1] ** 2)[tail]), list(GRID)
+    )
     sign = 1 - 2 * tail
     expected = integrals[tail][:, 1:] * [sign, 1]
     for i in range(2):
@@ -37,13 +48,17 @@ def test_gradients_of_the_closed_form_against_integration(integrals, tail):
 def test_temperature_divides_mean_and_deviation():
     mean, variance = np.array([-3.0, 0.5], "float32"), np.array([4.0, 0.3], "float32")
     scaled = expected_sigmoid_logit(mean / 2, variance / 4)
-    np.testing.assert_allclose(ops.convert_to_numpy(expected_sigmoid_logit(mean, variance, 2.0)), ops.convert_to_numpy(scaled), rtol=1e-6)
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(expected_sigmoid_logit(mean, variance, 2.0)), ops.convert_to_numpy(scaled), rtol=1e-6
+    )
 
 
 def test_logit_is_odd_has_a_slope_at_zero_and_survives_extremes():
     mean = np.array([0.0, 1e4, -1e4, 50.0, -50.0], "float32")
     variance = np.array([1.0, 1e6, 1e6, 0.0, 0.0], "float32")
-    value, (by_mean, by_variance) = value_and_gradients(lambda tensors: ops.sum(expected_sigmoid_logit(*tensors)), [mean, variance])
+    value, (by_mean, by_variance) = value_and_gradients(
+        lambda tensors: ops.sum(expected_sigmoid_logit(*tensors)), [mean, variance]
+    )
     logit = ops.convert_to_numpy(expected_sigmoid_logit(mean, variance))
     assert np.isfinite(value)
     np.testing.assert_allclose(logit[[1, 3]], -logit[[2, 4]], rtol=1e-6)
@@ -51,7 +66,8 @@ def test_logit_is_odd_has_a_slope_at_zero_and_survives_extremes():
     assert np.all(np.isfinite(by_mean))
     assert np.all(np.isfinite(by_variance))
     assert by_mean[0] > 0.5
-    # logit p = logit E[sigmoid] of N(1e4, 1e6): log q = log Phi(-10) to the accuracy of the smoothing, which is 1e-3 standard deviations
+    # logit p = logit E[sigmoid] of N(1e4, 1e6): log q = log Phi(-10) to the accuracy of the smoothing, which is 1e-3
+    # standard deviations
     np.testing.assert_allclose(logit[1], 53.2, rtol=1e-2)
 
 
@@ -73,7 +89,9 @@ def loss(names, nodes, upstream, options):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("options", [{}, {"chunk_size": 8}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"chunk_size": 8}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}], ids=str
+)
 def test_sampled_value_at_given_nodes(kind, options):
     arguments, nodes = problem(kind), nodes_of(kind)
     computed = sampled_expected_sigmoid_logit(**{"factor": None, **arguments}, nodes=nodes, **options)
@@ -102,7 +120,8 @@ def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, rows, monkeypa
     arguments, nodes = problem(kind, loc_scale=loc_scale), nodes_of(kind)
     upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
     streamed, plain = (
-        value_and_gradients(loss(list(arguments), nodes, upstream, {"chunk_size": size}), list(arguments.values()))[1] for size in (8, None)
+        value_and_gradients(loss(list(arguments), nodes, upstream, {"chunk_size": size}), list(arguments.values()))[1]
+        for size in (8, None)
     )
     for name, a, b in zip(arguments, streamed, plain, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max() + 1e-6, err_msg=name)
@@ -111,13 +130,18 @@ def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, rows, monkeypa
 def test_sampling_converges_to_the_closed_form():
     arguments = problem("full", batch=(1,))
     variance = np.diagonal(reference.noise_covariance(arguments["scale_diag"][0], arguments["factor"][0]))
-    exact = ops.convert_to_numpy(expected_sigmoid_logit(arguments["loc"][0], variance.astype("float32"), arguments["temperature"]))
+    exact = ops.convert_to_numpy(
+        expected_sigmoid_logit(arguments["loc"][0], variance.astype("float32"), arguments["temperature"])
+    )
     sampled = np.array(
         [
-            ops.convert_to_numpy(sampled_expected_sigmoid_logit(**arguments, nodes=pseudo_random((0, step), 8192, UNITS, FACTORS, np)))[0]
+            ops.convert_to_numpy(
+                sampled_expected_sigmoid_logit(**arguments, nodes=pseudo_random((0, step), 8192, UNITS, FACTORS, np))
+            )[0]
             for step in range(16)
         ]
     )
     error = sampled.std(0, ddof=1) / 4
-    assert np.all(np.abs(sampled.mean(0) - exact) < 8 * error + 1e-4)  # Student's t, 15 degrees of freedom: 1e-6 a class
+    # Student's t, 15 degrees of freedom: 1e-6 a class.
+    assert np.all(np.abs(sampled.mean(0) - exact) < 8 * error + 1e-4)
     assert error.max() < 0.02

@@ -23,12 +23,18 @@ def problem(kind, batch=(5,), scale=1.0, loc_scale=2.0, seed=0):
         "row_scale": rng.normal(size=(*batch, UNITS)),
         "temperature": np.array(1.3),
     }
-    dropped = {"diagonal": ("factor", "row_scale"), "full": ("row_scale",), "shared": ("row_scale",), "parameter_efficient": ()}[kind]
+    dropped = {
+        "diagonal": ("factor", "row_scale"),
+        "full": ("row_scale",),
+        "shared": ("row_scale",),
+        "parameter_efficient": (),
+    }[kind]
     return {name: value.astype("float32") for name, value in arguments.items() if name not in dropped}
 
 
 def nodes_of(kind, num_samples=SAMPLES, seed=0):
-    return pseudo_random((seed, 0), num_samples, UNITS, 0 if kind == "diagonal" else FACTORS, np)  # JAX would compile every operation
+    # In NumPy: JAX would compile every operation.
+    return pseudo_random((seed, 0), num_samples, UNITS, 0 if kind == "diagonal" else FACTORS, np)
 
 
 def evaluate(arguments, nodes, **options):
@@ -47,7 +53,8 @@ def gradients(arguments, nodes, upstream, **options):
 
     def loss(tensors):
         return ops.sum(
-            log_expected_softmax(**{"factor": None, **dict(zip(names, tensors, strict=True))}, nodes=nodes, **options) * upstream
+            log_expected_softmax(**{"factor": None, **dict(zip(names, tensors, strict=True))}, nodes=nodes, **options)
+            * upstream
         )
 
     return dict(zip(names, value_and_gradients(loss, list(arguments.values()))[1], strict=True))
@@ -55,7 +62,9 @@ def gradients(arguments, nodes, upstream, **options):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "options", [{}, {"chunk_size": 8}, {"chunk_size": 1}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}], ids=str
+    "options",
+    [{}, {"chunk_size": 8}, {"chunk_size": 1}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}],
+    ids=str,
 )
 def test_value_at_given_nodes(kind, options):
     arguments, nodes = problem(kind), nodes_of(kind)
@@ -104,7 +113,8 @@ def test_value_against_a_million_samples(kind):
     factors = 0 if kind == "diagonal" else FACTORS
     ours = np.array([evaluate(arguments, quasi_random((0, step), 4096, UNITS, factors, np))[0] for step in range(16)])
     combined = np.hypot(error, ours.std(0, ddof=1) / 4)
-    assert np.all(np.abs(ours.mean(0) - expected) < 7 * combined)  # Student's t, 15 degrees of freedom: 1e-5 a class at most
+    # Student's t, 15 degrees of freedom: 1e-5 a class at most.
+    assert np.all(np.abs(ours.mean(0) - expected) < 7 * combined)
     assert combined.max() < 5e-3
 
 
@@ -118,9 +128,9 @@ def test_two_classes_against_the_one_dimensional_integral(difference, scale):
     loc = np.array([[difference, 0.0]], "float32")
     values = [
         np.exp(
-            ops.convert_to_numpy(log_expected_softmax(loc, np.full_like(loc, scale), factor, quasi_random((0, s), 4096, 2, 1, np), tau))[
-                0, 0
-            ]
+            ops.convert_to_numpy(
+                log_expected_softmax(loc, np.full_like(loc, scale), factor, quasi_random((0, s), 4096, 2, 1, np), tau)
+            )[0, 0]
         )
         for s in range(16)
     ]
@@ -162,7 +172,8 @@ def test_leading_axes(batch):
 
 def oracle_any(arguments, nodes):
     flat = {
-        name: x if name == "temperature" else x.reshape(-1, *x.shape[-2 if name == "factor" else -1 :]) for name, x in arguments.items()
+        name: x if name == "temperature" else x.reshape(-1, *x.shape[-2 if name == "factor" else -1 :])
+        for name, x in arguments.items()
     }
     return oracle(flat, nodes).reshape(arguments["loc"].shape)
 
@@ -189,7 +200,9 @@ def extreme(name, kind):
 
 
 @pytest.mark.parametrize("name", EXTREMES)
-@pytest.mark.parametrize(("kind", "chunk_size"), [("diagonal", 16), ("full", 16), ("full", None), ("parameter_efficient", 16)])
+@pytest.mark.parametrize(
+    ("kind", "chunk_size"), [("diagonal", 16), ("full", 16), ("full", None), ("parameter_efficient", 16)]
+)
 def test_extremes_are_finite_and_agree_with_float64(name, kind, chunk_size):
     arguments, nodes = extreme(name, kind), nodes_of(kind)
     log_p = evaluate(arguments, nodes, chunk_size=chunk_size)
@@ -203,13 +216,17 @@ def test_extremes_are_finite_and_agree_with_float64(name, kind, chunk_size):
 
 
 def check_slope(oracle, arguments, nodes, upstream, parameter, gradient):
-    """Asserts that the float64 oracle has this gradient along a random direction, to 1e-3 of the gradient's own size."""
+    """Asserts that the float64 oracle has this gradient along a random direction, to 1e-3 of the gradient's size."""
     value = np.float64(arguments[parameter])
     direction = np.random.default_rng(0).normal(size=value.shape)
     step = 1e-4 if parameter == "loc" else 1e-7 * np.abs(value).max()
-    ends = [np.sum(oracle({**arguments, parameter: value + sign * step * direction}, nodes) * upstream) for sign in (1, -1)]
+    ends = [
+        np.sum(oracle({**arguments, parameter: value + sign * step * direction}, nodes) * upstream) for sign in (1, -1)
+    ]
     slope, size = (ends[0] - ends[1]) / (2 * step), np.sum(np.abs(gradient * direction))
-    np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=1e-3, atol=1e-3 * max(size, 1.0), err_msg=parameter)
+    np.testing.assert_allclose(
+        np.sum(gradient * direction), slope, rtol=1e-3, atol=1e-3 * max(size, 1.0), err_msg=parameter
+    )
 
 
 def check_hard_example(function):
@@ -228,7 +245,9 @@ def check_hard_example(function):
 def test_a_mislabelled_example_keeps_its_gradient():
     nodes = pseudo_random((0, 0), 64, 3, 0, np)
     for chunk_size in (16, None):
-        check_hard_example(lambda loc, c=chunk_size: log_expected_softmax(loc, ops.ones_like(loc), None, nodes, chunk_size=c))
+        check_hard_example(
+            lambda loc, c=chunk_size: log_expected_softmax(loc, ops.ones_like(loc), None, nodes, chunk_size=c)
+        )
 
 
 def test_plain_operations_have_second_derivatives():
@@ -240,7 +259,10 @@ def test_plain_operations_have_second_derivatives():
         return log_expected_softmax(**{**arguments, "loc": moved}, nodes=nodes, chunk_size=None)[0, 0]
 
     step = 1e-3
-    ends = [oracle({**arguments, "loc": np.float64(arguments["loc"]) + t * direction}, nodes)[0, 0] for t in (-step, 0.0, step)]
+    ends = [
+        oracle({**arguments, "loc": np.float64(arguments["loc"]) + t * direction}, nodes)[0, 0]
+        for t in (-step, 0.0, step)
+    ]
     expected = (ends[0] - 2 * ends[1] + ends[2]) / step**2
     np.testing.assert_allclose(second_derivative(loss, 0.0), expected, rtol=1e-3)
 
@@ -260,9 +282,13 @@ def test_nodes_of_another_size_are_refused():
         evaluate(arguments, nodes)
     with pytest.raises(ValueError, match=r"`nodes` must be of the 3 factors of the distribution. Received: 2"):
         evaluate(arguments, pseudo_random((0, 0), 8, UNITS, 2, np))
-    with pytest.raises(ValueError, match=r"`scale_diag` must have the shape of `loc`, \(5, 6\). Received: shape \(1, 6\)"):
+    with pytest.raises(
+        ValueError, match=r"`scale_diag` must have the shape of `loc`, \(5, 6\). Received: shape \(1, 6\)"
+    ):
         evaluate({**arguments, "scale_diag": arguments["scale_diag"][:1]}, nodes_of("full"))
-    with pytest.raises(ValueError, match=r"`factor` must have the shape of `loc`, \(5, 6\), or its last.* Received: shape \(5, 4, 3\)"):
+    with pytest.raises(
+        ValueError, match=r"`factor` must have the shape of `loc`, \(5, 6\), or its last.* Received: shape \(5, 4, 3\)"
+    ):
         evaluate({**arguments, "factor": arguments["factor"][:, :4]}, nodes_of("full"))
     with pytest.raises(ValueError, match="`row_scale` scales the rows of `factor`"):
         evaluate({**problem("diagonal"), "row_scale": arguments["loc"]}, nodes_of("diagonal"))
@@ -271,8 +297,15 @@ def test_nodes_of_another_size_are_refused():
 def test_as_many_classes_as_imagenet_21k():
     rng, shape = np.random.default_rng(0), (2, 21_843)
     loc, row_scale = rng.normal(size=(2, *shape)).astype("float32")
-    arguments = {"loc": loc, "scale_diag": np.ones(shape, "float32"), "factor": np.ones((shape[1], 2), "float32"), "row_scale": row_scale}
+    arguments = {
+        "loc": loc,
+        "scale_diag": np.ones(shape, "float32"),
+        "factor": np.ones((shape[1], 2), "float32"),
+        "row_scale": row_scale,
+    }
     arguments["temperature"] = np.float32(0.4)
     nodes = quasi_random((0, 0), 3, shape[1], 2, np)
     np.testing.assert_allclose(evaluate(arguments, nodes), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
-    assert all(np.all(np.isfinite(gradient)) for gradient in gradients(arguments, nodes, np.ones(shape, "float32")).values())
+    assert all(
+        np.all(np.isfinite(gradient)) for gradient in gradients(arguments, nodes, np.ones(shape, "float32")).values()
+    )

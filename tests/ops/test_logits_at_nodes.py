@@ -1,4 +1,4 @@
-"""The logits of the streamed path, which `tests/test_noise_distribution.py` does not see: equal to those of the plain one."""
+"""The logits of the streamed path equal those of the plain one; `tests/test_noise_distribution.py` does not see it."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,9 @@ def check_logits(kind):
     chunks = streaming.Chunks(flat.tables(nodes), SAMPLES + 1)  # all of them are its rest
     streamed = flat.logits_at(chunks._rest)
     plain = ops.reshape(normal.logits(nodes), (-1, SAMPLES, UNITS))
-    np.testing.assert_allclose(*(ops.convert_to_numpy(x) for x in (ops.swapaxes(streamed, 1, 2), plain)), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        *(ops.convert_to_numpy(x) for x in (ops.swapaxes(streamed, 1, 2), plain)), rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -27,7 +27,12 @@ def dense(kind):
     """The covariance matrices, by the definition."""
     _, scale_diag, factor, row_scale = parameters(kind)
     batched = [None if factor is None else np.broadcast_to(factor, (BATCH, UNITS, FACTORS)), row_scale]
-    return np.stack([reference.noise_covariance(scale_diag[i], *(None if x is None else x[i] for x in batched)) for i in range(BATCH)])
+    return np.stack(
+        [
+            reference.noise_covariance(scale_diag[i], *(None if x is None else x[i] for x in batched))
+            for i in range(BATCH)
+        ]
+    )
 
 
 def normal(kind):
@@ -63,7 +68,10 @@ def test_log_prob(kind):
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("scale", "size"), [(1e-3, 10.0), (1e-2, 10.0), (1e-3, 1.0)])
 def test_log_prob_of_a_factor_ten_thousand_times_the_diagonal(scale, size, seed):
-    """The quadratic form is a difference of numbers near 1e8 unless it is summed as squares; ten classes, three factors, float64 oracle."""
+    """The quadratic form is a difference of numbers near 1e8 unless it is summed as squares.
+
+    The case has ten classes and three factors; the oracle is in float64.
+    """
     rng = np.random.default_rng(seed)
     factor = (size * rng.normal(size=(10, 3))).astype("float32")
     value = (factor @ rng.normal(size=3) + scale * rng.normal(size=10)).astype("float32")

@@ -1,4 +1,7 @@
-"""Own-noise integration against the same sums in float64 with the integral over a class's own noise taken on a fine grid."""
+"""Own-noise integration against the same sums in float64.
+
+The sums take the integral over a class's own noise on a fine grid.
+"""
 
 import numpy as np
 import pytest
@@ -38,11 +41,15 @@ def function(tensors, names, nodes, **options):
     given = dict(zip(names, tensors, strict=True))
     temperature = given.pop("temperature")
     normal = low_rank_normal(**given).centered(without_shift).divided(temperature)
-    return ops.log_softmax(expectation(own_noise.OwnNoiseMean(), own_noise.OwnNoiseNormal(normal), nodes, **options), axis=-1)
+    return ops.log_softmax(
+        expectation(own_noise.OwnNoiseMean(), own_noise.OwnNoiseNormal(normal), nodes, **options), axis=-1
+    )
 
 
 def evaluate(arguments, nodes, **options):
-    return ops.convert_to_numpy(function([ops.convert_to_tensor(x) for x in arguments.values()], arguments, nodes, **options))
+    return ops.convert_to_numpy(
+        function([ops.convert_to_tensor(x) for x in arguments.values()], arguments, nodes, **options)
+    )
 
 
 def gradients(arguments, nodes, upstream, **options):
@@ -67,7 +74,9 @@ def test_value_at_given_nodes(kind, scale, options):
 def test_the_oracle_sees_an_own_node_that_is_left_in(monkeypatch):
     arguments, nodes = problem("diagonal"), nodes_of("diagonal")
     apart = own_noise._apart
-    monkeypatch.setattr(own_noise, "_apart", lambda logits, *others: apart((logits[0], *logits[:1], logits[2]), *others))
+    monkeypatch.setattr(
+        own_noise, "_apart", lambda logits, *others: apart((logits[0], *logits[:1], logits[2]), *others)
+    )
     assert np.abs(evaluate(arguments, nodes, chunk_size=None) - oracle(arguments, nodes)).max() > 0.02
 
 
@@ -86,7 +95,10 @@ def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradient_against_finite_differences_in_float64(kind):
     arguments, nodes = problem(kind), nodes_of(kind)
-    upstream, rng = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32"), np.random.default_rng(2)
+    upstream, rng = (
+        np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32"),
+        np.random.default_rng(2),
+    )
     for name, gradient in gradients(arguments, nodes, upstream, chunk_size=8).items():
         direction = rng.normal(size=gradient.shape)
         moved = [{**arguments, name: np.float64(arguments[name]) + step * direction} for step in (1e-5, -1e-5)]

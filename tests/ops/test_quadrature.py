@@ -26,7 +26,9 @@ def exact_law(offset, scale):
     weight = step * np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi)
     upper = np.sum(weight * -np.expm1(-np.exp(exponent)), axis=-1)
     log_lower = logsumexp(-np.exp(exponent), axis=-1, b=weight)
-    return np.where(upper < 0.5, np.log1p(-np.minimum(upper, 0.9)), log_lower), logsumexp(exponent - np.exp(exponent), axis=-1, b=weight)
+    return np.where(upper < 0.5, np.log1p(-np.minimum(upper, 0.9)), log_lower), logsumexp(
+        exponent - np.exp(exponent), axis=-1, b=weight
+    )
 
 
 def oracle(loc, scale):
@@ -43,7 +45,9 @@ def oracle(loc, scale):
 def function(loc, scale, num_nodes=NODES, **options):
     normal = low_rank_normal(loc, scale).centered(without_shift)
     largest = quadrature.GumbelNormal.of(normal, loc.shape[-1], num_nodes)
-    return ops.log_softmax(expectation(quadrature.LargestMean(), largest, quadrature.points(num_nodes), **options), axis=-1)
+    return ops.log_softmax(
+        expectation(quadrature.LargestMean(), largest, quadrature.points(num_nodes), **options), axis=-1
+    )
 
 
 def evaluate(loc, scale, **options):
@@ -80,7 +84,10 @@ def test_improbable_classes():
 
 @pytest.mark.parametrize("large", [3.0, 10.0, 30.0])
 def test_noise_of_different_sizes(large):
-    """A class of large noise beside one, or two, of little, above it, below it, and so far below that it is rarely the largest."""
+    """A class of large noise beside one, or two, of little.
+
+    Those are above it, below it, and so far below that they are rarely the largest.
+    """
     loc = np.array([[0, large], [0, 0], [0, -large], [0, -2 * large], [0, -4 * large]], "float32")
     noise = np.array([[large, 0.1]] * 5, "float32")
     found, exact = evaluate(loc, noise, num_nodes=24), oracle(loc, noise)
@@ -97,7 +104,8 @@ def test_gradients_for_noise_of_different_sizes(loc):
         found = np.concatenate(gradients(loc, noise, np.eye(2, dtype="float32")[[k]], num_nodes=24))
         for i, j in np.ndindex(2, 2):
             moved = [
-                [np.float64(x) + (step * direction[j] if i == m else 0.0) for m, x in enumerate((loc, noise))] for step in (1e-3, -1e-3)
+                [np.float64(x) + (step * direction[j] if i == m else 0.0) for m, x in enumerate((loc, noise))]
+                for step in (1e-3, -1e-3)
             ]
             slope = (oracle(*moved[0])[0, k] - oracle(*moved[1])[0, k]) / 2e-3
             np.testing.assert_allclose(found[i, j], slope, atol=0.01, rtol=0.02)
@@ -127,7 +135,10 @@ def test_gradient_against_finite_differences_in_float64(scale):
     rng = np.random.default_rng(2)
     for i, found in enumerate(gradients(loc, noise, upstream)):
         direction = rng.normal(size=loc.shape)
-        moved = [[np.float64(x) + (step * direction if i == j else 0.0) for j, x in enumerate((loc, noise))] for step in (1e-4, -1e-4)]
+        moved = [
+            [np.float64(x) + (step * direction if i == j else 0.0) for j, x in enumerate((loc, noise))]
+            for step in (1e-4, -1e-4)
+        ]
         slope = np.sum(upstream * (oracle(*moved[0]) - oracle(*moved[1]))) / 2e-4
         np.testing.assert_allclose(np.sum(found * direction), slope, rtol=2e-3, atol=2e-3)
 
@@ -140,7 +151,9 @@ def test_the_second_derivative_is_that_of_plain_operations(monkeypatch):
 
     def along_a_line(**options):
         def moved(t):
-            return ops.convert_to_tensor(loc) + t * directions[0], ops.convert_to_tensor(noise) * ops.exp(t * directions[1])
+            return ops.convert_to_tensor(loc) + t * directions[0], ops.convert_to_tensor(noise) * ops.exp(
+                t * directions[1]
+            )
 
         return lambda t: ops.sum(directions[2] * ops.square(function(*moved(t), num_nodes=10, **options)))
 
@@ -152,15 +165,21 @@ def test_the_second_derivative_is_that_of_plain_operations(monkeypatch):
 def test_the_law_and_its_slopes(scale):
     offset = np.linspace(-2.0 - 3.0 * scale, 40.0, 85)
     log_cdf, log_density = exact_law(offset, scale)
-    law = quadrature._Law(ops.convert_to_tensor(offset.astype("float32")), ops.convert_to_tensor(np.float32(scale)), with_slopes=True)
+    law = quadrature._Law(
+        ops.convert_to_tensor(offset.astype("float32")), ops.convert_to_tensor(np.float32(scale)), with_slopes=True
+    )
     np.testing.assert_allclose(ops.exp(law.log_cdf()), np.exp(log_cdf), atol=2e-4)
     seen = (log_density > -25) & (log_cdf > -10)
     np.testing.assert_allclose(ops.convert_to_numpy(law.log_density())[seen], log_density[seen], atol=0.03, rtol=2e-3)
     for i, function in ((0, law.slopes_of_log_cdf), (1, law.slopes_of_log_density)):
         moved = [exact_law(offset + step, scale)[i] for step in (1e-4, -1e-4)]
-        np.testing.assert_allclose(ops.convert_to_numpy(function()[0])[seen], ((moved[0] - moved[1]) / 2e-4)[seen], atol=0.05, rtol=0.01)
+        np.testing.assert_allclose(
+            ops.convert_to_numpy(function()[0])[seen], ((moved[0] - moved[1]) / 2e-4)[seen], atol=0.05, rtol=0.01
+        )
         moved = [exact_law(offset, max(scale, 1e-4) + step)[i] for step in (1e-4, -1e-4)]
-        np.testing.assert_allclose(ops.convert_to_numpy(function()[1])[seen], ((moved[0] - moved[1]) / 2e-4)[seen], atol=0.05, rtol=0.02)
+        np.testing.assert_allclose(
+            ops.convert_to_numpy(function()[1])[seen], ((moved[0] - moved[1]) / 2e-4)[seen], atol=0.05, rtol=0.02
+        )
 
 
 def test_extremes_are_numbers():
@@ -194,9 +213,18 @@ def test_16_points_are_better_than_1024_nodes():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_factors": 2}, "`integrator` must be another than Quadrature.* it is for heads of `num_factors=0`. Received: num_factors=2"),
+        (
+            {"num_factors": 2},
+            (
+                "`integrator` must be another than Quadrature.* it is for heads of `num_factors=0`. "
+                "Received: num_factors=2"
+            ),
+        ),
         ({"covariance": "latent"}, "`integrator` must be another than Quadrature.* Received: num_factors=1"),
-        ({"num_factors": 0, "link": "sigmoid"}, "`link` must be one of Softmax.*, for the integrator Quadrature. Received: link=Sigmoid"),
+        (
+            {"num_factors": 0, "link": "sigmoid"},
+            "`link` must be one of Softmax.*, for the integrator Quadrature. Received: link=Sigmoid",
+        ),
     ],
 )
 def test_what_it_cannot_serve(arguments, message):

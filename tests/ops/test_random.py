@@ -45,7 +45,9 @@ def test_normals_are_standard_normal(seed):
 
 @pytest.mark.parametrize("other", [((5, 1), 0), ((6, 0), 0), ((5, 0), 1)], ids=["step", "seed", "stream"])
 def test_seeds_steps_and_streams_are_independent(other):
-    draws = [random.normal(random.random_bits(key, stream, 1 << 18, np), np)[:, None] for key, stream in (((5, 0), 0), other)]
+    draws = [
+        random.normal(random.random_bits(key, stream, 1 << 18, np), np)[:, None] for key, stream in (((5, 0), 0), other)
+    ]
     check_independent(*draws)
 
 
@@ -59,7 +61,8 @@ def unsigned(levels):
     return np.asarray(levels, "uint32").view("int32")
 
 
-# Cells of the map from bits to normals: those of 2^-16 in the middle, those of 2^-32 at both ends; lowest level and probability of each.
+# Cells of the map from bits to normals: those of 2^-16 in the middle, those of 2^-32 at both ends; lowest level and
+# probability of each.
 MIDDLE, END = np.arange(1, (1 << 16) - 1, dtype="uint32") << 16, np.arange(1 << 16, dtype="uint32")
 CELLS = np.concatenate([END, MIDDLE, END + np.uint32(0xFFFF0000)])
 SHARES = np.concatenate([np.full(len(part), 2.0**-power) for part, power in ((END, 32), (MIDDLE, 16), (END, 32))])
@@ -70,12 +73,14 @@ def test_normals_are_monotone_in_the_bits_with_mean_zero_and_variance_one():
     assert np.all(np.diff(values) > 0)
     assert abs(SHARES @ values) < 1e-8
     assert abs(SHARES @ values**2 - 1) < 1e-7
-    np.testing.assert_array_equal(random.normal(unsigned(CELLS[70000:70100] + np.uint32(0xFFFF)), np), np.float32(values[70000:70100]))
+    np.testing.assert_array_equal(
+        random.normal(unsigned(CELLS[70000:70100] + np.uint32(0xFFFF)), np), np.float32(values[70000:70100])
+    )
 
 
 @pytest.mark.parametrize("limit", [1.0, 3.0, 4.3, 4.5, 5.0, 5.5])
 def test_tails_have_the_probability_of_a_normal(limit):
-    """One table of 2^16 levels ends at 4.33: an improbable class, likely only under such noise, would get too small a mean."""
+    """One table of 2^16 levels ends at 4.33: a class likely only under such noise would get too small a mean."""
     values = np.float64(random.normal(unsigned(CELLS), np))
     for found in (SHARES @ (values > limit), SHARES @ (values < -limit)):
         np.testing.assert_allclose(found, norm.sf(limit), rtol=2e-2)

@@ -14,15 +14,22 @@ EXPECTATIONS = {"softmax": log_expected_softmax, "sigmoid": sampled_expected_sig
 
 
 def along_a_line(expectation, kind, **options):
-    """A function of a number that moves every argument, the temperature too, along a random line; weighted, and not linear in log p."""
+    """A function of a number that moves every argument, the temperature too, along a random line.
+
+    It is weighted, and not linear in log p.
+    """
     arguments, nodes, rng = problem(kind), nodes_of(kind), np.random.default_rng(1)
     directions = {name: 0.3 * rng.normal(size=x.shape).astype("float32") for name, x in arguments.items()}
     weights = rng.normal(size=arguments["loc"].shape).astype("float32")
 
     def function(t):
-        moved = {name: ops.convert_to_tensor(x) + t * ops.convert_to_tensor(directions[name]) for name, x in arguments.items()}
+        moved = {
+            name: ops.convert_to_tensor(x) + t * ops.convert_to_tensor(directions[name])
+            for name, x in arguments.items()
+        }
         return ops.sum(
-            ops.convert_to_tensor(weights) * ops.square(EXPECTATIONS[expectation](**{"factor": None, **moved}, nodes=nodes, **options))
+            ops.convert_to_tensor(weights)
+            * ops.square(EXPECTATIONS[expectation](**{"factor": None, **moved}, nodes=nodes, **options))
         )
 
     return function
@@ -31,7 +38,10 @@ def along_a_line(expectation, kind, **options):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("expectation", EXPECTATIONS)
 def test_the_second_derivative_is_that_of_plain_operations(expectation, kind, monkeypatch):
-    """In blocks of two rows and chunks of eight nodes; a value that is held constant in the backward pass is off by a third or more."""
+    """In blocks of two rows and chunks of eight nodes.
+
+    A value that is held constant in the backward pass is off by a third or more.
+    """
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 2 * UNITS * 8)
     expected = second_derivative(along_a_line(expectation, kind, chunk_size=None), 0.1)
     found = second_derivative(along_a_line(expectation, kind, chunk_size=8), 0.1)
@@ -39,7 +49,9 @@ def test_the_second_derivative_is_that_of_plain_operations(expectation, kind, mo
 
 
 def test_a_value_held_constant_in_the_backward_pass_is_caught(monkeypatch):
-    monkeypatch.setattr("keras_het.ops.streaming._Stream.value", lambda self, *arguments: ops.stop_gradient(VALUE(self, *arguments)))
+    monkeypatch.setattr(
+        "keras_het.ops.streaming._Stream.value", lambda self, *arguments: ops.stop_gradient(VALUE(self, *arguments))
+    )
     monkeypatch.setattr("keras_het.ops.streaming._Stream.known", lambda self, value, arguments: value)
     with pytest.raises(AssertionError):
         test_the_second_derivative_is_that_of_plain_operations("softmax", "full", monkeypatch)
@@ -55,5 +67,7 @@ def test_the_hessian_of_an_example(kind):
         return ops.sum(log_expected_softmax(**moved, nodes=nodes, **options)[:, 2])
 
     found = hessian(lambda loc: function(loc, chunk_size=8), arguments["loc"][0])
-    np.testing.assert_allclose(found, hessian(lambda loc: function(loc, chunk_size=None), arguments["loc"][0]), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(
+        found, hessian(lambda loc: function(loc, chunk_size=None), arguments["loc"][0]), rtol=1e-3, atol=1e-5
+    )
     np.testing.assert_allclose(found.sum(-1), 0.0, atol=1e-4)  # a common shift changes nothing

@@ -25,7 +25,7 @@ def covariance_of(arguments):
 
 
 def expansion(arguments):
-    """log softmax + (trace of Hessian times covariance) / (2 softmax), by central differences of second order, normalised."""
+    """log softmax + trace(Hessian covariance) / (2 softmax), by central differences of second order, normalised."""
     loc, covariance, step = np.float64(arguments["loc"][0]), covariance_of(arguments), 1e-3
     shifts = step * np.eye(UNITS)
     value, total = softmax(loc), np.zeros(UNITS)

@@ -10,7 +10,17 @@ from keras import ops
 
 from keras_het.ops import Nodes, blocking, log_expected_softmax, low_rank_normal, streaming
 from keras_het.ops.expected_softmax import SoftmaxMean
-from tests.ops.test_expected_softmax import KINDS, SAMPLES, UNITS, check_slope, evaluate, gradients, nodes_of, oracle, problem
+from tests.ops.test_expected_softmax import (
+    KINDS,
+    SAMPLES,
+    UNITS,
+    check_slope,
+    evaluate,
+    gradients,
+    nodes_of,
+    oracle,
+    problem,
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -33,23 +43,31 @@ def test_a_row_that_is_not_a_number_leaves_the_others_alone():
     spoiled = {**arguments, "loc": np.where(np.arange(5)[:, None] == 3, np.float32("nan"), arguments["loc"])}
     others = [0, 1, 2, 4]
     for options in ({"chunk_size": 8}, {"chunk_size": 8, "unroll": True}):
-        np.testing.assert_allclose(evaluate(spoiled, nodes, **options)[others], evaluate(arguments, nodes, **options)[others], rtol=1e-6)
+        np.testing.assert_allclose(
+            evaluate(spoiled, nodes, **options)[others], evaluate(arguments, nodes, **options)[others], rtol=1e-6
+        )
 
 
-@pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="the other backends know the batch size when they make the graph")
+@pytest.mark.skipif(
+    keras.config.backend() != "tensorflow", reason="the other backends know the batch size when they make the graph"
+)
 @pytest.mark.parametrize("jit", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_of_unknown_size(kind, jit):
     import tensorflow as tf
 
     names, nodes = list(problem(kind)), nodes_of(kind)
-    per_row = [name for name in names if name in ("loc", "scale_diag", "row_scale") or (name, kind) == ("factor", "full")]
+    per_row = [
+        name for name in names if name in ("loc", "scale_diag", "row_scale") or (name, kind) == ("factor", "full")
+    ]
 
     @tf.function(jit_compile=jit, reduce_retracing=True)
     def value_and_slopes(*tensors):
         with tf.GradientTape() as tape:
             tape.watch(tensors)
-            value = log_expected_softmax(**{"factor": None, **dict(zip(names, tensors, strict=True))}, nodes=nodes, chunk_size=8)
+            value = log_expected_softmax(
+                **{"factor": None, **dict(zip(names, tensors, strict=True))}, nodes=nodes, chunk_size=8
+            )
         return value, tape.gradient(value, tensors)
 
     shapes = {name: (None, *x.shape[1:]) if name in per_row else x.shape for name, x in problem(kind).items()}
@@ -79,7 +97,7 @@ def test_blocks_at_extremes_fall_back_to_logarithms_each_for_itself(kind, monkey
 
 @pytest.mark.skipif(keras.config.backend() != "torch", reason="only PyTorch frees by counting references")
 def test_a_step_is_freed_when_it_is_done(monkeypatch):
-    """Without the garbage collector: what is not freed then lies in a reference cycle, and waits there for its next run."""
+    """Without the garbage collector: what is not freed then lies in a reference cycle, and waits for its next run."""
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 2 * UNITS * 8)
     tensors = {name: ops.convert_to_tensor(x).requires_grad_() for name, x in problem("full").items()}
     temperature = tensors.pop("temperature")
@@ -88,7 +106,9 @@ def test_a_step_is_freed_when_it_is_done(monkeypatch):
     gc.collect()
     gc.disable()
     try:
-        ops.sum(streaming.expectation(mean, low_rank_normal(**tensors).divided(temperature), nodes_of("full"), chunk_size=8)).backward()
+        ops.sum(
+            streaming.expectation(mean, low_rank_normal(**tensors).divided(temperature), nodes_of("full"), chunk_size=8)
+        ).backward()
         del mean
         assert freed() is None
     finally:

@@ -43,14 +43,18 @@ def test_the_identity_changes_nothing_exactly(scale):
 @pytest.mark.parametrize("name", MATRICES)
 def test_values_against_float64(name, scale):
     log_probs = log_probabilities(scale)
-    np.testing.assert_allclose(apply(log_probs, MATRICES[name]), oracle(log_probs, MATRICES[name]), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        apply(log_probs, MATRICES[name]), oracle(log_probs, MATRICES[name]), rtol=1e-6, atol=1e-6
+    )
     np.testing.assert_allclose(np.sum(np.exp(apply(log_probs, MATRICES[name])), axis=-1), 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["random", "symmetric"])
 def test_logits_of_thousands(name):
     log_probs = log_probabilities(1e4)
-    np.testing.assert_allclose(apply(log_probs, MATRICES[name]), oracle(log_probs, MATRICES[name]), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        apply(log_probs, MATRICES[name]), oracle(log_probs, MATRICES[name]), rtol=1e-6, atol=1e-6
+    )
 
 
 def test_sources_that_underflow_count_for_their_own_label_only():
@@ -59,7 +63,9 @@ def test_sources_that_underflow_count_for_their_own_label_only():
     assert outputs[0, 1] == pytest.approx(-500 + np.log(0.55), rel=1e-6)
     assert outputs[1, 1] == pytest.approx(np.log(0.45), rel=1e-5)
     swap = np.roll(np.eye(3), 1, axis=1)  # from 0 to 1
-    value, (gradient, _) = value_and_gradients(lambda t: transition.apply_transition(*t)[0, 1], [log_probs, swap.astype("float32")])
+    value, (gradient, _) = value_and_gradients(
+        lambda t: transition.apply_transition(*t)[0, 1], [log_probs, swap.astype("float32")]
+    )
     assert value == pytest.approx(np.log(transition.SMALLEST), rel=1e-5)
     np.testing.assert_array_equal(gradient, 0)
 
@@ -70,12 +76,18 @@ def test_an_empty_batch():
 
 def test_leading_axes():
     log_probs = log_probabilities(shape=(2, 3, 5, UNITS))
-    np.testing.assert_allclose(apply(log_probs, MATRICES["random"]), oracle(log_probs, MATRICES["random"]), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        apply(log_probs, MATRICES["random"]), oracle(log_probs, MATRICES["random"]), rtol=1e-6, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", ["random", "pair flip"])
 def test_gradients_against_finite_differences_in_float64(name):
-    log_probs, matrix, weights = log_probabilities(3.0), MATRICES[name], np.random.default_rng(4).normal(size=(6, UNITS))
+    log_probs, matrix, weights = (
+        log_probabilities(3.0),
+        MATRICES[name],
+        np.random.default_rng(4).normal(size=(6, UNITS)),
+    )
 
     def loss(tensors):
         return ops.sum(transition.apply_transition(*tensors) * ops.convert_to_tensor(weights, "float32"))
@@ -94,7 +106,9 @@ def test_gradients_against_finite_differences_in_float64(name):
 
 
 @pytest.mark.parametrize(
-    "matrix", [np.eye(UNITS), label_noise.outlier(UNITS - 1), np.roll(np.eye(UNITS), 1, axis=0)], ids=["I", "outlier", "swap"]
+    "matrix",
+    [np.eye(UNITS), label_noise.outlier(UNITS - 1), np.roll(np.eye(UNITS), 1, axis=0)],
+    ids=["I", "outlier", "swap"],
 )
 @pytest.mark.parametrize("scale", [1.0, 1e3])
 def test_gradients_are_finite_where_entries_are_zero(matrix, scale):
@@ -123,7 +137,9 @@ def test_gradients_of_small_probabilities(name, z):
 
 
 def test_projection_agrees_with_quadratic_programming():
-    rows = np.random.default_rng(3).normal(size=(1000, 5)) * np.random.default_rng(4).choice([0.1, 1, 10], size=(1000, 1))
+    rows = np.random.default_rng(3).normal(size=(1000, 5)) * np.random.default_rng(4).choice(
+        [0.1, 1, 10], size=(1000, 1)
+    )
     projected = ops.convert_to_numpy(transition.project_to_simplex(rows.astype("float32")))
     for row, x in zip(rows, projected, strict=True):
         answer = optimize.minimize(
@@ -140,7 +156,9 @@ def test_projection_agrees_with_quadratic_programming():
 
 def test_projection_keeps_what_is_stochastic_and_leading_axes():
     for matrix in MATRICES.values():
-        np.testing.assert_allclose(ops.convert_to_numpy(transition.project_to_simplex(matrix.astype("float32"))), matrix, atol=1e-6)
+        np.testing.assert_allclose(
+            ops.convert_to_numpy(transition.project_to_simplex(matrix.astype("float32"))), matrix, atol=1e-6
+        )
     many = np.random.default_rng(5).normal(size=(2, 3, 200)).astype("float32")
     projected = ops.convert_to_numpy(transition.project_to_simplex(many))
     assert projected.min() >= 0

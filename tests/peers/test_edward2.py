@@ -22,7 +22,10 @@ def make_layer(name):
     del sys.modules["scipy"]
     options = {"temperature": TEMPERATURE, "test_mc_samples": SAMPLES, "logits_only": True}
     if name != "MCSoftmaxDense":
-        options |= {"num_factors": 0 if name.endswith("diagonal") else FACTORS, "parameter_efficient": name.endswith("efficient")}
+        options |= {
+            "num_factors": 0 if name.endswith("diagonal") else FACTORS,
+            "parameter_efficient": name.endswith("efficient"),
+        }
     layer = getattr(edward2.layers, name.split()[0])(UNITS, **options)
     layer(X)
     rng = np.random.default_rng(0)

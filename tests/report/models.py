@@ -26,7 +26,9 @@ def with_kernel(layer, scale=8.0):
 
 
 def with_head(**arguments):
-    return with_kernel(HeteroscedasticDense(CLASSES, **{"num_factors": 2, "temperature": 1.5, "seed": 0, "name": "head", **arguments}))
+    return with_kernel(
+        HeteroscedasticDense(CLASSES, **{"num_factors": 2, "temperature": 1.5, "seed": 0, "name": "head", **arguments})
+    )
 
 
 def plain(activation="softmax"):

@@ -26,7 +26,10 @@ def test_planted_errors_are_the_suspects_and_the_planted_pair_the_first():
 
 
 def test_errors_that_are_many_of_one_kind_are_confusable():
-    """Of 27 examples of the second class with their own label 13 get that of the last; the ten planted errors are of all classes."""
+    """Of 27 examples of the second class with their own label 13 get that of the last.
+
+    The ten planted errors are of all classes.
+    """
     swapped = np.flatnonzero((Y == 1) & (np.arange(EXAMPLES) >= 10))[:13]
     y = Y.copy()
     y[swapped] = 3
@@ -38,7 +41,7 @@ def test_errors_that_are_many_of_one_kind_are_confusable():
 
 
 def test_the_worst_is_one_of_the_suspects():
-    """The label of example 50 has the least probability of all, but the model is sure of nothing there, so that it is no suspect."""
+    """The label of example 50 is the least probable of all, but no suspect: the model is sure of nothing there."""
     p = np.full((EXAMPLES, CLASSES), 0.02)
     p[np.arange(EXAMPLES), np.arange(EXAMPLES) % CLASSES] = 0.94
     p[50] = [0.34, 0.325, 0.01, 0.325]
@@ -61,7 +64,13 @@ def test_the_scores_are_those_of_the_metrics():
 def test_the_settings_of_the_head_and_its_noise_in_temperatures():
     model = confuse(with_head(temperature=2.0, integrator="taylor"), 0, 2)
     head = collect(model, X, Y).noise.head
-    assert (head.name, head.link, head.integrator, head.temperature, head.learned) == ("head", "Softmax", "Taylor()", 2.0, False)
+    assert (head.name, head.link, head.integrator, head.temperature, head.learned) == (
+        "head",
+        "Softmax",
+        "Taylor()",
+        2.0,
+        False,
+    )
     assert head.covariance == "LowRank, 2 factors"
     variances = np.diagonal(analysis.covariance(model, X))
     assert head.noise_sd == pytest.approx(np.sqrt(variances.mean()))
@@ -115,7 +124,10 @@ def test_a_subclassed_model_has_no_graph_to_find_the_noise_in():
 def test_labels_of_one_class_are_no_suspects_but_have_metrics():
     found = collect(plain(), X, np.zeros(EXAMPLES, int))
     assert found.issues is None
-    assert found.missing[-1] == "Wrong labels: not known. All labels are of one class, 0: there is nothing to hold them against."
+    assert (
+        found.missing[-1]
+        == "Wrong labels: not known. All labels are of one class, 0: there is nothing to hold them against."
+    )
     assert found.accuracy == pytest.approx(0.25)
     assert not any("Trust nothing" in step for step in next_steps(found))
 
@@ -142,22 +154,40 @@ def diverged():
         (lambda: collect(plain(), X, Y + 1), "`y` must be in [0, 4). Received: 4 at [2]"),
         (lambda: collect(plain(), X, Y - 1), "`y` must be in [0, inf). Received: -1 at [3]"),
         (lambda: collect(plain(), X, Y[:-1]), "`y` must have an entry for each of the 120 examples. Received: 119"),
-        (lambda: collect(plain(), X, np.eye(CLASSES)[Y]), "`y` must be integers of shape (N,). Received: shape (120, 4)"),
+        (
+            lambda: collect(plain(), X, np.eye(CLASSES)[Y]),
+            "`y` must be integers of shape (N,). Received: shape (120, 4)",
+        ),
         (
             lambda: collect(plain(), X, Y, ["a"]),
             "be a sequence with a name for each of the 4 classes. Received: a list of 1",
         ),
         (lambda: collect(plain(), X, Y, set(NAMES)), "a name for each of the 4 classes. Received: a set of 4"),
-        (lambda: collect(plain(), X, Y, batch_size=0), "`batch_size` must be an integer at least 1. Received: batch_size=0"),
-        (lambda: collect(diverged(), X, Y), "has its training diverged, or is there nan in `x`? Received: nan for example 0"),
+        (
+            lambda: collect(plain(), X, Y, batch_size=0),
+            "`batch_size` must be an integer at least 1. Received: batch_size=0",
+        ),
+        (
+            lambda: collect(diverged(), X, Y),
+            "has its training diverged, or is there nan in `x`? Received: nan for example 0",
+        ),
         (lambda: collect(plain(None), X, Y), "or be compiled with a loss that has from_logits=True"),
-        (lambda: collect(with_head(link="sigmoid"), X, Y), "`model` must predict exclusive classes, whose probabilities sum to 1"),
+        (
+            lambda: collect(with_head(link="sigmoid"), X, Y),
+            "`model` must predict exclusive classes, whose probabilities sum to 1",
+        ),
         (
             lambda: collect(plain(), ((X, Y) for _ in range(1)), None),
             "`x` must be arrays, so that examples have a number.",
         ),
-        (lambda: collect(plain(), X, Y, probabilities=np.ones((3, 4))), "a row for each of the 120 examples. Received: shape (3, 4)"),
-        (lambda: collect(plain(), X, Y, probabilities=np.ones((120, 4))), "`probabilities` must be in [0, 1] and sum to 1"),
+        (
+            lambda: collect(plain(), X, Y, probabilities=np.ones((3, 4))),
+            "a row for each of the 120 examples. Received: shape (3, 4)",
+        ),
+        (
+            lambda: collect(plain(), X, Y, probabilities=np.ones((120, 4))),
+            "`probabilities` must be in [0, 1] and sum to 1",
+        ),
     ],
 )
 def test_errors_say_what_is_wrong(call, text):
@@ -177,9 +207,13 @@ def test_advice_follows_the_numbers():
     assert "“bee” and “dog”" in steps
     assert "above 0.05: do not read the confidence" in steps
     assert "have fewer than 20 labels" not in steps
-    calm = found._replace(calibration=found.calibration._replace(error=0.01), issues=None, out_of_sample=True, noise=None)
+    calm = found._replace(
+        calibration=found.calibration._replace(error=0.01), issues=None, out_of_sample=True, noise=None
+    )
     assert steps_of(calm).startswith("Nothing here asks for a change")
-    assert "3 of 4 classes have fewer than 20 labels here, 3 of them none" in steps_of(calm._replace(labels=np.zeros(100, int)))
+    assert "3 of 4 classes have fewer than 20 labels here, 3 of them none" in steps_of(
+        calm._replace(labels=np.zeros(100, int))
+    )
     assert "say the most frequent label always would be right for 25.8%" in steps_of(calm._replace(accuracy=0.1))
 
 
@@ -196,5 +230,8 @@ def test_the_noise_is_judged_in_temperatures(sd, text):
 def test_the_summary_says_it_in_words():
     text = " ".join(summary(collect(confuse(with_head(), 1, 3), X, Y, NAMES)))
     assert "Of 120 examples of 4 classes, the most probable class is the given label for 91.7%." in text
-    assert "10 labels (8.3%) are probably wrong, 0 of them of classes that are often taken for each other. The worst is example" in text
+    assert (
+        "10 labels (8.3%) are probably wrong, 0 of them of classes that are often taken for each other. "
+        "The worst is example"
+    ) in text
     assert "The two classes that share most noise are “bee” and “dog”." in text

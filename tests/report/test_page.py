@@ -100,7 +100,13 @@ def test_what_starts_a_formula_is_quoted(start):
 
 @pytest.mark.parametrize(
     ("name", "cell"),
-    [("a;=1+1", "a;'=1+1"), (" =1", " '=1"), ("\uff1d1", "'\uff1d1"), ("a\t@x|+2", "a\t'@x|'+2"), ("a - b; c-d", "a - b; c-d")],
+    [
+        ("a;=1+1", "a;'=1+1"),
+        (" =1", " '=1"),
+        ("\uff1d1", "'\uff1d1"),
+        ("a\t@x|+2", "a\t'@x|'+2"),
+        ("a - b; c-d", "a - b; c-d"),
+    ],
 )
 def test_where_another_separator_starts_a_cell_a_formula_is_quoted_too(name, cell):
     assert safe_cell(name) == cell
@@ -156,12 +162,17 @@ def test_many_examples_and_classes_keep_the_page_small(tmp_path):
     y[:classes] = np.arange(classes)
     page = report(model, rng.normal(size=(count, 4)).astype("float32"), y, path=tmp_path, probabilities=p)
     assert page.stat().st_size < 5e6
-    assert "one of 20 reports would show any" in page.read_text() or "No pair of classes stands out enough" in page.read_text()
+    assert (
+        "one of 20 reports would show any" in page.read_text()
+        or "No pair of classes stands out enough" in page.read_text()
+    )
 
 
 def test_without_jinja_the_error_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(ImportError, match=r'The report needs jinja2, which is not installed: pip install "keras-het\[report\]"'):
+    with pytest.raises(
+        ImportError, match=r'The report needs jinja2, which is not installed: pip install "keras-het\[report\]"'
+    ):
         report(plain(), X, Y, path=tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
@@ -170,7 +181,15 @@ def test_the_command_writes_the_page(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", keras.config.backend())
     with_head().save(tmp_path / "m.keras")
     np.savez(tmp_path / "d.npz", x=X, y=Y, class_names=["a", "b", "c", "=d"])
-    arguments = ["report", "--model", str(tmp_path / "m.keras"), "--data", str(tmp_path / "d.npz"), "--output", str(tmp_path / "out")]
+    arguments = [
+        "report",
+        "--model",
+        str(tmp_path / "m.keras"),
+        "--data",
+        str(tmp_path / "d.npz"),
+        "--output",
+        str(tmp_path / "out"),
+    ]
     assert __main__.main(arguments) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "out" / "report.html")
     assert ",'=d," in (tmp_path / "out" / "labels.csv").read_text()
@@ -197,14 +216,28 @@ def save_wrong_files(folder):
         ("m.keras", "array.npy", "`data` must be a .npz file, as numpy.savez(path, x=x, y=y) writes."),
         ("m.keras", "no_y.npz", "`data` must have x and y."),
         ("m.keras", "names.npz", "`data` must have no arrays but x, y, class_names, probabilities, images. Received:"),
-        ("m.keras", "object.npz", "`class_names` must hold numbers and texts, and no Python objects, which could run code"),
+        (
+            "m.keras",
+            "object.npz",
+            "`class_names` must hold numbers and texts, and no Python objects, which could run code",
+        ),
     ],
 )
 def test_the_command_says_what_is_wrong_with_a_file(model, data, text, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", keras.config.backend())
     save_wrong_files(tmp_path)
     with pytest.raises(SystemExit) as exit_info:
-        __main__.main(["report", "--model", str(tmp_path / model), "--data", str(tmp_path / data), "--output", str(tmp_path / "out")])
+        __main__.main(
+            [
+                "report",
+                "--model",
+                str(tmp_path / model),
+                "--data",
+                str(tmp_path / data),
+                "--output",
+                str(tmp_path / "out"),
+            ]
+        )
     assert exit_info.value.code == 2
     assert text in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

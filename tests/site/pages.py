@@ -4,7 +4,16 @@ import html.parser
 import re
 import urllib.parse
 
-LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "audio": "src", "link": "href", "object": "data"}
+LOADED = {
+    "script": "src",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "video": "src",
+    "audio": "src",
+    "link": "href",
+    "object": "data",
+}
 IN_STYLES = re.compile(r"""(?:url\(\s*|@import\s+)["']?([^"')\s]+)""")
 
 
@@ -44,7 +53,8 @@ def remote(site):
 
 def broken(site):
     """Links within the site to a file or a place that is not there: `(file, address)` of each."""
-    pages = {path.resolve(): Page(path) for path in site.rglob("*.html") if path.name != "404.html"}  # a server's, with absolute links
+    # 404.html is a server's, with absolute links.
+    pages = {path.resolve(): Page(path) for path in site.rglob("*.html") if path.name != "404.html"}
     return [
         (path.name, address)
         for path, page in pages.items()

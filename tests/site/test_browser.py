@@ -1,4 +1,4 @@
-"""The site in a real Chromium, opened as files: every page loads in silence, fits a phone, and is found by the search."""
+"""The site in a real Chromium, opened as files: every page loads in silence, fits a phone, and the search finds it."""
 
 import os
 import pathlib
@@ -41,11 +41,14 @@ def opened(browser):
 
 
 def addresses(site):
-    return sorted(path for path in site.rglob("*.html") if path.name != "404.html")  # which is a server's, with absolute addresses
+    # 404.html is a server's, with absolute addresses.
+    return sorted(path for path in site.rglob("*.html") if path.name != "404.html")
 
 
 def brightness(page, name):
-    return page.evaluate(f"getComputedStyle(document.body).{name}.match(/[0-9.]+/g).slice(0, 3).reduce((sum, c) => sum + c / 3, 0)")
+    return page.evaluate(
+        f"getComputedStyle(document.body).{name}.match(/[0-9.]+/g).slice(0, 3).reduce((sum, c) => sum + c / 3, 0)"
+    )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -55,8 +58,13 @@ def test_every_page_loads_in_silence_and_fits(size, scheme, opened, site, tmp_pa
     for address in addresses(site):
         page.goto(address.as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0], address.name
-        assert page.evaluate("[...document.images].every((image) => image.complete && image.naturalWidth > 0)"), address.name
-        assert page.evaluate("parseFloat(getComputedStyle(document.querySelector('article p, article li')).fontSize)") >= 14, address.name
+        assert page.evaluate("[...document.images].every((image) => image.complete && image.naturalWidth > 0)"), (
+            address.name
+        )
+        assert (
+            page.evaluate("parseFloat(getComputedStyle(document.querySelector('article p, article li')).fontSize)")
+            >= 14
+        ), address.name
         page.screenshot(path=folder / f"{size}-{scheme}-{address.relative_to(site).as_posix().replace('/', '-')}.png")
     text, ground = brightness(page, "color"), brightness(page, "backgroundColor")
     assert (text < 100 and ground > 200) if scheme == "light" else (text > 150 and ground < 60)
@@ -81,7 +89,9 @@ def test_a_formula_is_drawn(opened, site):
 
 
 def test_a_page_that_is_loud_or_asks_another_host_is_caught(browser, tmp_path):
-    (tmp_path / "page.html").write_text('<script>console.log("planted")</script><img src="http://127.0.0.1:9/planted.png">')
+    (tmp_path / "page.html").write_text(
+        '<script>console.log("planted")</script><img src="http://127.0.0.1:9/planted.png">'
+    )
     wrong = []
     page = browser.new_page()
     page.on("console", lambda message: wrong.append(message.text))

@@ -1,4 +1,7 @@
-"""The site holds every public name and asks no other host for anything; what is missing or broken makes its build fail."""
+"""The site holds every public name and asks no other host for anything.
+
+What is missing or broken makes its build fail.
+"""
 
 import importlib
 import shutil
@@ -23,7 +26,9 @@ def copied(tmp_path):
 
 
 def build(folder):
-    return subprocess.run([sys.executable, "-m", "mkdocs", "build"], cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build"], cwd=folder, capture_output=True, text=True, check=False
+    )
 
 
 def change(path, old, new):
@@ -33,7 +38,9 @@ def change(path, old, new):
 
 
 def test_an_undocumented_public_name_fails(copied):
-    change(copied / "keras_het/metrics/__init__.py", "__all__ = [", 'def planted(): ...\n\n\n__all__ = [\n    "planted",')
+    change(
+        copied / "keras_het/metrics/__init__.py", "__all__ = [", 'def planted(): ...\n\n\n__all__ = [\n    "planted",'
+    )
     result = build(copied)
     assert result.returncode != 0
     assert "Public names without a docstring: keras_het.metrics.planted" in result.stderr
@@ -90,7 +97,9 @@ def test_every_link_of_the_site_leads_somewhere(site):
 
 
 def test_a_planted_broken_link_is_found(tmp_path):
-    (tmp_path / "a.html").write_text('<a href="b.html">1</a><a href="a.html#x">2</a><a href="#y">3</a><a href="a.html#z" id="z">4</a>')
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html">1</a><a href="a.html#x">2</a><a href="#y">3</a><a href="a.html#z" id="z">4</a>'
+    )
     assert [address for _, address in broken(tmp_path)] == ["b.html", "a.html#x", "#y"]
 
 

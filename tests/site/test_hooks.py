@@ -14,8 +14,9 @@ def hook(monkeypatch):
 
 
 def test_a_guide_is_text_and_code(hook):
-    source = '"""\nTitle: A\nDescription: B: c.\n"""\n\n"""\n## D\n"""\n\nimport keras\n\n\ndef f():\n    """Of f."""\n\n\n"""Last."""\n'
-    page = hook("guide").guide_page(source)
+    text = '"""\nTitle: A\nDescription: B: c.\n"""\n\n"""\n## D\n"""\n\n'
+    code = 'import keras\n\n\ndef f():\n    """Of f."""\n\n\n"""Last."""\n'
+    page = hook("guide").guide_page(text + code)
     assert page == '# A\n\n*B: c.*\n\n## D\n\n```python\nimport keras\n\n\ndef f():\n    """Of f."""\n```\n\nLast.\n'
 
 
@@ -34,7 +35,10 @@ def test_no_line_of_a_guide_is_lost(hook):
         ("Args: as `X`, but y.", "\n**Arguments:** as `X`, but y.\n"),
         ("Args: x: floats.    axis: of the mean.", "Args:\n    x: floats.\n    axis: of the mean."),
         ("Args:\n    a, b: numbers,\n        or none.", "Args:\n    a: numbers,\n    b: numbers,\n        or none."),
-        ("Input shape: `(B, D)`.    Output shape: `(B,)`.", "\n**Input shape:** `(B, D)`.\n\n\n**Output shape:** `(B,)`.\n"),
+        (
+            "Input shape: `(B, D)`.    Output shape: `(B,)`.",
+            "\n**Input shape:** `(B, D)`.\n\n\n**Output shape:** `(B,)`.\n",
+        ),
         ("Example:\n    >>> 1\n    1", "\nExamples:\n    >>> 1\n    1"),
     ],
 )

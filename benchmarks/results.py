@@ -124,7 +124,7 @@ def version_of(package):
 
 
 def commit():
-    """The short name of the commit of this code, with `+` where it was changed since; "unknown" outside a repository."""
+    """Short name of the commit of this code, with `+` where it was changed since; "unknown" outside a repository."""
     name, changes = _git("rev-parse", "--short=7", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
     return name + ("+" if changes else "") if name else "unknown"
 

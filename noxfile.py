@@ -91,8 +91,8 @@ def min_versions(session, backend):
     environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}
     if backend == "jax":
         environment |= compilation_cache(session)  # as users compile: JAX 0.6 rounds otherwise if it optimises less
-    # Old packages warn of newer ones below them, as Matplotlib 3.10 does of pyparsing 3.3: here warnings are no errors.
-    session.run("pytest", *TWO_WORKERS, "-W", "default", *session.posargs, env=environment)
+    # Old packages warn of what newer ones below them will drop, as Matplotlib 3.10 of pyparsing 3.3: no errors here.
+    session.run("pytest", *TWO_WORKERS, "-W", "default::DeprecationWarning", *session.posargs, env=environment)
 
 
 def oldest(*groups):
@@ -277,13 +277,15 @@ def guides(session):
 
 @nox.session
 def notebooks(session):
-    """A notebook of every guide, made and run; `-- --quick` for one batch an epoch, `-- --backend torch`."""
+    """A notebook of every guide, made and run; `-- --quick`: epochs of one batch, `-- --keep`: outputs for the site."""
     backend, arguments = split_backend(session)
     install(session, "-e", f".[{backend},hub,demo]", groups=["notebooks"])
-    session.run("python", "guides/notebooks/make.py", *arguments)
+    session.run("python", "guides/notebooks/make.py", *(argument for argument in arguments if argument != "--keep"))
     for guide in sorted(pathlib.Path("guides").glob("*.py")):
         notebook = f"guides/notebooks/{guide.stem}.ipynb"
         session.run("jupyter-execute", "--inplace", notebook, env=backend_environment(backend))
+    if "--keep" in arguments:
+        session.run("python", "guides/notebooks/outputs.py", env=backend_environment(backend))
 
 
 def on_one_backend(session, script, *extras, groups=()):

@@ -45,12 +45,17 @@ def publish(folder, name, tables, seeds, packages=None, machine=None):
     names = ["keras", *(packages or [keras.config.backend()])]
     command = shlex.join(["python", f"benchmarks/{pathlib.Path(sys.argv[0]).name}", *sys.argv[1:]])
     versions = {package: version_of(package) for package in names}
-    run = Run(command, time.strftime("%Y-%m-%d"), versions, machine or harness.machine(), list(seeds), commit(), tables)
+    run = this_run(command, tables, seeds, versions, machine or harness.machine())
     folder.mkdir(parents=True, exist_ok=True)
     write(folder / f"{name}.json", run)
     text = text_of(tables)
     (folder / f"{name}.md").write_text(f"{text}\n\n`{command}`, {about(run)}\n")
     print(f"\n{text}\n\n{about(run)}")
+
+
+def this_run(command, tables, seeds, versions, machine):
+    """A run of today, with the commit of this code."""
+    return Run(command, time.strftime("%Y-%m-%d"), versions, machine, list(seeds), commit(), tables)
 
 
 def write(path, run):

@@ -86,6 +86,7 @@ def accuracy(model):
 regularised, plain = fitted((1.0, 3.0, 7.0)), fitted([0.0])
 print("early-learning regularisation, by strength:")
 print(regularised)
+regularised.plot()
 print(f"accuracy on clean labels: {accuracy(regularised.model):.3f}")
 print(
     f"plain crossentropy, the best epoch: {accuracy(plain.model):.3f}, "

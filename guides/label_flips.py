@@ -99,6 +99,7 @@ learned_t = keras.ops.convert_to_numpy(found.model.get_layer("flips").transition
 print("negative log-likelihood of held-out noisy labels, by strength:", rounded(found.scores))
 print(f"error on clean labels: {error(plain.model):.3f} without T, {error(found.model):.3f} with the T that was chosen")
 print(f"total variation to the true T: {label_noise.total_variation(learned_t, true_t):.2f}; the identity has 0.35")
+found.plot()
 
 """
 If there are a few clean labels, look at C, the mean prediction of each true class. Near the identity, T and not the

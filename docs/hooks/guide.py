@@ -1,27 +1,38 @@
-"""The guides as pages: a guide is a Python file whose bare strings are its text."""
+"""The guides as pages: text and code in turn, and below the code of a cell what it printed and drew."""
 
-import ast
+import pathlib
+import sys
 
+ROOT = pathlib.Path(__file__).parent.parent.parent
+sys.path += [str(ROOT / "benchmarks"), str(ROOT / "guides" / "notebooks")]
 
-def guide_page(source):
-    """Markdown of a guide: the head's title and description, then text and code in turn."""
-    head, *parts = _parts(source)
-    fields = dict(line.split(": ", 1) for line in head.strip().splitlines())
-    return "\n\n".join([f"# {fields['Title']}", f"*{fields['Description']}*", *parts]) + "\n"
-
-
-def _parts(source):
-    """The strings as they are, and the lines between them as blocks of code."""
-    lines, done = source.splitlines(), 0
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield from _code(lines[done : node.lineno - 1])
-            yield node.value.value.strip()
-            done = node.end_lineno
-    yield from _code(lines[done:])
+import results  # noqa: E402
+from reader import cells  # noqa: E402
 
 
-def _code(lines):
-    code = "\n".join(lines).strip()
-    if code:
-        yield f"```python\n{code}\n```"
+def guide_pages(folder):
+    """Markdown of the guides in a folder, and the pictures of their outputs, `{address: content}`."""
+    pages = {}
+    for path in sorted(folder.glob("*.py")):
+        drawn = {figure.stem.rpartition("-")[2]: figure for figure in (folder / "outputs").glob(f"{path.stem}-*.png")}
+        run = results.read(folder / "outputs" / f"{path.stem}.json")
+        about = f"Run with `{run.command}`, {results.about(run)}."
+        figures = {place: figure.name for place, figure in drawn.items()}
+        pages[f"guides/{path.stem}.md"] = guide_page(path.read_text(), run.tables, figures, about)
+        pages |= {f"guides/{figure.name}": figure.read_bytes() for figure in drawn.values()}
+    return pages
+
+
+def guide_page(source, printed, figures, about):
+    """Markdown of a guide; what its cells printed and drew is known by the place of a cell among the code."""
+    head, *rest = cells(source)
+    parts, place = [head[1], about], 0
+    for kind, text in rest:
+        if kind == "markdown":
+            parts.append(text)
+            continue
+        parts.append(f"```python\n{text}\n```")
+        parts += [f"```text\n{printed[str(place)]}\n```"] if printed.get(str(place)) else []
+        parts += [f"![What this code draws]({figures[str(place)]})"] if str(place) in figures else []
+        place += 1
+    return "\n\n".join(parts) + "\n"

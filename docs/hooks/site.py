@@ -5,7 +5,7 @@ import pathlib
 from api import api_pages
 from equations import equations_page
 from formulas import with_mathml
-from guide import guide_page
+from guide import guide_pages
 from links import with_links
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
@@ -35,14 +35,13 @@ def on_files(files, config):
 
 
 def made_pages(config):
-    """Markdown of the pages that nobody writes, `{address: text}`."""
+    """The pages that nobody writes, Markdown or a picture, `{address: content}`."""
     root = pathlib.Path(config.config_file_path).parent
     package = load(root)
     if missing := undocumented(package):
         raise PluginError(f"Public names without a docstring: {', '.join(missing)}")
-    guides = {f"guides/{path.stem}.md": guide_page(path.read_text()) for path in sorted((root / "guides").glob("*.py"))}
     template = pathlib.Path(config.docs_dir, "equations.md").read_text()
-    return guides | api_pages(package) | {"equations.md": equations_page(package, template)}
+    return guide_pages(root / "guides") | api_pages(package) | {"equations.md": equations_page(package, template)}
 
 
 def on_page_content(html, page, config, files):

@@ -1,13 +1,12 @@
 """Makes a Jupyter notebook of every guide, beside this file: `python -m nox -s notebooks`, which also runs them.
 
-A guide is a script in the form of keras.io: its first string is a header, the strings that stand alone are Markdown,
-and all between them is code. A notebook is never edited: change the guide, and make it again.
+A notebook is never edited: change the guide, and make it again.
 """
 
 import argparse
-import ast
-import itertools
 import pathlib
+
+from reader import cells
 
 FOLDER = pathlib.Path(__file__).parent
 
@@ -22,33 +21,6 @@ import keras
 
 whole_fit = keras.Model.fit
 keras.Model.fit = lambda self, *args, **kwargs: whole_fit(self, *args, **(kwargs | {"steps_per_epoch": 1}))"""
-
-
-def cells(source):
-    """Pairs of a kind, "markdown" or "code", and the text of a cell, in the order of a guide's source.
-
-    The header becomes a title.
-    """
-    lines, texts = source.splitlines(), [*filter(is_text, ast.parse(source).body)]
-    for text, following in itertools.pairwise([*texts, None]):
-        yield "markdown", title(text.value.value) if text is texts[0] else text.value.value.strip()
-        if code := "\n".join(lines[text.end_lineno : following and following.lineno - 1]).strip("\n"):
-            yield "code", code
-
-
-def is_text(statement):
-    """Whether a statement is a string that stands alone."""
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
-
-
-def title(header):
-    """Markdown of a guide's header, whose lines are `Name: value`."""
-    fields = dict(line.split(": ", 1) for line in header.strip().splitlines())
-    return f"# {fields['Title']}\n\n{fields['Description']}"
 
 
 def notebook(source, quick=False):

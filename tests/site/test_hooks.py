@@ -13,19 +13,53 @@ def hook(monkeypatch):
     return importlib.import_module
 
 
-def test_a_guide_is_text_and_code(hook):
-    text = '"""\nTitle: A\nDescription: B: c.\n"""\n\n"""\n## D\n"""\n\n'
-    code = 'import keras\n\n\ndef f():\n    """Of f."""\n\n\n"""Last."""\n'
-    page = hook("guide").guide_page(text + code)
-    assert page == '# A\n\n*B: c.*\n\n## D\n\n```python\nimport keras\n\n\ndef f():\n    """Of f."""\n```\n\nLast.\n'
+GUIDE = """\
+\"""
+Title: A
+Description: B: c.
+\"""
+
+\"""
+## D
+\"""
+
+import keras
+
+
+def f():
+    \"""Of f.\"""
+
+
+\"""Last.\"""
+
+print(1)
+"""
+
+
+def test_a_guide_is_text_and_code_and_what_the_code_printed_and_drew(hook):
+    page = hook("guide").guide_page(GUIDE, {"1": "1"}, {"0": "a-0.png"}, "Run by a test.")
+    code = 'import keras\n\n\ndef f():\n    """Of f."""'
+    drawn = "![What this code draws](a-0.png)"
+    parts = [
+        "# A",
+        "B: c.",
+        "Run by a test.",
+        "## D",
+        f"```python\n{code}\n```",
+        drawn,
+        "Last.",
+        "```python\nprint(1)\n```",
+    ]
+    assert page == "\n\n".join([*parts, "```text\n1\n```"]) + "\n"
 
 
 def test_no_line_of_a_guide_is_lost(hook):
     for path in (ROOT / "guides").glob("*.py"):
-        page = hook("guide").guide_page(path.read_text())
+        page = hook("guide").guide_pages(ROOT / "guides")[f"guides/{path.stem}.md"]
         text = path.read_text().split('"""\n\n', 1)[1]
         lost = [line for line in text.splitlines() if line.strip() not in ("", '"""') and line.strip() not in page]
         assert lost == []
+        assert "```text\n" in page  # it was run, and printed
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,52 @@
+"""Keeps what the notebooks printed and drew, for the pages of the site: `python -m nox -s notebooks -- --keep` runs it.
+
+For each guide a result file in `guides/outputs`, with when, where and with what it was run, and a picture for each
+figure.
+"""
+
+import base64
+import pathlib
+import sys
+
+from reader import fingerprint
+
+FOLDER = pathlib.Path(__file__).parent
+sys.path.insert(0, str(FOLDER.parent.parent / "benchmarks"))
+
+
+def outputs_of(cell):
+    """The printed text of a cell that was run, and the PNG bytes of its figures."""
+    printed = (output.text for output in cell.outputs if output.output_type == "stream" and output.name == "stdout")
+    shown = (output.data for output in cell.outputs if "data" in output)
+    return "".join(printed).strip(), [base64.b64decode(data["image/png"]) for data in shown if "image/png" in data]
+
+
+def keep(guide, notebook, folder):
+    """Writes the outputs of a guide as `folder/NAME.json` and `NAME-CELL.png`, by the place of a cell in the code."""
+    import keras
+    import results
+
+    written = {}
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for place, cell in enumerate(code[1:]):  # the first names the backend
+        text, figures = outputs_of(cell)
+        for figure in figures[:1]:
+            (folder / f"{guide.stem}-{place}.png").write_bytes(figure)
+        written |= {str(place): text} if text or figures else {}
+    versions = {name: results.version_of(name) for name in ("keras", keras.config.backend())}
+    run = results.this_run("python -m nox -s notebooks -- --keep", written, [], versions, results.harness.processor())
+    results.write(folder / f"{guide.stem}.json", run._replace(note=fingerprint(guide.read_text(encoding="utf-8"))))
+
+
+def main():
+    """Keeps the outputs of all notebooks that were run."""
+    import nbformat
+
+    folder = FOLDER.parent / "outputs"
+    folder.mkdir(exist_ok=True)
+    for guide in sorted(FOLDER.parent.glob("*.py")):
+        keep(guide, nbformat.read(FOLDER / f"{guide.stem}.ipynb", as_version=4), folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""Reads a guide: a script in the form of keras.io, whose first string is a header.
+
+The strings that stand alone are Markdown, and all between them is code.
+"""
+
+import ast
+import hashlib
+import itertools
+
+
+def cells(source):
+    """The kind, "markdown" or "code", and the text of each cell, in order; the header becomes a title."""
+    lines, texts = source.splitlines(), [*filter(is_text, ast.parse(source).body)]
+    for text, following in itertools.pairwise([*texts, None]):
+        yield "markdown", title(text.value.value) if text is texts[0] else text.value.value.strip()
+        if code := "\n".join(lines[text.end_lineno : following and following.lineno - 1]).strip("\n"):
+            yield "code", code
+
+
+def is_text(statement):
+    """Whether a statement is a string that stands alone."""
+    is_constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return is_constant and isinstance(statement.value.value, str)
+
+
+def title(header):
+    """Markdown of a guide's header, whose lines are `Name: value`."""
+    fields = dict(line.split(": ", 1) for line in header.strip().splitlines())
+    return f"# {fields['Title']}\n\n{fields['Description']}"
+
+
+def fingerprint(source):
+    """A number of what the code of a guide does, whatever its text, comments and layout."""
+    code = "\n".join(text for kind, text in cells(source) if kind == "code")
+    return hashlib.sha256(ast.dump(ast.parse(code)).encode()).hexdigest()[:16]

@@ -22,7 +22,8 @@ def on_config(config):
 def _filled(entry, pages):
     """An entry of the navigation; of `Title: folder/` the pages of that folder."""
     ((title, address),) = entry.items()
-    return {title: [page for page in pages if page.startswith(address)]} if str(address).endswith("/") else entry
+    made = [page for page in pages if page.startswith(str(address)) and page.endswith(".md")]
+    return {title: made} if str(address).endswith("/") else entry
 
 
 def on_files(files, config):

@@ -5,21 +5,10 @@ import pathlib
 
 import numpy as np
 import pytest
-from playwright.sync_api import sync_playwright
 
 from keras_het.report import report
+from tests.chromium import SIZES, context
 from tests.report.models import EXAMPLES, HOSTILE, confuse, make_data, with_head
-
-SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
-QUIET = ("--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM") or None, args=list(QUIET))
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +23,7 @@ def opened(browser, path):
     contexts, seen = [], []
 
     def make(size="desktop", scheme="light", **options):
-        width, height = SIZES[size]
-        contexts.append(
-            browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **options)
-        )
+        contexts.append(context(browser, size, scheme, **options))
         page = contexts[-1].new_page()
         page.on("request", lambda request: seen.append(request.url) if not request.url.startswith("data:") else None)
         page.on("console", lambda message: seen.append(message.text))
@@ -49,8 +35,8 @@ def opened(browser, path):
 
     yield make
     assert seen == [path.as_uri()]
-    for context in contexts:
-        context.close()
+    for made in contexts:
+        made.close()
 
 
 def column(page, number):

@@ -4,6 +4,10 @@ import pathlib
 
 import pytest
 
+from tests.chromium import browser
+
+__all__ = ["browser"]  # a fixture
+
 ROOT = pathlib.Path(__file__).parents[2]
 
 

@@ -4,19 +4,10 @@ import os
 import pathlib
 
 import pytest
-from playwright.sync_api import sync_playwright
 
-SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
-QUIET = ("--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync")
+from tests.chromium import SIZES, context
+
 FILES = ("file:", "data:", "blob:", "about:")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM") or None, args=list(QUIET))
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
@@ -25,8 +16,7 @@ def opened(browser):
     contexts, wrong = [], []
 
     def make(size="desktop", scheme="light"):
-        width, height = SIZES[size]
-        contexts.append(browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme))
+        contexts.append(context(browser, size, scheme))
         page = contexts[-1].new_page()
         page.on("request", lambda request: None if request.url.startswith(FILES) else wrong.append(request.url))
         page.on("requestfailed", lambda request: wrong.append(f"{request.url}: {request.failure}"))
@@ -35,8 +25,8 @@ def opened(browser):
         return page
 
     yield make
-    for context in contexts:
-        context.close()
+    for made in contexts:
+        made.close()
     assert wrong == []
 
 

@@ -1,0 +1,25 @@
+"""A real Chromium for the tests of pages: the one that `CHROMIUM` names, or playwright's own."""
+
+import os
+
+import pytest
+
+SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
+QUIET = ("--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Playwright's browser, started once."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM") or None, args=list(QUIET))
+        yield chromium
+        chromium.close()
+
+
+def context(browser, size, scheme, **options):
+    """A window of a size, in a colour scheme."""
+    width, height = SIZES[size]
+    return browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **options)

@@ -86,12 +86,12 @@ def accuracy(model):
 regularised, plain = fitted((1.0, 3.0, 7.0)), fitted([0.0])
 print("early-learning regularisation, by strength:")
 print(regularised)
-regularised.plot()
 print(f"accuracy on clean labels: {accuracy(regularised.model):.3f}")
 print(
     f"plain crossentropy, the best epoch: {accuracy(plain.model):.3f}, "
     f"the last: {accuracy(fitted([0.0], epoch='last').model):.3f}"
 )
+regularised.plot()
 
 """
 What other noises do to these two, and what other methods do, is in `benchmarks/README.md`; `python -m nox -s arena`

@@ -13,7 +13,8 @@ FOLDER = pathlib.Path(__file__).parent
 BACKEND = """\
 import os
 
-os.environ.setdefault("KERAS_BACKEND", "jax")  # or "tensorflow" or "torch"; it must be set before Keras is imported"""
+os.environ.setdefault("KERAS_BACKEND", "jax")  # or "tensorflow" or "torch"; it must be set before Keras is imported
+%matplotlib inline"""
 
 QUICK_TEXT = "**A quick run: every epoch is one batch. It shows that the code runs; its numbers mean nothing.**"
 QUICK = """\

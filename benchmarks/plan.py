@@ -71,10 +71,10 @@ def measure_row(row, sizes, repeats):
 
 
 def planned(sizes):
-    """The rows of the plan, as what a process can be given."""
+    """The rows of the plan for the active backend, without Dense's, as what a process can be given."""
     import keras_het
 
-    return [row._asdict() for row in keras_het.plan(**sizes).rows]
+    return [row._asdict() for row in keras_het.plan(**sizes).rows[1:]]
 
 
 def main():
@@ -82,18 +82,16 @@ def main():
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)
     options = parser.parse_args()
     if options.row:
-        print(json.dumps(measure_row(**options.row)))
+        print(json.dumps(measure_row(**options.row) if "row" in options.row else planned(**options.row)))
         return
     found = []
     for sizes in QUICK if options.quick else SIZES:
         for backend in options.backends:
-            for row in planned(sizes)[1:]:
+            for row in harness.in_fresh_process(__file__, {"sizes": sizes}, KERAS_BACKEND=backend):
                 job = {"row": row, "sizes": sizes, "repeats": options.repeats}
                 measured = harness.in_fresh_process(__file__, job, KERAS_BACKEND=backend, **harness.STEADY_MEMORY)
                 found.append({"backend": backend, "sizes": sizes, "plan": row, "measured": measured})
-                print(
-                    backend, sizes, [row[name] for name in ("covariance", "link", "integrator")], measured, flush=True
-                )
+                print(*key_of(found[-1]), backend, sizes, measured, flush=True)
     publish(options.output, "plan", report(found), [0], options.backends, harness.processor())
     (options.output / "plan.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found))
 

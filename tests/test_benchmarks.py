@@ -160,3 +160,28 @@ def test_shares_of_memorised_labels_by_hand():
     ]
     rows = [{"seed": seed, "method": "a", "test": seed + epoch / 10} for seed in (0, 1) for epoch in (1, 2)]
     np.testing.assert_allclose(early_learning.curves(rows, "a", "test"), [[0.1, 0.2], [1.1, 1.2]])
+
+
+def test_the_table_of_plans_has_a_column_for_each_backend():
+    import plan
+
+    def line(backend, integrator, planned, measured):
+        head = {"covariance": "low_rank", "link": "softmax", "integrator": integrator}
+        costs = {"train_time": planned, "predict_time": 2 * planned, "train_bytes": 3 * 2**20}
+        found = {"train": measured, "predict": 2 * measured, "memory": 4.0}
+        return {"backend": backend, "sizes": {"units": 5}, "plan": head | costs, "measured": found}
+
+    lines = [line("jax", "Taylor", 2.0, 2.5), line("torch", "Taylor", 3.0, 3.5), line("jax", "OwnNoise", 4.0, 4.5)]
+    (table,) = plan.report(lines).values()
+    assert table[0][3:5] == ["step: jax", "step: torch"]
+    assert table[1] == [
+        "low_rank",
+        "softmax",
+        "Taylor",
+        "2.0 (2.5)",
+        "3.0 (3.5)",
+        "4.0 (5.0)",
+        "6.0 (7.0)",
+        *["3 (4)"] * 2,
+    ]
+    assert table[2][3:] == ["4.0 (4.5)", "", "8.0 (9.0)", "", "3 (4)", ""]

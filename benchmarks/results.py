@@ -70,11 +70,11 @@ class _Rows(list):
 
 
 def _text(value, margin=""):
-    """JSON with each key of a dict, but the versions', and each row of a table on a line of its own."""
+    """JSON with each key of a long dict, and each row of a table, on a line of its own."""
     inner = f"{margin} "
     if isinstance(value, _Rows):
         items, brackets = [_text(item, inner) for item in value], "[]"
-    elif isinstance(value, dict) and any(isinstance(item, dict | list) for item in value.values()):
+    elif isinstance(value, dict) and len(json.dumps(value)) > 120:
         items, brackets = [f"{_text(key)}: {_text(item, inner)}" for key, item in value.items()], "{}"
     else:
         return json.dumps(value, ensure_ascii=False)

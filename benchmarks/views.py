@@ -207,7 +207,7 @@ def begin_with(of):
         ["may be wrong, and you do not know how", f"{by_validation} ({HOW['temperature']})"],
         [
             "40% are those of a class that the example looks like",
-            f"the head, {_range(gains)} points of accuracy over Dense; at 20% {little} ({HOW['gain']})",
+            f"the head, {_range(gains)} points of accuracy over Dense; where 20% are, {little} ({HOW['gain']})",
         ],
         ["are swapped between whole classes", f"`layers.NoiseTransition`, a learned T ({HOW['T']})"],
         ["are wrong at random, or from weak raters", f"{bounded_losses} ({HOW['rivals']})"],

@@ -1,6 +1,6 @@
 """Classification under noisy labels in Keras 3: heteroscedastic heads for JAX, TensorFlow and PyTorch."""
 
-import keras_het.environment as _environment  # noqa: F401 first: it says in plain words why Keras cannot be loaded
+import keras_het.environment as _environment  # noqa: F401 first: later imports would fail with an unclear error
 from keras_het import (
     analysis,
     callbacks,
@@ -50,7 +50,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> type:
-    """The one class that needs scikit-learn, which is imported with it and not before."""
+    """Imports the one class that needs scikit-learn only when it is used."""
     if name != "HeteroscedasticClassifier":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

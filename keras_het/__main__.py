@@ -9,7 +9,7 @@ from keras_het import environment
 
 
 def make_parser():
-    """The parser of the command line."""
+    """Makes the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m keras_het", description="Classification under noisy labels in Keras 3."
     )
@@ -21,7 +21,7 @@ def make_parser():
 
 
 def add_command(commands, name, run, text):
-    """A command, which `run` runs, with the option that all have."""
+    """Adds a command that calls `run`, with the option `--backend`."""
     command = commands.add_parser(name, help=text, description=text)
     command.add_argument(
         "--backend",
@@ -66,7 +66,7 @@ def add_report(commands):
 
 
 def add_doctor(commands):
-    """The command `doctor`, which takes the backend as it is chosen: that is one of the things it looks at."""
+    """The command `doctor`; it has no `--backend`, because it examines the backend that is already chosen."""
     text = "say whether all works here: backend, devices, versions, compilation, and equal numbers"
     commands.add_parser("doctor", help=text, description=text)
 
@@ -108,7 +108,7 @@ def main(arguments=None):
 
 def run_demo(parser, options):
     """Checks the options of `demo` and runs it."""
-    from keras_het import demo  # after KERAS_BACKEND is set
+    from keras_het import demo  # here, not at the top: Keras would load before KERAS_BACKEND is set
 
     given = {name: getattr(options, name) for name in ("seeds", "noise") if getattr(options, name) is not None}
     settings = (demo.QUICK if options.quick else demo.Settings())._replace(**given)
@@ -121,7 +121,7 @@ def run_demo(parser, options):
 
 
 def run_doctor():
-    """Looks at everything, and returns 0 if all is well."""
+    """Runs every check, and returns 0 if all is well."""
     from keras_het import doctor
 
     return doctor.run()

@@ -1,6 +1,4 @@
-"""What `fit` and `predict` take, in batches and in one pass: arrays, or a data set of batches that
-has its own labels.
-"""
+"""Reads what `fit` and `predict` take, arrays or a data set with its own labels, batch by batch in one pass."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +21,7 @@ def check_again(name: str, x: Any) -> None:
 
 
 def examples_and_labels(name: str, data: Any) -> tuple[Any, Any]:
-    """`(x, y)` of validation data, `(x, y)` or a data set, for which y is None.
+    """Returns `(x, y)` of validation data, given as such or as a data set; y is None for a data set.
 
     Raises:
         ValueError: for anything else, and for a data set that can be read only once.
@@ -45,7 +43,7 @@ def count_examples(x: Any) -> int:
     """The number of examples of arrays, which may be in a list, a tuple or a dict.
 
     Raises:
-        ValueError: for what are not arrays, such as nested lists of numbers.
+        ValueError: for anything but arrays, such as nested lists of numbers.
     """
     arrays = keras.tree.flatten(x)
     wrong = [part for part in arrays if not len(getattr(part, "shape", ()))]
@@ -58,12 +56,12 @@ def count_examples(x: Any) -> int:
 
 
 def take(x: Any, indices: np.ndarray) -> Any:
-    """The examples of these indices of arrays, which may be in a list, a tuple or a dict, as NumPy."""
+    """The examples with these indices, as NumPy, of arrays, which may be in a list, a tuple or a dict."""
     return keras.tree.map_structure(lambda part: np.asarray(as_numpy(part))[indices], x)
 
 
 def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
-    """Pairs of inputs and labels, or None if `x` has none, batch by batch.
+    """Yields pairs of inputs and labels, batch by batch; labels are None if `x` has none.
 
     Raises:
         ValueError: for a data set without an end.
@@ -88,7 +86,7 @@ def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
 
 
 def as_numpy(part: Any) -> Any:
-    """A tensor as NumPy; strings, and what is no tensor, as they are."""
+    """Returns a tensor as NumPy; strings and other objects unchanged."""
     return (
         ops.convert_to_numpy(part)
         if ops.is_tensor(part) and _name_of_dtype(part) != "string"
@@ -101,23 +99,24 @@ def _name_of_dtype(part: Any) -> str:
 
 
 def _of_this_backend(part: Any) -> Any:
-    """A tensor of another library as an array, which every backend takes; strings, and all else, as they are."""
+    """Returns a tensor of another library as an array, which every backend takes; all else stays as it is."""
     if ops.is_tensor(part) or isinstance(part, np.ndarray) or _name_of_dtype(part) == "string":
         return part
-    if hasattr(part, "to_numpy"):  # first: a table may have a column of that name
+    if hasattr(part, "to_numpy"):  # first: else a table with a column "detach" would pass for a tensor
         return part.to_numpy()
     if hasattr(part, "detach"):
         part = part.detach().cpu()
-        part = part.float() if "bfloat16" in str(part.dtype) else part  # which NumPy has not
+        part = part.float() if "bfloat16" in str(part.dtype) else part  # NumPy has no bfloat16, and would raise
     return part.numpy() if hasattr(part, "numpy") else part
 
 
 def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterator[tuple[Any, np.ndarray]]:
-    """Pairs of inputs and labels as NumPy; `y` is None where `x` is a data set, which brings them, in one pass if it is
-    shuffled.
+    """Yields pairs of inputs and NumPy labels, batch by batch.
+
+    `y` is None for a data set, which brings its own labels; one pass reads both, so that they match if it is shuffled.
 
     Raises:
-        ValueError: for labels that are missing or given twice, or of another number than the examples.
+        ValueError: for labels that are missing or given twice, or not as many as the examples.
     """
     if is_data_set(x) != (y is None):
         rule = "be given for arrays, and None for a data set, which has its own"

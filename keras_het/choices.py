@@ -8,16 +8,17 @@ import keras
 
 
 class Choice:
-    """Base class: `get_config` returns the arguments of the constructor. Register your own with Keras, so that files
-    can hold it.
+    """Base class of choices: `get_config` returns the arguments of the constructor.
+
+    Register your own class with Keras, so that files can hold it.
     """
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor.
 
         Raises:
-            NotImplementedError: if there are some, and the class has no `get_config` of its own: a file would lose
-                them.
+            NotImplementedError: if the constructor has arguments, and the class no `get_config` of its own: a file
+                would lose them.
         """
         if type(self).get_config is Choice.get_config and inspect.signature(type(self)).parameters:
             raise NotImplementedError(
@@ -27,7 +28,7 @@ class Choice:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """The choice of a config; as strict as the constructor."""
+        """Makes the choice of a config, as strictly as the constructor."""
         return cls(**config)
 
     def __repr__(self) -> str:
@@ -38,7 +39,7 @@ Kind = TypeVar("Kind")
 
 
 def find_choice(argument: str, identifier: Any, base: type[Kind], known: tuple[type[Kind], ...]) -> Kind:
-    """A choice from an instance, a name ("QuasiMonteCarlo" or "quasi_monte_carlo"), or a serialised dict.
+    """Finds a choice by an instance, a name ("QuasiMonteCarlo" or "quasi_monte_carlo"), or a serialised dict.
 
     Args:
         argument: name of the argument, for the error.

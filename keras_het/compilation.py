@@ -1,7 +1,7 @@
-"""Whether a model was compiled with a loss and metrics that take what its heads return, and those that do.
+"""Checks that a model was compiled with a loss and metrics that take what its heads return, and names those that do.
 
 A head returns log-probabilities (softmax) or logits (sigmoid). Keras' losses take probabilities unless they are told
-otherwise, and a wrong one is silent: on two backends it trains the model backwards.
+otherwise. A wrong loss raises no error: on two backends it trains the model backwards.
 """
 
 import functools
@@ -18,7 +18,7 @@ from keras_het.losses.state import StatefulCrossentropy
 from keras_het.outputs import Output, found_in
 
 ROLES = {"loss": keras.losses, "metrics": keras.metrics, "weighted_metrics": keras.metrics}
-# The loss to use for an activation where the one that was given has no counterpart.
+# The loss that an error recommends for an activation, if the given loss has no counterpart.
 FITTING = {
     "softmax": (
         "keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or CategoricalCrossentropy, for label vectors)"
@@ -30,17 +30,17 @@ FITTING = {
 def check(model: keras.Model) -> None:
     """Raises an error if a loss or metric that a model was compiled with does not take what the model's heads return.
 
-    A wrong one is silent in Keras, and may train the model backwards. Single losses, lists and dicts are read, in all
-    the forms that `compile` takes: strings, functions, classes, instances. What is not of Keras or of this package is
-    not judged, nor is an output that other layers change; a subclassed model is judged once it was called or fitted.
-    Its `call` is run with symbolic inputs, once, at the first check of it.
+    A wrong one raises no error in Keras, and may train the model backwards. All forms that `compile` takes are read:
+    strings, functions, classes and instances, alone or in lists and dicts. Losses and metrics that are neither of Keras
+    nor of this package are not judged. Outputs that other layers change are not judged either. A subclassed model is
+    judged once it was called or fitted: the first check runs its `call` once, with symbolic inputs.
 
     Args:
         model: a compiled model.
     Raises:
-        ValueError: if the model is not compiled, or if a loss or metric is wrong (it names what to use instead), or if
-            a layer that learns, such as a head, stands behind a `NoiseTransition`, or an activation of the other link
-            behind a head, or if a loss that remembers something is attached to another model.
+        ValueError: if the model is not compiled, or if a loss or metric is wrong (the error names what to use instead).
+            Also if a layer that learns, such as a head, stands behind a `NoiseTransition`, if an activation of the
+            other link stands behind a head, or if a loss that remembers something is attached to another model.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
@@ -85,9 +85,7 @@ def check(model: keras.Model) -> None:
 
 
 def _check_missing(argument: str, identifier: Any, output: Output) -> None:
-    """Raises an error for a plain loss or metric of the labels of several annotators: a missing label is a wrong one to
-    it.
-    """
+    """Raises an error for a plain loss or metric of several annotators' labels: it takes missing labels as wrong."""
     if output.always and leaves_out_missing(identifier):
         return
     kind = "losses.AnnotatorsLoss()" if argument == "loss" else "metrics.AnnotatorsMetric(...)"
@@ -100,14 +98,14 @@ def _check_missing(argument: str, identifier: Any, output: Output) -> None:
 def compiled_with(model: keras.Model) -> dict[str, Any]:
     """The arguments of `compile`, as they were given.
 
-    `get_compile_config` would be public, but it serialises, which fails for what cannot be.
+    The public `get_compile_config` serialises them, and fails for those that cannot be serialised.
     """
     config = getattr(model, "_compile_config", None)
     return dict(config.config) if config is not None else {}
 
 
 def _pairs(given: Any, outputs: list[tuple[set, Output | None]]) -> Iterator[tuple[Any, Output]]:
-    """Each loss or metric with each output that it is for, if that is a head's."""
+    """Yields each loss or metric with each head's output that it is for."""
     if given is None:
         return
     by_name = isinstance(given, dict) and "class_name" not in given
@@ -127,7 +125,7 @@ def _pairs(given: Any, outputs: list[tuple[set, Output | None]]) -> Iterator[tup
 
 
 def leaves(given: Any) -> Iterator[Any]:
-    """The identifiers in nested lists and dicts; a dict with a class name is one."""
+    """Yields the identifiers in nested lists and dicts; a dict with a `class_name` is one."""
     if isinstance(given, dict) and "class_name" not in given:
         given = list(given.values())
     if isinstance(given, list | tuple):
@@ -138,7 +136,7 @@ def leaves(given: Any) -> Iterator[Any]:
 
 
 def explain(argument: str, identifier: Any, fitting: Any, output: Output) -> str:
-    """The error of a loss or metric that does not fit, with what to use instead."""
+    """The error text for a loss or metric that does not fit, with what to use instead."""
     received = f"Received: {argument}={spelled(identifier)}"
     if output.returns == "probabilities":
         mend = "keras.losses.BinaryCrossentropy()" if fitting is None else spelled(fitting)
@@ -181,10 +179,10 @@ def spelled(identifier: Any) -> str:
             for name, value in identifier.get_config().items()
             if name in parameters and name not in ("name", "dtype")
         }
-    except Exception:  # whatever the caller's own class raises
+    except Exception:  # else an error of the caller's own class would hide the one to report
         return f"{name}(...)"
     if config.get("thresholds") is not None:
-        config.pop("num_thresholds", None)  # of which an AUC takes only one
+        config.pop("num_thresholds", None)  # an AUC takes only one of them: the advice would not run
     other = [
         f"{name}={_short(value)}"
         for name, value in config.items()

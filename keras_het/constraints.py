@@ -14,8 +14,7 @@ __all__ = [
 
 @keras.saving.register_keras_serializable("keras_het")
 class RowStochastic(keras.constraints.Constraint):
-    """Projects every row onto the probability vectors whose entries are at least `lower`: the nearest in Euclidean
-    distance.
+    """Projects every row to the nearest probability vector whose entries are at least `lower`, in Euclidean distance.
 
     A lower bound keeps the gradient of a label that a class never got, 1 / p(noisy label), within 1 / lower.
 

@@ -1,8 +1,8 @@
-"""The demo: digits under label noise that depends on the instance, a plain head beside the heteroscedastic ones.
+"""The demo: a plain head beside the heteroscedastic ones, on digits with label noise that depends on the instance.
 
-Labels flip between look-alike classes; every method trains at the same temperatures, each chooses its own, and the
-epoch to stop at, by the likelihood of noisy validation labels, and clean test labels serve only to report. `python -m
-keras_het demo` runs it.
+Labels flip between classes that look alike. Every method trains at the same temperatures. Each method chooses its own
+temperature, and the epoch to stop at, by the likelihood of noisy validation labels. Clean test labels serve only to
+report. `python -m keras_het demo` runs it.
 """
 
 import pathlib
@@ -34,10 +34,12 @@ ROUND = 5  # epochs between two looks at the validation labels
 class Settings(NamedTuple):
     """What one demo runs.
 
-    seeds: seeds 0 to seeds - 1 are run.
-    noise: rate of flipped labels.
-    epochs: at most, a multiple of `ROUND`.
-    temperatures: of every method; `select` goes on beyond the ends unless `extend` is False.
+    Attributes:
+        seeds: seeds 0 to seeds - 1 are run.
+        noise: rate of flipped labels.
+        epochs: at most, a multiple of `ROUND`.
+        temperatures: of every method.
+        extend: whether `select` goes on beyond the ends of `temperatures`.
     """
 
     seeds: int = 3
@@ -58,8 +60,9 @@ class Split(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Train and validation with noisy labels, test with clean ones; confusions[i, j]: flips from class i to j in the
-    first two.
+    """Data with noisy labels, except `test`, whose labels are clean.
+
+    `confusions[i, j]` counts the flips from class i to j in the other two.
     """
 
     train: Split
@@ -69,13 +72,14 @@ class Data(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a method chose for one seed.
+    """What a method chose for one seed, and how good that is.
 
-    temperature, epochs: the choice.
-    scores: NLL on noisy validation data at its best epoch, by temperature.
-    accuracy, nll, ece: on clean test data.
-    seconds: of one temperature, the median.
-    covariance: `(K, K)`, of the full head, in temperatures.
+    Attributes:
+        temperature, epochs: the choice.
+        scores: NLL on noisy validation data at its best epoch, by temperature.
+        accuracy, nll, ece: on clean test data.
+        seconds: of one temperature, the median.
+        covariance: `(K, K)`, of the full head, in temperatures.
     """
 
     method: str
@@ -103,8 +107,9 @@ class Row(NamedTuple):
 
 
 class Result(NamedTuple):
-    """All that a demo found; `covariance` and `confusions` are `(K, K)`, the mean of the full heads and the planted
-    noise.
+    """All that a demo found.
+
+    `covariance`, `(K, K)`, is the mean of the full heads, and `confusions`, `(K, K)`, the planted noise.
     """
 
     settings: Settings
@@ -115,10 +120,10 @@ class Result(NamedTuple):
 
 
 def check_settings(settings):
-    """`settings`, if they can be run.
+    """Returns `settings` if they are valid.
 
     Raises:
-        ValueError: naming the argument, the rule and the value received.
+        ValueError: if not; it names the argument, the rule and the value received.
     """
     check_integer("seeds", settings.seeds, 1)
     if check_integer("epochs", settings.epochs, ROUND) % ROUND:
@@ -131,7 +136,7 @@ def check_settings(settings):
 
 
 def load_data(noise, seed):
-    """The digits of scikit-learn, split and flipped: a function of its arguments, whatever the backend."""
+    """The digits of scikit-learn, split, with flipped labels; they depend on the arguments, not on the backend."""
     digits = import_extra("sklearn.datasets").load_digits()
     order = np.random.default_rng([seed, 1]).permutation(len(digits.target))
     features, labels = (digits.data[order] / 16.0).astype("float32"), digits.target[order]
@@ -145,8 +150,9 @@ def load_data(noise, seed):
 
 
 def make_model(arguments, temperature, seed, inputs=64, units=10):
-    """Backbone, head and, for the plain head, division by the temperature; weights drawn by NumPy, the same on every
-    backend.
+    """Makes a backbone and a head; the plain head's logits are divided by the temperature.
+
+    NumPy draws the weights, the same on every backend.
     """
     backbone = keras.Sequential(
         [keras.layers.Dense(128, activation="relu"), keras.layers.Dense(128, activation="relu")]
@@ -180,7 +186,7 @@ def score(model, split):
 def train(method, seed, data, settings):
     """The `Run` of a method: the temperature and the epoch of the least NLL on noisy validation labels.
 
-    Some epochs, each in an order of its own, are one long pass, which spares Keras' work between them.
+    `ROUND` epochs, each in its own order, are one long pass, to save Keras' work between epochs.
     """
     rng, (features, labels) = np.random.default_rng([seed, 3]), data.train
     order = np.concatenate([rng.permutation(len(labels)) for _ in range(ROUND)])
@@ -227,13 +233,13 @@ def run(settings=None, output="keras_het_demo", verbose=1):
 
     Args:
         settings: `Settings`, None for the full demo.
-        output: folder, made if need be.
+        output: folder; it is made if it does not exist.
         verbose: 0 for no progress bar.
     Returns:
         `Result`.
     Raises:
         ValueError: for settings outside their ranges.
-        ImportError: naming the extra if matplotlib or scikit-learn is missing.
+        ImportError: if matplotlib or scikit-learn is missing; it names the extra.
     """
     settings, output = check_settings(settings or Settings()), pathlib.Path(output)
     import_extra("matplotlib.figure")

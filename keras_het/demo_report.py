@@ -15,7 +15,7 @@ METRICS = (
     ("accuracy", "accuracy", 1.0),
     ("nll", "NLL", -1.0),
     ("ece", "ECE", -1.0),
-)  # field of a row, name, sign of what is better
+)  # field of a row, name, and 1 if larger is better, else -1
 NUM_PAIRS = 8
 
 
@@ -25,20 +25,20 @@ def import_extra(name):
 
 
 def mean_error(values):
-    """Mean and standard error of the values of the seeds; nan is the error of a single one."""
+    """Mean and standard error of values, one for each seed; the error of a single one is nan."""
     return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float(
         "nan"
     )
 
 
 def with_error(values):
-    """Their mean +- standard error as text, the mean alone for a single value."""
+    """The mean +- standard error of values as text; the mean alone for a single value."""
     mean, error = mean_error(values)
     return f"{mean:.3f}" if np.isnan(error) else f"{mean:.3f} +- {error:.3f}"
 
 
 def planted_pairs(confusions):
-    """The pairs flipped most, either way, as `(i, j, flips)`."""
+    """The pairs flipped most, both ways added, as `(i, j, flips)`."""
     return [pair for pair in top_pairs(confusions + confusions.T, NUM_PAIRS) if pair[2]]
 
 
@@ -70,8 +70,9 @@ def table(rows):
 
 
 def verdict(rows):
-    """Which method is best, and by how much over the same seeds: against the plain head, or the plain head against the
-    next.
+    """Names the best method by each metric, and its gain by seed.
+
+    The gain is over the plain head, or, if that is the best, over the next one.
     """
     lines = []
     for field, name, sign in METRICS:
@@ -82,7 +83,7 @@ def verdict(rows):
 
 
 def compared(rows, field, sign):
-    """The best row by a metric, its rival, and the gains of the one over the other for each seed."""
+    """The best row by a metric, its rival, and the gains of the best over the rival for each seed."""
     best, second, *_ = ranked = sorted(rows, key=lambda row: -sign * np.mean(getattr(row, field)))
     rival = second if best.method == PLAIN else next(row for row in ranked if row.method == PLAIN)
     return best, rival, sign * (getattr(best, field) - getattr(rival, field))
@@ -98,7 +99,7 @@ def headline(rows, field, name, sign):
 
 
 def doubt(gain, error):
-    """What to add to a gain that may be chance."""
+    """The text to add to a gain that may be chance."""
     if np.isnan(error):
         return " (one seed, error unknown)"
     return "" if gain > 2.0 * error else " (within two standard errors: no clear winner)"
@@ -134,9 +135,7 @@ def save(result, folder):
 
 
 def plot_rows(result, path):
-    """The table as points with standard errors, each metric on a scale of its own, and the plain
-    head's mean as a line.
-    """
+    """Draws the table: points with standard errors, a scale for each metric, and the plain head's mean as a line."""
     figure = import_extra("matplotlib.figure").Figure(figsize=(12, 4.4), layout="constrained")
     rows = result.rows
     for axes, (field, name, sign) in zip(figure.subplots(1, len(METRICS)), METRICS, strict=True):
@@ -163,15 +162,13 @@ def plot_rows(result, path):
 
 
 def plot_covariance(result, path):
-    """The average centred covariance of the full head as a heat map; rings mark the pairs that the
-    noise flipped most.
-    """
+    """Draws the full head's mean centred covariance as a heat map; rings mark the pairs that the noise flipped most."""
     figure = import_extra("matplotlib.figure").Figure(figsize=(6.4, 5.4), layout="constrained")
     axes = figure.subplots()
     off_diagonal = np.where(np.eye(len(result.covariance), dtype=bool), np.nan, result.covariance)
     limit = np.nanmax(np.abs(off_diagonal))
     image = axes.imshow(off_diagonal, cmap="RdBu_r", vmin=-limit, vmax=limit)
-    axes.set_facecolor("#d9d9d9")  # shows through the nans
+    axes.set_facecolor("#d9d9d9")  # grey where the map is nan
     pairs = np.array([pair[:2] for pair in planted_pairs(result.confusions)]).reshape(-1, 2)
     rings = np.concatenate([pairs, pairs[:, ::-1]])
     axes.scatter(*rings.T, s=190, facecolors="none", edgecolors="#e69f00", linewidths=2, label="pairs flipped most")

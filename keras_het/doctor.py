@@ -17,10 +17,10 @@ LIMIT = 1e-5
 
 
 class Finding(NamedTuple):
-    """What the doctor found of one matter.
+    """What one check of the doctor found.
 
     Args:
-        name: of the matter.
+        name: of the check.
         text: what was found.
         problem: what is wrong and what to do, None if all is well.
     """
@@ -31,10 +31,10 @@ class Finding(NamedTuple):
 
 
 def examine() -> Iterator[Finding]:
-    """Everything that the doctor looks at, one after the other; what raises is a finding, too."""
+    """Yields the findings of all checks, one after the other; a check that fails is a finding, too."""
     yield check_versions()
     yield check_backend()
-    if keras.config.backend() not in BACKENDS:  # all the rest fails, and says nothing new
+    if keras.config.backend() not in BACKENDS:  # all other checks would fail for the same reason
         return
     checks: dict[str, Callable[[], Finding]] = {
         "devices": check_devices,
@@ -55,12 +55,12 @@ def said(error: Exception) -> str:
 
 
 def again() -> str:
-    """What to do where a backend does not do what it should."""
+    """The advice for a backend that fails: to install it again."""
     return f'Install the backend again: pip install --force-reinstall "keras-het[{keras.config.backend()}]"'
 
 
 def check_versions() -> Finding:
-    """The packages below, and whether they are new enough."""
+    """Whether the packages that keras_het needs are new enough."""
     versions = {name: sys.modules[name].__version__ for name in OLDEST if hasattr(sys.modules.get(name), "__version__")}
     problems = [problem for name, version in versions.items() if (problem := too_old(name, version))]
     ours = {"Python": platform.python_version(), "keras_het": keras_het.__version__}
@@ -81,7 +81,7 @@ def check_backend() -> Finding:
 
 
 def check_devices() -> Finding:
-    """Where tensors are made. No accelerator is no problem."""
+    """Lists the devices; a missing accelerator is no problem."""
     of_torch = keras.config.backend() == "torch"  # where Keras has no list of devices
     devices = [str(keras.ops.ones(()).device)] if of_torch else keras.distribution.list_devices()
     alone = all(name.startswith("cpu") for name in devices)
@@ -111,7 +111,7 @@ def check_training() -> Finding:
 
 
 def without_compilation() -> str:
-    """What to do where a compiled step fails: it may run without compilation."""
+    """The advice for a compiled step that fails, after a try without compilation."""
     try:
         train_step(False)
     except Exception:
@@ -120,7 +120,7 @@ def without_compilation() -> str:
 
 
 def check_noise() -> Finding:
-    """The bits of the noise of one training step beside the stored ones."""
+    """Compares the bits of the noise of one training step with the stored ones."""
     found, right = doctor_reference.noise(), doctor_reference.stored()["noise"]
     wrong = int(np.sum(found != right))
     problem = f"The noise must have the same bits everywhere, so that a seed gives what it gives elsewhere. {again()}"
@@ -128,7 +128,7 @@ def check_noise() -> Finding:
 
 
 def check_outputs() -> Finding:
-    """The outputs of a head, in training and at inference, beside the stored ones."""
+    """Compares the outputs of a head, in training and at inference, with the stored ones."""
     difference = float(np.max(np.abs(doctor_reference.outputs() - doctor_reference.stored()["outputs"])))
     problem = f"A head must return what it returns elsewhere, within {LIMIT:g}. {again()}"
     return Finding(
@@ -137,7 +137,7 @@ def check_outputs() -> Finding:
 
 
 def run() -> int:
-    """Prints every finding, then what is wrong; the exit status is 0 if nothing is."""
+    """Prints every finding, then all problems; returns the exit status, 0 if there are none."""
     problems = []
     for finding in examine():
         print(f"{finding.name:<10}{finding.text}", flush=True)

@@ -1,4 +1,4 @@
-"""Keras and its backend, loaded before anything else of the package, with an error that says what to do if it fails."""
+"""Loads Keras and its backend before the rest of the package; if that fails, the error says what to do."""
 
 import difflib
 import importlib.util
@@ -23,7 +23,7 @@ def wrong_backend(name: str | None, installed: list[str]) -> str | None:
         name: the value of KERAS_BACKEND, None or empty if it is not set.
         installed: the backends that are installed.
     Returns:
-        a text, or None if nothing is wrong that can be seen from here.
+        a text, or None if this check finds nothing wrong.
     """
     if name and name not in BACKENDS:
         near = difflib.get_close_matches(name.lower(), BACKENDS, 1) or installed or BACKENDS
@@ -81,7 +81,7 @@ def _failed(name, installed, error):
 
 
 def _stop(text: str, cause: Exception | None = None) -> NoReturn:
-    if sys.argv[:1] == ["-m"]:  # set by `python -m` while it imports the package: a text there, no traceback
+    if sys.argv[:1] == ["-m"]:  # `python -m` is importing the package: a traceback would hide the text
         sys.exit(text)
     raise ImportError(text) from cause
 

@@ -1,20 +1,20 @@
-"""Packages that only some functions need, imported when they do."""
+"""Imports packages that only some functions need, when they need them."""
 
 import importlib
 from typing import Any
 
-PACKAGES = {"sklearn": "scikit-learn", "PIL": "pillow"}  # whose name is not that of the module
+PACKAGES = {"sklearn": "scikit-learn", "PIL": "pillow"}  # packages whose name is not that of their module
 
 
 def import_extra(name: str, extra: str, user: str) -> Any:
-    """A module of an extra of the package.
+    """Imports a module that an extra of the package installs.
 
     Args:
         name: of the module, such as "matplotlib.pyplot".
-        extra: that installs it, such as "plot".
-        user: what needs it, as a sentence begins, such as "The demo".
+        extra: the extra that installs it, such as "plot".
+        user: what needs it, as the start of a sentence, such as "The demo".
     Raises:
-        ImportError: that says what to install, if it is missing.
+        ImportError: if the module is missing; it says what to install.
 
     Example:
         >>> import_extra("json", "plot", "The example").dumps([1])

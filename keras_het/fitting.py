@@ -1,6 +1,4 @@
-"""Losses and metrics that take what a head returns: for each of Keras and of this package, which outputs it takes, and
-as what.
-"""
+"""Rules for losses and metrics of Keras and of this package: which outputs each takes, and with which arguments."""
 
 import functools
 import inspect
@@ -13,7 +11,7 @@ import keras
 from keras_het import losses, metrics
 from keras_het.outputs import Output
 
-# Strings that Keras gives a meaning by the shapes of the data, and what they are for one unit.
+# Strings whose meaning Keras takes from the shapes of the data, and what they mean for one unit.
 BY_SHAPE = {
     "accuracy": "binary_accuracy",
     "acc": "binary_accuracy",
@@ -25,9 +23,10 @@ BY_SHAPE = {
 class Rule(NamedTuple):
     """What a loss or metric takes.
 
-    activation: that of the only links whose logits it takes, "softmax" or "sigmoid", or None.
-    fit: a function of its config and an `Output` that gives the config with which it takes that output, or None if
-    there is none.
+    Attributes:
+        activation: "softmax" or "sigmoid", if it takes only logits of links with this activation, else None.
+        fit: function of its config and an `Output`; returns the config with which it takes that output, or None if
+            there is none.
     """
 
     activation: str | None
@@ -47,23 +46,19 @@ def _any(config, output):
 
 
 def _of_each(fit: Callable[[dict, Output], dict | None]) -> Callable[[dict, Output], dict | None]:
-    """`fit`, for what judges each class by itself: the logits of a softmax say nothing of one class
-    without the others.
-    """
+    """`fit` for metrics that judge each class alone: for them a single logit of a softmax means nothing."""
     return lambda config, output: (
         None if (output.activation, output.returns) == ("softmax", "logits") else fit(config, output)
     )
 
 
 def _score(config, output):
-    """A margin loss takes scores of any sign."""
+    """Margin losses need scores of both signs."""
     return None if output.returns == "log-probabilities" else config
 
 
 def _threshold(config, output):
-    """A threshold in (0, 1) is one of probabilities, so the same of logits or of log-probabilities
-    is its inverse link.
-    """
+    """Converts a threshold of probabilities, in (0, 1), to one of logits or log-probabilities by the inverse link."""
     t = config["threshold"]
     if output.returns == "probabilities" or not 0 < t < 1:
         return config
@@ -71,8 +66,9 @@ def _threshold(config, output):
 
 
 def _thresholds(config, output):
-    """Keras takes those in [0, 1] alone, and of these only zero is one of logits: that of the probability 1/2. The k
-    largest need none.
+    """Converts the threshold 1/2 to the logit 0; None for others, as Keras takes only [0, 1].
+
+    The k largest need no threshold.
     """
     given = config["thresholds"]
     if output.returns == "probabilities" or (given is None and config.get("top_k") is not None):
@@ -96,14 +92,15 @@ def _of_predicted_class(config, output):
 
 
 def _largest(config, output):
-    """Without a threshold the largest counts, unless it is zero, as the logarithm of a probability
-    that rounds to one.
+    """Without a threshold the largest output counts, but not if it is zero.
+
+    A log-probability is zero where the probability rounds to one.
     """
     fits = output.returns == "probabilities" or (output.returns == "logits" and config["threshold"] is None)
     return config if fits else None
 
 
-# By name, in `keras.losses`, `keras.metrics` and the same of this package. What is not here is not known.
+# Names in `keras.losses` and `keras.metrics`, and in `losses` and `metrics` of this package. Others are not known.
 _RULES: dict[Rule, str] = {
     Rule("softmax", _from_logits): "SparseCategoricalCrossentropy CategoricalCrossentropy CategoricalFocalCrossentropy "
     "ForwardCorrectedCrossentropy BackwardCorrectedCrossentropy BootstrappedCrossentropy "
@@ -137,19 +134,19 @@ RULES = {
 }
 
 
-# What a loss or metric computes with; a subclass that has its own computes something else.
+# Methods that a loss or metric computes with; a subclass that overrides one computes something else.
 METHODS = ("__call__", "call", "update_state", "result")
 
 
 def counterpart(identifier: Any, output: Output, module: Any = keras.losses, trust_unknown: bool = True) -> Any:
-    """What takes an output as a loss or metric does what it was made for.
+    """The loss or metric that takes an output, and otherwise computes the same as the given one.
 
     Args:
         identifier: whatever `compile` takes: string, function, class, instance.
         output: what the model returns.
         module: where strings are looked up, `keras.losses` or `keras.metrics`.
-        trust_unknown: what is not of Keras or of this package fits; if False, it does not. A subclass is known if it
-            only inherits what computes.
+        trust_unknown: True: whatever is neither of Keras nor of this package fits; False: it does not. A subclass is
+            known if it inherits all that it computes with.
     Returns:
         `identifier` itself if it fits, an instance that fits, or None if there is none.
 
@@ -182,16 +179,14 @@ def counterpart(identifier: Any, output: Output, module: Any = keras.losses, tru
 
 
 def of_annotators(identifier: Any) -> Any:
-    """The loss or metric that one of the labels of several annotators computes for each label, or
-    None for any other.
-    """
+    """The loss or metric inside an `AnnotatorsLoss` or `AnnotatorsMetric`; None for any other identifier."""
     if isinstance(identifier, losses.AnnotatorsLoss):
         return identifier.loss
     return identifier.metric if isinstance(identifier, metrics.AnnotatorsMetric) else None
 
 
 def leaves_out_missing(identifier: Any) -> bool:
-    """Whether a loss or metric leaves out labels of -1; somebody's own may."""
+    """Whether a loss or metric leaves out labels of -1; True for one that is not known."""
     arguments = {**getattr(identifier, "_fn_kwargs", {}), **getattr(identifier, "keywords", {})}
     known = (
         isinstance(identifier, str)
@@ -207,14 +202,12 @@ def activation_for(identifier: Any, module: Any = keras.losses) -> str | None:
 
 
 def loss_of(identifier: Any) -> Any:
-    """The loss that an identifier stands for: an instance where Keras or this package has a class for it, or somebody's
-    own function.
-    """
+    """The loss that an identifier stands for: an instance of Keras or of this package, or the user's own function."""
     return _instance(identifier, keras.losses) or keras.losses.get(identifier)
 
 
 def _kind_of(instance: Any) -> Any:
-    """The class in `RULES` of which an instance is, or from which it inherits all that it computes with; or None."""
+    """The class in `RULES` that an instance has, or from which it inherits all that it computes with; else None."""
     kind: Any = next((kind for kind in type(instance).__mro__ if kind in RULES), None)
     inherited = all(getattr(type(instance), method, None) is getattr(kind, method, None) for method in METHODS)
     return kind if inherited else None
@@ -241,7 +234,7 @@ def _instance(identifier: Any, module: Any) -> Any:
 
 
 def _class_of(function: Any, module: Any) -> type | None:
-    """The class that computes what a function of Keras does: of the module if it has one, or of the other."""
+    """The class that computes what a function of Keras does, if possible one of the given module."""
     name = function.__name__
     if not any(
         getattr(keras_module, name, None) is function for keras_module in (keras.losses, keras.metrics, keras.ops)
@@ -252,7 +245,7 @@ def _class_of(function: Any, module: Any) -> type | None:
 
 
 def _made(known: Any, config: dict, identifier: Any) -> Any:
-    """An instance of the class of `known` with another config, and the name of a string; None if it cannot be made."""
+    """An instance of `known`'s class with another config, named after a string identifier; None if this fails."""
     name = {"name": identifier} if isinstance(identifier, str) else {}
     try:
         return remade(known, **{**config, **name})
@@ -261,7 +254,7 @@ def _made(known: Any, config: dict, identifier: Any) -> Any:
 
 
 def remade(instance: Any, **changed: Any) -> Any:
-    """A loss, metric or optimizer of equal configuration, but for what is changed, its state fresh.
+    """Makes a loss, metric or optimizer of equal configuration, except for `changed`, with fresh state.
 
     Raises:
         ValueError: if it cannot be made, or if its class takes arguments that its `get_config` does not give.
@@ -270,7 +263,7 @@ def remade(instance: Any, **changed: Any) -> Any:
     try:
         config = {**instance.get_config(), **changed}
         if isinstance(instance, keras.losses.Loss):
-            config = {"dtype": instance.dtype, **config}  # Keras' losses leave it out
+            config = {"dtype": instance.dtype, **config}  # Keras' losses leave it out, and the copy would lose it
         parameters = inspect.signature(kind.__init__).parameters.values()
         named = {
             parameter.name
@@ -285,6 +278,6 @@ def remade(instance: Any, **changed: Any) -> Any:
 
 
 def _inherits_config(kind: type) -> bool:
-    """Whether a class takes arguments of its own, and leaves `get_config` to a class that does not know them."""
+    """Whether a class has its own constructor, but a `get_config` of a base class that does not know its arguments."""
     definers = [next(base for base in kind.__mro__ if method in vars(base)) for method in ("__init__", "get_config")]
     return kind.__mro__.index(definers[0]) < kind.__mro__.index(definers[1])

@@ -1,4 +1,4 @@
-"""Layers that compute in the precision they were made with, whatever becomes of the model around them."""
+"""Layers that compute in the precision they were made with, whatever is done to the model around them."""
 
 import warnings
 
@@ -7,7 +7,7 @@ from keras import ops
 
 
 class FullPrecision(keras.layers.Layer):
-    """Refuses `quantize` and `enable_lora`, which a config of the head could not bring back from a file.
+    """Refuses `quantize` and `enable_lora`: a config of the head could not restore them from a file.
 
     `model.quantize` warns, leaves such a layer as it is, and goes on with the others.
     """
@@ -28,21 +28,22 @@ class FullPrecision(keras.layers.Layer):
 
 
 class AffineMap(FullPrecision, keras.layers.Dense):
-    """A `Dense` layer inside a head, `(..., D)` to `(..., units)`, and, if asked, its kernel.
+    """A `Dense` layer inside a head, `(..., D)` to `(..., units)`; its call can also return the kernel.
 
-    The kernel comes from the call, for outside of it a layer around the head may have Keras round it to that layer's
+    The kernel comes from the call: outside the call, a layer around the head may make Keras round it to that layer's
     precision.
     """
 
     def call(self, inputs, training=None, with_kernel=False):
         outputs = super().call(inputs, training=training)
-        # By a reshape: TensorFlow would give the variable itself, which a custom gradient refuses.
+        # Without the reshape TensorFlow gives the variable itself, which a custom gradient refuses.
         return (outputs, ops.reshape(self.kernel, self.kernel.shape)) if with_kernel else outputs
 
 
 def check_dtype(dtype):
-    """The dtype's policy, if this backend computes in it. Half precision would lose the small differences that noise
-    lives on.
+    """Returns the policy of a dtype, if this backend computes in it.
+
+    Half precision would lose the small differences that the noise depends on.
     """
     policy = keras.dtype_policies.get("float32" if dtype is None else dtype)
     plain = policy.quantization_mode is None and policy.variable_dtype == policy.compute_dtype
@@ -65,7 +66,7 @@ def check_autocast(dtype):
     if keras.config.backend() != "torch":
         return
     probe = ops.zeros((1, 1), dtype=dtype)
-    found = str((probe @ probe).dtype)  # not `ops.matmul`, which casts the rounded product back
+    found = str((probe @ probe).dtype)  # `ops.matmul` would hide the rounding: it casts the product back
     if dtype not in found:
         raise ValueError(
             f"The layer computes in {dtype} and must be called outside `torch.autocast`: call it under "
@@ -77,6 +78,6 @@ def check_autocast(dtype):
 
 def _computes_in_float64():
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # JAX warns that it gives float32 instead, which is the answer
+        warnings.simplefilter("ignore")  # JAX would warn that it gives float32, which is the answer wanted here
         probe = ops.ones((1, 1), dtype="float64")
         return "float64" in str(ops.matmul(probe, probe).dtype) and "float64" in str(ops.logaddexp(probe, probe).dtype)

@@ -1,5 +1,4 @@
-"""Where the head of a functional model is: the layer that makes its outputs, what comes in, and the activation behind
-it.
+"""Finds the head of a functional model: the layer that makes its outputs, its input, and the activation behind it.
 
 Only the graph of symbolic tensors is read: no layer gets a new call, and nothing changes.
 """
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple
 
 import keras
 
-# Activations of a head, with the link that has them as its inverse; None: the head returns logits.
+# Activations of a head, and the link whose inverse each one is; None: the head returns logits.
 LINKS = {None: None, "softmax": "softmax", "log_softmax": "softmax", "sigmoid": "sigmoid", "log_sigmoid": "sigmoid"}
 # Operations of `keras.ops` that are nothing but an activation.
 OPERATIONS = {
@@ -26,10 +25,11 @@ RESHAPING = (keras.layers.Reshape, keras.layers.Flatten)
 class Head(NamedTuple):
     """A head in a model.
 
-    layer: the layer.
-    features: its symbolic input, in the graph of the model.
-    activation: the name of the activation that follows the affine map, or None.
-    behind: the layers between it and the output that only reshape, in order.
+    Attributes:
+        layer: the layer.
+        features: its symbolic input, in the graph of the model.
+        activation: the name of the activation that follows the affine map, or None.
+        behind: the layers between it and the output that only reshape, in order.
     """
 
     layer: Any
@@ -49,7 +49,7 @@ class Head(NamedTuple):
 
 
 def find_head(model: keras.Model, kind: type[keras.layers.Layer], name: str | None = None) -> Head:
-    """The last layer of a class, if nothing but activations follows it, or the layer of that class that has this name.
+    """Finds the last layer of a class, if only activations or reshaping layers follow it, or the one with this name.
 
     Args:
         model: functional or Sequential; the head may lie in a model inside it.
@@ -92,8 +92,9 @@ def model_inputs(model: keras.Model) -> Any:
 
 
 def predictor(model: keras.Model, tensor: Any) -> Callable[[Any], Any]:
-    """A function from a batch of what `predict` takes, raw images or strings where the model preprocesses them, to a
-    tensor's values.
+    """Returns a function from a batch, as `predict` takes it, to a tensor's values.
+
+    A batch may be raw images or strings where the model preprocesses them.
 
     Args:
         model: functional or built Sequential.
@@ -134,10 +135,10 @@ def is_a(layer: Any, kind: Any) -> bool:
 
 
 def _is_head(layer, kind):
-    """Whether a layer is of a class, or, for Dense, a convolution that is one at every place of an image.
+    """Whether a layer is of a class; for Dense also a 1x1 convolution, which is one at every place of an image.
 
     Raises:
-        ValueError: for such a convolution of channels that are not the last axis.
+        ValueError: for such a convolution whose channels are not the last axis.
     """
     if kind is not keras.layers.Dense or not is_a(layer, keras.layers.Conv2D):
         return is_a(layer, kind)
@@ -161,7 +162,7 @@ def _layers_of(model, kind):
 
 
 def _last(tensor, kind):
-    """The head behind a tensor, walking back through activations and layers that reshape, and into models."""
+    """Finds the head that a tensor comes from: goes back through activations and reshaping layers, and into models."""
     activation, behind = None, tuple[Any, ...]()
     while True:
         layer, node = producer(tensor)
@@ -186,13 +187,13 @@ def _last_of_name(tensor, kind, name):
     """The last head, with the activation behind it, if it has this name."""
     try:
         head = _last(tensor, kind)
-    except ValueError:  # about a layer that is not asked for, perhaps
+    except ValueError:  # it may be about a layer that is not asked for
         return None
     return head if head is not None and head.layer.name == name else None
 
 
 def _named(tensor, kind, name):
-    """The head of that name, somewhere behind a tensor."""
+    """Finds the head of this name that a tensor comes from."""
     waiting, seen = [tensor], set()
     while waiting:
         tensor = waiting.pop()
@@ -216,14 +217,12 @@ def producer(tensor: Any) -> tuple[Any, Any]:
 
 
 def inner_output(model: keras.Model, tensor: Any) -> Any:
-    """The output of a model, in its own graph, that is this tensor in the graph around it."""
+    """The output in a model's own graph that corresponds to this tensor of the graph around it."""
     return model.outputs[tensor._keras_history.tensor_index]
 
 
 def _outside(model, features, node):
-    """A tensor of a model that is itself a layer, in the graph around it: that part of the model, called as the model
-    was.
-    """
+    """Brings a tensor of an inner model to the graph around it: calls this part as the model was called."""
     if len(model.inputs) == 1 and features is model.inputs[0]:
         return node.input_tensors[0]
     part = keras.Model(model_inputs(model), features, name=f"{model.name}_features")
@@ -261,7 +260,7 @@ def activation_of(layer: Any) -> str | None:
 
 
 def _known_activation(layer):
-    """The name of an activation that a head may have."""
+    """A layer's activation by name, if a head may have it."""
     name = activation_of(layer)
     if name not in LINKS:
         raise ValueError(

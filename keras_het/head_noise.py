@@ -24,9 +24,7 @@ class Figures(NamedTuple):
 
 
 class HeadNoise(NamedTuple):
-    """A head and means over a data set: of d^2, `(K,)`, and of z z', `(M, M)`, z being the `basis` of the head's
-    covariance.
-    """
+    """A head, and means over a data set: of d^2, `(K,)`, and of z z', `(M, M)`, where z is the covariance's `basis`."""
 
     head: HeteroscedasticDense
     diagonal: np.ndarray
@@ -37,8 +35,9 @@ class HeadNoise(NamedTuple):
         return self._seen(self._mean("float64")(self.head.covariance_layer.factor_weights()))
 
     def shared(self, dtype: str = "float64") -> Callable[[np.ndarray], BlockMatrix]:
-        """The same of what classes have in common, a function of the weights of V: without variances, which centring
-        would spread.
+        """A function from the weights of V to what classes have in common in `covariance`.
+
+        Variances are left out: centring would spread them.
         """
         mean, nothing = self._mean(dtype), np.zeros(self.head.units, dtype)
         return lambda factor: self._seen(mean(factor.astype(dtype))._replace(diagonal=nothing).hollow())
@@ -66,11 +65,11 @@ class HeadNoise(NamedTuple):
 
 
 def find_noisy_head(model: keras.Model, name: str | None = None) -> Head:
-    """The head of a model, wherever it is, or that of a name.
+    """Finds the head of a model, or the head with this name.
 
     Raises:
-        ValueError: for a model without a graph, with several outputs, without such a head, or with several of no name
-            given.
+        ValueError: for a model without a graph, with several outputs or without such a head, or with several heads if
+            no name is given.
     """
     if not has_graph(model):
         rule = (
@@ -124,7 +123,7 @@ def head_noise(model: keras.Model, x: Any, name: str | None = None, batch_size: 
 
 
 def _sums(head: HeteroscedasticDense, features: Any) -> tuple[int, list[np.ndarray]]:
-    """The number of examples of a batch, and sums of what `HeadNoise` has the means of."""
+    """The number of examples of a batch, and the sums whose means `HeadNoise` holds."""
     x = ops.convert_to_numpy(features)
     x = x.reshape(-1, x.shape[-1])
     d = head.covariance_layer.standard_deviations(ops.convert_to_tensor(x, dtype=head.compute_dtype))

@@ -1,6 +1,4 @@
-"""What a model that ends in a `NoiseTransition` predicts, of the true classes and of the noisy
-labels, batch by batch.
-"""
+"""Predicts true classes and noisy labels by a model that ends in a `NoiseTransition`, batch by batch."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -18,10 +16,12 @@ from keras_het.validation import check_annotations, check_labels
 
 
 class Predictions(NamedTuple):
-    """Log-probabilities of a batch, `(N, K)`, float64, of the true classes and of the noisy labels, and the labels
-    `(N,)`.
+    """What a model predicts of a batch, as log-probabilities, float64.
 
-    Of several annotators the noisy ones are `(N, M, K)`, and the labels `(N, M)`, with -1 where one is missing.
+    Attributes:
+        clean: of the true classes, `(N, K)`.
+        noisy: of the noisy labels, `(N, K)`, or `(N, M, K)` of several annotators.
+        labels: the labels, `(N,)`, or `(N, M)` with -1 where one is missing.
     """
 
     clean: np.ndarray
@@ -30,7 +30,7 @@ class Predictions(NamedTuple):
 
 
 class CleanAndNoisy:
-    """A model that ends in a `NoiseTransition`, which does not change, with and without that layer.
+    """Predicts by a model with and without its last layer, a `NoiseTransition`; the model does not change.
 
     Args:
         model: ends in the layer.
@@ -42,10 +42,10 @@ class CleanAndNoisy:
         self.layer, self._base = _layer_and_base(model)
 
     def batches(self, x: Any, y: Any = None, batch_size: int = 128, name: str = "y") -> Iterator[Predictions]:
-        """`Predictions`; `x`, `y`: as for `labelled_batches`.
+        """Yields `Predictions`; `x` and `y` are as for `labelled_batches`.
 
         Raises:
-            ValueError: for labels out of range, which are called `name`, inputs of the layer that are no
+            ValueError: for labels out of range (the error calls them `name`), inputs of the layer that are no
                 log-probabilities, or no example.
         """
         if y is not None:
@@ -81,7 +81,7 @@ class CleanAndNoisy:
 
 def _check_sums(log_probs: np.ndarray) -> None:
     log_sums = np.log(np.sum(np.exp(log_probs.astype("float64")), axis=-1))
-    if np.any(np.abs(log_sums) > TOLERANCE):  # false for nan, which is a model that has diverged
+    if np.any(np.abs(log_sums) > TOLERANCE):  # false for nan: a diverged model has no wrong input
         rule = 'be log-probabilities, as of Dense(K, "log_softmax"), and nothing must follow the layer'
         raise ValueError(
             f"The input of NoiseTransition must {rule}. Received: probabilities that sum to "
@@ -90,9 +90,9 @@ def _check_sums(log_probs: np.ndarray) -> None:
 
 
 def _layer_and_base(model: keras.Model) -> tuple[NoiseTransition, Callable[[Any], Any]]:
-    """The last layer, and a function from a batch of what `predict` takes to what comes into the layer."""
+    """The last layer, and a function from a batch, as `predict` takes it, to the input of that layer."""
     layers = [layer for layer in model._flatten_layers() if isinstance(layer, NoiseTransition)]
-    outputs = getattr(model, "outputs", None) or [None]  # a subclassed model has no list of them
+    outputs = getattr(model, "outputs", None) or [None]  # a subclassed model has no such list
     if len(layers) != 1 or len(outputs) != 1:
         rule = "have one output and end in a NoiseTransition layer, the only one"
         found = f"{len(outputs)} outputs and {len(layers)} such layers"

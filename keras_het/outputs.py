@@ -1,8 +1,7 @@
-"""What a model returns: which of its outputs are those of a head, and whether they are log-probabilities, logits or
-probabilities.
+"""Finds which outputs of a model are a head's, and whether they are log-probabilities, logits or probabilities.
 
-Where that cannot be told, nothing is said: of layers and operations that are not known here, and of models that have no
-graph and get none when they are called with symbolic inputs.
+Nothing is said where this cannot be known: for layers and operations that are not known here, and for models that have
+no graph and get none from a call with symbolic inputs.
 """
 
 import weakref
@@ -22,30 +21,32 @@ MOVING = (
     keras.layers.Cropping2D,
     keras.layers.Dropout,
 )
-# The same of the operations of `keras.ops`; a cast changes no value but by its precision.
+# Operations of `keras.ops` that do the same; a cast changes only the precision of values.
 MOVING_OPERATIONS = {"Reshape", "Cast", "GetItem", "Squeeze", "ExpandDims", "Transpose", "Identity"}
-# What an activation makes of what is returned; of other pairs nothing is known.
+# What an activation makes of the outputs of a head; nothing is known of other pairs.
 MAKES = {
     ("log-probabilities", "log_softmax"): "log-probabilities",
     ("log-probabilities", "softmax"): "probabilities",
     ("log-probabilities", "exponential"): "probabilities",
     ("logits", "sigmoid"): "probabilities",
 }
-# Activations of the other link: what they make are no probabilities of the head's classes.
+# Activations of the other link: their values are no probabilities of the head's classes.
 MISFITS = {("log-probabilities", "sigmoid"), ("logits", "exponential")}
-# What was found of the models whose own `call` was run for it.
+# Results of running a model's own `call`: without them every check would run it again.
 _FOUND: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 class Output(NamedTuple):
     """An output of a head.
 
-    source: the head, as errors name it, such as "the head 'predictions'".
-    activation: "softmax" or "sigmoid", that of the head's link.
-    returns: "log-probabilities" or "logits", or "probabilities" where an activation behind the head makes them.
-    units: how many.
-    annotators: how many a `NoiseTransition` has, whose output has an axis of them in training, or, `always`, at
-    inference too; else 0.
+    Attributes:
+        source: the head, as errors name it, such as "the head 'predictions'".
+        activation: "softmax" or "sigmoid", that of the head's link.
+        returns: "log-probabilities" or "logits", or "probabilities" where an activation behind the head makes them.
+        units: the number of classes.
+        annotators: the number of annotators of a `NoiseTransition`, whose output has an axis of them in training; else
+            0.
+        always: whether that output has the axis at inference, too.
     """
 
     source: str
@@ -64,10 +65,13 @@ class Output(NamedTuple):
 class Found(NamedTuple):
     """What is known of a model's outputs.
 
-    outputs: the names and the kind of each, in order; None for one that is not a head's, or of which that is not known.
-    followed: a `NoiseTransition` behind which another layer computes, and that layer, in words; None if there is none.
-    misfit: an output and the activation of the other link that is behind its head, so that it is in `outputs` as None;
-    or None.
+    Attributes:
+        outputs: the names and the kind of each, in order; the kind is None for an output that is not known to be a
+            head's.
+        followed: the name of a `NoiseTransition` behind which another layer computes, and that layer, in words; None if
+            there is none.
+        misfit: an output, and the activation of the other link behind its head; None if there is none. In `outputs`
+            that output is None.
     """
 
     outputs: list[tuple[set, Output | None]]
@@ -76,10 +80,10 @@ class Found(NamedTuple):
 
 
 def outputs_of(model: keras.Model) -> list[tuple[set, Output | None]]:
-    """The names and the kind of each output, in order; None for an output that is not a head's, or of which that is not
-    known.
+    """The names and the kind of each output, in order.
 
-    A name is that of the output in the model, or its key where the model returns a dict.
+    The kind is None for an output that is not known to be a head's. A name is that of the output in the model, or its
+    key where the model returns a dict.
 
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), HeteroscedasticDense(3, name="head"), keras.layers.Softmax()])
@@ -93,8 +97,8 @@ def outputs_of(model: keras.Model) -> list[tuple[set, Output | None]]:
 def found_in(model: keras.Model) -> Found:
     """What is known of a model's outputs.
 
-    The `call` of a subclassed model is run for it, with symbolic inputs, once: a model that is changed later is judged
-    as it was.
+    The `call` of a subclassed model is run once for this, with symbolic inputs. Later changes of the model are not
+    seen.
     """
     if (own := _own_output(model)) is not None:
         return Found([(set(), own)])
@@ -111,7 +115,7 @@ def found_in(model: keras.Model) -> Found:
 
 
 def _found(model: keras.Model, structure: Any) -> Found:
-    """What is known of outputs that are symbolic tensors; None stands for those that are not."""
+    """What is known of outputs that are symbolic tensors; `structure` is None for others."""
     if structure is None:
         return Found([])
     names = getattr(model, "output_names", None)
@@ -124,7 +128,7 @@ def _found(model: keras.Model, structure: Any) -> Found:
 
 
 def _judged(outputs: list, followed: tuple[str, str] | None = None) -> Found:
-    """Outputs as `output_of` gives them, the misfits apart."""
+    """Makes a `Found` of what `output_of` gave for each output."""
     misfits = [output for _, output in outputs if type(output) is tuple]
     return Found(
         [(names, None if output in misfits else output) for names, output in outputs],
@@ -134,8 +138,9 @@ def _judged(outputs: list, followed: tuple[str, str] | None = None) -> Found:
 
 
 def _followed(tensors: list) -> tuple[str, str] | None:
-    """The name of the `NoiseTransition` behind which a layer computes, and that layer, in words, in the graph behind
-    symbolic tensors.
+    """A `NoiseTransition` behind which a layer computes, by name, and that layer, in words.
+
+    The graph that made the symbolic tensors is searched.
     """
     waiting: list[tuple[Any, Any]] = [(tensor, None) for tensor in tensors]
     seen = set()
@@ -159,9 +164,7 @@ def _followed(tensors: list) -> tuple[str, str] | None:
 
 
 def _computes(layer: Any) -> bool:
-    """Whether a layer of Keras or of this package learns something of what comes in; what somebody's own does is not
-    known.
-    """
+    """Whether a layer of Keras or of this package learns from its input; a user's own layer is not known, so False."""
     of_keras = type(layer).__module__.startswith(("keras.", "keras_het."))
     return (
         of_keras
@@ -176,10 +179,10 @@ def _is_layer(layer: Any) -> bool:
 
 
 def output_of(operations: Iterable[Any]) -> Output | tuple[Output, str] | None:
-    """The output of layers and operations, the last first, up to the head, and the activation that does not fit it, if
-    there is one.
+    """The output of a head after the layers and operations behind it, given last first.
 
-    None if there is no head, or what follows it is not known.
+    The activation that does not fit it comes with it, if any. None if there is no head, or what follows it is not
+    known.
     """
     behind: list[Any] = []
     for layer in map(_unwrapped, operations):
@@ -200,13 +203,13 @@ def output_of(operations: Iterable[Any]) -> Output | tuple[Output, str] | None:
 
 
 def _own_output(layer: Any) -> Output | None:
-    """What a layer or model of the floors above says of itself, as its `head_output`."""
+    """The `Output` that a layer or model gives as its `head_output`, or None."""
     own = getattr(layer, "head_output", None)
     return own if isinstance(own, Output) else None
 
 
 def _behind(output: Output, layers: list) -> Output | tuple[Output, str] | None:
-    """The output after the layers behind the head, the last first, as `output_of` gives it."""
+    """The output after the layers behind the head, given last first; returned as by `output_of`."""
     for layer in reversed(layers):
         try:
             activation = activation_of(layer) if is_activation(layer) else None
@@ -228,12 +231,12 @@ def _is_known(layer: Any) -> bool:
 
 
 def _unwrapped(layer: Any) -> Any:
-    """The layer that is called, which a TimeDistributed calls at every step."""
+    """The layer, or the one that a TimeDistributed calls at every step."""
     return layer.layer if is_a(layer, keras.layers.TimeDistributed) else layer
 
 
 def _backwards(tensor: Any) -> Iterator[Any]:
-    """The layers and operations that made a symbolic tensor, the last first, as long as each has one input."""
+    """Yields the layers and operations that made a symbolic tensor, the last first, up to one with several inputs."""
     while True:
         layer, node = producer(tensor)
         if has_graph(layer):
@@ -267,7 +270,7 @@ def _traced(model: keras.Model, shapes: Any) -> Any:
     """The outputs of a subclassed model for symbolic inputs of these shapes, or None if it does not take those."""
     try:
         outputs = model.call(keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes))
-    except Exception:  # whatever its own code raises of symbols
+    except Exception:  # its own code may raise anything for symbols
         return None
     symbolic = all(hasattr(tensor, "_keras_history") for tensor in keras.tree.flatten(outputs))
     return outputs if symbolic else None

@@ -1,6 +1,4 @@
-"""What a head costs before it is made: weights, operations, memory and time, for every kind of covariance and
-integrator.
-"""
+"""Plans a head before it is made: its weights, operations, memory and time, for every covariance and integrator."""
 
 from typing import NamedTuple
 
@@ -14,14 +12,16 @@ from keras_het.validation import check_integer, check_number
 class Estimate(NamedTuple):
     """The costs of a head.
 
-    covariance, link, integrator: its choices, as the head takes them; None for a plain Dense layer. Of the links with a
-        closed form, which cost the same, the first.
-    nodes: how many the integrator takes, 0 for none.
-    parameters: trainable numbers of all maps.
-    flops: operations of a training step: those of its matrix products, and of all else, how many would take as long.
-    train_bytes, predict_bytes: of weights, gradients, optimizer and the largest intermediate results.
-    train_time, predict_time: of a step and of a prediction, multiples of those of the Dense layer.
-    fits: whether `train_bytes` are within the memory that was given; None if none was.
+    Attributes:
+        covariance, link, integrator: its choices, as the head takes them; None for a plain Dense layer. The links with
+            a closed form cost the same; the first stands for all.
+        nodes: how many the integrator takes, 0 for none.
+        parameters: trainable numbers of all maps.
+        flops: operations of a training step: those of its matrix products, and for all else the number that would take
+            as long.
+        train_bytes, predict_bytes: of weights, gradients, optimizer and the largest intermediate results.
+        train_time, predict_time: of a step and of a prediction, multiples of those of the Dense layer.
+        fits: whether `train_bytes` are within the memory that was given; None if none was.
     """
 
     covariance: str | None
@@ -38,7 +38,7 @@ class Estimate(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What is planned for: K, D, B, R and S."""
+    """The sizes to plan for: K, D, B, R and S."""
 
     units: int
     features: int
@@ -48,11 +48,12 @@ class Sizes(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The estimates, that of the Dense layer first; printed, a table.
+    """The estimates, the first for the Dense layer; it prints as a table.
 
-    rows: list of `Estimate`.
-    sizes: what they are for.
-    backend: whose times they are.
+    Attributes:
+        rows: list of `Estimate`.
+        sizes: what they are for.
+        backend: whose times they are.
     """
 
     rows: list[Estimate]
@@ -114,10 +115,11 @@ NOTES = (
 
 
 class _Costs(NamedTuple):
-    """Of a logit, or of a logit at a node, in operations of a matrix product that would take as long: training, and a
-    prediction.
+    """Costs of a logit, or of a logit at a node, in matrix product operations that take as long.
 
-    arrays: of the size of a block that are held at once.
+    Attributes:
+        train, predict: of training, and of a prediction.
+        arrays: of the size of a block, held at once.
     """
 
     train: float
@@ -125,7 +127,7 @@ class _Costs(NamedTuple):
     arrays: int = 0
 
 
-# Fitted to what `benchmarks/plan.py` measured, by backend: at a node, and of Taylor and ClosedForm without.
+# Fitted to what `benchmarks/plan.py` measured, by backend: per logit and node; Taylor and ClosedForm have no nodes.
 _COSTS = {
     "jax": {
         "QuasiMonteCarlo": _Costs(120, 280, 16), "OwnNoise": _Costs(3000, 1000, 36),
@@ -146,14 +148,14 @@ _WEIGHT_BYTES = {
     "jax": 18.0,
     "tensorflow": 28.0,
     "torch": 26.0,
-}  # of a weight in a step by Adam, which keeps 16, and the passing rest
+}  # of a weight in a step by Adam: 16 that stay, and the rest during the step
 _PROGRAM_BYTES = 60 << 20
-_FLOPS_PER_BYTE = 10.0  # of a processor: operations in the time of reading a byte
+_FLOPS_PER_BYTE = 10.0  # of a processor: operations in the time that reading a byte takes
 _NODES = {"OwnNoise": 64, "Quadrature": 24}  # their defaults
 _SERVES = {
     "OwnNoise": ("diagonal", "low_rank", "parameter_efficient"),
     "Quadrature": ("diagonal",),
-}  # covariances; all others serve all
+}  # the only covariances of these integrators; others serve all
 
 
 def plan(
@@ -165,17 +167,17 @@ def plan(
     num_samples: int = 256,
     memory: float | None = None,
 ) -> Plan:
-    """What each kind of head would cost, beside a Dense layer: to choose one before any memory is allocated.
+    """Estimates what each kind of head would cost beside a Dense layer, before any memory is allocated.
 
-    Times are those of a processor, and rough: `benchmarks/plan.py` compares them with measured ones. An accelerator is
-    faster at matrix products than at all else. Memory is that of a training step by Adam, beside what the backend takes
-    for itself.
+    Times are those of a processor, and rough: `benchmarks/plan.py` compares them with measured ones. An accelerator
+    speeds up matrix products more than all else. Memory is that of a training step by Adam; what the backend takes for
+    itself comes on top.
 
     Args:
         units: K, the number of classes.
-        features: D, of the input of the head.
+        features: D, the number of features that the head gets.
         batch: B, examples of a training step, and of a prediction.
-        num_factors: R; a head has at most as many as classes, a latent one as features.
+        num_factors: R; a head takes at most the number of classes, a latent one the number of features.
         num_samples: S, nodes of QuasiMonteCarlo.
         memory: bytes that a training step may take, such as 2e9, or None.
     Returns:
@@ -221,7 +223,7 @@ def _dense(sizes: Sizes, memory: float | None) -> Estimate:
 
 
 def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory: float | None) -> Estimate:
-    """Of a head; times are not yet relative."""
+    """Costs of a head; times not yet relative."""
     most = {"diagonal": 0, "latent": sizes.features}.get(covariance, sizes.units)
     num_factors, logits = min(sizes.num_factors, most), sizes.batch * sizes.units
     layer = covariances.get(covariance)
@@ -255,7 +257,7 @@ def _estimate(
     held: float,
     memory: float | None,
 ) -> Estimate:
-    """Maps are bound by operations or by reading their weights, and all else is added."""
+    """Adds all costs; a map costs its operations or reading its weights, the longer of the two."""
     train, predict = max(6.0 * sizes.batch, 40.0 * _FLOPS_PER_BYTE), max(2.0 * sizes.batch, 4.0 * _FLOPS_PER_BYTE)
     train_bytes = _WEIGHT_BYTES[keras.config.backend()] * parameters + _PROGRAM_BYTES + held
     return Estimate(

@@ -12,14 +12,14 @@ from keras_het.fitting import activation_for, loss_of
 from keras_het.outputs import found_in
 from keras_het.validation import check_integer
 
-ROUNDING = 1e-2  # how far from 1 the probabilities of one example may sum, as in half precision
+ROUNDING = 1e-2  # how far the sum over one example may be from 1, as it is in half precision
 
 
 def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:
-    """The probabilities that a model predicts: of exclusive classes, or, of labels that are not exclusive, of each.
+    """The probabilities that a model predicts: of exclusive classes, or of each label if labels are not exclusive.
 
-    A head of this package says what it returns. Of other models the loss says whether their outputs are logits; without
-    that, outputs must be probabilities or log-probabilities, each row of sum 1.
+    A head of this package says what it returns. For other models the loss says whether their outputs are logits. If the
+    loss does not say so, outputs must be probabilities or log-probabilities, with rows of sum 1.
 
     Args:
         model: has one output, of shape `(N, K)`.
@@ -28,8 +28,8 @@ def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> 
     Returns:
         shape `(N, K)`, float32, in [0, 1].
     Raises:
-        ValueError: for several outputs, another shape, predictions that are nan, no example, or logits of which nothing
-            says so.
+        ValueError: for several outputs, another shape, predictions that are nan, no example, or logits that neither a
+            head nor the loss declares.
 
     Example:
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
@@ -58,8 +58,9 @@ def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> 
 
 
 def exclusive_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:
-    """As `predict_probabilities`, of a model of exclusive classes: shape `(N, K)`, each row of sum 1, of which half
-    precision is off.
+    """As `predict_probabilities`, for a model of exclusive classes: shape `(N, K)`, rows scaled to sum 1.
+
+    Rows in half precision miss that sum by rounding.
 
     Raises:
         ValueError: also if the probabilities of an example do not sum to 1.

@@ -1,9 +1,9 @@
-"""Regularisers of a transition matrix T: each grows as T gets nearer to the identity, so that T takes the noise on.
+"""Regularisers of a transition matrix T: each grows as T gets nearer to the identity, so that T takes on the noise.
 
 Without one a learned T may stay at the identity, while the base model learns the noise (Sukhbaatar et al. 2014, section
-3). Keras' own `L2` is the paper's ridge. What each does on digits is in `benchmarks/README.md`: the ridge is the one to
-begin with. It lets go as the rows spread, where the trace pushes on until the classes change places, a permutation
-having the trace 0. Of the T of several annotators, `(M, K, K)`, each is the sum over them.
+3). Begin with the paper's ridge, which is Keras' own `L2`; `benchmarks/README.md` has what each does on digits. The
+ridge pushes less as the rows spread. The trace pushes on until the classes change places, because a permutation can
+have the trace 0. For several annotators T is `(M, K, K)`, and each regulariser is the sum over them.
 """
 
 from typing import Any
@@ -34,9 +34,9 @@ class _OfTransition(keras.regularizers.Regularizer):
 class Trace(_OfTransition):
     """strength * sum_i T_ii: how many labels are kept.
 
-    Of several annotators it is the sum over them, which Tanno et al. 2019 add to the crossentropy (section 3.2): of all
-    T that explain the labels, those of least trace are the true ones, where the true T are dominated by their diagonals
-    in the mean over the annotators.
+    For several annotators it is the sum over them, which Tanno et al. 2019 add to the crossentropy (section 3.2). The
+    true T have the least trace of all T that explain the labels, if the mean of the true T over the annotators is
+    dominated by its diagonal.
 
     Args:
         strength: at least 0.
@@ -52,9 +52,9 @@ class Trace(_OfTransition):
 
 @keras.saving.register_keras_serializable("keras_het")
 class TraceNorm(_OfTransition):
-    """strength * (sum of the singular values of T), the nuclear norm, which the paper names.
+    """strength * (sum of the singular values of T), the nuclear norm, which Sukhbaatar et al. name.
 
-    For a permutation it is K, where the trace may be 0: it sees how far T is from singular, not which labels are kept.
+    It is K for a permutation, whose trace may be 0: it sees how far T is from singular, not which labels are kept.
 
     Args:
         strength: at least 0.
@@ -72,7 +72,7 @@ class TraceNorm(_OfTransition):
 class LogVolume(_OfTransition):
     """strength * log |det T|: the volume of the simplex that the rows of T span (Li et al. 2021, "VolMinNet").
 
-    Computed from the singular values s as the sum of log(s^2 + 1e-6) / 2, which is finite where T is singular.
+    It is computed from the singular values s as the sum of log(s^2 + 1e-6) / 2, which is finite where T is singular.
 
     Args:
         strength: at least 0.

@@ -21,9 +21,7 @@ def check_integer(name: str, value: Any, low: int, high: int | None = None) -> i
 
 
 def check_number(name: str, value: Any, above: float = -math.inf, low: float | None = None) -> float:
-    """`value` as a float, if it is greater than `above`, or at least `low`, and neither infinite
-    nor lost in float32.
-    """
+    """`value` as a float, if it is greater than `above`, or at least `low`, finite, and not lost in float32."""
     whole_or_float = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     number = float(value) if whole_or_float and -_LARGEST < value < _LARGEST else math.nan
     in_range = number > above if low is None else number >= low
@@ -48,7 +46,7 @@ def check_choice(name: str, value: Any, choices: Any) -> Any:
 
 
 def check_maker(make_model: Any) -> None:
-    """Raises a ValueError if `make_model` is no function."""
+    """Raises a ValueError if `make_model` is not a function."""
     if not callable(make_model) or isinstance(make_model, keras.layers.Layer):
         raise ValueError(f"`make_model` must be a function that makes a model. Received: a {type(make_model).__name__}")
 
@@ -57,14 +55,15 @@ def check_transition(transition: Any, name: str = "transition") -> np.ndarray:
     """`transition`, `(K, K)`, as NumPy float64, if it is square, not negative, and its rows sum to one.
 
     Raises:
-        ValueError: that says which row is wrong, and its sum.
+        ValueError: if not; it says which row is wrong, and its sum.
     """
     return check_rows(check_square(name, transition), name)
 
 
 def check_transitions(transitions: Any, name: str = "transition") -> np.ndarray:
-    """`transitions`, `(K, K)` or `(M, K, K)`, as NumPy float64, if each of them is a transition matrix; errors say
-    which is not.
+    """`transitions`, `(K, K)` or `(M, K, K)`, as NumPy float64, if each is a transition matrix.
+
+    Errors say which one is not.
     """
     array = as_float64(transitions)
     if array.ndim != 3:
@@ -75,10 +74,12 @@ def check_transitions(transitions: Any, name: str = "transition") -> np.ndarray:
 def check_annotations(
     labels: Any, num_classes: float, num_annotators: int | None = None, name: str = "labels"
 ) -> np.ndarray:
-    """`labels` of several annotators as an array, if they are integers in [0, num_classes), or -1 where missing, `(N,
-    M)`.
+    """`labels` of several annotators `(N, M)`, as an array, if they are integers in [0, num_classes), or -1 if missing.
 
-    M is `num_annotators` unless that is None. Raises: ValueError that says which one is wrong.
+    M is `num_annotators` unless that is None.
+
+    Raises:
+        ValueError: if not; it says which one is wrong.
     """
     labels, width = np.asarray(labels), "M" if num_annotators is None else num_annotators
     right = (
@@ -102,7 +103,7 @@ def check_rows(rows: Any, name: str = "transition") -> np.ndarray:
     """`rows`, `(N, K)`, as NumPy float64, if they are probability vectors.
 
     Raises:
-        ValueError: that says which row is wrong, and its sum or its entry.
+        ValueError: if not; it says which row is wrong, and its sum or its entry.
     """
     rows = check_not_negative(name, as_float64(rows))
     sums = rows.sum(axis=1)
@@ -115,11 +116,12 @@ def check_rows(rows: Any, name: str = "transition") -> np.ndarray:
 
 
 def check_labels(labels: Any, num_classes: float, count: int | None = None, name: str = "labels") -> np.ndarray:
-    """`labels` as an array, if they are integers in [0, num_classes), of shape `(N,)`, where N is `count` unless that
-    is None.
+    """`labels` as an array, if they are integers in [0, num_classes), of shape `(N,)`.
+
+    N is `count` unless that is None.
 
     Raises:
-        ValueError: that says which one is wrong.
+        ValueError: if not; it says which one is wrong.
     """
     labels = np.asarray(labels)
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
@@ -142,7 +144,7 @@ def check_every_class(labels: Any, num_classes: int) -> None:
 
 
 def check_class_names(class_names: Any, num_classes: int) -> list:
-    """`class_names` as a list, numbers if it is None, if it is a sequence with a name for each class."""
+    """`class_names` as a list, if it is a sequence with a name for each class; numbers if it is None."""
     names = list(range(num_classes) if class_names is None else class_names)
     if len(names) != num_classes or isinstance(class_names, set | dict | str):
         rule = f"be a sequence with a name for each of the {num_classes} classes"
@@ -151,16 +153,14 @@ def check_class_names(class_names: Any, num_classes: int) -> list:
 
 
 def check_share(name: str, value: Any) -> None:
-    """Raises a ValueError if `value` is no number in [0, 1]."""
+    """Raises a ValueError if `value` is not a number in [0, 1]."""
     whole_or_float = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not whole_or_float or not 0.0 <= value <= 1.0:
         raise ValueError(f"`{name}` must be in [0, 1]. Received: {name}={value!r}")
 
 
 def check_square(name: str, matrix: Any) -> np.ndarray:
-    """`matrix`, `(K, K)`, as NumPy float64, if it is square; it may hold what is no number, as a T
-    that has diverged.
-    """
+    """`matrix`, `(K, K)`, as NumPy float64, if it is square; entries may be nan, as in a T that has diverged."""
     matrix = as_float64(matrix)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"`{name}` must be a square matrix. Received: shape {matrix.shape}")
@@ -168,7 +168,7 @@ def check_square(name: str, matrix: Any) -> np.ndarray:
 
 
 def check_not_negative(name: str, matrix: np.ndarray) -> np.ndarray:
-    """`matrix`, `(N, K)`, if no entry is below zero, or no number."""
+    """`matrix`, `(N, K)`, if no entry is negative or nan."""
     wrong = np.argwhere(~(matrix >= 0))
     if len(wrong):
         row, column = wrong[0]
@@ -177,5 +177,5 @@ def check_not_negative(name: str, matrix: np.ndarray) -> np.ndarray:
 
 
 def as_float64(x: Any) -> np.ndarray:
-    """`x` as NumPy; on PyTorch also a tensor with a gradient, such as a learned T, which NumPy refuses."""
+    """`x` as NumPy float64; also a PyTorch tensor with a gradient, such as a learned T, which NumPy itself refuses."""
     return np.asarray(x if isinstance(x, np.ndarray) else ops.convert_to_numpy(x), "float64")

@@ -1,4 +1,4 @@
-"""What the transition matrices of several annotators say of them: how good they are, and whom they confuse."""
+"""What the transition matrices of several annotators say of them: how good they are, and which classes they confuse."""
 
 from typing import Any, NamedTuple
 
@@ -14,9 +14,7 @@ SPAMMER = 0.05  # below this separation an annotator's labels say hardly anythin
 
 
 class Confusion(NamedTuple):
-    """Classes that an annotator takes for others: the true one, its label, by name, and T of the two, p(label | true
-    class).
-    """
+    """Two classes that an annotator confuses, the true one and the label, by name, and p(label | true class) of T."""
 
     true: Any
     label: Any
@@ -26,15 +24,16 @@ class Confusion(NamedTuple):
 class Annotator(NamedTuple):
     """What a transition matrix T says of an annotator.
 
-    name: of the annotator.
-    accuracy: p(label is the true class) = sum_i prior_i T_ii.
-    separation: mean of |T_i - T_k|^2 / 2 over pairs of rows: 1 of one who is never wrong, or as consistent, such as one
-        who always swaps two classes; 0 of a spammer, whose labels do not depend on the class (Raykar and Yu 2012,
-        "Eliminating spammers and ranking annotators for crowdsourced labeling tasks": their score of spammers for
-        several classes).
-    distance: total variation from the mean T of the others, mean over the rows; nan for a single annotator.
-    confusions: the largest entries off the diagonal, the largest first.
-    num_labels: how many labels the annotator gave; None if that is not known.
+    Attributes:
+        name: of the annotator.
+        accuracy: p(label is the true class) = sum_i prior_i T_ii.
+        separation: mean of |T_i - T_k|^2 / 2 over pairs of rows. It is 1 for an annotator who is never wrong, or as
+            consistent, such as one who always swaps two classes. It is 0 for a spammer, whose labels do not depend on
+            the class (Raykar and Yu 2012, "Eliminating spammers and ranking annotators for crowdsourced labeling
+            tasks": their score of spammers for several classes).
+        distance: total variation from the mean T of the others, mean over the rows; nan for a single annotator.
+        confusions: the largest entries off the diagonal, the largest first.
+        num_labels: how many labels the annotator gave; None if that is not known.
     """
 
     name: Any
@@ -51,9 +50,10 @@ class Annotator(NamedTuple):
 
 
 class Annotators(NamedTuple):
-    """All annotators, in their order; as text, a table, the best first.
+    """All annotators, in their order; they print as a table, the best first.
 
-    each: an `Annotator` for each.
+    Attributes:
+        each: an `Annotator` for each.
     """
 
     each: tuple[Annotator, ...]
@@ -80,13 +80,13 @@ def _cells(annotator):
 def annotators(
     source: Any, labels: Any = None, prior: Any = None, names: Any = None, class_names: Any = None, count: int = 3
 ) -> Annotators:
-    """How good each annotator is, whom they confuse, and who is of no use.
+    """How good each annotator is, which classes each one confuses, and who is of no use.
 
     Args:
         source: transition matrices, `(M, K, K)`, such as `label_noise.dawid_skene(...).transitions`, or a model that
             ends in a `NoiseTransition` with `num_annotators`.
-        labels: integers `(N, M)`, -1 where the annotator gave none, to be counted; None if they are not known.
-        prior: share of each class, `(K,)`; None for all alike.
+        labels: integers `(N, M)`, -1 where the annotator gave none; they are only counted. None if they are not known.
+        prior: share of each class, `(K,)`; None for equal shares.
         names: of the annotators, a sequence; None numbers them.
         class_names: a sequence; None numbers them.
         count: how many confused pairs of each, at least 0.

@@ -1,4 +1,4 @@
-"""Whether probabilities are as large as the shares of right predictions."""
+"""Whether confidence is as large as the share of right predictions."""
 
 from typing import Any, NamedTuple
 
@@ -10,22 +10,23 @@ from keras_het.validation import check_integer, check_labels
 class Calibration(NamedTuple):
     """Predictions sorted by their confidence, the largest probability, into B bins of equal width.
 
-    edges: of the bins, `(B + 1,)`, from 0 to 1.
-    count: examples in each bin, `(B,)`.
-    confidence: their mean confidence, `(B,)`, nan in an empty bin.
-    accuracy: the share of them that is predicted right, `(B,)`, nan in an empty bin.
-    error: the expected calibration error, the mean of |accuracy - confidence| over the examples.
+    Attributes:
+        edges: of the bins, `(B + 1,)`, from 0 to 1.
+        count: examples in each bin, `(B,)`.
+        confidence: their mean confidence, `(B,)`, nan in an empty bin.
+        accuracy: the share of them that is predicted right, `(B,)`, nan in an empty bin.
+        error: the expected calibration error, the mean of |accuracy - confidence| over the examples.
     """
 
     edges: np.ndarray
-    count: np.ndarray  # type: ignore[assignment]  # not that of a tuple
+    count: np.ndarray  # type: ignore[assignment]  # hides `tuple.count`
     confidence: np.ndarray
     accuracy: np.ndarray
     error: float
 
 
 def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:
-    """How often predictions are right, by how confident they are: what a reliability diagram shows.
+    """The share of right predictions for each level of confidence, as a reliability diagram shows it.
 
     Args:
         probabilities: `(N, K)`.
@@ -55,13 +56,12 @@ def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:
 
 
 def expected_calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
-    """How far the confidence in the predicted class is from the share of predictions that are right, over bins of equal
-    width.
+    """How far the confidence in the predicted class is from the share of right predictions, over bins of equal width.
 
         sum over bins b of |sum over i in b of 1[y_i = argmax p_i] - max p_i| / N
 
-    Against noisy labels it says whether a model knows how often the *labels* agree with it; a model that does is less
-    sure than it could be of the true classes.
+    With noisy labels it says whether a model knows how often the *labels* agree with it. Such a model is less sure of
+    the true classes than it could be.
 
     Args:
         probabilities: `(N, K)`.
@@ -87,7 +87,7 @@ def confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray,
     Raises:
         ValueError: as `calibration`.
     """
-    p, y = np.asarray(probabilities), np.asarray(labels)  # float32 stays: a copy of many would be much
+    p, y = np.asarray(probabilities), np.asarray(labels)  # float32 stays: a float64 copy may not fit in memory
     if p.ndim != 2 or y.shape != p.shape[:1] or not len(p):
         raise ValueError(
             f"`probabilities` must be (N, K) and `labels` (N,), with N > 0. Received: {p.shape} and {y.shape}"

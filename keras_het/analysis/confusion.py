@@ -11,12 +11,13 @@ from keras_het.validation import check_every_class
 
 
 class ConfusionMatrices(NamedTuple):
-    """Mean predictions of the examples of each true class, both `(K, K)`, rows summing to one, and how well they fit
-    together.
+    """Mean predictions for the examples of each true class, `(K, K)`, rows of sum one, and how well both fit together.
 
-    clean: C[i, j] = mean p(true j | x) over the examples of class i: the identity if the base model has found the true
-    classes. noisy: the same of p(noisy j | x): T* if the whole model has found the noise. error: the largest |noisy -
-    clean T|, zero to rounding.
+    Attributes:
+        clean: C[i, j] = mean p(true j | x) over the examples of class i: the identity if the base model has found the
+            true classes.
+        noisy: the same of p(noisy j | x): T* if the whole model has found the noise.
+        error: the largest |noisy - clean T|, zero up to rounding.
     """
 
     clean: np.ndarray
@@ -25,12 +26,12 @@ class ConfusionMatrices(NamedTuple):
 
 
 def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_size: int = 128) -> ConfusionMatrices:
-    """C and C~ of a model that ends in a `NoiseTransition`.
+    """The confusion matrices C and C~ of a model that ends in a `NoiseTransition`.
 
         C[i, j] = mean over S_i of p(true j | x),    C~[i, j] = mean over S_i of p(noisy j | x) = (C T)[i, j]
 
     S_i are the examples of true class i (Sukhbaatar et al. 2014, Eqs. 4 and 5, transposed: there C~ = Q C). Training
-    drives C~ to the true T*, whatever C is; only if C is near the identity is T near T*.
+    drives C~ to the true T*, whatever C is. T is near T* only if C is near the identity.
 
     Args:
         model: ends in the layer.

@@ -1,6 +1,4 @@
-"""Which classes a head confuses: the covariance of its logits over a data set, and the pairs whose covariance is no
-chance.
-"""
+"""Which classes a head confuses: the covariance of its logits over a data set, and pairs of classes beyond chance."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -19,10 +17,12 @@ DRAW_BYTES = 512 << 20  # of the weights of draws that are compared at once
 class ConfusedPair(NamedTuple):
     """Two classes, by name or number, and what their logits have in common.
 
-    first, second: the classes.
-    covariance: of their logits over temperature. Positive: the two rise and fall together, so that what may be one may
-        be the other, too. Negative: one rises where the other falls, so that the label goes to the one or to the other.
-    correlation: the same over the standard deviations of both, in [-1, 1].
+    Attributes:
+        first, second: the classes.
+        covariance: of their logits over temperature. Positive: the two rise and fall together, so that what may be one
+            class may be the other, too. Negative: one rises where the other falls, so that the label is one or the
+            other.
+        correlation: the same over the standard deviations of both, in [-1, 1].
     """
 
     first: Any
@@ -32,8 +32,7 @@ class ConfusedPair(NamedTuple):
 
 
 def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_size: int = 128) -> np.ndarray:
-    """The mean covariance of the logits of a model's head over a data set, in temperatures, so that heads can be
-    compared.
+    """The mean covariance of a head's logits over a data set, in temperatures, so that heads can be compared.
 
         Sigma = mean over x of (diag(d(x)^2) + V(x) V(x)') / temperature^2,
         and for softmax the part that it sees: C Sigma C, C = I - 1 1'/K
@@ -41,8 +40,8 @@ def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_si
     Args:
         model: functional or Sequential, with a `HeteroscedasticDense` somewhere, such as before a `NoiseTransition`; it
             does not change.
-        x: what it predicts from: arrays, or a data set of batches, whose labels do not count, nor do masks: a padded
-            place is an example.
+        x: what it predicts from: arrays, or a data set of batches. Its labels and masks do not count: a padded place is
+            an example.
         layer: name of the head, if there are several.
         batch_size: of the predictions from arrays.
     Returns:
@@ -96,20 +95,22 @@ def confused_pairs(
     seed: int = 0,
     batch_size: int = 128,
 ) -> list[ConfusedPair]:
-    """The pairs of classes with the largest covariance of a model's logits, as far as they are no chance.
+    """The pairs of classes whose logits have the largest covariance in a model, without those that may be chance.
 
     Chance is what the same weights give when every entry of the factor's weights gets a random sign: the sizes of all
-    entries stay, and what two classes have in common is lost. A pair is returned if what the factor gives it in common,
-    the covariance without the part that the variances of single classes have in it, is larger in absolute value than
-    the largest of all pairs in all draws of signs. If the weights are noise, independent and each as likely positive as
-    negative, whatever their sizes, then no signs are more likely than others, and the weights as they are have the
-    largest once in `draws + 1` times: so often any pair is returned, 1% by default. Beside classes of large weights a
-    pair of small ones is no longer seen. No matrix `(K, K)` is held.
+    entries stay, and what two classes have in common is lost. The test looks at the covariance that the factor gives to
+    a pair, without the part that comes from the variances of single classes. A pair is returned if this is larger in
+    absolute value than the largest of all pairs in all draws of signs.
 
-    That a pair is no chance does not say that its labels are swapped: training makes factors that have other classes in
-    common, too, other ones from every start. Of several models, such as the `members` of an ensemble, a pair is
-    returned if each of them has it, with one sign. On digits with three pairs swapped one model has them first and two
-    to four pairs besides, and four models have nothing but such pairs, at times one less (`benchmarks/README.md`).
+    Suppose that the weights are noise: independent, of any size, and each as likely positive as negative. Then all
+    signs are equally likely, and the weights as they are have the largest value once in `draws + 1` times. So often any
+    pair is returned by chance, 1% by default. A pair of classes with small weights is not seen beside classes with
+    large ones. No matrix `(K, K)` is held.
+
+    A pair beyond chance need not have swapped labels: training gives other pairs something in common, too, and
+    different ones from every start. Several models, such as the `members` of an ensemble, return a pair if each of them
+    has it, with the same sign. On digits with three swapped pairs, one model returns these first, and two to four other
+    pairs. Four models return only swapped pairs, at times one less (`benchmarks/README.md`).
 
     Args:
         model: as for `covariance`; or a list of models of the same classes, over which covariances and correlations are
@@ -118,7 +119,7 @@ def confused_pairs(
         layer: as for `covariance`.
         batch_size: as for `covariance`.
         class_names: K of them; None for numbers.
-        count: of pairs, at most.
+        count: how many pairs, at most.
         draws: at least 1; each takes the time of a product of the factor's weights.
         seed: of the draws.
     Returns:
@@ -159,7 +160,7 @@ def confused_pairs(
 def _signed_pairs(
     noise: HeadNoise, draws: int, rng: np.random.Generator
 ) -> dict[tuple[int, int, bool], tuple[float, float]]:
-    """Of the pairs beyond chance, by numbers and by whether they rise together: covariance and correlation."""
+    """The covariance and correlation of each pair beyond chance, by its numbers and whether they rise together."""
     if noise.head.covariance_layer.noise_of != "logits":
         raise ValueError(
             "`model` must have a head whose factor is of the logits: what the kernel of the mean gives pairs of "
@@ -173,9 +174,9 @@ def _signed_pairs(
             "leave the product of two rows of so few as it is, so that no pair could be told from chance; use "
             f"`covariance`. Received: num_factors={factor.shape[2]}, draws={draws}"
         )
-    chance = _largest_by_chance(noise.shared("float32"), factor, draws, rng)  # where most of the time goes
+    chance = _largest_by_chance(noise.shared("float32"), factor, draws, rng)  # float32, for most of the time goes here
     rows, columns, values = _beyond(noise.shared()(factor), whole, chance)
-    deviations = np.sqrt(whole.main_diagonal())  # of classes of which none is 0: they have something in common
+    deviations = np.sqrt(whole.main_diagonal())  # not 0 for classes of a pair
     correlations = values / (deviations[rows] * deviations[columns])
     keys = zip(rows.tolist(), columns.tolist(), (values > 0).tolist(), strict=True)
     return dict(zip(keys, zip(values.tolist(), correlations.tolist(), strict=True), strict=True))
@@ -203,8 +204,8 @@ def _beyond(shared: BlockMatrix, whole: BlockMatrix, chance: float) -> tuple[np.
     parts = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
     for rows in shared.blocks():
         common, values = (np.triu(matrix.rows(rows, rows.start), 1) for matrix in (shared, whole))
-        # Equal but for the rounding of the draws is not beyond; and both must say whether the two go together or
-        # against each other.
+        # Without the margin a value equal to chance could pass by rounding; without the product, a pair whose two
+        # covariances differ in sign.
         i, j = np.nonzero((np.abs(common) > chance * (1 + 1e-4)) & (common * values > 0))
         parts.append((i + rows.start, j + rows.start, values[i, j]))
     first, second, covariances = (np.concatenate(part) for part in zip(*parts, strict=True))

@@ -32,15 +32,13 @@ def cross_val_probabilities(
     verbose: int = 1,
     **fit_arguments: Any,
 ) -> np.ndarray:
-    """The probabilities of each example by a model that was trained on the other folds, for `find_label_issues` and for
-    cleanlab.
+    """Each example's probabilities by a model trained on the other folds, for `find_label_issues` and for cleanlab.
 
-    A model has seen the labels that it was trained on, wrong ones too, and predicts them with more confidence than it
-    should: only predictions out of sample can be held against a label. The folds are stratified: each has its share of
-    every label.
+    A model predicts the labels that it was trained on, also wrong ones, with too much confidence. Only predictions out
+    of sample can show that a label is wrong. The folds are stratified: each has its share of every label.
 
-    Before each model is made, `keras.utils.set_random_seed` is called with a number that depends on `seed` and the
-    fold, so that a run that was interrupted and goes on from `path` gives what an uninterrupted one gives.
+    `keras.utils.set_random_seed` is called before each model is made, with a number that depends on `seed` and the
+    fold. So a run that was interrupted and goes on from `path` gives the same as an uninterrupted one.
 
     Args:
         make_model: function without arguments that returns a new compiled model of exclusive classes.
@@ -49,9 +47,9 @@ def cross_val_probabilities(
         folds: how many parts, and models, from 2 to N.
         sample_weight: of the examples in `fit`, shape `(N,)`, or None.
         seed: of the split and of the models.
-        path: a folder that keeps each fold when it is done, `fold_0.npz` and so on; a later call goes on from there. It
-            knows its data and the arguments of `fit` that are numbers, texts and arrays, but neither `make_model` nor
-            callbacks: take another folder for others.
+        path: a folder that keeps each finished fold, `fold_0.npz` and so on; a later call goes on from there. It
+            refuses other data, and other arguments of `fit` that are numbers, texts and arrays. It does not know
+            `make_model` and callbacks: take another folder when they change.
         verbose: 1 for a progress bar, 0 for none.
         fit_arguments: for `fit`, such as epochs, batch_size, callbacks.
     Returns:
@@ -119,19 +117,19 @@ def stratified_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
 
 
 class _Data(NamedTuple):
-    """Examples, labels and weights of one order; weights may be None."""
+    """Examples, labels and weights in the same order; weights may be None."""
 
     x: Any
     y: np.ndarray
     sample_weight: Any
 
     def take(self, indices: np.ndarray) -> "_Data":
-        """Those of these indices."""
+        """The data at these indices."""
         weight = None if self.sample_weight is None else self.sample_weight[indices]
         return _Data(take(self.x, indices), self.y[indices], weight)
 
     def checksum(self, settings: str, arguments: list) -> str:
-        """What other data or settings do not have."""
+        """A hash that changes with data and settings."""
         found = hashlib.sha256(settings.encode())
         for part in [*keras.tree.flatten(tuple(self)), *arguments]:
             array = np.asarray(as_numpy(part))  # None, too
@@ -141,7 +139,7 @@ class _Data(NamedTuple):
 
 
 def _plain(arguments: dict[str, Any]) -> list:
-    """What can be compared of the arguments of `fit`: numbers, texts and arrays, in their order."""
+    """The arguments of `fit` that can be compared, sorted by name: numbers, texts and arrays."""
     leaves = keras.tree.flatten([arguments[name] for name in sorted(arguments)])
     return [
         leaf for leaf in leaves if isinstance(leaf, int | float | str | np.generic | np.ndarray) or ops.is_tensor(leaf)
@@ -149,7 +147,7 @@ def _plain(arguments: dict[str, Any]) -> list:
 
 
 class _Store:
-    """The folds that are done, as files of a folder, or nothing if `path` is None."""
+    """Keeps the finished folds as files in a folder, or keeps nothing if `path` is None."""
 
     def __init__(self, path: str | os.PathLike | None, checksum: str):
         self.folder, self.checksum = None if path is None else pathlib.Path(path), checksum
@@ -167,7 +165,7 @@ class _Store:
             return stored["probabilities"]
 
     def write(self, fold: int, probabilities: np.ndarray) -> None:
-        """Keeps a fold, all of it or nothing."""
+        """Writes a fold, all of it or nothing."""
         if self.folder is None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -177,9 +175,7 @@ class _Store:
 
 
 def _check_model(model: keras.Model, labels: np.ndarray) -> None:
-    """Raises a ValueError if a model is not compiled, or with a wrong loss, is not new, or has other classes than the
-    labels.
-    """
+    """Raises a ValueError if a model is not compiled, has a wrong loss, is not new, or lacks a class of the labels."""
     if not getattr(model, "compiled", False):
         raise ValueError(f"`make_model` must make compiled models. Received: a {type(model).__name__}, which is not")
     check(model)

@@ -1,6 +1,4 @@
-"""Where a model with a head is right and another is wrong: whether the covariance knew which
-classes would be confused.
-"""
+"""Examples that a model with a head predicts right and another wrong: whether the covariance foretold that."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -18,25 +16,26 @@ from keras_het.validation import check_class_names, check_integer, check_labels
 class Disagreement(NamedTuple):
     """An example that the model predicts right and the other wrong.
 
-    index: of the example.
-    predicted: the right class, which the model predicts.
-    other: the class that the other model predicts.
-    covariance: of the two, by the model's head at this example, in temperatures.
+    Attributes:
+        index: of the example.
+        predicted: the right class, which the model predicts.
+        other: the class that the other model predicts.
+        covariance: of the two, by the model's head at this example, in temperatures.
     """
 
-    index: int  # type: ignore[assignment]  # not that of a tuple
+    index: int  # type: ignore[assignment]  # hides `tuple.index`
     predicted: Any
     other: Any
     covariance: float
 
 
 class RankHistogram(NamedTuple):
-    """How large the covariance of the right class with the wrongly predicted one is among those of the right class with
-    all others.
+    """The rank of the covariance of right and wrong class, among those of the right class with all others.
 
-    ranks: for each disagreement, `(n,)`: 1 if it is the largest in absolute value, K - 1 if it is the smallest.
-    counts: how many have each rank, `(K - 1,)`. If the covariance had nothing to do with what is confused, all would be
-    alike.
+    Attributes:
+        ranks: for each disagreement, `(n,)`: 1 if it is the largest in absolute value, K - 1 if it is the smallest.
+        counts: how many have each rank, `(K - 1,)`; about equal if the covariance has nothing to do with what is
+            confused.
     """
 
     ranks: np.ndarray
@@ -64,8 +63,9 @@ def disagreements(
     layer: str | None = None,
     batch_size: int = 128,
 ) -> list[Disagreement]:
-    """Examples that a model predicts right and another wrong, as its head says: of all classes, the wrong one has the
-    largest covariance.
+    """Examples that a model predicts right and another wrong, where the head of the first foretells the wrong class.
+
+    The wrong class has the largest covariance with the right one of all classes, in absolute value.
 
     Args:
         model: has a `HeteroscedasticDense` somewhere, functional or Sequential.
@@ -73,13 +73,13 @@ def disagreements(
         x: examples: an array, or a list, tuple or dict of them.
         labels: their classes, integers in [0, K), shape `(N,)`.
         class_names: K of them; None for numbers.
-        count: of examples, at most.
+        count: how many examples, at most.
         layer: name of the head, if there are several.
         batch_size: of the predictions.
     Returns:
         list of `Disagreement`, the largest covariance in absolute value first.
     Raises:
-        ValueError: for a model without such a head, labels out of range, or models of other classes.
+        ValueError: for a model without such a head, labels out of range, or models of different classes.
     Source: Collier et al. 2021, Table 5.
 
     Example:
@@ -103,10 +103,10 @@ def disagreements(
 def rank_histogram(
     model: keras.Model, other: keras.Model, x: Any, labels: Any, *, layer: str | None = None, batch_size: int = 128
 ) -> RankHistogram:
-    """How often the class that another model predicts wrongly is the one that the head holds for the right one.
+    """How high the head ranks the class that another model predicts wrongly.
 
-    Over the examples that `model` predicts right and `other` wrong: the rank of |covariance| of the right class with
-    the wrong one.
+    The examples are those that `model` predicts right and `other` wrong. The rank is that of |covariance| of the right
+    class with the wrong one.
 
     Args:
         model: as for `disagreements`.
@@ -152,7 +152,7 @@ def _find(model: keras.Model, other: keras.Model, x: Any, labels: Any, layer: st
 def _covariance_and_rank(rows: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
     """The entry of the wrong class in each row, `(n, K)`, and its rank among those of all but the right one; `(n, 2)`.
 
-    Of equal ones each has the middle rank, rounded down: a head that says nothing must not look as if it knew.
+    Equal entries have their middle rank, rounded down: a head that says nothing must not look as if it knew.
     """
     every = np.arange(len(rows))
     value, sizes = rows[every, wrong], np.abs(rows)

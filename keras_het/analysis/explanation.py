@@ -24,11 +24,12 @@ class PredictedClass(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """What a head says of one example; printed, it is that in words.
+    """What a head says of one example; it prints as text.
 
-    classes: the most probable ones, in order.
-    pairs: the pairs of one of these with any class whose covariance is the largest in absolute value, in order.
-    uncertainty: `Uncertainty` of the example, of numbers.
+    Attributes:
+        classes: the most probable ones, in order.
+        pairs: pairs of one of these with any class, those whose covariance is the largest in absolute value, in order.
+        uncertainty: `Uncertainty` of the example, as numbers.
     """
 
     classes: list[PredictedClass]
@@ -56,15 +57,14 @@ class Explanation(NamedTuple):
 def explain(
     model: keras.Model, x: Any, class_names: Sequence | None = None, count: int = 3, *, layer: str | None = None
 ) -> Explanation:
-    """What the head of a model says of one example: its most probable classes, which it holds for which, and how
-    uncertain it is.
+    """What a model's head says of one example: its most probable classes, the pairs it confuses, and its uncertainty.
 
-    The covariance is that of this example. Positive: what may be the one may be the other, too; negative: the label
-    goes to the one or to the other.
+    The covariance is that of this example. Positive: what may be one class may be the other, too. Negative: the label
+    is one or the other.
 
     Args:
         model: functional or Sequential, with a `HeteroscedasticDense` somewhere; it does not change.
-        x: one example, with an axis before it, as x[:1].
+        x: one example with a batch axis, such as x[:1].
         class_names: K of them; None for numbers.
         count: how many classes and pairs; at least 1.
         layer: name of the head, if there are several.
@@ -105,7 +105,7 @@ def _largest(rows: np.ndarray, classes: np.ndarray, count: int) -> list[tuple[in
     """The pairs of the largest entries in absolute value of the rows of these classes, `(C, K)`; each pair once."""
     sizes = np.abs(rows)
     for place in range(len(classes)):
-        sizes[place, classes[: place + 1]] = -1.0  # itself, and pairs that an earlier row has
+        sizes[place, classes[: place + 1]] = -1.0  # else a class would pair with itself, and a pair come twice
     order = np.argsort(-sizes, axis=None, kind="stable")[:count]
     found = zip(*np.unravel_index(order, sizes.shape), strict=True)
     return [(int(classes[i]), int(j), float(rows[i, j])) for i, j in found if sizes[i, j] >= 0]

@@ -17,7 +17,7 @@ from keras_het.validation import check_choice
 
 
 class HeldOut:
-    """A criterion over held-out labels: a function of a model.
+    """Scores a model by a criterion over held-out labels.
 
     Args:
         data: `(x, y)`, or a data set of batches (x, y) that can be read more than once.
@@ -59,8 +59,8 @@ class HeldOut:
         """The mean of the criterion over the examples.
 
         Raises:
-            ValueError: for no example, labels out of range, a model of several outputs, or one that the criterion is
-                not for.
+            ValueError: for no example, labels out of range, a model of several outputs, or one that does not fit the
+                criterion.
         """
         measure, losses = self._measure(model), _losses(model)
         total, count = 0.0, 0
@@ -95,7 +95,7 @@ class HeldOut:
         loss = loss_of(losses[0])
         if self._criterion == "loss":
             return _mean_of(loss)
-        known = next((output for _, output in outputs_of(model)), None)  # of a head
+        known = next((output for _, output in outputs_of(model)), None)  # None if no head is known
         if (known.activation if known else activation_for(losses[0])) == "sigmoid":
             logits = known.returns == "logits" if known else getattr(loss, "from_logits", False)
             return lambda labels, predictions: (predictions > (0.0 if logits else 0.5)) == (labels > 0.5)
@@ -103,12 +103,12 @@ class HeldOut:
 
 
 def _losses(model: keras.Model) -> list[Any]:
-    """What a model was compiled with as losses, in order."""
+    """The losses that a model was compiled with, in order."""
     return list(leaves(model.loss)) if model.compiled else []
 
 
 def _check_range(labels: np.ndarray, predictions: np.ndarray, ignored: int | None) -> None:
-    """Refuses integer labels of no class: JAX takes them for others, without a word."""
+    """Refuses integer labels that are no class: JAX takes them for other classes without an error."""
     units = predictions.shape[-1]
     if labels.shape not in (predictions.shape[:-1], (*predictions.shape[:-1], 1)):
         return
@@ -120,7 +120,7 @@ def _check_range(labels: np.ndarray, predictions: np.ndarray, ignored: int | Non
 
 
 class _Function(keras.losses.Loss):
-    """Somebody's own function, called as Keras calls it."""
+    """A user's own loss function, called as Keras calls it."""
 
     def __init__(self, function):
         super().__init__()
@@ -132,14 +132,14 @@ class _Function(keras.losses.Loss):
 
 
 def _mean_of(loss: Any) -> Any:
-    """A loss that is a mean over the examples."""
+    """A loss as a mean over the examples."""
     if not isinstance(loss, keras.losses.Loss):
         return _Function(loss)
     return remade(loss, reduction="sum_over_batch_size") if loss.reduction == "sum" else loss
 
 
 def _in_a_column(labels: np.ndarray, predictions: Any) -> np.ndarray:
-    """Labels `(N,)` of predictions `(N, 1)` as a column, as Keras has them."""
+    """Labels `(N,)` as a column where predictions are `(N, 1)`, as in Keras."""
     return labels[..., None] if tuple(predictions.shape) == (*labels.shape, 1) else labels
 
 
@@ -154,11 +154,10 @@ def _is_right(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
 
 
 def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float:
-    """Mean negative log-likelihood of noisy labels, -mean log p(noisy y | x), under a model that ends in a
-    `NoiseTransition`.
+    """Mean of -log p(noisy y | x), the negative log-likelihood, under a model that ends in a `NoiseTransition`.
 
-    Far lower on the training labels than on held-out ones, it says that the base model still learns labels by heart:
-    there is too little data for T, or too weak a penalty.
+    A value far lower on training labels than on held-out ones says that the base model still learns labels by heart:
+    there is too little data for T, or the penalty is too weak.
 
     Args:
         model: ends in the layer.

@@ -13,21 +13,21 @@ from keras_het.validation import check_labels
 
 
 class LabelIssues(NamedTuple):
-    """Labels, those of the least score first, issues or not; arrays of shape `(N,)`.
+    """All labels, issues or not, the least score first; arrays of shape `(N,)`. They print as a table of the first 20.
 
-    Printed, it is a table of the first of them.
-
-    index: of the example.
-    given: the label that it has.
-    suggested: the class of the largest probability, of those that have a label.
-    score: the probability of the given label, in [0, 1]: the less, the worse.
-    is_issue: whether it is probably wrong: so many labels of its class, given and suggested, as are, and the worst of
-    them. kind: of an issue, "confusable" if its two classes are taken for each other more often than others, so that a
-    person may err, too, and
-        look twice; "wrong" if they are not, so that the label is plainly wrong. Else "".
+    Attributes:
+        index: of the example.
+        given: the label that it has.
+        suggested: the class of the largest probability, of those that have a label.
+        score: the probability of the given label, in [0, 1]; the lower, the worse.
+        is_issue: whether the label is probably wrong. For each pair of classes these are the worst labels, as many as
+            are estimated to be wrong.
+        kind: of an issue, "confusable" if its two classes are taken for each other more often than others, so that a
+            person may err, too, and should look twice; "wrong" if they are not, so that the label is plainly wrong.
+            Else "".
     """
 
-    index: np.ndarray  # type: ignore[assignment]  # not that of a tuple
+    index: np.ndarray  # type: ignore[assignment]  # hides `tuple.index`
     given: np.ndarray
     suggested: np.ndarray
     score: np.ndarray
@@ -54,27 +54,26 @@ class LabelIssues(NamedTuple):
 def find_label_issues(
     probabilities: Any, labels: Any, x: Any = None, *, pairs: Iterable | None = None, batch_size: int = 128
 ) -> LabelIssues:
-    """The labels that are probably wrong, worst first, by the probabilities that a model gives to examples it was not
-    trained on.
+    """The labels that are probably wrong, worst first, by probabilities of examples that a model was not trained on.
 
-    By confident learning: an example counts for class j if p_j is at least the mean p_j of the examples labelled j, and
-        the largest such.
-    The counts for each pair (given label i, class j), scaled so that every label has its share, say how many labels i
-    should be j; those with the largest p_j - p_i are the issues. A label that is the most probable class is never one.
+    The method is confident learning. An example counts for class j if p_j is at least the mean p_j of the examples
+    labelled j, and is the largest such. The counts of each pair (given label i, class j) are scaled to the number of
+    examples with label i. They then say how many labels i should be j; those with the largest p_j - p_i are the issues.
+    A label that is the most probable class is never one.
 
-    Which classes are confusable, the counts say: those that have more than chance would give
-    (`label_noise.systematic_flips`); of two classes nobody can tell. With planted pairs and random flips in digits that
-    is right for every issue whose suggestion is right, as is a learned T; the covariance of a head is right for 7 of
-    10, for it has more pairs than those that are swapped (`benchmarks/README.md`). What a model was trained on, it
-    predicts too well: prefer `cross_val_probabilities`.
+    The counts also say which classes are confusable: those with more than chance would give
+    (`label_noise.systematic_flips`). With only two classes this cannot be told. The counts are right for every issue
+    whose suggestion is right, on digits with planted pairs and random flips; so is a learned T. The covariance of a
+    head is right for 7 of 10, because it has more pairs than the swapped ones (`benchmarks/README.md`). A model
+    predicts too well what it was trained on: prefer `cross_val_probabilities`.
 
     Args:
         probabilities: of examples that were not trained on, shape `(N, K)`, each row of sum 1; or a model of exclusive
             classes.
-        labels: integers in [0, K), shape `(N,)`; those of a class that nobody has are never suggested.
-        x: what a model predicts from, arrays; None beside probabilities.
-        pairs: classes that are confusable, each (i, j), or a `ConfusedPair` of numbers, of which those of a positive
-            covariance do not count; None asks the counts.
+        labels: integers in [0, K), shape `(N,)`; a class that no label has is never suggested.
+        x: what a model predicts from, arrays; None with probabilities.
+        pairs: classes that are confusable, each (i, j), or a `ConfusedPair` of numbers, which does not count if its
+            covariance is positive; None uses the counts.
         batch_size: of the predictions of a model.
     Returns:
         `LabelIssues`.
@@ -135,12 +134,10 @@ def _issues(labels: np.ndarray, p: np.ndarray, joint: np.ndarray) -> np.ndarray:
 
 
 def _joint(labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """How many examples have the label i and are of class j, `(K, K)`: the confident ones, scaled to all that have the
-    label.
-    """
+    """How many examples have label i and are of class j, `(K, K)`: the confident ones, scaled to all of label i."""
     counts = counts.T.copy()
     empty = counts.sum(axis=1) == 0
-    counts[empty, empty] = 1.0  # nobody is confident of these: their labels stand
+    counts[empty, empty] = 1.0  # else 0 / 0: no example is confident, so these labels stand
     totals = np.bincount(labels, minlength=len(counts))
     exact = counts / counts.sum(axis=1, keepdims=True) * totals[:, None]
     whole = np.floor(exact).astype(int)
@@ -155,6 +152,6 @@ def _both_ways(pairs: Iterable, size: int) -> np.ndarray:
         first, second = check_labels(pair[:2], size, name="pairs")
         if (
             not isinstance(pair, ConfusedPair) or pair.covariance < 0
-        ):  # else they are not taken for each other, but together for others
+        ):  # if positive, both are taken for others together, not for each other
             found[first, second] = found[second, first] = True
     return found

@@ -11,9 +11,10 @@ from keras_het.batches import batches
 class EnsembleUncertainty(NamedTuple):
     """Parts of the uncertainty of each example, `(N,)` each, in nats; `total = within + between`.
 
-    total: the entropy of the mean probabilities.
-    within: the mean of the members' own entropies.
-    between: the mutual information of the label and the member, 0 where all members predict the same.
+    Attributes:
+        total: the entropy of the mean probabilities.
+        within: the mean of the members' own entropies.
+        between: the mutual information of the label and the member, 0 where all members predict the same.
     """
 
     total: np.ndarray
@@ -26,14 +27,14 @@ def ensemble_uncertainty(model: Any, x: Any, batch_size: int = 128) -> EnsembleU
 
         H[mean_m p_m] = mean_m H[p_m] + mean_m KL(p_m || mean p)
 
-    Neither part is purely "aleatoric" or "epistemic". Members that have learned too little, or all the same wrong
-    labels, are unsure or sure together, which is in `within`; noisy labels that each member has learned by heart in its
-    own way are in `between`. Compare both among examples, and do not read one off as the noise of a label.
+    Neither part is purely "aleatoric" or "epistemic". Members that learned too little are unsure together, and members
+    that learned the same wrong labels are sure together: both show in `within`. Noisy labels that each member learned
+    by heart in its own way show in `between`. Compare both among examples, and take neither for the noise of a label.
 
     Args:
         model: a `DeepEnsemble`.
         x: examples: arrays, or a data set of batches.
-        batch_size: of arrays.
+        batch_size: of the predictions from arrays.
     Returns:
         `EnsembleUncertainty`. Of labels that are not exclusive, each part is the sum over the labels.
     Raises:
@@ -66,7 +67,7 @@ def _parts(outputs: np.ndarray, activation: str) -> tuple[np.ndarray, np.ndarray
     else:
         p = np.exp(log_softmax(outputs, axis=-1))
         total, within = _entropy(p.mean(axis=0)), _entropy(p).mean(axis=0)
-    return total, within, np.maximum(total - within, 0.0)  # which rounding takes below zero
+    return total, within, np.maximum(total - within, 0.0)  # rounding may take it below zero
 
 
 def _entropy(p: np.ndarray) -> np.ndarray:

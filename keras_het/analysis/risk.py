@@ -10,9 +10,10 @@ from keras_het.analysis.calibration import confidence_and_success
 class RiskCoverage(NamedTuple):
     """Errors among the predictions that are kept, the most confident first.
 
-    coverage: the share of examples that is kept, `(N,)`, from 1/N to 1.
-    risk: the share of errors among them, `(N,)`; its last entry is the error rate of all.
-    area: the mean of the risk; 0 is best.
+    Attributes:
+        coverage: the share of examples that is kept, `(N,)`, from 1/N to 1.
+        risk: the share of errors among them, `(N,)`; its last entry is the error rate of all.
+        area: the mean of the risk; 0 is best.
     """
 
     coverage: np.ndarray
@@ -23,7 +24,7 @@ class RiskCoverage(NamedTuple):
 def risk_coverage(probabilities: Any, labels: Any) -> RiskCoverage:
     """The share of errors among the most confident predictions, for every share of examples that is kept.
 
-    Of predictions of equal confidence, the mean over their orders is taken, so that the order of the examples does not
+    The mean over all orders is taken for predictions of equal confidence, so that the order of the examples does not
     matter.
 
     Args:
@@ -44,6 +45,6 @@ def risk_coverage(probabilities: Any, labels: Any) -> RiskCoverage:
     confidence, success = confidence_and_success(probabilities, labels)
     values, group, size = np.unique(-confidence, return_inverse=True, return_counts=True)
     errors_of_group = np.bincount(group, 1 - success, len(values)) / size
-    errors = np.cumsum(np.repeat(errors_of_group, size))  # of a group, the share of its errors for each of its examples
+    errors = np.cumsum(np.repeat(errors_of_group, size))  # each example has the share of errors in its group
     kept = np.arange(1, len(success) + 1)
     return RiskCoverage(kept / len(kept), errors / kept, float(np.mean(errors / kept)))

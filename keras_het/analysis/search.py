@@ -17,10 +17,11 @@ from keras_het.compilation import check
 class Trial(NamedTuple):
     """One value that was tried.
 
-    value: what `make_model` got.
-    score: of the held-out labels, by the criterion.
-    epoch: the one whose weights were scored, counted from 1.
-    seconds: of `fit` and scoring.
+    Attributes:
+        value: what `make_model` got.
+        score: of the held-out labels, by the criterion.
+        epoch: the one whose weights were scored, counted from 1.
+        seconds: of `fit` and scoring.
     """
 
     value: Any
@@ -35,8 +36,8 @@ class Search:
     Args:
         make_model: function of a value that returns a new compiled model.
         held_out: what scores a model.
-        keeps_best: whether every epoch is scored, and the weights of the best one are kept; or only the last.
-        fit_arguments: all those of `fit`.
+        keeps_best: True: every epoch is scored, and the weights of the best one are kept. False: the last is scored.
+        fit_arguments: all arguments of `fit`.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Search:
         self._known: dict[int, Any] = {}  # weak references to variables, by their id
 
     def add(self, value: Any) -> None:
-        """Fits a new model to a value.
+        """Fits a new model for a value, and keeps its trial.
 
         Raises:
             ValueError: for a model that is not new, or was compiled with a wrong loss.
@@ -70,7 +71,7 @@ class Search:
             self.best, self.model = trial, model
 
     def in_order(self) -> list[Trial]:
-        """The trials, positive numbers in their order."""
+        """The trials; positive numbers are sorted."""
         numbers_alone = are_positive([trial.value for trial in self.trials])
         return sorted(self.trials, key=lambda trial: trial.value) if numbers_alone else self.trials
 
@@ -90,7 +91,7 @@ class Search:
         return value if value > 0 and value not in values else None
 
     def _fit(self, value, model):
-        """The `Trial` of a model, which is fitted."""
+        """Fits a model, and returns its `Trial`."""
         start, keep = time.perf_counter(), _KeepBest(self._held_out)
         given = keras.tree.flatten(self._fit_arguments.get("callbacks") or [])
         history = model.fit(
@@ -99,13 +100,11 @@ class Search:
         if not self._keeps_best:
             return Trial(value, self._held_out(model), history.epoch[-1] + 1, time.perf_counter() - start)
         if keep.weights is not None:
-            model.set_weights(keep.weights)  # after callbacks that restore others
+            model.set_weights(keep.weights)  # after `fit`: a callback may have restored others
         return Trial(value, keep.score, keep.epoch, time.perf_counter() - start)
 
     def _check_new(self, model):
-        """Refuses a model that shares variables, or the optimizer, with those before: its training
-        would change theirs.
-        """
+        """Refuses a model that shares variables or the optimizer with earlier ones: its training would change them."""
         variables = [*model.variables, *(model.optimizer.variables if model.compiled and model.optimizer else ())]
         for variable in variables:
             if id(variable) in self._known and self._known[id(variable)]() is variable:
@@ -134,7 +133,7 @@ class _KeepBest(keras.callbacks.Callback):
 
 
 def are_positive(values: list[Any]) -> bool:
-    """Whether all are positive finite numbers, which a scale of ratios can show."""
+    """Whether all are positive finite numbers, which a logarithmic scale can show."""
     return all(
         isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
         for value in values
@@ -142,5 +141,5 @@ def are_positive(values: list[Any]) -> bool:
 
 
 def text(value: Any) -> str:
-    """A value for people."""
+    """A value as short text."""
     return f"{value:.4g}" if isinstance(value, numbers.Real) and not isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""Choice of hyperparameters, of any model, without clean labels."""
+"""Chooses hyperparameters of any model without clean labels."""
 
 import warnings
 from collections.abc import Callable, Iterable
@@ -17,10 +17,11 @@ MOST_BEYOND = 6  # values that are tried beyond the ends of a list
 class Selection(NamedTuple):
     """What `select` found; `print` shows it as a table.
 
-    best: the `Trial` of the best value.
-    model: its fitted model, with the weights of the epoch that was chosen.
-    trials: all of them, numbers in their order.
-    criterion: its name.
+    Attributes:
+        best: the `Trial` of the best value.
+        model: its fitted model, with the weights of the epoch that was chosen.
+        trials: all of them; positive numbers are sorted.
+        criterion: its name.
     """
 
     best: Trial
@@ -30,7 +31,7 @@ class Selection(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """The best one."""
+        """The best value."""
         return self.best.value
 
     @property
@@ -84,47 +85,45 @@ def select(
     verbose: int = 1,
     **fit_arguments: Any,
 ) -> Selection:
-    """Chooses a hyperparameter, and the epoch to stop at, by held-out labels, which may be as noisy as those of the
-    training.
+    """Chooses a hyperparameter, and the epoch to stop at, by held-out labels, which may be as noisy as training labels.
 
         the value and the epoch of the least mean of -log p(y | x)
         (criterion="loss", after training by a crossentropy)
 
-    The likelihood of noisy labels is the safer criterion: it sees when a model begins to learn wrong labels by heart,
-    also where these can be predicted, so that its accuracy on noisy labels goes on rising. Where flips are random
-    within groups of classes, the accuracy of noisy labels orders models as that of clean ones does, and the likelihood
-    prefers models that are less sure (`benchmarks/README.md` has both on nine tasks).
+    The likelihood of noisy labels is the safer criterion. It sees when a model begins to learn wrong labels by heart.
+    It sees this also if wrong labels can be predicted, so that the accuracy on noisy labels goes on rising. If flips
+    are random within groups of classes, accuracy on noisy labels ranks models as accuracy on clean ones does, and the
+    likelihood prefers models that are less sure (`benchmarks/README.md` has both on nine tasks).
 
-    For the strength of the penalty of a `NoiseTransition` the criterion is the likelihood of the noisy labels under
-    p(true | x) T. Too weak, and T stays at the identity while the base model fits the noise, which costs likelihood on
-    new examples; too strong, and T claims more noise than there is. Let one of the strengths be so small that T stays,
-    for data without noise.
+    The penalty of a `NoiseTransition` is chosen by the likelihood of the noisy labels under p(true | x) T. T stays at
+    the identity if the penalty is too weak; the base model then fits the noise, which costs likelihood on new examples.
+    T claims more noise than there is if the penalty is too strong. Let one of the strengths be so small that T stays at
+    the identity, for data without noise.
 
     Args:
-        make_model: function of a value that returns a new compiled model, which shares no layer with those before.
+        make_model: function of a value that returns a new compiled model, which shares no layer with earlier ones.
         values: temperatures, strengths, or whatever else `make_model` takes.
         x: what to fit to: arrays, or a data set of batches (x, y) as for `fit`, that can be read more than once.
         y: labels, integers `(N,)` or whatever else the loss takes; None for a data set.
-        validation_data: `(x, y)`, or a data set; `fit` does not see it, but callbacks do see `val_<criterion>` of every
-            epoch. Weights and masks do not count. Of the metrics callbacks see those of the training, and no other
-            `val_`.
-        criterion: "loss", the model's own without penalties, so the negative log-likelihood for a crossentropy;
-            "accuracy"; or a function `(labels, predictions)` that returns a number for each example, or their mean, as
-            those in `keras.losses` do. Behind a `NoiseTransition` the predictions are log-probabilities of the noisy
-            labels, which must be integers.
+        validation_data: `(x, y)`, or a data set; `fit` does not see it. Weights and masks do not count. Callbacks see
+            `val_<criterion>` of every epoch and the metrics of the training, but no other `val_`.
+        criterion: "loss", the model's own loss without penalties, which is the negative log-likelihood for a
+            crossentropy; "accuracy"; or a function `(labels, predictions)` that returns a number for each example, or
+            their mean, as those in `keras.losses` do. Behind a `NoiseTransition` the predictions are log-probabilities
+            of the noisy labels, which must be integers.
         mode: what is better, "min" or "max"; "auto" is "max" if the name of the criterion has "accuracy" in it, else
             "min".
         epoch: "best" scores after every epoch and keeps the best weights; "last" scores once.
-        extend: if the best of at least two positive numbers is the largest or the smallest, go on beyond it in the last
-            step of the list until it is not, for at most six more values; an error at one of these ends the list, with
-            a warning.
+        extend: if the best of at least two positive numbers is the largest or the smallest, go on beyond it by the
+            ratio of the last step of the list, until it is not, for at most six more values. An error at one of these
+            ends the search, with a warning.
         verbose: 1 for a progress bar and the table, 0 for neither; 2 shows the lines of `fit`, too.
         fit_arguments: for `fit`, such as epochs, batch_size, callbacks.
     Returns:
         `Selection`.
     Raises:
         ValueError: for no value, arguments out of range, no validation data, a model that is not new, or was compiled
-            with a wrong loss, no finite score, or a generator, of which the second value would get nothing.
+            with a wrong loss, no finite score, or a generator, which would be empty for the second value.
 
     Example:
         >>> import numpy as np
@@ -177,7 +176,7 @@ def select(
 
 
 def _extend(search, bar):
-    """Goes on beyond the ends of the list."""
+    """Tries values beyond the ends of the list."""
     for _ in range(MOST_BEYOND):
         value = search.beyond()
         if value is None:

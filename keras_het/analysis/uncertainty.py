@@ -1,4 +1,4 @@
-"""How uncertain the prediction of each example is, and what part the noise of the logits has in it."""
+"""How uncertain the prediction of each example is, and how much of this comes from the noise of the logits."""
 
 from typing import Any, NamedTuple
 
@@ -15,18 +15,20 @@ from keras_het.ops import DiagonalNormal, Nodes, quasi_random
 from keras_het.ops.streaming import expectation
 from keras_het.validation import check_integer
 
-BLOCK_NUMBERS = 1 << 24  # logits that are held at once
+BLOCK_NUMBERS = 1 << 24  # logits that are held at once; more may not fit in memory
 
 
 class Uncertainty(NamedTuple):
-    """The uncertainty of each example, `(N,)`; entropies in nats, at most log K, or of labels that are not exclusive K
-    log 2.
+    """The uncertainty of each example, `(N,)`.
 
-    entropy: of the predicted probabilities, H[E p]: how uncertain the label is, whatever the reason.
-    expected_entropy: the mean over the noise of the entropy of each draw, E H[p]: what would be uncertain if the logits
-    were known. difference: of the two, at least 0: what knowing the noise would tell of the label, their mutual
-    information. noise_sd: the root mean square over the classes of the standard deviation of the logits, in
-    temperatures.
+    Entropies are in nats, at most log K, or K log 2 for labels that are not exclusive.
+
+    Attributes:
+        entropy: of the predicted probabilities, H[E p]: how uncertain the label is, whatever the reason.
+        expected_entropy: the mean over the noise of the entropy of each draw, E H[p]: what would be uncertain if the
+            logits were known.
+        difference: of the two, at least 0: what knowing the noise would tell of the label, their mutual information.
+        noise_sd: the root mean square over the classes of the standard deviation of the logits, in temperatures.
     """
 
     entropy: np.ndarray
@@ -42,12 +44,12 @@ def uncertainty(
 
         H[E p] = E H[p] + I,      p = softmax(u / temperature), u ~ N(mu(x), Sigma(x))
 
-    Of a normalised link, p is what it returns of logits without noise, and E p is near what the head predicts, but not
-    the same.
+    For a normalised link, p is what it returns for logits without noise, and E p is near what the head predicts, but
+    not the same.
 
-    None of the parts is "aleatoric" or "epistemic" alone: in what measured studies found, the variance of logits grows
-    with both, and so do the parts of the entropy. The noise of a head says that examples like this one have labels that
-    differ; a class that was never seen may look the same.
+    No part is "aleatoric" or "epistemic" alone: studies measured that the variance of logits grows with both, and so do
+    the parts of the entropy. The noise of a head says that examples like this one have labels that differ; a class that
+    was never seen may look the same.
 
     Args:
         model: functional or Sequential, with a `HeteroscedasticDense` somewhere; it does not change.
@@ -95,11 +97,11 @@ def _of_block(
     exclusive = head.link.activation == "softmax"
     mean = ops.convert_to_numpy(_entropy(outputs, exclusive)).astype("float64").mean(axis=1)
     whole = ops.convert_to_numpy(_entropy(head.link.average(outputs, axis=1), exclusive)).astype("float64")
-    return np.maximum(whole, mean), mean, np.sqrt(variances(head, normal).mean(axis=-1))  # not below it by rounding
+    return np.maximum(whole, mean), mean, np.sqrt(variances(head, normal).mean(axis=-1))  # rounding may take it below
 
 
 def outputs_of_logits(link: Link, logits: Any) -> Any:
-    """What a head returns where the logits in temperatures are known, without noise; both `(..., K)`."""
+    """What a head returns for known logits in temperatures, without noise; both `(..., K)`."""
     nodes = Nodes(ops.zeros((1, logits.shape[-1])))
     return link.from_mean(
         expectation(link.mean, DiagonalNormal(logits, ops.zeros_like(logits)), nodes, chunk_size=None)

@@ -1,5 +1,7 @@
-"""Callbacks: what becomes of the noise of a head, and of a `NoiseTransition`, which is released when the base model has
-learned; the share of examples that a loss keeps; and what a mentor learns from.
+"""Callbacks that log the noise of a head or of a `NoiseTransition`, or steer training.
+
+They release T when the base model has learned, set the share of examples that a loss keeps, and collect what a mentor
+learns from.
 """
 
 from keras_het.callbacks.heteroscedastic_monitor import HeteroscedasticMonitor

@@ -1,4 +1,4 @@
-"""A callback that logs what becomes of the noise of a head."""
+"""A callback that logs the noise of a head during training."""
 
 from typing import Any
 
@@ -14,34 +14,33 @@ from keras_het.validation import check_integer
 
 
 class HeteroscedasticMonitor(keras.callbacks.Callback):
-    """Logs the noise of a head over held-out examples after every epoch, so that History, CSVLogger and TensorBoard
-    show it.
+    """Logs the noise of a head over held-out examples after every epoch, for History, CSVLogger and TensorBoard.
 
-    Of Sigma, the mean covariance of the logits over the examples in temperatures, as far as the link sees it (for
-    softmax C Sigma C):
+    Sigma is the mean covariance of the logits over the examples, in temperatures, as far as the link sees it (for
+    softmax C Sigma C). The logs are:
 
-    * `<head>_noise_sd`, sqrt(mean of Sigma_kk): below about .1 the noise changes no prediction, and the head is a
-      Dense layer.
-    * `<head>_diagonal_share`, what of the variance is noise of single classes, by d: 1 without factors.
-    * `<head>_off_diagonal_share`, the sum of Sigma_ij^2 off the diagonal over that of all: without factors
-      it is 0, or, for softmax, which sees only differences, 1 / K; near that no two classes are confused.
+    * `<head>_noise_sd`, sqrt(mean of Sigma_kk): below about .1 the noise changes no prediction, and the head is a Dense
+      layer.
+    * `<head>_diagonal_share`, the share of the variance that is noise of single classes, by d: 1 without factors.
+    * `<head>_off_diagonal_share`, the sum of Sigma_ij^2 off the diagonal over that of all. Without factors it is 0, or
+      1 / K for softmax, which sees only differences. Near that value no two classes are confused.
     * `<head>_effective_rank`, (sum of Sigma_kk)^2 / (sum of all Sigma_ij^2), in [1, K]: in how many directions the
       noise is.
-    * `val_ece`, of one label of exclusive classes for each example, how far the confidence in the predicted class is
-      from the share of labels that agree, over 15 bins. Behind a `NoiseTransition` predictions are of the true
-      classes, and labels of noisy ones, so that it says how far the two are apart.
+    * `val_ece`, how far the confidence in the predicted class is from the share of labels that agree, over 15 bins. It
+      is logged if each example has one label of exclusive classes. Behind a `NoiseTransition` predictions are of the
+      true classes, and labels are noisy: it then says how far the two are apart.
 
-    Its place among the callbacks does not matter: it moves to the front, for the others see only what was logged before
-    them. It takes the time of two predictions of the examples, and O(K^2 (D + R)) operations for a parameter-efficient
-    head, O(K^2 D R) for a full one.
+    Its place among the callbacks does not matter: it moves to the front, because the others see only what was logged
+    before them. It takes the time of two predictions of the examples, and O(K^2 (D + R)) operations for a
+    parameter-efficient head, O(K^2 D R) for a full one.
 
     Args:
         validation_data: `(x, y)`, or a data set of batches (x, y) that can be read again; labels may be noisy.
         layer: name of the head, if there are several.
         batch_size: of the predictions from arrays.
     Raises:
-        ValueError: for other data, or, when `fit` starts, for a model without a graph or without such a head,
-            or that was compiled with a wrong loss.
+        ValueError: for other data. When `fit` starts, for a model without a graph, without such a head, or compiled
+            with a wrong loss.
     Source: the rank is r of Bartlett, Long, Lugosi and Tsigler 2020, "Benign overfitting in linear regression",
         Definition 3 (R_0).
 
@@ -66,7 +65,7 @@ class HeteroscedasticMonitor(keras.callbacks.Callback):
         move(self, last=False)
         if self.model.compiled:
             check(self.model)
-        self.reader = HeadReader(self.model, self.layer)  # for all epochs: it is a model, to be compiled once
+        self.reader = HeadReader(self.model, self.layer)  # one for all epochs: a new one would compile its model again
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         logs = {} if logs is None else logs

@@ -16,17 +16,17 @@ class KeptShare(keras.callbacks.Callback):
         R = 1 - tau min((T / T_k)^c, 1),  T = 0, 1, ...        (Han et al. 2018, Algorithm 1; there c = 1)
 
     tau is 1 - `kept_share` of the loss. The first epoch keeps all examples, and from epoch T_k on the share is 1 - tau.
-    It is a function of the epoch alone, so a run that is resumed, with `initial_epoch` or by `BackupAndRestore`, goes
+    The share depends on the epoch alone, so a run that is resumed, with `initial_epoch` or by `BackupAndRestore`, goes
     on as it was. In validation, and after training, the share is 1, so that `val_loss` is that of all examples. The
-    share of an epoch, of several losses the mean, is in its logs, as `kept_share`; the callback moves to the front, for
-    the others see only what was logged before them.
+    logs of an epoch have its share as `kept_share`, the mean if there are several losses. The callback moves to the
+    front, because the others see only what was logged before them.
 
     Args:
         num_epochs: T_k, epochs until the share is reached; 0 starts with it.
         exponent: c > 0.
-        burn_in: epochs before the first, T = 0, that keep all examples; a mentor needs some, for it acts at once.
+        burn_in: epochs before T = 0 that keep all examples; a mentor needs some, because it acts at once.
     Raises:
-        ValueError: for other arguments, a model whose loss keeps no share, or one that is not attached.
+        ValueError: for other arguments, a model whose loss keeps no share, or a loss that is not attached.
     Source: Han et al., NeurIPS 2018. Their code counts epochs from 0, as here, and reaches 1 - tau one epoch earlier.
 
     Example:
@@ -50,7 +50,7 @@ class KeptShare(keras.callbacks.Callback):
 
     @property
     def losses(self) -> list[SelectingCrossentropy]:
-        """The losses of the model that keep a share, of which there must be one."""
+        """The losses of the model that keep a share; there must be at least one."""
         losses = [loss for loss in leaves(getattr(self.model, "loss", None)) if isinstance(loss, SelectingCrossentropy)]
         if not losses:
             rule = "have a loss that keeps a share of the examples, such as keras_het.losses.CoTeaching"

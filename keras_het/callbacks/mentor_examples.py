@@ -12,19 +12,19 @@ from keras_het.losses import SelfPacedCrossentropy
 from keras_het.predictions import predict_probabilities
 from keras_het.validation import check_labels
 
-SMALLEST = np.finfo("float32").tiny  # of the probabilities whose logarithm is taken
+SMALLEST = np.finfo("float32").tiny  # a smaller probability would give an infinite loss
 
 
 class MentorExamples(keras.callbacks.Callback):
     """Collects, after every epoch, the features of examples whose true labels are known, for `models.mentor_net`.
 
-    The model learns from all examples by a `SelfPacedCrossentropy` without a mentor, these among them: losses of
-    examples that are not trained on would say nothing of what is memorised. Epochs that keep all examples have no
+    The model learns by a `SelfPacedCrossentropy` without a mentor, and these examples must be among those that it
+    learns from: losses of others would say nothing of what is memorised. Epochs that keep all examples have no
     threshold, and are left out.
 
     Args:
         x: the examples, an array, `(N, ...)`.
-        noisy_labels: theirs in training, integers, `(N,)`.
+        noisy_labels: their labels in training, integers, `(N,)`.
         true_labels: the true ones, `(N,)`.
     Raises:
         ValueError: for other labels, or a model with another loss.

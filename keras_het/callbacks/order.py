@@ -6,11 +6,10 @@ import keras
 
 
 def move(callback: keras.callbacks.Callback, last: bool) -> None:
-    """Makes a callback the first or last of the `CallbackList` that has just called it, whose loop goes on with the
-    list that it had.
+    """Makes a callback the first or last of the `CallbackList` that is calling it; the running loop keeps its order.
 
     Keras tells a callback nothing of the others, and calls them in their order: a logger before the monitor would write
-    its row too early. The list is known only to who calls, so it is looked for there; where Python keeps no frames, the
+    its row too early. Only the caller knows the list, so it is looked for there. Where Python keeps no frames, the
     order stays.
     """
     frame = inspect.currentframe()

@@ -1,4 +1,4 @@
-"""Callbacks for models with a `NoiseTransition`: when T is released, and what becomes of it."""
+"""Callbacks for models with a `NoiseTransition`: one releases T, the other logs it."""
 
 import math
 import warnings
@@ -16,17 +16,18 @@ from keras_het.layers import NoiseTransition
 from keras_het.noisy_labels import CleanAndNoisy
 from keras_het.validation import check_choice, check_integer, check_transitions
 
-COLLAPSED = 0.01  # a learned share of labelled outliers below this says that there are none
+COLLAPSED = 0.01  # below this learned share of labelled outliers, T says that there are none
 
 
 class _OfTransitions(keras.callbacks.Callback):
-    """Base class: knows the `NoiseTransition` layers of the model, and warns at the end of an outlier class that was
-    not learned.
+    """Base class: finds the `NoiseTransition` layers of the model.
+
+    At the end of training it warns if an outlier class was not learned.
     """
 
     @property
     def layers(self) -> list[NoiseTransition]:
-        """The layers, of which there must be one."""
+        """The layers; there must be at least one."""
         layers = [layer for layer in self.model._flatten_layers() if isinstance(layer, NoiseTransition)]
         if not layers:
             raise ValueError(
@@ -64,17 +65,17 @@ class _OfTransitions(keras.callbacks.Callback):
 class ReleaseTransition(_OfTransitions):
     """Keeps a learned T where it starts while the base model learns, then releases it.
 
-    The training sequence of Sukhbaatar et al. 2014, Fig. 1b. It sets the layer's `gate`, a weight that scales the
-    gradient of T: 0, then 1, and 1 at the end of `fit`. Its place among the callbacks does not matter: it moves to the
-    end, behind one that restores weights, and with them a gate that was closed. What moves T nevertheless: the momentum
-    of an optimizer from an earlier `fit` (compile anew), and weight decay
+    This is the training sequence of Sukhbaatar et al. 2014, Fig. 1b. The callback sets the layer's `gate`, a weight
+    that scales the gradient of T: to 0, then to 1, and to 1 at the end of `fit`. Its place among the callbacks does not
+    matter: it moves to the end, so that no callback that restores weights closes the gate again. Two things move T
+    behind a closed gate: the momentum of an optimizer from an earlier `fit` (compile anew), and weight decay
     (`optimizer.exclude_from_weight_decay(var_names=["transition"])`).
 
-    A run that is resumed (`BackupAndRestore`) is like the run that was not; but with a metric, if T was not yet
+    A resumed run (`BackupAndRestore`) is like one that was never interrupted. Only with a metric, and before T is
     released, the epochs without improvement are counted anew.
 
     Args:
-        after: the number of epochs to wait, or the name of a metric: T is released when that has not improved for
+        after: the number of epochs to wait, or the name of a metric: T is released when the metric has not improved for
             `patience` epochs.
         patience: for a metric: how many epochs, at least 1.
         mode: for a metric: "min", "max", or "auto", which is "max" for accuracies and AUC.
@@ -110,7 +111,7 @@ class ReleaseTransition(_OfTransitions):
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if not isinstance(self.after, str):
             self.released = epoch >= self.after
-        elif self.released is None:  # the first epoch; a resumed run says by its T whether it was released
+        elif self.released is None:  # the first epoch; T has moved if a resumed run had released it
             self.released = epoch > 0 and any(layer.has_moved for layer in self.layers)
         self._set_gates(bool(self.released))
 
@@ -129,7 +130,7 @@ class ReleaseTransition(_OfTransitions):
         self.released = self.released or self.waited >= self.patience
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        self._set_gates(True)  # as it was made: a later `fit` without this callback learns T
+        self._set_gates(True)  # else a later `fit` without this callback would not learn T
         if not self.released:
             warnings.warn(f"Training ended before T was released: after={self.after!r}", stacklevel=2)
         super().on_train_end(logs)
@@ -140,17 +141,20 @@ class ReleaseTransition(_OfTransitions):
 
 
 class TransitionMonitor(_OfTransitions):
-    """Logs what becomes of T after every epoch, so that History, CSVLogger and TensorBoard show it.
+    """Logs numbers of T after every epoch, for History, CSVLogger and TensorBoard.
 
-    `<layer>_trace`, the sum of T_ii; `<layer>_condition`, the condition number; `<layer>_distance`, the total variation
-    to a reference (mean over the rows); with outliers also `<layer>_outlier_share`, the share of outliers that is
-    labelled as such; each is the mean over the annotators where there are several. With `validation_data` also
-    `val_noisy_nll`, the mean of -log p(noisy y | x). That is what to stop early by, for `val_loss` on noisy labels
-    grows as T takes the noise on: `callbacks=[TransitionMonitor(validation_data=(x, y)), EarlyStopping("val_noisy_nll",
-    mode="min")]`.
+    * `<layer>_trace`, the sum of T_ii.
+    * `<layer>_condition`, the condition number.
+    * `<layer>_distance`, the total variation to a reference (mean over the rows).
+    * `<layer>_outlier_share`, with outliers: the share of outliers that is labelled as such.
+    * `val_noisy_nll`, with `validation_data`: the mean of -log p(noisy y | x).
 
-    Its place among the callbacks does not matter: it moves to the front, for the others see only what was logged before
-    them.
+    Those of T are the mean over the annotators where there are several. Stop early by `val_noisy_nll`, because
+    `val_loss` on noisy labels grows as T takes on the noise: `callbacks=[TransitionMonitor(validation_data=(x, y)),
+    EarlyStopping("val_noisy_nll", mode="min")]`.
+
+    Its place among the callbacks does not matter: it moves to the front, because the others see only what was logged
+    before them.
 
     Args:
         reference: `(K, K)`, such as the true T, or `(M, K, K)`; None is the identity, whose distance is how far T has
@@ -158,8 +162,8 @@ class TransitionMonitor(_OfTransitions):
         validation_data: `(x, y)`, or a data set of batches (x, y) that can be read again; noisy labels, integers in [0,
             K), `(N,)`, or `(N, M)` with -1 where one is missing.
     Raises:
-        ValueError: for a reference that is not row-stochastic or of another size, a model without `NoiseTransition`,
-            or, with validation data, labels out of range or a model that does not end in the layer.
+        ValueError: for a reference that is not row-stochastic or of another size, or a model without `NoiseTransition`.
+            With validation data also for labels out of range, or a model that does not end in the layer.
     Warns: once, if `val_loss` grows beside a training loss that falls, after T has moved, and there is no
         `validation_data`.
 
@@ -184,9 +188,7 @@ class TransitionMonitor(_OfTransitions):
         super().on_train_begin(logs)
         move(self, last=False)
         self.best, self.last, self.warned = math.inf, math.inf, False
-        self.both: CleanAndNoisy | None = (
-            None  # for all epochs: where T acts at inference it is a model, to be compiled once
-        )
+        self.both: CleanAndNoisy | None = None  # one for all epochs: a new one may compile a model again
         for layer in self.layers:
             shape = (layer.size,) * 2
             if self.reference is not None and self.reference.shape not in (shape, (*layer.axes, *shape)):

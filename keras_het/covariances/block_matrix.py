@@ -1,22 +1,24 @@
-"""Symmetric matrices of very many classes, of which a few rows are made at a time."""
+"""Symmetric matrices of very many classes; only a few rows are computed at a time."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-BLOCK_BYTES = 64 << 20  # of the rows that are made at once
+BLOCK_BYTES = 64 << 20  # of rows computed at once: all rows of very many classes may exceed the memory
 
 
 class BlockMatrix(NamedTuple):
-    """(left right) * (weight_left weight_right) + diag(diagonal) - shift 1' - 1 shift', shape `(K, K)`; * is entry by
-    entry.
+    """A symmetric matrix of shape `(K, K)`, kept as its factors; * is entry by entry.
 
-    left: `(K, M)`.
-    right: `(M, K)`.
-    diagonal: `(K,)`.
-    shift: `(K,)`, or 0.
-    weights: the two factors of the weight, `(K, L)` and `(L, K)`; None stands for ones.
+        (left right) * (weight_left weight_right) + diag(diagonal) - shift 1' - 1 shift'
+
+    Attributes:
+        left: `(K, M)`.
+        right: `(M, K)`.
+        diagonal: `(K,)`.
+        shift: `(K,)`, or 0.
+        weights: the two factors of the weight, `(K, L)` and `(L, K)`; None stands for ones.
     """
 
     left: np.ndarray
@@ -27,11 +29,11 @@ class BlockMatrix(NamedTuple):
 
     @property
     def size(self) -> int:
-        """K."""
+        """The number of classes, K."""
         return len(self.diagonal)
 
     def blocks(self) -> Iterator[slice]:
-        """Rows that can be made at once, all of them in order."""
+        """All rows in order, as slices that are small enough to be computed at once."""
         step = max(1, BLOCK_BYTES // (8 * self.size))
         return (slice(start, min(start + step, self.size)) for start in range(0, self.size, step))
 
@@ -40,7 +42,7 @@ class BlockMatrix(NamedTuple):
         return 1.0 if self.weights is None else self.weights[0][rows] @ self.weights[1][:, start:]
 
     def rows(self, rows: slice, start: int = 0, weight: Any = None) -> np.ndarray:
-        """Some rows, `(B, K - start)`: the columns from `start` on. `weight` is that of these, if it is known."""
+        """Some rows from the column `start` on, `(B, K - start)`; `weight` is theirs, if it is known."""
         found = self.left[rows] @ self.right[:, start:]
         found *= self.weight(rows, start) if weight is None else weight
         places = np.arange(self.size)[rows]
@@ -56,12 +58,12 @@ class BlockMatrix(NamedTuple):
         return self.rows(slice(None))
 
     def main_diagonal(self) -> np.ndarray:
-        """`(K,)`."""
+        """The diagonal, `(K,)`."""
         weight = 1.0 if self.weights is None else np.einsum("kl,lk->k", *self.weights)
         return np.einsum("km,mk->k", self.left, self.right) * weight + self.diagonal - 2.0 * self.shift
 
     def divided(self, number: float) -> "BlockMatrix":
-        """The matrix over a number."""
+        """The matrix divided by a number."""
         return self._replace(left=self.left / number, diagonal=self.diagonal / number, shift=self.shift / number)
 
     def hollow(self) -> "BlockMatrix":
@@ -69,7 +71,7 @@ class BlockMatrix(NamedTuple):
         return self._replace(diagonal=self.diagonal - self.main_diagonal())
 
     def centered(self) -> "BlockMatrix":
-        """C A C with C = I - 1 1'/K, of a matrix A without a shift."""
+        """C A C with C = I - 1 1'/K, where A is this matrix, which must have no shift."""
         if self.weights is None:
             sums = self.left @ self.right.sum(axis=1)
         else:

@@ -1,4 +1,4 @@
-"""What every covariance is: the maps from features to the noise of the logits."""
+"""The base class of covariances: maps from features to the noise of the logits."""
 
 import math
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from keras_het.validation import check_number
 
 
 class Covariance(FullPrecision):
-    """Base class of the covariances, layers that a head owns: it calls `start`, builds them, and asks for the
-    `distribution`.
+    """Base class of covariances: layers that a head owns.
 
-    The standard deviations d = softplus(affine) + min_scale belong to all of them. A subclass adds maps in `make_maps`.
+    The head calls `start`, builds the covariance, and asks for its `distribution`. All covariances have the standard
+    deviations d = softplus(affine) + min_scale. A subclass adds maps in `make_maps`.
 
     Args:
-        initializer: of the kernels; what it gives is added to the start by the biases.
+        initializer: of the kernels. The biases already give the starting noise; the kernels' values are added to it.
         regularizer: of the kernels, and of a factor that all inputs share.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
         min_scale: added to d; at least 0.
@@ -30,7 +30,7 @@ class Covariance(FullPrecision):
     """
 
     num_factors: Any = 0
-    noise_of = "logits"  # or "features", which a kernel carries to the logits: then no class has noise of its own
+    noise_of = "logits"  # or "features": a kernel carries their noise to the logits, and no class has noise of its own
 
     def __init__(
         self,
@@ -47,21 +47,22 @@ class Covariance(FullPrecision):
         self.initial_scale = check_number("initial_scale", initial_scale, above=0.0)
         self.min_scale = check_number("min_scale", min_scale, low=0.0)
         self.units = self.classes = 0  # until it has a head
-        self.size = (0, 0)  # how many of e_K and e_R make the logits
+        self.size = (0, 0)  # the numbers of entries of e_K and of e_R
 
     def start(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
-        """Makes the maps of a head; `initial_scale` is of its temperature, in which d and V start with half of the
-        variance each.
+        """Makes the maps of a head, with noise of `initial_scale` times its temperature.
+
+        d and V start with half of the variance each.
 
         Raises:
-            ValueError: if another head has done so.
+            ValueError: if another head already has this covariance.
         """
         self.take(units, trainable, dtype)
         self.check(units)
         self.make(temperature, seed)
 
     def take(self, units: int, trainable: bool, dtype: Any) -> None:
-        """A head takes it."""
+        """Makes this covariance belong to a head."""
         if self.units:
             raise ValueError(
                 f"`covariance` must be new for every head. Received: one of {self.classes} units that a head has "
@@ -78,10 +79,10 @@ class Covariance(FullPrecision):
         self.make_maps(start, seed)
 
     def check(self, units: int) -> None:
-        """Raises ValueError if it does not fit so many classes."""
+        """Raises ValueError if the covariance does not fit this number of classes."""
 
     def make_maps(self, start: float, seed: int) -> None:
-        """Makes the maps besides d, whose noise has the standard deviation `start`."""
+        """Makes the maps other than d; their noise starts with the standard deviation `start`."""
 
     def affine_map(self, name: str, width: int, bias_initializer: Any) -> AffineMap:
         """A map of the features, with the initializer and the regularizer of this covariance."""
@@ -96,21 +97,21 @@ class Covariance(FullPrecision):
         )
 
     def prepare(self, features: int) -> None:
-        """Raises ValueError if it does not fit so many features, before anything is allocated."""
+        """Raises ValueError if the covariance does not fit so many features, before any allocation."""
 
     def build(self, input_shape: Any) -> None:
         for layer in self._layers:
             layer.build(input_shape)
 
     def get_build_config(self) -> None:
-        """None: its head builds it, also when it comes from a file."""
+        """Returns None: the head builds this layer, also when it is loaded from a file."""
 
     def count_weights(self, features: int, units: int) -> int:
-        """How many numbers its weights have, before any is allocated."""
+        """The number of entries of all weights, before any is allocated."""
         return (features + 1) * units
 
     def normal(self, x: Any, mean: Any) -> Any:
-        """The Gaussian of the logits for features `(..., D)`; `mean` is the map that makes mu of them."""
+        """The Gaussian of the logits for features `(..., D)`; `mean` is the map from features to mu."""
         return self.distribution(x, mean(x))
 
     def distribution(self, x: Any, loc: Any) -> DiagonalNormal:
@@ -122,7 +123,7 @@ class Covariance(FullPrecision):
         return ops.softplus(self.scale_diag(x)) + self.min_scale
 
     def basis(self, x: np.ndarray) -> np.ndarray:
-        """z, `(N, M)`, of features `(N, D)`: V is linear in it."""
+        """z, `(N, M)`, for features `(N, D)`; V is linear in z."""
         return np.ones((len(x), 1))
 
     def factor_weights(self) -> np.ndarray:
@@ -130,17 +131,17 @@ class Covariance(FullPrecision):
         return np.zeros((1, self.units, 0))
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
-        """The mean covariance of the logits over a data set, a function of the weights of V, as of `factor_weights`.
+        """The mean covariance of the logits over a data set, as a function of V's weights (`factor_weights`).
 
         Args:
             diagonal: mean of d^2, `(K,)`.
             second: mean of z z', `(M, M)`.
-            kernel: of the mean, `(D, K)`.
+            kernel: of the mean logits, `(D, K)`.
         """
         return lambda factor: BlockMatrix(np.zeros((self.units, 0)), np.zeros((0, self.units)), diagonal)
 
     def restart(self, kernel: np.ndarray) -> None:
-        """Starts anew beside a kernel of the mean, `(D, K)`, that is taken over from another model."""
+        """Sets the starting noise again, for a kernel of the mean, `(D, K)`, from another model."""
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -153,7 +154,8 @@ class Covariance(FullPrecision):
 
 
 def _copy(initializer: Any) -> Any:
-    """An initializer of equal configuration. One unseeded instance would give every kernel of one shape the same
-    values.
+    """A copy of an initializer.
+
+    One unseeded instance would give every kernel of the same shape the same values.
     """
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer

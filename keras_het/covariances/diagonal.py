@@ -10,7 +10,7 @@ class Diagonal(Covariance):
     """diag(d(x)^2): noise without correlations. It adds D K + K weights to a Dense layer.
 
     Args:
-        initializer: of the kernels; what it gives is added to the start by the biases.
+        initializer: of the kernels. The biases already give the starting noise; the kernels' values are added to it.
         regularizer: of the kernels.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
         min_scale: added to d; at least 0.

@@ -14,23 +14,25 @@ from keras_het.ops.latent import LatentNormal
 from keras_het.ops.log_space import softplus_inverse
 from keras_het.validation import check_integer
 
-SMALLEST_KERNEL = 0.05  # that counts as learned, of the size that a kernel has at the start
+SMALLEST_KERNEL = 0.05  # relative to the size at the start; a smaller kernel counts as not trained
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class Latent(LowRank):
-    """W' (diag(d'(x)^2) + V'(x) V'(x)') W: noise of the D features that make the logits by the kernel W of the mean.
+    """Noise of the D features, which the kernel W of the mean carries to the logits.
+
+        W' (diag(d'(x)^2) + V'(x) V'(x)') W
 
     It adds (D D + D) + (D D R + D R) weights to a Dense layer, whatever the number of classes.
-    `LatentHeteroscedasticDense` has it.
+    `LatentHeteroscedasticDense` uses it.
 
     Args:
         num_factors: R, from 1 to the number of features; None is the smaller of that and 15.
-        initializer: of the kernels; what it gives is added to the start by the biases.
+        initializer: of the kernels. The biases already give the starting noise; the kernels' values are added to it.
         regularizer: of the kernels.
         min_scale: added to d'; at least 0.
-        initial_scale: standard deviation of a logit's noise at the start, in temperatures, for a kernel of the mean of
-            the size that "glorot_uniform" gives; greater than 0.
+        initial_scale: standard deviation of a logit's noise at the start, in temperatures, if the kernel of the mean
+            has the size that "glorot_uniform" gives; greater than 0.
         kwargs: as for any Keras layer.
     Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers.
         ICLR 2023.
@@ -55,7 +57,7 @@ class Latent(LowRank):
         return math.sqrt(2.0 * self.units / (self.units + self.classes))
 
     def prepare(self, features: int) -> None:
-        self.units = features  # as many as have noise
+        self.units = features  # the features have the noise, not the classes
         self.check(features)
         self.size = features, self.num_factors
 
@@ -71,11 +73,10 @@ class Latent(LowRank):
             raise ValueError(f"`num_factors` must {rule}. Received: num_factors={self.num_factors}, {units} features")
 
     def restart(self, kernel: np.ndarray) -> None:
-        """Noise of `initial_scale` temperatures for this kernel, `(D, K)`, by the biases."""
+        """Sets the biases so that this kernel, `(D, K)`, gives noise of `initial_scale` temperatures."""
         usual, norm = self._usual_norm(), math.sqrt(np.square(kernel.astype("float64")).sum(axis=0).mean())
-        ratio = (
-            usual / norm if norm > SMALLEST_KERNEL * usual else 1.0
-        )  # what has learned nothing yet will grow, and its noise with it
+        # A kernel that has learned nothing will grow: noise that fits its size now would become too large.
+        ratio = usual / norm if norm > SMALLEST_KERNEL * usual else 1.0
         start = ratio * self.initial_scale * self._temperature * math.sqrt(0.5) / usual
         bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
         self.scale_diag.bias.assign(np.full(self.units, bias, "float32"))
@@ -91,8 +92,6 @@ class Latent(LowRank):
         return LatentNormal(loc, scale_diag, factor, kernel, mean.units)
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
-        """The kernel carries the mean covariance of the features, `(D, D)`, to the logits; no class has noise of its
-        own.
-        """
+        """The mean covariance of the features, `(D, D)`, carried to the logits; no class has noise of its own."""
         of_features = super().mean(diagonal, second, kernel)
         return lambda factor: BlockMatrix(kernel.T @ of_features(factor).whole(), kernel, np.zeros(kernel.shape[1]))

@@ -1,4 +1,4 @@
-"""From what is given as an argument to a covariance."""
+"""Finds the covariance that an argument stands for."""
 
 from typing import Any
 
@@ -11,8 +11,9 @@ from keras_het.covariances.parameter_efficient import ParameterEfficient
 
 
 def get(identifier: Any) -> Covariance:
-    """A covariance from an instance, a name ("diagonal", "low_rank", "parameter_efficient", "latent"), or a serialised
-    dict.
+    """The covariance of an instance, a name or a serialised dict.
+
+    The names are "diagonal", "low_rank", "parameter_efficient" and "latent".
 
     Raises:
         ValueError: if it is none of these.

@@ -18,13 +18,13 @@ DEFAULT_NUM_FACTORS = 15
 
 @keras.saving.register_keras_serializable("keras_het")
 class LowRank(Covariance):
-    """diag(d(x)^2) + V(x) V(x)', V an affine map of the input, reshaped to `(K, R)`: the full form of the paper.
+    """The full form of the paper, diag(d(x)^2) + V(x) V(x)': V is an affine map of the input, reshaped to `(K, R)`.
 
     It adds (D K + K) + (D K R + K R) weights to a Dense layer.
 
     Args:
         num_factors: R, from 1 to the number of classes; None is the smaller of that and 15.
-        initializer: of the kernels; what it gives is added to the start by the biases.
+        initializer: of the kernels. The biases already give the starting noise; the kernels' values are added to it.
         regularizer: of the kernels.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
         min_scale: added to d; at least 0.
@@ -73,7 +73,7 @@ class LowRank(Covariance):
         return np.concatenate([kernel, bias[None]]).reshape(-1, self.units, self.num_factors)
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
-        """A' E[z z'] A, summed over the factors."""
+        """A' E[z z'] A, summed over the factors, plus the diagonal; A holds the weights of V."""
         return lambda factor: BlockMatrix(
             _classes_first(factor), _classes_first(np.tensordot(second, factor, 1)).T, diagonal
         )

@@ -17,13 +17,14 @@ from keras_het.validation import as_float64
 
 @keras.saving.register_keras_serializable("keras_het")
 class ParameterEfficient(LowRank):
-    """diag(d(x)^2) + W W', W = diag(v(x)) V, v an affine map and V free of the input: for many classes.
+    """A form for many classes, diag(d(x)^2) + W W' with W = diag(v(x)) V.
 
-    It adds 2 (D K + K) + K R weights to a Dense layer.
+    v is an affine map of the input, and V does not depend on the input. The form adds 2 (D K + K) + K R weights to a
+    Dense layer.
 
     Args:
         num_factors: R, from 1 to the number of classes; None is the smaller of that and 15.
-        initializer: of the kernels; what it gives is added to the start by the biases.
+        initializer: of the kernels. The biases already give the starting noise; the kernels' values are added to it.
         regularizer: of the kernels, and of V.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
         min_scale: added to d; at least 0.
@@ -70,7 +71,9 @@ class ParameterEfficient(LowRank):
 
 
 class SharedFactor(FullPrecision):
-    """A matrix that does not depend on the input, as a layer, so that its weight has its place among those of the maps.
+    """A layer that holds one matrix, which does not depend on the input.
+
+    It is a layer so that its weight has its place among the weights of the maps.
 
     Args:
         shape: of the matrix, `(K, R)`.
@@ -83,7 +86,7 @@ class SharedFactor(FullPrecision):
         self.shape, self.initializer, self.regularizer = shape, initializer, regularizer
 
     def build(self, input_shape: Any) -> None:
-        # Without autocast, or a method called inside another layer would see it rounded to that layer's precision.
+        # Autocast would round the matrix to the precision of another layer that calls a method of this one.
         self.kernel = self.add_weight(
             name="kernel", shape=self.shape, initializer=self.initializer, regularizer=self.regularizer, autocast=False
         )

@@ -1,4 +1,4 @@
-"""Where V starts: rows of one length that point in random directions."""
+"""The start of V: rows of equal norm that point in random directions."""
 
 import math
 
@@ -9,11 +9,12 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("keras_het")
 class UnitRows(keras.initializers.Initializer):
-    """Rows of `size` normal numbers, each divided by its norm and times `norm`; drawn by NumPy, the same on every
-    backend.
+    """Rows of `size` normal numbers, each scaled to the norm `norm`.
+
+    NumPy draws them, so that they are the same on every backend.
 
     Args:
-        size: entries of a row; the shape that is asked for may be flat.
+        size: number of entries of a row; the requested shape may be flat.
         seed: of the directions.
         norm: of every row.
     """

@@ -1,5 +1,6 @@
-"""Curricula: which examples a model learns from, when, and how much, by their features or their losses. Any Keras
-model, any loss.
+"""Curricula: which examples a model learns from, when, and how much, by their features or their losses.
+
+They take any Keras model and any loss.
 """
 
 from keras_het.curricula.density import density_subsets, stage_weights

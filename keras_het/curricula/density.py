@@ -9,28 +9,28 @@ from scipy.spatial.distance import pdist, squareform
 
 from keras_het.validation import as_float64, check_integer, check_labels, check_not_negative, check_number
 
-MAX_OF_CLASS = 16_384  # examples, whose distances take 1 GiB
+MAX_OF_CLASS = 16_384  # examples; the distances of more would take over 1 GiB
 
 
 def density_subsets(features: Any, labels: Any, num_subsets: int = 3, percentile: float = 60.0) -> np.ndarray:
-    """The subset of each example: 0 the densest of its class, which is the cleanest, and the last the most scattered.
+    """Returns the subset of each example: 0 is the densest of its class and the cleanest, the last the most scattered.
 
         rho_i = the number of examples j of the class with |f_i - f_j| < d,   d the percentile of all these distances
 
-    k-means of rho, one number for each example, cuts every class into subsets. Examples with the same features have the
-    same subset. Wrong labels lie apart from their class where features tell classes apart: take those of a model
-    trained on the noisy labels, or of one pretrained.
+    k-means of rho, one number for each example, divides every class into subsets. Examples with the same features have
+    the same subset. Wrong labels lie apart from their class if the features separate the classes: take features of a
+    model that was trained on the noisy labels or pretrained.
 
     Args:
-        features: `(N, D)`, as of `features(model, x)`.
-        labels: noisy ones, integers, `(N,)`.
+        features: `(N, D)`, such as from `features(model, x)`.
+        labels: noisy labels, integers, `(N,)`.
         num_subsets: at least 2.
         percentile: in (0, 100); the authors say 50 to 70 make no difference.
     Returns:
         integers in [0, num_subsets), `(N,)`.
     Raises:
-        ValueError: for other arguments, a class of more than 16,384 examples (O(n^2) memory: give a part of them), or
-            one with fewer different densities than subsets.
+        ValueError: for invalid arguments, a class of more than 16,384 examples (O(n^2) memory: give a part of them), or
+            a class with fewer different densities than subsets.
     Source: Guo et al. 2018, "CurriculumNet", the section on the design of the curriculum, and the authors' code.
 
     Example:
@@ -51,13 +51,14 @@ def density_subsets(features: Any, labels: Any, num_subsets: int = 3, percentile
 
 
 def stage_weights(subsets: Any, stage: int, weights: Sequence[float] = (1.0, 0.5, 0.5)) -> np.ndarray:
-    """The weight of each example in a stage: subsets up to that of the stage count, the others do not yet.
+    """Returns the weight of each example in a stage: subsets up to the number of the stage count, the others do not.
 
-    Train one stage after the other: `for stage in range(3): model.fit(x, y, sample_weight=stage_weights(subsets,
-    stage))`. Examples of weight 0 may as well be left out.
+    Train one stage after the other:
+    `for stage in range(3): model.fit(x, y, sample_weight=stage_weights(subsets, stage))`. Examples of weight 0 may also
+    be left out.
 
     Args:
-        subsets: of `density_subsets`, `(N,)`.
+        subsets: from `density_subsets`, `(N,)`.
         stage: in [0, len(weights)).
         weights: one for each subset, at least 0; the paper's third stage has 1 for clean and 0.5 for noisy ones (as we
             remember it).

@@ -1,4 +1,4 @@
-"""Features: what a layer of a model makes of examples."""
+"""Features: the outputs of a layer of a model for examples."""
 
 from typing import Any
 
@@ -13,15 +13,15 @@ from keras_het.validation import check_integer
 
 
 def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: int = 128) -> np.ndarray:
-    """What comes into the head of a model, or out of one of its layers, for each example.
+    """Returns the input of a model's head, or the output of one of its layers, for each example.
 
     Args:
-        model: functional or built Sequential.
-        x: what it predicts from: arrays, or a data set of batches in a fixed order, whose labels do not count.
-        layer: name of a layer of the model; None takes the input of the head, a `Dense` or a head of this package.
-        batch_size: of the predictions from arrays.
+        model: a functional or built Sequential model.
+        x: the examples: arrays, or a data set of batches in a fixed order, whose labels are ignored.
+        layer: the name of a layer; None takes the input of the head, a `Dense` or a head of this package.
+        batch_size: for predictions from arrays.
     Returns:
-        shape `(N, D)`, float32; all axes but the first are one.
+        shape `(N, D)`, float32; all axes but the first become one.
     Raises:
         ValueError: for a model without a graph or a head, or a name that is none of its layers'.
 

@@ -11,34 +11,33 @@ from keras_het.validation import check_integer, check_labels, check_number
 
 
 class MentorMix(keras.utils.PyDataset):
-    """Batches of examples that are mixed, each with one of its batch, drawn by weights v that are 1 where the loss is
-    small.
+    """Batches of mixed examples: each is mixed with one of its batch, drawn by weights v, which are 1 for small losses.
 
         v_i = 1 if the loss of i is at most the percentile of all, else 0
         j ~ softmax(v) over the batch,   l ~ Beta(alpha, alpha),   l = max(l, 1 - l) if v_i = 1 else min(l, 1 - l)
         x = l x_i + (1 - l) x_j,   y = l y_i + (1 - l) y_j
 
-    Train with a loss of label vectors: `model.fit(batches, epochs=..., callbacks=[batches.callback()])`. The callback
-    finds the losses at the start of every epoch, by a prediction of all examples; in the burn-in, and without the
-    callback, all weights are 1, which is mixup.
+    Train with a loss that takes label vectors: `model.fit(batches, epochs=..., callbacks=[batches.callback()])`. The
+    callback computes the losses at the start of every epoch, by a prediction of all examples. All weights are 1 in the
+    burn-in and without the callback: that is mixup.
 
-    What differs from the paper: it finds v in every step, with the percentile of the batch, smoothed over the steps,
-    and so needs two passes of the network in each; here v is an epoch old at most, and the percentile that of all
-    examples. The paper's second weighting, of the mixed examples by their own losses, is left out. The draws are a
-    function of seed, epoch and batch, so that a run that is resumed draws what it would have drawn.
+    The paper computes v in every step, with the percentile of the batch, smoothed over the steps, and so needs two
+    passes of the network in each step. Here v is at most one epoch old, and the percentile is that of all examples. The
+    paper also weights the mixed examples by their own losses, which is left out here. The draws are a function of seed,
+    epoch and batch, so a resumed run draws what it would have drawn.
 
     Args:
         x: examples, floats, `(N, ...)`.
-        labels: noisy ones, integers in [0, num_classes), `(N,)`.
+        labels: noisy labels, integers in [0, num_classes), `(N,)`.
         num_classes: K >= 2.
         batch_size: at least 1; the last batch of an epoch may be smaller.
         percentile: in [0, 100], the share of examples with v = 1; the authors take 70 to 90, less where more labels are
             wrong.
         alpha: > 0; the authors take 2 to 8 under much noise.
         burn_in: the number of epochs with v = 1, at least 0.
-        seed: an integer at least 0.
+        seed: an integer, at least 0.
     Raises:
-        ValueError: for other arguments.
+        ValueError: for invalid arguments.
     Source: Jiang, Huang, Liu and Yang 2020, "Beyond synthetic noise", Algorithm 1, and the authors' code.
 
     Example:
@@ -92,29 +91,29 @@ class MentorMix(keras.utils.PyDataset):
         return _mixed(self._x[rows], share, partners), _mixed(y, share, partners)
 
     def _draw(self, weights, generator):
-        """With whom each of a batch is mixed, and its own share."""
+        """The example that each one is mixed with, and its own share."""
         p = np.exp(weights)
         partners = generator.choice(len(weights), size=len(weights), p=p / p.sum())
         share = generator.beta(self.alpha, self.alpha, size=len(weights))
         return partners, np.where(weights >= 0.5, np.maximum(share, 1.0 - share), np.minimum(share, 1.0 - share))
 
     def on_epoch_end(self) -> None:
-        """Keras calls it: another order and other draws."""
+        """Starts another order and other draws; Keras calls it."""
         self._begin(self._epoch + 1)
 
     def refresh(self, model: keras.Model) -> None:
-        """Sets `weights`, v, `(N,)`, by the losses of the model as it is."""
+        """Sets `weights`, v, `(N,)`, by the current losses of the model."""
         p = exclusive_probabilities(model, self._x, self.batch_size)[np.arange(len(self._labels)), self._labels]
         losses = -np.log(np.maximum(p, np.finfo("float32").tiny))
         self.weights = np.where(losses <= np.percentile(losses, self.percentile), 1.0, 0.0)
 
     def callback(self) -> keras.callbacks.Callback:
-        """What refreshes the weights at the start of every epoch of `fit`, after the burn-in."""
+        """A callback that refreshes the weights at the start of every epoch of `fit`, after the burn-in."""
         return _Refresh(self)
 
 
 class _Refresh(keras.callbacks.Callback):
-    """Refreshes the weights of batches, and tells them the epoch, which is not the first in a run that is resumed."""
+    """Refreshes the weights of batches, and sets their epoch, which is not the first in a resumed run."""
 
     def __init__(self, batches):
         super().__init__()

@@ -9,18 +9,18 @@ from keras_het.validation import check_labels
 
 
 def reference_weights(features: Any, labels: Any, verified_features: Any, verified_labels: Any) -> np.ndarray:
-    """The weight of each example: how much its features resemble those of the verified examples of its class.
+    """Returns the weight of each example: how much its features resemble those of verified examples of its class.
 
         w_n = max(0, cos(f_n - m, r_y)),   r_k = the mean of (f - m) / |f - m| over the verified examples of class k
 
     m is the mean of the verified features: without it all features of a relu resemble each other. The paper learns an
-    encoder of the examples and one of the reference sets, over many classes, so that classes without verified examples
-    are helped by the others; those encoders are left out here, and every class needs a verified example.
+    encoder of the examples and one of the reference sets, over many classes, so classes without verified examples gain
+    from the others. Those encoders are left out here, and every class needs a verified example.
 
     Args:
-        features: `(N, D)`, as of `features(model, x)`.
-        labels: noisy ones, integers, `(N,)`.
-        verified_features: of examples whose labels are right, `(M, D)`.
+        features: `(N, D)`, such as from `features(model, x)`.
+        labels: noisy labels, integers, `(N,)`.
+        verified_features: those of examples whose labels are right, `(M, D)`.
         verified_labels: `(M,)`; at least one of every class.
     Returns:
         shape `(N,)`, float32, in [0, 1]; for `sample_weight`.

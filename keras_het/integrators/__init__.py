@@ -1,5 +1,6 @@
-"""Integrators: how a head averages its link over the Gaussian logits. Small serialisable choices, as
-`keras.initializers` are.
+"""Integrators: the ways in which a head averages its link over the Gaussian logits.
+
+They are small serialisable objects, like those of `keras.initializers`.
 """
 
 from keras_het.integrators.closed_form import ClosedForm

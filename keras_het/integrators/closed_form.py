@@ -1,4 +1,4 @@
-"""The integrator that needs no nodes."""
+"""The integrator that uses the closed form of a link."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from keras_het.links import Link
 
 @keras.saving.register_keras_serializable("keras_het")
 class ClosedForm(Integrator):
-    """The closed form of a link that has one: no nodes, in training or prediction. The default of such links.
+    """The closed form of a link that has one, without nodes in training or prediction; the default of such links.
 
     Source: the link's `closed_form`.
 

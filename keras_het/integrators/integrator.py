@@ -1,4 +1,4 @@
-"""What every integrator is: a rule for the expectation of a link over the Gaussian of the logits."""
+"""The base class of integrators: rules for the expectation of a link under the Gaussian of the logits."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ from keras_het.links import Link
 class Integrator(Choice):
     """Base class: a rule for the expectation of a link, such as E[softmax(u)], under a Gaussian of logits.
 
-    A subclass defines `integrate`, and names in `needs` the attribute that a link must have for it: "mean", what nodes
-    are averaged to, "closed_form" or "second_order". `get_config` returns its constructor's arguments.
+    A subclass defines `integrate`. Its `needs` names the attribute that a link must have: "mean" (what is averaged over
+    nodes), "closed_form" or "second_order". Its `get_config` returns the arguments of its constructor.
     """
 
     needs = ""
-    own_noise_only = False  # whether it needs noise that the covariance gives every class for itself
+    own_noise_only = False  # whether the covariance must give every class noise of its own
 
     def check(self, link: Link, units: int, num_factors: int) -> None:
-        """Raises ValueError if this rule cannot serve the link, or not at this size."""
+        """Raises ValueError if this rule does not fit the link, or does not fit it at this size."""
         if not self.needs:
             raise NotImplementedError(
                 f"{type(self).__name__} must say in `needs` which attribute a link must have for it"
@@ -42,19 +42,19 @@ class Integrator(Choice):
         """The expectation, as the link returns it, `(..., K)`.
 
         Args:
-            link: what is averaged.
+            link: the link that is averaged.
             normal: distribution of the logits, such as `keras_het.ops.LowRankNormal`, in temperatures, centred by the
                 link.
-            size: how many of e_K and e_R make the logits, Python integers, which a tensor that is traced may not know.
+            size: the numbers of entries of e_K and e_R, as Python integers: a traced tensor may not know them.
             key: (seed, step) for fresh noise in training; None at inference, where the result is a fixed function of
                 `normal`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define integrate(link, normal, size, key)")
 
     def prepare(self, units: int, num_factors: int) -> None:
-        """Computes on the host, when a layer is built, what no compiler should have to trace."""
+        """Computes constants on the host when a layer is built, so that no compiler has to trace them."""
 
 
 def _kinds(base: type[Any]) -> list[type[Any]]:
-    """All subclasses, somebody's own among them."""
+    """All subclasses, also those that users define."""
     return [kind for child in base.__subclasses__() for kind in (child, *_kinds(child))]

@@ -1,4 +1,4 @@
-"""From what is given as an argument to an integrator."""
+"""Finds the integrator that an argument stands for."""
 
 from typing import Any
 

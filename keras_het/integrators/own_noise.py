@@ -1,4 +1,4 @@
-"""The integrator that averages the noise which a class has for itself without nodes."""
+"""The integrator that averages each class's own noise without nodes."""
 
 from typing import Any
 
@@ -13,24 +13,24 @@ from keras_het.ops.streaming import expectation
 
 @keras.saving.register_keras_serializable("keras_het")
 class OwnNoise(QuasiMonteCarlo):
-    """Nodes for all noise but what a class has for itself, which is averaged analytically.
+    """Nodes for all noise except each class's own, which is averaged analytically.
 
         p_k = E[psi(a_k, d_k)],    psi(a, s) = E_e[sigmoid(a + s e)],
         a_k = u_k - d_k e_k - log sum over j != k of exp(u_j)
 
-    log psi is right to 1e-4 for noise of up to three temperatures, and to 2.5e-3 for any. The results of a finite
-    number of nodes are normalised. A node costs some twenty times one of `QuasiMonteCarlo`.
+    The error of log psi is 1e-4 for noise of up to three temperatures, and 2.5e-3 for any noise. The results of a
+    finite number of nodes are normalised. A node costs about twenty times as much as a node of `QuasiMonteCarlo`.
 
-    For trained diagonal heads the error of log p is 2 to 2.5 times less than that of as many plain nodes, which is that
-    of four to six times as many; `Quadrature` is better for them. For parameter-efficient heads it gains a tenth, for
-    full heads nothing: their noise for a class alone has all but died when they are trained
-    (`benchmarks/own_noise.py`). So it saves draws, and no time.
+    The gain depends on the covariance of the trained head (`benchmarks/own_noise.py`). The error of log p is 2 to 2.5
+    times smaller for diagonal heads than with as many plain nodes, which is the error of four to six times as many;
+    `Quadrature` is better for them. The gain is a tenth for parameter-efficient heads and nothing for full heads:
+    training almost removes the noise of single classes from both. So this integrator saves draws, but no time.
 
     Args:
-        num_samples: S in training, 1 to 2^20.
-        inference_samples: S at inference; None for the same.
-        chunk_size: nodes held at once, "auto", or None for all in plain operations (for second derivatives under XLA on
-            TensorFlow).
+        num_samples: S, the number of nodes in training, 1 to 2^20.
+        inference_samples: S at inference; None takes the same.
+        chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations (for second
+            derivatives under XLA on TensorFlow).
 
     Example:
         >>> OwnNoise(16)

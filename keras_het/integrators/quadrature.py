@@ -1,4 +1,4 @@
-"""The integrator of independent noise."""
+"""The integrator for independent noise."""
 
 from typing import Any
 
@@ -18,14 +18,16 @@ class Quadrature(Integrator):
 
         p_k = integral of f_k(t) prod over j != k of F_j(t) dt,      F_j, f_j: the law of u_j + G_j, G_j standard Gumbel
 
-    for the softmax of u is the chance that u_k + G_k is the largest. The points t span the range of the largest, which
-    follows each example's noise, and are nearer to each other where little noise counts. With 24 of them the error of
-    log p is about 1e-3 for p > 0.01, noise of a tenth of a temperature beside 30 of them included, and below 0.03 down
-    to p = 1e-6. With 12 it is some ten times larger, with less than eight of no use. A step takes 1.4 to 2.2 times as
-    long as with 256 nodes, a prediction about as long (on PyTorch 3.6 times), and both take longer to compile.
+    The softmax of u is the probability that u_k + G_k is the largest. The points t span the range of the largest, which
+    follows each example's noise; they are closer together where little noise counts.
+
+    The error of log p with 24 points is about 1e-3 for p > 0.01, also for noise of a tenth of a temperature beside
+    noise of 30, and below 0.03 down to p = 1e-6. It is about ten times larger with 12 points, and fewer than eight are
+    of no use. A step takes 1.4 to 2.2 times as long as with 256 nodes. A prediction takes about as long (on PyTorch 3.6
+    times). Both take longer to compile.
 
     Args:
-        num_nodes: points of the integral, in training and prediction.
+        num_nodes: number of points of the integral, in training and prediction.
     Source: the law of the largest, McFadden 1974; the Gumbel law as ten normal ones, Fruehwirth-Schnatter and
         Fruehwirth 2007.
 

@@ -53,14 +53,14 @@ class Sampler(Integrator):
         )
 
     def nodes_of(self, size: tuple[int, int], key: Any) -> nodes.Nodes:
-        """Nodes of these sizes: new ones for a key, and for None those of inference."""
+        """Nodes of these sizes: new ones for a key, the constant ones of inference for None."""
         return self.constant_nodes(*size) if key is None else self.draw(key, self.num_samples, *size)
 
     def prepare(self, units: int, num_factors: int) -> None:
         self.constant_nodes(units, num_factors)
 
     def constant_nodes(self, units: int, num_factors: int) -> nodes.Nodes:
-        """The nodes of inference, NumPy float32, kept for every size asked for."""
+        """The nodes of inference, NumPy float32, kept for every requested size."""
         size = (units, num_factors)
         if size not in self._constants:
             self._constants[size] = self.draw((0, 0), self.inference_samples or self.num_samples, *size, xp=np)
@@ -89,11 +89,11 @@ class MonteCarlo(Sampler):
     """Plain Monte Carlo, as in the papers: independent normals, drawn anew at every training step.
 
     Args:
-        num_samples: S in training, 1 to 2^20.
-        antithetic: draw them in pairs e, -e.
-        inference_samples: S at inference; None for the same.
-        chunk_size: nodes held at once, "auto", or None for all in plain operations (for second derivatives under XLA on
-            TensorFlow).
+        num_samples: S, the number of nodes in training, 1 to 2^20.
+        antithetic: whether to draw the nodes in pairs e, -e.
+        inference_samples: S at inference; None takes the same.
+        chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations (for second
+            derivatives under XLA on TensorFlow).
     Source: Collier et al. 2021, Eq. 3.
 
     Example:
@@ -121,19 +121,18 @@ class MonteCarlo(Sampler):
 
 @keras.saving.register_keras_serializable("keras_het")
 class QuasiMonteCarlo(Sampler):
-    """Randomised quasi-Monte Carlo: Sobol points in the first dimensions, the factors', and a Latin hypercube in the
-    others.
+    """Randomised quasi-Monte Carlo: Sobol points in the first dimensions, a Latin hypercube in the others.
 
-    Drawn anew at every training step.
+    The first dimensions are those of the factors. The nodes are drawn anew at every training step.
 
-    The default for the softmax link. Unbiased like Monte Carlo; to the same error it needs about a quarter of the nodes
-    where the noise is small beside the temperature (0.5) and about 0.7 of them where it is large (2).
+    This is the default for the softmax link. It is unbiased, like Monte Carlo. It needs fewer nodes for the same error:
+    about a quarter where the noise is small beside the temperature (0.5), and about 0.7 of them where it is large (2).
 
     Args:
-        num_samples: S in training, 1 to 2^20.
-        inference_samples: S at inference; None for the same.
-        chunk_size: nodes held at once, "auto", or None for all in plain operations (for second derivatives under XLA on
-            TensorFlow).
+        num_samples: S, the number of nodes in training, 1 to 2^20.
+        inference_samples: S at inference; None takes the same.
+        chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations (for second
+            derivatives under XLA on TensorFlow).
     Source: `keras_het.ops.quasi_random`.
 
     Example:

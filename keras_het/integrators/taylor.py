@@ -12,10 +12,10 @@ from keras_het.links import Link
 class Taylor(Integrator):
     """E[softmax] to second order in the noise: no nodes, in O(K R), for small noise.
 
-    The error falls with the fourth power of the noise; from a standard deviation of about one temperature on it is
-    large, and training finds that: the expansion has no upper bound, so the noise of a head that is trained with it
-    grows to where it is wrong. Use it for the predictions of a head that was trained by nodes and has small noise, or
-    where the covariance does not train.
+    The error falls with the fourth power of the noise, and is large from a standard deviation of about one temperature
+    on. Do not train the noise with this integrator: the expansion has no upper bound, so training makes the noise grow
+    to where the expansion is wrong. Use it for the predictions of a head that was trained by nodes and has small noise,
+    or for a covariance that is not trained.
 
     Source: Collier et al. 2021, Appendix C; `keras_het.ops.second_order_log_softmax`.
 

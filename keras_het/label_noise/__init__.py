@@ -1,5 +1,4 @@
-"""Label noise: wrong labels and transition matrices by what a model predicts, and noisy labels for experiments. NumPy
-in and out.
+"""Label noise: estimates of transition matrices and true classes, and noisy labels for experiments. NumPy in and out.
 
 A transition matrix T is row-stochastic, T[i, j] = p(noisy label j | true class i): the transpose of the Q of Sukhbaatar
 et al. 2014.

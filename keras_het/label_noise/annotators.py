@@ -12,11 +12,12 @@ from keras_het.validation import check_annotations, check_integer, check_number
 class DawidSkene(NamedTuple):
     """What the labels of several annotators say of the true classes, and of the annotators.
 
-    probabilities: p(true class | labels), `(N, K)`; of an example without labels, the prior.
-    transitions: T of each annotator, `(M, K, K)`, T[m, i, j] = p(label j of m | true class i).
-    prior: share of each class, `(K,)`.
-    log_likelihood: of the labels, sum_n log p(labels of n), after the last step.
-    iterations: how many.
+    Attributes:
+        probabilities: p(true class | labels), `(N, K)`; of an example without labels, the prior.
+        transitions: T of each annotator, `(M, K, K)`, T[m, i, j] = p(label j of m | true class i).
+        prior: share of each class, `(K,)`.
+        log_likelihood: of the labels, sum_n log p(labels of n), after the last step.
+        iterations: how many steps there were.
     """
 
     probabilities: np.ndarray
@@ -34,7 +35,7 @@ def majority_vote(labels: Any, num_classes: int | None = None, shares: bool = Fa
         num_classes: K; None is one more than the largest label.
         shares: return the share of every class among the labels instead; a classifier may be trained on that.
     Returns:
-        integers `(N,)`, of classes with as many labels the first one, or shares `(N, K)`.
+        integers `(N,)`, the first of classes with equally many labels; or shares `(N, K)`.
     Raises:
         ValueError: for labels out of range, or an example without any.
 
@@ -59,26 +60,26 @@ def majority_vote(labels: Any, num_classes: int | None = None, shares: bool = Fa
 def dawid_skene(
     labels: Any, num_classes: int, max_iterations: int = 100, tolerance: float = 1e-6, smoothing: float = 0.01
 ) -> DawidSkene:
-    """The true classes, and how each annotator confuses them, by maximum likelihood from the labels alone.
+    """Estimates true classes, and how each annotator confuses them, by maximum likelihood from the labels alone.
 
-    Labels of an example are independent given its true class. The algorithm alternates (EM), from the shares of the
-    votes:
+    The model: labels of an example are independent given its true class. EM starts from the shares of the votes, and
+    alternates:
 
         T[m, i, j] = (smoothing / K + sum over n with label j of m of p_n(i))
                      / (smoothing + sum over n with a label of m of p_n(i))
         p_n(i) ~ prior_i prod over labels l_nm of T[m, i, l_nm]                (in log space)
 
-    and stops where the log-likelihood grows by less than `tolerance` of a label. With `smoothing` that of the labels
-    and of a Dirichlet prior of the rows grows at every step; of 0, the labels' own. It needs examples with labels of
-    several annotators each; more than half of the votes should be right, or classes may change places.
+    It stops where the log-likelihood grows by less than `tolerance` per label. This is the log-likelihood of the labels
+    and of a Dirichlet prior of the rows, or of the labels alone if `smoothing` is 0; it grows at every step. EM needs
+    examples with labels of several annotators each. More than half of the votes should be right, or classes may change
+    places.
 
     Args:
         labels: integers in [0, K), `(N, M)`, -1 where the annotator gave none.
         num_classes: K >= 2.
         max_iterations: at least 1.
         tolerance: at least 0.
-        smoothing: labels that each row of each T has beside those that are counted, spread over the classes; at least
-            0.
+        smoothing: number of labels added to the counts of each row of each T, spread over the classes; at least 0.
     Returns:
         `DawidSkene`.
     Raises:
@@ -118,7 +119,7 @@ def _indicators(labels, num_classes):
 
 
 def _vote_shares(given, num_classes):
-    """The share of each class among the labels of each example, `(N, K)`; alike for one without labels."""
+    """The share of each class among the labels of each example, `(N, K)`; equal for one without labels."""
     classes = scipy.sparse.csr_array(np.tile(np.eye(num_classes), (given.shape[1] // num_classes, 1)))
     counts = (given @ classes).toarray()
     totals = counts.sum(axis=1, keepdims=True)
@@ -126,9 +127,7 @@ def _vote_shares(given, num_classes):
 
 
 def _confusions(given, probabilities, smoothing):
-    """T of each annotator, `(M, K, K)`, from probabilities of the true classes; a row of which nothing is known is
-    flat.
-    """
+    """T of each annotator, `(M, K, K)`, from probabilities of the true classes; rows without counts are uniform."""
     size = probabilities.shape[1]
     counts = (given.T @ probabilities).reshape(-1, size, size).swapaxes(1, 2) + smoothing / size
     totals = counts.sum(axis=2, keepdims=True)
@@ -137,7 +136,7 @@ def _confusions(given, probabilities, smoothing):
 
 def _posterior(given, prior, transitions):
     """p(true class | labels), `(N, K)`, and the log-likelihood of the labels."""
-    with np.errstate(divide="ignore"):  # what never occurs without smoothing
+    with np.errstate(divide="ignore"):  # log 0, of labels that never occur, if there is no smoothing
         columns = np.log(transitions).swapaxes(1, 2).reshape(given.shape[1], -1)
         joint = np.log(prior) + given @ columns
     totals = scipy.special.logsumexp(joint, axis=1, keepdims=True)
@@ -145,5 +144,5 @@ def _posterior(given, prior, transitions):
 
 
 def _log_prior(transitions, smoothing):
-    """The log-density of the T under the prior that stands for the smoothing, but for a constant."""
+    """The log-density, up to a constant, of the T under the prior that stands for the smoothing."""
     return smoothing / transitions.shape[-1] * np.log(transitions).sum() if smoothing else 0.0

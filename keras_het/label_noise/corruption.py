@@ -9,12 +9,13 @@ from keras_het.validation import check_every_class, check_labels, check_rows, ch
 
 
 def corrupt_labels(labels: Any, transition: Any, seed: int | list[int] = 0) -> np.ndarray:
-    """Noisy labels: each is drawn from the distribution that its class, or its example, has.
+    """Draws noisy labels, each from the distribution of its class, or of its example.
 
     Args:
         labels: the true classes, integers in [0, K), shape `(N,)`.
         transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i), or, for noise that depends on the instance,
-            one such row for every example, `(N, K)` (such as `look_alike_transitions` makes); a square matrix is a T.
+            one such row for every example, `(N, K)` (such as `look_alike_transitions` makes); a square matrix is taken
+            for a T.
         seed: of the draw; an integer, at least 0, or a list of them as for `numpy.random.default_rng`.
     Returns:
         integers, shape `(N,)`; a function of the arguments alone.
@@ -40,14 +41,13 @@ def corrupt_labels(labels: Any, transition: Any, seed: int | list[int] = 0) -> n
 
 
 def _bounds(rows):
-    """Where the intervals of the labels end in [0, 1]; the last ends are exactly 1, above every uniform number."""
+    """The ends of the labels' intervals in [0, 1]; the last ends are exactly 1, above every uniform number."""
     sums = rows.cumsum(axis=1)
     return sums / sums[:, -1:]
 
 
 def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarray:
-    """Rows for `corrupt_labels`: noise that depends on the instance, from each example to the class that it looks most
-    like.
+    """Rows of instance-dependent noise for `corrupt_labels`: labels flip to the other class that is most alike.
 
         margin_n = |x_n - mean of the nearest other class|^2 - |x_n - mean of its own class|^2
         p(flip of n) = min(c exp(-margin_n / sd(margin)), 1), with c such that their mean is `noise`

@@ -15,16 +15,16 @@ from keras_het.validation import (
     check_square,
 )
 
-ROUNDING = 1e-6  # the mean of equal probabilities may be above them, and then none of them would count
+ROUNDING = 1e-6  # else rounding may put the mean of equal probabilities above them, so that none counts
 ROWS = 8192  # of probabilities that are compared at once
 
 
 def estimate_by_anchors(probabilities: Any, quantile: float = 1.0) -> np.ndarray:
     """T from a model of the noisy labels: row i is what the model predicts for an example that is surely of class i.
 
-    That anchor is the example whose predicted probability of i is the given quantile of all: 1 takes the largest, and
-    less, such as 0.97, is safer against single examples. It needs such an example of every class, and a model that is
-    calibrated.
+    This example, the anchor, is the one whose predicted probability of i is the given quantile of all. Quantile 1 takes
+    the largest; less, such as 0.97, is safer against single examples. Every class needs an anchor, and the model must
+    be calibrated.
 
     Args:
         probabilities: p(noisy label | x), shape `(N, K)`, N >= 1.
@@ -48,9 +48,9 @@ def estimate_by_anchors(probabilities: Any, quantile: float = 1.0) -> np.ndarray
 def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
     """T from counts of labels against the classes that a model is confident of.
 
-    An example counts for the class of largest probability among those whose probability reaches the mean that the
-    examples with that label have; rows of the counts are scaled to sum to one. Use out-of-sample probabilities, by
-    cross-validation.
+    The threshold of a class is its mean probability over the examples with that label. An example counts for its most
+    probable class among those that reach their threshold. Rows of the counts are scaled to sum to one. Use
+    out-of-sample probabilities, by cross-validation.
 
     Args:
         labels: noisy ones, integers, shape `(N,)`.
@@ -74,15 +74,15 @@ def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
 
 
 def systematic_flips(counts: Any) -> np.ndarray:
-    """Which classes are taken for which more often than flips to any other class would be.
+    """Which classes are taken for which others more often than uniform flips would be.
 
-    Of the n_i flips of class i, if they went to any of the K - 1 others alike, Binomial(n_i, 1 / (K - 1)) would go to
-    class j. A count is systematic if that gives one so large in less than one of a hundred such tables: P(count or
-    more) < .01 / (K (K - 1)).
+    Class i has n_i flips. If all K - 1 others were equally likely, class j would get Binomial(n_i, 1 / (K - 1)) of
+    them. A count is systematic if P(count or more) < .01 / (K (K - 1)): less than one of a hundred such tables would
+    have one so large.
 
     Args:
-        counts: examples of class i with the label j, shape `(K, K)`, not negative; of a learned T, its rows times those
-            of the class.
+        counts: examples of class i with the label j, shape `(K, K)`, not negative. For a learned T: its rows times the
+            number of examples of the class.
     Returns:
         booleans, shape `(K, K)`, False on the diagonal.
     Raises:
@@ -101,15 +101,16 @@ def systematic_flips(counts: Any) -> np.ndarray:
 
 
 def confident_counts(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """How many examples that a model is confident are of class i have the label j, `(K, K)`; a class without labels has
-    no examples.
+    """How many examples that a model is confident are of class i have the label j, `(K, K)`.
+
+    A class without labels has no examples.
     """
     size = p.shape[1]
     totals = np.bincount(labels, minlength=size)
     own = np.bincount(labels, p[np.arange(len(p)), labels], size)
     thresholds = np.where(totals > 0, own / np.maximum(totals, 1), np.inf)
     counts = np.zeros((size, size))
-    for start in range(0, len(p), ROWS):  # a second array of this size would be much
+    for start in range(0, len(p), ROWS):  # in parts: a second array of this size may not fit in memory
         part = p[start : start + ROWS]
         confident = np.where(part >= thresholds - ROUNDING, part, -1.0)
         counted = confident.max(axis=1) >= 0

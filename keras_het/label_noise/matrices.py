@@ -9,7 +9,7 @@ from keras_het.validation import check_integer, check_not_negative, check_share,
 
 
 def symmetric(num_classes: int, noise: float) -> np.ndarray:
-    """T of flips to any other class alike: 1 - noise on the diagonal, noise / (K - 1) elsewhere.
+    """T of flips to all other classes equally: 1 - noise on the diagonal, noise / (K - 1) elsewhere.
 
     Args:
         num_classes: K >= 2.
@@ -28,8 +28,7 @@ def symmetric(num_classes: int, noise: float) -> np.ndarray:
 
 
 def pair_flip(num_classes: int, noise: float) -> np.ndarray:
-    """T of flips to the next class: 1 - noise on the diagonal, noise from class i to class i + 1, and from the last to
-    the first.
+    """T of flips to the next class: 1 - noise on the diagonal, noise from class i to i + 1 and from last to first.
 
     Args:
         num_classes: K >= 2.
@@ -48,8 +47,7 @@ def pair_flip(num_classes: int, noise: float) -> np.ndarray:
 
 
 def random_flip(num_classes: int, noise: float, seed: int | list[int] = 0) -> np.ndarray:
-    """T of flips whose targets differ from class to class: 1 - noise on the diagonal, the rest of a row uniform on the
-    simplex.
+    """T of flips to random targets: 1 - noise on the diagonal, the rest of each row uniform on the simplex.
 
     Args:
         num_classes: K >= 2.
@@ -93,9 +91,9 @@ def from_confusion(counts: Any) -> np.ndarray:
 
 
 def outlier(num_classes: int, alpha: float = 0.0) -> np.ndarray:
-    """T of K classes and a last one, the outliers: examples of no class, which got labels of all classes alike.
+    """T of K classes and a last one, the outliers: examples of no class, whose labels are of all classes equally.
 
-    Classes keep their labels; of the outliers a share alpha is labelled as such.
+    Classes keep their labels. A share alpha of the outliers is labelled as such.
 
     Args:
         num_classes: K >= 1, without the outliers.

@@ -1,4 +1,4 @@
-"""What one number says of a transition matrix."""
+"""Measures of a transition matrix, each a number."""
 
 from typing import Any
 
@@ -8,8 +8,7 @@ from keras_het.validation import check_square
 
 
 def total_variation(transition: Any, reference: Any) -> float:
-    """Mean over the rows of half the sum of |T[i] - reference[i]|: 0 where they are equal, 1 where no row has anything
-    in common.
+    """Mean over the rows of half the sum of |T[i] - reference[i]|: 0 for equal rows, 1 for rows with nothing in common.
 
     Args:
         transition: T, shape `(K, K)`.
@@ -32,7 +31,7 @@ def total_variation(transition: Any, reference: Any) -> float:
 
 
 def trace(transition: Any) -> float:
-    """sum_i T_ii: K for the identity; over K, the share of kept labels where classes are equally frequent.
+    """sum_i T_ii: K for the identity; divided by K, the share of kept labels if classes are equally frequent.
 
     Args:
         transition: T, shape `(K, K)`.
@@ -45,11 +44,9 @@ def trace(transition: Any) -> float:
 
 
 def condition_number(transition: Any) -> float:
-    """Largest over smallest singular value: 1 for a permutation, infinite if some true classes cannot be told apart by
-    their labels.
+    """Largest over smallest singular value: 1 for a permutation, infinite if labels cannot separate some true classes.
 
-    Errors of the noisy posterior are amplified by up to this factor on the way to the clean one. Not a number if T is
-    not.
+    Errors of the noisy posterior are up to this factor larger in the clean one. The result is nan if T is not finite.
 
     Args:
         transition: T, shape `(K, K)`.

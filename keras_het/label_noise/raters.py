@@ -1,4 +1,4 @@
-"""Labels by weak raters: errors that have a cause."""
+"""Labels by weak raters, whose errors have a cause."""
 
 from typing import Any
 
@@ -12,20 +12,19 @@ from keras_het.validation import check_every_class, check_integer, check_labels
 def weak_raters(
     features: Any, labels: Any, per_class: int = 6, num_raters: int = 5, seed: int | list[int] = 0
 ) -> np.ndarray:
-    """Answers of small models that saw a few clean examples each: wrong where an example is hard, and often several of
-    them alike.
+    """Answers of small models that saw a few clean examples each: wrong on hard examples, often alike.
 
     The raters are, in turn, the nearest neighbour, a tree of depth 6, naive Bayes, ridge regression, and a network of 8
     hidden units. Each learns `per_class` examples of every class, drawn anew, and then labels all examples, its own
     ones too. Fewer examples make more errors: on scikit-learn's digits one, two, and six of each class leave 44%, 35%
     and 23% of the answers wrong.
 
-    One label for each example, that of a rater drawn at random: `corrupt_labels(labels, rows, seed)`, where `rows`,
+    `corrupt_labels(labels, rows, seed)` gives one label for each example, that of a rater drawn at random. Here `rows`,
     `(N, K)`, are the shares of the raters that name each class, `np.eye(K)[answers].mean(axis=1)`.
 
     Args:
         features: finite numbers, shape `(N, D)`.
-        labels: the true classes, integers in [0, K), K >= 2, `per_class` examples of each at least, shape `(N,)`.
+        labels: the true classes, integers in [0, K), K >= 2, at least `per_class` examples of each, shape `(N,)`.
         per_class: how many examples of each class a rater sees, at least 1.
         num_raters: M >= 1; from the sixth on the kinds begin again, with other examples.
         seed: of the draw; an integer, at least 0, or a list of them.

@@ -1,4 +1,4 @@
-"""Layers, a file each."""
+"""The layers; each has a file of its own."""
 
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 from keras_het.layers.latent_heteroscedastic_dense import LatentHeteroscedasticDense

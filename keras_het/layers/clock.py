@@ -1,4 +1,4 @@
-"""A clock: the key of the noise of every training step."""
+"""A clock, which gives the key of the noise of every training step."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("keras_het")
 class Clock(keras.layers.Layer):
-    """The seed and a step counter that is saved with the weights: noise is a function of both.
+    """A seed and a step counter, of which the noise is a function; the counter is saved with the weights.
 
     Args:
         seed: of the noise.
@@ -24,8 +24,8 @@ class Clock(keras.layers.Layer):
         )
 
     def tick(self) -> tuple[int, Any]:
-        """The key of this step, (seed, step); the counter goes on."""
-        step = ops.convert_to_tensor(self.step) * 1  # a copy: on two backends the tensor would follow the assignment
+        """Returns the key of this step, (seed, step), and advances the counter."""
+        step = ops.convert_to_tensor(self.step) * 1  # a copy: on two backends the assignment would change the tensor
         self.step.assign(step + 1)
         return self.seed, step
 

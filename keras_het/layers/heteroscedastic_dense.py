@@ -23,19 +23,20 @@ class HeteroscedasticDense(FullPrecision):
         u(x) = mu(x) + d(x) * e_K + V(x) e_R,    e_K ~ N(0, I_K), e_R ~ N(0, I_R)       (Collier et al. 2021, section 2)
         softmax: log E[softmax(u / temperature)]            sigmoid: logit E[sigmoid(u / temperature)]    (Eqs. 3 and 5)
 
-    mu is an affine map of the input, d = softplus(affine) + min_scale a standard deviation, and V is an affine map
-    reshaped to `(K, R)`, or diag(v(x)) V with v affine and V free of the input (`parameter_efficient`). Both outputs
-    are used as logits, with the usual losses under `from_logits=True`; softmax outputs are log-probabilities already.
+    mu is an affine map of the input, and d = softplus(affine) + min_scale a standard deviation. V is an affine map
+    reshaped to `(K, R)`, or, with `parameter_efficient`, diag(v(x)) V, where v is affine and V does not depend on the
+    input. Both outputs are used as logits, with the usual losses under `from_logits=True`; softmax outputs are
+    log-probabilities already.
 
-    In training the nodes e_K, e_R are drawn anew at every step and shared by the examples of the batch, which costs no
-    accuracy; the draw is a function of `seed` and of a counter that is saved with the weights, the same bits on every
-    backend. Otherwise the nodes are a constant: `predict` is deterministic and exports. The temperature matters: choose
-    it by `keras_het.select`.
+    The nodes e_K, e_R are drawn anew at every training step. The examples of a batch share them, which costs no
+    accuracy. The draw is a function of `seed` and of a counter that is saved with the weights, the same bits on every
+    backend. The nodes are a constant at inference: `predict` is deterministic, and the head can be exported. The
+    temperature matters: choose it by `keras_het.select`.
 
-    At the start the head is nearly the plain one. Its noise has a standard deviation of `initial_scale` temperatures,
-    the same for all inputs, half of its variance in d and half in V, whose rows point in random directions: too small
-    to hide what mu has learned, but not zero, where V would have no gradient. Where the labels ask for more noise, it
-    grows.
+    The head is nearly a plain `Dense` at the start. Its noise has a standard deviation of `initial_scale` temperatures,
+    the same for all inputs. Half of its variance is in d and half in V, whose rows point in random directions. This
+    noise is too small to hide what mu has learned. It is not zero, because V would then have no gradient. It grows
+    where the labels ask for more.
 
     Args:
         units: K, the number of classes, at least 2, or 1 for sigmoid.
@@ -47,19 +48,20 @@ class HeteroscedasticDense(FullPrecision):
         temperature: tau > 0, or a `LearnedTemperature`.
         integrator: an instance or name from `keras_het.integrators`; None is QuasiMonteCarlo for softmax, and
             ClosedForm for the other links.
-        use_bias: of mu, as in `Dense`.
+        use_bias: whether mu has a bias, as in `Dense`.
         kernel_initializer: of mu, as in `Dense`.
         bias_initializer: of mu, as in `Dense`.
         kernel_regularizer: of mu, as in `Dense`.
         bias_regularizer: of mu, as in `Dense`.
         min_scale: added to d; at least 0.
-        covariance_initializer: of the kernels of d and V (or v); what it gives is added to the start by the biases.
+        covariance_initializer: of the kernels of d and V (or v). The biases already give the starting noise; the
+            kernels' values are added to it.
         covariance_regularizer: of these kernels and of the shared V.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
-        covariance: an instance or name from `keras_het.covariances`, with arguments of its own; it stands in for
+        covariance: an instance or name from `keras_het.covariances`, with arguments of its own; it replaces
             num_factors, parameter_efficient, min_scale, covariance_initializer, covariance_regularizer and
             initial_scale.
-        seed: of the training noise, in [0, 2^31); None draws one from Python's `random`, as Keras does; the config
+        seed: of the training noise, in [0, 2^31). None draws one from Python's `random`, as Keras does. The config
             keeps it.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
         kwargs: as for any Keras layer.
@@ -153,14 +155,14 @@ class HeteroscedasticDense(FullPrecision):
 
     @property
     def link(self) -> links.Link:
-        """What the head makes of the logits; it stays."""
+        """The link, which maps the logits to the outputs; it cannot be changed."""
         return self._link
 
     @property
     def integrator(self) -> integrators.Integrator:
-        """How the head averages. Another may be set at any time, None for the default of the link.
+        """How the head averages. Another may be set at any time; None sets the default of the link.
 
-        Then compile the model again: on JAX and TensorFlow `predict` goes on with the old one until it is.
+        Compile the model again after that: until then `predict` keeps the old one on JAX and TensorFlow.
         """
         return self._integrator
 
@@ -180,12 +182,12 @@ class HeteroscedasticDense(FullPrecision):
 
     @property
     def num_factors(self) -> Any:
-        """R, of the covariance."""
+        """R, the number of factors of the covariance."""
         return self.covariance_layer.num_factors
 
     @property
     def parameter_efficient(self) -> bool:
-        """Whether V is free of the input."""
+        """Whether all inputs share V."""
         return isinstance(self.covariance_layer, covariances.ParameterEfficient)
 
     def build(self, input_shape: Any) -> None:
@@ -204,7 +206,7 @@ class HeteroscedasticDense(FullPrecision):
         self.integrator.prepare(*self.covariance_layer.size)
 
     def _check_memory(self, features):
-        """Refuses, before anything is allocated, what a hostile file may ask for."""
+        """Raises ValueError for sizes that a hostile file may ask for, before anything is allocated."""
         size = 4 * (features * self.units + self.covariance_layer.count_weights(features, self.units))
         if size > MAX_WEIGHT_BYTES:
             raise ValueError(
@@ -221,11 +223,11 @@ class HeteroscedasticDense(FullPrecision):
         return self.integrator.integrate(self.link, normal, self.covariance_layer.size, key)
 
     def _temperature_now(self):
-        """tau, a number, or a tensor through which its gradient goes."""
+        """tau: a number, or a tensor that passes its gradient on to the weight."""
         return self._fixed_temperature if self.learned_temperature is None else self.learned_temperature.tensor()
 
     def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
-        """The call itself; where Keras would run it twice (`keras.RematScope`), it raises ValueError: see its text."""
+        """Returns the call itself; raises ValueError in a `keras.RematScope`, where Keras would run it twice."""
         if super().rematerialized_call(layer_call, *args, **kwargs) is layer_call:
             return layer_call
         raise ValueError(
@@ -246,7 +248,7 @@ class HeteroscedasticDense(FullPrecision):
         return self.covariance_layer.normal(self._prepared(x), self.loc)
 
     def _prepared(self, x):
-        """Inputs as a tensor; the layer is built."""
+        """Returns the inputs as a tensor, and builds the layer if it is not built."""
         check_autocast(self.compute_dtype)
         x = ops.convert_to_tensor(x, dtype=self.compute_dtype)
         if not self.built:
@@ -256,15 +258,16 @@ class HeteroscedasticDense(FullPrecision):
     def covariance(self, x: Any, centered: bool | None = None) -> Any:
         """Covariance of the logits u, shape `(..., K, K)`.
 
-        By default, for softmax, `centered=True`: only the part that a softmax identifies, see
-        `DiagonalNormal.covariance`. A sigmoid identifies the variances, so for it the default is False.
+        `centered=True`, the default for softmax, gives only the part that a softmax identifies, see
+        `DiagonalNormal.covariance`. The default for sigmoid is False, because a sigmoid identifies the variances.
         """
         centered = self.link.ignores_shift if centered is None else check_boolean("centered", centered)
         return self.logit_distribution(x).covariance(centered=centered)
 
     def probabilities(self, x: Any) -> Any:
-        """Probabilities at inference, shape `(..., K)`: they sum to one for softmax, each is one label's own for
-        sigmoid.
+        """Probabilities at inference, shape `(..., K)`.
+
+        They sum to one for softmax; for sigmoid each label has its own.
         """
         return self.link.probabilities(self._integrate(x))
 
@@ -289,7 +292,7 @@ class HeteroscedasticDense(FullPrecision):
 
 
 def _temperature(temperature):
-    """A number and None, or None and a layer."""
+    """Returns (number, None), or (None, layer) for a learned temperature."""
     if isinstance(temperature, dict) and "class_name" in temperature:
         temperature = keras.saving.deserialize_keras_object(temperature)
     if isinstance(temperature, LearnedTemperature):

@@ -1,4 +1,4 @@
-"""The head whose noise is that of the features: for very many classes."""
+"""The head for very many classes, whose noise is that of the features."""
 
 from typing import Any
 
@@ -13,20 +13,21 @@ REFUSED = ("parameter_efficient", "covariance")
 
 @keras.saving.register_keras_serializable("keras_het")
 class LatentHeteroscedasticDense(HeteroscedasticDense):
-    """HET-XL: a `HeteroscedasticDense` whose noise is that of the features h before the last map, for very many
-    classes.
+    """HET-XL, a `HeteroscedasticDense` for very many classes.
+
+    Its noise is that of the features h before the last map:
 
         u(x) = W' (h + d'(h) * e_D + V'(h) e_R) + b,    e_D ~ N(0, I_D), e_R ~ N(0, I_R)
 
-    d' = softplus(affine) + min_scale and V' are affine maps of h, which has D entries: they add (D D + D) + (D D R + D
-    R) weights to a Dense layer, whatever the number of classes. Softmax takes nodes, each of which costs as much as a
-    Dense layer; the other links have closed forms, whose variances cost R + 1 times a Dense layer. Give it h of a few
-    hundred entries.
+    d' = softplus(affine) + min_scale and V' are affine maps of h, which has D entries. They add (D D + D +
+    (D D R + D R) weights to a Dense layer, whatever the number of classes. Softmax needs nodes, each of which costs as
+    much as a Dense layer. The other links have closed forms, whose variances cost R + 1 times a Dense layer. Give it h
+    of a few hundred entries.
 
     Args:
         units: K, as in `HeteroscedasticDense`.
         num_factors: R, from 1 to D; None is the smaller of D and 15.
-        min_scale: as in `HeteroscedasticDense`, of d' and V'.
+        min_scale: as in `HeteroscedasticDense`, of d'.
         covariance_initializer: as in `HeteroscedasticDense`, of d' and V'.
         covariance_regularizer: as in `HeteroscedasticDense`, of d' and V'.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures, for a kernel W of the size

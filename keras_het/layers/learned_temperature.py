@@ -12,14 +12,15 @@ from keras_het.validation import check_number
 
 @keras.saving.register_keras_serializable("keras_het")
 class LearnedTemperature(FullPrecision):
-    """tau = lower + (upper - lower) sigmoid(theta), theta a weight: give it to a head as its `temperature`.
+    """A learned temperature, tau = lower + (upper - lower) sigmoid(theta), where theta is a weight.
 
-    It is learned on the training loss, which prefers small temperatures as training goes on and labels are learned by
-    heart: stop early by noisy validation labels, as `keras_het.select` does, and beside it try fixed temperatures.
+    Give it to a head as its `temperature`. It is learned on the training loss, which prefers small temperatures as
+    training goes on and labels are learned by heart. So stop early by noisy validation labels, as `keras_het.select`
+    does, and try fixed temperatures, too.
 
     Args:
-        lower: of tau; greater than 0.
-        upper: of tau; greater than `lower`.
+        lower: lower bound of tau; greater than 0.
+        upper: upper bound of tau; greater than `lower`.
         initial: tau at the start, between the two.
     Raises:
         ValueError: for numbers outside these ranges, or if another head has it.
@@ -43,7 +44,7 @@ class LearnedTemperature(FullPrecision):
         self.owner: Any = None
 
     def start(self, owner: str, trainable: bool, dtype: Any) -> None:
-        """A head takes it."""
+        """Makes this temperature belong to a head."""
         if self.owner is not None:
             raise ValueError(f"`temperature` must be new for every head. Received: that of {self.owner!r}")
         self.owner, self.trainable, self.dtype_policy = owner, trainable, dtype
@@ -54,7 +55,7 @@ class LearnedTemperature(FullPrecision):
         self.theta = self.add_weight(name="theta", shape=(), initializer=start, autocast=False)
 
     def tensor(self) -> Any:
-        """tau, a scalar tensor, through which its gradient goes."""
+        """tau, a scalar tensor that passes its gradient on to theta."""
         return self.lower + (self.upper - self.lower) * ops.sigmoid(self.theta)
 
     @property
@@ -63,7 +64,7 @@ class LearnedTemperature(FullPrecision):
         return float(ops.convert_to_numpy(self.tensor())) if self.built else self.initial
 
     def get_build_config(self) -> None:
-        """None: its head builds it, also when it comes from a file."""
+        """Returns None: the head builds this layer, also when it is loaded from a file."""
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "lower": self.lower, "upper": self.upper, "initial": self.initial}

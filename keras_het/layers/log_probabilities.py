@@ -1,4 +1,7 @@
-"""Whether what a layer takes are log-probabilities: by the graph before it, where there is one, and by their sum."""
+"""Checks whether the inputs of a layer are log-probabilities.
+
+They are checked by the graph before the layer, where there is one, and by their sum.
+"""
 
 from typing import Any
 
@@ -9,15 +12,15 @@ from keras import ops
 from keras_het.graph import activation_of, has_graph, inner_output, is_activation, producer
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 
-# How far from 0 the log of the sum of probabilities may be: bfloat16 rounds log(1e-5) by 0.03. Of probabilities, taken
-# for their own logs, it is above 1.
+# Largest distance of the log of the sum of probabilities from 0. bfloat16 rounds log(1e-5) by 0.03; probabilities that
+# are mistaken for log-probabilities give more than 1.
 TOLERANCE = 0.1
 
 
 def nan_unless_log_probabilities(inputs: Any, outputs: Any) -> Any:
-    """`outputs`, `(..., K)` or `(..., M, K)`, with rows of nan where those of `inputs`, `(..., K)`, do not sum to one.
+    """Returns `outputs`, with rows of nan where the probabilities of `inputs` do not sum to one.
 
-    The loss says so at the first step.
+    `inputs` are `(..., K)`, and `outputs` are `(..., K)` or `(..., M, K)`. The loss is then nan at the first step.
     """
     log_sum = ops.logsumexp(inputs, axis=-1, keepdims=True)
     for _ in outputs.shape[len(inputs.shape) :]:
@@ -26,9 +29,7 @@ def nan_unless_log_probabilities(inputs: Any, outputs: Any) -> Any:
 
 
 def check_log_probabilities(tensor: Any, layer: keras.layers.Layer) -> None:
-    """Raises a ValueError if a symbolic tensor was made by a Keras layer that makes something else, such as
-    probabilities.
-    """
+    """Raises ValueError if the tensor comes from a Keras layer that returns, for example, probabilities."""
     source = _source(tensor)
     found = _other_than_log_probabilities(source)
     if found:
@@ -39,8 +40,9 @@ def check_log_probabilities(tensor: Any, layer: keras.layers.Layer) -> None:
 
 
 def _source(tensor: Any) -> Any:
-    """The layer or operation that made the values of a symbolic tensor, in the models around it; a cast or an identity
-    makes none.
+    """The layer or operation that made the values of a symbolic tensor, in the models around it.
+
+    Casts and identities are passed over.
     """
     while hasattr(tensor, "_keras_history"):
         layer, node = producer(tensor)
@@ -56,7 +58,7 @@ def _source(tensor: Any) -> Any:
 def _is_linear(layer: Any) -> bool:
     try:
         return activation_of(layer) is None
-    except ValueError:  # over another axis, or not one of Keras
+    except ValueError:  # an activation over another axis, or not one of Keras
         return False
 
 
@@ -66,7 +68,7 @@ def _other_than_log_probabilities(source: Any) -> str | None:
     if isinstance(source, HeteroscedasticDense):
         return None if source.link.returns == "log-probabilities" else f"{kind} with link={source.link!r}"
     if not type(source).__module__.startswith("keras."):
-        return None  # somebody's own
+        return None  # a user's own layer: its outputs are not known
     if kind in ("Softmax", "Sigmoid", "Relu"):  # layers, and operations of `keras.ops`
         return f"{kind}"
     activation = getattr(source, "activation", None)

@@ -1,4 +1,4 @@
-"""A layer of label flips: log-probabilities of the true classes in, of the noisy labels out."""
+"""A layer of label flips: it turns log-probabilities of the true classes into those of the noisy labels."""
 
 from typing import Any
 
@@ -20,45 +20,45 @@ LOWER = 1e-4  # smallest entry of a learned T, times K: the gradient of an entry
 
 @keras.saving.register_keras_serializable("keras_het")
 class NoiseTransition(keras.layers.Layer):
-    """Turns a model of the true classes into one of the noisy labels, 0 to K - 1, to be trained on those.
+    """Turns a model of the true classes into a model of the noisy labels, 0 to K - 1, to be trained on them.
 
         log p(noisy j | x) = log sum_i p(true i | x) T[i, j]                            (Sukhbaatar et al. 2014, Eq. 2)
 
     T[i, j] = p(noisy label j | true class i) does not depend on the input; the paper's Q is its transpose. Put the
-    layer behind log-probabilities, such as those of `HeteroscedasticDense` or a Dense layer with
-    `activation="log_softmax"`, and train with `from_logits=True`. Like Dropout it acts in training only: `predict`
-    gives the true classes, and `evaluate` on clean labels is honest. On noisy validation labels `val_loss` grows once T
-    takes the noise on: stop early by the `val_noisy_nll` of `callbacks.TransitionMonitor`.
+    layer after log-probabilities, such as those of `HeteroscedasticDense` or a Dense layer with
+    `activation="log_softmax"`, and train with `from_logits=True`. It acts in training only, like Dropout: `predict`
+    gives the true classes, and `evaluate` on clean labels measures these. `val_loss` on noisy validation labels grows
+    once T has learned the noise: stop early by the `val_noisy_nll` of `callbacks.TransitionMonitor`.
 
-    A learned T starts at the identity, but for a hundredth of each row that is spread evenly: an entry of exactly zero
-    would get a gradient without bound. Two ways to keep its rows stochastic: "projected" takes gradient steps in T and
-    projects every row back onto the probability vectors with entries of at least 1e-4 / K (the paper's way); "softmax"
-    learns logits of the rows, and moves more slowly. Without a `regularizer`, such as `keras.regularizers.L2`, a
-    learned T may stay where it starts. How to choose its strength, and what shows that T has failed, is in
-    `guides/label_flips.py`.
+    A learned T starts near the identity. A hundredth of each row is spread evenly, because an entry of exactly zero
+    would get a gradient without bound. There are two ways to keep the rows stochastic. "projected" (the paper's way)
+    takes gradient steps in T, and projects every row back onto the probability vectors with entries of at least
+    1e-4 / K. "softmax" learns logits of the rows, and moves more slowly. A learned T may stay at its start without a
+    `regularizer`, such as `keras.regularizers.L2`. `guides/label_flips.py` says how to choose its strength, and what
+    shows that T has failed.
 
-    With `num_annotators` each annotator m has a T of their own (Rodrigues and Pereira 2018; Tanno et al. 2019): in
-    training the output is log p(label of m | x), `(..., M, K)`, for integer labels `(..., M)`, -1 where m gave none.
-    The loss is `losses.AnnotatorsLoss()`, a metric `metrics.AnnotatorsMetric(...)`; see `guides/annotators.py`.
+    Each annotator m has a T of their own if `num_annotators` is given (Rodrigues and Pereira 2018; Tanno et al. 2019).
+    The output in training is then log p(label of m | x), `(..., M, K)`, for integer labels `(..., M)`, -1 where m gave
+    none. The loss is `losses.AnnotatorsLoss()`, a metric `metrics.AnnotatorsMetric(...)`; see `guides/annotators.py`.
 
     Args:
         num_classes: K >= 2, without the outliers; at most 16384 in float32, where T has 1 GiB.
-        transition: T, `(K, K)`, where it starts, or, with `trainable=False`, stays ("true Q*"); None starts near the
-            identity. With annotators it is that of all, or `(M, K, K)`.
-        outlier: a further, last class of examples that belong to no class; T is then `(K + 1, K + 1)`, and by default
-            starts near `label_noise.outlier(K, alpha=0.5)` (Eq. 8). The share alpha of outliers that are labelled as
-            such is learned with the rest of T, or given: `transition=outlier(K, alpha), trainable=False`. With no
-            example labelled as an outlier a learned share goes to zero, and T gets singular; the callbacks warn of it.
-            (A ridge hides it, and spreads the classes: use none here.)
+        transition: the starting T, `(K, K)`, or, with `trainable=False`, the fixed one ("true Q*"); None starts near
+            the identity. All annotators share it, unless it has the shape `(M, K, K)`.
+        outlier: whether a further, last class holds examples that belong to no class. T is then `(K + 1, K + 1)`, and
+            by default starts near `label_noise.outlier(K, alpha=0.5)` (Eq. 8). The share alpha of outliers that are
+            labelled as such is learned with the rest of T, or given: `transition=outlier(K, alpha), trainable=False`. A
+            learned share goes to zero if no example is labelled as an outlier, and T becomes singular; the callbacks
+            warn of it. (A ridge hides it, and spreads the classes: use none here.)
         parameterization: "projected" or "softmax".
-        trainable: learn T.
+        trainable: whether T is learned.
         regularizer: of T, whatever the parameterization; see `keras_het.regularizers`.
-        apply_at_inference: act at inference too, to evaluate on noisy labels.
+        apply_at_inference: whether to act at inference too, to evaluate on noisy labels.
         num_annotators: M >= 1; None is one T without an axis of annotators.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
-    Input and output shape: `(..., K)`, or `(..., K + 1)` with outliers; log-probabilities. In training rows of inputs
-        whose probabilities do not sum to one, within 10%, give nan. With annotators the output has their axis before
-        the last, where T acts.
+    Input and output shape: `(..., K)`, or `(..., K + 1)` with outliers; log-probabilities. Rows of inputs give nan in
+        training if their probabilities do not sum to one, within 10%. The output has the axis of annotators, if any,
+        before the last one whenever T acts.
     Raises:
         ValueError: for arguments outside these ranges, inputs of another width, or a model in which the layer before
             this one makes something else than log-probabilities, such as `Dense(K)` or `Dense(K, "softmax")`.
@@ -100,11 +100,11 @@ class NoiseTransition(keras.layers.Layer):
             rule = " or ".join(map(str, sorted(shapes, key=len)))
             raise ValueError(f"`transition` must have shape {rule}. Received: shape {self.initial_transition.shape}")
         self.supports_masking = not self.axes  # a mask has no axis of annotators
-        # Here, not in `build`: callbacks set it before the first step, which builds some models.
+        # Made here, not in `build`: callbacks set it before the first step, and that step builds some models.
         self.gate = self.add_weight(name="gate", shape=(), initializer="ones", trainable=False, autocast=False)
 
     def _check_memory(self):
-        """Refuses, before anything is allocated, what a hostile file may ask for."""
+        """Raises ValueError for sizes that a hostile file may ask for, before anything is allocated."""
         size = (8 if self.variable_dtype == "float64" else 4) * self.size**2 * (self.num_annotators or 1)
         if size > MAX_BYTES:
             annotators = f", num_annotators={self.num_annotators}" if self.axes else ""
@@ -146,11 +146,12 @@ class NoiseTransition(keras.layers.Layer):
         return self.regularizer(self._transition(kernel))
 
     def _transition(self, kernel):
-        """T of the weight, with the gradient that the optimizer is to see: scaled by the gate and, if projected,
-        centred in every row.
+        """T from the weight, with the gradient that the optimizer needs.
 
-        The projection undoes what moves the entries of a row alike. An optimizer that normalises entry by entry, as
-        Adam does, would make that part of the gradient hide the rest, and T would not move.
+        The gradient is scaled by the gate, and, if projected, centred in every row.
+
+        The projection undoes a step that moves all entries of a row alike. An optimizer that normalises each entry, as
+        Adam does, would let that part of the gradient hide the rest, and T would not move.
         """
         kernel = ops.convert_to_tensor(kernel)
         stopped = ops.stop_gradient(kernel)
@@ -161,7 +162,7 @@ class NoiseTransition(keras.layers.Layer):
 
     @property
     def transition(self) -> Any:
-        """T, a tensor of shape `(K, K)`, or `(M, K, K)`; before the first step that at which it starts."""
+        """T, a tensor of shape `(K, K)` or `(M, K, K)`; before the first step it is the starting T."""
         if not self.built:
             self.build((None, self.size))
         return self._transition(self.kernel)
@@ -173,18 +174,19 @@ class NoiseTransition(keras.layers.Layer):
         return nan_unless_log_probabilities(inputs, apply_transition(inputs, self.transition))
 
     def compute_output_spec(self, inputs: Any, training: bool | None = None) -> Any:
-        """As Keras', in a model with a graph. Raises: ValueError if a layer before this one does not make
-        log-probabilities.
+        """The output spec, as in Keras.
+
+        Raises ValueError if a layer before this one does not make log-probabilities.
         """
         check_log_probabilities(inputs, self)
         return keras.KerasTensor(self._output_shape(inputs.shape, training), dtype=self.compute_dtype)
 
     def save_own_variables(self, store: Any) -> None:
-        """T alone: a model that is saved while its gate is closed has an open one when it is loaded, and learns T."""
+        """Saves T alone: a model saved with a closed gate has an open one when it is loaded, and learns T."""
         store["transition"] = self.kernel.numpy()
 
     def load_own_variables(self, store: Any) -> None:
-        """See `save_own_variables`. Raises: ValueError if what is stored is no T of this size."""
+        """Loads T, see `save_own_variables`. Raises ValueError if the stored weight is no T of this size."""
         stored = np.asarray(store["transition"])
         if stored.shape != self.kernel.shape or not np.isfinite(stored).all():
             rule, found = (

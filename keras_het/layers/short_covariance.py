@@ -1,4 +1,4 @@
-"""The short spelling of a head's covariance: by arguments of the head, without an object."""
+"""The short spelling of a head's covariance: arguments of the head instead of a covariance object."""
 
 import numbers
 from typing import Any
@@ -18,12 +18,12 @@ DEFAULTS = {
 
 
 def resolve(covariance: Any, short: dict) -> covariances.Covariance:
-    """The covariance, of an object, a name or None, and of the arguments of the short spelling."""
+    """The covariance that an object or a name gives, or, for None, the arguments of the short spelling."""
     return _made(short) if covariance is None else _given(covariance, short)
 
 
 def config(layer: Any, is_given: bool) -> dict[str, Any]:
-    """The arguments that make a covariance again, as it was given: as an object or in short."""
+    """The arguments that make a covariance again, in the form in which it was given: an object, or in short."""
     if is_given:
         return {**DEFAULTS, "covariance": keras.saving.serialize_keras_object(layer)}
     return {
@@ -57,7 +57,7 @@ def _made(short):
 
 
 def _given(covariance, short):
-    """The covariance of an object, beside which nothing else of it is given."""
+    """The covariance that an object or a name gives; the arguments of the short spelling must be defaults."""
     changed = [name for name, value in short.items() if value != DEFAULTS[name]]
     if changed:
         kind = type(covariances.get(covariance)).__name__

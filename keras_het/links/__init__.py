@@ -1,5 +1,6 @@
-"""Links: from the Gaussian of the logits to what a head returns. Small serialisable choices, as `keras.initializers`
-are.
+"""Links: the maps from the Gaussian of the logits to what a head returns.
+
+They are small serialisable objects, like those of `keras.initializers`.
 """
 
 from keras_het.links.link import Link

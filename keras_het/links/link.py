@@ -1,6 +1,4 @@
-"""What every link is: from the Gaussian of the logits to what a head returns, and all that others
-have to know of it.
-"""
+"""The base class of links: from the Gaussian of the logits to what a head returns."""
 
 from typing import Any
 
@@ -13,24 +11,26 @@ from keras_het.ops.low_rank import finite
 
 
 class Link(Choice):
-    """Base class of the links. An integrator says what it needs of a link; a link has it, or it is None.
+    """Base class of links.
+
+    An integrator names the attribute that it needs of a link; the attribute is None for a link that lacks it.
 
     A subclass defines one or more of these:
 
     * `closed_form(normal)`: what a head returns, `(..., K)`, without nodes.
     * `second_order(normal)`: the same to second order in the noise.
-    * `mean`: what nodes are averaged to, an object with the methods of `SoftmaxMean` in `ops/expected_softmax.py`;
-      `from_mean` makes of it what a head returns.
+    * `mean`: the function that is averaged over nodes, an object with the methods of `SoftmaxMean` in
+      `ops/expected_softmax.py`; `from_mean` turns the average into what a head returns.
     * `own_noise` and `largest`: the same for the integrators `OwnNoise` and `Quadrature`.
 
     `normal` is the distribution of the logits in temperatures, centred by `center`.
 
     Attributes:
-        activation: "softmax" or "sigmoid", the activation of Keras that makes probabilities of the outputs: they are
-            log-probabilities of exclusive classes, or one logit for each label.
-        min_units: the fewest classes.
-        activations: the activations of Keras whose heads a head with this link can continue, with mu = temperature *
-            (kernel, bias).
+        activation: "softmax" or "sigmoid", the Keras activation that turns the outputs into probabilities. The outputs
+            are log-probabilities of exclusive classes, or one logit for each label.
+        min_units: the smallest number of classes.
+        activations: the Keras activations of the plain heads that a head with this link can take over, with
+            mu = temperature * (kernel, bias).
         ignores_shift: whether a number that is added to all logits changes nothing.
     """
 
@@ -45,11 +45,11 @@ class Link(Choice):
     largest: Any = None
 
     def from_mean(self, value: Any) -> Any:
-        """What a head returns, of the average over the nodes, both `(..., K)`."""
+        """What a head returns for the average over the nodes, both `(..., K)`."""
         return value
 
     def center(self, loc: Any) -> Any:
-        """Mean logits `(..., K)`, finite, without what the link does not see."""
+        """Finite mean logits `(..., K)`, without the part that the link ignores."""
         return finite(loc)
 
     def __init_subclass__(cls, **kwargs: Any):
@@ -61,7 +61,7 @@ class Link(Choice):
 
     @property
     def default_integrator(self) -> str:
-        """The name of the integrator that serves it if none is given: no nodes if it needs none."""
+        """The name of the default integrator: "ClosedForm" if the link has a closed form, else "QuasiMonteCarlo"."""
         return "QuasiMonteCarlo" if self.closed_form is None else "ClosedForm"
 
     @property
@@ -74,16 +74,15 @@ class Link(Choice):
         return ops.exp(outputs) if self.activation == "softmax" else ops.sigmoid(outputs)
 
     def average(self, outputs: Any, axis: int = 0) -> Any:
-        """What a head would return of the mean probabilities of several outputs, such as those of the members of an
-        ensemble.
+        """What a head would return for the mean probabilities of several outputs, such as those of an ensemble.
 
-        The mean is taken of probabilities, in log space; that of log-probabilities or logits would be that of no
-        distribution. Compile a model that ends in it with `loss()` and `metrics()`: `keras_het.check` does not look
-        behind it.
+        The mean is over probabilities, computed in log space: a mean of log-probabilities or logits is not that of a
+        distribution. Compile a model that ends in this average with `loss()` and `metrics()`: `keras_het.check` does
+        not look behind the average.
 
         Args:
             outputs: what heads return, not probabilities: a list of M tensors `(..., K)`, or one tensor `(M, ..., K)`.
-            axis: that of the M outputs, whose number must be known; not the last, which has the classes.
+            axis: the axis of the M outputs; M must be known. It is not the last axis, which has the classes.
         Returns:
             shape `(..., K)`.
         Raises:
@@ -111,8 +110,9 @@ class Link(Choice):
         return log_mean_exp(ops.log_sigmoid(outputs), axis) - log_mean_exp(ops.log_sigmoid(-outputs), axis)
 
     def loss(self) -> keras.losses.Loss:
-        """The loss of Keras for the outputs: for integers `(...)`, or, of a sigmoid, for vectors `(..., K)` of zeros
-        and ones.
+        """The Keras loss for the outputs.
+
+        Labels are integers `(...)`, or, for a sigmoid, vectors `(..., K)` of zeros and ones.
         """
         kind = (
             keras.losses.SparseCategoricalCrossentropy
@@ -125,4 +125,4 @@ class Link(Choice):
         """New metrics of Keras for the outputs and the labels of `loss`: the accuracy."""
         if self.activation == "softmax":
             return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
-        return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]  # of logits
+        return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]  # outputs are logits: 0 is p = 1/2

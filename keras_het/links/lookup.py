@@ -1,4 +1,4 @@
-"""From what is given as an argument to a link."""
+"""Finds the link that an argument stands for."""
 
 from typing import Any
 

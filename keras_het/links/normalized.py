@@ -22,12 +22,12 @@ class _Normalized(Link):
 
 @keras.saving.register_keras_serializable("keras_het")
 class NormalizedSigmoid(_Normalized):
-    """Sigmoids that are normalised, for one label per example, without nodes in training or prediction.
+    """Sigmoids, normalised over the classes: for one label per example, without nodes in training or prediction.
 
         p_k = E[sigmoid(u_k / temperature)] / sum_j E[sigmoid(u_j / temperature)]
 
-    The expectations are in closed form, error of their logs below 1e-4. Only the variance of each logit counts, not the
-    correlations. The head returns log-probabilities.
+    The expectations are in closed form; the error of their logs is below 1e-4. Only the variance of each logit counts,
+    not the correlations. The head returns log-probabilities.
 
     Source: Mucsanyi, Da Costa and Hennig 2025 (arXiv 2502.03366); the expectation is
         `keras_het.ops.log_expected_sigmoid`.
@@ -46,14 +46,13 @@ class NormalizedSigmoid(_Normalized):
 
 @keras.saving.register_keras_serializable("keras_het")
 class NormalCDF(_Normalized):
-    """Normal distribution functions that are normalised, for one label per example, without nodes in training or
-    prediction.
+    """Normal distribution functions, normalised over the classes: for one label per example, without nodes.
 
         p_k = E[Phi(u_k / temperature)] / sum_j E[Phi(u_j / temperature)],    E[Phi(u)] = Phi(mean / sqrt(1 + variance))
 
-    Exact. Only the variance of each logit counts, not the correlations. The head returns log-probabilities. Nodes are
-    for comparison: log Phi is near -u^2/2, so beyond |u| = 100 their gradient loses digits, which the closed form does
-    not.
+    The formula is exact. Only the variance of each logit counts, not the correlations. The head returns
+    log-probabilities. Nodes are only for comparison: log Phi is near -u^2/2, so their gradient loses digits beyond
+    |u| = 100. The closed form keeps them.
 
     Source: Mucsanyi, Da Costa and Hennig 2025 (arXiv 2502.03366).
 

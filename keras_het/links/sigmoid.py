@@ -25,5 +25,5 @@ class Sigmoid(Link):
     mean = SigmoidMean()
 
     def closed_form(self, normal: Any) -> Any:
-        """Logits of the means, `(..., K)`, error of their probabilities' logs below 1e-4."""
+        """Logits of the mean probabilities, `(..., K)`; the error of the log-probabilities is below 1e-4."""
         return expected_sigmoid_logit(normal.loc, normal.variance())

@@ -1,9 +1,10 @@
-"""Losses for noisy labels, for models without a layer of their own for the noise.
+"""Losses for noisy labels, for models that have no layer for the noise.
 
-They take integer labels of shape `(...)` or `(..., 1)`, or label vectors `(..., K)`, and probabilities or logits `(...,
-K)`. Labels with the value `ignore_class` are left out of the loss and of the mean; another label outside [0, K) makes
-the loss nan, on every backend. Logits without `from_logits=True` are taken for probabilities: the loss hardly moves.
-`CoTeaching` and `JoCoR` take the predictions of two networks, `(B, 2, K)`, as a `models.Pair` gives them.
+They take integer labels of shape `(...)` or `(..., 1)`, or label vectors `(..., K)`, and probabilities or logits
+`(..., K)`. Labels with the value `ignore_class` are left out of the loss and of the mean. Any other label outside [0,
+K) makes the loss nan, on every backend. Logits need `from_logits=True`: without it they are taken for probabilities,
+and the loss hardly changes in training. `CoTeaching` and `JoCoR` take the predictions of two networks, `(B, 2, K)`, as
+a `models.Pair` gives them.
 """
 
 from keras_het.losses.active_passive import ActivePassiveCrossentropy

@@ -1,5 +1,6 @@
-"""An active loss, which raises the label's probability, and a passive one, which lowers those of the others; both
-robust.
+"""The sum of an active loss, which raises the label's probability, and a passive loss, which lowers all others.
+
+Both are robust to wrong labels.
 """
 
 from typing import Any
@@ -14,21 +15,22 @@ from keras_het.validation import check_number
 
 @keras.saving.register_keras_serializable("keras_het")
 class ActivePassiveCrossentropy(Crossentropy):
-    """Normalised crossentropy and reverse crossentropy (NCE + RCE).
+    """A weighted sum of normalised crossentropy and reverse crossentropy (NCE + RCE).
 
         alpha sum_k t_k log p_k / sum_j log p_j - beta sum_k p_k log t_k,   log 0 := A       (Ma et al. 2020, Section 3)
 
-    The first part is between 0 and 1, 1 / K where all classes are equally probable: its gradient falls as the number K
-    of classes grows, so that many classes want a larger alpha. For one label the second part is -A beta (1 - p_y).
+    The normalised crossentropy is between 0 and 1, and 1 / K where all classes are equally probable. Its gradient falls
+    as the number K of classes grows, so many classes need a larger alpha. For one label the second part is
+    -A beta (1 - p_y).
 
     Args:
         alpha: weight of the normalised crossentropy, at least 0.
         beta: weight of the reverse crossentropy, at least 0. The paper takes (alpha, beta) = (1, 1) for ten classes,
             (10, 0.1) for a hundred.
-        log_of_zero: A < 0; the paper's is -4.
-        from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
+        log_of_zero: A < 0, which replaces log 0; the paper takes -4.
+        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
-        name: of the loss, in logs.
+        name: the name of the loss in logs.
         reduction: as for any Keras loss.
         dtype: as for any Keras loss.
     Raises:
@@ -56,10 +58,10 @@ class ActivePassiveCrossentropy(Crossentropy):
         self.log_of_zero = check_log_of_zero(log_of_zero)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """As above: `(..., K)`, `(..., K)` to `(...)`."""
+        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
         if log_probs.shape[-1] < 2:
             raise ValueError(f"`y_pred` must have at least two classes. Received: shape {tuple(log_probs.shape)}")
-        # The denominator is at least K log K: it needs no small number beside it.
+        # |denominator| >= K log K is never zero: a small number added to it would only make the loss wrong.
         normalized = ops.sum(targets * log_probs, axis=-1) / ops.sum(log_probs, axis=-1)
         return self.alpha * normalized + self.beta * reverse_crossentropy(targets, log_probs, self.log_of_zero)
 

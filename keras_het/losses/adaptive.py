@@ -1,6 +1,4 @@
-"""Heteroskedastic adaptive regularisation: the more labels of a class are wrong, and the rarer it is, the smoother its
-predictions.
-"""
+"""Heteroskedastic adaptive regularisation: rare classes and classes with many wrong labels get smoother predictions."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -17,16 +15,16 @@ from keras_het.validation import as_float64, check_every_class, check_labels, ch
 
 
 def adaptive_strengths(labels: Any, noise: Any) -> np.ndarray:
-    """The strength of regularisation for each example, by the noise of its class and its frequency; the largest is 1.
+    """Returns the regularisation strength of each example, by the noise and frequency of its class; the largest is 1.
 
         strength_k = noise_k^0.6 / n_k^0.4,   divided by the largest of them        (the code of Cao et al. 2021)
 
-    The authors estimate noise_k as the share of held-out examples of label k that a model, trained without
-    regularisation, predicts otherwise.
+    The authors train a model without regularisation, and estimate noise_k as the share of held-out examples of label k
+    for which it predicts another class.
 
     Args:
-        labels: noisy ones, integers in [0, K), `(N,)`; n_k of them are k.
-        noise: in [0, 1], `(K,)`.
+        labels: noisy labels, integers in [0, K), `(N,)`; n_k of them are k.
+        noise: noise_k of each class, in [0, 1], `(K,)`.
     Returns:
         shape `(N,)`, float64.
     Raises:
@@ -49,23 +47,22 @@ def adaptive_strengths(labels: Any, noise: Any) -> np.ndarray:
 
 @keras.saving.register_keras_serializable("keras_het")
 class AdaptivelyRegularizedCrossentropy(IndexedCrossentropy):
-    """Crossentropy and the norm of its gradient for the features before the last layer, as strong as each example needs
-    (HAR).
+    """Crossentropy plus the norm of its gradient for the input of the last layer, weighted for each example (HAR).
 
         l_n + strength_n |d l_n / d h_n|,   d l_n / d h_n = W (p - y)        (Cao et al. 2021, Algorithm 1)
 
-    h are the features that go into the last layer, a `Dense` of kernel W, which `attach` finds in the model. Examples
-    without an index, as those of validation, are not regularised; strengths of 0 are the plain crossentropy.
+    h is the input of the last layer, a `Dense` with kernel W, which `attach` finds in the model. Examples without an
+    index, such as those of validation, are not regularised. Strengths of 0 give the plain crossentropy.
 
-    What differs from the paper, which sums the norms over several hidden layers by a second backward pass: here it is
-    the last one's alone, whose gradient has a formula, so that a step costs one more product with W. The authors' code
-    takes the gradient of the mean loss, so that their weight is B times that of here, B the size of the batch.
+    The paper sums the norms over several hidden layers by a second backward pass. Here only the last layer counts,
+    whose gradient has a formula, so a step costs one more product with W. The authors' code takes the gradient of the
+    mean loss, so their weight is B times the one here, where B is the size of the batch.
 
     Args:
         strengths: lambda_n >= 0, `(N,)`, such as `weight * adaptive_strengths(labels, noise)`; N is at most 2^24.
-        from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
+        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
-        name: of the loss, in logs.
+        name: the name of the loss in logs.
         reduction: as for any Keras loss.
         dtype: as for any Keras loss.
     Raises:
@@ -93,13 +90,13 @@ class AdaptivelyRegularizedCrossentropy(IndexedCrossentropy):
         if strengths.ndim != 1 or not np.isfinite(check_not_negative("strengths", strengths[None])).all():
             raise ValueError(f"`strengths` must be finite, of shape (N,). Received: shape {strengths.shape}")
         super().__init__(len(strengths), from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
-        # A weight, though it stays: JAX would copy a constant of a million numbers into every program.
-        self._kernel: Callable | None = None  # until the loss is attached
+        # A weight, although it never changes: JAX would copy a constant of a million numbers into every program.
+        self._kernel: Callable | None = None  # None until the loss is attached
         self._strengths = self.state.add_variable((len(strengths) + 1,), "zeros", "float32", name="strengths")
         self._strengths.assign(np.append(strengths, 0.0))
 
     def attach(self, model: keras.Model, layer: keras.layers.Dense | None = None) -> Self:
-        """As of every loss with weights; and the kernel of the last layer is found.
+        """Attaches the loss to a model, and finds the kernel of its last layer.
 
         Args:
             model: the model to be trained; functional, or Sequential and built, unless the layer is given.
@@ -111,18 +108,18 @@ class AdaptivelyRegularizedCrossentropy(IndexedCrossentropy):
         found = _last_layer(model) if layer is None else layer
         if not isinstance(found, keras.layers.Dense):
             raise ValueError(f"`layer` must be a Dense layer. Received: a {type(found).__name__}")
-        # Not the layer itself, which Keras would then save as a part of the loss.
+        # A function instead of the layer: Keras would save the layer as a part of the loss.
         self._kernel = lambda: found.kernel
         return super().attach(model)
 
     def indexed_crossentropy(self, targets: Any, log_probs: Any, index: Any, known: Any) -> Any:
-        """As above: `(B, K)`, `(B, K)`, `(B,)`, `(B,)` to `(B,)`."""
+        """The loss above: `(B, K)`, `(B, K)`, `(B,)`, `(B,)` to `(B,)`."""
         plain = -ops.sum(targets * log_probs, axis=-1)
         if self._kernel is None:
             return plain
         strength = ops.cast(ops.take(self._strengths.value, index), log_probs.dtype)
         kernel = ops.cast(ops.convert_to_tensor(self._kernel()), log_probs.dtype)
-        # p - y, without the difference of two numbers near one.
+        # p - y, where a plain difference of two numbers near one would lose its digits to rounding.
         residual = targets * ops.expm1(log_probs) + (1.0 - targets) * ops.exp(log_probs)
         penalty = strength * _norm(residual, kernel)
         return plain + ops.where(known, penalty, 0.0)
@@ -143,7 +140,7 @@ def _last_layer(model):
 
 
 def _norm(residual, kernel):
-    """|W r| of rows of r, `(B, K)`, whose squares do not underflow, and with a gradient of 0 where it is 0."""
+    """The norm |W r| of each row r, `(B, K)`; its squares do not underflow, and where it is 0 its gradient is 0."""
     scale = ops.stop_gradient(largest(ops.abs(residual), SMALLEST, axis=-1))
     squares = ops.sum(ops.square(ops.matmul(residual / scale, ops.transpose(kernel))), axis=-1)
     positive = squares > 0

@@ -1,4 +1,4 @@
-"""A loss of the labels of several annotators."""
+"""A loss for the labels of several annotators."""
 
 from typing import Any
 
@@ -12,23 +12,27 @@ from keras_het.ops.annotators import for_each_label, is_label, weight_each_label
 
 @keras.saving.register_keras_serializable("keras_het")
 class AnnotatorsLoss(keras.losses.Loss):
-    """Another loss, of the labels that several annotators gave, behind a `NoiseTransition` with `num_annotators`.
+    """Applies another loss to the labels of several annotators, for a `NoiseTransition` with `num_annotators`.
 
-        mean over the labels that are there of -log p(label of annotator m | x)
+        mean over the given labels of -log p(label of annotator m | x)
 
-    Labels are integers `(N, M)`, -1 where the annotator gave none; those count neither in the sum nor in the mean.
-    Another label outside [0, K), or nan, makes the loss nan. The predictions are `(N, M, K)` in training, and `(N, K)`,
-    of the true classes, at inference: that is the same for every label, and clean labels `(N, 1)` or `(N,)` are taken
-    too, so that validation on them is that of the true classes. (Before the first step Keras shows a loss predictions
-    of inference with labels of training, on JAX and PyTorch; its own losses refuse that. On TensorFlow `evaluate` takes
-    labels of one rank only: `(N, 1)` is that of `(N, M)`.) `class_weight` of `fit` is not for such labels.
+    Labels are integers `(N, M)`, with -1 where an annotator gave none. A missing label counts neither in the sum nor in
+    the mean. Any other label outside [0, K), or nan, makes the loss nan. `class_weight` of `fit` is not for such
+    labels.
+
+    The predictions are `(N, M, K)` in training. At inference they are those of the true classes, `(N, K)`, which are
+    compared with every label. Clean labels `(N, 1)` or `(N,)` are also accepted, so validation on them measures the
+    true classes.
+
+    On JAX and PyTorch, before the first step, Keras gives a loss predictions of inference with labels of training; its
+    own losses refuse that. On TensorFlow, `evaluate` takes labels of one rank only: `(N, 1)` has the rank of `(N, M)`.
 
     Args:
-        loss: of Keras or of this package, with `ignore_class=-1`, but none that needs the index of an example; None is
+        loss: a loss of Keras or of this package with `ignore_class=-1`, which needs no index of an example; None is
             `keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)`.
-        name: of the loss.
+        name: the name of the loss.
     Raises:
-        ValueError: for another loss.
+        ValueError: for any other loss.
 
     Example:
         >>> loss = AnnotatorsLoss()
@@ -48,14 +52,12 @@ class AnnotatorsLoss(keras.losses.Loss):
         super().__init__(name=name, reduction=self.loss.reduction, dtype=self.loss.dtype)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """As for any Keras loss; a weight of an example, `(N,)`, is that of each of its labels, which may have their
-        own, `(N, M)`.
-        """
+        """As for any Keras loss; weights are one for each example, `(N,)`, or one for each label, `(N, M)`."""
         labels, predictions = for_each_label(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
         weights = None if sample_weight is None else weight_each_label(sample_weight, labels)
         valid = is_label(labels, predictions.shape[-1])
         loss = self.loss(ops.where(valid, labels, -1), predictions, weights)
-        # Keras' own losses take what is no class for a class, or for no loss, each backend in its own way.
+        # Keras' own losses would take a wrong number for a class, or give it no loss, depending on the backend.
         return ops.where(ops.all(valid), loss, np.nan)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:

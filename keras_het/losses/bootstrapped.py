@@ -20,12 +20,12 @@ class BootstrappedCrossentropy(Crossentropy):
 
     Args:
         beta: weight of the labels, in [0, 1]; None is the paper's: 0.95 for soft, 0.8 for hard.
-        hard: see above.
-        from_logits: as of `ForwardCorrectedCrossentropy`.
-        ignore_class: as of `ForwardCorrectedCrossentropy`.
-        name: as of `ForwardCorrectedCrossentropy`.
-        reduction: as of `ForwardCorrectedCrossentropy`.
-        dtype: as of `ForwardCorrectedCrossentropy`.
+        hard: whether to mix with the predicted class, not with the probabilities.
+        from_logits: see `ForwardCorrectedCrossentropy`.
+        ignore_class: see `ForwardCorrectedCrossentropy`.
+        name: see `ForwardCorrectedCrossentropy`.
+        reduction: see `ForwardCorrectedCrossentropy`.
+        dtype: see `ForwardCorrectedCrossentropy`.
     Raises:
         ValueError: for arguments outside these ranges.
 
@@ -51,7 +51,7 @@ class BootstrappedCrossentropy(Crossentropy):
             raise ValueError(f"`beta` must be in [0, 1]. Received: beta={beta}")
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """As above: `(..., K)`, `(..., K)` to `(...)`."""
+        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
         own = (
             ops.one_hot(ops.argmax(log_probs, axis=-1), log_probs.shape[-1], dtype=log_probs.dtype)
             if self.hard

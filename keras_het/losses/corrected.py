@@ -1,4 +1,4 @@
-"""Crossentropies that are given T, the probabilities of label flips."""
+"""Crossentropies that take T, the probabilities of label flips."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from keras_het.validation import check_number, check_transition
 
 
 class _Corrected(Crossentropy):
-    """Base class of the losses that are given T."""
+    """Base class of the losses that take T."""
 
     def __init__(self, transition: Any, **kwargs: Any):
         super().__init__(**kwargs)
         self.transition = check_transition(transition)
 
     def log_probs(self, y_pred: Any) -> Any:
-        """As of `Crossentropy`. Raises: ValueError if T has another size."""
+        """See `Crossentropy`. Raises a ValueError if T has another size."""
         if y_pred.shape[-1] != len(self.transition):
             raise ValueError(
                 f"`transition` must have shape {(y_pred.shape[-1],) * 2}. Received: shape {self.transition.shape}"
@@ -34,17 +34,17 @@ class _Corrected(Crossentropy):
 
 @keras.saving.register_keras_serializable("keras_het")
 class ForwardCorrectedCrossentropy(_Corrected):
-    """Crossentropy of the noisy labels under the noisy prediction: the minimum is that of clean labels.
+    """Crossentropy of the noisy labels under the noisy prediction; its minimum is that of clean labels.
 
         -log sum_i p(true i) T[i, y]        (Patrini et al. 2017, Theorem 2)
 
-    The same as a `NoiseTransition` with a fixed T and crossentropy, for a model that is to stay as it is.
+    It equals crossentropy behind a `NoiseTransition` with a fixed T, but leaves the model unchanged.
 
     Args:
         transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i).
-        from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
+        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
-        name: of the loss, in logs.
+        name: the name of the loss in logs.
         reduction: as for any Keras loss.
         dtype: as for any Keras loss.
     Raises:
@@ -67,7 +67,7 @@ class ForwardCorrectedCrossentropy(_Corrected):
         super().__init__(transition, from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """As above: `(..., K)`, `(..., K)` to `(...)`."""
+        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
         return -ops.sum(targets * apply_transition(log_probs, self.transition), axis=-1)
 
 
@@ -77,16 +77,16 @@ class BackwardCorrectedCrossentropy(_Corrected):
 
         -sum_k inv(T)[y, k] log p(true k)        (Patrini et al. 2017, Theorem 1)
 
-    Unbiased, but it may be negative, without a lower bound, and its variance grows with the condition number of T:
+    It is unbiased, but it may be negative and has no lower bound. Its variance grows with the condition number of T:
     prefer the forward correction.
 
     Args:
-        transition: as of `ForwardCorrectedCrossentropy`.
-        from_logits: as of `ForwardCorrectedCrossentropy`.
-        ignore_class: as of `ForwardCorrectedCrossentropy`.
-        name: as of `ForwardCorrectedCrossentropy`.
-        reduction: as of `ForwardCorrectedCrossentropy`.
-        dtype: as of `ForwardCorrectedCrossentropy`.
+        transition: see `ForwardCorrectedCrossentropy`.
+        from_logits: see `ForwardCorrectedCrossentropy`.
+        ignore_class: see `ForwardCorrectedCrossentropy`.
+        name: see `ForwardCorrectedCrossentropy`.
+        reduction: see `ForwardCorrectedCrossentropy`.
+        dtype: see `ForwardCorrectedCrossentropy`.
         max_condition: the largest condition number of T to accept, at least 1.
     Raises:
         ValueError: if T is not square and row-stochastic, or its condition number is larger.
@@ -117,7 +117,7 @@ class BackwardCorrectedCrossentropy(_Corrected):
         self.inverse = np.linalg.inv(self.transition)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """As above: `(..., K)`, `(..., K)` to `(...)`."""
+        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
         inverse = ops.convert_to_tensor(self.inverse, log_probs.dtype)
         return -ops.sum(ops.matmul(targets, inverse) * log_probs, axis=-1)
 

@@ -1,4 +1,4 @@
-"""What the losses for noisy labels have in common: labels of any form, log-probabilities, ignored labels, masks."""
+"""The base class of the losses for noisy labels: labels of any form, log-probabilities, ignored labels, masks."""
 
 from typing import Any
 
@@ -11,9 +11,7 @@ from keras_het.validation import check_boolean, check_integer
 
 
 class _WithMask(keras.layers.Layer):
-    """The first of two tensors, with the second as its Keras mask, which only layers can set; both of one shape
-    `(...)`.
-    """
+    """Returns the first of two tensors `(...)` with the second as its Keras mask, which only a layer can set."""
 
     def __init__(self):
         super().__init__(dtype="float32", autocast=False)
@@ -30,17 +28,18 @@ _WITH_MASK = _WithMask()  # without state, so that every loss can share it
 
 
 def _with_mask(values, mask):
-    """`values` with a Keras mask. A layer keeps every call that is symbolic, so each of those has a
-    layer of its own.
+    """Returns `values` with a Keras mask.
+
+    A layer keeps all its symbolic calls, so each of those gets a new layer.
     """
     return (_WithMask() if keras.utils.is_keras_tensor(values) else _WITH_MASK)((values, mask))
 
 
 class Crossentropy(keras.losses.Loss):
-    """Base class of losses that a subclass computes from targets and log-probabilities, in its `crossentropy`.
+    """Base class of losses; a subclass computes its loss from targets and log-probabilities in `crossentropy`.
 
     Args:
-        from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
+        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean; None leaves out none.
         reduction: as for any Keras loss.
         name: as for any Keras loss.
@@ -63,9 +62,7 @@ class Crossentropy(keras.losses.Loss):
 
     @property
     def dtype(self) -> str:
-        """What the loss is computed in: float32 instead of half precision, in which Keras would round labels to other
-        classes.
-        """
+        """The dtype of the computation: float32 for half precision, which would round labels to other classes."""
         return "float32" if self._result_dtype in ("float16", "bfloat16") else self._result_dtype
 
     @property
@@ -73,9 +70,7 @@ class Crossentropy(keras.losses.Loss):
         return self._dtype_policy.compute_dtype
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """As for any Keras loss: a tensor of the dtype that the loss was given. Raises: ValueError for weights with an
-        index.
-        """
+        """As for any Keras loss; the result has the given dtype. Raises a ValueError for weights with an index."""
         if sample_weight is not None and tuple(np.shape(sample_weight))[1:] == (2,) and len(y_pred.shape) == 2:
             rule = "have shape (B,): weights with an index are for losses that remember something of each example"
             raise ValueError(
@@ -92,7 +87,8 @@ class Crossentropy(keras.losses.Loss):
     def targets(self, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
         """Label vectors, `(..., K)`, and which examples count, `(...)`, or None for all.
 
-        Integer labels become one-hot vectors: of class 0 where they are ignored, and of nan where they are no class.
+        Integer labels become one-hot vectors; an ignored label becomes class 0, and a label that is no class becomes
+        nan.
         """
         labels = _integers(y_true, y_pred)
         if labels is None:
@@ -116,7 +112,7 @@ class Crossentropy(keras.losses.Loss):
 
     @staticmethod
     def without_ignored(losses: Any, valid: Any) -> Any:
-        """Losses `(...)` with a mask of those that count; `valid`: as of `targets`."""
+        """Losses `(...)` with a mask of those that count; `valid` is that of `targets`."""
         return losses if valid is None else _with_mask(ops.where(valid, losses, 0.0), valid)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:

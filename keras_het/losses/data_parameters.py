@@ -1,4 +1,4 @@
-"""Data parameters: a temperature for each example and each class of the training data, learned beside the model."""
+"""Data parameters: a temperature for each example and each class of the training data, learned with the model."""
 
 import math
 from typing import Any
@@ -12,34 +12,33 @@ from keras_het.validation import check_integer, check_number
 
 @keras.saving.register_keras_serializable("keras_het")
 class DataParametersCrossentropy(IndexedCrossentropy):
-    """Crossentropy at a temperature of the example and of its class, both learned: the model attends less to what it
-    cannot fit.
+    """Crossentropy with learned temperatures of examples and classes: the model attends less to what it cannot fit.
 
         -sum_k y_k log softmax(z / sigma)_k,   sigma = sigma_n + sum_k y_k sigma_k
         (Saxena, Tuzel and DeCoste 2019, joint form)
         s <- s - rate (d loss / d s + penalty s),   |s| <= log(largest),
         sigma_n = start exp(s_n), sigma_k = start exp(s_k)
 
-    A wrong label raises sigma of its example, and with it falls the pull of that example. The parts start at 1/2, so
-    that training starts as with the plain crossentropy; a part whose rate is 0 is left out, and the other starts at 1.
-    Examples without an index, as those of validation, have temperature 1, and so has `predict`: nothing of this is in
-    the model. It takes N + K numbers.
+    A wrong label raises sigma of its example, so that example moves the model less. Both parts start at 1/2, so
+    training starts as with the plain crossentropy. A part whose rate is 0 is left out, and the other one starts at 1.
+    Examples without an index, such as those of validation, have temperature 1. The temperatures are not in the model,
+    so `predict` does not use them. They take N + K numbers.
 
-    The loss makes the steps of s itself, plain gradient descent on the rows of the batch alone: an optimizer with
-    momentum would go on moving examples that are not in it. s_n takes the gradient of its example's own loss, and s_k
-    the mean of those of its class in the batch; the authors take that of the mean loss, B times smaller, with momentum.
-    Sample weights do not change the steps of s. How the index of an example comes to the loss: `with_index`.
+    The loss itself updates s, by plain gradient descent on the rows of the batch only: an optimizer with momentum would
+    also move examples outside the batch. s_n takes the gradient of its example's own loss, and s_k the mean of these
+    gradients over its class in the batch. The authors use momentum and the gradient of the mean loss, which is B times
+    smaller. Sample weights do not change the steps of s. `with_index` brings the index of an example to the loss.
 
     Args:
         num_examples: N, how many examples are trained on; at most 2^24.
         num_classes: K >= 2.
         instance_rate: the step size of s_n, at least 0.
         class_rate: the step size of s_k, at least 0; one of the two is larger than 0.
-        penalty: of L2, which draws s to 0, where it starts; at least 0.
-        largest: how far, as a factor, a part may move from its start; greater than 1.
-        from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
+        penalty: the strength of L2, which draws s to its start, 0; at least 0.
+        largest: the largest factor by which a part may move from its start; greater than 1.
+        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
-        name: of the loss, in logs.
+        name: the name of the loss in logs.
         reduction: as for any Keras loss.
         dtype: as for any Keras loss.
     Raises:
@@ -80,12 +79,12 @@ class DataParametersCrossentropy(IndexedCrossentropy):
         self.largest = check_number("largest", largest, above=1.0)
         learned = [float(rate > 0) for rate in (self.instance_rate, self.class_rate)]
         self._instance_start, self._class_start = (part / sum(learned) for part in learned)
-        # One row more than there are examples, for those without an index.
+        # The last row is for examples without an index, which would otherwise update another example.
         self._instances = self.state.add_variable((self.num_examples + 1,), "zeros", "float32", name="instances")
         self._classes = self.state.add_variable((self.num_classes,), "zeros", "float32", name="classes")
 
     def indexed_crossentropy(self, targets: Any, log_probs: Any, index: Any, known: Any) -> Any:
-        """As above: `(B, K)`, `(B, K)`, `(B,)`, `(B,)` to `(B,)`."""
+        """The loss above: `(B, K)`, `(B, K)`, `(B,)`, `(B,)` to `(B,)`."""
         if log_probs.shape[-1] != self.num_classes:
             raise ValueError(
                 f"`y_pred` must have shape (B, {self.num_classes}). Received: shape {tuple(log_probs.shape)}"
@@ -121,12 +120,12 @@ class DataParametersCrossentropy(IndexedCrossentropy):
 
     @property
     def instance_temperatures(self) -> Any:
-        """sigma_n, `(N,)`; zeros if they are left out."""
+        """sigma_n, `(N,)`; zeros if `instance_rate` is 0."""
         return self._instance_start * ops.exp(self._instances[:-1])
 
     @property
     def class_temperatures(self) -> Any:
-        """sigma_k, `(K,)`; zeros if they are left out."""
+        """sigma_k, `(K,)`; zeros if `class_rate` is 0."""
         return self._class_start * ops.exp(self._classes.value)
 
     def get_config(self) -> dict[str, Any]:
@@ -137,8 +136,9 @@ class DataParametersCrossentropy(IndexedCrossentropy):
 
 
 def _slope(targets, log_probs, at_sigma, sigma):
-    """The derivative of the loss for sigma: (sum_k y_k z_k - (sum_k y_k) sum_k p_k z_k) / sigma^2, p the softmax of z /
-    sigma.
+    """The derivative of the loss with respect to sigma.
+
+    (sum_k y_k z_k - (sum_k y_k) sum_k p_k z_k) / sigma^2,   p = softmax(z / sigma)
     """
     mean = ops.sum(ops.exp(at_sigma) * log_probs, axis=-1)
     return (ops.sum(targets * log_probs, axis=-1) - ops.sum(targets, axis=-1) * mean) / ops.square(sigma)

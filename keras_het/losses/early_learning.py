@@ -1,6 +1,4 @@
-"""Early-learning regularisation: what a model said of an example in the epochs before keeps it from learning a wrong
-label.
-"""
+"""Early-learning regularisation: earlier predictions of an example keep the model from learning a wrong label."""
 
 from typing import Any
 
@@ -11,44 +9,45 @@ from keras_het.losses.indexed import IndexedCrossentropy
 from keras_het.ops.largest import largest
 from keras_het.validation import check_choice, check_integer, check_number
 
-MAX_BYTES = 2 << 30  # of what is remembered
+MAX_BYTES = 2 << 30  # of the remembered predictions
+# The rounding error of a remembered number near one.
 ROUNDING = {
     "float32": 2.0**-24,
     "float16": 2.0**-11,
-}  # what is remembered of a number near one is as far as this from it
+}
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
-    """Crossentropy and a term that holds predictions where they were early, before wrong labels are memorised (ELR).
+    """Crossentropy plus a term that keeps predictions as they were before wrong labels are memorised (ELR).
 
         t_n <- beta t_n + (1 - beta) p(x_n)                                                 (Liu et al. 2020, Section 4)
         -sum_k y_k log p_k + lambda log(1 - sum_k t_nk p_k)                                 (Liu et al. 2020, Section 4)
 
-    t_n, which starts at zero, is remembered for each example n of the training data, and takes no gradient. lambda = 0
-    is the plain crossentropy. 1 - max_k t_nk counts as no less than what rounding leaves of it, 6e-8, or 5e-4 in half
-    precision: so the second term, which has no lower bound in the paper, and its gradient stay finite.
+    t_n starts at zero, is remembered for each example n of the training data, and takes no gradient. lambda = 0 gives
+    the plain crossentropy. Where 1 - max_k t_nk is below its rounding error, 6e-8, or 5e-4 in half precision, that
+    error replaces it. So the second term, which has no lower bound in the paper, and its gradient stay finite.
 
-    How the index of an example comes to the loss: `with_index`. Whatever batch has indices is remembered, with
-    `evaluate`, too. If an index is twice in a batch, one of the two predictions is remembered.
+    `with_index` brings the index of an example to the loss. Every batch that has indices is remembered, also in
+    `evaluate`. If an index is twice in a batch, one of the two predictions is remembered.
 
-    t takes N K numbers, in checkpoints as well: above 2 GiB they are refused; a million examples of a thousand classes
-    fit in half precision, where t moves no more once it is within 0.0005 / (1 - beta) of p. On TensorFlow and PyTorch a
-    step copies the whole of it.
+    t takes N K numbers, in checkpoints as well; more than 2 GiB is refused. A million examples of a thousand classes
+    fit in half precision, where t stops moving once it is within 0.0005 / (1 - beta) of p. On TensorFlow and PyTorch
+    every step copies all of t.
 
     Args:
         num_examples: N, how many examples are trained on; at most 2^24.
         num_classes: K >= 2.
         strength: lambda >= 0; the paper takes 3 for ten classes and 7 for a hundred.
         momentum: beta, in [0, 1); the paper takes 0.7 for ten classes and 0.9 for a hundred.
-        memory_dtype: "float32" or "float16", in which t is kept.
-        from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
+        memory_dtype: the dtype of t, "float32" or "float16".
+        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
-        name: of the loss, in logs.
+        name: the name of the loss in logs.
         reduction: as for any Keras loss.
         dtype: as for any Keras loss.
     Raises:
-        ValueError: for arguments outside these ranges, or more than 2 GiB.
+        ValueError: for arguments outside these ranges, or a t of more than 2 GiB.
 
     Example:
         >>> from keras_het.losses import with_index
@@ -80,7 +79,7 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
             raise ValueError(f"`momentum` must be in [0, 1). Received: momentum={momentum}")
         self.memory_dtype = check_choice("memory_dtype", memory_dtype, ("float32", "float16"))
         self._check_memory()
-        # One row more than there are examples, for those without an index.
+        # The last row is for examples without an index, which would otherwise update another example.
         self.rows = self.state.add_variable(
             (self.num_examples + 1, self.num_classes), "zeros", self.memory_dtype, name="memory"
         )
@@ -95,7 +94,7 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
             )
 
     def indexed_crossentropy(self, targets: Any, log_probs: Any, index: Any, known: Any) -> Any:
-        """As above: `(B, K)`, `(B, K)`, `(B,)`, `(B,)` to `(B,)`. Raises: ValueError for another number of classes."""
+        """The loss above: `(B, K)`, `(B, K)`, `(B,)`, `(B,)` to `(B,)`. Raises a ValueError for another K."""
         if log_probs.shape[-1] != self.num_classes:
             rule = f"have num_classes={self.num_classes} classes"
             raise ValueError(f"`y_pred` must {rule}. Received: shape {tuple(log_probs.shape)}")
@@ -103,10 +102,10 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
         before = ops.take(self.rows.value, index, axis=0)
         p = ops.exp(log_probs)
         memory = self.momentum * ops.cast(before, p.dtype) + (1.0 - self.momentum) * ops.stop_gradient(p)
-        memory = ops.where(known[:, None], memory, 0.0)  # for which the penalty is zero
+        memory = ops.where(known[:, None], memory, 0.0)  # else all examples without an index share a memory
         self.rows.assign(ops.scatter_update(self.rows.value, index[:, None], ops.cast(memory, before.dtype)))
-        # 1 - sum t p as a sum of positive terms: its own rounding, divided by a rest near zero, would shake a trained
-        # model.
+        # 1 - sum t p as a sum of positive terms: the rounding of a plain difference, divided by a rest near zero, would
+        # disturb a trained model.
         most = largest(memory, 0.0, axis=-1)
         rest = ops.maximum(1.0 - most[:, 0], ROUNDING[self.memory_dtype]) + ops.sum(p * (most - memory), axis=-1)
         return plain + self.strength * ops.log(rest)

@@ -1,6 +1,4 @@
-"""Generalised crossentropy: between crossentropy, which learns fast, and the absolute error, which minds no wrong
-label.
-"""
+"""Generalised crossentropy: between crossentropy, which learns fast, and the absolute error, which is robust."""
 
 from typing import Any
 
@@ -13,21 +11,20 @@ from keras_het.validation import check_number
 
 @keras.saving.register_keras_serializable("keras_het")
 class GeneralizedCrossentropy(Crossentropy):
-    """The negative Box-Cox transform of the probability of the label: the larger q, the less a wrong label moves the
-    model.
+    """The negative Box-Cox transform of the label's probability; a larger q makes wrong labels move the model less.
 
         sum_k t_k (1 - p_k^q) / q                                                  (Zhang and Sabuncu 2018, Section 3.2)
 
-    Computed as -expm1(q log p_k) / q: to rounding for every q, with a finite gradient where p_k = 0, which Keras' own
-    `CategoricalGeneralizedCrossEntropy` has not. As q goes to 0 it becomes crossentropy; q = 1 is 1 - p_y, half the
-    absolute error of the whole vector. A label vector weighs the losses of its classes, so that the loss is the mean
-    over labels drawn from it.
+    It is computed as -expm1(q log p_k) / q, which is exact up to rounding for every q. Its gradient is finite where
+    p_k = 0; that of Keras' own `CategoricalGeneralizedCrossEntropy` is not. As q goes to 0, it becomes crossentropy.
+    q = 1 gives 1 - p_y, half the absolute error of the whole vector. A label vector weighs the losses of its classes,
+    so the loss is the mean over labels drawn from it.
 
     Args:
         q: in (0, 1]; the paper takes 0.7.
-        from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
+        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
-        name: of the loss, in logs.
+        name: the name of the loss in logs.
         reduction: as for any Keras loss.
         dtype: as for any Keras loss.
     Raises:
@@ -53,7 +50,7 @@ class GeneralizedCrossentropy(Crossentropy):
             raise ValueError(f"`q` must be in (0, 1]. Received: q={q}")
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """As above: `(..., K)`, `(..., K)` to `(...)`."""
+        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
         return -ops.sum(targets * ops.expm1(self.q * log_probs), axis=-1) / self.q
 
     def get_config(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How the index of an example reaches a loss: beside its weight."""
+"""The index of an example, which reaches a loss beside its sample weight."""
 
 from typing import Any
 
@@ -8,20 +8,21 @@ from keras import ops
 from keras_het.losses.state import StatefulCrossentropy
 from keras_het.validation import check_integer
 
-MAX_EXAMPLES = 1 << 24  # weights are float32, which has all integers up to here
+MAX_EXAMPLES = 1 << 24  # sample weights are float32, which would round larger indices to others
 
 
 def with_index(num_examples: int, sample_weight: Any = None) -> np.ndarray:
-    """Sample weights with the index of each example, for losses that remember something of each.
+    """Returns sample weights with the index of each example, for losses that remember something of each example.
 
-    Keras shuffles and cuts sample weights as it does examples, so the index of an example comes to the loss whatever
-    the order: `model.fit(x, y, sample_weight=with_index(len(y)))`. Labels, metrics and validation data stay as they
-    are; `weighted_metrics` do not take such weights. What yields batches, such as a `tf.data.Dataset` or a `PyDataset`,
-    yields `(x, y, weights)` with rows `[weight, index]`; take them from this array before shuffling.
+    Keras shuffles and cuts sample weights together with the examples, so the loss gets the index of each example in any
+    order: `model.fit(x, y, sample_weight=with_index(len(y)))`. Labels, metrics and validation data stay as they are.
+    `weighted_metrics` do not take such weights. A `tf.data.Dataset` or a `PyDataset` must yield `(x, y, weights)`,
+    where weights has rows `[weight, index]`; take these rows from this array before shuffling.
 
     Examples without an index, such as those of validation, give the plain crossentropy, and nothing is remembered of
-    them; so does the index -1. With an index the loss learns from them, whatever they are: give `validation_data`, for
-    `validation_split` would hand over their indices, too, and the validation loss would fall by what is remembered.
+    them. The index -1 has the same effect. The loss learns from every example that has an index. So give
+    `validation_data`: `validation_split` would pass on the indices of validation examples, and the validation loss
+    would fall by what is remembered.
 
     Args:
         num_examples: N, an integer in [1, 2^24].
@@ -47,7 +48,7 @@ class IndexedCrossentropy(StatefulCrossentropy):
 
     Args:
         num_examples: N, how many examples are trained on.
-        kwargs: as of `Crossentropy`.
+        kwargs: see `Crossentropy`.
     """
 
     def __init__(self, num_examples: int, **kwargs: Any):
@@ -60,8 +61,8 @@ class IndexedCrossentropy(StatefulCrossentropy):
         Args:
             y_true: integer labels, `(B,)` or `(B, 1)`, or label vectors, `(B, K)`.
             y_pred: logits or probabilities, `(B, K)`.
-            sample_weight: as of `with_index`, `(B, 2)`; weights without an index, or None, where there is nothing to
-                remember.
+            sample_weight: from `with_index`, `(B, 2)`; weights without an index, or None, where nothing is to be
+                remembered.
         Raises:
             ValueError: if the first batch has no index, or for predictions of another rank.
         """
@@ -77,8 +78,8 @@ class IndexedCrossentropy(StatefulCrossentropy):
         return super().__call__((y_true, sample_weight[:, 1]), y_pred, sample_weight[:, 0])
 
     def _check_precision(self, sample_weight):
-        """Raises a ValueError if half precision, as of Keras' floatx, has rounded indices to others."""
-        name = str(sample_weight.dtype)  # of each backend another text around the name
+        """Raises a ValueError if half precision, such as by Keras' floatx, has rounded indices to others."""
+        name = str(sample_weight.dtype)  # each backend has another text around the name
         largest = 1 << 8 if "bfloat16" in name else 1 << 11 if "float16" in name else MAX_EXAMPLES
         if self.num_examples > largest:
             rule = f"be float32 for more than {largest} examples: keras.config.set_floatx"
@@ -87,8 +88,9 @@ class IndexedCrossentropy(StatefulCrossentropy):
             )
 
     def _no_index(self, y_pred):
-        """-1 for every example of a batch. Raises: ValueError if there was no index before, so that training goes
-        without, too.
+        """Returns -1 for every example of a batch.
+
+        Raises a ValueError if no batch had an index before: training would go on without any index.
         """
         if not self.state.is_in_use:
             rule = "have the index of every example: `fit(x, y, sample_weight=keras_het.losses.with_index(len(y)))`"
@@ -109,7 +111,7 @@ class IndexedCrossentropy(StatefulCrossentropy):
         targets, valid = self.targets(ops.convert_to_tensor(y_true, self.dtype), y_pred)
         index = ops.cast(index, "int32")
         known = ops.logical_and(index >= 0, index < self.num_examples)
-        known = known if valid is None else ops.logical_and(known, valid)  # of an ignored label nothing is learned
+        known = known if valid is None else ops.logical_and(known, valid)  # nothing is learned from an ignored label
         losses = self.indexed_crossentropy(
             targets, self.log_probs(y_pred), ops.where(known, index, self.num_examples), known
         )
@@ -122,8 +124,8 @@ class IndexedCrossentropy(StatefulCrossentropy):
         Args:
             targets: `(B, K)`.
             log_probs: `(B, K)`.
-            index: of the example, int32, `(B,)`; N where it is not known, or the label is ignored.
-            known: whether there is an index, and the label counts, `(B,)`.
+            index: of each example, int32, `(B,)`; N where it is unknown or the label is ignored.
+            known: whether the example has an index and its label counts, `(B,)`.
         Returns:
             shape `(B,)`.
         """

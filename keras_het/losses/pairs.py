@@ -1,4 +1,4 @@
-"""Losses of two networks that are trained at once, and choose the examples of a batch to learn from."""
+"""Losses of two networks that are trained together and choose which examples of a batch to learn from."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from keras_het.validation import check_number
 class PairCrossentropy(SelectingCrossentropy):
     """Base class of losses of two networks; a subclass defines `of_pair`.
 
-    A stack of one, `(B, 1, K)`, gives the plain crossentropy: it is what a `models.Pair` hands over in validation, the
-    mean of both.
+    Predictions `(B, 1, K)` give the plain crossentropy: in validation, a `models.Pair` passes the mean of both networks
+    in this shape.
     """
 
     def check_shape(self, shape: tuple) -> None:
@@ -23,15 +23,15 @@ class PairCrossentropy(SelectingCrossentropy):
             raise ValueError(f"`y_pred` must {rule}. Received: shape {shape}")
 
     def selects(self, shape: tuple) -> bool:
-        """As of `SelectingCrossentropy`: not of a stack of one."""
+        """See `SelectingCrossentropy`; False for `(B, 1, K)`."""
         return shape[1] == 2
 
     def loss_shape(self, shape: tuple) -> tuple[int, ...]:
-        """As of `SelectingCrossentropy`: one for each network."""
+        """See `SelectingCrossentropy`; one loss for each network."""
         return (shape[1],)
 
     def selected(self, targets: Any, log_probs: Any, counts: Any) -> tuple[Any, Any]:
-        """As of `SelectingCrossentropy`."""
+        """See `SelectingCrossentropy`."""
         losses = -ops.sum(targets[:, None] * log_probs, axis=-1)
         return (losses, counts) if log_probs.shape[1] == 1 else self.of_pair(losses, log_probs, counts)
 
@@ -48,25 +48,23 @@ class PairCrossentropy(SelectingCrossentropy):
 
 @keras.saving.register_keras_serializable("keras_het")
 class CoTeaching(PairCrossentropy):
-    """Crossentropy of two networks, each of which learns from the examples that have the smallest losses under the
-    other one.
+    """Crossentropy of two networks; each learns from the examples that have the smallest losses under the other.
 
         mean of -log p1(y) over the R n examples of the smallest -log p2(y), and the same of 2 and 1
         (Han et al. 2018, Algorithm 1)
 
-    n are the examples of a batch, R the share that is kept; R n is rounded to a whole number. Networks learn examples
-    with right labels first, so those of small loss are mostly right; and an example that one network took in by mistake
-    still has to pass the other. The loss is the mean of that of both networks, so each gets half of the gradient that
-    it would have alone; beside it the penalty of a `kernel_regularizer` counts twice. R = 1 is the mean of two
-    crossentropies.
+    n is the number of examples in a batch, R the share that is kept; R n is rounded to a whole number. Networks learn
+    examples with right labels first, so labels of small loss are mostly right. An example that one network keeps by
+    mistake must still pass the other one. The loss is the mean of the two networks' losses, so each gets half of the
+    gradient that it would have alone. In comparison, the penalty of a `kernel_regularizer` counts twice. R = 1 gives
+    the mean of two crossentropies.
 
     Args:
-        kept_share: R, in [0, 1], about the share of right labels; with `callbacks.KeptShare` where it comes down to, by
-            epoch.
-        from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
+        kept_share: R, in [0, 1], about the share of right labels; `callbacks.KeptShare` slowly lowers the share to it.
+        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out.
-        name: of the loss, in logs.
-        reduction: "sum_over_batch_size" is the mean over what is kept; "none" gives `(B, 2)`, zero where it is not.
+        name: the name of the loss in logs.
+        reduction: "sum_over_batch_size" is the mean over what is kept; "none" gives `(B, 2)`, zero for the others.
         dtype: as for any Keras loss.
     Raises:
         ValueError: for arguments outside these ranges; when called, for y_pred of another shape than `(B, 2, K)`.
@@ -87,13 +85,13 @@ class CoTeaching(PairCrossentropy):
         super().__init__(kept_share, name=name, **kwargs)
 
     def of_pair(self, losses: Any, log_probs: Any, counts: Any) -> tuple[Any, Any]:
-        """As above."""
+        """See above."""
         return losses, ops.flip(self.smallest(losses, counts), axis=1)
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class JoCoR(PairCrossentropy):
-    """Crossentropy of two networks that are to agree, of the examples that have the smallest losses under both.
+    """Crossentropy of two networks that should agree, on the examples that have the smallest losses under both.
 
         (1 - lambda) (-log p1(y) - log p2(y)) + lambda (KL(p1 | p2) + KL(p2 | p1))        (Wei et al. 2020, section 3)
 
@@ -101,13 +99,13 @@ class JoCoR(PairCrossentropy):
     Two networks agree on right labels sooner than on wrong ones.
 
     Args:
-        kept_share: as of `CoTeaching`.
-        from_logits: as of `CoTeaching`.
-        ignore_class: as of `CoTeaching`.
-        name: as of `CoTeaching`.
-        dtype: as of `CoTeaching`.
+        kept_share: see `CoTeaching`.
+        from_logits: see `CoTeaching`.
+        ignore_class: see `CoTeaching`.
+        name: see `CoTeaching`.
+        dtype: see `CoTeaching`.
         strength: lambda, in [0, 1].
-        reduction: "sum_over_batch_size" is the mean over what is kept; "none" gives `(B, 1)`, zero where it is not.
+        reduction: "sum_over_batch_size" is the mean over what is kept; "none" gives `(B, 1)`, zero for the others.
     Raises:
         ValueError: for arguments outside these ranges; when called, for y_pred of another shape than `(B, 2, K)`.
 
@@ -126,11 +124,11 @@ class JoCoR(PairCrossentropy):
             raise ValueError(f"`strength` must be in [0, 1]. Received: strength={strength}")
 
     def loss_shape(self, shape: tuple) -> tuple[int, ...]:
-        """As of `SelectingCrossentropy`: one for both networks."""
+        """See `SelectingCrossentropy`; one loss for both networks."""
         return (1,)
 
     def of_pair(self, losses: Any, log_probs: Any, counts: Any) -> tuple[Any, Any]:
-        """As above."""
+        """See above."""
         first, second = log_probs[:, 0], log_probs[:, 1]
         apart = ops.sum((ops.exp(first) - ops.exp(second)) * (first - second), axis=-1, keepdims=True)
         losses = (1.0 - self.strength) * ops.sum(losses, axis=1, keepdims=True) + self.strength * apart

@@ -1,4 +1,4 @@
-"""Reverse crossentropy: labels and predictions change places. A part of other losses."""
+"""Reverse crossentropy, in which labels and predictions swap places; a part of other losses."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def reverse_crossentropy(targets: Any, log_probs: Any, log_of_zero: float) -> An
 
         -sum_k p_k max(log t_k, A),   which is -A (1 - p_y) for one label        (Wang et al. 2019, Section 3)
 
-    The paper sets A for log 0 alone; here smaller logarithms are A, too, so that the loss is continuous in the label
+    The paper takes A only for log 0. Here A also replaces smaller logarithms, so the loss is continuous in the label
     vector.
 
     Args:
@@ -36,6 +36,6 @@ def reverse_crossentropy(targets: Any, log_probs: Any, log_of_zero: float) -> An
         3.0
     """
     targets = ops.stop_gradient(targets)
-    positive = ops.where(targets > 0, targets, 1.0)  # also of a label that is nan, which is to stay nan
+    positive = ops.where(targets > 0, targets, 1.0)  # a label that is nan must give nan: `0.0 * targets` below
     log_targets = ops.where(targets > 0, ops.maximum(ops.log(positive), log_of_zero), log_of_zero + 0.0 * targets)
     return -ops.sum(ops.exp(log_probs) * log_targets, axis=-1)

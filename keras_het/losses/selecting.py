@@ -1,4 +1,4 @@
-"""What the losses have in common that learn from the examples of a batch with the smallest losses."""
+"""The base class of losses that learn from the examples of a batch with the smallest losses."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ from keras_het.validation import check_share
 class SelectingCrossentropy(StatefulCrossentropy):
     """Base class of losses that keep a share of the examples of a batch; a subclass defines `selected`.
 
-    The mean is over the examples that are kept, as in the papers; `reduction="sum"` is their sum, and "none" has zeros
-    for the others. Ignored examples and those of weight zero are never kept, and the share is one of the others. A
-    label that is no class makes the loss nan, as in every loss here: it counts as kept.
+    The loss is the mean over the examples that are kept, as in the papers. `reduction="sum"` gives their sum, and
+    "none" gives zeros for the others. Ignored examples and those of weight zero are never kept; the share is taken of
+    all other examples. A label that is no class counts as kept: it makes the loss nan, as in every loss here.
 
     Args:
-        kept_share: in [0, 1]. It is a weight, `loss.kept_share`, to which `callbacks.KeptShare` comes down by epoch.
-        kwargs: as of `Crossentropy`.
+        kept_share: in [0, 1]; `callbacks.KeptShare` gradually lowers the weight `loss.kept_share` to it.
+        kwargs: see `Crossentropy`.
     """
 
     def __init__(self, kept_share: float, **kwargs: Any):
@@ -42,15 +42,14 @@ class SelectingCrossentropy(StatefulCrossentropy):
         self.check_shape(tuple(y_pred.shape))
         if self.selects(tuple(y_pred.shape)):
             self.check_attached()
-        # As many as there are losses: Keras multiplies weights by the mask in place on PyTorch, which cannot widen
-        # them.
+        # One weight for each loss: on PyTorch Keras multiplies weights by the mask in place, which cannot widen them.
         shape = self.loss_shape(tuple(y_pred.shape))
         weight = ops.reshape(self._weight(y_pred, sample_weight), (-1, *(1,) * len(shape)))
         weight = weight * ops.ones((1, *shape), weight.dtype)
         return super().__call__((y_true, weight), y_pred, weight)
 
     def set_epoch(self, share: float, progress: float) -> None:
-        """Sets what is kept from here on; a callback calls it at the beginning of an epoch.
+        """Sets the share that is kept from now on; a callback calls it at the beginning of an epoch.
 
         Args:
             share: in [0, 1].
@@ -73,11 +72,11 @@ class SelectingCrossentropy(StatefulCrossentropy):
             raise ValueError(f"`y_pred` must have shape (B, K). Received: shape {shape}")
 
     def selects(self, shape: tuple) -> bool:
-        """Whether examples are chosen, which needs the share."""
+        """Whether examples are chosen, by the share, for this shape."""
         return True
 
     def loss_shape(self, shape: tuple) -> tuple[int, ...]:
-        """How many losses an example has, for predictions of a shape: `()` or `(M,)`."""
+        """The shape of an example's losses, `()` or `(M,)`, for predictions of this shape."""
         return ()
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
@@ -123,7 +122,7 @@ class SelectingCrossentropy(StatefulCrossentropy):
         return ops.logical_and(counts, ops.cast(ranks, "float32") < self.number_kept(counts))
 
     def number_kept(self, counts: Any) -> Any:
-        """The share that is kept of those that count, to the nearest whole number, as float32, for every column."""
+        """The number of examples to keep in every column: the share of those that count, rounded, as float32."""
         return ops.floor(self.kept_share * ops.sum(ops.cast(counts, "float32"), axis=0) + 0.5)
 
     def get_config(self) -> dict[str, Any]:

@@ -1,6 +1,4 @@
-"""Crossentropy of the easy examples: those whose loss is below what is usual, or that a small
-network holds for right.
-"""
+"""Crossentropy of the easy examples: those with a loss below a moving threshold, or those that a mentor trusts."""
 
 from typing import Any, Self
 
@@ -21,25 +19,26 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
         v_n = [l_n <= a]        (the predefined curriculum of Jiang et al. 2018, section 3, with their moving average)
         v_n = g(l_n, l_n - a, epoch / epochs, y_n)                                      (a learned one, with `mentor`)
 
-    The loss is the mean of l_n over the examples with v_n = 1, or, with a mentor, of v_n l_n over all. q_R is the
-    largest of the R B smallest losses of a batch, R B rounded to a whole number; the first of them is where a starts. a
-    and v take no gradient. At R = 1, where training begins and in validation (`callbacks.KeptShare`), it is the plain
-    crossentropy, and a stays as it is.
+    The loss is the mean of l_n over the examples with v_n = 1. With a mentor it is the mean of v_n l_n over all
+    examples. q_R is the largest of the R B smallest losses of a batch, with R B rounded to a whole number; a starts at
+    the first q_R. a and v take no gradient. At R = 1 the loss is the plain crossentropy, and a stays as it is;
+    `callbacks.KeptShare` sets R = 1 at the start of training and in validation.
 
-    What differs from the paper: no example is dropped at random beside these; the mentor sees the loss of an example as
-    it is, and not its history through an LSTM; and it is trained once, before the model that it guides. A mentor can do
-    harm: where it mistrusts a class that is not yet learned, the class never is. Give it `KeptShare(num_epochs=0,
-    burn_in=10)`, and look at what it keeps.
+    Three things differ from the paper. No further example is dropped at random. The mentor sees the current loss of an
+    example, and not its history through an LSTM. It is trained once, before the model that it guides.
+
+    A mentor can do harm: a class that it mistrusts before the model has learned it is never learned. Use
+    `KeptShare(num_epochs=0, burn_in=10)` with it, and look at what it keeps.
 
     Args:
-        kept_share: R, in [0, 1], about the share of right labels; with `callbacks.KeptShare` where it comes down to, by
-            epoch. Without that callback examples are left out of validation, too.
+        kept_share: R, in [0, 1], about the share of right labels; `callbacks.KeptShare` slowly lowers the share to it.
+            Without that callback examples are left out of validation, too.
         decay: d, in [0, 1).
-        mentor: a model that was trained, as of `models.mentor_net`, which says what that takes; it is not trained here.
-            Its weights are kept in the config, as they are when that is made.
-        from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
+        mentor: a trained model, such as from `models.mentor_net`, whose docstring gives its inputs. It is not trained
+            here. The config keeps its weights as they are when the config is made.
+        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out.
-        name: of the loss, in logs.
+        name: the name of the loss in logs.
         reduction: "sum_over_batch_size" is the mean over what is kept.
         dtype: as for any Keras loss.
     Raises:
@@ -74,12 +73,12 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
         self.progress = self.state.add_variable((), "zeros", name="progress")
 
     def set_epoch(self, share: float, progress: float) -> None:
-        """As of `SelectingCrossentropy`; a mentor sees the progress."""
+        """See `SelectingCrossentropy`; a mentor sees the progress."""
         super().set_epoch(share, progress)
         self.progress.assign(progress)
 
     def selected(self, targets: Any, log_probs: Any, counts: Any) -> tuple[Any, Any]:
-        """As above."""
+        """See above."""
         losses = -ops.sum(targets * log_probs, axis=-1)
         seen = ops.cast(ops.stop_gradient(losses), "float32")
         selects = self.kept_share < 1.0
@@ -90,7 +89,7 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
         return losses * ops.where(selects, weights, 1.0), counts
 
     def _moved(self, losses, counts, selects):
-        """The threshold, after this batch was seen."""
+        """Returns the threshold, updated by this batch."""
         percentile = largest(ops.where(self.smallest(losses, counts), losses, -np.inf), -np.inf, axis=0)[0]
         before = self.threshold * 1.0
         moved = ops.where(ops.isinf(before), percentile, self.decay * before + (1.0 - self.decay) * percentile)
@@ -99,7 +98,7 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
         return now
 
     def mentor_weights(self, losses: Any, threshold: Any, targets: Any) -> Any:
-        """What the mentor says, without a gradient.
+        """The weights that the mentor gives, without a gradient.
 
         Args:
             losses: crossentropies, float32, `(B,)`.
@@ -108,13 +107,13 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
         Returns:
             v, `(B,)`.
         """
-        # Where nothing is selected the threshold may be infinite, and what the mentor says of it is not used.
+        # The threshold is infinite until examples are selected: the mentor would get infinite features.
         threshold = ops.where(ops.isinf(threshold), 0.0, threshold)
         features = ops.stack([losses, losses - threshold, ops.ones_like(losses) * self.progress], axis=-1)
         return ops.stop_gradient(self.mentor([features, ops.cast(targets, "float32")], training=False)[:, 0])
 
     def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor; of a mentor also the weights."""
+        """Arguments of the constructor, and the weights of a mentor."""
         config = {**super().get_config(), "decay": self.decay, "mentor": None}
         if self.mentor is not None:
             config["mentor"] = keras.saving.serialize_keras_object(self.mentor)

@@ -15,19 +15,19 @@ class SmoothedCrossentropy(Crossentropy):
 
         -sum_k ((1 - s) t_k + s / K) log p_k        (Wei et al. 2022, Section 2)
 
-    s > 0 is Keras' `label_smoothing`: it keeps predictions from certainty. s < 0 does the contrary, and corrects for
-    wrong labels: where a share e of them is flipped to the other classes alike, s = 1 - 1 / (1 - e K / (K - 1)) is
-    `BackwardCorrectedCrossentropy` with that T, whose mean over the flips is the crossentropy of the true labels.
+    s > 0 is Keras' `label_smoothing`, which makes predictions less certain. s < 0 does the opposite, and corrects for
+    wrong labels. If a share e of the labels is flipped evenly to the other classes, s = 1 - 1 / (1 - e K / (K - 1))
+    gives `BackwardCorrectedCrossentropy` with that T: its mean over the flips is the crossentropy of the true labels.
 
-    A negative s has no lower bound: the loss falls without end as the model grows sure of the labels, wrong ones, too,
-    though its gradient for the logits stays bounded. Limit the training (few epochs, weight decay); the paper begins it
-    with plain crossentropy.
+    With a negative s the loss has no lower bound: it falls without end as the model becomes sure of the labels, also of
+    wrong ones. Its gradient for the logits stays bounded. Limit the training (few epochs, weight decay); the paper
+    begins it with plain crossentropy.
 
     Args:
-        smoothing: s < 1, of either sign; at 1 labels would say nothing, and beyond they would be learned as wrong.
-        from_logits: y_pred are logits, or log-probabilities, instead of probabilities.
+        smoothing: s < 1, of either sign; labels would say nothing at 1, and would be learned as wrong above 1.
+        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
-        name: of the loss, in logs.
+        name: the name of the loss in logs.
         reduction: as for any Keras loss.
         dtype: as for any Keras loss.
     Raises:
@@ -53,7 +53,7 @@ class SmoothedCrossentropy(Crossentropy):
             raise ValueError(f"`smoothing` must be less than 1. Received: smoothing={smoothing}")
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """As above: `(..., K)`, `(..., K)` to `(...)`."""
+        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
         smoothed = (1.0 - self.smoothing) * targets + self.smoothing / log_probs.shape[-1]
         return -ops.sum(smoothed * log_probs, axis=-1)
 

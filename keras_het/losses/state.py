@@ -1,4 +1,4 @@
-"""Losses that remember something from step to step, as a part of the training of a model."""
+"""The base class of losses that remember something from step to step, as a part of a model's training."""
 
 import warnings
 import weakref
@@ -11,32 +11,32 @@ from keras_het.losses.crossentropy import Crossentropy
 
 
 class LossState(keras.metrics.Metric):
-    """What a loss remembers, in weights that a model's training carries along as it does those of metrics.
+    """The memory of a loss, in weights that a model's training updates as it does those of metrics.
 
-    A trainer on JAX hands on what belongs to the model, and drops what else a step assigns. Of all that may belong to a
-    model, only metrics can join one of any kind that is built. This one shows no value, is never reset, and is saved.
+    On JAX a trainer keeps the variables that belong to the model, and drops all others that a step assigns. Only a
+    metric can be added to a built model of any kind. This one shows no value, is never reset, and is saved.
     """
 
     is_in_use = False  # whether something was remembered
-    owner: Any = None  # a function that gives the model to whose training it belongs, or None if that is no more
+    owner: Any = None  # a weak reference to the model that it is attached to; None before that
 
     def reset_state(self) -> None:
-        """Keras calls it before every epoch: what is remembered stays."""
+        """Does nothing: the memory must stay when Keras starts an epoch."""
 
     def update_state(self, *args: Any, **kwargs: Any) -> None:
         """The loss updates it."""
 
     def result(self) -> dict[str, Any]:
-        """Nothing that a log would show."""
+        """Empty, so that logs show nothing."""
         return {}
 
     def save_own_variables(self, store: Any) -> None:
-        """Keras calls it where it saves a model's weights; without it a metric is left out."""
+        """Saves the memory with a model's weights; Keras would leave out a metric without this method."""
         for index, variable in enumerate(self.variables):
             store[str(index)] = ops.convert_to_numpy(variable)
 
     def load_own_variables(self, store: Any) -> None:
-        """Keras calls it where it loads a model's weights.
+        """Loads the memory with a model's weights.
 
         Raises:
             ValueError: for the state of another loss, or of another number of examples.
@@ -56,11 +56,9 @@ class LossState(keras.metrics.Metric):
 
 
 def _replace(model: keras.Model, previous: LossState | None, state: LossState) -> None:
-    """Makes `state` that of the model, in place of the previous one, whose weights would else be carried along for
-    ever.
-    """
+    """Makes `state` that of the model; the weights of the previous one would otherwise stay in the model for ever."""
     tracker = model._tracker
-    locked = tracker.locked  # a model of one's own is, once it is built
+    locked = tracker.locked  # a built model of a user's class is, and would refuse the state
     tracker.unlock()
     try:
         if previous is not None:
@@ -75,10 +73,10 @@ def _replace(model: keras.Model, previous: LossState | None, state: LossState) -
 class StatefulCrossentropy(Crossentropy):
     """Base class of losses with weights of their own, made by `self.state.add_variable` in the constructor.
 
-    Such a loss must be attached to the model that it trains, before `fit`; `compile` may come before or after. A model
-    that is loaded or cloned has a new loss: attach that, too. A model has room for one: another takes its place.
+    Attach such a loss to the model that it trains before `fit`; `compile` may come before or after. A loaded or cloned
+    model has a new loss: attach that, too. A model holds one such loss, and attaching another replaces it.
 
-    What is remembered is saved with the weights of a compiled model, and comes back with them: from a `.keras` file, by
+    What is remembered is saved and loaded with the weights of a compiled model: by a `.keras` file, by
     `BackupAndRestore`, and by `load_weights` of a model that is compiled with the loss and attached.
     """
 
@@ -87,10 +85,12 @@ class StatefulCrossentropy(Crossentropy):
         self.state = LossState(name=f"{self.name}_state")
 
     def attach(self, model: keras.Model) -> Self:
-        """Makes the weights of the loss a part of a model's training. Returns: the loss.
+        """Makes the weights of the loss a part of a model's training.
 
         Args:
-            model: the model to be trained, of any kind; it gets the attribute `loss_state`, and computes what it did.
+            model: the model to be trained, of any kind; it gets the attribute `loss_state`, and the same outputs.
+        Returns:
+            the loss.
         Raises:
             ValueError: if it is no model.
 
@@ -108,14 +108,12 @@ class StatefulCrossentropy(Crossentropy):
         return self
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """As of `Crossentropy`."""
+        """See `Crossentropy`."""
         self.check_attached()
         return super().call(y_true, y_pred)
 
     def check_attached(self) -> None:
-        """Raises a ValueError if the loss is attached to no model: on JAX it would forget
-        everything, without a word.
-        """
+        """Raises a ValueError if the loss is attached to no model: on JAX it would forget everything silently."""
         if self.state.owner is None:
             raise ValueError(
                 f"The loss {self.name!r} must be attached to the model that it trains: `model.compile(..., "
@@ -124,7 +122,7 @@ class StatefulCrossentropy(Crossentropy):
             )
 
     def check_owner(self, model: keras.Model) -> None:
-        """Raises a ValueError if the loss is attached to no model, or to another one than that which it is to train."""
+        """Raises a ValueError if the loss is not attached to the model that it is to train."""
         self.check_attached()
         if self.state.owner() is not model:
             rule = (

@@ -1,4 +1,4 @@
-"""Symmetric crossentropy: that of the prediction under the label, and that of the label under the prediction."""
+"""Symmetric crossentropy: the sum of crossentropy and reverse crossentropy."""
 
 from typing import Any
 
@@ -14,30 +14,29 @@ from keras_het.validation import check_boolean, check_number
 
 @keras.saving.register_keras_serializable("keras_het")
 class SymmetricCrossentropy(Crossentropy):
-    """Crossentropy, which learns, and reverse crossentropy, which does not mind wrong labels.
+    """The sum of crossentropy, which learns, and reverse crossentropy, which is robust to wrong labels.
 
         -alpha sum_k t_k log p_k - beta sum_k p_k log t_k,   log 0 := A        (Wang et al. 2019, Section 3)
 
     For one label the second part is -A beta (1 - p_y).
 
-    Several labels at once: with `multi_label=True` every class is a question of its own, with answers t_k and 1 - t_k
-        in [0, 1] and
-    probabilities p_k and 1 - p_k; the loss is the mean over the classes, as Keras' `BinaryCrossentropy`, which it is
-    for beta = 0. y_true and y_pred have one shape `(..., K)`; with `from_logits=True` y_pred are the logits of p_k,
-    such as those of a head with `link="sigmoid"`.
+    `multi_label=True` allows several labels at once. Every class is then a yes-or-no question, with answers t_k and
+    1 - t_k in [0, 1] and probabilities p_k and 1 - p_k. The loss is the mean over the classes; for beta = 0 it is alpha
+    times Keras' `BinaryCrossentropy`. y_true and y_pred have one shape `(..., K)`. With `from_logits=True` y_pred are
+    the logits of p_k, such as those of a head with `link="sigmoid"`.
 
     Args:
         alpha: weight of the crossentropy, at least 0; the paper takes 0.1 for ten classes, 6 for a hundred.
         beta: weight of the reverse crossentropy, at least 0; the paper takes 1 for ten classes, 0.1 for a hundred.
-        log_of_zero: A < 0; the paper's is -4.
+        log_of_zero: A < 0, which replaces log 0; the paper takes -4.
         multi_label: whether an example may have several labels, or none.
-        from_logits: y_pred are logits, or log-probabilities unless `multi_label`, instead of probabilities.
+        from_logits: whether y_pred are logits, or log-probabilities unless `multi_label`, instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean; None with `multi_label`.
-        name: of the loss, in logs.
+        name: the name of the loss in logs.
         reduction: as for any Keras loss.
         dtype: as for any Keras loss.
     Raises:
-        ValueError: for arguments outside these ranges, and for several labels of another shape than the predictions.
+        ValueError: for arguments outside these ranges, and with `multi_label` for labels of another shape than y_pred.
 
     Example:
         >>> loss = SymmetricCrossentropy(alpha=0.0, beta=0.5)
@@ -70,7 +69,7 @@ class SymmetricCrossentropy(Crossentropy):
             )
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """As of `Crossentropy`."""
+        """See `Crossentropy`."""
         if not self.multi_label:
             return super().call(y_true, y_pred)
         y_true, y_pred = ops.convert_to_tensor(y_true, self.dtype), ops.convert_to_tensor(y_pred, self.dtype)
@@ -89,7 +88,7 @@ class SymmetricCrossentropy(Crossentropy):
         return ops.log(ops.maximum(ops.stack([y_pred, 1.0 - y_pred], axis=-1), SMALLEST))
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """As above: `(..., K)`, `(..., K)` to `(...)`."""
+        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
         reverse = reverse_crossentropy(targets, log_probs, self.log_of_zero)
         return self.beta * reverse - self.alpha * ops.sum(targets * log_probs, axis=-1)
 

@@ -1,4 +1,4 @@
-"""Metrics of probabilities and of what they are good for, as `keras.metrics`."""
+"""Metrics of probabilities, of their calibration and of their order, as `keras.metrics`."""
 
 from keras_het.metrics.annotators import AnnotatorsMetric
 from keras_het.metrics.calibration import EqualMassCalibrationError, ExpectedCalibrationError

@@ -1,4 +1,4 @@
-"""A metric of the labels of several annotators."""
+"""A metric for the labels of several annotators."""
 
 from typing import Any
 
@@ -10,18 +10,18 @@ from keras_het.ops.annotators import for_each_label, weight_each_label
 
 @keras.saving.register_keras_serializable("keras_het")
 class AnnotatorsMetric(keras.metrics.Metric):
-    """Another metric, of the labels that several annotators gave, where a plain one would take missing labels for wrong
-    ones.
+    """Applies another metric to the labels of several annotators; alone, it would take missing labels for wrong ones.
 
-    Labels are integers `(N, M)`, -1 where the annotator gave none, which have no weight; on clean labels `(N, 1)` or
-    `(N,)`, as of validation data, it is the metric itself. Predictions: as for `losses.AnnotatorsLoss`.
+    Labels are integers `(N, M)`, with -1 where an annotator gave none; a missing label has no weight. On clean labels
+    `(N, 1)` or `(N,)`, such as those of validation data, it is the metric itself. Predictions are those of
+    `losses.AnnotatorsLoss`.
 
     Args:
-        metric: takes integer labels and weights, such as `keras.metrics.SparseCategoricalAccuracy()`, the default.
-        name: None is that of the metric.
+        metric: one that takes integer labels and weights; None is `keras.metrics.SparseCategoricalAccuracy()`.
+        name: its name; None takes that of the metric.
         dtype: of the result; None for Keras' default.
     Raises:
-        ValueError: for what is no metric, such as the name of one.
+        ValueError: if `metric` is no metric, such as the name of one.
 
     Example:
         >>> metric = AnnotatorsMetric(name="accuracy")
@@ -48,11 +48,11 @@ class AnnotatorsMetric(keras.metrics.Metric):
         self.metric.update_state(ops.where(given, labels, 0), predictions, ops.cast(given, "float32") * weights)
 
     def result(self) -> Any:
-        """That of the metric."""
+        """The metric's result."""
         return self.metric.result()
 
     def reset_state(self) -> None:
-        """Begins anew."""
+        """Starts again."""
         self.metric.reset_state()
 
     def get_config(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Whether probabilities are as large as the shares of right predictions."""
+"""Calibration errors: how far probabilities are from the shares of right predictions."""
 
 from typing import Any
 
@@ -13,15 +13,16 @@ from keras_het.validation import check_integer
 
 @keras.saving.register_keras_serializable("keras_het")
 class ExpectedCalibrationError(ProbabilityMetric):
-    """How far the confidence in the predicted class is from the share of predictions that are right, over bins of equal
-    width.
+    """The mean distance of the confidence from the share of right predictions, over bins of equal width.
+
+    Confidence is the probability of the predicted class.
 
         sum over bins b of |sum over i in b of 1[y_i = argmax p_i] - max p_i| / N
 
     Args:
-        bins: how many.
-        name: of the metric.
-        kwargs: `from_logits=True` for what a head returns, and as of `ProbabilityMetric`, but for `multi_label`.
+        bins: the number of bins.
+        name: the name of the metric.
+        kwargs: those of `ProbabilityMetric` but `multi_label`, such as `from_logits=True` for what a head returns.
     Source: Naeini, Cooper and Hauskrecht 2015; Guo, Pleiss, Sun and Weinberger 2017, Eq. 3. `EqualMassCalibrationError`
         has bins that hold equally many examples.
 
@@ -55,13 +56,13 @@ class ExpectedCalibrationError(ProbabilityMetric):
 class EqualMassCalibrationError(TableMetric):
     """The expected calibration error over bins that hold equally many examples each.
 
-    Examples of equal confidence are shared out between two bins in proportion, so that their order does not matter.
+    Examples of equal confidence may be divided between bins, in proportion, so their order does not matter.
 
     Args:
-        bins: how many.
-        capacity: how many examples it can hold; beyond, the result is nan.
-        name: of the metric.
-        kwargs: `from_logits=True` for what a head returns, and as of `ProbabilityMetric`, but for `multi_label`.
+        bins: the number of bins.
+        capacity: how many examples it can hold; with more, the result is nan.
+        name: the name of the metric.
+        kwargs: those of `ProbabilityMetric` but `multi_label`, such as `from_logits=True` for what a head returns.
     Source: Nixon, Dusenberry, Zhang, Jerfel and Tran 2019, "Measuring calibration in deep learning".
 
     Example:
@@ -87,10 +88,11 @@ class EqualMassCalibrationError(TableMetric):
         weight, gap = rows.weights, ops.where(rows.weights == 0, 0.0, rows.weights * rows.values)
         weight_above, gap_above = (rows.above(x, rows.after) for x in (weight, gap))
         of_score = rows.above(weight, rows.before) - weight_above, rows.above(gap, rows.before) - gap_above
-        # Within a score the gap grows evenly with the weight, from the highest confidence down.
+        # Within a score the gap grows evenly with the weight: else the order of equal scores would matter.
         total = ops.sum(weight)
         ends = total * ops.convert_to_tensor(np.arange(self.bins + 1, dtype="float32") / self.bins)
-        down = ops.flip(weight_above + of_score[0])  # ascending: the weight from the top to the end of each score
+        # Ascending, as `searchsorted` needs it: the weight from the top to the end of each score.
+        down = ops.flip(weight_above + of_score[0])
         places = self.capacity - 1 - ops.minimum(ops.searchsorted(down, ends, side="left"), self.capacity - 1)
         inside = ops.divide_no_nan(ends - ops.take(weight_above, places), ops.take(of_score[0], places))
         reached = ops.take(gap_above, places) + inside * ops.take(of_score[1], places)
@@ -101,7 +103,7 @@ class EqualMassCalibrationError(TableMetric):
 
 
 def check_exclusive(metric: ProbabilityMetric) -> None:
-    """Raises ValueError for labels that are not exclusive, of which none is predicted."""
+    """Raises a ValueError for labels that are not exclusive: none of them is the predicted one."""
     if metric.multi_label:
         raise ValueError(
             f"`multi_label` must be False for {type(metric).__name__}, which needs one predicted class. Received: True"

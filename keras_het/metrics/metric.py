@@ -1,6 +1,4 @@
-"""What every metric of probabilities is: the same inputs, sums that lose nothing, and a table of examples for those
-that need an order.
-"""
+"""The base class of the metrics of probabilities: the same inputs, and sums that lose nothing to rounding."""
 
 from typing import Any, NamedTuple
 
@@ -12,13 +10,18 @@ from keras_het.validation import check_boolean, check_integer
 
 SMALLEST = float(np.finfo("float32").tiny)
 ROUNDING = 1e-2  # how far outside [0, 1] a probability in half precision may be
-LOWEST = -3e38  # a score below all others, of a place that is empty
+LOWEST = -3e38  # the score of an empty place, below all others
 
 
 class Examples(NamedTuple):
-    """A batch: probabilities, their logs, and targets, `(N, K)`, and weights, `(N,)`, zero for what does not count.
+    """A batch of examples.
 
-    log_complements: logs of 1 - p where labels are not exclusive, else None.
+    Attributes:
+        p: probabilities, `(N, K)`.
+        log_p: their logs, `(N, K)`.
+        targets: label vectors, `(N, K)`.
+        weights: zero for what does not count, `(N,)`.
+        log_complements: logs of 1 - p where labels are not exclusive, else None.
     """
 
     p: Any
@@ -31,17 +34,17 @@ class Examples(NamedTuple):
 class ProbabilityMetric(keras.metrics.Metric):
     """Base class of the metrics of probabilities.
 
-    `update_state` takes integer labels `(...)` or `(..., 1)`, or label vectors `(..., K)`, and probabilities or logits
-    `(..., K)`; sample weights and Keras masks of shape `(...)`. A label outside [0, K) makes the result nan, on every
-    backend, and so does what is no probability: of a head, which returns log-probabilities or logits, every metric
-    needs `from_logits=True`.
+    `update_state` takes integer labels `(...)` or `(..., 1)`, or label vectors `(..., K)`. Predictions are
+    probabilities or logits `(..., K)`; sample weights and Keras masks are `(...)`. A label outside [0, K) makes the
+    result nan, on every backend, and so does a prediction that is no probability. A head returns log-probabilities or
+    logits, so its metrics need `from_logits=True`.
 
     Args:
         from_logits: whether predictions are logits or log-probabilities, as a head returns them, rather than
             probabilities.
-        multi_label: whether labels are not exclusive: they are vectors of zeros and ones, and logits those of sigmoids.
+        multi_label: whether labels are not exclusive: vectors of zeros and ones, with logits of sigmoids.
         ignore_class: a label that does not count, or None.
-        name: of the metric.
+        name: the name of the metric.
         dtype: of the result; None for Keras' default.
     """
 
@@ -65,11 +68,11 @@ class ProbabilityMetric(keras.metrics.Metric):
         self.add(self._examples(y_true, y_pred, sample_weight))
 
     def add(self, examples: Examples) -> None:
-        """Adds a batch that is flat and of known form."""
+        """Adds a batch; every subclass defines it."""
         raise NotImplementedError(f"{type(self).__name__} must define add(examples)")
 
     def merge_state(self, metrics: Any) -> None:
-        """Adds the states of other metrics of the same configuration, as of other workers."""
+        """Adds the states of other metrics of the same configuration, such as those of other workers."""
         for metric in metrics:
             if type(metric) is not type(self) or metric.get_config() != {**self.get_config(), "name": metric.name}:
                 raise ValueError(f"`metrics` must be of the configuration of this one. Received: {metric!r}")
@@ -81,7 +84,7 @@ class ProbabilityMetric(keras.metrics.Metric):
             own.assign_add(other)
 
     def sum_of(self, name: str, shape: tuple[int, ...] = ()) -> "Sum":
-        """A sum that keeps what float32 would lose."""
+        """A new sum that keeps what float32 would lose."""
         return Sum(
             *(
                 self.add_weight(shape=shape, initializer="zeros", dtype="float32", name=f"{name}{part}")
@@ -126,7 +129,7 @@ class ProbabilityMetric(keras.metrics.Metric):
         return len(y_true.shape) == len(y_pred.shape) and y_true.shape[-1] != 1
 
     def _probabilities(self, y_pred):
-        """p, log p, and for labels that are not exclusive log (1 - p)."""
+        """p, log p, and log (1 - p) for labels that are not exclusive, else None."""
         if self.from_logits and self.multi_label:
             return ops.sigmoid(y_pred), ops.log_sigmoid(y_pred), ops.log_sigmoid(-y_pred)
         if self.from_logits:
@@ -141,7 +144,12 @@ class ProbabilityMetric(keras.metrics.Metric):
 
 
 class Sum(NamedTuple):
-    """A sum in two variables: what it is, and what rounding has left out of it (Knuth's two-sum)."""
+    """A sum in two variables (Knuth's two-sum).
+
+    Attributes:
+        total: the rounded sum.
+        rest: what rounding has left out of it.
+    """
 
     total: Any
     rest: Any
@@ -167,7 +175,7 @@ def confidence_and_success(examples: Examples) -> tuple[Any, Any]:
 
 
 def place_in(bins: int, p: Any) -> Any:
-    """The bin of equal width of every probability, integers of the shape of p; the last one has 1, too."""
+    """The bin of equal width of every probability, integers of the shape of p; p = 1 is in the last bin."""
     places = ops.cast(p * bins, "int32")
     return ops.where(places < bins, places, bins - 1)
 

@@ -1,4 +1,4 @@
-"""What the order of predictions by their confidence is good for."""
+"""Metrics of the order of predictions by their confidence."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ class GlobalAveragePrecision(TableMetric):
 
         gAP = sum over thresholds of (recall - recall before) * precision
 
-    Unlike the mean over the classes it compares probabilities across classes and examples, so it rewards those that
-    mean the same everywhere.
+    It compares probabilities across classes and examples, unlike the mean over the classes. So it rewards probabilities
+    that mean the same everywhere.
 
     Args:
-        capacity: how many pairs it can hold, K for each example; beyond, the result is nan.
-        name: of the metric.
-        kwargs: `from_logits=True` for what a head returns, and as of `ProbabilityMetric`.
+        capacity: how many pairs it can hold, K for each example; with more, the result is nan.
+        name: the name of the metric.
+        kwargs: those of `ProbabilityMetric`, such as `from_logits=True` for what a head returns.
     Source: Collier et al. 2021, section 4.1 (ImageNet-21k, JFT); equals
         `sklearn.metrics.average_precision_score(average="micro")`.
 
@@ -51,13 +51,13 @@ class GlobalAveragePrecision(TableMetric):
 class AreaUnderRiskCoverage(TableMetric):
     """The mean share of errors among the most confident predictions, over every share of examples that is kept.
 
-    0 is best; predictions in random order have the error rate of all. Of equal confidence, the mean over their orders
-    is taken.
+    0 is best; a random order gives the error rate of all predictions. Predictions of equal confidence count by the mean
+    over their orders.
 
     Args:
-        capacity: how many examples it can hold; beyond, the result is nan.
-        name: of the metric.
-        kwargs: `from_logits=True` for what a head returns, and as of `ProbabilityMetric`, but for `multi_label`.
+        capacity: how many examples it can hold; with more, the result is nan.
+        name: the name of the metric.
+        kwargs: those of `ProbabilityMetric` but `multi_label`, such as `from_logits=True` for what a head returns.
     Source: Geifman, Uziel and El-Yaniv 2019, "Bias-reduced uncertainty estimation for deep neural classifiers".
 
     Example:
@@ -80,6 +80,6 @@ class AreaUnderRiskCoverage(TableMetric):
         errors = ops.where(rows.weights == 0, 0.0, rows.weights * rows.values)
         kept, wrong = rows.above(rows.weights, rows.after), rows.above(errors, rows.after)
         of_score, wrong_of_score = (rows.above(x, rows.before) - y for x, y in ((rows.weights, kept), (errors, wrong)))
-        reached = rows.above(rows.weights, ops.arange(self.capacity))  # with this row
+        reached = rows.above(rows.weights, ops.arange(self.capacity))  # including this row
         risk = ops.divide_no_nan(wrong + ops.divide_no_nan(wrong_of_score * (reached - kept), of_score), reached)
         return self.unless_full(ops.divide_no_nan(ops.sum(rows.weights * risk), ops.sum(rows.weights)))

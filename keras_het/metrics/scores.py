@@ -11,14 +11,14 @@ from keras_het.validation import check_integer
 
 @keras.saving.register_keras_serializable("keras_het")
 class NegativeLogLikelihood(ProbabilityMetric):
-    """The mean of -log p(label), in nats; of labels that are not exclusive, the mean over the classes, too.
+    """The mean of -log p(label), in nats; for labels that are not exclusive, also over the classes.
 
     Args:
         from_logits: whether predictions are logits or log-probabilities, as a head returns them, rather than
             probabilities.
-        multi_label: whether labels are not exclusive: they are vectors of zeros and ones, and logits those of sigmoids.
+        multi_label: whether labels are not exclusive: vectors of zeros and ones, with logits of sigmoids.
         ignore_class: a label that does not count, or None.
-        name: of the metric.
+        name: the name of the metric.
         dtype: of the result; None for Keras' default.
 
     Example:
@@ -47,19 +47,19 @@ class NegativeLogLikelihood(ProbabilityMetric):
 
 @keras.saving.register_keras_serializable("keras_het")
 class BrierScore(ProbabilityMetric):
-    """The mean squared distance of the probabilities from the labels, and what it is made of.
+    """The mean squared distance of the probabilities from the labels, and its parts.
 
         BS = mean over n of sum over k of (p_nk - y_nk)^2 = reliability - resolution + uncertainty + within
 
-    with bins of equal width of p_nk, for every class alone: reliability is the distance of the mean p of a bin from the
-    share of labels in it (0 is best), resolution that of those shares from the class's own (more is better),
-    uncertainty the variance of the labels, which no model changes, and `within` what is lost by taking a bin for one
-    forecast. From 0 to 2 where classes are exclusive, to K where not.
+    The bins of p_nk have equal width, and every class has its own. Reliability is the distance of the mean p of a bin
+    from the share of labels in it (0 is best). Resolution is the distance of those shares from the share of the class
+    (more is better). Uncertainty is the variance of the labels, which no model changes. `within` is what is lost by
+    taking a bin for one forecast. The score is from 0 to 2 where classes are exclusive, else from 0 to K.
 
     Args:
-        bins: how many.
-        name: of the metric.
-        kwargs: `from_logits=True` for what a head returns, and as of `ProbabilityMetric`.
+        bins: the number of bins.
+        name: the name of the metric.
+        kwargs: those of `ProbabilityMetric`, such as `from_logits=True` for what a head returns.
     Source: Brier 1950; Murphy 1973, "A new vector partition of the probability score"; `within` as Stephenson, Coelho
         and Jolliffe 2008.
 
@@ -90,7 +90,7 @@ class BrierScore(ProbabilityMetric):
             part.add(sum_by(places, counted * value, self.bins * units))
 
     def result(self) -> dict[str, Any]:
-        """The score, by the name of the metric, and its parts, with their names behind it."""
+        """A dict of the score, under the metric's name, and of its parts, whose names follow that name."""
         weight, parts = self._weight.value(), [ops.reshape(part.value(), (self.bins, -1)) for part in self._parts]
         if not parts:
             parts = [ops.zeros((self.bins, 1))] * 3

@@ -1,6 +1,4 @@
-"""Metrics that need an order of all examples: a table of fixed size that holds them, and sums over
-what is above each.
-"""
+"""The base class of metrics that need an order of all examples: a table of fixed size holds them."""
 
 from typing import Any, NamedTuple
 
@@ -11,10 +9,14 @@ from keras_het.validation import check_integer
 
 
 class Rows(NamedTuple):
-    """A table in ascending order of its scores, `(N,)` each; empty places come first, with a weight of zero.
+    """A table in ascending order of its scores; empty places come first, with a weight of zero.
 
-    scores, values, weights: what was stored.
-    before, after: for each row the places where rows of its score begin, and where they end.
+    Attributes:
+        scores: as stored, `(N,)`.
+        values: as stored, `(N,)`.
+        weights: as stored, `(N,)`.
+        before: the place where rows of the same score begin, `(N,)`.
+        after: the place where they end, `(N,)`.
     """
 
     scores: Any
@@ -24,17 +26,17 @@ class Rows(NamedTuple):
     after: Any
 
     def above(self, x: Any, places: Any) -> Any:
-        """The sum of x, `(N,)`, from each of the places on."""
+        """The sums of x, `(N,)`, from each of the places to the end."""
         sums = ops.concatenate([ops.zeros_like(x[:1]), ops.cumsum(ops.flip(x))])
         return ops.take(ops.flip(sums), places)
 
 
 class TableMetric(ProbabilityMetric):
-    """Base class: keeps a score, a value and a weight of every example, for as many as there is room.
+    """Base class of metrics that keep a score, a value and a weight of every example, up to a capacity.
 
     Args:
-        capacity: how many rows it can hold; beyond, the result is nan.
-        kwargs: `from_logits=True` for what a head returns, and as of `ProbabilityMetric`.
+        capacity: how many rows it can hold; with more, the result is nan.
+        kwargs: those of `ProbabilityMetric`, such as `from_logits=True` for what a head returns.
     """
 
     def __init__(self, capacity: int, **kwargs: Any):
@@ -49,13 +51,14 @@ class TableMetric(ProbabilityMetric):
     def store(self, *columns: Any) -> None:
         """Adds rows: scores, values and weights, `(N,)` each."""
         count, size = ops.convert_to_tensor(self._count), ops.shape(columns[0])[0]
-        places = ops.arange(self.capacity, dtype="int32") - count  # in what is added
+        places = ops.arange(self.capacity, dtype="int32") - count  # the row of the batch for each place
         new = ops.logical_and(places >= 0, places < size)
         places = ops.where(new, places, 0)
         for variable, column in zip(self._columns, columns, strict=True):
-            padded = ops.concatenate([ops.cast(column, "float32"), ops.zeros((1,), "float32")])  # never empty
+            # Never empty: there would be nothing to take from.
+            padded = ops.concatenate([ops.cast(column, "float32"), ops.zeros((1,), "float32")])
             variable.assign(ops.where(new, ops.take(padded, places), ops.convert_to_tensor(variable)))
-        # Full is full: a count that goes on might become negative.
+        # The count stops when the table is full: it might overflow to a negative number.
         total = count + ops.cast(size, "int32")
         self._count.assign(ops.where(total > self.capacity, self.capacity + 1, total))
 

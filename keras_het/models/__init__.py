@@ -1,6 +1,4 @@
-"""Whole models: conversion of pretrained ones, weights of other packages, ensembles, pairs, and a temperature for what
-a model returns.
-"""
+"""Whole models: conversion of pretrained models, weights of other packages, ensembles, pairs, temperature scaling."""
 
 from keras_het.models.conversion import heteroscedastic, homoscedastic
 from keras_het.models.edward2 import from_edward2

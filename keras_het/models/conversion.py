@@ -1,4 +1,4 @@
-"""A pretrained model in, a model with another head out, and nothing that it learnt is lost."""
+"""Conversion of a pretrained model to one with another head, which keeps all that the model learned."""
 
 from typing import Any
 
@@ -32,48 +32,48 @@ def heteroscedastic(
     keep_activation: bool = False,
     **head_arguments: Any,
 ) -> keras.Model:
-    """A new model with the last Dense layer, or 1x1 Conv2D, replaced by a `HeteroscedasticDense`.
+    """Returns a new model with the last Dense layer, or 1x1 Conv2D, replaced by a `HeteroscedasticDense`.
 
-    It returns log-probabilities (softmax) or logits (sigmoid) whatever the old model returned: use losses with
-    `from_logits=True`. An activation of the old head, or in layers behind it, is left out, and the link follows it.
-    Without one the link is softmax, or sigmoid for a single unit: give `link="sigmoid"` for labels that are not
-    exclusive. No mean of normalised links gives the old predictions, whatever the inputs: they start fresh, with
-    `warm_start=False`. Layers behind the head that only reshape (Reshape, Flatten) are made again.
+    The new model returns log-probabilities (softmax) or logits (sigmoid), whatever the old model returned: use losses
+    with `from_logits=True`. The activation of the old head, also in layers behind it, is left out, and the link follows
+    it. Without an activation the link is softmax, or sigmoid for a single unit: give `link="sigmoid"` for labels that
+    are not exclusive. The normalised links cannot give the old predictions for all inputs, whatever mu is: they start
+    fresh, with `warm_start=False`. Layers behind the head that only reshape (Reshape, Flatten) are made again.
 
-    If the old model is compiled, the new one is, too: with the same losses and metrics in the form that takes what it
-    returns, an optimizer of equal configuration and fresh state, and the other settings of `compile`. If a loss or
-    metric has no such form, as `kl_divergence`, or is your own and may take probabilities, or if a metric or the
-    optimizer cannot be made again of its configuration, the new model is not compiled, and a warning says so. With
-    `keep_activation=True` the losses and metrics of probabilities stay as they are.
+    The new model is compiled if the old one is. Its losses and metrics are the same, in the form that takes what it
+    returns. Its optimizer has an equal configuration and a fresh state. The other settings of `compile` are kept. With
+    `keep_activation=True` the losses and metrics of probabilities stay as they are. The new model is not compiled, and
+    a warning says so, if a loss or metric has no such form, such as `kl_divergence`, or is your own and may take
+    probabilities. The same holds if a metric or the optimizer cannot be made again from its configuration.
 
     A KerasHub task gives a model that keeps the task's preprocessor: `fit`, `evaluate` and `predict` take raw images or
     strings.
 
     The layers before the head are shared, as in Keras' functional API: training the new model trains them in the old
-    one. The call itself changes nothing: no weight, no `trainable`, no random seed (what it draws, it draws from
-    Python's `random` without advancing that, so two calls in a row draw the same, unless they have different seeds).
+    one. The call itself changes no weight, no `trainable` and no random seed. It draws from Python's `random` without
+    advancing that, so two calls in a row draw the same numbers, unless they have different seeds.
 
-    Warm start: mu = temperature * (old kernel, old bias), so that without noise the predictions are the old ones
-        exactly. The noise
-    starts as in every new head, with a standard deviation of 0.15 temperatures, which moves probabilities by less than
-    0.02 (for temperatures from 0.02 up; that of a latent covariance has it in the mean over the classes).
+    Warm start: mu = temperature * (old kernel, old bias), so without noise the predictions are exactly the old ones.
+        The noise starts as in every new head, with a standard deviation of 0.15 temperatures; for a latent covariance
+        that is the mean over the classes. It moves probabilities by less than 0.02, for temperatures from 0.02 up.
 
     Args:
         model: a functional model, or a Sequential one that is built: KerasHub and KerasCV classifiers,
             `keras.applications`, your own.
-        num_factors: R, as in `HeteroscedasticDense`.
-        units: number of classes if not the old one; mu then starts fresh.
-        layer: name of the Dense layer (or 1x1 Conv2D) to replace; if it is not the last one, what the model computes
-            after it is left out. None finds the last one.
+        num_factors: R, see `HeteroscedasticDense`.
+        units: the number of classes, if it is not the old one; mu then starts fresh.
+        layer: the name of the Dense layer (or 1x1 Conv2D) to replace; None finds the last one. What the model computes
+            after an earlier one is left out.
         warm_start: False starts mu as a new `HeteroscedasticDense` does.
-        clone: copy the layers before the head instead of sharing them, by way of a `.keras` file.
-        keep_activation: put the activation of the old head, in a layer of its own, behind the new one: a model that
-            returned probabilities goes on doing so, and takes the ordinary losses and metrics, without `from_logits`.
-        head_arguments: of `HeteroscedasticDense`. What is not given of `use_bias`, `name`, `kernel_regularizer` and
-            `bias_regularizer` is as in the old layer; its constraints, activity regularizer and `trainable` are not
-            kept.
+        clone: whether to copy the layers before the head, by way of a `.keras` file, instead of sharing them.
+        keep_activation: whether to put the activation of the old head behind the new one, in a layer of its own. A
+            model that returned probabilities then still does, and takes ordinary losses and metrics, without
+            `from_logits`.
+        head_arguments: other arguments of `HeteroscedasticDense`. `use_bias`, `name`, `kernel_regularizer` and
+            `bias_regularizer` are those of the old layer unless given; its constraints, activity regularizer and
+            `trainable` are not kept.
     Returns:
-        a functional `keras.Model` whose last layer is the head, but for layers that reshape and a kept activation.
+        a functional `keras.Model` whose last layer is the head, except for layers that reshape and a kept activation.
     Raises:
         ValueError: if there is no graph, no such layer, or more than one output, if the old head has another
             activation, or if it is a convolution of "channels_first".
@@ -123,25 +123,25 @@ def homoscedastic(
     keep_activation: bool = False,
     seed: int | None = None,
 ) -> keras.Model:
-    """The way back: a new model with the `HeteroscedasticDense` layer replaced by a plain Dense layer, which returns
-    logits.
+    """Returns a new model with the `HeteroscedasticDense` layer replaced by a Dense layer, which returns logits.
 
-    The Dense layer is mu / temperature: the logits without their noise. With `units` it starts fresh, to transfer what
-    was learnt under noise to another task (Collier et al. 2021, section 4.2). It is compiled as the old model is.
+    It undoes `heteroscedastic`. The Dense layer is mu / temperature: the logits without their noise. With `units` it
+    starts fresh, to transfer what was learnt under noise to another task (Collier et al. 2021, section 4.2). The new
+    model is compiled as the old one is.
 
     Args:
         model: a model that ends in a `HeteroscedasticDense`, as `heteroscedastic` returns it.
-        units: number of classes if not the old one.
-        layer: name of the layer to replace; what the model computes after it is left out. None finds the last one.
-        clone: copy the layers before the head instead of sharing them.
-        keep_activation: put a softmax or sigmoid that stands behind the old head behind the Dense layer, too.
-        seed: of the kernel of a fresh layer; None draws it from Python's `random`, without advancing that.
+        units: the number of classes, if it is not the old one.
+        layer: the name of the layer to replace; what the model computes after it is left out. None finds the last one.
+        clone: whether to copy the layers before the head instead of sharing them.
+        keep_activation: whether to put a softmax or sigmoid behind the old head also behind the Dense layer.
+        seed: the seed of a fresh layer's kernel; None draws it from Python's `random`, without advancing that.
     Returns:
-        a functional `keras.Model` whose last layer is the Dense layer, but for layers that reshape and a kept
+        a functional `keras.Model` whose last layer is the Dense layer, except for layers that reshape and a kept
             activation.
     Raises:
-        ValueError: if there is no graph, no such layer, or more than one output, or if the link is one of the
-            normalised ones, whose predictions no Dense layer has.
+        ValueError: if there is no graph, no such layer, or more than one output, or if the link is a normalised one,
+            whose predictions no Dense layer can give.
 
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), HeteroscedasticDense(3)])
@@ -196,8 +196,9 @@ def _check_not_converted(model):
 
 
 def _link(head, units, warm, given):
-    """The link of the new head: as given, which may differ from the old activation only if mu starts fresh, or of that
-    activation.
+    """The link of the new head: the given one, or that of the old activation.
+
+    A given link may differ from the old activation only if mu starts fresh.
     """
     found = None if head.units == 1 < units else head.link  # one sigmoid stands for two classes
     continued = () if given is None else links.get(given).activations
@@ -215,7 +216,7 @@ def _link(head, units, warm, given):
 
 
 def _check_warm(old, arguments):
-    mode = getattr(old, "quantization_mode", None)  # a convolution has none
+    mode = getattr(old, "quantization_mode", None)  # a convolution lacks it
     if mode is not None:
         raise ValueError(
             f"`warm_start` must be False, for the old head is quantised ({mode}). Received: warm_start=True"

@@ -1,4 +1,4 @@
-"""Copies of models, as files in memory, too; and seeds left as they were."""
+"""Copies of models, models as bytes, and draws that change no random state."""
 
 import contextlib
 import pathlib
@@ -10,10 +10,10 @@ import keras
 
 @contextlib.contextmanager
 def unchanged_seed(seed=None):
-    """Keras draws the seeds of initializers from Python's `random`; the caller's next draw is as if it had not.
+    """Leaves the state of Python's `random` unchanged, from which Keras draws the seeds of initializers.
 
     Args:
-        seed: what is drawn depends on it alone; None: on the caller's state.
+        seed: what is drawn depends only on it; for None, on the caller's state.
     """
     state = random.getstate()
     if seed is not None:
@@ -25,18 +25,19 @@ def unchanged_seed(seed=None):
 
 
 def copy_model(model):
-    """A model with layers of its own, of equal configuration, state and `trainable`.
+    """Returns a copy of a model, with its own layers of equal configuration, state and `trainable`.
 
-    By a `.keras` file, which is the one way of Keras that brings everything along: vocabularies, statistics, int8
+    The copy goes through a `.keras` file, the only way in Keras that keeps everything: vocabularies, statistics, int8
     weights.
 
     Raises:
-        ValueError: if the file makes other weights: a backbone of KerasHub forgets LoRA that was enabled later.
+        ValueError: if the copy has other weights: a backbone of KerasHub loses LoRA that was enabled later.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.keras"
         model.save(path)
-        copied = keras.models.load_model(path, compile=False, safe_mode=False)  # it is the caller's own
+        # Not in safe mode, which would refuse a `Lambda`: the model is the caller's own.
+        copied = keras.models.load_model(path, compile=False, safe_mode=False)
     if [weight.shape for weight in copied.variables] != [weight.shape for weight in model.variables]:
         raise ValueError(
             f"`clone` must be False: the layers of {model.name!r} have other weights when they are made again from a "
@@ -54,7 +55,7 @@ def copy_model(model):
 
 
 def model_to_bytes(model: keras.Model) -> bytes:
-    """What the model's `.keras` file has in it."""
+    """The content of the model's `.keras` file."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.keras"
         model.save(path)
@@ -62,8 +63,9 @@ def model_to_bytes(model: keras.Model) -> bytes:
 
 
 def model_from_bytes(content: bytes) -> keras.Model:
-    """The model of a `.keras` file. No code in the file runs: layers of your own must be registered, and a `Lambda` is
-    refused.
+    """The model of the content of a `.keras` file.
+
+    No code in the file runs: layers of your own must be registered, and a `Lambda` is refused.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.keras"
@@ -72,9 +74,7 @@ def model_from_bytes(content: bytes) -> keras.Model:
 
 
 def _all_layers(model):
-    """A model's layers and those inside them, the outer before the inner. Inputs do not count:
-    models may share theirs.
-    """
+    """A model's layers and those inside them, outer before inner, without inputs, which models may share."""
     return [
         layer for layer in model._flatten_layers(include_self=False) if not isinstance(layer, keras.layers.InputLayer)
     ]

@@ -15,17 +15,18 @@ MAPS = ("loc_layer", "diag_layer", "scale_layer", "scale_layer_homoscedastic", "
 def from_edward2(
     weights: dict[str, Any], *, link: str = "softmax", temperature: float = 1.0, **head_arguments: Any
 ) -> HeteroscedasticDense:
-    """A `HeteroscedasticDense` with the predictive probabilities of a trained layer of edward2.
+    """Returns a `HeteroscedasticDense` with the predictive probabilities of a trained layer of edward2.
 
-    MCSoftmaxDense (diagonal), MCSoftmaxDenseFA and MCSigmoidDenseFA (full and parameter-efficient), with normal noise.
-    Their parameter-efficient form has a bias b on V, u = mu + d * e_K + v * (V e_R + b), which moves the mean by v * b.
-    As v is an affine map of the input, so is the moved mean, and the head has it as its mu: nothing is lost.
+    The layers are MCSoftmaxDense (diagonal), MCSoftmaxDenseFA and MCSigmoidDenseFA (full and parameter-efficient), with
+    normal noise. Their parameter-efficient form has a bias b on V, u = mu + d * e_K + v * (V e_R + b), which moves the
+    mean by v * b. v is an affine map of the input, so the moved mean is one, too, and becomes the mu of the head:
+    nothing is lost.
 
     Args:
         weights: arrays by name, `{w.name: w.numpy() for w in layer.weights}`.
         link: "softmax", or "sigmoid" for MCSigmoidDenseFA and for MCSoftmaxDense of two classes, which has one logit.
-        temperature: of the layer, which is not among its weights; edward2's default is 1.
-        head_arguments: others of `HeteroscedasticDense`, such as `integrator` or `name`.
+        temperature: that of the layer, which is not among its weights; edward2's default is 1.
+        head_arguments: other arguments of `HeteroscedasticDense`, such as `integrator` or `name`.
     Returns:
         a built `HeteroscedasticDense`.
     Raises:
@@ -104,7 +105,7 @@ def _numbers(path, array):
 
 
 def _parts(maps):
-    """The same under our names, with the bias on V moved into the mean."""
+    """Kernels and biases under our names, with the bias on V moved into the mean."""
     if set(maps) == {"loc_layer", "scale_layer"}:
         return {"loc": maps["loc_layer"], "scale_diag": maps["scale_layer"]}
     names = {"loc_layer": "loc", "diag_layer": "scale_diag"}

@@ -1,4 +1,4 @@
-"""The end of a converted model: what stands behind its head, and with what it is compiled."""
+"""The end of a converted model: the layers behind its head, and what it is compiled with."""
 
 import warnings
 from typing import Any
@@ -12,14 +12,14 @@ from keras_het.outputs import Output
 
 
 def free_name(name: str, body: keras.Model) -> str:
-    """A name, or, where a layer of the model has it, that name with a number."""
+    """The given name, with a number added if a layer of the model has that name."""
     taken = {layer.name for layer in body.layers}
     names = [name, *(f"{name}_{number}" for number in range(1, len(taken) + 1))]
     return next(free for free in names if free not in taken)
 
 
 def reshaped(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any:
-    """A tensor `(..., K)` through new layers like those that reshape behind the old head; their shapes follow a new K.
+    """Passes a tensor `(..., K)` through copies of the reshaping layers behind the old head, adapted to a new K.
 
     Raises:
         ValueError: if the classes of a softmax do not stay on the last axis.
@@ -40,9 +40,7 @@ def reshaped(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any:
 
 
 def activated(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any:
-    """Log-probabilities or logits, through a new layer with the activation of the old head, or that of the new head's
-    link.
-    """
+    """Passes a tensor through a new layer with the old head's activation, or with that of the new head's link."""
     if head.activation in (None, "log_softmax"):
         return tensor
     name = free_name("probabilities", body)
@@ -54,19 +52,18 @@ def activated(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any
 def compile_like(
     new: keras.Model, old: keras.Model, output: Output | None, activation: str | None, returned: str
 ) -> None:
-    """Compiles a model as another was, with losses and metrics for what it returns, and an optimizer and metrics of its
-    own.
+    """Compiles a model as another one was, with losses and metrics for what it returns.
 
-    Warns, and does not compile, if one of them has no counterpart or cannot be made again. Does nothing if the other
-    model is not compiled.
+    Its optimizer and metrics are its own. It warns, and does not compile, if one of them has no counterpart or cannot
+    be made again. It does nothing if the other model is not compiled.
 
     Args:
-        new: the models.
-        old: the models.
-        output: what the new model returns; None if nothing is known of it.
-        activation: of the old head, if `keep_activation` would keep it.
-        returned: what the old model returned, as in `Output`. What is not known to take other outputs has no
-            counterpart.
+        new: the model to compile.
+        old: the other model.
+        output: what the new model returns; None if that is unknown.
+        activation: that of the old head, if `keep_activation` would keep it.
+        returned: what the old model returned, as in `Output`. If the new model returns something else, an unknown loss
+            or metric has no counterpart.
     """
     arguments = compiled_with(old)
     if not old.compiled or not arguments:
@@ -80,18 +77,19 @@ def compile_like(
         kept = "; keep_activation=True keeps it" if lost.by_output and activation not in (None, "log_softmax") else ""
         warnings.warn(f"The new model is not compiled, for {lost.args[0]}{kept}. {lost.args[1]}", stacklevel=3)
         return
-    if isinstance(arguments["loss"], dict) and "class_name" not in arguments["loss"]:  # by the name of the old output
+    # The keys are the name of the old output, which the new model does not know.
+    if isinstance(arguments["loss"], dict) and "class_name" not in arguments["loss"]:
         arguments["loss"] = dict(zip(new.output_names, arguments["loss"].values(), strict=True))
         if isinstance(arguments["loss_weights"], dict):
             arguments["loss_weights"] = dict(zip(new.output_names, arguments["loss_weights"].values(), strict=True))
-    new.compile(
-        **{**arguments, "jit_compile": old.jit_compile, "auto_scale_loss": False}
-    )  # the optimizer scales it if the old one did
+    # False, for the copied optimizer scales the loss if the old one did: Keras would scale it twice.
+    new.compile(**{**arguments, "jit_compile": old.jit_compile, "auto_scale_loss": False})
 
 
 class _LostError(Exception):
-    """Something of the old model that the new one cannot have: what is wrong, and what to do. by_output: for the new
-    output alone.
+    """Something of the old model that the new one cannot have, with what is wrong and what to do.
+
+    `by_output`: whether only the new output is the reason.
     """
 
     by_output = False
@@ -102,7 +100,7 @@ class _UnfitError(_LostError):
 
 
 def _mapped(given: Any, argument: str, module: Any, output: Output | None, same: bool) -> Any:
-    """The same structure of losses or metrics, each one that fits, without what the old ones remember."""
+    """The same structure of losses or metrics that fit, without what the old ones remember."""
     if isinstance(given, dict) and "class_name" not in given:
         return {name: _mapped(part, argument, module, output, same) for name, part in given.items()}
     if isinstance(given, list | tuple):
@@ -134,8 +132,9 @@ def _again(instance: Any, argument: str) -> Any:
 
 
 def _copy_of_optimizer(optimizer: Any, model: keras.Model) -> Any:
-    """An optimizer of equal configuration, without the state, but with what it excludes from weight decay, and its
-    scale of the loss.
+    """An optimizer of equal configuration, without the state.
+
+    It keeps what the old one excludes from weight decay, and its scale of the loss.
     """
     if optimizer is None:
         return None
@@ -144,9 +143,8 @@ def _copy_of_optimizer(optimizer: Any, model: keras.Model) -> Any:
         config = {name: value for name, value in optimizer.get_config().items() if name != "inner_optimizer"}
         return type(optimizer)(inner, **config)
     copy = _again(optimizer, "optimizer")
-    excluded: set = getattr(
-        optimizer, "_exclude_from_weight_decay", set()
-    )  # keys, which each backend makes in its own way
+    # Keys of variables, which each backend makes in its own way.
+    excluded: set = getattr(optimizer, "_exclude_from_weight_decay", set())
     pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
     if not excluded and pattern is None:
         return copy

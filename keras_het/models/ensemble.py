@@ -16,32 +16,32 @@ from keras_het.validation import check_integer
 
 @keras.saving.register_keras_serializable("keras_het")
 class DeepEnsemble(JointModel):
-    """A model that returns what a head would return of the mean probabilities of its members.
+    """A model that averages the probabilities of its members and returns the mean in the form of a head.
 
         softmax: log mean_m p_m            sigmoid: logit mean_m p_m        (Lakshminarayanan et al. 2017, section 2.4)
 
-    The mean is taken of probabilities, in log space. `keras.layers.Average` of log-probabilities would give numbers
-    that are the logs of nothing: their exponentials sum to less than one, and no error says so.
+    The mean is taken of probabilities, in log space. `keras.layers.Average` of log-probabilities would not give
+    log-probabilities: the exponentials sum to less than one, and no error says so.
 
-    It is a `keras.Model` like any other: `predict`, `evaluate`, `save`. Only `fit` is its own: it trains one member
-    after the other by their own `fit`, with what each of them was compiled with, because members that were trained
-    together, on the loss of their mean, would learn to make up for each other. The ensemble itself is compiled with the
-    loss and the accuracy of its link, for `evaluate`. A batch goes through one member after the other.
+    It is a `keras.Model` with the usual `predict`, `evaluate` and `save`. Only `fit` differs: it trains one member
+    after the other by the member's own `fit`, with what that member was compiled with. Members that are trained
+    together, on the loss of their mean, would learn to compensate for each other. The ensemble itself is compiled with
+    the loss and the accuracy of its link, for `evaluate`. A batch goes through one member after the other.
 
     Args:
         members: built models with one output of one shape, `(..., K)`, that share no layer. They may have different
             heads and links, as long as all return log-probabilities of exclusive classes, or all return logits of
             labels that are not exclusive.
-        link: for members that do not end in a head of this package or in an activation: "softmax" or "sigmoid", or any
-            other link.
-        from_logits: for members whose end is not known: True if they return logits or log-probabilities, False for
+        link: the link of members that do not end in a head of this package or in an activation: "softmax", "sigmoid",
+            or any other link.
+        from_logits: for members whose last layer is unknown: True if they return logits or log-probabilities, False for
             probabilities.
-        kwargs: of `keras.Model`: name.
-    Input: that of the members.
-    Output shape: `(..., K)`: log-probabilities, or, of a sigmoid, logits, whatever the members return.
+        kwargs: arguments of `keras.Model`, such as `name`.
+    Input shape: that of the members.
+    Output shape: `(..., K)`: log-probabilities, or logits for a sigmoid, whatever the members return.
     Raises:
-        ValueError: for no member, the same one twice, shared layers, other shapes or links, or members of which it is
-            not known what they return.
+        ValueError: for no member, the same member twice, shared layers, different shapes or links, or members with an
+            unknown kind of output.
     Source: Lakshminarayanan, Pritzel and Blundell, NeurIPS 2017; with heteroscedastic members Collier et al. 2021,
         Table 7.
 
@@ -61,24 +61,23 @@ class DeepEnsemble(JointModel):
         self, members: Sequence[keras.Model], link: Any = None, from_logits: bool | None = None, **kwargs: Any
     ):
         super().__init__(members, link, from_logits, **kwargs)
-        self.compile(
-            "sgd", loss=self.link.loss(), metrics=self.link.metrics()
-        )  # of an optimizer without variables of its own
+        # SGD, which has no variables for each weight of the members.
+        self.compile("sgd", loss=self.link.loss(), metrics=self.link.metrics())
 
     @classmethod
     def make(
         cls, make_model: Callable[[], keras.Model], num_members: int, seed: int | None = None, **arguments: Any
     ) -> "DeepEnsemble":
-        """An ensemble of new models, each with seeds of its own: of the first weights, of layers like Dropout, and of a
-        head's noise.
+        """Returns an ensemble of new models, each with its own seeds.
 
-        Nobody else's random numbers change.
+        The seeds are for the first weights, for layers like Dropout, and for a head's noise. No other random numbers
+        change.
 
         Args:
-            make_model: returns a new compiled model; it sets no seed.
-            num_members: how many.
-            seed: of all of this; None draws one from Python's `random`.
-            arguments: of `DeepEnsemble`.
+            make_model: a function that returns a new compiled model and sets no seed.
+            num_members: the number of members.
+            seed: determines all these seeds; None draws one from Python's `random`.
+            arguments: other arguments of `DeepEnsemble`.
         Returns:
             the ensemble, whose members are not trained.
         Raises:
@@ -114,16 +113,16 @@ class DeepEnsemble(JointModel):
         Args:
             x: as for `fit` of a member; a data set must be readable more than once.
             y: labels, or None.
-            seed: of the order of the examples, for each member another, by `keras.utils.set_random_seed`, which is for
-                all of Keras and NumPy; None draws one from Python's `random`.
-            callbacks: a list, the same for all members, or a function of a member's index that returns one: for
-                callbacks that write files, or that do not forget what they saw before.
-            arguments: all others of `fit`.
+            seed: the seed of the order of the examples, another one for each member. `keras.utils.set_random_seed` sets
+                it, for all of Keras and NumPy. None draws one from Python's `random`.
+            callbacks: a list for all members, or a function of a member's index that returns a list. Use a function for
+                callbacks that write files or remember what they saw before.
+            arguments: all other arguments of `fit`.
         Returns:
             the `keras.callbacks.History` of each member.
         Raises:
-            ValueError: for a member that is not compiled, or with a wrong loss, heads of one seed, or data that can be
-                read once.
+            ValueError: for a member that is not compiled or has a wrong loss, heads with equal seeds, or data that can
+                be read only once.
         """
         for index, member in enumerate(self.members):
             if not member.compiled:
@@ -137,7 +136,7 @@ class DeepEnsemble(JointModel):
         seed = random.randrange(1 << 31) if seed is None else check_integer("seed", seed, 0)
         histories = []
         for index, member in enumerate(self.members):
-            with unchanged_seed():  # without a seed of its own, TensorFlow may shuffle alike for each
+            with unchanged_seed():  # else TensorFlow may shuffle alike for each member
                 keras.utils.set_random_seed(member_seed(seed, index))
                 own = callbacks(index) if callable(callbacks) else callbacks
                 histories.append(member.fit(x, y, callbacks=own, **arguments))

@@ -1,4 +1,4 @@
-"""A head and a small network as an estimator of scikit-learn, which is imported with this module and not before."""
+"""A small network and a head as a scikit-learn estimator; scikit-learn is imported only with this module."""
 
 from typing import Any, Self
 
@@ -19,38 +19,39 @@ from keras_het.validation import check_integer, check_number
 
 
 class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier for tables or images with noisy labels: a small network under a `HeteroscedasticDense`, trained by
-    Adam.
+    """A classifier for tables or images with noisy labels: a small network and a `HeteroscedasticDense` head.
 
         predict_proba(x) = E[softmax(u / temperature)],    u ~ N(mu(h), diag(d(h)^2) + V(h) V(h)'),    h = network(x)
 
-    For whatever takes an estimator of scikit-learn: pipelines, `cross_val_predict`, `GridSearchCV` (over the
-    temperature, by `neg_log_loss`), cleanlab. Equal data and an equal integer `random_state` give equal probabilities,
-    to the bit on a CPU, whatever was drawn before, and no global random state of Python, NumPy or Keras changes; give a
-    `Dropout` of your own a seed, without which it draws from the global state of PyTorch. All is computed in float32.
-    Needs scikit-learn: `pip install "keras-het[sklearn]"`.
+    Adam trains it, and all is computed in float32. It works with whatever takes a scikit-learn estimator: pipelines,
+    `cross_val_predict`, `GridSearchCV` (over the temperature, by `neg_log_loss`), cleanlab. It needs scikit-learn:
+    `pip install "keras-het[sklearn]"`.
+
+    Equal data and an equal integer `random_state` give equal probabilities, to the bit on a CPU, whatever was drawn
+    before. No global random state of Python, NumPy or Keras changes. Give a `Dropout` of your own a seed: without one
+    it draws from the global state of PyTorch.
 
     Args:
-        hidden: widths of Dense layers with relu, over flat examples; or a function of the shape of an example that
-            returns a list of new Keras layers, the last with one vector for each example.
-        num_factors: of the head, see `HeteroscedasticDense`.
-        parameter_efficient: of the head, see `HeteroscedasticDense`.
-        covariance: of the head, see `HeteroscedasticDense`.
-        temperature: of the head, see `HeteroscedasticDense`.
-        integrator: of the head, see `HeteroscedasticDense`.
-        head_arguments: dict of its other arguments, such as {"link": "normalized_sigmoid"}; None for none.
-        standardize: whether the model first gives the features, or the channels of images, mean 0 and variance 1. Scale
-            features that are nearly always 0, such as flat pixels, yourself instead: one rare value would be many
-            standard deviations.
-        epochs: passes over the data, at most.
-        batch_size: of training, at most, and of prediction.
-        learning_rate: of Adam.
-        l2: strength of the penalty on the kernels of mu and of the hidden layers that are given as widths.
-        validation_fraction: share of the examples that are held out to stop by their loss, and to keep the weights of
-            the best epoch; 0 trains on all of them for all epochs.
+        hidden: the widths of Dense layers with relu, which take flat examples; or a function of the shape of an example
+            that returns a list of new Keras layers, the last of which returns one vector for each example.
+        num_factors: see `HeteroscedasticDense`.
+        parameter_efficient: see `HeteroscedasticDense`.
+        covariance: see `HeteroscedasticDense`.
+        temperature: see `HeteroscedasticDense`.
+        integrator: see `HeteroscedasticDense`.
+        head_arguments: a dict of other arguments of the head, such as {"link": "normalized_sigmoid"}; None for none.
+        standardize: whether the model first gives the features, or the channels of images, mean 0 and variance 1. Set
+            it to False for features that are nearly always 0, such as flat pixels, and scale them yourself: one rare
+            value would be many standard deviations.
+        epochs: the largest number of passes over the data.
+        batch_size: the largest size of a batch in training, and the size in prediction.
+        learning_rate: that of Adam.
+        l2: the strength of the penalty on the kernels of mu and of hidden layers that are given as widths.
+        validation_fraction: the share of the examples held out for early stopping by their loss, which keeps the
+            weights of the best epoch; 0 trains on all examples for all epochs.
         patience: epochs without a better loss after which training stops.
-        verbose: of `fit` of Keras.
-        random_state: integer, `RandomState`, or None, which is another one every time.
+        verbose: see `fit` of Keras.
+        random_state: an integer, a `RandomState`, or None for another state every time.
 
     Attributes:
         classes_: `(K,)`, sorted.
@@ -134,9 +135,8 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
         if X.shape[1:] != self.model_.input_shape[1:]:
             raise ValueError(f"`X` must have examples of shape {self.model_.input_shape[1:]}. Received: {X.shape[1:]}")
         outputs = self.model_.predict(X, batch_size=self.batch_size, verbose=0)
-        return log_softmax(
-            outputs.astype("float64"), axis=1
-        )  # the sums are one in float64, too, as `log_loss` wants them
+        # Again: sums that are one only in float32 do not suit scikit-learn's `log_loss`.
+        return log_softmax(outputs.astype("float64"), axis=1)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of the classes, in the order of `classes_`, `(N, K)`, float64."""
@@ -144,7 +144,8 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each example, `(N,)`."""
-        places = self.predict_log_proba(X).argmax(axis=1)  # which says what is wrong if there are no classes yet
+        # First: without a fit it raises a clear error, and `classes_` an AttributeError.
+        places = self.predict_log_proba(X).argmax(axis=1)
         return self.classes_[places]
 
     def _train(self, x: np.ndarray, labels: np.ndarray, weights: np.ndarray, seed: int) -> None:
@@ -183,7 +184,7 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
         return model
 
     def _head(self) -> HeteroscedasticDense:
-        """A new head, with objects of its own: those that are given may be used again, by a second `fit` or a clone."""
+        """A new head with copies of the given objects, which a second `fit` or a clone may use again."""
         given = {"covariance": self.covariance, "temperature": self.temperature, "integrator": self.integrator}
         head = HeteroscedasticDense(
             len(self.classes_),
@@ -210,5 +211,5 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _description(value: Any) -> Any:
-    """An object of Keras as the dict that makes another one like it; anything else as it is."""
+    """The dict that makes another Keras object like this one; any other value unchanged."""
     return keras.saving.serialize_keras_object(value) if hasattr(value, "get_config") else value

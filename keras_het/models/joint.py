@@ -1,4 +1,4 @@
-"""What models of several members have in common: the mean of their probabilities."""
+"""The base class of models of several members: the mean of their probabilities."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -16,16 +16,16 @@ from keras_het.validation import check_integer
 
 
 class JointModel(keras.Model):
-    """Base class of models that return what a head would return of the mean probabilities of their members.
+    """Base class of models that average the probabilities of their members and return the mean in the form of a head.
 
     Args:
-        members: as of `DeepEnsemble`.
-        link: as of `DeepEnsemble`.
-        from_logits: as of `DeepEnsemble`.
-        kwargs: as of `DeepEnsemble`.
+        members: see `DeepEnsemble`.
+        link: see `DeepEnsemble`.
+        from_logits: see `DeepEnsemble`.
+        kwargs: see `DeepEnsemble`.
     """
 
-    kind = "joint model"  # as errors name it
+    kind = "joint model"  # the name in errors
 
     def __init__(
         self, members: Sequence[keras.Model], link: Any = None, from_logits: bool | None = None, **kwargs: Any
@@ -39,29 +39,29 @@ class JointModel(keras.Model):
 
     @property
     def link(self) -> Link:
-        """Whose outputs it returns."""
+        """The link of its outputs."""
         return self._link
 
     @property
     def head_output(self) -> Output:
-        """What it returns, for `keras_het.check`."""
+        """The kind of its output, for `keras_het.check`."""
         return Output(f"the {self.kind} {self.name!r}", self.link.activation, self.link.returns, self._units)
 
     def build(self, input_shape: Any) -> None:
-        """Nothing: the members are built."""
+        """Does nothing: the members are built."""
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        """As the class says, `(..., K)`."""
+        """The mean of the members, `(..., K)`."""
         return self.link.average([self._as_head(member(inputs)) for member in self.members])
 
     def predict_members(self, x: Any, batch_size: int = 128) -> np.ndarray:
-        """What each member predicts.
+        """The predictions of each member.
 
         Args:
             x: as for `predict`.
-            batch_size: of arrays.
+            batch_size: for arrays.
         Returns:
-            log-probabilities, or, of a sigmoid, logits, `(M, N, ..., K)`.
+            log-probabilities, or logits for a sigmoid, `(M, N, ..., K)`.
         Raises:
             ValueError: for no example.
         """
@@ -74,7 +74,7 @@ class JointModel(keras.Model):
         return np.concatenate(parts, axis=1)
 
     def _as_head(self, outputs: Any) -> Any:
-        """What a member returns as what a head returns: log-probabilities or logits, at least in float32."""
+        """A member's outputs in the form of a head: log-probabilities or logits, at least in float32."""
         outputs = outputs if "float64" in str(outputs.dtype) else ops.cast(outputs, "float32")
         exclusive = self.link.activation == "softmax"
         if not self.from_logits:

@@ -1,6 +1,4 @@
-"""What the members of an ensemble take and return, and whether they are one: alike from outside, and with nothing in
-common inside.
-"""
+"""What the members of an ensemble take and return, and checks that they return alike and share nothing."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,8 +17,9 @@ from keras_het.validation import check_boolean
 
 
 def member_seed(seed: int, index: int) -> int:
-    """A seed for a member; those of neighbours are far apart, for on PyTorch neighbouring seeds draw the same numbers
-    one step later.
+    """A seed for a member, far from those of its neighbours.
+
+    On PyTorch, neighbouring seeds draw the same numbers one step later.
     """
     return int(random_generator([seed, index]).integers(1 << 31))
 
@@ -45,8 +44,9 @@ def symbolic_inputs(model: keras.Model) -> Any:
 
 
 def known_output(model: keras.Model) -> Output | None:
-    """What a model with one output returns, if it ends in a head of this package or in a Dense layer, whose activation
-    may be "".
+    """What a model that ends in a head of this package or in a Dense layer returns, else None.
+
+    The `activation` is "" for a Dense layer without one.
     """
     found = outputs_of(model)
     if len(found) == 1 and found[0][1] is not None:
@@ -85,7 +85,7 @@ def check_members(members: Any) -> list[keras.Model]:
 
 
 def find_units(members: list[keras.Model]) -> int:
-    """K: every member returns one tensor `(..., K)`, all of one shape."""
+    """Returns K: every member must return one tensor `(..., K)`, all of one shape."""
     shapes = []
     for member in members:
         outputs = keras.tree.flatten(member.compute_output_spec(symbolic_inputs(member)))
@@ -99,7 +99,7 @@ def find_units(members: list[keras.Model]) -> int:
 
 
 def find_link(members: list[keras.Model], link: Any, units: int) -> Link:
-    """The link whose outputs the members return: as given, or as their heads have it."""
+    """The link whose outputs the members return: the given one, or that of their heads."""
     known = {
         index: output.activation
         for index, member in enumerate(members)
@@ -120,9 +120,7 @@ def find_link(members: list[keras.Model], link: Any, units: int) -> Link:
 
 
 def find_from_logits(members: list[keras.Model], from_logits: Any) -> bool:
-    """Whether the members return logits or log-probabilities, rather than probabilities: as is known of them, or as
-    given.
-    """
+    """Whether the members return logits or log-probabilities instead of probabilities, as known or as given."""
     known = {
         index: output.returns != "probabilities"
         for index, member in enumerate(members)

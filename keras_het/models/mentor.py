@@ -6,24 +6,22 @@ from keras_het.validation import check_integer
 
 
 def mentor_net(num_classes: int, hidden: int = 20) -> keras.Model:
-    """A small network that weighs an example by its loss in training: the learned curriculum of
-    `SelfPacedCrossentropy`.
+    """Returns a small network that weighs examples by their losses: the learned curriculum of `SelfPacedCrossentropy`.
 
-    It is trained on examples whose labels are known to be right or wrong, as `callbacks.MentorExamples` collects them
-    while another model learns. Its numbers are losses, so it is of use for another model of the same data, or of data
-    like it.
+    Train it on examples whose labels are known to be right or wrong, which `callbacks.MentorExamples` collects while
+    another model learns. Its features are losses, so it also serves another model of the same data, or of similar data.
 
     Args:
         num_classes: K >= 2.
-        hidden: width of its hidden layer.
-    Input: `[features, labels]`. Features `(B, 3)`: the loss, by how much it is above the threshold of
-        `SelfPacedCrossentropy`, the share of the training that is done. Labels as vectors, `(B, K)`, which become two
-        numbers, as an embedding would make them.
+        hidden: the width of its hidden layer, at least 1.
+    Input shape: `[features, labels]`. The features `(B, 3)` are the loss, the loss minus the threshold of
+        `SelfPacedCrossentropy`, and the share of the training that is done. The labels are vectors, `(B, K)`, which
+        become two numbers, as in an embedding.
     Output shape: `(B, 1)`: the probability that the label is right.
     Returns:
         a compiled model: `mentor.fit(examples.inputs, examples.is_right)`.
     Raises:
-        ValueError: for other numbers.
+        ValueError: for numbers out of range.
     Source: Jiang et al., ICML 2018, section 4, but for their LSTM over the losses of an example in several epochs.
 
     Example:

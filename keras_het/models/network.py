@@ -1,4 +1,4 @@
-"""A small network in front of a head: what the scikit-learn estimator fits."""
+"""The model that the scikit-learn estimator fits: a small network and a head."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -10,26 +10,26 @@ from keras_het.layers import HeteroscedasticDense
 from keras_het.validation import check_boolean, check_integer, check_number
 
 EPSILON = float(np.finfo("float32").eps)
-NO_SCALE = 1e38  # a variance by which numbers become zeros
+NO_SCALE = 1e38  # a variance so large that it makes numbers zero
 
 
 def make_network(
     x: np.ndarray, weights: np.ndarray, head: HeteroscedasticDense, hidden: Any, standardize: bool, l2: float
 ) -> keras.Sequential:
-    """An untrained model of raw inputs: standardization, hidden layers, head.
+    """Returns an untrained model of raw inputs: standardization, hidden layers, head.
 
     Args:
         x: the training examples, `(N, ...)`, float32.
-        weights: theirs, `(N,)`.
-        head: new, for the end.
-        hidden: widths of Dense layers with relu, over flat examples, or a function of their shape that returns a list
-            of new layers.
+        weights: their weights, `(N,)`.
+        head: a new head for the end.
+        hidden: the widths of Dense layers with relu, which take flat examples, or a function of the shape of an example
+            that returns a list of new layers.
         standardize: whether the features, or the channels of images, get mean 0 and variance 1.
-        l2: strength of the penalty on the kernels of Dense layers that widths make.
+        l2: the strength of the penalty on the kernels of Dense layers given as widths.
     Returns:
         a Sequential model that is built.
     Raises:
-        ValueError: for other arguments, or for layers that do not give one vector for each example.
+        ValueError: for invalid arguments, or for layers that do not give one vector for each example.
     """
     layers = [_standardization(x, weights)] if check_boolean("standardize", standardize) else []
     model = keras.Sequential([keras.Input(x.shape[1:]), *layers, *_hidden_layers(hidden, x.shape[1:], l2)])
@@ -64,10 +64,10 @@ def _layers_of(function: Callable, shape: tuple[int, ...]) -> list[keras.layers.
 
 
 def _standardization(x: np.ndarray, weights: np.ndarray) -> keras.layers.Normalization:
-    """By means and variances of the last axis, in float64.
+    """A layer with the means and variances of the last axis, in float64.
 
-    A feature that is constant but for rounding becomes 0, in new examples, too: what it may be there the weights have
-    not learned.
+    A feature that is constant up to rounding becomes 0, in new examples, too: the weights have not learned other values
+    of it.
     """
     others = tuple(range(1, x.ndim - 1))
     mean = np.average(x.mean(axis=others, dtype="float64"), axis=0, weights=weights)

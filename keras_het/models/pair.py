@@ -1,4 +1,4 @@
-"""Two networks that are trained at once, on one loss of both."""
+"""Two networks that are trained together, on one loss of both."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,25 +13,27 @@ from keras_het.models.members import check_different_noise, equal_members, symbo
 
 @keras.saving.register_keras_serializable("keras_het")
 class Pair(JointModel):
-    """A model of two networks, for the losses `CoTeaching` and `JoCoR`, which let them choose what to learn from.
+    """A model of two networks, for the losses `CoTeaching` and `JoCoR`, which choose the examples to learn from.
 
-    In training it returns the predictions of both, `(B, 2, K)`, which the loss takes. Everything else sees log of the
-    mean of their probabilities, `(B, K)`: metrics, in training, too, `predict`, `evaluate` and whoever calls the model.
+    In training it returns the predictions of both, `(B, 2, K)`, for the loss. Everything else gets the log of the mean
+    of their probabilities, `(B, K)`: metrics (also in training), `predict`, `evaluate` and any other call of the model.
     `val_loss` is the crossentropy of that mean. One network is `pair.members[0]`, which shares its weights with the
-    pair; `predict_members` gives the predictions of each. Its loss takes logits: `CoTeaching(0.6, from_logits=True)`.
+    pair. `predict_members` gives the predictions of each network. The loss takes logits:
+    `CoTeaching(0.6, from_logits=True)`.
 
     Args:
         members: two built models with one output of one shape, `(B, K)`, that share no layer, and start with different
             weights.
-        link: for members that do not end in a head of this package or in an activation: "softmax", or another link of
-            its kind.
-        from_logits: for members whose end is not known: True if they return logits or log-probabilities, False for
+        link: the link of members that do not end in a head of this package or in an activation: "softmax", or another
+            link of its kind.
+        from_logits: for members whose last layer is unknown: True if they return logits or log-probabilities, False for
             probabilities.
-        kwargs: of `keras.Model`: name.
-    Input: that of the members.    Output shape: `(B, K)`: log-probabilities; in training `(B, 2, K)`.
+        kwargs: arguments of `keras.Model`, such as `name`.
+    Input shape: that of the members.
+    Output shape: `(B, K)`: log-probabilities; in training `(B, 2, K)`.
     Raises:
-        ValueError: for members that are not two, or as of `DeepEnsemble`; a sigmoid, whose classes do not exclude each
-            other; or heads with one seed.
+        ValueError: for fewer or more than two members, a sigmoid, whose classes are not exclusive, heads with equal
+            seeds, or equal weights, and as for `DeepEnsemble`.
     Source: Han et al., NeurIPS 2018; Wei et al., CVPR 2020.
 
     Example:
@@ -66,23 +68,24 @@ class Pair(JointModel):
             raise ValueError("`members` must start with different weights. Received: two models with equal ones")
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        """As the class says, `(B, K)`, or in training `(B, 2, K)`."""
+        """The mean of both, `(B, K)`, or in training both, `(B, 2, K)`."""
         outputs = [self._as_head(member(inputs, training=training)) for member in self.members]
         return ops.stack(outputs, axis=1) if training else self.link.average(outputs)
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
-        """As of `keras.Model`; a prediction `(B, K)` is for the loss a stack of one. Raises: ValueError for a loss of
-        probabilities.
+        """See `keras.Model`; the loss gets predictions `(B, K)` as `(B, 1, K)`.
+
+        Raises a ValueError for a loss of probabilities.
         """
-        if self._checked is not self.loss:  # once: in eager training every step comes here
+        if self._checked is not self.loss:  # once: eager training would check in every step
             check(self)
             self._checked = self.loss
         y_pred = y_pred if len(y_pred.shape) == 3 else ops.expand_dims(y_pred, 1)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
-        """As of `keras.Model`, of the mean of both."""
+        """See `keras.Model`; they get the mean of both."""
         mean = self.link.average(y_pred, axis=1) if len(y_pred.shape) == 3 else y_pred
         return super().compute_metrics(x, y, mean, sample_weight)

@@ -1,7 +1,7 @@
-"""Converted KerasHub tasks go on taking raw images and strings: models that keep a task's preprocessor.
+"""Models that keep the preprocessor of a KerasHub task: after conversion they still take raw images and strings.
 
-KerasHub is optional, and its classes can be derived from only where it is installed. So the class is made when it is
-needed, and under the name that files know stands a `Loader` until then.
+KerasHub is optional, and its classes can have subclasses only where it is installed. So the class is made when it is
+needed. Until then a `Loader` has its name, so that files can be loaded.
 """
 
 import functools
@@ -14,11 +14,11 @@ NAME = "PreprocessingModel"
 
 
 class Loader:
-    """What a `.keras` file of such a model finds when it is loaded where none was made before."""
+    """A stand-in for the class, for `.keras` files that are loaded before the class is made."""
 
     @classmethod
     def from_config(cls, config: dict) -> keras.Model:
-        """The model of a config of the class below."""
+        """The model of a config of `PreprocessingModel`."""
         return preprocessing_model().from_config(config)
 
 
@@ -27,10 +27,10 @@ keras.saving.get_custom_objects()[f"keras_het>{NAME}"] = Loader
 
 @functools.cache
 def preprocessing_model() -> Any:
-    """The class of functional models with a preprocessor.
+    """Returns the class of functional models with a preprocessor.
 
-    It derives from the general `Task`, not from one for images or texts: among the subclasses of those KerasHub looks
-    for the class that a preset is loaded as, and must not find this one.
+    It derives from the general `Task`, not from one for images or texts: KerasHub searches the subclasses of those for
+    the class of a preset, and must not find this one.
     """
     import keras_hub
 
@@ -59,9 +59,9 @@ def preprocessing_model() -> Any:
             return cls(model.input, model.output, preprocessor, name=model.name)
 
         def export(self, *arguments, **named):
-            """Without the preprocessor: the file takes what that makes."""
+            """Exports without the preprocessor, whose results the file takes."""
             model = keras.Model(self.input, self.output, name=self.name)
-            model(self.input)  # some formats want a model that was called
+            model(self.input)  # some formats need a model that was called
             return model.export(*arguments, **named)
 
         def save_to_preset(self, preset_dir, max_shard_size=10):
@@ -75,7 +75,7 @@ def preprocessing_model() -> Any:
 
 def with_preprocessor(new: keras.Model, old: keras.Model) -> keras.Model:
     """The new model, with the preprocessor of the old one if that is a KerasHub task that has one."""
-    hub = sys.modules.get("keras_hub")  # not imported: no task
+    hub = sys.modules.get("keras_hub")  # None: `old` is no task
     if hub is None or not isinstance(old, hub.models.Task) or old.preprocessor is None:
         return new
     return preprocessing_model()(new.input, new.output, old.preprocessor, name=new.name)

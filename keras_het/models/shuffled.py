@@ -1,4 +1,4 @@
-"""Batches in an order that a seed gives, on every backend the same, without the global random state."""
+"""Batches in an order given by a seed: the same on every backend, without the global random state."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from keras_het.ops.seeds import random_generator
 class ShuffledBatches(keras.utils.PyDataset):
     """Arrays in batches of one size, in a new order every epoch.
 
-    As many batches as it takes to have at most `batch_size` examples in each; the fewer examples that are left over
-    wait for the next epoch, whose order is another. One size is one program to compile.
+    All batches have one size, at most `batch_size`, and an epoch has as few as possible. The few examples that are left
+    over wait for the next epoch, which has another order. With one size only one program is compiled.
 
     Args:
         arrays: inputs, labels and weights, each with N rows.
         batch_size: at least 1.
-        seed: the orders are a function of it.
+        seed: determines all orders.
 
     Example:
         >>> data = ShuffledBatches((np.arange(7), np.arange(7)), batch_size=4, seed=0)
@@ -40,5 +40,5 @@ class ShuffledBatches(keras.utils.PyDataset):
         return tuple(array[rows] for array in self._arrays)
 
     def on_epoch_end(self) -> None:
-        """Keras calls it."""
+        """Draws a new order."""
         self._order = self._generator.permutation(len(self._arrays[0]))

@@ -1,4 +1,4 @@
-"""The temperature of the largest likelihood of held-out labels, in float64."""
+"""The temperature that maximises the likelihood of held-out labels, in float64."""
 
 import math
 import warnings
@@ -16,17 +16,18 @@ LOWEST, HIGHEST = 0.05, 20.0
 
 
 def best_temperature(outputs: np.ndarray, labels: Any, activation: str) -> float:
-    """T of the least mean negative log-likelihood, which is convex in 1 / T: the root of its slope.
+    """The T with the least mean negative log-likelihood, which is convex in 1 / T: the root of its slope.
 
     Args:
         outputs: log-probabilities or logits, float64, `(..., K)`.
-        labels: integers `(...)`; of a sigmoid, vectors `(..., K)`.
+        labels: integers `(...)`; for a sigmoid, vectors `(..., K)`.
         activation: "softmax" or "sigmoid".
     Returns:
         a number in [0.05, 20].
     Raises:
         ValueError: for no example, numbers that are not finite, other shapes, or labels out of range.
-    Warns: if the best one is beyond an end, or if all are as good, because the outputs of each example are equal.
+    Warns: if the best T is outside these bounds, or if all T are equally good, because the outputs of each example are
+        equal.
 
     Example:
         >>> round(best_temperature(np.log([[0.9, 0.1]] * 3), [0, 0, 1], "softmax"), 4)  # log(9) / log(2)
@@ -79,7 +80,7 @@ def _slope_of_sigmoid(logits: np.ndarray, labels: Any, shape: tuple[int, ...]) -
 
 
 def _best(slope: Callable[[float], float]) -> float:
-    """T where the slope is zero: it rises with 1 / T."""
+    """T where the slope is zero; the slope rises with 1 / T."""
     if slope(LOWEST) <= 0.0:
         why = "no label, or hardly one, is predicted wrong. Fit it to more examples, which the model was not trained on"
         warnings.warn(

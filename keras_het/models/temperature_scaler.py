@@ -21,22 +21,22 @@ from keras_het.validation import as_float64, check_number
 
 @keras.saving.register_keras_serializable("keras_het")
 class TemperatureScaler(keras.layers.Layer):
-    """A layer that divides logits by one temperature T > 0, fitted to held-out labels, which training does not change.
+    """A layer that divides logits by one temperature T > 0, which is fitted to held-out labels and not trained.
 
         softmax: log softmax(log p / T)            sigmoid: logit / T                    (Guo et al. 2017, section 4.2)
 
-    T > 1 makes a model less sure, T < 1 more; the order of the classes stays, and so does the accuracy. This T is not
-    the temperature of a heteroscedastic head: that is within the expectation over its noise, chosen before training;
-    this one is behind it, and fitted after training.
+    T > 1 makes a model less sure, T < 1 more sure. The order of the classes stays, and so does the accuracy. T is not
+    the temperature of a heteroscedastic head: that is inside the expectation over the noise and chosen before training,
+    while T is behind the expectation and fitted after training.
 
-    Labels that are noisy calibrate the model for labels like these: it will be as sure as noisy labels agree with it,
-    which is less sure than it could be of the true classes.
+    Noisy labels calibrate the model for noisy labels: its confidence matches the share of noisy labels that agree with
+    it. It could be more confident of the true classes.
 
     Args:
-        link: whose outputs it takes: "softmax" (log-probabilities or logits), "sigmoid" (logits), or another link.
-        temperature: T, until it is fitted.
+        link: that of its inputs: "softmax" (log-probabilities or logits), "sigmoid" (logits), or another link.
+        temperature: T before it is fitted.
         dtype: "float32", whatever the policy of the model around it, or "float64" on a backend that computes in it.
-        kwargs: of `keras.layers.Layer`.
+        kwargs: see `keras.layers.Layer`.
     Input and output shape: `(..., K)`.
     Raises:
         ValueError: for arguments out of range.
@@ -60,17 +60,17 @@ class TemperatureScaler(keras.layers.Layer):
 
     @property
     def link(self) -> links.Link:
-        """Whose outputs it takes and returns."""
+        """The link of its inputs and outputs."""
         return self._link
 
     @property
     def temperature(self) -> float:
-        """T as it is now."""
+        """The current T."""
         return float(self._temperature.numpy()) if self.built else self._start
 
     @property
     def head_output(self) -> Output:
-        """What it returns, for `keras_het.check`."""
+        """The kind of its output, for `keras_het.check`."""
         return Output(f"the layer {self.name!r}", self.link.activation, self.link.returns, self._units or 0)
 
     def build(self, input_shape: Any) -> None:
@@ -81,21 +81,21 @@ class TemperatureScaler(keras.layers.Layer):
         )
 
     def call(self, inputs: Any) -> Any:
-        """As the class says."""
+        """See the class."""
         scaled = inputs / ops.convert_to_tensor(self._temperature)
         return ops.log_softmax(scaled, axis=-1) if self.link.activation == "softmax" else scaled
 
     def fit(self, outputs: Any, labels: Any) -> Self:
-        """Sets T to that of the largest likelihood of labels: the negative log-likelihood is convex in 1 / T.
+        """Sets T to the value that maximises the likelihood of the labels, whose negative log is convex in 1 / T.
 
         Args:
             outputs: of a model for examples that it was not trained on, `(..., K)`: log-probabilities or logits.
-            labels: of these examples, integers `(...)`; of a sigmoid `(..., K)`, in [0, 1].
+            labels: of these examples, integers `(...)`; for a sigmoid `(..., K)`, in [0, 1].
         Returns:
             itself.
         Raises:
             ValueError: for no example, numbers that are not finite, other shapes, or labels out of range.
-        Warns: if the best T is out of [0.05, 20]; it is set to that end.
+        Warns: if the best T is outside [0.05, 20]; T is set to the nearer end.
         """
         outputs = as_float64(outputs)
         temperature = best_temperature(outputs, labels, self.link.activation)
@@ -105,13 +105,13 @@ class TemperatureScaler(keras.layers.Layer):
         return self
 
     def append_to(self, model: keras.Model) -> keras.Model:
-        """A new model that ends in this layer, with the layers of the old one, compiled with the losses and metrics of
-        that.
+        """Returns a new model with the layers of the old one and this layer at the end.
 
-        Its optimizer is a plain SGD, without state: it is for `evaluate` and files, after the training.
+        It is compiled with the losses and metrics of the old one. Its optimizer is a plain SGD without state: the model
+        is for `evaluate` and files, after the training.
 
         Args:
-            model: a model with one output, which are log-probabilities or logits.
+            model: a model with one output of log-probabilities or logits.
         Raises:
             ValueError: for a model that returns probabilities, or that has no graph and is not built.
 
@@ -141,14 +141,14 @@ class TemperatureScaler(keras.layers.Layer):
 def scale_temperature(
     model: keras.Model, x: Any, y: Any = None, link: Any = None, batch_size: int = 128
 ) -> keras.Model:
-    """A new model with a `TemperatureScaler` behind it, fitted to held-out examples.
+    """Returns a new model with a `TemperatureScaler` at the end, fitted to held-out examples.
 
     Args:
-        model: returns log-probabilities or logits: any head, a plain Dense layer, a `DeepEnsemble`.
+        model: a model that returns log-probabilities or logits: any head, a plain Dense layer, a `DeepEnsemble`.
         x: examples that it was not trained on: arrays, or a data set of batches (x, y).
-        y: their labels, which may be noisy: integers, or, for a sigmoid, vectors; None for a data set.
-        link: "softmax" or "sigmoid", for a model whose end does not tell.
-        batch_size: of the predictions from arrays.
+        y: their labels, which may be noisy: integers, or vectors for a sigmoid; None for a data set.
+        link: "softmax" or "sigmoid", for a model whose last layer does not tell.
+        batch_size: for predictions from arrays.
     Returns:
         a model, with the layers of the old one.
     Raises:

@@ -1,5 +1,6 @@
-"""Labels of several annotators beside predictions, which have an axis of annotators in training and
-none at inference.
+"""Labels of several annotators beside predictions.
+
+Predictions have an axis of annotators in training and none at inference.
 """
 
 from typing import Any
@@ -35,17 +36,19 @@ def for_each_label(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
 
 
 def is_label(labels: Any, num_classes: int) -> Any:
-    """Whether labels are classes, or -1 where one is missing; nan is neither. Any shape, to booleans of it."""
+    """Whether each label is a class, or -1 for a missing one; nan is neither. Booleans of any shape."""
     return ops.logical_and(ops.logical_and(labels >= -1, labels < num_classes), ops.equal(labels, ops.floor(labels)))
 
 
 def weight_each_label(sample_weight: Any, labels: Any) -> Any:
-    """Weights of the shape of `labels`, `(N, M)` or `(N,)`; one for each example, `(N,)` or `(N, 1)`, is that of each
-    of its labels.
+    """Weights of the shape of `labels`, `(N, M)` or `(N,)`.
+
+    A weight of each example, `(N,)` or `(N, 1)`, counts for each of its labels.
     """
     weights = ops.convert_to_tensor(sample_weight)
     if len(weights.shape) < len(labels.shape):
         weights = ops.expand_dims(weights, -1)
     elif len(weights.shape) > len(labels.shape):
         weights = ops.squeeze(weights, -1)
-    return weights * ops.ones_like(labels, dtype=weights.dtype)  # PyTorch multiplies them by a mask in place
+    # A product of full shape, because PyTorch multiplies the weights by a mask in place.
+    return weights * ops.ones_like(labels, dtype=weights.dtype)

@@ -1,7 +1,8 @@
 """Sizes of the blocks in which logits are computed: rows of the batch at a chunk of the nodes.
 
-The work on a block is a dozen passes over its logits. On a processor a block fits the cache: from the main memory the
-passes would take two to three times as long. On an accelerator it is large enough to outlast the launch of every pass.
+The work on a block is a dozen passes over its logits. A block on a CPU fits the cache: the passes would take two to
+three times as long from main memory. A block on an accelerator is large enough for every pass to take longer than its
+launch.
 """
 
 import math
@@ -14,19 +15,17 @@ CHUNK_SIZE = 64  # nodes of one block: fewer make thin matrix products
 FEWEST_NODES = 8  # of a block of a whole batch
 MOST_CHUNKS = 32
 TYPICAL_BATCH = 128  # stands in for a batch size that is unknown when the graph is made
-UNKNOWN_ROWS = 32  # of a block, then; it is the batch size of `fit` by default
+UNKNOWN_ROWS = 32  # of a block of such a batch; the default batch size of `fit`
 
 
 def inference_block_sizes(loc, num_samples, units, chunk_size="auto"):
-    """(rows, nodes) of a block of a prediction, by the budget of two blocks; all rows, None, if they fit or their
-    number is unknown.
+    """(rows, nodes) of a block of a prediction, by the budget of two blocks.
 
-    The loop over the nodes is unrolled, and what it adds to a graph takes time and memory to compile: `MOST_CHUNKS` at
-    most.
+    rows is None, for all rows, if they fit or their number is unknown. The loop over the nodes is unrolled into at most
+    `MOST_CHUNKS` chunks, because each adds to the time and memory of compiling a graph.
     """
-    known = all(
-        isinstance(size, int) for size in loc.shape[:-1]
-    )  # otherwise a size is None, or a tensor where it is traced
+    # An unknown size is None, or a tensor where it is traced: computing with it would fail.
+    known = all(isinstance(size, int) for size in loc.shape[:-1])
     examples, budget = math.prod(loc.shape[:-1]) if known else TYPICAL_BATCH, 2 * _budget(loc)
     fewest = 16 if known else 8
     if chunk_size == "auto":
@@ -37,13 +36,11 @@ def inference_block_sizes(loc, num_samples, units, chunk_size="auto"):
 
 
 def block_sizes(loc, num_samples, units, chunk_size="auto", whole_batch=False):
-    """(rows, nodes) of a block of the budget: `CHUNK_SIZE` nodes, or more if the whole batch leaves room, and at least
-    two rows.
+    """(rows, nodes) of a block of the budget.
 
-    A block that must have the whole batch has all rows, None, and fewer nodes instead.
-
-    Two, because XLA shares out the work on a block by rows. A batch is cut evenly; of an unknown one the last block may
-    be mostly padding, so its blocks are small.
+    A block has `CHUNK_SIZE` nodes, or more if the whole batch leaves room. It has at least two rows, because XLA shares
+    out the work on a block by rows. A block that must have the whole batch has all rows, None, and fewer nodes instead.
+    A batch is cut evenly. Blocks of an unknown batch are small: the last one may be mostly padding.
     """
     batch, budget = loc.shape[0], _budget(loc)
     if whole_batch:
@@ -51,9 +48,8 @@ def block_sizes(loc, num_samples, units, chunk_size="auto", whole_batch=False):
         return None, min(num_samples, fitting if chunk_size == "auto" else chunk_size)
     if chunk_size == "auto":
         chunk_size = max(CHUNK_SIZE, budget // (units * max(1, batch or TYPICAL_BATCH)))
-        if (
-            keras.config.backend() == "torch"
-        ):  # every pass writes a block of its own to memory: better thin than too large
+        if keras.config.backend() == "torch":
+            # Every pass on PyTorch writes a new block to memory: a block above the budget is slower than a thin one.
             chunk_size = min(chunk_size, max(8, budget // (2 * units)))
     chunk_size = min(num_samples, chunk_size)
     rows = max(2, budget // (units * chunk_size))

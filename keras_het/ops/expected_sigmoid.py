@@ -15,7 +15,7 @@ from keras_het.ops.streaming import expectation
 _WEIGHTS = (0.00318794, 0.03056366, 0.02009870, 0.19814896, 0.34008537, 0.29254038, 0.10616125, 0.00921376)
 _SLOPES = (0.25022499, 0.33027962, 0.33044514, 0.43231131, 0.56604452, 0.74025818, 0.96695060, 1.27520341)
 
-FARTHEST = 1e15  # of a mean from zero, whose square is a number
+FARTHEST = 1e15  # distance of a mean from zero: the square of a larger one may overflow
 
 
 def log_expected_sigmoid(loc: Any, variance: Any, temperature: Any = 1.0) -> tuple[Any, Any]:
@@ -23,13 +23,13 @@ def log_expected_sigmoid(loc: Any, variance: Any, temperature: Any = 1.0) -> tup
 
         E = sum_i w_i Phi(b_i a / sqrt(1 + b_i^2 s^2)),    a = loc / temperature,  s^2 = variance / temperature^2
 
-    for u ~ N(loc, variance): the logistic function is a mixture of normal distribution functions. Only the marginal
-    variance of a class matters. The smaller of the two tails is computed; where a < -s^2/2 by the tilt E_a = exp(a +
-    s^2/2) E_{-(a + s^2)}, which keeps the error of the log below 1e-4 as far out as a = -100.
+    Here u ~ N(loc, variance), and the logistic function is a mixture of normal distribution functions. Only the
+    marginal variance of a class matters. The smaller of the two tails is computed. Where a < -s^2/2 the tilt is used,
+    E_a = exp(a + s^2/2) E_{-(a + s^2)}; it keeps the error of the log below 1e-4 as far out as a = -100.
 
     Args:
-        loc: shape `(...)`.
-        variance: shape `(...)`.
+        loc: mean of u, shape `(...)`.
+        variance: variance of u, shape `(...)`.
         temperature: tau > 0, a number or a scalar tensor.
     Returns:
         `(log_p, log_one_minus_p)`, each of shape `(...)`.
@@ -52,8 +52,9 @@ def log_expected_sigmoid(loc: Any, variance: Any, temperature: Any = 1.0) -> tup
 
 
 def expected_sigmoid_logit(loc: Any, variance: Any, temperature: Any = 1.0) -> Any:
-    """logit E[sigmoid(u / temperature)] in closed form: `log_p - log_one_minus_p` of `log_expected_sigmoid`, same
-    arguments.
+    """logit E[sigmoid(u / temperature)] in closed form.
+
+    It is `log_p - log_one_minus_p` of `log_expected_sigmoid`, with the same arguments.
 
     Example:
         >>> logit = expected_sigmoid_logit(ops.array([2.0]), ops.array([0.0]))
@@ -77,8 +78,8 @@ def _log_lower_tail(mean, variance):
 def _log_mixture(distance, variance):
     """log sum_i w_i Phi(-b_i distance / sqrt(1 + b_i^2 variance)) for a distance >= 0, with one exponential a term.
 
-    Phi(-x) = exp(-z^2) t exp(P(t)) / 2 with z = x / sqrt(2), t = 1 / (1 + z / 2), as in `log_ndtr`. The least z^2, that
-    of the least slope, is taken out of all of them, so that they do not underflow together.
+    Phi(-x) = exp(-z^2) t exp(P(t)) / 2 with z = x / sqrt(2), t = 1 / (1 + z / 2), as in `log_ndtr`. The smallest z^2,
+    that of the smallest slope, is factored out of all terms, so that they do not underflow together.
     """
     distance = ops.where(distance > FARTHEST, FARTHEST, distance) * math.sqrt(0.5)
     mixture, least = 0.0, None
@@ -114,8 +115,8 @@ def sampled_expected_sigmoid_logit(
         nodes: `Nodes` for K classes and R factors.
         temperature: tau > 0, a number or a scalar tensor.
         row_scale: v of the parameter-efficient form, shape `(..., K)`, or None.
-        chunk_size: nodes held at once: "auto", a positive integer, or None for all of them in plain operations.
-        unroll: plain operations in a Python loop, for graphs that are exported.
+        chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations.
+        unroll: whether to use plain operations in a Python loop, for graphs that are exported.
     Returns:
         logits of the marginal probabilities, shape `(..., K)`.
 
@@ -131,8 +132,9 @@ def sampled_expected_sigmoid_logit(
 
 
 class SigmoidMean:
-    """logit p = log p - log q, the log means of sigmoid(u) and sigmoid(-u): d logit p / d u_s = sigmoid'(u_s) / (p q
-    S).
+    """logit p = log p - log q, from the log means of sigmoid(u) and sigmoid(-u).
+
+    The derivative by the logit of a node is d logit p / d u_s = sigmoid'(u_s) / (p q S).
     """
 
     num_terms = 2
@@ -154,7 +156,7 @@ class SigmoidMean:
 
     @staticmethod
     def pivot(logit):
-        """Nothing to subtract."""
+        """Zeros: nothing is subtracted from the logits."""
         return ops.zeros_like(logit)
 
     @staticmethod

@@ -10,7 +10,7 @@ from keras_het.ops.low_rank import finite, low_rank_normal
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.streaming import expectation
 
-LEFT_OUT = -1e12  # a log p below it is that of a mean of -inf
+LEFT_OUT = -1e12  # a log p below it is that of a class left out by a mean of -inf
 
 
 def log_expected_softmax(
@@ -28,11 +28,11 @@ def log_expected_softmax(
         log E[softmax(u / temperature)],   u = loc + scale_diag * e_K + row_scale * (factor e_R)
         (Collier et al. 2021, Eq. 3)
 
-    Streams over the nodes with a gradient of its own: memory does not grow with their number. Every sum is taken in log
-    space with its own maximum, so logits of 1e4 and noise of 1e3 are safe, and an improbable class keeps its gradient.
-    Derivatives of higher order are right, too, with memory that grows with the nodes; under XLA TensorFlow cannot
-    differentiate the loops a second time and says so ("requires a fixed tensor list size"): there use
-    `chunk_size=None`.
+    It streams over the nodes with a gradient of its own: memory does not grow with their number. Every sum is taken in
+    log space with its own maximum, so logits of 1e4 and noise of 1e3 are safe, and an improbable class keeps its
+    gradient. Derivatives of higher order are right, too; their memory grows with the nodes. TensorFlow under XLA cannot
+    differentiate the loops a second time and says so ("requires a fixed tensor list size"): use `chunk_size=None`
+    there.
 
     Args:
         loc: mean logits mu, shape `(..., K)`; a class is left out by -inf (p = 0, and finite log p and gradients).
@@ -41,8 +41,8 @@ def log_expected_softmax(
         nodes: `Nodes`, S of them, shared by the batch; they get no gradient.
         temperature: tau > 0, a number or a scalar tensor.
         row_scale: v of the parameter-efficient form, shape `(..., K)`, or None.
-        chunk_size: nodes held at once: "auto", a positive integer, or None for all of them in plain operations.
-        unroll: plain operations in a Python loop, for graphs that are exported.
+        chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations.
+        unroll: whether to use plain operations in a Python loop, for graphs that are exported.
     Returns:
         log-probabilities, shape `(..., K)`; their exponentials sum to one to rounding, for any S.
 
@@ -58,10 +58,12 @@ def log_expected_softmax(
 
 
 def without_shift(loc: Any) -> Any:
-    """Mean logits `(..., K)` about zero: softmax ignores a shift; without it the temperature's gradient does not cancel
-    large numbers.
+    """Mean logits `(..., K)` about zero, because softmax ignores a shift.
+
+    A large shift would make the temperature's gradient a difference of large numbers.
     """
-    # Between the maximum and log K above it, but with no maximum of an empty batch, which some exporters do not know.
+    # logsumexp is between the maximum and log K above it. A maximum that serves an empty batch, too, is unknown to some
+    # exporters.
     loc = finite(loc)
     return loc - ops.stop_gradient(ops.logsumexp(loc, axis=-1, keepdims=True))
 
@@ -94,10 +96,14 @@ def second_order_log_softmax(normal: Any) -> Any:
 class SoftmaxMean:
     """log p_k = log mean_s exp(u_sk - L_s), L_s = logsumexp_k u_sk, and its derivative by the logits of a node.
 
-    With A_sk = exp(u_sk - log p_k - L_s), the weight of node s in the mean of class k, p_k A_sk is the softmax of node
-        s, so d (sum_k g_k log p_k) / d u_sk = A_sk (g_k - p_k sum_j g_j A_sj) / S.
-    Logits that come with log p already subtracted (the `pivot`) need one exponential per element: max_k (u_sk - log
-    p_k) lies between L_s and L_s + log S, so nothing over- or underflows, whatever the magnitude of the noise.
+    A_sk = exp(u_sk - log p_k - L_s) is the weight of node s in the mean of class k. p_k A_sk is the softmax of node s,
+    so
+
+        d (sum_k g_k log p_k) / d u_sk = A_sk (g_k - p_k sum_j g_j A_sj) / S.
+
+    Logits from which log p (the `pivot`) is already subtracted need one exponential per element. Their maximum,
+    max_k (u_sk - log p_k), lies between L_s and L_s + log S, so nothing over- or underflows, whatever the magnitude of
+    the noise.
     """
 
     num_terms = 1
@@ -120,8 +126,9 @@ class SoftmaxMean:
 
     @staticmethod
     def pivot(log_p):
-        """Subtracted from the logits before `sensitivity`; not of a class that is left out, whose noise would then be
-        the largest logit.
+        """log p, which is subtracted from the logits before `sensitivity`.
+
+        It is 0 for a class that is left out, whose noise would otherwise be the largest logit.
         """
         return ops.where(log_p < LEFT_OUT, 0.0, log_p)
 
@@ -136,10 +143,9 @@ class SoftmaxMean:
 
 
 def _max(logits):
-    """The largest logit of every node, `(B, 1, C)`: a shift that cancels, so it is a constant to derivatives of any
-    order.
+    """The largest logit of every node, `(B, 1, C)`, as a constant: as a shift it cancels in derivatives of any order.
 
-    (That of a maximum divides by the number of its places, which is zero where a compiler computes the logits twice,
-    differently.)
+    (The derivative of a maximum divides by the number of its places, which is zero where a compiler computes the logits
+    twice, with different results.)
     """
     return ops.stop_gradient(largest(logits, -math.inf, axis=1))

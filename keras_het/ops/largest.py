@@ -1,12 +1,12 @@
-"""A maximum that an empty batch has, too, and that stays on the accelerator."""
+"""A maximum that also serves an empty batch, and that stays on the accelerator."""
 
 from keras import ops
 
 
 def largest(x, least, axis):
-    """The maximum over an axis, which stays as one of one entry; `least` if it would be less, or of nothing.
+    """The maximum over an axis, which keeps length one; at least `least`, and `least` for no entries.
 
-    (Keras' `max` has `initial` for that, but its tensor is on the processor on PyTorch, and has another shape for an
+    (`max` of Keras has `initial` for that, but on PyTorch its tensor is on the CPU, and it has another shape for an
     empty batch.)
     """
     if 0 in x.shape:

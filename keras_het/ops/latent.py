@@ -1,4 +1,4 @@
-"""A Gaussian of the features before the last map, and what it makes of the logits."""
+"""A Gaussian of the features before the last map, and the Gaussian of the logits that it gives."""
 
 import functools
 from typing import Any
@@ -9,8 +9,9 @@ from keras_het.ops.nodes import Nodes
 
 
 class LatentNormal:
-    """u = loc + kernel' (scale_diag * e_D + factor e_R): noise of the D features, carried to the K logits by the map
-    that made them.
+    """u = loc + kernel' (scale_diag * e_D + factor e_R): noise of the D features, carried to the K logits.
+
+    The map that makes the mean logits from the features carries the noise, too.
 
         covariance = kernel' (diag(scale_diag^2) + factor factor') kernel
 
@@ -19,7 +20,7 @@ class LatentNormal:
         scale_diag: d', standard deviations of the features' noise >= 0, shape `(..., D)`.
         factor: V', shape `(..., D, R)`.
         kernel: W, shape `(D, K)`, shared by the batch.
-        units: K, an integer, for a kernel that is traced and may not know it.
+        units: K, an integer; a kernel that is traced may not know it.
     Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers.
         ICLR 2023.
 
@@ -30,9 +31,8 @@ class LatentNormal:
     """
 
     num_rows = 3
-    whole_batch = (
-        True  # a block has all rows, for what each block adds to the gradient of the kernel is as large as the kernel
-    )
+    # A block has all rows: each block adds an array of the kernel's size to its gradient, so blocks must be few.
+    whole_batch = True
 
     def __init__(self, loc: Any, scale_diag: Any, factor: Any, kernel: Any, units: int | None = None):
         self.loc, self.scale_diag, self.factor, self.kernel = loc, scale_diag, factor, kernel
@@ -40,20 +40,20 @@ class LatentNormal:
 
     @property
     def tensors(self) -> tuple[Any, ...]:
-        """What it is made of, those with a row for each example first."""
+        """All tensors of the distribution, first those with a row for each example."""
         return self.loc, self.scale_diag, self.factor, self.kernel
 
     @property
     def size(self) -> tuple[int, int]:
-        """How many of e_D and e_R make the logits."""
+        """The numbers of entries of e_D and e_R."""
         return self.scale_diag.shape[-1], self.factor.shape[-1]
 
     def num_logits(self, size: tuple[int, int]) -> int:
-        """K, or D if that is more: a block has arrays of both."""
+        """The larger of K and D, because a block has arrays of both."""
         return max(self.units, size[0])
 
     def maker(self) -> Any:
-        """A function that makes such a distribution of `tensors`; it does not hold them."""
+        """A function that makes such a distribution from `tensors`; it keeps no reference to them."""
         return functools.partial(type(self), units=self.units)
 
     def centered(self, center: Any) -> "LatentNormal":
@@ -110,7 +110,7 @@ class LatentNormal:
         return ops.moveaxis(self.logits(nodes), -2, 0)
 
     def tables(self, nodes: Nodes) -> tuple[Any, ...]:
-        """Tables of S rows, of which a chunk has columns."""
+        """Tables of S rows; a chunk has some of these rows, as columns."""
         return nodes.eps_diag, nodes.eps_factor
 
     def _noise_at(self, chunk):
@@ -118,8 +118,9 @@ class LatentNormal:
         return _features_first(self.scale_diag[..., None] * chunk[0] + ops.matmul(self.factor, chunk[1]))
 
     def logits_at(self, chunk: tuple[Any, ...]) -> Any:
-        """`(B, K, C)` logits at a chunk of nodes: one product for all rows, for of one for each there would be as many
-        kernels.
+        """Logits at a chunk of nodes, `(B, K, C)`.
+
+        One product serves all rows: one for each row would take as many kernels.
         """
         noise = ops.matmul(ops.transpose(self.kernel), self._noise_at(chunk))
         return self.loc[..., None] + _rows_first(noise, chunk)

@@ -1,5 +1,6 @@
-"""The log of the mean of a function of each logit, over nodes: what the links with a closed form
-are checked against.
+"""The log of the mean, over nodes, of a function of each logit.
+
+The links with a closed form are checked against it.
 """
 
 import math
@@ -12,7 +13,9 @@ from keras_het.ops.log_space import log_ndtr
 
 
 class LogMean(NamedTuple):
-    """log P_k = log mean_s a(u_sk), of a function a with values in (0, 1): d log P_k / d u_sk = a'(u_sk) / (P_k S).
+    """log P_k = log mean_s a(u_sk), for a function a with values in (0, 1).
+
+        d log P_k / d u_sk = a'(u_sk) / (P_k S)
 
     Args:
         log_value: log a.
@@ -36,7 +39,7 @@ class LogMean(NamedTuple):
         return log_means[0]
 
     def pivot(self, log_p):
-        """Nothing to subtract."""
+        """Zeros: nothing is subtracted from the logits."""
         return ops.zeros_like(log_p)
 
     def sensitivity(self, logits, log_p, upstream):

@@ -1,5 +1,6 @@
-"""Means and tails of probabilities in log space. Nothing is clipped: a clip would zero the gradient of the hardest
-examples.
+"""Means and tails of probabilities in log space.
+
+Nothing is clipped: a clip would zero the gradient of the hardest examples.
 """
 
 import math
@@ -61,7 +62,7 @@ def log1mexp(x: Any) -> Any:
 
 
 def softplus_inverse(value):
-    """x of a number log(1 + exp(x)) = value > 0, without overflow: value + log(1 - exp(-value)).
+    """x such that log(1 + exp(x)) = value > 0, without overflow: value + log(1 - exp(-value)).
 
     Example:
         >>> round(math.log1p(math.exp(softplus_inverse(0.3))), 12)
@@ -71,8 +72,9 @@ def softplus_inverse(value):
 
 
 def log_ndtr(x: Any) -> Any:
-    """Log of the standard normal distribution function, log Phi(x), to 3e-7 absolute or float32 rounding, for any
-    finite x.
+    """log Phi(x), the log of the standard normal distribution function, for any finite x.
+
+    The error is 3e-7 absolute, or float32 rounding.
 
     Phi(-|x|) = erfc(z) / 2 with z = |x| / sqrt(2), and log erfc(z) = log t - z^2 + P(t), t = 1 / (1 + z/2): one smooth
     polynomial from the centre to the far tail, so the gradient phi/Phi holds there too.
@@ -87,7 +89,7 @@ def log_ndtr(x: Any) -> Any:
         -804.61
     """
     x = ops.convert_to_tensor(x)
-    x = ops.where(x < -1e18, -1e18, x)  # its square is a number
+    x = ops.where(x < -1e18, -1e18, x)  # the square of a lower x may overflow
     positive = x > 0
     z = ops.where(positive, x, -x) * math.sqrt(0.5)
     t = 1.0 / (1.0 + 0.5 * z)

@@ -1,11 +1,11 @@
-"""Gaussians of the logits: a mean, a diagonal and a low-rank factor, and their way from nodes to logits and back.
+"""Gaussians of the logits: a mean, a diagonal and a low-rank factor, with logits at nodes and gradients from them.
 
-A distribution travels whole: it is centred and divided by the temperature once, its leading axes become one, B, once,
-and it is cut into rows. `tensors` are all that it is made of: first those with a row for each example, `num_rows` of
-them, then those that all share.
+A distribution is passed on whole. It is centred and divided by the temperature once, its leading axes become one, B,
+once, and it is cut into rows. `tensors` are all its tensors: first those with a row for each example, `num_rows` of
+them, then those that all examples share.
 
-A chunk of C nodes is a tuple of columns, cut from `tables`. At a chunk the logits have the shape `(B, K, C)`, nodes
-last, so that the matrix products are plain two-dimensional ones; gradients are sums over chunks, and `gradients` turns
+A chunk of C nodes is a tuple of columns, cut from `tables`. The logits at a chunk have the shape `(B, K, C)`, nodes
+last, so that the matrix products are plain two-dimensional ones. Gradients are sums over chunks, and `gradients` turns
 the sums into those of `tensors`.
 """
 
@@ -16,7 +16,7 @@ from keras import ops
 
 from keras_het.ops.nodes import Nodes
 
-LOWEST = -1e20  # of mean logits: a class that is left out by -inf has p = 0, and log p and its gradients are numbers
+LOWEST = -1e20  # mean logit: a class that is left out by -inf gets p = 0, with finite log p and gradients
 
 
 def finite(loc: Any) -> Any:
@@ -25,7 +25,7 @@ def finite(loc: Any) -> Any:
 
 
 def low_rank_normal(loc: Any, scale_diag: Any, factor: Any = None, row_scale: Any = None) -> "DiagonalNormal":
-    """The normal distribution of logits with a low-rank plus diagonal covariance, of what is given of it.
+    """The normal distribution of logits with a low-rank plus diagonal covariance, from the parts that are given.
 
         u = loc + scale_diag * e_K + diag(row_scale) factor e_R,      e_K ~ N(0, I_K), e_R ~ N(0, I_R) independent
         covariance = diag(scale_diag^2) + W W',   W = diag(row_scale) factor          (Collier et al. 2021, section 2)
@@ -76,7 +76,7 @@ def _fits(shape, expected):
 
 
 class DiagonalNormal:
-    """u = loc + scale_diag * e_K: independent noise, of a standard deviation for each class.
+    """u = loc + scale_diag * e_K: independent noise, with a standard deviation for each class.
 
     Args:
         loc: mean logits mu, shape `(..., K)`.
@@ -91,22 +91,20 @@ class DiagonalNormal:
 
     @property
     def tensors(self) -> tuple[Any, ...]:
-        """What it is made of, those with a row for each example first."""
+        """All tensors of the distribution, first those with a row for each example."""
         return self.loc, self.scale_diag
 
     @property
     def size(self) -> tuple[int, int]:
-        """How many of e_K and e_R make the logits."""
+        """The numbers of entries of e_K and e_R."""
         return self.scale_diag.shape[-1], 0
 
     def num_logits(self, size: tuple[int, int]) -> int:
-        """Numbers that a block has for every row and node: K. `size` is given, for a tensor that is traced may not know
-        its own.
-        """
+        """How many numbers a block has for every row and node: K, by `size`, since a traced tensor may not know it."""
         return size[0]
 
     def maker(self) -> Any:
-        """A function that makes such a distribution of `tensors`; it does not hold them."""
+        """A function that makes such a distribution from `tensors`; it keeps no reference to them."""
         return type(self)
 
     def centered(self, center: Any) -> Self:
@@ -119,9 +117,7 @@ class DiagonalNormal:
         return type(self)(*(x / temperature for x in self.tensors))
 
     def flat(self, units: int, num_factors: int) -> Self:
-        """The same distribution with one leading axis, B. The sizes are given: a tensor that is traced may not know its
-        own.
-        """
+        """The same distribution with one leading axis, B. A traced tensor may not know the sizes, so they are given."""
         return type(self)(*(ops.reshape(x, (-1, units)) for x in self.tensors))
 
     def scaled_factor(self) -> Any:
@@ -133,8 +129,9 @@ class DiagonalNormal:
         return ops.square(self.scale_diag)
 
     def centered_variance(self) -> Any:
-        """The diagonal of C Sigma C, the part of the covariance that a softmax sees, `(..., K)`: no difference of large
-        numbers.
+        """The diagonal of C Sigma C, `(..., K)`: the part of the covariance that a softmax sees.
+
+        It is computed without a difference of large numbers.
         """
         own, factor = ops.square(self.scale_diag), self.scaled_factor()
         of_mean = ops.mean(own, axis=-1, keepdims=True) / own.shape[-1]
@@ -149,7 +146,7 @@ class DiagonalNormal:
         """Covariance matrices, shape `(..., K, K)`.
 
         A softmax sees only differences of logits, so its noise is identified up to Sigma + c 1 1'. `centered=True`
-        returns the part that is: C Sigma C with C = I - 1 1'/K, whose rows and columns sum to zero.
+        returns the identified part: C Sigma C with C = I - 1 1'/K, whose rows and columns sum to zero.
         """
         factor = self.scaled_factor()
         diagonal = ops.square(self.scale_diag)[..., None] * ops.eye(self.loc.shape[-1], dtype=self.loc.dtype)
@@ -170,10 +167,10 @@ class DiagonalNormal:
     def log_prob(self, value: Any) -> Any:
         """Log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0.
 
-        With w = W / d and r = (value - loc) / d, the quadratic form is the least of |r - w c|^2 + |c|^2 over c, and the
-        determinant is that of I + w' w: both by a QR factorisation of w above I, `(K + R, R)`, in O(K R^2) instead of
-        O(K^3). Neither w' w, which would drown the I, nor a difference of large squares is formed, so float32 is enough
-        where the factor noise is large.
+        Let w = W / d and r = (value - loc) / d. The quadratic form is the least of |r - w c|^2 + |c|^2 over c, and the
+        determinant is that of I + w' w. Both come from a QR factorisation of w above I, `(K + R, R)`, in O(K R^2)
+        instead of O(K^3). This forms no w' w, beside which the I would be lost, and no difference of large squares, so
+        float32 is enough where the factor noise is large.
         """
         residual, factor = (ops.convert_to_tensor(value) - self.loc) / self.scale_diag, self.scaled_factor()
         log_det = 2.0 * ops.sum(ops.log(self.scale_diag), axis=-1)
@@ -184,7 +181,7 @@ class DiagonalNormal:
         return -0.5 * (quadratic + log_det + self.loc.shape[-1] * math.log(2.0 * math.pi))
 
     def tables(self, nodes: Nodes) -> tuple[Any, ...]:
-        """Tables of S rows, of which a chunk has columns."""
+        """Tables of S rows; a chunk has some of these rows, as columns."""
         return (nodes.eps_diag,)
 
     def logits_at(self, chunk: tuple[Any, ...]) -> Any:
@@ -196,7 +193,7 @@ class DiagonalNormal:
         return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
 
     def pull_back(self, sensitivity: Any, chunk: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Sums over the chunk of its logits' gradients, `(B, K, C)`: times e_K, and alone, each `(B, K)`."""
+        """Sums over the chunk of the logits' gradients, `(B, K, C)`: first times e_K, then alone, each `(B, K)`."""
         return ops.sum(sensitivity * chunk[0], axis=-1), ops.sum(sensitivity, axis=-1)
 
     def gradients(self, of_scale_diag: Any, of_loc: Any) -> tuple[Any, ...]:
@@ -255,11 +252,14 @@ class LowRankNormal(DiagonalNormal):
         return ops.reshape(correlated, (-1, *eps_diag.shape)) + super().logits_at(chunk)
 
     def no_sums(self) -> tuple[Any, ...]:
-        """`(B, K)` and `(B, K, R + 1)`."""
+        """Zeros, `(B, K)` and `(B, K, R + 1)`."""
         return ops.zeros_like(self.loc), ops.zeros((*self.loc.shape, self.size[1] + 1), self.loc.dtype)
 
     def pull_back(self, sensitivity: Any, chunk: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Sums over the chunk: times e_K, `(B, K)`, and, by one product, times e_R and alone, `(B, K, R + 1)`."""
+        """Sums of the gradients over the chunk: times e_K, `(B, K)`, and times e_R and alone, `(B, K, R + 1)`.
+
+        One product gives the second.
+        """
         eps_diag, eps_factor = chunk[:2]
         with_one = ops.concatenate([eps_factor, ops.ones_like(eps_factor[:1])])
         sums = ops.matmul(ops.reshape(sensitivity, (-1, sensitivity.shape[-1])), ops.transpose(with_one))
@@ -271,8 +271,9 @@ class LowRankNormal(DiagonalNormal):
 
 
 class ScaledLowRankNormal(LowRankNormal):
-    """u = loc + scale_diag * e_K + row_scale * (factor e_R), with a factor that all examples share: the
-    parameter-efficient form.
+    """u = loc + scale_diag * e_K + row_scale * (factor e_R), the parameter-efficient form.
+
+    All examples share the factor.
 
     Args:
         loc: mean logits mu, shape `(..., K)`.
@@ -303,7 +304,7 @@ class ScaledLowRankNormal(LowRankNormal):
         return self.row_scale[..., None] * self.factor
 
     def variance(self) -> Any:
-        """Never forming W."""
+        """Marginal variances, without forming W."""
         low_rank = ops.square(self.row_scale) * ops.sum(ops.square(self.factor), axis=-1)
         return DiagonalNormal.variance(self) + low_rank
 
@@ -316,7 +317,7 @@ class ScaledLowRankNormal(LowRankNormal):
         return DiagonalNormal.logits(self, nodes) + self.row_scale[..., None, :] * noise
 
     def tables(self, nodes: Nodes) -> tuple[Any, ...]:
-        """With factor e_R, the product that is taken once for the whole batch."""
+        """Tables of S rows; the last one is factor e_R, computed once for the whole batch."""
         return nodes.eps_diag, nodes.eps_factor, ops.matmul(nodes.eps_factor, ops.transpose(self.factor))
 
     def logits_at(self, chunk: tuple[Any, ...]) -> Any:
@@ -329,13 +330,12 @@ class ScaledLowRankNormal(LowRankNormal):
 
 
 def _least_squares(factor, residual):
-    """What is left of `residual`, `(..., K)`, above R zeros after the least squares by `factor` above I, and that
-    matrix' QR's R.
+    """Fits `residual`, `(..., K)`, above R zeros, by least squares with the matrix of `factor` above I.
 
     Args:
         factor: w, `(..., K, R)`.
     Returns:
-        shapes `(..., K + R)` and `(..., R, R)`.
+        the residual of the fit, `(..., K + R)`, and the triangular factor of that matrix, `(..., R, R)`.
     """
     num_factors = factor.shape[-1]
     identity = ops.broadcast_to(

@@ -13,20 +13,22 @@ from scipy.stats import qmc
 from keras_het.ops import random
 
 DIAGONAL_STREAM, FACTOR_STREAM, SHIFT_STREAM, SCRAMBLE_STREAM, LATIN_STREAM = range(5)
-# How many dimensions Sobol's points are good for, by their number: of more some pair is correlated by more than 1/4
-# (root mean square over the shifts), and such a pair would share its noise in every set.
+# (number of points, number of dimensions for which Sobol's points are good). With more dimensions some pair is
+# correlated by more than 1/4 (root mean square over the shifts), and would share its noise in every set.
 SOBOL_DIMENSIONS = ((256, 32), (64, 15), (32, 6), (1, 2))
 _BITS = 32
 _CELL_ROUNDS, _PLACE_ROUNDS = 4, 1
-_HOST_ELEMENTS = 1 << 20  # of a table made at once on the host
-_DIRECTIONS: dict[
-    tuple, np.ndarray
-] = {}  # not a cache of functools: PyTorch's compiler looks through those, into SciPy
+_HOST_ELEMENTS = 1 << 20  # of a table, computed at once on the host
+# Not a cache of functools: PyTorch's compiler would look through it into SciPy.
+_DIRECTIONS: dict[tuple, np.ndarray] = {}
 
 
 class Nodes(NamedTuple):
-    """S points of the standard normal noise: `eps_diag` is e_K, shape `(S, K)`; `eps_factor` is e_R, shape `(S, R)`, or
-    None.
+    """S points of the standard normal noise.
+
+    Attributes:
+        eps_diag: e_K, shape `(S, K)`.
+        eps_factor: e_R, shape `(S, R)`, or None.
     """
 
     eps_diag: Any
@@ -66,8 +68,9 @@ def pseudo_random(key: Any, num_samples: int, units: int, num_factors: int, xp: 
 
 
 def antithetic(key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> Nodes:
-    """Pseudo-random nodes in pairs e, -e, which integrate every odd function exactly; same arguments as
-    `pseudo_random`.
+    """Pseudo-random nodes in pairs e, -e, which integrate every odd function exactly.
+
+    Same arguments as `pseudo_random`.
 
     Example:
         >>> nodes = antithetic((0, 0), num_samples=8, units=3, num_factors=2)
@@ -79,16 +82,16 @@ def antithetic(key: Any, num_samples: int, units: int, num_factors: int, xp: Any
 
 
 def quasi_random(key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> Nodes:
-    """Scrambled Sobol points in the first dimensions, a Latin hypercube in the others: unbiased, with less error than
-    random points.
+    """Scrambled Sobol points in the first dimensions, a Latin hypercube in the others.
 
-    The factors come first, since they matter most, and the classes after them; 32 dimensions are Sobol's from 256 nodes
-    on, 15 from 64 on. In every dimension each of S cells of equal probability has one point (S a power of two; another
-    S takes the first S points of the next power). A Sobol point with binary digits n_0 n_1 ... is shift XOR (n_0 v_0)
-    XOR (n_1 v_1) ..., with v the scrambled direction numbers, so doubling a table log2(S) times builds the whole set.
-    In the Latin hypercube the cells of each dimension come in a random order of their own, and a point is anywhere in
-    its cell. (Sobol's later dimensions hold pairs that share their noise, with correlations of up to .95, whatever the
-    scramble.) Same arguments as `pseudo_random`.
+    They are unbiased, with less error than random points. The factors come first, since they matter most, and the
+    classes after them. 32 dimensions are Sobol's from 256 nodes on, 15 from 64 on. Each dimension has one point in each
+    of S cells of equal probability. (S is a power of two; another S takes the first S points of the next power.)
+
+    A Sobol point with binary digits n_0 n_1 ... is shift XOR (n_0 v_0) XOR (n_1 v_1) ..., with v the scrambled
+    direction numbers, so doubling a table log2(S) times builds the whole set. The Latin hypercube has the cells of each
+    dimension in a random order of their own, and a point anywhere in its cell. (Sobol's later dimensions hold pairs
+    that share their noise, with correlations of up to .95, whatever the scramble.) Same arguments as `pseudo_random`.
 
     Source: Sobol 1967; direction numbers of Joe and Kuo 2008 (from SciPy); linear scramble of Matousek 1998; McKay,
         Beckman and Conover 1979 for the Latin hypercube.
@@ -134,8 +137,9 @@ def _latin_hypercube(key, num_samples, columns, xp):
 
 
 def _latin_columns(words, num_samples, xp):
-    """Normals, `(S, columns)`: the upper bits of point s are its cell, a permutation of s, the lower ones its place in
-    the cell.
+    """Normals, `(S, columns)`.
+
+    The upper bits of point s are its cell, a permutation of s; the lower bits are its place in the cell.
     """
     bits = max(1, (num_samples - 1).bit_length())
     order = xp.reshape(xp.arange(num_samples, dtype="int32"), (num_samples, 1))
@@ -146,12 +150,11 @@ def _latin_columns(words, num_samples, xp):
 
 
 def directions(dimensions, num_samples):
-    """Direction numbers of every Sobol dimension, linearly scrambled, shape `(log2(S), dimensions)`, 32 bits each; log2
-    rounded up.
+    """Scrambled direction numbers of the Sobol dimensions, `(log2(S), dimensions)`, log2 rounded up, 32 bits each.
 
-    SciPy lists the points in Gray-code order, so point 2^(j+1) - 1 is direction number j itself. The scramble is a
-    random lower-triangular binary matrix with unit diagonal per dimension, from our own bits, so that no SciPy version
-    changes it.
+    SciPy lists the points in Gray-code order, so point 2^(j+1) - 1 is direction number j itself. The scramble is
+    linear: a random lower-triangular binary matrix with unit diagonal per dimension. It is drawn from our own bits, so
+    that no SciPy version changes it.
     """
     count = (num_samples - 1).bit_length()
     if (dimensions, count) not in _DIRECTIONS:

@@ -1,12 +1,12 @@
-"""Own-noise integration: the noise that a class has for itself, averaged analytically, given all other noise.
+"""Own-noise integration: each class's own noise is averaged analytically, given all other noise.
 
-Given all but e_k the softmax of class k is a sigmoid of it, so with u the logits at a node, and a_k = u_k - d_k e_k -
-log Z_k,
+The softmax of class k, given all noise but e_k, is a sigmoid of e_k. With u the logits at a node, and
+a_k = u_k - d_k e_k - log Z_k,
 
     p_k = E[psi(a_k, d_k)],     psi(a, s) = E_e[sigmoid(a + s e)],     Z_k = sum over j != k of exp(u_j)
 
 which is exact. psi is that of a mixture of three normal distribution functions, which differs from the sigmoid by
-4.5e-5 at most: log psi is right to 1e-4 for s up to 3, and to 2.5e-3 for any.
+4.5e-5 at most. The error of log psi is 1e-4 for s up to 3, and 2.5e-3 for any s.
 """
 
 import math
@@ -22,12 +22,11 @@ from keras_het.ops.nodes import Nodes
 # sigmoid(x) = sum_i w_i Phi(b_i x), of the least largest error for three terms (Monahan and Stefanski 1992).
 _WEIGHTS = (0.16227379, 0.58472816, 0.25299804)
 _SLOPES = (0.36396034, 0.57748167, 0.90736520)
-_TINY = 1e-37  # beside which a sum of exponentials is zero
+_TINY = 1e-37  # added to a sum of exponentials, of which the log or the inverse would be infinite at zero
 
 
 class OwnNoiseNormal:
-    """A distribution of logits that gives, beside the logits at nodes, those without the own noise of each, and its
-    size.
+    """A distribution that also gives, at nodes, each logit without its own noise, and the size of that noise.
 
     Args:
         normal: `DiagonalNormal`, `LowRankNormal` or `ScaledLowRankNormal`, in temperatures.
@@ -77,7 +76,7 @@ class OwnNoiseNormal:
         return ops.zeros_like(self.loc), *self.normal.no_sums()
 
     def pull_back(self, sensitivity: tuple[Any, Any, Any], chunk: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What d has beyond its part in the logits, `(B, K)`, and the sums of the distribution."""
+        """The gradient of d beyond its part in the logits, `(B, K)`, and the sums of the distribution."""
         of_logits, of_centers, of_scale = sensitivity
         return ops.sum(of_scale - of_centers * chunk[0], axis=-1), *self.normal.pull_back(of_logits + of_centers, chunk)
 
@@ -87,9 +86,9 @@ class OwnNoiseNormal:
 
 
 class OwnNoiseMean:
-    """log P_k = log mean_s psi(a_sk, d_k), of `OwnNoiseNormal`; P sums to one as S grows, not before.
+    """log P_k = log mean_s psi(a_sk, d_k), of `OwnNoiseNormal`; P sums to one only as S grows.
 
-    With P_k in the denominator of everything, nothing over- or underflows: psi_sk / P_k is at most S.
+    Everything is divided by P_k, so nothing over- or underflows: psi_sk / P_k is at most S.
     """
 
     num_terms = 1
@@ -107,13 +106,14 @@ class OwnNoiseMean:
         return log_means[0]
 
     def pivot(self, log_p):
-        """Nothing to subtract."""
+        """Zeros: nothing is subtracted from the logits."""
         return ops.zeros_like(log_p)
 
     def sensitivity(self, logits, log_p, upstream):
         """Derivatives by the logits u, by u - d e, and by d, of every node, times S: `(B, K, C)` each.
 
-        With t_k = g_k / P_k d psi / d a_k: by the centre t_k, and by u_j, which is in every Z_k but its own,
+        Let t_k = g_k / P_k d psi / d a_k. The derivative by the centre is t_k. That by u_j, which is in every Z_k but
+        its own, is
             -exp(u_j) sum over k != j of t_k / Z_k.
         """
         sums, shares, top = _others(logits[0], 1)
@@ -125,14 +125,18 @@ class OwnNoiseMean:
 
 
 def _apart(logits, axis, sums=None):
-    """a, shape of u, and d."""
+    """The logits taken apart: a, of the shape of u, and d."""
     shift, total = _others(logits[0], axis)[0] if sums is None else sums
     return logits[1] - shift - ops.log(total + _TINY), logits[2]
 
 
 def _others(logits, axis):
-    """(log of the sum of exp(u), the share of Z_k in it), the share of every exp(u), and which are more than a half."""
-    # No maximum, which of an empty batch some backends refuse, and some exporters do not know.
+    """Sums and shares of exp(u).
+
+    Returns (log of the sum of exp(u), the share of Z_k in it), the share of every exp(u), and whether that is above a
+    half.
+    """
+    # Not a maximum: some backends refuse that of an empty batch, and some exporters do not know one that serves it.
     shift = ops.stop_gradient(ops.logsumexp(logits, axis=axis, keepdims=True))
     shares = ops.exp(logits - shift)
     top = shares > 0.5
@@ -140,8 +144,9 @@ def _others(logits, axis):
 
 
 def _sum_of_others(x, top, axis):
-    """The sum over all classes but one, for each: the largest in a sum of its own, so that none is lost by subtracting
-    it.
+    """The sum over all classes but one, for each class.
+
+    The largest is in a sum of its own: subtracting it from a total would lose the others.
     """
     small, large = (
         ops.sum(part, axis=axis, keepdims=True) for part in (ops.where(top, 0.0, x), ops.where(top, x, 0.0))
@@ -150,7 +155,13 @@ def _sum_of_others(x, top, axis):
 
 
 class LogPsi(NamedTuple):
-    """log psi, and its derivatives by a and by s."""
+    """log psi and its derivatives.
+
+    Attributes:
+        value: log psi.
+        of_center: derivative by a.
+        of_scale: derivative by s.
+    """
 
     value: Any
     of_center: Any
@@ -163,7 +174,7 @@ def log_psi(center: Any, scale: Any) -> LogPsi:
         psi(a, s) = sum_i w_i Phi(beta_i a),  beta_i = b_i / sqrt(1 + b_i^2 s^2)
         d psi / d s = -s a sum_i w_i beta_i^3 phi(beta_i a)
 
-    and where a < -s^2/2, by the tilt: psi(a, s) = exp(a + s^2/2) psi(-(a + s^2), s).
+    Where a < -s^2/2 the tilt is used: psi(a, s) = exp(a + s^2/2) psi(-(a + s^2), s).
 
     Args:
         center: a, `(...)`.
@@ -194,15 +205,16 @@ def log_psi(center: Any, scale: Any) -> LogPsi:
 
 
 def _lower_tail(distance, variance):
-    """Sums over the terms, at -distance <= 0, of Phi, of beta phi and of beta^3 phi, each times exp(-log_factor), and
-    log_factor.
+    """Sums over the terms of Phi, of beta phi and of beta^3 phi at -distance <= 0, with a common factor taken out.
+
+    Each is times exp(-log_factor); log_factor comes last.
 
     Phi(-x) = exp(-z^2) t exp(P(t)) / 2 with z = x / sqrt(2), t = 1 / (1 + z / 2), as in `log_ndtr`; log_factor is the
     largest -z^2.
     """
     tail, slope, cubic, least = 0.0, 0.0, 0.0, 0.0
     distance = ops.where(distance > FARTHEST, FARTHEST, distance)
-    for w, b in zip(_WEIGHTS, _SLOPES, strict=True):  # the least slope first
+    for w, b in zip(_WEIGHTS, _SLOPES, strict=True):  # the smallest slope first
         beta = b * ops.rsqrt(1.0 + b**2 * variance)
         z = math.sqrt(0.5) * beta * distance
         t = 1.0 / (1.0 + 0.5 * z)

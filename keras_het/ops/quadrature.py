@@ -1,13 +1,14 @@
-"""log E[softmax] of independent logits by one integral: the softmax is the law of the largest of logits with Gumbel
-noise.
+"""log E[softmax] of independent logits by one integral.
+
+The softmax is the law of the largest of logits with Gumbel noise:
 
     p_k = integral of f_k(t) prod over j != k of F_j(t) dt,
     F_j and f_j: distribution function and density of u_j + G_j
 
 with u_j ~ N(loc_j, scale_diag_j^2) and G_j standard Gumbel, whose law is written as a mixture of ten normal laws. The
-integral is a sum over points in the range where the largest may be. They are evenly spaced if the noise of all classes
-is alike, for which no rule is better; else near each other at the lower end, where a class of little noise may stop the
-largest from falling, and far from each other at the upper end, which is reached by large noise alone.
+integral is a sum over points in the range where the largest may be. The points are evenly spaced if the noise of all
+classes is alike; no rule is better then. Otherwise they are close together at the lower end, where a class of little
+noise may stop the largest from falling, and far apart at the upper end, which only large noise reaches.
 """
 
 import functools
@@ -39,14 +40,14 @@ _WEIGHTS = (
 _MEANS = (5.912215, 5.232242, 4.108953, 2.975046, 1.905478, 0.977107, 0.212299, -0.42584, -0.982096, -1.504854)
 _SCALES = (3.059177, 2.175477, 1.648666, 1.258967, 0.96137, 0.739466, 0.580173, 0.465474, 0.375744, 0.296639)
 _MEAN, _VARIANCE = 0.5772157, math.pi**2 / 6  # of the Gumbel law
-_FAR = 12.0  # from here on, less the variance, the density is its tail
+_FAR = 12.0  # where x - s^2 is larger, the density is computed as its tail
 _TINY = 1e-37
 
 _BELOW, _ABOVE = 1e-8, 1e-7  # the chance that the largest is below, or above, the range of t
 _BISECTIONS = 10
 _SPACING = 0.6  # of the points at the lower end, in standard deviations of u + G there
 _LEAST_GROWTH = 0.01
-_LOWER_DEVIATION = 0.62  # of G below its mean: 5.6 of them are where the chance is 1e-8
+_LOWER_DEVIATION = 0.62  # of G below its mean: the chance of a G 5.6 of them below it is 1e-8
 
 
 def points(num_nodes: int) -> Nodes:
@@ -55,16 +56,15 @@ def points(num_nodes: int) -> Nodes:
 
 
 class GumbelNormal:
-    """u_j + G_j at points t of a range that holds the largest of them: what a quadrature has instead of logits at
-    nodes.
+    """u_j + G_j at points t, in a range that holds the largest: the quadrature's form of logits at nodes.
 
     Args:
         loc: mean logits, shape `(..., K)`, in temperatures.
         scale_diag: standard deviations >= 0, shape `(..., K)`.
         start: lower end of the range, shape `(..., 1)`.
         length: of the range, shape `(..., 1)`.
-        growth: log of how much farther from each other the points are at the upper end, shape `(..., 1)`.
-        units: K, an integer, which a tensor that is traced may not know.
+        growth: log of the spacing of the points at the upper end over that at the lower end, shape `(..., 1)`.
+        units: K, an integer; a traced tensor may not know it.
     """
 
     num_rows = 5
@@ -83,23 +83,21 @@ class GumbelNormal:
 
     @classmethod
     def of(cls, normal: DiagonalNormal, units: int, num_nodes: int) -> Self:
-        """With the range of t that holds the largest, for so many points."""
+        """Makes the distribution, with the range of t that holds the largest, for so many points."""
         start, length, growth = (ops.stop_gradient(x) for x in _range(normal, units, num_nodes))
         return cls(normal.loc, normal.scale_diag, start, length, growth, units)
 
     @property
     def tensors(self) -> tuple[Any, ...]:
-        """What it is made of, all with a row for each example."""
+        """All tensors of the distribution; each has a row for each example."""
         return self.loc, self.scale_diag, self.start, self.length, self.growth
 
     def num_logits(self, size: tuple[int, int]) -> int:
-        """Four times K: a block holds the sums of the mixture beside each other, and fits the cache only if it is
-        smaller.
-        """
+        """Four times K: a block holds several sums of the mixture at once, and must be smaller to fit the cache."""
         return 4 * self.units
 
     def maker(self) -> Any:
-        """A function that makes such a distribution of `tensors`; it does not hold them."""
+        """A function that makes such a distribution from `tensors`; it keeps no reference to them."""
         return functools.partial(type(self), units=self.units)
 
     def flat(self, *size: int) -> Self:
@@ -108,9 +106,7 @@ class GumbelNormal:
         return self.maker()(*(ops.reshape(x, (-1, width)) for x, width in zip(self.tensors, shapes, strict=True)))
 
     def _placed(self, x):
-        """t and the log of its weight, but for a number that all points share: `(..., 1, S)` for a table x of one
-        column.
-        """
+        """t and its log weight, up to a number that all points share: `(..., 1, S)` for a table x of one column."""
         growth = self.growth[..., None]
         stretched = ops.exp(growth * x)
         return self.start[..., None] + self.length[..., None] * (stretched - 1.0) / (ops.exp(growth) - 1.0), growth * x
@@ -138,7 +134,7 @@ class GumbelNormal:
         return tuple(ops.sum(x, axis=-1) for x in sensitivity)
 
     def gradients(self, of_offset: Any, of_scale_diag: Any) -> tuple[Any, ...]:
-        """Gradients of `tensors`: the integral does not depend on its range."""
+        """Gradients of `tensors`; those of the range are zero, since the integral does not depend on it."""
         return -of_offset, of_scale_diag, *(ops.zeros_like(x) for x in self.tensors[2:])
 
 
@@ -154,14 +150,14 @@ def _range(normal, units, num_nodes):
         above = ops.sum(_rough_log_cdf(normal, middle), axis=-2) > wanted
         low, high = ops.where(above, low, middle), ops.where(above, middle, high)
     start, length = low[..., :1], high[..., 1:] - low[..., :1]
-    # The classes that stop the largest from being lower, each as far as it does, give the spacing there.
+    # The spacing there is a mean over the classes, weighted by how far each stops the largest from being lower.
     share = ops.squeeze(_rough_log_cdf(normal, start), -1)
     narrow = ops.sum(share, axis=-1, keepdims=True) / ops.sum(share / deviation, axis=-1, keepdims=True)
     return start, length, _growth(length / (_SPACING * num_nodes * narrow))
 
 
 def _growth(ratio):
-    """g of (exp(g) - 1) / g = ratio, roughly: by it the spacing grows so that it is even for a ratio of one or less."""
+    """g such that (exp(g) - 1) / g = ratio, roughly; the spacing is even for a ratio of one or less."""
     ratio = ops.where(ratio > 1.0, ratio, 1.0)
     growth = 2.0 * ops.log(ratio)
     for _ in range(6):
@@ -170,10 +166,10 @@ def _growth(ratio):
 
 
 def _rough_log_cdf(normal, t):
-    """log F of every class at t, `(..., K, T)` for `(..., T)`: near enough to say where it is all but zero or one.
+    """log F of every class at t, `(..., K, T)` for `(..., T)`: good enough to say where F is nearly zero or one.
 
-    By a normal law of equal mean and variance, but below the mean a narrower one, for G hardly falls below -3, and far
-    above it the tail exp(-x + s^2/2), for G has a long one.
+    It is that of a normal law of equal mean and variance, with two changes. The law is narrower below the mean, because
+    G hardly falls below -3. It has the tail exp(-x + s^2/2) far above the mean, because G has a long one.
     """
     scale = normal.scale_diag[..., None]
     variance, offset = ops.square(scale), t[..., None, :] - normal.loc[..., None]
@@ -195,7 +191,7 @@ def _erf(z, bell):
 
 
 def _upper_tail(z, bell):
-    """1 - Phi(z) for z >= 0, of exp(-z^2/2): absolute error 7.5e-8 (Abramowitz and Stegun 1964, 7.1.26)."""
+    """1 - Phi(z) for z >= 0, from bell = exp(-z^2/2): absolute error 7.5e-8 (Abramowitz and Stegun 1964, 7.1.26)."""
     t = 1.0 / (1.0 + 0.3275911 * math.sqrt(0.5) * z)
     polynomial = 1.061405429
     for coefficient in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
@@ -204,8 +200,9 @@ def _upper_tail(z, bell):
 
 
 class LargestMean:
-    """log of the mean over t of f_k(t) / F_k(t) times the product of all F_j(t): log p_k and a number that all classes
-    share.
+    """log of the mean over t of f_k(t) / F_k(t) times the product of all F_j(t).
+
+    It is log p_k and a number that all classes share.
     """
 
     num_terms = 1
@@ -215,7 +212,7 @@ class LargestMean:
         return (ops.exp(self._log_term(points, 1)),)
 
     def log_terms(self, points, axis):
-        """Its log, with the classes on `axis`."""
+        """The log of `terms`, with the classes on `axis`."""
         return (self._log_term(points, axis, exportable=True),)
 
     @staticmethod
@@ -225,17 +222,17 @@ class LargestMean:
         return _log_integrand(law.log_cdf(), law.log_density(), axis) + log_weight
 
     def result(self, log_means):
-        """What is averaged."""
+        """The log mean, as it is."""
         return log_means[0]
 
     def pivot(self, log_p):
-        """Nothing to subtract."""
+        """Zeros: nothing is subtracted from the logits."""
         return ops.zeros_like(log_p)
 
     def sensitivity(self, points, log_p, upstream):
         """Derivatives by t - loc and by the standard deviations, times the number of points, `(B, K, C)` each.
 
-        With A_k the share of a point in the mean of class k: by a parameter of the law of j,
+        A_k is the share of a point in the mean of class k. The derivative by a parameter of the law of j is
             g_j A_j d log f_j + (sum over k != j of g_k A_k) d log F_j.
         """
         offset, scale, log_weight = points
@@ -253,8 +250,9 @@ def _log_integrand(log_cdf, log_density, axis):
 
 
 class _Law:
-    """The law of u + G by the mixture: logs of its distribution function F and density f at an offset x = t - loc, and
-    their slopes.
+    """The law of u + G by the mixture, at an offset x = t - loc.
+
+    It gives the logs of the distribution function F and of the density f, and their slopes.
 
     The slopes by the standard deviation s follow from those by x, for a normal law's d F / d s is s F''.
 
@@ -262,7 +260,7 @@ class _Law:
         offset: x, of any shape.
         scale: s, of a shape that broadcasts.
         with_slopes: whether slopes will be asked for.
-        exportable: whether to do without erf, which is faster, but which not all exporters know.
+        exportable: whether to avoid erf, which is faster, but unknown to some exporters.
     """
 
     def __init__(self, offset: Any, scale: Any, with_slopes: bool = False, exportable: bool = False):
@@ -275,8 +273,8 @@ class _Law:
             z = (self._offset - m) * precision
             if s == _SCALES[0]:
                 widest, bell = z, ops.exp(-0.5 * ops.square(z))
-            # Relative to the widest term, so that they do not underflow together; 3 is the most, but for rounding where
-            # z is large.
+            # Relative to the widest term: otherwise all terms may underflow together. The exponent is at most 3, except
+            # for rounding where z is large.
             exponent = 0.5 * (widest - z) * (widest + z)
             relative = ops.exp(ops.where(exponent > 4.0, 4.0, exponent))
             half = 0.5 * w / math.fsum(_WEIGHTS)
@@ -302,12 +300,12 @@ class _Law:
         return ops.where(self._far(), self._tail()[0], self._log_density)
 
     def slopes_of_log_cdf(self) -> tuple[Any, Any]:
-        """By x and by s."""
+        """Slopes of log F, by x and by s."""
         hazard = ops.exp(self._log_density) / self._lower
         return hazard, self._scale * self._slope * hazard
 
     def slopes_of_log_density(self) -> tuple[Any, Any]:
-        """By x and by s."""
+        """Slopes of log f, by x and by s."""
         near = self._slope, self._scale * self._curvature
         return tuple(ops.where(self._far(), a, b) for a, b in zip(self._tail()[1:], near, strict=True))
 

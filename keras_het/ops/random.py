@@ -5,8 +5,8 @@ written in int32, the one integer type whose addition wraps on JAX, TensorFlow, 
 compiled. The operators of Python do the arithmetic: `keras.ops` on JAX would give a bare integer the float type of the
 session.
 
-The module `xp` that does the arithmetic is `keras.ops` unless told otherwise; with `xp=numpy` the same lines compute
-the constants that are baked into a graph.
+The argument `xp` is the module that does the arithmetic, `keras.ops` by default. The same lines compute the constants
+of a graph with `xp=numpy`.
 """
 
 import functools
@@ -18,7 +18,7 @@ from scipy.special import ndtri
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 _HALF = 1 << 16
-_HOST_BLOCK = 1 << 20  # words made at once on the host: what is made on the way takes several times their memory
+_HOST_BLOCK = 1 << 20  # words made at once on the host: intermediate results take several times their memory
 
 
 def int32(value, xp=ops):
@@ -80,7 +80,7 @@ def random_bits(key, stream, size, xp=ops):
     """`size` int32 of random bits, shape `(size,)`.
 
     Args:
-        key: pair of integers or int32 tensors, for us (seed, training step).
+        key: pair of integers or int32 tensors, here (seed, training step).
         stream: Python integer. Different streams of one key are independent, whatever their sizes.
         size: Python integer, from 0 to 2^31 - 1.
 
@@ -97,10 +97,9 @@ def random_bits(key, stream, size, xp=ops):
 def permute(values, bits, words, xp=ops):
     """A random permutation of the integers in [0, 2^bits), one for every column, applied to `values`.
 
-    Every round is invertible: a word is added bit by bit, an odd word multiplied modulo 2^bits, the upper half added to
-        the lower.
-    Four rounds are as good as permutations by sorting random numbers, of which they have the correlations between
-    columns; it takes no sorting, and is the same on every backend.
+    Every round is invertible: a word is added bit by bit, an odd word multiplied modulo 2^bits, and the upper half
+    added to the lower. Four rounds are as good as permutations made by sorting random numbers, with the same
+    correlations between columns. It needs no sorting, and is the same on every backend.
 
     Args:
         values: int32 in [0, 2^bits), shape `(S, 1)` or `(S, K)`.
@@ -124,10 +123,10 @@ def permute(values, bits, words, xp=ops):
 
 @functools.cache
 def _quantiles():
-    """Normal quantiles at the midpoints of cells, scaled to variance one (without: short by 2e-5), float32.
+    """Normal quantiles at the midpoints of cells, float32, scaled to variance one (short by 2e-5 without scaling).
 
-    2^16 cells of probability 2^-32 that divide the lowest one of probability 2^-16, the other 2^16 - 2 of those, and
-    the highest one's.
+    The lowest and the highest cell of probability 2^-16 are each divided into 2^16 cells of probability 2^-32. The
+    table has the cells of the lowest, the other 2^16 - 2 cells of probability 2^-16, and the cells of the highest.
     """
     tail = ndtri((np.arange(_HALF) + 0.5) / _HALF**2)
     table = np.concatenate([tail, ndtri((np.arange(1, _HALF - 1) + 0.5) / _HALF), -tail[::-1]])
@@ -136,12 +135,11 @@ def _quantiles():
 
 
 def normal(bits, xp=ops):
-    """Standard normals from 32 random bits each, monotone in them (as numbers in [0, 2^32)), to 6.3 standard
-    deviations.
+    """Standard normals from 32 random bits each, up to 6.3 standard deviations.
 
-    A look-up by the upper 16 bits, and in the lowest and highest of their cells by the lower 16: without any arithmetic
-    on floats it is the same bits on every backend, unlike Box-Muller (3 ulp between backends) or the inverse error
-    function (19 ulp).
+    A normal grows with its bits, read as a number in [0, 2^32). It is looked up by the upper 16 bits, and in the lowest
+    and highest of their cells by the lower 16. No arithmetic on floats is done, so the bits are the same on every
+    backend, unlike Box-Muller (3 ulp between backends) or the inverse error function (19 ulp).
 
     Args:
         bits: int32 of any shape.
@@ -159,8 +157,9 @@ def normal(bits, xp=ops):
 
 
 def random_normals(key, stream, size, xp=ops):
-    """`normal(random_bits(key, stream, size))`, which on the host needs little more memory than its result. Arguments
-    as `random_bits`.
+    """`normal(random_bits(key, stream, size))`; on the host it needs little more memory than its result.
+
+    Arguments as `random_bits`.
 
     Example:
         >>> random_normals((7, 0), stream=1, size=5).shape[0]

@@ -4,10 +4,10 @@ import numpy as np
 
 
 def random_generator(seed: int | list[int]) -> np.random.Generator:
-    """NumPy's generator of an integer, at least 0, or of a list of them: the draw is a function of it.
+    """NumPy's random generator for an integer, at least 0, or for a list of them: the seed fixes its draws.
 
     Raises:
-        ValueError: for anything else, None too.
+        ValueError: for anything else, also for None.
 
     Example:
         >>> float(random_generator(0).random()) == float(random_generator(0).random())

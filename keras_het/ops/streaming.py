@@ -1,9 +1,9 @@
-"""Expectations over nodes, a block at a time, with a gradient of their own: memory does not grow with the number of
-nodes.
+"""Expectations over nodes, one block at a time, with a gradient of their own.
 
-Two things vary and are kept apart: the *distribution*, which maps nodes to logits and pulls a gradient of the logits
-back to its tensors, and the *mean* of a link, which says what is averaged and how sensitive the result is to the logits
-of a node. A block is some rows of the batch at a chunk of the nodes; `blocking` chooses its size.
+Memory does not grow with the number of nodes. Two things vary and are kept apart. The *distribution* maps nodes to
+logits, and pulls a gradient of the logits back to its tensors. The *mean* of a link says what is averaged, and how
+sensitive the result is to the logits of a node. A block is some rows of the batch at a chunk of the nodes; `blocking`
+chooses its size.
 """
 
 import math
@@ -15,9 +15,9 @@ from keras import ops
 from keras_het.ops import blocking
 from keras_het.ops.nodes import Nodes
 
-SMALLEST_MEAN = (
-    1e-30  # of probabilities: terms that underflow, below 1.2e-38 each, are less than a rounding error of it
-)
+# A smaller mean of probabilities would lose terms that underflow, below 1.2e-38 each: these are less than a rounding
+# error of this one.
+SMALLEST_MEAN = 1e-30
 
 
 def expectation(mean, normal, nodes, chunk_size="auto", unroll=False):
@@ -27,9 +27,10 @@ def expectation(mean, normal, nodes, chunk_size="auto", unroll=False):
         mean: what is averaged: `SoftmaxMean()`, `SigmoidMean()`, or another object with their methods.
         normal: distribution of finite logits in temperatures, such as `LowRankNormal`, with any number of leading axes.
         nodes: `Nodes`, S of them.
-        chunk_size: nodes per block; "auto" fits a block to a budget; None takes all at once in plain operations.
-        unroll: a Python loop over the chunks in plain operations, for graphs that are exported; only a batch of known
-            size that is too large for the budget is cut in blocks of rows.
+        chunk_size: number of nodes per block; "auto" fits a block to a budget; None takes all at once in plain
+            operations.
+        unroll: whether to use a Python loop over the chunks in plain operations, for graphs that are exported. Only a
+            batch of known size that is too large for the budget is then cut in blocks of rows.
     Returns:
         shape `(..., K)`.
     """
@@ -66,33 +67,35 @@ def _check_size(normal, *size):
 
 def _unrolled(mean, normal, nodes, chunk_size):
     log_sums, zero = [], 0.0
-    tables = (
-        nodes if nodes.eps_factor.shape[1] else (nodes.eps_diag,)
-    )  # an empty table is more than some exporters can write
+    # Some exporters fail to write an empty table.
+    tables = nodes if nodes.eps_factor.shape[1] else (nodes.eps_diag,)
     for start in range(0, nodes.num_samples, chunk_size):
         chunk = Nodes(*(ops.cast(x[start : start + chunk_size], normal.loc.dtype) + zero for x in tables))
         # Classes last: without the loops of `_streamed` that is the faster order.
         log_sums.append([ops.logsumexp(term, axis=-2) for term in mean.log_terms(normal.logits(chunk), axis=-1)])
-        # A compiler that sees no dependence between the chunks holds all of them in memory at once. Adding this zero is
-        # one: sums of logarithms of averages are never so large, and for NaN, which belongs to one row, it is zero too.
+        # A compiler that sees no dependence between the chunks holds all of them in memory at once. Adding this zero
+        # makes one. It is zero: sums of logs of averages are never so large, and NaN, of one row, is not above 1e30.
         zero = ops.cast(ops.sum(log_sums[-1][0]) > 1e30, normal.loc.dtype)
     totals = [ops.logsumexp(ops.stack(parts), axis=0) for parts in zip(*log_sums, strict=True)]
     return mean.result([total - math.log(nodes.num_samples) for total in totals])
 
 
 def _streamed(mean, flat, nodes, block_size, chunk_size):
-    """Forward and backward pass are each a loop over the blocks; the backward pass computes the logits again."""
+    """The average by loops over the blocks, one in the forward and one in the backward pass.
+
+    The backward pass computes the logits again.
+    """
     stream = _Stream(mean, flat.maker(), flat.num_rows, block_size, chunk_size)
     return ops.custom_gradient(stream.value_and_gradient)(*flat.tensors, *(ops.cast(x, flat.loc.dtype) for x in nodes))
 
 
 class _Stream(NamedTuple):
-    """The two passes over arguments in a row: the tensors that `make` makes a distribution of, and the two tables of
-    nodes.
+    """The forward and the backward pass, over arguments in a row.
 
-    The backward pass can itself be differentiated, any number of times: it is made of plain operations on the
-    arguments, the upstream gradient, and the value, whose own derivative it must therefore know. (What is kept for that
-    grows with the number of nodes.)
+    The arguments are the tensors from which `make` makes a distribution, and the two tables of nodes. The backward pass
+    can itself be differentiated, any number of times. It is made of plain operations on the arguments, the upstream
+    gradient, and the value, so it must know the derivative of the value. (The memory for that grows with the number of
+    nodes.)
     """
 
     mean: Any
@@ -104,9 +107,8 @@ class _Stream(NamedTuple):
     def value_and_gradient(self, *arguments):
         """The value, `(B, K)`, and its backward pass, as `ops.custom_gradient` takes them."""
         value, on_torch = self.value(*arguments), keras.config.backend() == "torch"
-        kept = (
-            ops.stop_gradient(value) if on_torch else value
-        )  # PyTorch: a closure over the output itself would keep all of this alive
+        # A closure over the output itself would keep all of this alive on PyTorch.
+        kept = ops.stop_gradient(value) if on_torch else value
 
         def gradient(*saved, upstream=None):
             if on_torch:
@@ -125,8 +127,9 @@ class _Stream(NamedTuple):
         return _by_blocks(average, rows, self.block_size)[0][0]
 
     def known(self, value, arguments):
-        """The value, computed before, as a function of the arguments: it costs nothing but when its derivative is asked
-        for.
+        """The value, computed before, as a function of the arguments.
+
+        It costs nothing unless its derivative is asked for.
         """
 
         def forward(value, *arguments):
@@ -158,7 +161,7 @@ class _Stream(NamedTuple):
 
 
 def _by_blocks(function, rows, block_size):
-    """`function` of blocks of rows gives results for its rows, which are joined, and totals, which are added.
+    """Applies `function` to blocks of rows; joins its results for the rows, and adds its totals.
 
     Rows of zeros fill the last block: their logits are finite, and their upstream gradient is zero. A block takes its
     rows from all over the batch, so that devices that share a batch share every block.
@@ -175,9 +178,7 @@ def _by_blocks(function, rows, block_size):
 
 
 def _by_python(function, rows, block_size):
-    """`_by_blocks` for PyTorch, which unrolls every loop, and where `ops.map` would keep the blocks alive in reference
-    cycles.
-    """
+    """`_by_blocks` for PyTorch, which unrolls every loop; `ops.map` would keep blocks alive in reference cycles."""
     starts = range(0, rows[0].shape[0], block_size)
     results, totals = zip(*(function([x[start : start + block_size] for x in rows]) for start in starts), strict=True)
     return tuple(ops.concatenate(x) for x in zip(*results, strict=True)), tuple(
@@ -186,7 +187,7 @@ def _by_python(function, rows, block_size):
 
 
 def _missing(batch, block_size):
-    """Rows that fill the last block of an unknown batch; TensorFlow needs one block at least."""
+    """How many rows fill the last block of an unknown batch; TensorFlow needs at least one block."""
     return ops.where(batch > 0, -batch % block_size, block_size)
 
 
@@ -196,7 +197,7 @@ def _to_blocks(x, block_size, missing):
 
 
 def _log_averages(mean, normal, chunks):
-    """The result from averages of probabilities, or, where one of them is too small for that, of their logs.
+    """The result from averages of probabilities, or, where one is too small for that, from averages in log space.
 
     The sum of probabilities needs one exponential per element, the sum in log space two.
     """
@@ -240,6 +241,6 @@ class Chunks:
         self._rest = tuple(ops.transpose(x[stop:]) for x in tables) if rest else None
 
     def fold(self, add, carry):
-        """carry = add(chunk, carry) over all chunks, in a loop that compiles to one body, and the last one after it."""
+        """carry = add(chunk, carry) over all chunks: a loop that compiles to one body, then the smaller last chunk."""
         carry = ops.fori_loop(0, self.count, lambda i, carry: add(tuple(x[i] for x in self._full), carry), carry)
         return carry if self._rest is None else add(self._rest, carry)

@@ -1,5 +1,6 @@
-"""Label transitions T[i, j] = p(noisy label j | true class i) applied to log-probabilities, and the projection of their
-rows.
+"""Label transitions applied to log-probabilities, and the projection of their rows.
+
+T[i, j] = p(noisy label j | true class i).
 """
 
 from typing import Any
@@ -7,9 +8,8 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-SMALLEST = float(
-    np.finfo("float32").tiny
-)  # a class that no class of positive probability turns into has this probability
+# The probability of a class that no class of positive probability turns into: the log of 0 would be infinite.
+SMALLEST = float(np.finfo("float32").tiny)
 LARGEST = 87.0  # exp of it is finite
 
 
@@ -18,10 +18,9 @@ def apply_transition(log_probs: Any, transition: Any) -> Any:
 
         log p(noisy j) = log sum_i p(true i) T[i, j]                                    (Sukhbaatar et al. 2014, Eq. 2)
 
-    In log space: T = I changes nothing, exactly, however small a probability is, and T = 0 entries have a finite
-        gradient. A true class
-    with less than 1e-38 of the largest probability counts for its own label only. A label without any source has the
-    log-probability of 1e-38, and no gradient.
+    It works in log space: T = I changes nothing, exactly, however small a probability is, and T = 0 entries have a
+    finite gradient. A true class with less than 1e-38 of the largest probability counts for its own label only. A label
+    without any source has the log-probability of 1e-38, and no gradient.
 
     Args:
         log_probs: shape `(..., K)`.
@@ -48,8 +47,8 @@ def apply_transition(log_probs: Any, transition: Any) -> Any:
         log_probs, largest, relative, p = (ops.expand_dims(x, -2) for x in (log_probs, largest, relative, p))
     mostly_kept = p * kept >= from_others
     # Each branch divides and takes logarithms of numbers of its own: an infinite gradient in the branch not taken would
-    # spoil the other. So would 1 / p, whose derivative overflows: exp(-log p) has none that does, and is finite to the
-    # smallest p that is not zero.
+    # spoil the other. 1 / p would spoil it, too, because its derivative overflows. That of exp(-log p) does not, and it
+    # is finite down to the smallest p above zero.
     inverse = ops.exp(ops.minimum(ops.where(mostly_kept, -relative, 0.0), LARGEST))
     ratio = ops.where(mostly_kept, from_others, 0.0) * inverse
     share = kept + ratio
@@ -77,8 +76,8 @@ def project_to_simplex(rows: Any) -> Any:
         [[0.5, 0.5, 0.0]]
     """
     rows = ops.convert_to_tensor(rows)
-    # A common shift does not matter; without the largest entry all that stay positive are in [-1, 0], where rounding is
-    # small.
+    # A common shift does not matter. Entries that stay positive are in [-1, 0] once the largest is subtracted, where
+    # rounding is small.
     rows, size = rows - ops.max(rows, axis=-1, keepdims=True), rows.shape[-1]
     descending = ops.flip(ops.sort(rows, axis=-1), axis=-1)
     excess = ops.cumsum(descending, axis=-1) - 1.0  # of the k + 1 largest over one

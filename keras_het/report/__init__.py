@@ -1,5 +1,4 @@
-"""A page that says which labels are probably wrong, which classes are confused, and how far probabilities can be
-trusted.
+"""A page about probably wrong labels, confused classes, and how far probabilities can be trusted.
 
 It needs Matplotlib and Jinja: pip install "keras-het[report]".
 """

@@ -1,4 +1,4 @@
-"""What the numbers of a report say to a person: a summary, and what to do next, by rules with stated limits."""
+"""The advice of a report: a summary of its numbers, and what to do next, by rules with stated limits."""
 
 import numpy as np
 
@@ -7,8 +7,8 @@ from keras_het.analysis.plots.canvas import shortened
 from keras_het.report.findings import Findings
 
 ECE = 0.05  # above this calibration error, confidence should not be read as a probability
-FEWEST = 20  # labels of a class, below which little can be said of it
-LITTLE_NOISE, MUCH_NOISE = 0.1, 3.0  # temperatures: what changes no prediction, and what may hide the classes
+FEWEST = 20  # labels of a class; little can be said of a class with fewer
+LITTLE_NOISE, MUCH_NOISE = 0.1, 3.0  # in temperatures: less changes no prediction, more may hide the classes
 
 
 def summary(found: Findings) -> list[str]:

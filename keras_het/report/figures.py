@@ -1,4 +1,4 @@
-"""The figures of a report as addresses that hold their own data."""
+"""The figures of a report as data addresses, which hold the image itself."""
 
 import base64
 import io
@@ -13,12 +13,19 @@ from keras_het.analysis.plots.examples import as_pictures
 from keras_het.extras import import_extra
 from keras_het.report.findings import Findings
 
-STYLES = {"light": ["default"], "dark": ["default", "dark_background"]}  # nothing of the user's
+STYLES = {"light": ["default"], "dark": ["default", "dark_background"]}  # a user's own style would change the figures
 THUMBNAIL = 56  # pixels
 
 
 class Picture(NamedTuple):
-    """A figure in a page: its title, what it shows, in words, and its addresses for a light and for a dark page."""
+    """A figure in a page.
+
+    Attributes:
+        title: its title.
+        text: what it shows, in words.
+        light: its data address for a light page.
+        dark: its data address for a dark page.
+    """
 
     title: str
     text: str
@@ -63,7 +70,7 @@ def _picture(title: str, text: str, draw: Callable[[Any], Any], form: str = "svg
 
 
 def _drawn(draw: Callable[[Any], Any], style: list[str], form: str) -> str:
-    """The address of a figure, drawn in a style apart from the user's, the same for the same numbers."""
+    """The data address of a figure; it depends on the numbers alone, not on the user's style."""
     matplotlib, pyplot = (import_extra(name, "report", "The report") for name in ("matplotlib", "matplotlib.pyplot"))
     with pyplot.style.context(style), matplotlib.rc_context({"svg.hashsalt": "keras_het"}):
         figure = matplotlib.figure.Figure(figsize=(6.0, 4.6), layout="constrained")

@@ -1,4 +1,4 @@
-"""What the command line reads: a model and its data. Nothing in a data file is run."""
+"""The files that the command line reads: a model and its data. Nothing in a data file is run."""
 
 import os
 import pathlib
@@ -12,26 +12,27 @@ NEEDED, OPTIONAL = ("x", "y"), ("class_names", "probabilities", "images")
 
 
 def load_model(path: str | os.PathLike) -> keras.Model:
-    """A model from a `.keras` file, without what it would need arbitrary code for.
+    """Loads a model from a `.keras` file; a file that needs arbitrary code is refused.
 
     Raises:
-        ValueError: that says what is wrong with the file.
+        ValueError: with a text that says what is wrong with the file.
     """
     _check_file("model", path)
-    if pathlib.Path(path).suffix != ".keras":  # of older formats Keras runs code that is in the file
+    if pathlib.Path(path).suffix != ".keras":  # Keras would run the code that files of older formats hold
         raise ValueError(f"`model` must be a .keras file: load it in Keras and save it anew. Received: {path}")
     try:
         return keras.saving.load_model(path, compile=True)
-    except Exception as error:  # whatever Keras raises of what is no such file
+    except Exception as error:  # Keras raises many kinds of errors for other files
         raise ValueError(f"`model` must be a .keras file that Keras can load. Received: {path}; {error}") from error
 
 
 def load_data(path: str | os.PathLike) -> dict[str, Any]:
-    """The arguments of `report` in a `.npz` file: `x` and `y`, and `class_names`, `probabilities` and `images` if it
-    has them.
+    """Loads the arguments of `report` from a `.npz` file.
+
+    They are `x` and `y`, and `class_names`, `probabilities` and `images` if the file has them.
 
     Raises:
-        ValueError: that says what is wrong with the file.
+        ValueError: with a text that says what is wrong with the file.
     """
     _check_file("data", path)
     if not zipfile.is_zipfile(path):
@@ -45,7 +46,7 @@ def load_data(path: str | os.PathLike) -> dict[str, Any]:
 
 
 def _content(path: str | os.PathLike) -> dict[str, Any]:
-    """The arrays of a file of known names."""
+    """The arrays of a file, which must have known names."""
     with np.load(path, allow_pickle=False) as content:
         missing = [name for name in NEEDED if name not in content]
         if missing:

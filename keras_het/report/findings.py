@@ -18,15 +18,19 @@ from keras_het.validation import check_class_names, check_integer, check_labels
 class Findings(NamedTuple):
     """What a report says of a model and N examples of K classes with labels that may be wrong.
 
-    model: its name.
-    class_names: K of them, as given, or numbers.
-    labels: `(N,)`.
-    out_of_sample: whether the probabilities were given, as by cross-validation, so that the model was not asked.
-    accuracy, nll, brier: against the labels.
-    calibration, curve: of the confidence of its predictions.
-    issues: the labels, the worst first; None if they cannot be judged.
-    noise: that the head has learned; None without a head.
-    missing: what could not be told, and why, in sentences.
+    Attributes:
+        model: its name.
+        class_names: K of them, as given, or numbers.
+        labels: `(N,)`.
+        out_of_sample: whether probabilities were given, as by cross-validation, so that the model did not predict.
+        accuracy: against the labels.
+        nll: negative log-likelihood of the labels.
+        brier: Brier score against the labels.
+        calibration: of the confidence of the predictions.
+        curve: risk and coverage by that confidence.
+        issues: the labels, the worst first; None if they cannot be judged.
+        noise: the noise that the head has learned; None without a head.
+        missing: what could not be told, and why, in sentences.
     """
 
     model: str
@@ -52,7 +56,7 @@ class Findings(NamedTuple):
 
     @property
     def flips(self) -> list[tuple[Any, Any, int]]:
-        """The label that suspects have, the class that is suggested, and how many they are, the most first."""
+        """(given label, suggested class, number of such suspects), the largest number first."""
         if self.issues is None:
             return []
         found = zip(
@@ -81,14 +85,14 @@ def collect(
     probabilities: Any = None,
     batch_size: int = 128,
 ) -> Findings:
-    """What a report says, without a page.
+    """Collects what a report says, without a page.
 
     Args:
         model: of exclusive classes, with one output `(N, K)`.
-        x: what it predicts from, arrays of N examples.
+        x: inputs of the model, arrays of N examples.
         y: their labels, integers in [0, K), `(N,)`; they may be wrong.
-        class_names: K of them; None for numbers.
-        probabilities: out of sample, `(N, K)`, each row of sum 1; None takes what the model predicts.
+        class_names: names of the K classes; None for numbers.
+        probabilities: out of sample, `(N, K)`, each row of sum 1; None takes the model's predictions.
         batch_size: of the predictions.
     Returns:
         `Findings`.
@@ -152,7 +156,7 @@ def _issues(p: np.ndarray, labels: np.ndarray) -> analysis.LabelIssues:
 
 
 def _scores(p: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """The negative log-likelihood and the Brier score, as the metrics of these names have them."""
+    """The negative log-likelihood and the Brier score, as the metrics of these names compute them."""
     own = p[np.arange(len(p)), labels].astype("float64")
     squares = np.einsum("nk,nk->n", p, p).astype("float64")
     return float(-np.log(np.maximum(own, np.finfo("float32").tiny)).mean()), float((squares - 2 * own + 1).mean())

@@ -9,13 +9,15 @@ from typing import Any
 from keras_het.analysis import LabelIssues
 
 COLUMNS = ("index", "given", "suggested", "score", "is_issue", "kind")
-# Where a cell begins, or would where the separator is another, and what a spreadsheet takes for something to compute.
+# The start of a cell, for any usual separator, before a character that begins a formula: a spreadsheet would compute
+# such a name.
 FORMULA = re.compile(r"(^|[;,|\t\r\n])(\s*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])|^(?=[\t\r\n])")
 
 
 def write_labels(path: str | os.PathLike, issues: LabelIssues, class_names: list) -> None:
-    """Writes a line for each label, the worst first: numbers as they are, classes by name, and no name that runs as a
-    formula.
+    """Writes a line for each label, the worst first.
+
+    Numbers are written as they are, and classes by name. No name can run as a formula.
     """
     names = [safe_cell(name) for name in class_names]
     with open(path, "w", newline="", encoding="utf-8", errors="replace") as file:
@@ -26,7 +28,7 @@ def write_labels(path: str | os.PathLike, issues: LabelIssues, class_names: list
 
 
 def safe_cell(name: Any) -> Any:
-    """A name that a spreadsheet shows as it is: a number, or a text, with ' before one that would be a formula."""
+    """A name that a spreadsheet does not compute: a number, or a text with ' before what begins a formula."""
     if isinstance(name, numbers.Number):
         return name
     return FORMULA.sub(lambda found: f"{found[1] or ''}{found[2] or ''}'", str(name))

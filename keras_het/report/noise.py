@@ -1,4 +1,4 @@
-"""What a head says of the noise: its settings, the covariance of its classes, and the pairs that it confuses."""
+"""The noise of a head: its settings, the covariance of its classes, and the pairs that it confuses."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,20 +10,23 @@ from keras_het import analysis
 from keras_het.batches import count_examples, take
 from keras_het.layers import HeteroscedasticDense
 
-MOST_EXAMPLES = (
-    10_000  # for the mean covariance, drawn at random: enough for a mean, and a second prediction of no more
-)
-DRAWS, MANY_CLASSES, FEWER_DRAWS = 99, 200, 19  # of signs, for the pairs: with many classes each takes a second or more
+# Examples for the mean covariance, drawn at random: enough for a mean, and more would make its prediction slow.
+MOST_EXAMPLES = 10_000
+# Draws of signs, for the pairs: each takes a second or more with many classes.
+DRAWS, MANY_CLASSES, FEWER_DRAWS = 99, 200, 19
 
 
 class HeadSettings(NamedTuple):
     """The head of a model.
 
-    name: of the layer.
-    link, covariance, integrator: in words.
-    temperature: as it is now.
-    learned: whether the temperature was learned.
-    noise_sd: the root of the mean variance of the logits that the link sees, in temperatures; nan if it is not known.
+    Attributes:
+        name: of the layer.
+        link: in words.
+        covariance: in words.
+        integrator: in words.
+        temperature: as it is now.
+        learned: whether the temperature was learned.
+        noise_sd: root of the mean variance of the logits that the link sees, in temperatures; nan if it is not known.
     """
 
     name: str
@@ -43,11 +46,12 @@ class HeadSettings(NamedTuple):
 class Noise(NamedTuple):
     """The noise that the head of a model has learned.
 
-    head: its settings.
-    covariance: `(K, K)`, in temperatures, the mean over examples; None if it cannot be told.
-    pairs: all `ConfusedPair`s, by number, the largest covariance first; None if that cannot be told.
-    draws: of signs for the pairs: weights of nothing but noise give one once in draws + 1 times.
-    examples: how many the mean is over.
+    Attributes:
+        head: its settings.
+        covariance: `(K, K)`, in temperatures, the mean over examples; None if it cannot be told.
+        pairs: all `ConfusedPair`s, by number, the largest covariance first; None if that cannot be told.
+        draws: number of draws of signs for the pairs; weights of pure noise give a pair once in draws + 1 times.
+        examples: number of examples that the mean is over.
     """
 
     head: HeadSettings
@@ -58,9 +62,7 @@ class Noise(NamedTuple):
 
 
 def find_noise(model: keras.Model, x: Any, classes: int, batch_size: int, missing: list[str]) -> Noise | None:
-    """The noise of the head of a model over examples, or None if it has no head; what cannot be told is added to
-    `missing`.
-    """
+    """The noise of a model's head, or None without a head; adds to `missing` what cannot be told."""
     heads = [layer for layer in model._flatten_layers() if isinstance(layer, HeteroscedasticDense)]
     if not heads:
         missing.append(
@@ -84,7 +86,10 @@ def find_noise(model: keras.Model, x: Any, classes: int, batch_size: int, missin
 
 
 def unless_impossible(what: str, missing: list[str], find: Callable[[], Any]) -> Any:
-    """What `find` returns; or None, and a sentence more in `missing`, if these data or this model do not allow it."""
+    """Returns what `find` returns.
+
+    It returns None and adds a sentence to `missing` if these data or this model do not allow it.
+    """
     try:
         return find()
     except ValueError as error:
@@ -93,7 +98,7 @@ def unless_impossible(what: str, missing: list[str], find: Callable[[], Any]) ->
 
 
 def _at_most(x: Any, most: int) -> Any:
-    """The examples, or so many of them, drawn at random, always the same."""
+    """At most `most` of the examples; they are drawn at random, the same ones every time."""
     count = count_examples(x)
     if count <= most:
         return x

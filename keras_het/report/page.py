@@ -25,7 +25,7 @@ MOST_SUSPECTS, MOST_PAIRS = 200, 20
 class Suspect(NamedTuple):
     """A line of the table of suspects; `thumbnail` is an address or None."""
 
-    index: int  # type: ignore[assignment]  # not that of a tuple
+    index: int  # type: ignore[assignment]  # hides `tuple.index`
     given: Any
     suggested: Any
     score: float
@@ -45,32 +45,31 @@ def report(
     images: Any = None,
     batch_size: int = 128,
 ) -> pathlib.Path:
-    """Writes a page that says which labels are probably wrong, which classes are confused, and how far the confidence
-    can be trusted.
+    """Writes a page about probably wrong labels, confused classes, and how far the confidence can be trusted.
 
     The page, `report.html`, is one file that needs nothing from elsewhere; beside it is `labels.csv`, with a line for
     each label.
 
-    A model that was trained on these examples knows their labels, wrong ones too, and looks better than it is: give
-    `probabilities` of models that were not, or other examples. What a model or the data do not allow is left out, and
-    the page says why.
+    A model that was trained on these examples knows their labels, wrong ones too, and looks better than it is. So give
+    `probabilities` of models that were not trained on them, or other examples. The page leaves out what the model or
+    the data do not allow, and says why.
 
     Args:
         model: of exclusive classes, with one output `(N, K)`; with or without a head of this package.
-        x: what it predicts from, arrays of N examples.
+        x: inputs of the model, arrays of N examples.
         y: their labels, integers in [0, K), `(N,)`; they may be wrong.
-        class_names: K of them; None for numbers.
+        class_names: names of the K classes; None for numbers.
         path: the folder for the files; it is made, and files of earlier reports in it are replaced.
-        probabilities: out of sample, `(N, K)`, each row of sum 1; None takes what the model predicts.
-        images: to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels; None takes x if it has that
-            last form.
+        probabilities: out of sample, `(N, K)`, each row of sum 1; None takes the model's predictions.
+        images: pictures of the examples, to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels;
+            None takes x if it has that last form.
         batch_size: of the predictions.
     Returns:
         the path of the page.
     Raises:
         ImportError: without Matplotlib or Jinja.
-        ValueError: for no example, labels out of range, predictions that are nan or not of
-            exclusive classes, logits of which nothing says so, or arguments of other shapes.
+        ValueError: for no example, labels out of range, predictions that are nan or not of exclusive classes, logits
+            that nothing marks as such, or arguments of other shapes.
 
     Example:
         >>> import numpy as np, tempfile
@@ -97,9 +96,9 @@ def report(
 
 
 def render(found: Findings, images: Any = None) -> str:
-    """The page as text: whatever the names of classes hold, it is shown as text."""
+    """The page as text. Names of classes are shown as plain text, whatever they hold."""
     jinja = import_extra("jinja2", "report", "The report")
-    trusted = import_extra("markupsafe", "report", "The report").Markup  # the files beside this one
+    trusted = import_extra("markupsafe", "report", "The report").Markup  # for this package's own files only
     environment = jinja.Environment(
         autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -1,7 +1,7 @@
-"""Figures of what was computed elsewhere; they need Matplotlib: pip install "keras-het[plot]".
+"""Figures of results computed elsewhere; they need Matplotlib: pip install "keras-het[plot]".
 
-Each function draws on `ax`, or on a new figure, and returns the axes. It shows nothing and sets nothing for other
-figures; text, edges and the middle of colour maps follow the style in use, light or dark.
+Each function draws on `ax`, or on a new figure, and returns the axes. It opens no window and changes no setting of
+other figures. Text, edges and the middle of colour maps follow the style in use, light or dark.
 """
 
 from keras_het.analysis.plots.classes import covariance, pairs, rank_histogram

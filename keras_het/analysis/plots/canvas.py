@@ -1,4 +1,4 @@
-"""What all figures share: axes, colours that everybody can tell apart on light and on dark, and texts that fit."""
+"""What all figures share: axes, colours that are distinct on a light and on a dark background, and texts that fit."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_het.extras import import_extra
 
-# Blue, orange and green of Okabe and Ito, which every eye tells apart, with contrast on white, and on black.
+# Blue, orange and green of Okabe and Ito: colour-blind people can tell them apart. One set for white, one for black.
 ON_LIGHT, ON_DARK = ("#0072B2", "#D55E00", "#009E73"), ("#56B4E9", "#E69F00", "#009E73")
 LONGEST = 16  # letters of a class name; longer ones leave no room for the figure
 
@@ -15,7 +15,7 @@ def matplotlib(module: str = "") -> Any:
     """Matplotlib, or a module of it.
 
     Raises:
-        ImportError: that says what to install, if it is missing.
+        ImportError: if it is missing; it says what to install.
     """
     return import_extra(f"matplotlib{module}", "plot", "The figure")
 
@@ -31,7 +31,7 @@ def is_light() -> bool:
 
 
 def palette() -> tuple[str, str, str]:
-    """A blue, an orange and a green to be seen on the background of the style in use."""
+    """A blue, an orange and a green that are visible on the background of the style in use."""
     return ON_LIGHT if is_light() else ON_DARK
 
 
@@ -41,26 +41,27 @@ def text_color() -> str:
 
 
 def muted_color() -> tuple[float, ...]:
-    """A grey between the text and the background, to be seen on it."""
+    """A grey between the colours of the text and the background."""
     colors, params = matplotlib(".colors"), matplotlib().rcParams
     text, background = (np.array(colors.to_rgb(params[name])) for name in ("text.color", "axes.facecolor"))
     return tuple(0.5 * text + 0.5 * background)
 
 
 def diverging_map() -> Any:
-    """A colour map whose middle, zero, is the background, light or dark; what is no number is grey."""
+    """A colour map whose middle, zero, is the background, light or dark; nan is grey."""
     name, of_nan = ("RdBu_r", "#c8c8c8") if is_light() else ("berlin", "#555555")
     return matplotlib().colormaps[name].with_extremes(bad=of_nan)
 
 
 def without_frame(ax: Any) -> None:
-    """Takes away the lines at the top and at the right."""
+    """Removes the lines at the top and at the right."""
     ax.spines[["top", "right"]].set_visible(False)
 
 
 def shortened(name: Any, longest: int = LONGEST) -> str:
-    """A name as text of one line that fits: its start and its end, by which long names differ, and nothing that turns
-    text around.
+    """A name as one line of text that fits: its start and its end, by which long names differ.
+
+    Characters that reverse the direction of text are removed.
     """
     text = "".join(letter for letter in " ".join(str(name).split()) if letter.isprintable())
     return text if len(text) <= longest else f"{text[: longest // 2]}…{text[1 - longest // 2 :]}"

@@ -23,10 +23,9 @@ OUTLIERS = 1e-3  # this share of the pairs may go beyond the colours, so that on
 
 
 def covariance(matrix: Any, class_names: Sequence | None = None, ax: Any = None) -> Any:
-    """A covariance of classes as a heat map, classes that behave alike beside each other, by clustering their
-    correlations.
+    """A covariance as a heat map; classes of similar correlations are beside each other, by clustering.
 
-    Variances are left out: they are the largest, and not of two classes. Zero has the colour of the background.
+    Variances are left out: they are the largest, and say nothing of two classes. Zero has the colour of the background.
 
     Args:
         matrix: `(K, K)`, of `analysis.covariance`.
@@ -70,11 +69,11 @@ def clustered(matrix: np.ndarray) -> np.ndarray:
     pairs = np.maximum(distance[rows, columns], 0.0)
     return leaves_list(
         linkage(pairs, "average", optimal_ordering=len(matrix) <= 200)
-    )  # beyond, the best order takes minutes
+    )  # for more classes the best order takes minutes
 
 
 def _class_ticks(ax, names):
-    """The names at both axes, or, of many, every so many."""
+    """Writes names at both axes; of many, only every n-th."""
     places = np.arange(0, len(names), -(-len(names) // MOST_LABELS))
     size = "medium" if len(names) <= 12 else "x-small"
     written = {"fontsize": size, "parse_math": False}
@@ -108,7 +107,7 @@ def pairs(pairs: Sequence, ax: Any = None) -> Any:
         ax.text(0.5, 0.5, "no pair of classes is beyond chance", ha="center", transform=ax.transAxes)
         return ax
     blue, orange, _ = palette()
-    for sign, color, meaning in ((1, orange, TOGETHER), (-1, blue, EITHER)):  # as in the map
+    for sign, color, meaning in ((1, orange, TOGETHER), (-1, blue, EITHER)):  # the colours of the heat map
         places = [place for place, pair in enumerate(drawn) if np.sign(pair.covariance) == sign]
         ax.barh(places, [drawn[place].covariance for place in places], color=color, label=meaning if places else None)
     names = [f"{shortened(pair.first)} - {shortened(pair.second)}" for pair in drawn]
@@ -123,7 +122,7 @@ def pairs(pairs: Sequence, ax: Any = None) -> Any:
 def rank_histogram(ranks: Any, ax: Any = None) -> Any:
     """How many examples have each rank, beside the number that ranks drawn at random would give.
 
-    Of many ranks, neighbours are joined in one bar, whose height is their mean.
+    Neighbouring ranks share one bar if there are many; its height is their mean.
 
     Args:
         ranks: of `analysis.rank_histogram`; its `counts`, of the ranks from 1, are drawn.

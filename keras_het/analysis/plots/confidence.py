@@ -6,16 +6,15 @@ import numpy as np
 
 from keras_het.analysis.plots.canvas import axes_or_new, muted_color, palette, text_color, without_frame
 
-FEWEST = 0.02  # of fewer examples one error is a share that would make all else flat
+FEWEST = 0.02  # one error among a smaller share would make the rest of the curve look flat
 
-MOST_POINTS = 1000  # of a curve; more are megabytes in a file, and not to be seen
+MOST_POINTS = 1000  # of a curve; more points make a file of megabytes and look the same
 
 
 def reliability(calibration: Any, ax: Any = None) -> Any:
-    """How often predictions are right, by how confident they are, with the gap between the two; above, how many are so
-    confident.
+    """The share of right predictions by confidence, and the gap between the two; the panel above shows their numbers.
 
-    Of a calibrated model the bars end at the dashed line. A gap below the line is confidence that is too high.
+    The bars of a calibrated model end at the dashed line. A gap below the line is confidence that is too high.
 
     Args:
         calibration: of `analysis.calibration`.

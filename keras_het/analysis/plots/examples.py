@@ -23,7 +23,7 @@ def gallery(images: Any, issues: Any, class_names: Sequence | None = None, count
         the axes, an array of rows and columns.
     Raises:
         ImportError: without Matplotlib.
-        ValueError: for what are no images.
+        ValueError: for arrays that are no images.
 
     Example:
         >>> from keras_het.analysis import find_label_issues
@@ -49,8 +49,9 @@ def gallery(images: Any, issues: Any, class_names: Sequence | None = None, count
 
 
 def as_pictures(images: np.ndarray) -> np.ndarray:
-    """Images as numbers in [0, 1], `(N, H, W)` or `(N, H, W, C)` with C 3 or 4: bytes over 255, what is in [0, 1] as it
-    is, and other numbers scaled to their range.
+    """Images as numbers in [0, 1], `(N, H, W)` or `(N, H, W, C)` with C 3 or 4.
+
+    Bytes are divided by 255, numbers in [0, 1] stay as they are, and others are scaled to their range.
 
     Raises:
         ValueError: for another shape.

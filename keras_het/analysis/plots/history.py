@@ -1,4 +1,4 @@
-"""A figure of what became of the noise in training."""
+"""A figure of the noise during training."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import numpy as np
 from keras_het.analysis.plots.canvas import axes_or_new, palette, without_frame
 
 STYLES = ("-", "--", ":", "-.")
-# Of each panel: how the names of its logs end, and what they say.
+# The title of each panel, and how the names of its logs end.
 PANELS = {
     "noise, in temperatures": ("noise_sd",),
     "share of the noise": ("off_diagonal_share", "diagonal_share"),

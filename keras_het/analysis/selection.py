@@ -113,7 +113,8 @@ def select(
             of the noisy labels, which must be integers.
         mode: what is better, "min" or "max"; "auto" is "max" if the name of the criterion has "accuracy" in it, else
             "min".
-        epoch: "best" scores after every epoch and keeps the best weights; "last" scores once.
+        epoch: "best" scores after every epoch and keeps the best weights; "last" scores once, and after every
+            epoch if there are callbacks.
         extend: if the best of at least two positive numbers is the largest or the smallest, go on beyond it by the
             ratio of the last step of the list, until it is not, for at most six more values. An error at one of these
             ends the search, with a warning.

@@ -39,7 +39,7 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
         from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out.
         name: the name of the loss in logs.
-        reduction: "sum_over_batch_size" is the mean over what is kept.
+        reduction: "sum_over_batch_size" is the mean over what is kept, or, with a mentor, over all examples.
         dtype: as for any Keras loss.
     Raises:
         ValueError: for arguments outside these ranges, or a mentor that is no model.

@@ -15,7 +15,8 @@ from keras_het.validation import check_integer
 class ExpectedCalibrationError(ProbabilityMetric):
     """The mean distance of the confidence from the share of right predictions, over bins of equal width.
 
-    Confidence is the probability of the predicted class.
+    Confidence is the probability of the predicted class. The bins of `EqualMassCalibrationError` hold equally many
+    examples instead.
 
         sum over bins b of |sum over i in b of 1[y_i = argmax p_i] - max p_i| / N
 
@@ -23,8 +24,7 @@ class ExpectedCalibrationError(ProbabilityMetric):
         bins: the number of bins.
         name: the name of the metric.
         kwargs: those of `ProbabilityMetric` but `multi_label`, such as `from_logits=True` for what a head returns.
-    Source: Naeini, Cooper and Hauskrecht 2015; Guo, Pleiss, Sun and Weinberger 2017, Eq. 3. `EqualMassCalibrationError`
-        has bins that hold equally many examples.
+    Source: Naeini, Cooper and Hauskrecht 2015; Guo, Pleiss, Sun and Weinberger 2017, Eq. 3.
 
     Example:
         >>> metric = ExpectedCalibrationError()

@@ -20,6 +20,7 @@ class LogMean(NamedTuple):
     Args:
         log_value: log a.
         log_slope: log a'.
+        num_terms: how many values for each logit are averaged; here one, a(u).
     """
 
     log_value: Callable[[Any], Any]

@@ -20,7 +20,7 @@ def apply_transition(log_probs: Any, transition: Any) -> Any:
 
     It works in log space: T = I changes nothing, exactly, however small a probability is, and T = 0 entries have a
     finite gradient. A true class with less than 1e-38 of the largest probability counts for its own label only. A label
-    without any source has the log-probability of 1e-38, and no gradient.
+    without any source has the log-probability of 1e-38 of the largest, and no gradient.
 
     Args:
         log_probs: shape `(..., K)`.

@@ -56,6 +56,11 @@ def split_backend(session):
     return known.backend, others
 
 
+def test_groups(backend):
+    """The dependency groups of the tests on a backend: some of other packages run where they cost least."""
+    return ["test", "export", "torchmetrics"] if backend == "torch" else ["test"]
+
+
 @nox.session
 def lint(session):
     """Style, types, and what the imports may be."""
@@ -69,8 +74,7 @@ def lint(session):
 @nox.parametrize("backend", [nox.param(b, id=b, tags=[b]) for b in BACKENDS])
 def tests(session, backend):
     """All tests, with one backend installed and no other."""
-    groups = ["test", "export", "torchmetrics"] if backend == "torch" else ["test"]
-    install(session, "-e", f".[{backend},demo]", groups=groups)
+    install(session, "-e", f".[{backend},demo]", groups=test_groups(backend))
     environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # a core for each worker
     if backend == "jax":
         environment |= compilation_cache(session) | COMPILE_FAST
@@ -85,8 +89,8 @@ def min_versions(session, backend):
     On PyTorch these are gigabytes.
     """
     pins = pathlib.Path(session.create_tmp()) / "oldest.txt"
-    pins.write_text("\n".join(oldest("test")))
-    requirements = nox.project.dependency_groups(PROJECT, "test")
+    pins.write_text("\n".join(oldest(*test_groups(backend))))
+    requirements = nox.project.dependency_groups(PROJECT, *test_groups(backend))
     session.install("--no-compile", "-c", str(pins), "-e", f".[{backend},demo]", *requirements)
     environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}
     if backend == "jax":

@@ -283,6 +283,8 @@ def guides(session):
 def notebooks(session):
     """A notebook of every guide, made and run; `-- --quick`: epochs of one batch, `-- --keep`: outputs for the site."""
     backend, arguments = split_backend(session)
+    if {"--quick", "--keep"} <= set(arguments):
+        session.error("The outputs of a quick run mean nothing: give `--quick` or `--keep`.")
     install(session, "-e", f".[{backend},hub,demo]", groups=["notebooks"])
     session.run("python", "guides/notebooks/make.py", *(argument for argument in arguments if argument != "--keep"))
     for guide in sorted(pathlib.Path("guides").glob("*.py")):

@@ -110,7 +110,8 @@ def render(table):
 def about(run):
     """Date, versions, machine, seeds and commit, in a line."""
     versions = (f"{name} {version}" for name, version in run.versions.items())
-    return ", ".join(filter(None, [run.date, *versions, run.machine, _seeds(run.seeds), f"commit {run.commit}"]))
+    commit = f"published in {run.commit}" if run.note.startswith("from") else f"commit {run.commit}"
+    return ", ".join(filter(None, [run.date, *versions, run.machine, _seeds(run.seeds), commit]))
 
 
 def _seeds(seeds):

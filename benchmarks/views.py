@@ -4,6 +4,8 @@ Each takes `of(name, title)`, which returns the table of a result file, and retu
 its head.
 """
 
+import math
+
 TASKS = {  # in plain words
     "digits, 40%": "40% to the class that the image looks most like, digits",
     "MNIST, 40%": "the same, 3000 real images of MNIST, a convolutional network",
@@ -206,8 +208,8 @@ def begin_with(of):
         ["your labels", "begin with"],
         ["may be wrong, and you do not know how", f"{by_validation} ({HOW['temperature']})"],
         [
-            "40% are those of a class that the example looks like",
-            f"the head, {_range(gains)} points of accuracy over Dense; where 20% are, {little} ({HOW['gain']})",
+            "40% name another class, one that the example looks like",
+            f"the head, {_range(gains)} points of accuracy over Dense; where 20% do, {little} ({HOW['gain']})",
         ],
         ["are swapped between whole classes", f"`layers.NoiseTransition`, a learned T ({HOW['T']})"],
         ["are wrong at random, or from weak raters", f"{bounded_losses} ({HOW['rivals']})"],
@@ -227,5 +229,6 @@ HOW = {
 
 
 def _range(values):
-    low, high = (f"{value:.0f}" for value in (min(values), max(values)))
+    """The least and the largest as text, in whole points, a half rounded up."""
+    low, high = (f"{math.floor(value + 0.5)}" for value in (min(values), max(values)))
     return low if low == high else f"{low} to {high}"

@@ -5,6 +5,7 @@ Date created: 2026/11/22
 Last modified: 2026/11/22
 Description: A transition matrix for each annotator, learned with the classifier, and a report on who confuses what.
 Accelerator: None
+Seeds: 0
 """
 
 """

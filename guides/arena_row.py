@@ -5,6 +5,7 @@ Date created: 2026/11/22
 Last modified: 2026/11/22
 Description: Early-learning regularisation beside crossentropy on digits, 45% wrong labels, no clean one to choose by.
 Accelerator: None
+Seeds: 0
 """
 
 """

@@ -5,6 +5,7 @@ Date created: 2026/11/22
 Last modified: 2026/11/22
 Description: How the index of an example reaches a loss, with arrays and data sets, and what goes wrong.
 Accelerator: None
+Seeds: 0
 """
 
 """

@@ -5,6 +5,7 @@ Date created: 2026/11/21
 Last modified: 2026/11/22
 Description: Convert a pretrained classifier with one call, fine-tune it, and compare it with its plain head.
 Accelerator: None
+Seeds: 0, 1, 2
 """
 
 """

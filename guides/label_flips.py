@@ -5,6 +5,7 @@ Date created: 2026/11/21
 Last modified: 2026/11/21
 Description: A transition matrix learned and chosen from noisy labels alone, and how to see that it has failed.
 Accelerator: None
+Seeds: 0
 """
 
 """

@@ -46,6 +46,7 @@ SOURCE = '''\
 """
 Title: A guide
 Description: What it shows.
+Seeds: 0, 2
 """
 
 """
@@ -91,9 +92,14 @@ def test_the_outputs_that_the_site_shows_are_of_the_code_that_the_guide_has(guid
 
     run = results.read(GUIDES / "outputs" / f"{guide.stem}.json")
     source = guide.read_text(encoding="utf-8")
+    assert run.seeds == READER["seeds"](source)
     assert run.note == READER["fingerprint"](source), "run `python -m nox -s notebooks -- --keep`"
     count = sum(kind == "code" for kind, _ in READER["cells"](source))
     assert all(int(place) < count for place in run.tables)
+
+
+def test_the_seeds_are_those_of_the_header():
+    assert READER["seeds"](SOURCE) == [0, 2]
 
 
 def test_the_fingerprint_is_of_what_the_code_does():

@@ -8,7 +8,7 @@ import base64
 import pathlib
 import sys
 
-from reader import fingerprint
+from reader import fingerprint, seeds
 
 FOLDER = pathlib.Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent.parent / "benchmarks"))
@@ -26,16 +26,22 @@ def keep(guide, notebook, folder):
     import keras
     import results
 
-    written = {}
+    for drawn in folder.glob(f"{guide.stem}-*.png"):
+        drawn.unlink()
+    source, written = guide.read_text(encoding="utf-8"), {}
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for place, cell in enumerate(code[1:]):  # the first names the backend
         text, figures = outputs_of(cell)
-        for figure in figures[:1]:
+        if len(figures) > 1:
+            raise ValueError(f"{guide.name} draws {len(figures)} figures in one cell: put text between them")
+        for figure in figures:
             (folder / f"{guide.stem}-{place}.png").write_bytes(figure)
         written |= {str(place): text} if text or figures else {}
     versions = {name: results.version_of(name) for name in ("keras", keras.config.backend())}
-    run = results.this_run("python -m nox -s notebooks -- --keep", written, [], versions, results.harness.processor())
-    results.write(folder / f"{guide.stem}.json", run._replace(note=fingerprint(guide.read_text(encoding="utf-8"))))
+    run = results.this_run(
+        "python -m nox -s notebooks -- --keep", written, seeds(source), versions, results.harness.processor()
+    )
+    results.write(folder / f"{guide.stem}.json", run._replace(note=fingerprint(source)))
 
 
 def main():

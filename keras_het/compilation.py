@@ -7,6 +7,7 @@ otherwise. A wrong loss raises no error: on two backends it trains the model bac
 import functools
 import inspect
 import reprlib
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,6 +42,8 @@ def check(model: keras.Model) -> None:
         ValueError: if the model is not compiled, or if a loss or metric is wrong (the error names what to use instead).
             Also if a layer that learns, such as a head, stands behind a `NoiseTransition`, if an activation of the
             other link stands behind a head, or if a loss that remembers something is attached to another model.
+    Warns:
+        UserWarning: if a softmax of as many classes stands before a head, which learns little from it.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
@@ -71,6 +74,14 @@ def check(model: keras.Model) -> None:
             f"{output.returns}"
         )
         raise ValueError(f"{rule}. Received: {activation!r}")
+    for _, found in outputs:
+        if found is not None and found.softmax_before:
+            warnings.warn(
+                f"The layer {found.softmax_before!r} before {found.source} is a softmax of as many classes. A head "
+                "stands in the place of that layer: it takes features, and from a softmax it learns little. Remove the "
+                "layer or its softmax.",
+                stacklevel=2,
+            )
     arguments = compiled_with(model)
     for loss in leaves(arguments.get("loss")):
         if isinstance(loss, StatefulCrossentropy):

@@ -47,6 +47,7 @@ class Output(NamedTuple):
         annotators: the number of annotators of a `NoiseTransition`, whose output has an axis of them in training; else
             0.
         always: whether that output has the axis at inference, too.
+        softmax_before: the name of a layer that gives the head a softmax of as many classes, or "".
     """
 
     source: str
@@ -55,6 +56,7 @@ class Output(NamedTuple):
     units: int
     annotators: int = 0
     always: bool = False
+    softmax_before: str = ""
 
     @property
     def activation_layer(self) -> str:
@@ -185,10 +187,12 @@ def output_of(operations: Iterable[Any]) -> Output | tuple[Output, str] | None:
     known.
     """
     behind: list[Any] = []
-    for layer in map(_unwrapped, operations):
+    layers = map(_unwrapped, operations)
+    for layer in layers:
         if is_a(layer, HeteroscedasticDense):
-            link = layer.link
-            return _behind(Output(f"the head {layer.name!r}", link.activation, link.returns, layer.units), behind)
+            link, softmax = layer.link, _softmax_before(layer, next(layers, None))
+            output = Output(f"the head {layer.name!r}", link.activation, link.returns, layer.units)
+            return _behind(output._replace(softmax_before=softmax), behind)
         if is_a(layer, NoiseTransition):
             annotators = (layer.num_annotators or 0, layer.apply_at_inference)
             return _behind(
@@ -200,6 +204,18 @@ def output_of(operations: Iterable[Any]) -> Output | tuple[Output, str] | None:
         if not _is_known(layer):
             return None
     return None
+
+
+def _softmax_before(head: Any, layer: Any) -> str:
+    """The name of the layer before a head if it is a softmax of as many classes as the head has, else ""."""
+    if not head.built or head.input_spec.axes[-1] != head.units:
+        return ""
+    try:
+        has_activation = is_a(layer, keras.layers.Dense) or is_activation(layer)
+        activation = activation_of(layer) if has_activation else None
+    except ValueError:  # over another axis, or not one of Keras
+        return ""
+    return layer.name if activation in ("softmax", "log_softmax") else ""
 
 
 def _own_output(layer: Any) -> Output | None:

@@ -31,6 +31,13 @@ def model_with_flips(*before, behind=(), **arguments):
     return model
 
 
+def fitting(*layers):
+    """A model with a loss that fits, of layers behind a Dense layer of as many units as there are classes."""
+    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(UNITS), *layers])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
 class Subclassed(keras.Model):
     """A model without a graph, whose layer of flips gets logits."""
 
@@ -132,6 +139,20 @@ SILENT = {
         "must be log-probabilities",
     ),
     "logits into a layer of flips": (lambda: model_with_flips(keras.layers.Dense(UNITS)), "must be log-probabilities"),
+    "a softmax before a head": (
+        lambda: keras_het.check(
+            fitting(keras.layers.Dense(UNITS, "softmax", name="old"), layers.HeteroscedasticDense(UNITS, name="head"))
+        ),
+        "The layer 'old' before the head 'head' is a softmax of as many classes",
+    ),
+    "a softmax layer before a head": (
+        lambda: keras_het.check(fitting(keras.layers.Softmax(name="old"), layers.HeteroscedasticDense(UNITS))),
+        "The layer 'old' before",
+    ),
+    "an activation as the second argument": (
+        lambda: layers.HeteroscedasticDense(UNITS, "softmax"),
+        "a head has no activation",
+    ),
     "flips before a head": (
         lambda: model_with_flips(
             keras.layers.Dense(UNITS, "relu"), behind=[layers.HeteroscedasticDense(UNITS, seed=0)]
@@ -180,3 +201,10 @@ def test_what_was_silent_is_loud(mistake):
     with pytest.raises((ValueError, UserWarning)) as error:  # warnings are errors here
         call()
     assert words in str(error.value)
+
+
+def test_what_is_no_softmax_of_as_many_classes_may_stand_before_a_head():
+    """Warnings are errors here."""
+    head = layers.HeteroscedasticDense
+    for before in ([], [keras.layers.ReLU()], [keras.layers.Dense(UNITS + 1, "softmax")], [keras.layers.Dense(UNITS)]):
+        keras_het.check(fitting(*before, head(UNITS)))

@@ -109,6 +109,11 @@ class HeteroscedasticDense(FullPrecision):
                 "Use a loss with from_logits=True, or `probabilities(x)`. Received: "
                 f"activation={kwargs['activation']!r}"
             )
+        if isinstance(num_factors, str):
+            raise ValueError(
+                "`num_factors` must be None or an integer, the second argument: a head has no activation. Received: "
+                f"num_factors={num_factors!r}"
+            )
         super().__init__(dtype=check_dtype(dtype), **kwargs)
         self._link = links.get(link)
         if units == 1 < self.link.min_units:

@@ -8,6 +8,7 @@ from keras_het.report.findings import Findings
 
 ECE = 0.05  # above this calibration error, confidence should not be read as a probability
 FEWEST = 20  # labels of a class; little can be said of a class with fewer
+FEWEST_SUSPECTS = 5  # between two classes; fewer may be chance
 LITTLE_NOISE, MUCH_NOISE = 0.1, 3.0  # in temperatures: less changes no prediction, more may hide the classes
 
 
@@ -19,7 +20,12 @@ def summary(found: Findings) -> list[str]:
     lines.append(f"On average the model is {_confidence(found):.1%} sure of its prediction; {_calibrated(found)}")
     if found.issues is not None:
         lines.append(_issues(found, found.issues))
-    if found.pairs:
+    if swapped := _often_swapped(found):
+        first, second, count = swapped[0]
+        lines.append(
+            f"Most suspects, {count:,}, are labelled {_quoted(first)} or {_quoted(second)} instead of the other."
+        )
+    elif found.pairs:
         first = found.pairs[0]
         lines.append(f"The two classes that share most noise are {_quoted(first.first)} and {_quoted(first.second)}.")
     elif found.pairs is not None:
@@ -28,6 +34,11 @@ def summary(found: Findings) -> list[str]:
             "confused."
         )
     return lines
+
+
+def _often_swapped(found: Findings) -> list:
+    """The pairs of classes with enough suspects between them. They count labels; a covariance also has other noise."""
+    return [pair for pair in found.swapped if pair[2] >= FEWEST_SUSPECTS]
 
 
 def _confidence(found: Findings) -> float:
@@ -110,10 +121,10 @@ def _rare_classes(found: Findings) -> str | None:
 
 
 def _confused(found: Findings) -> str | None:
-    pairs = [pair for pair in found.pairs or [] if pair.covariance < 0]
+    pairs = _often_swapped(found) or [pair[:2] for pair in found.pairs or [] if pair.covariance < 0]
     if not pairs:
         return None
-    named = "; ".join(f"{_quoted(pair.first)} and {_quoted(pair.second)}" for pair in pairs[:3])
+    named = "; ".join(f"{_quoted(pair[0])} and {_quoted(pair[1])}" for pair in pairs[:3])
     return (
         f"Look at examples of the classes that are taken for each other ({named}). Say in the instructions for "
         "labelling how to tell them apart, or join them."

@@ -71,6 +71,14 @@ class Findings(NamedTuple):
         ]
 
     @property
+    def swapped(self) -> list[tuple[Any, Any, int]]:
+        """(class, other class, number of suspects between the two), the largest number first."""
+        counts: collections.Counter = collections.Counter()
+        for given, suggested, count in self.flips:
+            counts[(suggested, given) if (suggested, given) in counts else (given, suggested)] += count
+        return [(*pair, count) for pair, count in counts.most_common()]
+
+    @property
     def number_of_issues(self) -> int:
         """How many labels are probably wrong."""
         return 0 if self.issues is None else int(self.issues.is_issue.sum())

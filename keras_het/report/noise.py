@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_het import analysis
 from keras_het.batches import count_examples, take
-from keras_het.layers import HeteroscedasticDense
+from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
 # Examples for the mean covariance, drawn at random: enough for a mean, and more would make its prediction slow.
 MOST_EXAMPLES = 10_000
@@ -64,6 +64,12 @@ class Noise(NamedTuple):
 def find_noise(model: keras.Model, x: Any, classes: int, batch_size: int, missing: list[str]) -> Noise | None:
     """The noise of a model's head, or None without a head; adds to `missing` what cannot be told."""
     heads = [layer for layer in model._flatten_layers() if isinstance(layer, HeteroscedasticDense)]
+    if not heads and (flips := [layer for layer in model._flatten_layers() if isinstance(layer, NoiseTransition)]):
+        missing.append(
+            f"The covariance of a head: there is none. The layer {flips[0].name!r} has learned a transition matrix "
+            f"instead: model.get_layer({flips[0].name!r}).transition, in row i and column j p(label j | true class i)."
+        )
+        return None
     if not heads:
         missing.append(
             "The noise: not known. The model has no head of keras_het, which learns it; "

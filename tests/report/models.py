@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_het.layers import HeteroscedasticDense
+from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
 CLASSES, EXAMPLES = 4, 120
 HOSTILE = ["<script>alert(1)</script>", '=HYPERLINK("http://x","y")', "$\\frac{'\"&", "\u202ereversed\x07"]
@@ -33,6 +33,12 @@ def with_head(**arguments):
 
 def plain(activation="softmax"):
     return with_kernel(keras.layers.Dense(CLASSES, activation))
+
+
+def with_flips():
+    model = plain("log_softmax")
+    model.add(NoiseTransition(CLASSES, name="flips"))
+    return model
 
 
 def confuse(model, first, second):

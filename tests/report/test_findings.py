@@ -9,7 +9,7 @@ from keras_het.layers import HeteroscedasticDense
 from keras_het.metrics import BrierScore, NegativeLogLikelihood
 from keras_het.report import collect, noise
 from keras_het.report.advice import next_steps, summary
-from tests.report.models import CLASSES, EXAMPLES, confuse, make_data, plain, with_head
+from tests.report.models import CLASSES, EXAMPLES, confuse, make_data, plain, with_flips, with_head
 
 X, Y = make_data()
 NAMES = ["ant", "bee", "cat", "dog"]
@@ -38,6 +38,22 @@ def test_errors_that_are_many_of_one_kind_are_confusable():
     assert {kinds.pop(index) for index in swapped.tolist()} == {"confusable"}
     assert {kinds.pop(index) for index in range(10)} == {"wrong"}
     assert set(kinds.values()) == {""}
+
+
+def test_advice_names_the_classes_between_which_most_suspects_are_whatever_the_covariance_says():
+    """The head has noise between the classes bee and dog; the labels are swapped between cat and dog."""
+    swapped = np.flatnonzero(np.isin(Y, (2, 3)) & (np.arange(EXAMPLES) >= 10))[:16]
+    y = Y.copy()
+    y[swapped] = 5 - Y[swapped]
+    found = collect(confuse(with_head(), 1, 3), X, y, NAMES)
+    assert {*found.swapped[0][:2]} == {"cat", "dog"}
+    assert found.swapped[0][2] >= 16
+    assert sum(count for *_, count in found.swapped) == found.number_of_issues
+    assert "are labelled “cat” or “dog” instead of the other" in " ".join(summary(found)).replace(
+        "“dog” or “cat”", "“cat” or “dog”"
+    )
+    (step,) = (step for step in next_steps(found) if "instructions for labelling" in step)
+    assert "bee" not in step
 
 
 def test_the_worst_is_one_of_the_suspects():
@@ -91,6 +107,7 @@ def test_probabilities_out_of_sample_are_taken_for_the_models():
     ("make", "text"),
     [
         (plain, "The noise: not known. The model has no head of keras_het"),
+        (with_flips, "The covariance of a head: there is none. The layer 'flips' has learned a transition matrix"),
         (
             lambda: with_head(num_factors=None, covariance=covariances.Latent(2)),
             "Confused classes: not known. `model` must have a head whose factor is of the logits",

@@ -75,6 +75,8 @@ class Run(NamedTuple):
     """What a method chose for one seed, and how good that is.
 
     Attributes:
+        method: its name, a key of `METHODS`.
+        seed: of the data and the weights.
         temperature, epochs: the choice.
         scores: NLL on noisy validation data at its best epoch, by temperature.
         accuracy, nll, ece: on clean test data.

@@ -125,8 +125,11 @@ def check_labels(labels: Any, num_classes: float, count: int | None = None, name
     """
     labels = np.asarray(labels)
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        made = f", as {name}.argmax(-1) of label vectors" if labels.ndim == 2 and labels.shape[1] > 1 else ""
+        if labels.dtype.kind in "OSU":
+            made = f", as np.unique({name}, return_inverse=True)[1] of names"
         raise ValueError(
-            f"`{name}` must be integers of shape (N,). Received: shape {labels.shape}, dtype {labels.dtype}"
+            f"`{name}` must be integers of shape (N,){made}. Received: shape {labels.shape}, dtype {labels.dtype}"
         )
     wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
     if len(wrong):

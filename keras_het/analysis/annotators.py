@@ -14,7 +14,13 @@ SPAMMER = 0.05  # below this separation an annotator's labels say hardly anythin
 
 
 class Confusion(NamedTuple):
-    """Two classes that an annotator confuses, the true one and the label, by name, and p(label | true class) of T."""
+    """Two classes that an annotator confuses.
+
+    Attributes:
+        true: the true class, by name.
+        label: the label that the annotator gives instead, by name.
+        probability: p(label | true class), an entry of T.
+    """
 
     true: Any
     label: Any
@@ -81,6 +87,13 @@ def annotators(
     source: Any, labels: Any = None, prior: Any = None, names: Any = None, class_names: Any = None, count: int = 3
 ) -> Annotators:
     """How good each annotator is, which classes each one confuses, and who is of no use.
+
+    The columns of the table, see `Annotator`:
+
+    * accuracy: p(label is the true class), for classes in the shares of `prior`.
+    * separation: how much the labels say of the true class, from 1 (always right, or always the same swap) to 0.
+    * distance: from 0 to 1, how far T is from the mean T of the other annotators, not from the true T.
+    * takes: the pairs confused most, with p(label | true class); "cat for dog" is a cat that is labelled dog.
 
     Args:
         source: transition matrices, `(M, K, K)`, such as `label_noise.dawid_skene(...).transitions`, or a model that

@@ -16,7 +16,13 @@ from keras_het.validation import check_class_names, check_integer
 
 
 class PredictedClass(NamedTuple):
-    """A class, its probability, and the standard deviation of its logit in temperatures."""
+    """A class that a head gives one example.
+
+    Attributes:
+        name: of the class.
+        probability: of the class, in [0, 1].
+        noise_sd: standard deviation of its logit's noise, in temperatures.
+    """
 
     name: Any
     probability: float

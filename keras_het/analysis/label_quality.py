@@ -54,7 +54,9 @@ class LabelIssues(NamedTuple):
 def find_label_issues(
     probabilities: Any, labels: Any, x: Any = None, *, pairs: Iterable | None = None, batch_size: int = 128
 ) -> LabelIssues:
-    """The labels that are probably wrong, worst first, by probabilities of examples that a model was not trained on.
+    """Which labels are probably wrong, by the probabilities of examples that a model was not trained on.
+
+    The result holds all labels, those of the least score first; `kind` is blank for the ones that are no issue.
 
     The method is confident learning. An example counts for class j if p_j is at least the mean p_j of the examples
     labelled j, and is the largest such. The counts of each pair (given label i, class j) are scaled to the number of

@@ -44,9 +44,8 @@ class _OfTransitions(keras.callbacks.Callback):
             name = self.layers[0].name
             warnings.warn(
                 f"The loss is nan from the first epoch on. Either it has diverged, or the inputs of {name!r} are no "
-                "log-probabilities: "
-                'give it those of a head, or of Dense(K, "log_softmax"), with nothing between. Until then only the '
-                "penalty moves T.",
+                'log-probabilities: give it those of a head, or of Dense(K, "log_softmax"), with nothing between. '
+                "Until then only the penalty moves T.",
                 stacklevel=2,
             )
 
@@ -221,12 +220,9 @@ class TransitionMonitor(_OfTransitions):
             self.warned = True
             warnings.warn(
                 f"`val_loss` grew to {val_loss:.4g} while the training loss fell: {learned[0].name!r} does not act at "
-                "inference, so "
-                "that on noisy labels `val_loss` says how far the model is from the noise. Do not stop early by it: "
-                "use "
-                'TransitionMonitor(validation_data=(x, y)) and EarlyStopping("val_noisy_nll", mode="min"). On clean '
-                "labels the model "
-                "overfits.",
+                "inference, so that on noisy labels `val_loss` says how far the model is from the noise. Do not stop "
+                "early by it: use TransitionMonitor(validation_data=(x, y)) and "
+                'EarlyStopping("val_noisy_nll", mode="min"). On clean labels the model overfits.',
                 stacklevel=2,
             )
         self.best, self.last = min(self.best, val_loss), loss

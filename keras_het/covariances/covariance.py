@@ -52,7 +52,7 @@ class Covariance(FullPrecision):
     def start(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
         """Makes the maps of a head, with noise of `initial_scale` times its temperature.
 
-        d and V start with half of the variance each.
+        d and V start with half of the variance each; without factors d has all of it.
 
         Raises:
             ValueError: if another head already has this covariance.

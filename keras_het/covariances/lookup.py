@@ -13,8 +13,11 @@ from keras_het.covariances.parameter_efficient import ParameterEfficient
 def get(identifier: Any) -> Covariance:
     """The covariance of an instance, a name or a serialised dict.
 
-    The names are "diagonal", "low_rank", "parameter_efficient" and "latent".
-
+    Args:
+        identifier: a `Covariance`, one of the names "diagonal", "low_rank", "parameter_efficient" and "latent", or a
+            serialised dict.
+    Returns:
+        the covariance; an instance as it is.
     Raises:
         ValueError: if it is none of these.
 

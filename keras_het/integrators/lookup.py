@@ -12,8 +12,13 @@ from keras_het.integrators.taylor import Taylor
 
 
 def get(identifier: Any) -> Integrator:
-    """An integrator from an instance, a name ("QuasiMonteCarlo" or "quasi_monte_carlo"), or a serialised dict.
+    """The integrator of an instance, a name or a serialised dict.
 
+    Args:
+        identifier: an `Integrator`, the name of one of this package ("QuasiMonteCarlo" or "quasi_monte_carlo"), or a
+            serialised dict.
+    Returns:
+        the integrator; an instance as it is.
     Raises:
         ValueError: if it is none of these.
 

@@ -21,6 +21,12 @@ class Sampler(Integrator):
 
     At inference the nodes are a constant that depends on the integrator, K and R alone: predictions are deterministic
     and equal on every backend, and an exported graph holds no random operation.
+
+    Args:
+        num_samples: S, the number of nodes in training, 1 to 2^20.
+        inference_samples: S at inference; None takes the same.
+        chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations (for second
+            derivatives under XLA on TensorFlow).
     """
 
     needs = "mean"

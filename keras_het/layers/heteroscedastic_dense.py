@@ -34,9 +34,9 @@ class HeteroscedasticDense(FullPrecision):
     temperature matters: choose it by `keras_het.select`.
 
     The head is nearly a plain `Dense` at the start. Its noise has a standard deviation of `initial_scale` temperatures,
-    the same for all inputs. Half of its variance is in d and half in V, whose rows point in random directions. This
-    noise is too small to hide what mu has learned. It is not zero, because V would then have no gradient. It grows
-    where the labels ask for more.
+    the same for all inputs. Half of its variance is in d and half in V, whose rows point in random directions; all of
+    it is in d without factors. This noise is too small to hide what mu has learned. It is not zero, because V would
+    then have no gradient. It grows where the labels ask for more.
 
     Args:
         units: K, the number of classes, at least 2, or 1 for sigmoid.

@@ -43,8 +43,9 @@ class NoiseTransition(keras.layers.Layer):
 
     Args:
         num_classes: K >= 2, without the outliers; at most 16384 in float32, where T has 1 GiB.
-        transition: the starting T, `(K, K)`, or, with `trainable=False`, the fixed one ("true Q*"); None starts near
-            the identity. All annotators share it, unless it has the shape `(M, K, K)`.
+        transition: T, `(K, K)`. It is the fixed one ("true Q*") with `trainable=False`. A learned T starts at
+            0.99 T + 0.01 / K, with K + 1 for K if there are outliers. None is the identity, but see `outlier`. All
+            annotators share it, unless it has the shape `(M, K, K)`.
         outlier: whether a further, last class holds examples that belong to no class. T is then `(K + 1, K + 1)`, and
             by default starts near `label_noise.outlier(K, alpha=0.5)` (Eq. 8). The share alpha of outliers that are
             labelled as such is learned with the rest of T, or given: `transition=outlier(K, alpha), trainable=False`. A
@@ -56,9 +57,9 @@ class NoiseTransition(keras.layers.Layer):
         apply_at_inference: whether to act at inference too, to evaluate on noisy labels.
         num_annotators: M >= 1; None is one T without an axis of annotators.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
-    Input and output shape: `(..., K)`, or `(..., K + 1)` with outliers; log-probabilities. Rows of inputs give nan in
-        training if their probabilities do not sum to one, within 10%. The output has the axis of annotators, if any,
-        before the last one whenever T acts.
+    Input and output shape: `(..., K)`, or `(..., K + 1)` with outliers; log-probabilities. Rows of inputs give nan
+        wherever T acts if their probabilities do not sum to one, within 10%. The output has the axis of annotators, if
+        any, before the last one whenever T acts.
     Raises:
         ValueError: for arguments outside these ranges, inputs of another width, or a model in which the layer before
             this one makes something else than log-probabilities, such as `Dense(K)` or `Dense(K, "softmax")`.

@@ -10,8 +10,12 @@ from keras_het.links.softmax import Softmax
 
 
 def get(identifier: Any) -> Link:
-    """A link from an instance, a name ("softmax" or "Softmax"), or a serialised dict.
+    """The link of an instance, a name or a serialised dict.
 
+    Args:
+        identifier: a `Link`, the name of one of this package ("softmax" or "Softmax"), or a serialised dict.
+    Returns:
+        the link; an instance as it is.
     Raises:
         ValueError: if it is none of these.
 

@@ -90,8 +90,8 @@ class AdaptivelyRegularizedCrossentropy(IndexedCrossentropy):
         if strengths.ndim != 1 or not np.isfinite(check_not_negative("strengths", strengths[None])).all():
             raise ValueError(f"`strengths` must be finite, of shape (N,). Received: shape {strengths.shape}")
         super().__init__(len(strengths), from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
-        # A weight, although it never changes: JAX would copy a constant of a million numbers into every program.
         self._kernel: Callable | None = None  # None until the loss is attached
+        # A weight, although it never changes: JAX would copy a constant of a million numbers into every program.
         self._strengths = self.state.add_variable((len(strengths) + 1,), "zeros", "float32", name="strengths")
         self._strengths.assign(np.append(strengths, 0.0))
 

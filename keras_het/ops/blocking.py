@@ -21,8 +21,8 @@ UNKNOWN_ROWS = 32  # of a block of such a batch; the default batch size of `fit`
 def inference_block_sizes(loc, num_samples, units, chunk_size="auto"):
     """(rows, nodes) of a block of a prediction, by the budget of two blocks.
 
-    rows is None, for all rows, if they fit or their number is unknown. The loop over the nodes is unrolled into at most
-    `MOST_CHUNKS` chunks, because each adds to the time and memory of compiling a graph.
+    rows is None, for all rows, if they fit or their number is unknown. With "auto" the loop over the nodes is unrolled
+    into at most `MOST_CHUNKS` chunks, because each adds to the time and memory of compiling a graph.
     """
     # An unknown size is None, or a tensor where it is traced: computing with it would fail.
     known = all(isinstance(size, int) for size in loc.shape[:-1])
@@ -38,9 +38,11 @@ def inference_block_sizes(loc, num_samples, units, chunk_size="auto"):
 def block_sizes(loc, num_samples, units, chunk_size="auto", whole_batch=False):
     """(rows, nodes) of a block of the budget.
 
-    A block has `CHUNK_SIZE` nodes, or more if the whole batch leaves room. It has at least two rows, because XLA shares
-    out the work on a block by rows. A block that must have the whole batch has all rows, None, and fewer nodes instead.
-    A batch is cut evenly. Blocks of an unknown batch are small: the last one may be mostly padding.
+    With "auto" a block has `CHUNK_SIZE` nodes, or more if the whole batch leaves room. On PyTorch it has fewer, but at
+    least 8, if two rows with so many are above the budget. It never has more than all nodes. It has at least two rows,
+    because XLA shares out the work on a block by rows. A block that must have the whole batch has all rows, None, and
+    fewer nodes instead. A batch is cut evenly. Blocks of an unknown batch are small: the last one may be mostly
+    padding.
     """
     batch, budget = loc.shape[0], _budget(loc)
     if whole_batch:

@@ -54,7 +54,14 @@ def log_expected_sigmoid(loc: Any, variance: Any, temperature: Any = 1.0) -> tup
 def expected_sigmoid_logit(loc: Any, variance: Any, temperature: Any = 1.0) -> Any:
     """logit E[sigmoid(u / temperature)] in closed form.
 
-    It is `log_p - log_one_minus_p` of `log_expected_sigmoid`, with the same arguments.
+    It is `log_p - log_one_minus_p` of `log_expected_sigmoid`.
+
+    Args:
+        loc: mean of u, shape `(...)`.
+        variance: variance of u, shape `(...)`.
+        temperature: tau > 0, a number or a scalar tensor.
+    Returns:
+        shape `(...)`.
 
     Example:
         >>> logit = expected_sigmoid_logit(ops.array([2.0]), ops.array([0.0]))

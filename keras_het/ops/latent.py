@@ -120,7 +120,8 @@ class LatentNormal:
     def logits_at(self, chunk: tuple[Any, ...]) -> Any:
         """Logits at a chunk of nodes, `(B, K, C)`.
 
-        One product serves all rows: one for each row would take as many kernels.
+        One matrix product serves all rows of the batch, as in `pull_back`: a product for each row would make B arrays
+        of the size of the kernel W there, one for each row, before they are summed.
         """
         noise = ops.matmul(ops.transpose(self.kernel), self._noise_at(chunk))
         return self.loc[..., None] + _rows_first(noise, chunk)

@@ -70,7 +70,14 @@ def pseudo_random(key: Any, num_samples: int, units: int, num_factors: int, xp: 
 def antithetic(key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> Nodes:
     """Pseudo-random nodes in pairs e, -e, which integrate every odd function exactly.
 
-    Same arguments as `pseudo_random`.
+    Args:
+        key: (seed, step), integers or int32 tensors.
+        num_samples: S, a Python integer; one node has no partner if it is odd.
+        units: K, a Python integer.
+        num_factors: R, a Python integer.
+        xp: `keras.ops`, or `numpy` to compute on the host; the bits are the same.
+    Returns:
+        `Nodes`, float32.
 
     Example:
         >>> nodes = antithetic((0, 0), num_samples=8, units=3, num_factors=2)
@@ -91,8 +98,16 @@ def quasi_random(key: Any, num_samples: int, units: int, num_factors: int, xp: A
     A Sobol point with binary digits n_0 n_1 ... is shift XOR (n_0 v_0) XOR (n_1 v_1) ..., with v the scrambled
     direction numbers, so doubling a table log2(S) times builds the whole set. The Latin hypercube has the cells of each
     dimension in a random order of their own, and a point anywhere in its cell. (Sobol's later dimensions hold pairs
-    that share their noise, with correlations of up to .95, whatever the scramble.) Same arguments as `pseudo_random`.
+    that share their noise, with correlations of up to .95, whatever the scramble.)
 
+    Args:
+        key: (seed, step), integers or int32 tensors.
+        num_samples: S, a Python integer.
+        units: K, a Python integer.
+        num_factors: R, a Python integer.
+        xp: `keras.ops`, or `numpy` to compute on the host; the bits are the same.
+    Returns:
+        `Nodes`, float32.
     Source: Sobol 1967; direction numbers of Joe and Kuo 2008 (from SciPy); linear scramble of Matousek 1998; McKay,
         Beckman and Conover 1979 for the Latin hypercube.
 

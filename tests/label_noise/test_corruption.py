@@ -122,7 +122,10 @@ def test_look_alikes_flip_to_the_class_that_looks_alike_and_near_the_boundary():
         (lambda: look_alike_transitions([[0.0]], [0], 0.5), "an example of every class. Received: none of class 1"),
         (lambda: look_alike_transitions([[0.0]], [0], 1.5), "`noise` must be in [0, 1]. Received: noise=1.5"),
         (lambda: look_alike_transitions([[0.0]], [0], "0.3"), "`noise` must be in [0, 1]. Received: noise='0.3'"),
-        (lambda: look_alike_transitions([[0.0], [1.0]], ["a", "b"], 0.5), "`labels` must be integers of shape (N,)"),
+        (
+            lambda: look_alike_transitions([[0.0], [1.0]], ["a", "b"], 0.5),
+            "as np.unique(labels, return_inverse=True)[1] of names",
+        ),
         (lambda: look_alike_transitions([[0.0], [1.0]], None, 0.5), "`labels` must be integers of shape (N,)"),
         (
             lambda: look_alike_transitions([[0.0], [1.0]], [0, 2], 0.5),

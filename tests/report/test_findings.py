@@ -173,7 +173,7 @@ def diverged():
         (lambda: collect(plain(), X, Y[:-1]), "`y` must have an entry for each of the 120 examples. Received: 119"),
         (
             lambda: collect(plain(), X, np.eye(CLASSES)[Y]),
-            "`y` must be integers of shape (N,). Received: shape (120, 4)",
+            "`y` must be integers of shape (N,), as y.argmax(-1) of label vectors. Received: shape (120, 4)",
         ),
         (
             lambda: collect(plain(), X, Y, ["a"]),

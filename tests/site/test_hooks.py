@@ -65,12 +65,14 @@ def test_no_line_of_a_guide_is_lost(hook):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("A.\n\nReturns: x\n    and y.", "A.\n\n\n**Returns:** x and y.\n"),
-        ("Args: as `X`, but y.", "\n**Arguments:** as `X`, but y.\n"),
-        ("Args: x: floats.    axis: of the mean.", "Args:\n    x: floats.\n    axis: of the mean."),
-        ("Args:\n    a, b: numbers,\n        or none.", "Args:\n    a: numbers,\n    b: numbers,\n        or none."),
+        ("A.\n\nWarns: x\n    and y.", "A.\n\n\n**Warns:** x and y.\n"),
         (
-            "Input shape: `(B, D)`.    Output shape: `(B,)`.",
+            "Attributes:\n    a, b: numbers,\n        or none.",
+            "Attributes:\n    a: numbers,\n    b: numbers,\n        or none.",
+        ),
+        ("Args:\n    a: a, b: c.", "Args:\n    a: a, b: c."),
+        (
+            "Input shape: `(B, D)`.\nOutput shape: `(B,)`.",
             "\n**Input shape:** `(B, D)`.\n\n\n**Output shape:** `(B,)`.\n",
         ),
         ("Example:\n    >>> 1\n    1", "\nExamples:\n    >>> 1\n    1"),

@@ -11,11 +11,10 @@ temperature of the head, are chosen by the likelihood of held-out labels of the 
 kept: no method sees a true class, but for the bound.
 """
 
-import argparse
 import itertools
 import json
-import pathlib
 
+import harness
 import keras
 import numpy as np
 from results import publish
@@ -192,12 +191,9 @@ def _of_transitions(distances, names):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = harness.parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="small digits and few epochs, to see that it runs")
-    parser.add_argument(
-        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
-    )
     options = parser.parse_args()
     rows, chosen = [], {}
     for seed, method in itertools.product(range(options.seeds), METHODS):

@@ -14,7 +14,6 @@ map of the lines. Without `--part I/N` it starts a process for each core, and sh
 that is left.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -127,7 +126,7 @@ def keep_compiled(folder):
 
 def options_of(arguments=None):
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = harness.parser_of(__doc__)
     names = [method.name for method in METHODS]
     parser.add_argument("--data", choices=list(noises.DATA), default="digits")
     parser.add_argument("--methods", nargs="+", choices=names, default=names, metavar="NAME")
@@ -138,9 +137,6 @@ def options_of(arguments=None):
         "--processes", type=int, default=os.cpu_count(), help="side by side (default: one for each core)"
     )
     parser.add_argument("--part", help="I/N: every N-th method, head and seed, from the I-th, in this process")
-    parser.add_argument(
-        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
-    )
     parser.add_argument(
         "--quick", action="store_true", help="two methods, noises and seeds and few epochs, to see that it runs"
     )

@@ -9,11 +9,10 @@ epoch). Its probabilities are then raised to a power, the same for all examples,
 labels. All figures are of the other clean labels.
 """
 
-import argparse
 import functools
 import itertools
-import pathlib
 
+import harness
 import keras
 import numpy as np
 import recipe
@@ -92,12 +91,9 @@ def rows(name, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = harness.parser_of(__doc__)
     parser.add_argument("--tasks", nargs="+", choices=list(tasks.TASKS), default=list(TASKS), metavar="NAME")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument(
-        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
-    )
     options = parser.parse_args()
     tables = {}
     for name in options.tasks:

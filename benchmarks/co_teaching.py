@@ -10,9 +10,7 @@ Accuracy is of clean test data, after the last epoch, and after the epoch with t
 data. Two networks are one ensemble: compare them with "two, all kept", which trains both on everything.
 """
 
-import argparse
-import pathlib
-
+import harness
 import keras
 import numpy as np
 import tasks
@@ -112,14 +110,11 @@ def cell(values):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = harness.parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--rate", type=float, default=0.45)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument(
-        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
-    )
     arguments = parser.parse_args()
     lines = [["%", "right labels", "kept", "right among kept", "accuracy, last epoch", "best noisy validation"]]
     for method in arguments.methods:

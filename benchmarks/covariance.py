@@ -8,7 +8,6 @@ most that the process holds, with the backend, the model, and a batch of the dat
 
 import argparse
 import json
-import pathlib
 import subprocess
 import sys
 import time
@@ -73,12 +72,9 @@ def measure(name, settings):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = harness.parser_of(__doc__)
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument(
-        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
-    )
     parser.add_argument("--measure", choices=list(TASKS), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:

@@ -9,11 +9,10 @@ noisy validation labels, with the first member; every member keeps the weights o
 "one" is the mean of the figures of the four members. The scaler is fitted to the same noisy validation labels.
 """
 
-import argparse
 import itertools
-import pathlib
 import time
 
+import harness
 import keras
 import numpy as np
 import recipe
@@ -109,12 +108,9 @@ def signed(values):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = harness.parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="two seeds of few epochs, to see that it runs")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument(
-        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
-    )
     options = parser.parse_args()
     start, runs = time.perf_counter(), []
     for seed in range(2 if options.quick else options.seeds):

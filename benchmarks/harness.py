@@ -25,14 +25,19 @@ class ProbeSizes(NamedTuple):
 PROCESSOR, ACCELERATOR = ProbeSizes(2048, 1 << 22, 1 << 25), ProbeSizes(8192, 1 << 27, 1 << 28)
 
 
+def parser_of(description):
+    """A parser with the folder for what a benchmark writes; the description is the first line of this text."""
+    parser = argparse.ArgumentParser(description=description.split("\n")[0])
+    folder = pathlib.Path("benchmark_results")
+    parser.add_argument("--output", type=pathlib.Path, default=folder, help="folder for what it writes")
+    return parser
+
+
 def command_line(description, repeats):
     """A parser of what all benchmarks take; `--row` is how `in_fresh_process` starts them again."""
-    parser = argparse.ArgumentParser(description=description.split("\n")[0])
+    parser = parser_of(description)
     parser.add_argument("--repeats", type=int, default=repeats)
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument(
-        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
-    )
     parser.add_argument("--row", type=json.loads, help=argparse.SUPPRESS)
     return parser
 

@@ -17,11 +17,10 @@ The rows of `cleanlab` are of the same probabilities as those of Dense; they nee
 what is missing.
 """
 
-import argparse
 import json
-import pathlib
 
 import clean_probabilities
+import harness
 import noises
 import numpy as np
 import tasks
@@ -190,13 +189,10 @@ def with_error(values, sign):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = harness.parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--folds", type=int, default=3)
-    parser.add_argument(
-        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
-    )
     parser.add_argument("--quick", action="store_true", help="one seed, two epochs, to see that it runs")
     parser.add_argument("--render", action="store_true", help="only show what the file has")
     options = parser.parse_args()

@@ -7,9 +7,7 @@ the first three of `analysis.confused_pairs`; beside it stands what else is beyo
 common, which start from other weights at that temperature and stop early.
 """
 
-import argparse
-import pathlib
-
+import harness
 import numpy as np
 from results import publish
 
@@ -70,13 +68,10 @@ def named(pairs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = harness.parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--temperatures", type=float, nargs="+", default=[1.5, 5.0, 15.0])
     parser.add_argument("--quick", action="store_true", help="one seed, two epochs")
-    parser.add_argument(
-        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
-    )
     options = parser.parse_args()
     epochs, seeds = (2, 1) if options.quick else (60, options.seeds)
     lines = [["seed", "temperature", "first three", "planted", "beyond chance besides", "of four models"]]

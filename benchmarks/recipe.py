@@ -8,14 +8,13 @@ calibration on noisy validation labels, which a user has, and on clean test labe
 line is there is not repeated.
 """
 
-import argparse
 import functools
 import itertools
 import json
-import pathlib
 import time
 from typing import NamedTuple
 
+import harness
 import keras
 import numpy as np
 import recipe_report
@@ -209,15 +208,12 @@ def key_of(line):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = harness.parser_of(__doc__)
     parser.add_argument("--tasks", nargs="+", choices=list(tasks.TASKS), default=list(tasks.TASKS), metavar="NAME")
     parser.add_argument("--methods", nargs="+", choices=["Dense", *HEADS], default=["Dense", *HEADS], metavar="NAME")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument(
         "--part", default="0/1", help="I/N: every N-th run, from the I-th, for several processes side by side"
-    )
-    parser.add_argument(
-        "--output", type=pathlib.Path, default=pathlib.Path("benchmark_results"), help="folder for what it writes"
     )
     parser.add_argument(
         "--variations", action="store_true", help="one setting of the full head at a time; in a folder of their own"

@@ -106,6 +106,14 @@ def wrong_arguments(value, needed=True):
     return (named - set(names)) | (set(names) - allowed) | {name for name in names if names.count(name) > 1}
 
 
+def unnamed_arguments(method, owner):
+    """Arguments of a method that its docstring does not name; none of a method that a base class of its owner has."""
+    if any(method.__name__ in vars(base) for base in owner.__mro__[1:]):
+        return set()
+    named, variable = taken(method)
+    return {name for name in named | variable if not re.search(rf"\b{name}\b", method.__doc__ or "")}
+
+
 def fields(value):
     """The fields of a NamedTuple or dataclass; None for anything else."""
     if inspect.isclass(value) and dataclasses.is_dataclass(value):
@@ -177,13 +185,11 @@ def test_an_argument_is_documented_if_and_only_if_it_exists(path):
 
 
 @pytest.mark.parametrize("path", METHODS)
-def test_the_arguments_that_a_method_documents_are_its_arguments(path):
-    """A method may have no section.
-
-    Many override one of Keras, with its arguments. The one line of most others, such as those of the distributions and
-    of the covariances, names the arguments with their shapes. A section, if there is one, must be complete.
-    """
-    assert wrong_arguments(imported(path), needed=False) == set()
+def test_a_method_names_its_arguments(path):
+    """In a section, which is complete, or in its text, with their shapes. A method that overrides one has its words."""
+    method = imported(path)
+    assert wrong_arguments(method, needed=False) == set()
+    assert unnamed_arguments(method, imported(path.rpartition(".")[0])) == set()
 
 
 @pytest.mark.parametrize("path", RECORDS)
@@ -314,3 +320,17 @@ def test_what_kwargs_bring_to_a_base_class_is_an_argument():
     assert wrong_arguments(Derived) == set()
     Derived.__doc__ = Derived.__doc__.replace("a: of", "c: of")
     assert wrong_arguments(Derived) == {"c"}
+
+
+def test_an_argument_that_a_method_does_not_name_is_caught():
+    class Base:
+        def f(self, x): ...
+
+    class Planted(Base):
+        def f(self, x): ...
+
+        def g(self, x, xy):
+            """Of `xy`."""
+
+    assert unnamed_arguments(Planted.f, Planted) == set()
+    assert unnamed_arguments(Planted.g, Planted) == {"x"}

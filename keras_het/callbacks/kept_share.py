@@ -41,7 +41,12 @@ class KeptShare(keras.callbacks.Callback):
         self.burn_in = check_integer("burn_in", burn_in, 0)
 
     def share(self, epoch: int, kept_share: float) -> float:
-        """R of an epoch, counted from 0, for a loss that keeps this share at the end."""
+        """R of an epoch, counted from 0, for a loss that keeps this share at the end.
+
+        Args:
+            epoch: counted from 0.
+            kept_share: the share that the loss keeps at the end.
+        """
         waited = epoch - self.burn_in
         if waited < 0:
             return 1.0

@@ -54,6 +54,12 @@ class Covariance(FullPrecision):
 
         d and V start with half of the variance each; without factors d has all of it.
 
+        Args:
+            units: K, the number of classes.
+            temperature: that of the head.
+            seed: of the maps' initial weights.
+            trainable: whether the head is.
+            dtype: that of the head.
         Raises:
             ValueError: if another head already has this covariance.
         """
@@ -62,7 +68,13 @@ class Covariance(FullPrecision):
         self.make(temperature, seed)
 
     def take(self, units: int, trainable: bool, dtype: Any) -> None:
-        """Makes this covariance belong to a head."""
+        """Makes this covariance belong to a head.
+
+        Args:
+            units: K, the number of classes.
+            trainable: whether the head is.
+            dtype: that of the head.
+        """
         if self.units:
             raise ValueError(
                 f"`covariance` must be new for every head. Received: one of {self.classes} units that a head has "
@@ -71,7 +83,12 @@ class Covariance(FullPrecision):
         self.classes, self.units, self.trainable, self.dtype_policy = units, units, trainable, dtype
 
     def make(self, temperature: float, seed: int) -> None:
-        """Makes the maps."""
+        """Makes the maps.
+
+        Args:
+            temperature: that of the head; the noise starts in proportion to it.
+            seed: of the maps' initial weights.
+        """
         self.size, units = (self.units, self.num_factors), self.units
         start = self.initial_scale * temperature * (math.sqrt(0.5) if self.num_factors else 1.0)
         bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
@@ -79,13 +96,28 @@ class Covariance(FullPrecision):
         self.make_maps(start, seed)
 
     def check(self, units: int) -> None:
-        """Raises ValueError if the covariance does not fit this number of classes."""
+        """Raises ValueError if the covariance does not fit this number of classes.
+
+        Args:
+            units: K, the number of classes.
+        """
 
     def make_maps(self, start: float, seed: int) -> None:
-        """Makes the maps other than d; their noise starts with the standard deviation `start`."""
+        """Makes the maps other than d; their noise starts with the standard deviation `start`.
+
+        Args:
+            start: standard deviation of their noise at the start.
+            seed: of their initial weights.
+        """
 
     def affine_map(self, name: str, width: int, bias_initializer: Any) -> AffineMap:
-        """A map of the features, with the initializer and the regularizer of this covariance."""
+        """A map of the features, with the initializer and the regularizer of this covariance.
+
+        Args:
+            name: of the map.
+            width: number of its outputs.
+            bias_initializer: of its bias.
+        """
         return AffineMap(
             width,
             kernel_initializer=_copy(self.initializer),
@@ -107,23 +139,46 @@ class Covariance(FullPrecision):
         """Returns None: the head builds this layer, also when it is loaded from a file."""
 
     def count_weights(self, features: int, units: int) -> int:
-        """The number of entries of all weights, before any is allocated."""
+        """The number of entries of all weights, before any is allocated.
+
+        Args:
+            features: D.
+            units: K.
+        """
         return (features + 1) * units
 
     def normal(self, x: Any, mean: Any) -> Any:
-        """The Gaussian of the logits for features `(..., D)`; `mean` is the map from features to mu."""
+        """The Gaussian of the logits for features `(..., D)`; `mean` is the map from features to mu.
+
+        Args:
+            x: features, `(..., D)`.
+            mean: the map from features to mu.
+        """
         return self.distribution(x, mean(x))
 
     def distribution(self, x: Any, loc: Any) -> DiagonalNormal:
-        """The Gaussian of the logits for features `(..., D)` and mean logits `(..., K)`."""
+        """The Gaussian of the logits for features `(..., D)` and mean logits `(..., K)`.
+
+        Args:
+            x: features, `(..., D)`.
+            loc: mean logits, `(..., K)`.
+        """
         return DiagonalNormal(loc, self.standard_deviations(x))
 
     def standard_deviations(self, x: Any) -> Any:
-        """d, `(..., K)`."""
+        """d, `(..., K)`.
+
+        Args:
+            x: features, `(..., D)`.
+        """
         return ops.softplus(self.scale_diag(x)) + self.min_scale
 
     def basis(self, x: np.ndarray) -> np.ndarray:
-        """z, `(N, M)`, for features `(N, D)`; V is linear in z."""
+        """z, `(N, M)`, for features `(N, D)`; V is linear in z.
+
+        Args:
+            x: features, `(N, D)`.
+        """
         return np.ones((len(x), 1))
 
     def factor_weights(self) -> np.ndarray:

@@ -18,7 +18,13 @@ class Integrator(Choice):
     own_noise_only = False  # whether the covariance must give every class noise of its own
 
     def check(self, link: Link, units: int, num_factors: int) -> None:
-        """Raises ValueError if this rule does not fit the link, or does not fit it at this size."""
+        """Raises ValueError if this rule does not fit the link, or does not fit it at this size.
+
+        Args:
+            link: that of the head.
+            units: K, the number of classes.
+            num_factors: R.
+        """
         if not self.needs:
             raise NotImplementedError(
                 f"{type(self).__name__} must say in `needs` which attribute a link must have for it"
@@ -53,7 +59,12 @@ class Integrator(Choice):
         raise NotImplementedError(f"{type(self).__name__} must define integrate(link, normal, size, key)")
 
     def prepare(self, units: int, num_factors: int) -> None:
-        """Computes constants on the host when a layer is built, so that no compiler has to trace them."""
+        """Computes constants on the host when a layer is built, so that no compiler has to trace them.
+
+        Args:
+            units: K, the number of classes.
+            num_factors: R.
+        """
 
 
 def _kinds(base: type[Any]) -> list[type[Any]]:

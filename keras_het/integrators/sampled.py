@@ -40,7 +40,15 @@ class Sampler(Integrator):
         self._constants: dict[tuple[int, int], nodes.Nodes] = {}
 
     def draw(self, key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> nodes.Nodes:
-        """`Nodes` for `key`; `xp` is `keras.ops` or `numpy`."""
+        """`Nodes` for `key`; `xp` is `keras.ops` or `numpy`.
+
+        Args:
+            key: of the random numbers.
+            num_samples: S.
+            units: K, the number of classes.
+            num_factors: R.
+            xp: `keras.ops`, or `numpy` for nodes on the host.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define draw(key, num_samples, units, num_factors, xp)")
 
     def check(self, link: Link, units: int, num_factors: int) -> None:
@@ -59,14 +67,24 @@ class Sampler(Integrator):
         )
 
     def nodes_of(self, size: tuple[int, int], key: Any) -> nodes.Nodes:
-        """Nodes of these sizes: new ones for a key, the constant ones of inference for None."""
+        """Nodes of these sizes: new ones for a key, the constant ones of inference for None.
+
+        Args:
+            size: K and R.
+            key: of the random numbers, or None for inference.
+        """
         return self.constant_nodes(*size) if key is None else self.draw(key, self.num_samples, *size)
 
     def prepare(self, units: int, num_factors: int) -> None:
         self.constant_nodes(units, num_factors)
 
     def constant_nodes(self, units: int, num_factors: int) -> nodes.Nodes:
-        """The nodes of inference, NumPy float32, kept for every requested size."""
+        """The nodes of inference, NumPy float32, kept for every requested size.
+
+        Args:
+            units: K, the number of classes.
+            num_factors: R.
+        """
         size = (units, num_factors)
         if size not in self._constants:
             self._constants[size] = self.draw((0, 0), self.inference_samples or self.num_samples, *size, xp=np)

@@ -246,6 +246,8 @@ class HeteroscedasticDense(FullPrecision):
     def logit_distribution(self, x: Any) -> Any:
         """The Gaussian of the logits u, before division by the temperature, for inputs of shape `(..., D)`.
 
+        Args:
+            x: inputs, `(..., D)`.
         Returns:
             `DiagonalNormal`, `LowRankNormal`, parameter-efficient `ScaledLowRankNormal`, or latent `LatentNormal`, of
                 `keras_het.ops`.
@@ -265,6 +267,10 @@ class HeteroscedasticDense(FullPrecision):
 
         `centered=True`, the default for softmax, gives only the part that a softmax identifies, see
         `DiagonalNormal.covariance`. The default for sigmoid is False, because a sigmoid identifies the variances.
+
+        Args:
+            x: inputs, `(..., D)`.
+            centered: whether to keep only the part that a softmax identifies; None follows the link.
         """
         centered = self.link.ignores_shift if centered is None else check_boolean("centered", centered)
         return self.logit_distribution(x).covariance(centered=centered)
@@ -273,6 +279,9 @@ class HeteroscedasticDense(FullPrecision):
         """Probabilities at inference, shape `(..., K)`.
 
         They sum to one for softmax; for sigmoid each label has its own.
+
+        Args:
+            x: inputs, `(..., D)`.
         """
         return self.link.probabilities(self._integrate(x))
 

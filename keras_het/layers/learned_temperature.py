@@ -44,7 +44,13 @@ class LearnedTemperature(FullPrecision):
         self.owner: Any = None
 
     def start(self, owner: str, trainable: bool, dtype: Any) -> None:
-        """Makes this temperature belong to a head."""
+        """Makes this temperature belong to a head.
+
+        Args:
+            owner: name of the head.
+            trainable: whether the head is.
+            dtype: that of the head.
+        """
         if self.owner is not None:
             raise ValueError(f"`temperature` must be new for every head. Received: that of {self.owner!r}")
         self.owner, self.trainable, self.dtype_policy = owner, trainable, dtype

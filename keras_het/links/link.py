@@ -45,11 +45,19 @@ class Link(Choice):
     largest: Any = None
 
     def from_mean(self, value: Any) -> Any:
-        """What a head returns for the average over the nodes, both `(..., K)`."""
+        """What a head returns for the average over the nodes, both `(..., K)`.
+
+        Args:
+            value: the average over the nodes, `(..., K)`.
+        """
         return value
 
     def center(self, loc: Any) -> Any:
-        """Finite mean logits `(..., K)`, without the part that the link ignores."""
+        """Finite mean logits `(..., K)`, without the part that the link ignores.
+
+        Args:
+            loc: finite mean logits, `(..., K)`.
+        """
         return finite(loc)
 
     def __init_subclass__(cls, **kwargs: Any):

@@ -49,7 +49,11 @@ class LatentNormal:
         return self.scale_diag.shape[-1], self.factor.shape[-1]
 
     def num_logits(self, size: tuple[int, int]) -> int:
-        """The larger of K and D, because a block has arrays of both."""
+        """The larger of K and D, because a block has arrays of both.
+
+        Args:
+            size: D and R, that of the nodes.
+        """
         return max(self.units, size[0])
 
     def maker(self) -> Any:
@@ -68,7 +72,12 @@ class LatentNormal:
         )
 
     def flat(self, features: int, num_factors: int) -> "LatentNormal":
-        """The same distribution with one leading axis, B."""
+        """The same distribution with one leading axis, B.
+
+        Args:
+            features: D.
+            num_factors: R.
+        """
         loc, scale_diag = ops.reshape(self.loc, (-1, self.units)), ops.reshape(self.scale_diag, (-1, features))
         return self.maker()(loc, scale_diag, ops.reshape(self.factor, (-1, features, num_factors)), self.kernel)
 
@@ -110,7 +119,11 @@ class LatentNormal:
         return ops.moveaxis(self.logits(nodes), -2, 0)
 
     def tables(self, nodes: Nodes) -> tuple[Any, ...]:
-        """Tables of S rows; a chunk has some of these rows, as columns."""
+        """Tables of S rows; a chunk has some of these rows, as columns.
+
+        Args:
+            nodes: S of them.
+        """
         return nodes.eps_diag, nodes.eps_factor
 
     def _noise_at(self, chunk):
@@ -131,7 +144,12 @@ class LatentNormal:
         return tuple(ops.zeros_like(x) for x in self.tensors)
 
     def pull_back(self, sensitivity: Any, chunk: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Sums over the chunk of its logits' gradients, `(B, K, C)`, for each of `tensors`."""
+        """Sums over the chunk of its logits' gradients, `(B, K, C)`, for each of `tensors`.
+
+        Args:
+            sensitivity: gradients of the logits, `(B, K, C)`.
+            chunk: columns of the tables.
+        """
         of_logits = _features_first(sensitivity)
         of_noise = _rows_first(ops.matmul(self.kernel, of_logits), chunk)
         of_scale_diag = ops.sum(of_noise * chunk[0], axis=-1)

@@ -117,7 +117,12 @@ class DiagonalNormal:
         return type(self)(*(x / temperature for x in self.tensors))
 
     def flat(self, units: int, num_factors: int) -> Self:
-        """The same distribution with one leading axis, B. A traced tensor may not know the sizes, so they are given."""
+        """The same distribution with one leading axis, B. A traced tensor may not know the sizes, so they are given.
+
+        Args:
+            units: K.
+            num_factors: R.
+        """
         return type(self)(*(ops.reshape(x, (-1, units)) for x in self.tensors))
 
     def scaled_factor(self) -> Any:
@@ -181,7 +186,11 @@ class DiagonalNormal:
         return -0.5 * (quadratic + log_det + self.loc.shape[-1] * math.log(2.0 * math.pi))
 
     def tables(self, nodes: Nodes) -> tuple[Any, ...]:
-        """Tables of S rows; a chunk has some of these rows, as columns."""
+        """Tables of S rows; a chunk has some of these rows, as columns.
+
+        Args:
+            nodes: S of them.
+        """
         return (nodes.eps_diag,)
 
     def logits_at(self, chunk: tuple[Any, ...]) -> Any:
@@ -193,11 +202,21 @@ class DiagonalNormal:
         return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
 
     def pull_back(self, sensitivity: Any, chunk: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Sums over the chunk of the logits' gradients, `(B, K, C)`: first times e_K, then alone, each `(B, K)`."""
+        """Sums over the chunk of the logits' gradients, `(B, K, C)`: first times e_K, then alone, each `(B, K)`.
+
+        Args:
+            sensitivity: gradients of the logits, `(B, K, C)`.
+            chunk: columns of the tables.
+        """
         return ops.sum(sensitivity * chunk[0], axis=-1), ops.sum(sensitivity, axis=-1)
 
     def gradients(self, of_scale_diag: Any, of_loc: Any) -> tuple[Any, ...]:
-        """Gradients of `tensors` from the sums."""
+        """Gradients of `tensors` from the sums.
+
+        Args:
+            of_scale_diag: the sum times e_K, `(B, K)`.
+            of_loc: the sum alone, `(B, K)`.
+        """
         return of_loc, of_scale_diag
 
 
@@ -267,6 +286,12 @@ class LowRankNormal(DiagonalNormal):
         return of_scale_diag, ops.reshape(sums, (-1, sensitivity.shape[1], self.size[1] + 1))
 
     def gradients(self, of_scale_diag: Any, of_factor_and_loc: Any) -> tuple[Any, ...]:
+        """Gradients of `tensors` from the sums.
+
+        Args:
+            of_scale_diag: the sum times e_K, `(B, K)`.
+            of_factor_and_loc: the sums times e_R, and alone, `(B, K, R + 1)`.
+        """
         return of_factor_and_loc[..., -1], of_scale_diag, of_factor_and_loc[..., :-1]
 
 
@@ -324,6 +349,12 @@ class ScaledLowRankNormal(LowRankNormal):
         return DiagonalNormal.logits_at(self, chunk) + self.row_scale[..., None] * chunk[2]
 
     def gradients(self, of_scale_diag: Any, of_factor_and_loc: Any) -> tuple[Any, ...]:
+        """Gradients of `tensors` from the sums.
+
+        Args:
+            of_scale_diag: the sum times e_K, `(B, K)`.
+            of_factor_and_loc: the sums times e_R, and alone, `(B, K, R + 1)`.
+        """
         of_loc, _, of_factor = super().gradients(of_scale_diag, of_factor_and_loc)
         of_row_scale = ops.sum(of_factor * self.factor, axis=-1)
         return of_loc, of_scale_diag, of_row_scale, ops.sum(self.row_scale[..., None] * of_factor, axis=0)

@@ -22,7 +22,17 @@ FOLDER = pathlib.Path(__file__).parent / "results"
 class Run(NamedTuple):
     """A run: how, when, where and with which seeds, and its tables.
 
-    A table is a list of rows of strings, the first its head; a text stands for itself.
+    Attributes:
+        command: what was called.
+        date: the day, as 2026-11-23.
+        versions: those of the packages that matter, by name.
+        machine: the accelerator, or the processor and its cores.
+        seeds: integers; empty if nothing is drawn.
+        commit: short name of the commit of the code; of a transcribed run, of the one that published its figures.
+        tables: by title, lists of rows of strings, the first row the head; a text stands for itself.
+        note: what else a reader should know.
+        transcribed: whether the tables are taken from what the run printed, before there were result files.
+        fingerprint: of the code of a guide, see `guides/notebooks/reader.py`.
     """
 
     command: str
@@ -33,6 +43,8 @@ class Run(NamedTuple):
     commit: str
     tables: dict
     note: str = ""
+    transcribed: bool = False
+    fingerprint: str = ""
 
 
 def publish(folder, name, tables, seeds, packages=None, machine=None):
@@ -110,7 +122,7 @@ def render(table):
 def about(run):
     """Date, versions, machine, seeds and commit, in a line."""
     versions = (f"{name} {version}" for name, version in run.versions.items())
-    commit = f"published in {run.commit}" if run.note.startswith("from") else f"commit {run.commit}"
+    commit = f"{'published in' if run.transcribed else 'commit'} {run.commit}"
     return ", ".join(filter(None, [run.date, *versions, run.machine, _seeds(run.seeds), commit]))
 
 

@@ -93,7 +93,7 @@ def test_the_outputs_that_the_site_shows_are_of_the_code_that_the_guide_has(guid
     run = results.read(GUIDES / "outputs" / f"{guide.stem}.json")
     source = guide.read_text(encoding="utf-8")
     assert run.seeds == READER["seeds"](source)
-    assert run.note == READER["fingerprint"](source), "run `python -m nox -s notebooks -- --keep`"
+    assert run.fingerprint == READER["fingerprint"](source), "run `python -m nox -s notebooks -- --keep`"
     count = sum(kind == "code" for kind, _ in READER["cells"](source))
     assert all(int(place) < count for place in run.tables)
 

@@ -116,6 +116,8 @@ class TestTables:
         assert run.seeds == [0, 1]
         assert "keras" in run.versions
         assert results.about(run) in capsys.readouterr().out
+        assert f"commit {run.commit}" in results.about(run)
+        assert f"published in {run.commit}" in results.about(run._replace(transcribed=True))
         assert "| 1.0 +- 0.5 |" in (tmp_path / "name.md").read_text()
 
 

@@ -23,6 +23,7 @@ def outputs_of(cell):
 
 def keep(guide, notebook, folder):
     """Writes the outputs of a guide as `folder/NAME.json` and `NAME-CELL.png`, by the place of a cell in the code."""
+    import harness
     import keras
     import results
 
@@ -39,9 +40,9 @@ def keep(guide, notebook, folder):
         written |= {str(place): text} if text or figures else {}
     versions = {name: results.version_of(name) for name in ("keras", keras.config.backend())}
     run = results.this_run(
-        "python -m nox -s notebooks -- --keep", written, seeds(source), versions, results.harness.processor()
+        "python -m nox -s notebooks -- --keep", written, seeds(source), versions, harness.processor()
     )
-    results.write(folder / f"{guide.stem}.json", run._replace(note=fingerprint(source)))
+    results.write(folder / f"{guide.stem}.json", run._replace(fingerprint=fingerprint(source)))
 
 
 def main():

@@ -10,8 +10,8 @@ from keras import ops
 
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.full_precision import AffineMap, FullPrecision
+from keras_het.ops.diagonal import DiagonalNormal
 from keras_het.ops.log_space import softplus_inverse
-from keras_het.ops.low_rank import DiagonalNormal
 from keras_het.validation import check_number
 
 

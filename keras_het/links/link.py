@@ -6,8 +6,8 @@ import keras
 from keras import ops
 
 from keras_het.choices import Choice
+from keras_het.ops.diagonal import finite
 from keras_het.ops.log_space import log_mean_exp
-from keras_het.ops.low_rank import finite
 
 
 class Link(Choice):

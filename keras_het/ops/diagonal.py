@@ -1,0 +1,187 @@
+"""The Gaussian of logits with independent noise, and what every Gaussian of logits must have.
+
+A distribution is passed on whole. It is centred and divided by the temperature once, its leading axes become one, B,
+once, and it is cut into rows. `tensors` are all its tensors: first those with a row for each example, `num_rows` of
+them, then those that all examples share.
+
+A chunk of C nodes is a tuple of columns, cut from `tables`. The logits at a chunk have the shape `(B, K, C)`, nodes
+last, so that the matrix products are plain two-dimensional ones. Gradients are sums over chunks, and `gradients` turns
+the sums into those of `tensors`.
+"""
+
+import math
+from typing import Any, Self
+
+from keras import ops
+
+from keras_het.ops.nodes import Nodes
+
+LOWEST = -1e20  # mean logit: a class that is left out by -inf gets p = 0, with finite log p and gradients
+
+
+def finite(loc: Any) -> Any:
+    """Mean logits without -inf, which leaves a class out."""
+    return ops.where(loc < LOWEST, LOWEST, loc)  # not the maximum, which may lose a nan
+
+
+class DiagonalNormal:
+    """u = loc + scale_diag * e_K: independent noise, with a standard deviation for each class.
+
+    Args:
+        loc: mean logits mu, shape `(..., K)`.
+        scale_diag: d, standard deviations >= 0, shape `(..., K)`.
+    """
+
+    num_rows = 2
+    whole_batch = False  # whether a block must have all rows
+
+    def __init__(self, loc: Any, scale_diag: Any):
+        self.loc, self.scale_diag = loc, scale_diag
+
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        """All tensors of the distribution, first those with a row for each example."""
+        return self.loc, self.scale_diag
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The numbers of entries of e_K and e_R."""
+        return self.scale_diag.shape[-1], 0
+
+    def num_logits(self, size: tuple[int, int]) -> int:
+        """How many numbers a block has for every row and node: K, by `size`, since a traced tensor may not know it."""
+        return size[0]
+
+    def maker(self) -> Any:
+        """A function that makes such a distribution from `tensors`; it keeps no reference to them."""
+        return type(self)
+
+    def centered(self, center: Any) -> Self:
+        """The same distribution about `center(loc)`."""
+        return type(self)(center(self.loc), *self.tensors[1:])
+
+    def divided(self, temperature: Any) -> Self:
+        """The distribution of u / temperature; a temperature that is a tensor gets its gradient by the division."""
+        temperature = ops.convert_to_tensor(temperature, self.loc.dtype)
+        return type(self)(*(x / temperature for x in self.tensors))
+
+    def flat(self, units: int, num_factors: int) -> Self:
+        """The same distribution with one leading axis, B. A traced tensor may not know the sizes, so they are given.
+
+        Args:
+            units: K.
+            num_factors: R.
+        """
+        return type(self)(*(ops.reshape(x, (-1, units)) for x in self.tensors))
+
+    def scaled_factor(self) -> Any:
+        """W, shape `(..., K, R)`; R is 0."""
+        return ops.zeros_like(self.loc)[..., None][..., :0]
+
+    def variance(self) -> Any:
+        """Marginal variances of the logits, shape `(..., K)`."""
+        return ops.square(self.scale_diag)
+
+    def centered_variance(self) -> Any:
+        """The diagonal of C Sigma C, `(..., K)`: the part of the covariance that a softmax sees.
+
+        It is computed without a difference of large numbers.
+        """
+        own, factor = ops.square(self.scale_diag), self.scaled_factor()
+        of_mean = ops.mean(own, axis=-1, keepdims=True) / own.shape[-1]
+        shared = ops.sum(ops.square(factor - ops.mean(factor, axis=-2, keepdims=True)), axis=-1)
+        return own * (1.0 - 2.0 / own.shape[-1]) + of_mean + shared
+
+    def covariance_times(self, vector: Any) -> Any:
+        """The covariance times a vector, `(..., K)` to `(..., K)`, in O(K R)."""
+        return DiagonalNormal.variance(self) * vector
+
+    def covariance(self, centered: bool = False) -> Any:
+        """Covariance matrices, shape `(..., K, K)`.
+
+        A softmax sees only differences of logits, so its noise is identified up to Sigma + c 1 1'. `centered=True`
+        returns the identified part: C Sigma C with C = I - 1 1'/K, whose rows and columns sum to zero.
+        """
+        factor = self.scaled_factor()
+        diagonal = ops.square(self.scale_diag)[..., None] * ops.eye(self.loc.shape[-1], dtype=self.loc.dtype)
+        matrix = diagonal + ops.matmul(factor, ops.swapaxes(factor, -1, -2)) if factor.shape[-1] else diagonal
+        if not centered:
+            return matrix
+        rows = matrix - ops.mean(matrix, axis=-1, keepdims=True)
+        return rows - ops.mean(rows, axis=-2, keepdims=True)
+
+    def logits(self, nodes: Nodes) -> Any:
+        """Logits u at `nodes` (S of them, shared by the batch), shape `(..., S, K)`."""
+        return self.loc[..., None, :] + self.scale_diag[..., None, :] * nodes.eps_diag
+
+    def sample(self, nodes: Nodes) -> Any:
+        """Logits u at `nodes` as independent samples, shape `(S, ..., K)`."""
+        return ops.moveaxis(self.logits(nodes), -2, 0)
+
+    def log_prob(self, value: Any) -> Any:
+        """Log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0.
+
+        Let w = W / d and r = (value - loc) / d. The quadratic form is the least of |r - w c|^2 + |c|^2 over c, and the
+        determinant is that of I + w' w. Both come from a QR factorisation of w above I, `(K + R, R)`, in O(K R^2)
+        instead of O(K^3). This forms no w' w, beside which the I would be lost, and no difference of large squares, so
+        float32 is enough where the factor noise is large.
+        """
+        residual, factor = (ops.convert_to_tensor(value) - self.loc) / self.scale_diag, self.scaled_factor()
+        log_det = 2.0 * ops.sum(ops.log(self.scale_diag), axis=-1)
+        if factor.shape[-1]:
+            residual, triangular = _least_squares(factor / self.scale_diag[..., None], residual)
+            log_det = log_det + 2.0 * ops.sum(ops.log(ops.abs(ops.diagonal(triangular, axis1=-2, axis2=-1))), axis=-1)
+        quadratic = ops.sum(ops.square(residual), axis=-1)
+        return -0.5 * (quadratic + log_det + self.loc.shape[-1] * math.log(2.0 * math.pi))
+
+    def tables(self, nodes: Nodes) -> tuple[Any, ...]:
+        """Tables of S rows; a chunk has some of these rows, as columns.
+
+        Args:
+            nodes: S of them.
+        """
+        return (nodes.eps_diag,)
+
+    def logits_at(self, chunk: tuple[Any, ...]) -> Any:
+        """`(B, K, C)` logits at a chunk of nodes."""
+        return self.loc[..., None] + self.scale_diag[..., None] * chunk[0]
+
+    def no_sums(self) -> tuple[Any, ...]:
+        """Zeros to which `pull_back` adds."""
+        return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
+
+    def pull_back(self, sensitivity: Any, chunk: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Sums over the chunk of the logits' gradients, `(B, K, C)`: first times e_K, then alone, each `(B, K)`.
+
+        Args:
+            sensitivity: gradients of the logits, `(B, K, C)`.
+            chunk: columns of the tables.
+        """
+        return ops.sum(sensitivity * chunk[0], axis=-1), ops.sum(sensitivity, axis=-1)
+
+    def gradients(self, of_scale_diag: Any, of_loc: Any) -> tuple[Any, ...]:
+        """Gradients of `tensors` from the sums.
+
+        Args:
+            of_scale_diag: the sum times e_K, `(B, K)`.
+            of_loc: the sum alone, `(B, K)`.
+        """
+        return of_loc, of_scale_diag
+
+
+def _least_squares(factor, residual):
+    """Fits `residual`, `(..., K)`, above R zeros, by least squares with the matrix of `factor` above I.
+
+    Args:
+        factor: w, `(..., K, R)`.
+    Returns:
+        the residual of the fit, `(..., K + R)`, and the triangular factor of that matrix, `(..., R, R)`.
+    """
+    num_factors = factor.shape[-1]
+    identity = ops.broadcast_to(
+        ops.eye(num_factors, dtype=residual.dtype), (*ops.shape(factor)[:-2], num_factors, num_factors)
+    )
+    orthogonal, triangular = ops.qr(ops.concatenate([factor, identity], axis=-2))
+    whole = ops.concatenate([residual, ops.zeros_like(identity[..., 0])], axis=-1)[..., None]
+    fitted = ops.matmul(orthogonal, ops.matmul(ops.swapaxes(orthogonal, -1, -2), whole))
+    return ops.squeeze(whole - fitted, -1), triangular

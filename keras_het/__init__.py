@@ -1,6 +1,6 @@
 """Classification under noisy labels in Keras 3: heteroscedastic heads for JAX, TensorFlow and PyTorch."""
 
-import keras_het.environment as _environment  # noqa: F401 first: later imports would fail with an unclear error
+import keras_het.base.environment as _environment  # noqa: F401 first: later imports would fail with an unclear error
 from keras_het import (
     analysis,
     callbacks,
@@ -18,6 +18,7 @@ from keras_het import (
     regularizers,
 )
 from keras_het.analysis import select
+from keras_het.base.version import __version__ as __version__
 from keras_het.compilation import check
 from keras_het.models import DeepEnsemble, heteroscedastic, homoscedastic
 from keras_het.planning import plan
@@ -46,7 +47,6 @@ __all__ = [
     "report",
     "select",
 ]
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> type:

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from keras_het import environment
+from keras_het.base import environment
 
 
 def make_parser():

@@ -4,8 +4,8 @@ from typing import Any
 
 import keras
 
+from keras_het.base.validation import check_number
 from keras_het.ops.transition import project_to_simplex
-from keras_het.validation import check_number
 
 __all__ = [
     "RowStochastic",

@@ -6,8 +6,8 @@ import json
 import keras
 import numpy as np
 
-from keras_het import extras
 from keras_het.analysis import top_pairs
+from keras_het.base import extras
 
 PLAIN = "Dense"
 GREY, BLUE = "#9a9a9a", "#1f5f99"

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-import keras_het
 from keras_het import doctor_reference
-from keras_het.environment import BACKENDS, OLDEST, installed_backends, too_old, wrong_backend
+from keras_het.base.environment import BACKENDS, OLDEST, installed_backends, too_old, wrong_backend
+from keras_het.base.version import __version__
 
 LIMIT = 1e-5
 
@@ -63,7 +63,7 @@ def check_versions() -> Finding:
     """Whether the packages that keras_het needs are new enough."""
     versions = {name: sys.modules[name].__version__ for name in OLDEST if hasattr(sys.modules.get(name), "__version__")}
     problems = [problem for name, version in versions.items() if (problem := too_old(name, version))]
-    ours = {"Python": platform.python_version(), "keras_het": keras_het.__version__}
+    ours = {"Python": platform.python_version(), "keras_het": __version__}
     return Finding(
         "versions",
         ", ".join(f"{name} {version}" for name, version in (ours | versions).items()),

@@ -7,11 +7,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.batches import batches
+from keras_het.base.batches import batches
+from keras_het.base.graph import Head, find_head, has_graph, predictor
+from keras_het.base.validation import as_float64, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
-from keras_het.graph import Head, find_head, has_graph, predictor
 from keras_het.layers import HeteroscedasticDense
-from keras_het.validation import as_float64, check_integer
 
 
 class Figures(NamedTuple):

@@ -8,11 +8,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.batches import labelled_batches
-from keras_het.graph import predictor
+from keras_het.base.batches import labelled_batches
+from keras_het.base.graph import predictor
+from keras_het.base.validation import check_annotations, check_labels
 from keras_het.layers import NoiseTransition
 from keras_het.layers.log_probabilities import TOLERANCE
-from keras_het.validation import check_annotations, check_labels
 
 
 class Predictions(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_het.graph import activation_of, has_graph, inner_output, is_a, is_activation, producer
+from keras_het.base.graph import activation_of, has_graph, inner_output, is_a, is_activation, producer
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
 # Layers that move values, or leave some out, and compute nothing; a Dropout does nothing at inference.

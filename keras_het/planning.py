@@ -5,8 +5,8 @@ from typing import NamedTuple
 import keras
 
 from keras_het import covariances
+from keras_het.base.validation import check_integer, check_number
 from keras_het.ops.blocking import BLOCK_ELEMENTS, CHUNK_SIZE, FEWEST_NODES
-from keras_het.validation import check_integer, check_number
 
 
 class Estimate(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_het.validation import check_number
+from keras_het.base.validation import check_number
 
 __all__ = [
     "LogVolume",

@@ -32,90 +32,28 @@ PACKAGES = [
     "keras_het.report",
 ]
 
-# What a floor may import of the package. The longest name that fits counts;
-# the roof, which is not listed, may import everything.
-GROUND = ("keras_het.ops", "keras_het.validation", "keras_het.batches", "keras_het.choices", "keras_het.label_noise")
-ALLOWED = {
-    "keras_het.ops": ("keras_het.ops",),
-    "keras_het.validation": (),
-    "keras_het.batches": (),
-    "keras_het.constraints": GROUND,
-    "keras_het.choices": (),
-    "keras_het.environment": (),
-    "keras_het.extras": (),
-    "keras_het.full_precision": (),
-    "keras_het.label_noise": ("keras_het.extras", "keras_het.label_noise", "keras_het.ops", "keras_het.validation"),
-    "keras_het.links": (*GROUND, "keras_het.links"),
-    "keras_het.covariances": (*GROUND, "keras_het.covariances", "keras_het.full_precision"),
-    "keras_het.curricula": (
-        *GROUND,
-        "keras_het.curricula",
-        "keras_het.graph",
-        "keras_het.layers",
-        "keras_het.predictions",
-    ),
-    "keras_het.integrators": (*GROUND, "keras_het.integrators", "keras_het.links"),
-    "keras_het.regularizers": GROUND,
-    "keras_het.layers": (
-        *GROUND,
-        "keras_het.constraints",
-        "keras_het.covariances",
-        "keras_het.full_precision",
-        "keras_het.graph",
-        "keras_het.integrators",
-        "keras_het.layers",
-        "keras_het.links",
-    ),
-    "keras_het.graph": (),
-    "keras_het.head_noise": (*GROUND, "keras_het.covariances", "keras_het.graph", "keras_het.layers"),
-    "keras_het.predictions": (*GROUND, "keras_het.compilation", "keras_het.fitting", "keras_het.outputs"),
-    "keras_het.planning": (*GROUND, "keras_het.covariances"),
-    "keras_het.outputs": ("keras_het.graph", "keras_het.layers"),
-    "keras_het.fitting": ("keras_het.losses", "keras_het.metrics", "keras_het.outputs"),
-    "keras_het.compilation": ("keras_het.fitting", "keras_het.losses", "keras_het.outputs"),
-    "keras_het.callbacks": (
-        *GROUND,
-        "keras_het.callbacks",
-        "keras_het.compilation",
-        "keras_het.head_noise",
-        "keras_het.layers",
-        "keras_het.losses",
-        "keras_het.metrics",
-        "keras_het.noisy_labels",
-        "keras_het.predictions",
-    ),
-    "keras_het.losses": (*GROUND, "keras_het.graph", "keras_het.losses"),
-    "keras_het.metrics": (*GROUND, "keras_het.metrics"),
-    "keras_het.noisy_labels": (*GROUND, "keras_het.graph", "keras_het.layers"),
-    "keras_het.analysis": (
-        *GROUND,
-        "keras_het.analysis",
-        "keras_het.compilation",
-        "keras_het.covariances",
-        "keras_het.fitting",
-        "keras_het.graph",
-        "keras_het.head_noise",
-        "keras_het.layers",
-        "keras_het.links",
-        "keras_het.noisy_labels",
-        "keras_het.outputs",
-        "keras_het.predictions",
-    ),
-    "keras_het.analysis.plots": (*GROUND, "keras_het.analysis.plots", "keras_het.extras"),
-    "keras_het.models": (
-        *GROUND,
-        "keras_het.compilation",
-        "keras_het.fitting",
-        "keras_het.full_precision",
-        "keras_het.graph",
-        "keras_het.integrators",
-        "keras_het.layers",
-        "keras_het.links",
-        "keras_het.losses",
-        "keras_het.models",
-        "keras_het.outputs",
-    ),
-}
+# The rooms of every floor, from the ground up. A room may import itself and the rooms of lower floors; the face of the
+# package and its command line, on top, may import all.
+FLOORS = (
+    ("base",),
+    ("label_noise", "ops"),
+    ("constraints", "covariances", "links", "losses", "metrics", "regularizers"),
+    ("integrators",),
+    ("layers",),
+    ("inspection",),
+    ("outputs",),
+    ("fitting", "head_noise", "noisy_labels", "planning"),
+    ("compilation",),
+    ("predictions",),
+    ("curricula", "models", "callbacks", "analysis"),
+    ("estimator", "report"),
+    ("demo_report", "doctor_reference"),
+    ("demo", "doctor"),
+    ("__init__", "__main__"),
+)
+FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+# Within a room: what a module may import of it.
+SEPARATE = {"keras_het.analysis.plots": ("keras_het.base", "keras_het.analysis.plots")}
 FORBIDDEN = ("jax", "torch", "tensorflow", "keras.src", "keras.backend")
 OPTIONAL = ("matplotlib", "sklearn", "pandas", "keras_hub", "jinja2", "PIL")
 # Modules that no other imports at once, and the optional packages that they need.
@@ -148,6 +86,16 @@ def imported_at_once(tree):
     return imported(ast.Module(statements, []))
 
 
+def room_of(name):
+    """The folder or file, directly below the package, that a dotted name is in."""
+    return [*name.split("."), "__init__"][1]
+
+
+def floor_of(name):
+    """The number of a name's floor; what is no room is a name of the package's face."""
+    return FLOOR.get(room_of(name), FLOOR["__init__"])
+
+
 def wrong_imports(module, source):
     """Imports of a module's source that its floor does not allow, and optional packages that it needs at once."""
     tree = ast.parse(source)
@@ -155,9 +103,11 @@ def wrong_imports(module, source):
     wrong = [name for name in names if within(name, FORBIDDEN)]
     needed = LATE.get(module, ())
     wrong += [name for name in imported_at_once(tree) if within(name, (*OPTIONAL, *LATE)) and not within(name, needed)]
-    floor = max((prefix for prefix in ALLOWED if within(module, (prefix,))), key=len, default=None)
-    if floor is not None:
-        wrong += [name for name in names if within(name, ("keras_het",)) and not within(name, ALLOWED[floor])]
+    inside = [name for name in names if within(name, ("keras_het",))]
+    separate = next((prefix for prefix in SEPARATE if within(module, (prefix,))), None)
+    if separate is not None:
+        return wrong + [name for name in inside if not within(name, SEPARATE[separate])]
+    wrong += [name for name in inside if room_of(name) != room_of(module) and floor_of(name) >= floor_of(module)]
     return wrong
 
 
@@ -174,7 +124,7 @@ def test_imports_point_down_and_name_no_backend(module):
     ("module", "line"),
     [
         ("keras_het.ops.random", "from keras_het import layers"),
-        ("keras_het.ops.random", "from keras_het.validation import check_integer"),
+        ("keras_het.base.batches", "from keras_het.ops.random import normal"),
         ("keras_het.integrators.sampled", "import keras_het.layers"),
         ("keras_het.covariances.diagonal", "from keras_het.layers import HeteroscedasticDense"),
         ("keras_het.links.softmax", "from keras_het.integrators import ClosedForm"),
@@ -183,7 +133,7 @@ def test_imports_point_down_and_name_no_backend(module):
         ("keras_het.models.conversion", "import keras_het.demo"),
         ("keras_het.losses", "from keras_het.layers import NoiseTransition"),
         ("keras_het.callbacks", "import keras_het.analysis"),
-        ("keras_het.graph", "from keras_het.layers import HeteroscedasticDense"),
+        ("keras_het.base.graph", "from keras_het.layers import HeteroscedasticDense"),
         ("keras_het.outputs", "from keras_het.compilation import check"),
         ("keras_het.compilation", "from keras_het.models import heteroscedastic"),
         ("keras_het.layers", "from keras_het.callbacks import TransitionMonitor"),

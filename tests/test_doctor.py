@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het import __main__, doctor, doctor_reference, environment
+from keras_het import __main__, doctor, doctor_reference
+from keras_het.base import environment
 
 BACKEND = keras.config.backend()
 ROOT = pathlib.Path(keras_het.__file__).parent.parent

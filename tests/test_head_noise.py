@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_het.base.validation import as_float64
 from keras_het.head_noise import covariance_with, standardized, variances
 from keras_het.layers import HeteroscedasticDense
-from keras_het.validation import as_float64
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 6)).astype("float32")

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_het.validation import check_integer, check_labels
+from keras_het.base.validation import check_integer, check_labels
 
 
 class Calibration(NamedTuple):

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.validation import check_every_class
 from keras_het.noisy_labels import CleanAndNoisy
-from keras_het.validation import check_every_class
 
 
 class ConfusionMatrices(NamedTuple):

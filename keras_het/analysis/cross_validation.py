@@ -11,11 +11,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.batches import as_numpy, count_examples, is_data_set, take
+from keras_het.base.batches import as_numpy, count_examples, is_data_set, take
+from keras_het.base.seeds import random_generator
+from keras_het.base.validation import check_choice, check_integer, check_labels, check_maker
 from keras_het.compilation import check
-from keras_het.ops.seeds import random_generator
 from keras_het.predictions import exclusive_probabilities
-from keras_het.validation import check_choice, check_integer, check_labels, check_maker
 
 REFUSED = ("x", "y", "validation_split", "shuffle", "verbose")
 

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_het.batches import count_examples, take
-from keras_het.graph import predictor
+from keras_het.base.batches import count_examples, take
+from keras_het.base.graph import predictor
+from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.head_noise import covariance_with, find_noisy_head, standardized
 from keras_het.predictions import exclusive_probabilities
-from keras_het.validation import check_class_names, check_integer, check_labels
 
 
 class Disagreement(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, log_softmax, xlogy
 
-from keras_het.batches import batches
+from keras_het.base.batches import batches
 
 
 class EnsembleUncertainty(NamedTuple):

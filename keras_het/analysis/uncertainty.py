@@ -6,14 +6,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.batches import batches
-from keras_het.graph import predictor
+from keras_het.base.batches import batches
+from keras_het.base.graph import predictor
+from keras_het.base.validation import check_integer
 from keras_het.head_noise import find_noisy_head, standardized, variances
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Link
 from keras_het.ops import DiagonalNormal, Nodes, quasi_random
 from keras_het.ops.streaming import expectation
-from keras_het.validation import check_integer
 
 BLOCK_NUMBERS = 1 << 24  # logits that are held at once; more may not fit in memory
 

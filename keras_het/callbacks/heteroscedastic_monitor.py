@@ -4,13 +4,13 @@ from typing import Any
 
 import keras
 
-from keras_het.batches import examples_and_labels, labelled_batches
+from keras_het.base.batches import examples_and_labels, labelled_batches
+from keras_het.base.validation import check_integer
 from keras_het.callbacks.order import move
 from keras_het.compilation import check
 from keras_het.head_noise import HeadReader
 from keras_het.metrics import ExpectedCalibrationError
 from keras_het.predictions import predict_probabilities
-from keras_het.validation import check_integer
 
 
 class HeteroscedasticMonitor(keras.callbacks.Callback):

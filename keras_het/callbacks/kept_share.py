@@ -4,10 +4,10 @@ from typing import Any
 
 import keras
 
+from keras_het.base.validation import check_integer, check_number
 from keras_het.callbacks.order import move
 from keras_het.compilation import check, leaves
 from keras_het.losses.selecting import SelectingCrossentropy
-from keras_het.validation import check_integer, check_number
 
 
 class KeptShare(keras.callbacks.Callback):

@@ -8,9 +8,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.validation import check_labels
 from keras_het.losses import SelfPacedCrossentropy
 from keras_het.predictions import predict_probabilities
-from keras_het.validation import check_labels
 
 SMALLEST = np.finfo("float32").tiny  # a smaller probability would give an infinite loss
 

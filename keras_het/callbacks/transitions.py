@@ -8,13 +8,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.batches import examples_and_labels
+from keras_het.base.batches import examples_and_labels
+from keras_het.base.validation import check_choice, check_integer, check_transitions
 from keras_het.callbacks.order import move
 from keras_het.compilation import check
 from keras_het.label_noise import condition_number, total_variation, trace
 from keras_het.layers import NoiseTransition
 from keras_het.noisy_labels import CleanAndNoisy
-from keras_het.validation import check_choice, check_integer, check_transitions
 
 COLLAPSED = 0.01  # below this learned share of labelled outliers, T says that there are none
 

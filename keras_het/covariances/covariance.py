@@ -8,11 +8,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.precision import AffineMap, FullPrecision
+from keras_het.base.validation import check_number
 from keras_het.covariances.block_matrix import BlockMatrix
-from keras_het.full_precision import AffineMap, FullPrecision
 from keras_het.ops.diagonal import DiagonalNormal
 from keras_het.ops.log_space import softplus_inverse
-from keras_het.validation import check_number
 
 
 class Covariance(FullPrecision):

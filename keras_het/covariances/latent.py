@@ -8,11 +8,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.validation import check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.low_rank import DEFAULT_NUM_FACTORS, LowRank
 from keras_het.ops.latent import LatentNormal
 from keras_het.ops.log_space import softplus_inverse
-from keras_het.validation import check_integer
 
 SMALLEST_KERNEL = 0.05  # relative to the size at the start; a smaller kernel counts as not trained
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keras_het.choices import find_choice
+from keras_het.base.choices import find_choice
 from keras_het.covariances.covariance import Covariance
 from keras_het.covariances.diagonal import Diagonal
 from keras_het.covariances.latent import Latent

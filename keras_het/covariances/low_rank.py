@@ -7,11 +7,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.validation import as_float64, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.covariance import Covariance
 from keras_het.covariances.unit_rows import UnitRows
 from keras_het.ops.low_rank import LowRankNormal
-from keras_het.validation import as_float64, check_integer
 
 DEFAULT_NUM_FACTORS = 15
 

@@ -7,12 +7,12 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.precision import FullPrecision
+from keras_het.base.validation import as_float64
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.low_rank import LowRank
 from keras_het.covariances.unit_rows import UnitRows
-from keras_het.full_precision import FullPrecision
 from keras_het.ops.low_rank import ScaledLowRankNormal
-from keras_het.validation import as_float64
 
 
 @keras.saving.register_keras_serializable("keras_het")

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.cluster.vq import kmeans2
 from scipy.spatial.distance import pdist, squareform
 
-from keras_het.validation import as_float64, check_integer, check_labels, check_not_negative, check_number
+from keras_het.base.validation import as_float64, check_integer, check_labels, check_not_negative, check_number
 
 MAX_OF_CLASS = 16_384  # examples; the distances of more would take over 1 GiB
 

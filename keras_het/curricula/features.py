@@ -6,10 +6,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.batches import batches
-from keras_het.graph import find_head, predictor, single_output
+from keras_het.base.batches import batches
+from keras_het.base.graph import find_head, predictor, single_output
+from keras_het.base.validation import check_integer
 from keras_het.layers import HeteroscedasticDense
-from keras_het.validation import check_integer
 
 
 def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: int = 128) -> np.ndarray:

@@ -5,9 +5,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.ops.seeds import random_generator
+from keras_het.base.seeds import random_generator
+from keras_het.base.validation import check_integer, check_labels, check_number
 from keras_het.predictions import exclusive_probabilities
-from keras_het.validation import check_integer, check_labels, check_number
 
 
 class MentorMix(keras.utils.PyDataset):

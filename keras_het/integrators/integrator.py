@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keras_het.choices import Choice
+from keras_het.base.choices import Choice
 from keras_het.links import Link
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keras_het.choices import find_choice
+from keras_het.base.choices import find_choice
 from keras_het.integrators.closed_form import ClosedForm
 from keras_het.integrators.integrator import Integrator
 from keras_het.integrators.own_noise import OwnNoise

@@ -5,11 +5,11 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_het.base.validation import check_integer
 from keras_het.integrators.integrator import Integrator
 from keras_het.links import Link
 from keras_het.ops.quadrature import GumbelNormal, points
 from keras_het.ops.streaming import expectation
-from keras_het.validation import check_integer
 
 
 @keras.saving.register_keras_serializable("keras_het")

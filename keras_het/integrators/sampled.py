@@ -6,11 +6,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.validation import check_boolean, check_integer
 from keras_het.integrators.integrator import Integrator
 from keras_het.links import Link
 from keras_het.ops import nodes
 from keras_het.ops.streaming import expectation
-from keras_het.validation import check_boolean, check_integer
 
 MAX_NUM_SAMPLES = 1 << 20
 MAX_TABLE_BYTES = 512 << 20

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
-from keras_het.validation import check_annotations, check_integer, check_number
+from keras_het.base.validation import check_annotations, check_integer, check_number
 
 
 class DawidSkene(NamedTuple):

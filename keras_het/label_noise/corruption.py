@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.ops.seeds import random_generator
-from keras_het.validation import check_every_class, check_labels, check_rows, check_share, check_transition
+from keras_het.base.seeds import random_generator
+from keras_het.base.validation import check_every_class, check_labels, check_rows, check_share, check_transition
 
 
 def corrupt_labels(labels: Any, transition: Any, seed: int | list[int] = 0) -> np.ndarray:

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from keras_het.label_noise.matrices import from_confusion
-from keras_het.validation import (
+from keras_het.base.validation import (
     as_float64,
     check_every_class,
     check_labels,
@@ -14,6 +13,7 @@ from keras_het.validation import (
     check_share,
     check_square,
 )
+from keras_het.label_noise.matrices import from_confusion
 
 ROUNDING = 1e-6  # else rounding may put the mean of equal probabilities above them, so that none counts
 ROWS = 8192  # of probabilities that are compared at once

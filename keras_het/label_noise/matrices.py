@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.ops.seeds import random_generator
-from keras_het.validation import check_integer, check_not_negative, check_share, check_square
+from keras_het.base.seeds import random_generator
+from keras_het.base.validation import check_integer, check_not_negative, check_share, check_square
 
 
 def symmetric(num_classes: int, noise: float) -> np.ndarray:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.validation import check_square
+from keras_het.base.validation import check_square
 
 
 def total_variation(transition: Any, reference: Any) -> float:

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.extras import import_extra
-from keras_het.ops.seeds import random_generator
-from keras_het.validation import check_every_class, check_integer, check_labels
+from keras_het.base.extras import import_extra
+from keras_het.base.seeds import random_generator
+from keras_het.base.validation import check_every_class, check_integer, check_labels
 
 
 def weak_raters(

@@ -7,11 +7,11 @@ import keras
 from keras import ops
 
 from keras_het import covariances, integrators, links
-from keras_het.full_precision import AffineMap, FullPrecision, check_autocast, check_dtype
+from keras_het.base.precision import AffineMap, FullPrecision, check_autocast, check_dtype
+from keras_het.base.validation import check_boolean, check_integer, check_number
 from keras_het.layers import short_covariance
 from keras_het.layers.clock import Clock
 from keras_het.layers.learned_temperature import LearnedTemperature
-from keras_het.validation import check_boolean, check_integer, check_number
 
 MAX_WEIGHT_BYTES = 16 << 30
 

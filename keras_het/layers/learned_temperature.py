@@ -6,8 +6,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_het.full_precision import FullPrecision
-from keras_het.validation import check_number
+from keras_het.base.precision import FullPrecision
+from keras_het.base.validation import check_number
 
 
 @keras.saving.register_keras_serializable("keras_het")

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.graph import activation_of, has_graph, inner_output, is_activation, producer
+from keras_het.base.graph import activation_of, has_graph, inner_output, is_activation, producer
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 
 # Largest distance of the log of the sum of probabilities from 0. bfloat16 rounds log(1e-5) by 0.03; probabilities that

@@ -6,12 +6,12 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.precision import check_autocast, check_dtype
+from keras_het.base.validation import check_boolean, check_choice, check_integer, check_transitions
 from keras_het.constraints import RowStochastic
-from keras_het.full_precision import check_autocast, check_dtype
 from keras_het.label_noise import outlier
 from keras_het.layers.log_probabilities import check_log_probabilities, nan_unless_log_probabilities
 from keras_het.ops.transition import SMALLEST, apply_transition
-from keras_het.validation import check_boolean, check_choice, check_integer, check_transitions
 
 START = 0.01  # how much of every row of a learned T is spread over all classes at the start
 MAX_BYTES = 1 << 30  # of T

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_het.choices import Choice
+from keras_het.base.choices import Choice
 from keras_het.ops.diagonal import finite
 from keras_het.ops.log_space import log_mean_exp
 

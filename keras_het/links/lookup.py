@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keras_het.choices import find_choice
+from keras_het.base.choices import find_choice
 from keras_het.links.link import Link
 from keras_het.links.normalized import NormalCDF, NormalizedSigmoid
 from keras_het.links.sigmoid import Sigmoid

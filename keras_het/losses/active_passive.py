@@ -8,9 +8,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_het.base.validation import check_number
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.losses.reverse import check_log_of_zero, reverse_crossentropy
-from keras_het.validation import check_number
 
 
 @keras.saving.register_keras_serializable("keras_het")

@@ -6,10 +6,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.validation import check_number, check_transition
 from keras_het.label_noise import condition_number
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.ops.transition import apply_transition
-from keras_het.validation import check_number, check_transition
 
 
 class _Corrected(Crossentropy):

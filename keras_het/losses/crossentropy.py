@@ -6,8 +6,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.validation import check_boolean, check_integer
 from keras_het.ops.transition import SMALLEST
-from keras_het.validation import check_boolean, check_integer
 
 
 class _WithMask(keras.layers.Layer):

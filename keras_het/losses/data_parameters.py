@@ -6,8 +6,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_het.base.validation import check_integer, check_number
 from keras_het.losses.indexed import IndexedCrossentropy
-from keras_het.validation import check_integer, check_number
 
 
 @keras.saving.register_keras_serializable("keras_het")

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_het.base.validation import check_integer
 from keras_het.losses.state import StatefulCrossentropy
-from keras_het.validation import check_integer
 
 MAX_EXAMPLES = 1 << 24  # sample weights are float32, which would round larger indices to others
 

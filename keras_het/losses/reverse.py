@@ -4,7 +4,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_het.validation import check_number
+from keras_het.base.validation import check_number
 
 
 def check_log_of_zero(log_of_zero: Any) -> float:

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.validation import check_share
 from keras_het.losses.state import StatefulCrossentropy
-from keras_het.validation import check_share
 
 
 class SelectingCrossentropy(StatefulCrossentropy):

@@ -6,9 +6,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.validation import check_number
 from keras_het.losses.selecting import SelectingCrossentropy
 from keras_het.ops.largest import largest
-from keras_het.validation import check_number
 
 
 @keras.saving.register_keras_serializable("keras_het")

@@ -6,10 +6,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.validation import check_boolean, check_number
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.losses.reverse import check_log_of_zero, reverse_crossentropy
 from keras_het.ops.transition import SMALLEST
-from keras_het.validation import check_boolean, check_number
 
 
 @keras.saving.register_keras_serializable("keras_het")

@@ -6,9 +6,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.validation import check_integer
 from keras_het.metrics.metric import Examples, ProbabilityMetric, confidence_and_success, place_in, sum_by
 from keras_het.metrics.table import TableMetric
-from keras_het.validation import check_integer
 
 
 @keras.saving.register_keras_serializable("keras_het")

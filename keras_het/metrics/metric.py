@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.validation import check_boolean, check_integer
+from keras_het.base.validation import check_boolean, check_integer
 
 SMALLEST = float(np.finfo("float32").tiny)
 ROUNDING = 1e-2  # how far outside [0, 1] a probability in half precision may be

@@ -5,8 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_het.base.validation import check_integer
 from keras_het.metrics.metric import Examples, ProbabilityMetric, place_in, sum_by
-from keras_het.validation import check_integer
 
 
 @keras.saving.register_keras_serializable("keras_het")

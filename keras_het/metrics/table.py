@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_het.base.validation import check_integer
 from keras_het.metrics.metric import LOWEST, ProbabilityMetric
-from keras_het.validation import check_integer
 
 
 class Rows(NamedTuple):

@@ -6,12 +6,12 @@ from typing import Any
 
 import keras
 
-from keras_het.batches import check_again
+from keras_het.base.batches import check_again
+from keras_het.base.validation import check_integer
 from keras_het.compilation import check
 from keras_het.models.copying import unchanged_seed
 from keras_het.models.joint import JointModel
 from keras_het.models.members import check_different_noise, check_different_start, member_seed
-from keras_het.validation import check_integer
 
 
 @keras.saving.register_keras_serializable("keras_het")

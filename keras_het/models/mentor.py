@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_het.validation import check_integer
+from keras_het.base.validation import check_integer
 
 
 def mentor_net(num_classes: int, hidden: int = 20) -> keras.Model:

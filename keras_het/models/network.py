@@ -6,8 +6,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_het.base.validation import check_boolean, check_integer, check_number
 from keras_het.layers import HeteroscedasticDense
-from keras_het.validation import check_boolean, check_integer, check_number
 
 EPSILON = float(np.finfo("float32").eps)
 NO_SCALE = 1e38  # a variance so large that it makes numbers zero

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.ops.seeds import random_generator
+from keras_het.base.seeds import random_generator
 
 
 class ShuffledBatches(keras.utils.PyDataset):

@@ -10,7 +10,7 @@ from keras import ops
 from scipy.optimize import brentq
 from scipy.special import expit, softmax
 
-from keras_het.validation import as_float64, check_labels
+from keras_het.base.validation import as_float64, check_labels
 
 LOWEST, HIGHEST = 0.05, 20.0
 

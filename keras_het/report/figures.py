@@ -10,7 +10,7 @@ import numpy as np
 from keras_het.analysis import plots
 from keras_het.analysis.plots.classes import EITHER, TOGETHER
 from keras_het.analysis.plots.examples import as_pictures
-from keras_het.extras import import_extra
+from keras_het.base.extras import import_extra
 from keras_het.report.findings import Findings
 
 STYLES = {"light": ["default"], "dark": ["default", "dark_background"]}  # a user's own style would change the figures

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_het import analysis
-from keras_het.batches import count_examples, take
+from keras_het.base.batches import count_examples, take
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
 # Examples for the mean covariance, drawn at random: enough for a mean, and more would make its prediction slow.

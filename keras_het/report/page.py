@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import keras
 
-import keras_het
 from keras_het.analysis.plots.classes import EITHER, TOGETHER
-from keras_het.extras import import_extra
+from keras_het.base.extras import import_extra
+from keras_het.base.version import __version__
 from keras_het.report.advice import next_steps, summary
 from keras_het.report.figures import is_images, pictures, thumbnails
 from keras_het.report.findings import Findings, collect
@@ -73,7 +73,8 @@ def report(
 
     Example:
         >>> import numpy as np, tempfile
-        >>> model = keras.Sequential([keras.Input((2,)), keras_het.layers.HeteroscedasticDense(2, num_factors=1)])
+        >>> from keras_het.layers import HeteroscedasticDense
+        >>> model = keras.Sequential([keras.Input((2,)), HeteroscedasticDense(2, num_factors=1)])
         >>> page = report(model, np.eye(2), [0, 1], ["cat", "dog"], tempfile.mkdtemp())
         >>> page.name, "cat" in page.read_text()
         ('report.html', True)
@@ -119,7 +120,7 @@ def render(found: Findings, images: Any = None) -> str:
         style=trusted(style),
         script=trusted(script),
         allowed=base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode(),
-        version=keras_het.__version__,
+        version=__version__,
     )
 
 

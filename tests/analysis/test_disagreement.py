@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from keras_het.analysis import disagreements, explain, rank_histogram
+from keras_het.base.validation import as_float64
 from keras_het.layers import HeteroscedasticDense
-from keras_het.validation import as_float64
 
 NAMES = ["cat", "lynx", "dog", "wolf"]
 X = np.eye(4, dtype="float32")

@@ -8,8 +8,8 @@ import pytest
 from scipy.special import expit, xlogy
 
 from keras_het.analysis import uncertainty
+from keras_het.base.validation import as_float64
 from keras_het.layers import HeteroscedasticDense
-from keras_het.validation import as_float64
 
 X = np.array([[1.0, 0.5], [-2.0, 0.3], [0.1, -1.5]], "float32")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_het import label_noise
-from keras_het.validation import check_transition
+from keras_het.base.validation import check_transition
 from tests.ops.test_transition import MATRICES, UNITS
 
 

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 import keras_het
-from keras_het.graph import find_head
+from keras_het.base.graph import find_head
 
 UNITS = 5
 

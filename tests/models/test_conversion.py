@@ -27,7 +27,7 @@ from tests.models.small_models import EXAMPLES, FEATURES, MODELS, X, Y, function
 def test_a_converted_model_predicts_as_before_trains_and_is_saved(name, clone, tmp_path):
     model = sharpen(MODELS[name]())
     new = check_conversion(model, X, Y, tmp_path, clone=clone)
-    assert [layer.name for layer in new.layers][-1] == keras_het.graph.find_head(model, layers.Dense).layer.name
+    assert [layer.name for layer in new.layers][-1] == keras_het.base.graph.find_head(model, layers.Dense).layer.name
 
 
 @pytest.mark.parametrize(

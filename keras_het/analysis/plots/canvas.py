@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.extras import import_extra
+from keras_het.base.extras import import_extra
 
 # Blue, orange and green of Okabe and Ito: colour-blind people can tell them apart. One set for white, one for black.
 ON_LIGHT, ON_DARK = ("#0072B2", "#D55E00", "#009E73"), ("#56B4E9", "#E69F00", "#009E73")

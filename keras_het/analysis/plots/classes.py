@@ -15,7 +15,7 @@ from keras_het.analysis.plots.canvas import (
     text_color,
     without_frame,
 )
-from keras_het.validation import check_class_names, check_square
+from keras_het.base.validation import check_class_names, check_square
 
 MOST_LABELS, MOST_PAIRS, MOST_BARS = 30, 20, 60  # what stays readable in a figure of the default size
 TOGETHER, EITHER = "rise and fall together", "one or the other"

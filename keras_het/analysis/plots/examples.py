@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from keras_het.analysis.plots.canvas import axes_or_new, shortened
-from keras_het.validation import check_integer
+from keras_het.base.validation import check_integer
 
 
 def gallery(images: Any, issues: Any, class_names: Sequence | None = None, count: int = 16) -> Any:

@@ -1,10 +1,30 @@
 """Covariances: the noise of the logits, as layers that a head owns."""
 
+from typing import Any
+
+from keras_het.base.choices import find_choice
 from keras_het.covariances.covariance import Covariance
 from keras_het.covariances.diagonal import Diagonal
 from keras_het.covariances.latent import Latent
-from keras_het.covariances.lookup import get
 from keras_het.covariances.low_rank import LowRank
 from keras_het.covariances.parameter_efficient import ParameterEfficient
 
 __all__ = ["Covariance", "Diagonal", "Latent", "LowRank", "ParameterEfficient", "get"]
+
+
+def get(identifier: Any) -> Covariance:
+    """The covariance of an instance, a name or a serialised dict.
+
+    Args:
+        identifier: a `Covariance`, one of the names "diagonal", "low_rank", "parameter_efficient" and "latent", or a
+            serialised dict.
+    Returns:
+        the covariance; an instance as it is.
+    Raises:
+        ValueError: if it is none of these.
+
+    Example:
+        >>> get("low_rank").num_factors is None
+        True
+    """
+    return find_choice("covariance", identifier, Covariance, (Diagonal, LowRank, ParameterEfficient, Latent))

@@ -20,7 +20,7 @@ class Link(Choice):
     * `closed_form(normal)`: what a head returns, `(..., K)`, without nodes.
     * `second_order(normal)`: the same to second order in the noise.
     * `mean`: the function that is averaged over nodes, an object with the methods of `SoftmaxMean` in
-      `ops/expected_softmax.py`; `from_mean` turns the average into what a head returns.
+      `ops/softmax.py`; `from_mean` turns the average into what a head returns.
     * `own_noise` and `largest`: the same for the integrators `OwnNoise` and `Quadrature`.
 
     `normal` is the distribution of the logits in temperatures, centred by `center`.

@@ -8,9 +8,9 @@ import keras
 from keras import ops
 
 from keras_het.links.link import Link
-from keras_het.ops.expected_sigmoid import log_expected_sigmoid
-from keras_het.ops.log_mean import LOG_NORMAL_CDF_MEAN, LOG_SIGMOID_MEAN
 from keras_het.ops.log_space import log_ndtr
+from keras_het.ops.mean import LOG_NORMAL_CDF_MEAN, LOG_SIGMOID_MEAN
+from keras_het.ops.sigmoid import log_expected_sigmoid
 
 
 class _Normalized(Link):

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_het.links.link import Link
-from keras_het.ops.expected_sigmoid import SigmoidMean, expected_sigmoid_logit
+from keras_het.ops.sigmoid import SigmoidMean, expected_sigmoid_logit
 
 
 @keras.saving.register_keras_serializable("keras_het")

@@ -5,9 +5,9 @@ from typing import Any
 import keras
 
 from keras_het.links.link import Link
-from keras_het.ops.expected_softmax import SoftmaxMean, second_order_log_softmax, without_shift
 from keras_het.ops.own_noise import OwnNoiseMean
 from keras_het.ops.quadrature import LargestMean
+from keras_het.ops.softmax import SoftmaxMean, second_order_log_softmax, without_shift
 
 
 @keras.saving.register_keras_serializable("keras_het")

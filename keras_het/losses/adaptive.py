@@ -10,7 +10,7 @@ from keras import ops
 from keras_het.base.graph import find_head
 from keras_het.base.validation import as_float64, check_every_class, check_labels, check_not_negative, check_share
 from keras_het.losses.indexed import IndexedCrossentropy
-from keras_het.ops.largest import largest
+from keras_het.ops.log_space import largest
 from keras_het.ops.transition import SMALLEST
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.losses.state import StatefulCrossentropy
-from keras_het.ops.annotators import for_each_label, is_label, weight_each_label
+from keras_het.ops.labels import for_each_label, is_label, weight_each_label
 
 
 @keras.saving.register_keras_serializable("keras_het")

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_het.base.validation import check_choice, check_integer, check_number
 from keras_het.losses.indexed import IndexedCrossentropy
-from keras_het.ops.largest import largest
+from keras_het.ops.log_space import largest
 
 MAX_BYTES = 2 << 30  # of the remembered predictions
 # The rounding error of a remembered number near one.

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_het.base.validation import check_number
 from keras_het.losses.selecting import SelectingCrossentropy
-from keras_het.ops.largest import largest
+from keras_het.ops.log_space import largest
 
 
 @keras.saving.register_keras_serializable("keras_het")

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_het.ops.annotators import for_each_label, weight_each_label
+from keras_het.ops.labels import for_each_label, weight_each_label
 
 
 @keras.saving.register_keras_serializable("keras_het")

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, Self
 from keras import ops
 
 from keras_het.ops.diagonal import DiagonalNormal
-from keras_het.ops.expected_sigmoid import FARTHEST
 from keras_het.ops.log_space import erfcx_polynomial
 from keras_het.ops.nodes import Nodes
+from keras_het.ops.sigmoid import FARTHEST
 
 # sigmoid(x) = sum_i w_i Phi(b_i x), of the least largest error for three terms (Monahan and Stefanski 1992).
 _WEIGHTS = (0.16227379, 0.58472816, 0.25299804)

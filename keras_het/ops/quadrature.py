@@ -19,9 +19,9 @@ import numpy as np
 from keras import ops
 
 from keras_het.ops.diagonal import DiagonalNormal
-from keras_het.ops.expected_sigmoid import FARTHEST
 from keras_het.ops.log_space import log_ndtr
 from keras_het.ops.nodes import Nodes
+from keras_het.ops.sigmoid import FARTHEST
 
 # The Gumbel law as sum_i w_i N(m_i, s_i^2): fitted anew to its distribution function, largest error 8e-5 (that of
 # Fruehwirth-Schnatter and Fruehwirth 2007, rounded to three digits, has 4e-4). The widest term first.

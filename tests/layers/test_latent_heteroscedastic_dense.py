@@ -10,7 +10,7 @@ from keras_het.covariances import Latent
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense, LatentHeteroscedasticDense
 from keras_het.ops import LatentNormal, LowRankNormal, Nodes
-from keras_het.ops.expected_softmax import SoftmaxMean
+from keras_het.ops.softmax import SoftmaxMean
 from keras_het.ops.streaming import expectation
 from tests.gradients import value_and_gradients
 from tests.layers.heads import FEATURES, LABELS, UNITS, X, make_model, set_random_weights, to_numpy

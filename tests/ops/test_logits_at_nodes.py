@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_het.ops import LowRankNormal, Nodes, low_rank_normal, streaming
-from tests.ops.test_expected_softmax import KINDS, SAMPLES, UNITS, nodes_of, problem
+from tests.ops.test_softmax import KINDS, SAMPLES, UNITS, nodes_of, problem
 
 
 def check_logits(kind):

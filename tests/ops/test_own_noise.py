@@ -9,12 +9,12 @@ from keras import ops
 from scipy.special import log_softmax, logsumexp
 
 from keras_het.ops import blocking, log_expected_softmax, low_rank_normal, own_noise
-from keras_het.ops.expected_softmax import without_shift
 from keras_het.ops.nodes import quasi_random
+from keras_het.ops.softmax import without_shift
 from keras_het.ops.streaming import expectation
 from tests import reference
 from tests.gradients import value_and_gradients
-from tests.ops.test_expected_softmax import KINDS, UNITS, nodes_of, problem
+from tests.ops.test_softmax import KINDS, UNITS, nodes_of, problem
 
 OPTIONS = [{"chunk_size": 8}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}]
 GRID = np.arange(-13.0, 26.0, 0.02)

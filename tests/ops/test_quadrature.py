@@ -9,10 +9,10 @@ from keras_het.integrators import OwnNoise, Quadrature, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Softmax
 from keras_het.ops import blocking, low_rank_normal, quadrature
-from keras_het.ops.expected_softmax import without_shift
+from keras_het.ops.softmax import without_shift
 from keras_het.ops.streaming import expectation
 from tests.gradients import second_derivative, value_and_gradients
-from tests.ops.test_expected_softmax import UNITS, problem
+from tests.ops.test_softmax import UNITS, problem
 
 OPTIONS = [{"chunk_size": 8}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}]
 NODES = 28  # a loop over chunks, and a remainder

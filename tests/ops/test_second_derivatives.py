@@ -7,7 +7,7 @@ from keras import ops
 from keras_het.ops import blocking, log_expected_softmax, sampled_expected_sigmoid_logit
 from keras_het.ops.streaming import _Stream
 from tests.gradients import hessian, second_derivative
-from tests.ops.test_expected_softmax import KINDS, UNITS, nodes_of, problem
+from tests.ops.test_softmax import KINDS, UNITS, nodes_of, problem
 
 VALUE = _Stream.value
 EXPECTATIONS = {"softmax": log_expected_softmax, "sigmoid": sampled_expected_sigmoid_logit}

@@ -7,7 +7,7 @@ from scipy.special import log_softmax, softmax
 
 from keras_het.ops import low_rank_normal, second_order_log_softmax
 from tests import reference
-from tests.ops.test_expected_softmax import KINDS, UNITS, problem
+from tests.ops.test_softmax import KINDS, UNITS, problem
 
 
 def distribution(kind, size=1.0):

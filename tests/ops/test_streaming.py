@@ -9,18 +9,8 @@ import pytest
 from keras import ops
 
 from keras_het.ops import Nodes, blocking, log_expected_softmax, low_rank_normal, streaming
-from keras_het.ops.expected_softmax import SoftmaxMean
-from tests.ops.test_expected_softmax import (
-    KINDS,
-    SAMPLES,
-    UNITS,
-    check_slope,
-    evaluate,
-    gradients,
-    nodes_of,
-    oracle,
-    problem,
-)
+from keras_het.ops.softmax import SoftmaxMean
+from tests.ops.test_softmax import KINDS, SAMPLES, UNITS, check_slope, evaluate, gradients, nodes_of, oracle, problem
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,9 +6,9 @@ from typing import Any
 from keras import ops
 
 from keras_het.ops.diagonal import finite
-from keras_het.ops.log_mean import log_sigmoid_slope
 from keras_het.ops.log_space import erfcx_polynomial
 from keras_het.ops.low_rank import low_rank_normal
+from keras_het.ops.mean import log_sigmoid_slope
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.streaming import expectation
 

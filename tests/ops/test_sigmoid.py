@@ -11,7 +11,7 @@ from keras_het.ops import (
 )
 from tests import reference
 from tests.gradients import value_and_gradients
-from tests.ops.test_expected_softmax import EXTREMES, FACTORS, KINDS, UNITS, check_slope, extreme, nodes_of, problem
+from tests.ops.test_softmax import EXTREMES, FACTORS, KINDS, UNITS, check_slope, extreme, nodes_of, problem
 
 MEANS = np.concatenate([np.linspace(-100, 100, 41), np.linspace(-6, 6, 25), [-1e-3, 1e-3]])
 SCALES = np.concatenate([[0.0, 1e-3, 0.1, 0.3, 0.5, 1.0, 1.5, 2.0, 3.0], np.linspace(4, 30, 14)])

@@ -6,7 +6,7 @@ from typing import Any
 from keras import ops
 
 from keras_het.ops.diagonal import finite
-from keras_het.ops.largest import largest
+from keras_het.ops.log_space import largest
 from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.streaming import expectation

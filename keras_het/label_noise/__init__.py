@@ -4,12 +4,11 @@ A transition matrix T is row-stochastic, T[i, j] = p(noisy label j | true class 
 et al. 2014.
 """
 
-from keras_het.label_noise.annotators import DawidSkene, dawid_skene, majority_vote
-from keras_het.label_noise.corruption import corrupt_labels, look_alike_transitions
+from keras_het.label_noise.corruption import corrupt_labels, look_alike_transitions, weak_raters
+from keras_het.label_noise.dawid_skene import DawidSkene, dawid_skene, majority_vote
 from keras_het.label_noise.estimation import estimate_by_anchors, estimate_by_confident_joint, systematic_flips
 from keras_het.label_noise.matrices import from_confusion, outlier, pair_flip, random_flip, symmetric
 from keras_het.label_noise.measures import condition_number, total_variation, trace
-from keras_het.label_noise.raters import weak_raters
 
 __all__ = [
     "DawidSkene",

@@ -6,15 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from keras_het.label_noise import (
-    annotators,
-    corrupt_labels,
-    dawid_skene,
-    majority_vote,
-    pair_flip,
-    symmetric,
-    total_variation,
-)
+from keras_het.label_noise import corrupt_labels, dawid_skene, majority_vote, pair_flip, symmetric, total_variation
+from keras_het.label_noise import dawid_skene as annotators
 
 UNITS, EXAMPLES, ANNOTATORS = 4, 1500, 5
 PLANTED = [

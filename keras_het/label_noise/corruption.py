@@ -1,4 +1,4 @@
-"""Corruption of clean labels, for demonstrations and benchmarks: by rules, or by weak raters, whose errors have a cause."""
+"""Corruption of clean labels, for demonstrations and benchmarks: by given rates, or by weak raters that err."""
 
 from typing import Any
 

@@ -7,19 +7,21 @@ and the loss hardly changes in training. `CoTeaching` and `JoCoR` take the predi
 a `models.Pair` gives them.
 """
 
-from keras_het.losses.active_passive import ActivePassiveCrossentropy
 from keras_het.losses.adaptive import AdaptivelyRegularizedCrossentropy, adaptive_strengths
 from keras_het.losses.annotators import AnnotatorsLoss
-from keras_het.losses.bootstrapped import BootstrappedCrossentropy
+from keras_het.losses.co_teaching import CoTeaching, JoCoR
 from keras_het.losses.corrected import BackwardCorrectedCrossentropy, ForwardCorrectedCrossentropy
 from keras_het.losses.data_parameters import DataParametersCrossentropy
 from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
-from keras_het.losses.generalized import GeneralizedCrossentropy
 from keras_het.losses.indexed import with_index
-from keras_het.losses.pairs import CoTeaching, JoCoR
-from keras_het.losses.self_paced import SelfPacedCrossentropy
-from keras_het.losses.smoothed import SmoothedCrossentropy
-from keras_het.losses.symmetric import SymmetricCrossentropy
+from keras_het.losses.robust import (
+    ActivePassiveCrossentropy,
+    BootstrappedCrossentropy,
+    GeneralizedCrossentropy,
+    SmoothedCrossentropy,
+    SymmetricCrossentropy,
+)
+from keras_het.losses.selecting import SelfPacedCrossentropy
 
 __all__ = [
     "ActivePassiveCrossentropy",

@@ -1,0 +1,345 @@
+"""Robust losses: bounded ones, and crossentropies whose labels are mixed with predictions or with all classes."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.base.validation import check_boolean, check_number
+from keras_het.losses.crossentropy import Crossentropy
+from keras_het.ops.transition import SMALLEST
+
+
+def check_log_of_zero(log_of_zero: Any) -> float:
+    """`log_of_zero` as a float, if it is a finite number below zero."""
+    number = check_number("log_of_zero", log_of_zero)
+    if number >= 0.0:
+        raise ValueError(f"`log_of_zero` must be less than 0. Received: log_of_zero={log_of_zero}")
+    return number
+
+
+def reverse_crossentropy(targets: Any, log_probs: Any, log_of_zero: float) -> Any:
+    """Crossentropy of the labels under the prediction, with a finite number for the logarithm of zero.
+
+        -sum_k p_k max(log t_k, A),   which is -A (1 - p_y) for one label        (Wang et al. 2019, Section 3)
+
+    The paper takes A only for log 0. Here A also replaces smaller logarithms, so the loss is continuous in the label
+    vector.
+
+    Args:
+        targets: t, label vectors, `(..., K)`; no gradient passes to them.
+        log_probs: log p, `(..., K)`.
+        log_of_zero: A < 0.
+    Returns:
+        shape `(...)`.
+
+    Example:
+        >>> # 4 * 0.75
+        >>> round(float(reverse_crossentropy(ops.array([1.0, 0.0]), ops.log(ops.array([0.25, 0.75])), -4.0)), 4)
+        3.0
+    """
+    targets = ops.stop_gradient(targets)
+    positive = ops.where(targets > 0, targets, 1.0)  # a label that is nan must give nan: `0.0 * targets` below
+    log_targets = ops.where(targets > 0, ops.maximum(ops.log(positive), log_of_zero), log_of_zero + 0.0 * targets)
+    return -ops.sum(ops.exp(log_probs) * log_targets, axis=-1)
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class GeneralizedCrossentropy(Crossentropy):
+    """The negative Box-Cox transform of the label's probability; a larger q makes wrong labels move the model less.
+
+        sum_k t_k (1 - p_k^q) / q                                                  (Zhang and Sabuncu 2018, Section 3.2)
+
+    It is computed as -expm1(q log p_k) / q, which is exact up to rounding for every q. Its gradient is finite where
+    p_k = 0; that of Keras' own `CategoricalGeneralizedCrossEntropy` is not. As q goes to 0, it becomes crossentropy.
+    q = 1 gives 1 - p_y, half the absolute error of the whole vector. A label vector weighs the losses of its classes,
+    so the loss is the mean over labels drawn from it.
+
+    Args:
+        q: in (0, 1]; the paper takes 0.7.
+        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
+        ignore_class: integer label to leave out of the loss and of its mean.
+        name: the name of the loss in logs.
+        reduction: as for any Keras loss.
+        dtype: as for any Keras loss.
+    Raises:
+        ValueError: for arguments outside these ranges.
+
+    Example:
+        >>> loss = GeneralizedCrossentropy(q=0.5)
+        >>> round(float(loss([0], [[0.25, 0.75]])), 4)  # (1 - sqrt(0.25)) / 0.5
+        1.0
+    """
+
+    def __init__(
+        self,
+        q: float = 0.7,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
+        name: str = "generalized_crossentropy",
+        **kwargs: Any,
+    ):
+        super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
+        self.q = check_number("q", q, above=0.0)
+        if self.q > 1.0:
+            raise ValueError(f"`q` must be in (0, 1]. Received: q={q}")
+
+    def crossentropy(self, targets: Any, log_probs: Any) -> Any:
+        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
+        return -ops.sum(targets * ops.expm1(self.q * log_probs), axis=-1) / self.q
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        return {**super().get_config(), "q": self.q}
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class SymmetricCrossentropy(Crossentropy):
+    """The sum of crossentropy, which learns, and reverse crossentropy, which is robust to wrong labels.
+
+        -alpha sum_k t_k log p_k - beta sum_k p_k log t_k,   log 0 := A        (Wang et al. 2019, Section 3)
+
+    For one label the second part is -A beta (1 - p_y).
+
+    `multi_label=True` allows several labels at once. Every class is then a yes-or-no question, with answers t_k and
+    1 - t_k in [0, 1] and probabilities p_k and 1 - p_k. The loss is the mean over the classes; for beta = 0 it is alpha
+    times Keras' `BinaryCrossentropy`. y_true and y_pred have one shape `(..., K)`. With `from_logits=True` y_pred are
+    the logits of p_k, such as those of a head with `link="sigmoid"`.
+
+    Args:
+        alpha: weight of the crossentropy, at least 0; the paper takes 0.1 for ten classes, 6 for a hundred.
+        beta: weight of the reverse crossentropy, at least 0; the paper takes 1 for ten classes, 0.1 for a hundred.
+        log_of_zero: A < 0, which replaces log 0; the paper takes -4.
+        multi_label: whether an example may have several labels, or none.
+        from_logits: whether y_pred are logits, or log-probabilities unless `multi_label`, instead of probabilities.
+        ignore_class: integer label to leave out of the loss and of its mean; None with `multi_label`.
+        name: the name of the loss in logs.
+        reduction: as for any Keras loss.
+        dtype: as for any Keras loss.
+    Raises:
+        ValueError: for arguments outside these ranges, and with `multi_label` for labels of another shape than y_pred.
+
+    Example:
+        >>> loss = SymmetricCrossentropy(alpha=0.0, beta=0.5)
+        >>> round(float(loss([0], [[0.25, 0.75]])), 4)  # 0.5 * 4 * 0.75
+        1.5
+        >>> several = SymmetricCrossentropy(alpha=0.0, beta=0.5, multi_label=True)
+        >>> round(float(several([[1, 1]], [[0.25, 0.75]])), 4)  # 0.5 * 4 * (0.75 + 0.25) / 2
+        1.0
+    """
+
+    def __init__(
+        self,
+        alpha: float = 0.1,
+        beta: float = 1.0,
+        log_of_zero: float = -4.0,
+        multi_label: bool = False,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
+        name: str = "symmetric_crossentropy",
+        **kwargs: Any,
+    ):
+        super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
+        self.alpha = check_number("alpha", alpha, low=0.0)
+        self.beta = check_number("beta", beta, low=0.0)
+        self.log_of_zero = check_log_of_zero(log_of_zero)
+        self.multi_label = check_boolean("multi_label", multi_label)
+        if multi_label and ignore_class is not None:
+            raise ValueError(
+                f"`ignore_class` must be None with multi_label=True. Received: ignore_class={ignore_class}"
+            )
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """See `Crossentropy`."""
+        if not self.multi_label:
+            return super().call(y_true, y_pred)
+        y_true, y_pred = ops.convert_to_tensor(y_true, self.dtype), ops.convert_to_tensor(y_pred, self.dtype)
+        if len(y_true.shape) != len(y_pred.shape) or y_true.shape[-1] != y_pred.shape[-1]:
+            rule = f"have the shape of `y_pred`, {tuple(y_pred.shape)}, with multi_label=True"
+            raise ValueError(f"`y_true` must {rule}. Received: shape {tuple(y_true.shape)}")
+        possible = ops.logical_and(y_true >= 0, y_true <= 1)
+        y_true = ops.where(possible, y_true, np.nan)
+        each = self.crossentropy(ops.stack([y_true, 1.0 - y_true], axis=-1), self._log_answers(y_pred))
+        return ops.mean(each, axis=-1)
+
+    def _log_answers(self, y_pred):
+        """Logarithms of p_k and 1 - p_k, `(..., K, 2)`."""
+        if self.from_logits:
+            return ops.stack([ops.log_sigmoid(y_pred), ops.log_sigmoid(-y_pred)], axis=-1)
+        return ops.log(ops.maximum(ops.stack([y_pred, 1.0 - y_pred], axis=-1), SMALLEST))
+
+    def crossentropy(self, targets: Any, log_probs: Any) -> Any:
+        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
+        reverse = reverse_crossentropy(targets, log_probs, self.log_of_zero)
+        return self.beta * reverse - self.alpha * ops.sum(targets * log_probs, axis=-1)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        own = {"alpha": self.alpha, "beta": self.beta, "log_of_zero": self.log_of_zero, "multi_label": self.multi_label}
+        return {**super().get_config(), **own}
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class ActivePassiveCrossentropy(Crossentropy):
+    """A weighted sum of normalised crossentropy and reverse crossentropy (NCE + RCE).
+
+        alpha sum_k t_k log p_k / sum_j log p_j - beta sum_k p_k log t_k,   log 0 := A       (Ma et al. 2020, Section 3)
+
+    The normalised crossentropy is between 0 and 1, and 1 / K where all classes are equally probable. Its gradient falls
+    as the number K of classes grows, so many classes need a larger alpha. For one label the second part is
+    -A beta (1 - p_y).
+
+    Args:
+        alpha: weight of the normalised crossentropy, at least 0.
+        beta: weight of the reverse crossentropy, at least 0. The paper takes (alpha, beta) = (1, 1) for ten classes,
+            (10, 0.1) for a hundred.
+        log_of_zero: A < 0, which replaces log 0; the paper takes -4.
+        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
+        ignore_class: integer label to leave out of the loss and of its mean.
+        name: the name of the loss in logs.
+        reduction: as for any Keras loss.
+        dtype: as for any Keras loss.
+    Raises:
+        ValueError: for arguments outside these ranges, and for predictions of one class.
+
+    Example:
+        >>> loss = ActivePassiveCrossentropy(alpha=1.0, beta=0.0)
+        >>> round(float(loss([0], [[0.125, 0.5, 0.375]])), 4)  # log(0.125) / (log(0.125) + log(0.5) + log(0.375))
+        0.554
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        log_of_zero: float = -4.0,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
+        name: str = "active_passive_crossentropy",
+        **kwargs: Any,
+    ):
+        super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
+        self.alpha = check_number("alpha", alpha, low=0.0)
+        self.beta = check_number("beta", beta, low=0.0)
+        self.log_of_zero = check_log_of_zero(log_of_zero)
+
+    def crossentropy(self, targets: Any, log_probs: Any) -> Any:
+        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
+        if log_probs.shape[-1] < 2:
+            raise ValueError(f"`y_pred` must have at least two classes. Received: shape {tuple(log_probs.shape)}")
+        # |denominator| >= K log K is never zero: a small number added to it would only make the loss wrong.
+        normalized = ops.sum(targets * log_probs, axis=-1) / ops.sum(log_probs, axis=-1)
+        return self.alpha * normalized + self.beta * reverse_crossentropy(targets, log_probs, self.log_of_zero)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        return {**super().get_config(), "alpha": self.alpha, "beta": self.beta, "log_of_zero": self.log_of_zero}
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class BootstrappedCrossentropy(Crossentropy):
+    """Crossentropy with labels that are mixed with what the model itself predicts.
+
+        soft: -sum_k (beta t_k + (1 - beta) p_k) log p_k                                      (Reed et al. 2014, Eq. 6)
+        hard: -sum_k (beta t_k + (1 - beta) [k = argmax p]) log p_k                           (Reed et al. 2014, Eq. 7)
+
+    The gradient passes through p_k in both places. beta = 1 is the plain crossentropy.
+
+    Args:
+        beta: weight of the labels, in [0, 1]; None is the paper's: 0.95 for soft, 0.8 for hard.
+        hard: whether to mix with the predicted class, not with the probabilities.
+        from_logits: see `ForwardCorrectedCrossentropy`.
+        ignore_class: see `ForwardCorrectedCrossentropy`.
+        name: see `ForwardCorrectedCrossentropy`.
+        reduction: see `ForwardCorrectedCrossentropy`.
+        dtype: see `ForwardCorrectedCrossentropy`.
+    Raises:
+        ValueError: for arguments outside these ranges.
+
+    Example:
+        >>> loss = BootstrappedCrossentropy(beta=0.5, hard=True)
+        >>> round(float(loss([0], [[0.25, 0.75]])), 4)  # -(log(0.25) + log(0.75)) / 2
+        0.837
+    """
+
+    def __init__(
+        self,
+        beta: float | None = None,
+        hard: bool = False,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
+        name: str = "bootstrapped_crossentropy",
+        **kwargs: Any,
+    ):
+        super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
+        self.hard = check_boolean("hard", hard)
+        self.beta = check_number("beta", (0.8 if hard else 0.95) if beta is None else beta, low=0.0)
+        if self.beta > 1.0:
+            raise ValueError(f"`beta` must be in [0, 1]. Received: beta={beta}")
+
+    def crossentropy(self, targets: Any, log_probs: Any) -> Any:
+        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
+        own = (
+            ops.one_hot(ops.argmax(log_probs, axis=-1), log_probs.shape[-1], dtype=log_probs.dtype)
+            if self.hard
+            else ops.exp(log_probs)
+        )
+        return -ops.sum((self.beta * targets + (1.0 - self.beta) * own) * log_probs, axis=-1)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        return {**super().get_config(), "beta": self.beta, "hard": self.hard}
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class SmoothedCrossentropy(Crossentropy):
+    """Crossentropy with smoothed labels; a negative number sharpens them, which corrects for symmetric noise.
+
+        -sum_k ((1 - s) t_k + s / K) log p_k        (Wei et al. 2022, Section 2)
+
+    s > 0 is Keras' `label_smoothing`, which makes predictions less certain. s < 0 does the opposite, and corrects for
+    wrong labels. If a share e of the labels is flipped evenly to the other classes, s = 1 - 1 / (1 - e K / (K - 1))
+    gives `BackwardCorrectedCrossentropy` with that T: its mean over the flips is the crossentropy of the true labels.
+
+    With a negative s the loss has no lower bound: it falls without end as the model becomes sure of the labels, also of
+    wrong ones. Its gradient for the logits stays bounded. Limit the training (few epochs, weight decay); the paper
+    begins it with plain crossentropy.
+
+    Args:
+        smoothing: s < 1, of either sign; labels would say nothing at 1, and would be learned as wrong above 1.
+        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
+        ignore_class: integer label to leave out of the loss and of its mean.
+        name: the name of the loss in logs.
+        reduction: as for any Keras loss.
+        dtype: as for any Keras loss.
+    Raises:
+        ValueError: for arguments outside these ranges.
+
+    Example:
+        >>> loss = SmoothedCrossentropy(smoothing=-0.5)
+        >>> round(float(loss([0], [[0.25, 0.75]])), 4)  # -1.25 log(0.25) + 0.25 log(0.75)
+        1.6609
+    """
+
+    def __init__(
+        self,
+        smoothing: float = 0.1,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
+        name: str = "smoothed_crossentropy",
+        **kwargs: Any,
+    ):
+        super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
+        self.smoothing = check_number("smoothing", smoothing)
+        if self.smoothing >= 1.0:
+            raise ValueError(f"`smoothing` must be less than 1. Received: smoothing={smoothing}")
+
+    def crossentropy(self, targets: Any, log_probs: Any) -> Any:
+        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
+        smoothed = (1.0 - self.smoothing) * targets + self.smoothing / log_probs.shape[-1]
+        return -ops.sum(smoothed * log_probs, axis=-1)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        return {**super().get_config(), "smoothing": self.smoothing}

@@ -5,22 +5,19 @@ import numpy as np
 from arena_trial import BATCH, Method, Plan, Stage, of_indexed_loss, of_loss
 from tasks import Truth
 
-from keras_het import curricula
+from keras_het import analysis, rivals
 from keras_het.callbacks import KeptShare
 from keras_het.losses import (
     ActivePassiveCrossentropy,
-    AdaptivelyRegularizedCrossentropy,
     CoTeaching,
-    DataParametersCrossentropy,
     GeneralizedCrossentropy,
-    JoCoR,
     SelfPacedCrossentropy,
     SmoothedCrossentropy,
     SymmetricCrossentropy,
-    adaptive_strengths,
     with_index,
 )
 from keras_het.models import Pair
+from keras_het.rivals import AdaptivelyRegularizedCrossentropy, DataParametersCrossentropy, JoCoR, adaptive_strengths
 
 TWO = "two networks"
 GRADUAL = 0.2  # share of the epochs in which the share that is kept falls
@@ -48,7 +45,7 @@ def pair_of(trial, loss, fit=None, start=0):
 def mentor_mix(trial):
     """Mixtures with examples of small losses."""
     x, y = trial.task.train
-    batches = curricula.MentorMix(x, y, trial.task.units, BATCH, percentile=trial.strength, seed=trial.seed)
+    batches = rivals.MentorMix(x, y, trial.task.units, BATCH, percentile=trial.strength, seed=trial.seed)
     model = trial.compiled(keras.losses.CategoricalCrossentropy(from_logits=True))
     return Plan(model, [Stage((batches,), {"callbacks": [batches.callback()]})])
 
@@ -56,8 +53,8 @@ def mentor_mix(trial):
 def density(trial):
     """Dense examples first; the strength is the weight of the others in later stages."""
     x, y = trial.task.train
-    subsets = curricula.density_subsets(curricula.features(trial.first(), x), y)
-    weights = [curricula.stage_weights(subsets, stage, (1.0, trial.strength, trial.strength)) for stage in range(3)]
+    subsets = rivals.density_subsets(analysis.features(trial.first(), x), y)
+    weights = [rivals.stage_weights(subsets, stage, (1.0, trial.strength, trial.strength)) for stage in range(3)]
     stages = [Stage((x, y), {"sample_weight": weight}, until) for weight, until in zip(weights, STAGES, strict=True)]
     return Plan(trial.compiled(), stages)
 
@@ -66,8 +63,8 @@ def reference(trial):
     """Weights by likeness to verified examples, to the power of the strength."""
     (x, y), truth = trial.task.train, trial.task.truth.labels
     verified = np.flatnonzero(truth >= 0)
-    features = curricula.features(trial.first(), x)
-    weights = curricula.reference_weights(features, y, features[verified], truth[verified])
+    features = analysis.features(trial.first(), x)
+    weights = rivals.reference_weights(features, y, features[verified], truth[verified])
     return trial.plan(fit={"sample_weight": weights**trial.strength})
 
 

@@ -17,7 +17,7 @@ import tasks
 from keras import ops
 from results import publish
 
-from keras_het import callbacks, losses, models
+from keras_het import callbacks, losses, models, rivals
 
 # Examples; epochs until the share is reached; labels that are known to be right or wrong.
 BATCH, GRADUAL, TRUSTED = 64, 10, 100
@@ -26,7 +26,7 @@ METHODS = {
     "Dense": (losses.SelfPacedCrossentropy, False, False),
     "two, all kept": (losses.CoTeaching, True, False),
     "CoTeaching": (losses.CoTeaching, True, True),
-    "JoCoR": (losses.JoCoR, True, True),
+    "JoCoR": (rivals.JoCoR, True, True),
     "SelfPaced": (losses.SelfPacedCrossentropy, False, True),
     "SelfPaced, mentor": (losses.SelfPacedCrossentropy, False, True),
 }
@@ -51,9 +51,9 @@ def network(task, index):
 
 def mentor_of(task, true_labels, rate, seed, epochs):
     """A mentor that saw how a model learns the first training examples."""
-    examples = callbacks.MentorExamples(task.train.x[:TRUSTED], task.train.y[:TRUSTED], true_labels[:TRUSTED])
+    examples = rivals.MentorExamples(task.train.x[:TRUSTED], task.train.y[:TRUSTED], true_labels[:TRUSTED])
     trained("SelfPaced, mentor", task, rate, seed, epochs, [examples])  # at its schedule, and without a mentor yet
-    mentor = models.mentor_net(task.units)
+    mentor = rivals.mentor_net(task.units)
     mentor.fit(examples.inputs, examples.is_right, epochs=20, verbose=0)
     return mentor
 

@@ -26,7 +26,8 @@ import tempfile
 import keras
 import numpy as np
 
-from keras_het.losses import DataParametersCrossentropy, with_index
+from keras_het.losses import with_index
+from keras_het.rivals import DataParametersCrossentropy
 
 """
 ## The data

@@ -6,7 +6,6 @@ from keras_het import (
     callbacks,
     constraints,
     covariances,
-    curricula,
     integrators,
     label_noise,
     layers,
@@ -16,10 +15,11 @@ from keras_het import (
     models,
     ops,
     regularizers,
+    rivals,
 )
 from keras_het.analysis import select
 from keras_het.base.version import __version__ as __version__
-from keras_het.compilation import check
+from keras_het.inspection.check import check
 from keras_het.models import DeepEnsemble, heteroscedastic, homoscedastic
 from keras_het.planning import plan
 from keras_het.report import report
@@ -31,7 +31,6 @@ __all__ = [
     "check",
     "constraints",
     "covariances",
-    "curricula",
     "heteroscedastic",
     "homoscedastic",
     "integrators",
@@ -45,6 +44,7 @@ __all__ = [
     "plan",
     "regularizers",
     "report",
+    "rivals",
     "select",
 ]
 

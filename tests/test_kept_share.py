@@ -6,9 +6,9 @@ import pytest
 from keras import ops
 from scipy import special
 
-from keras_het.callbacks import KeptShare, MentorExamples
+from keras_het.callbacks import KeptShare
 from keras_het.losses import CoTeaching, SelfPacedCrossentropy
-from keras_het.models import mentor_net
+from keras_het.rivals import MentorExamples, mentor_net
 
 RNG = np.random.default_rng(0)
 X, LABELS = RNG.normal(size=(24, 5)).astype("float32"), RNG.integers(3, size=24)

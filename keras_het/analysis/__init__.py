@@ -15,7 +15,8 @@ from keras_het.analysis.pairs import top_pairs
 from keras_het.analysis.risk import RiskCoverage, risk_coverage
 from keras_het.analysis.selection import Selection, Trial, select
 from keras_het.analysis.uncertainty import Uncertainty, uncertainty
-from keras_het.predictions import predict_probabilities
+from keras_het.inspection.features import features
+from keras_het.inspection.probabilities import predict_probabilities
 
 __all__ = [
     "Annotator",
@@ -45,6 +46,7 @@ __all__ = [
     "ensemble_uncertainty",
     "expected_calibration_error",
     "explain",
+    "features",
     "find_label_issues",
     "noisy_nll",
     "plots",

@@ -7,8 +7,8 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.validation import check_annotations, check_class_names, check_integer, check_rows, check_transitions
+from keras_het.inspection.clean_and_noisy import CleanAndNoisy
 from keras_het.label_noise import total_variation
-from keras_het.noisy_labels import CleanAndNoisy
 
 SPAMMER = 0.05  # below this separation an annotator's labels say hardly anything of the class
 

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.validation import check_every_class
-from keras_het.noisy_labels import CleanAndNoisy
+from keras_het.inspection.clean_and_noisy import CleanAndNoisy
 
 
 class ConfusionMatrices(NamedTuple):

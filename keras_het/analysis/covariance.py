@@ -9,7 +9,7 @@ import numpy as np
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_class_names, check_integer, check_square
 from keras_het.covariances.block_matrix import BlockMatrix
-from keras_het.head_noise import HeadNoise, head_noise
+from keras_het.inspection.head_noise import HeadNoise, head_noise
 
 DRAW_BYTES = 512 << 20  # of the weights of draws that are compared at once
 

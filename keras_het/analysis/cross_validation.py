@@ -14,8 +14,8 @@ from keras import ops
 from keras_het.base.batches import as_numpy, count_examples, is_data_set, take
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_choice, check_integer, check_labels, check_maker
-from keras_het.compilation import check
-from keras_het.predictions import exclusive_probabilities
+from keras_het.inspection.check import check
+from keras_het.inspection.probabilities import exclusive_probabilities
 
 REFUSED = ("x", "y", "validation_split", "shuffle", "verbose")
 

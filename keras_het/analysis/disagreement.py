@@ -9,8 +9,8 @@ import numpy as np
 from keras_het.base.batches import count_examples, take
 from keras_het.base.graph import predictor
 from keras_het.base.validation import check_class_names, check_integer, check_labels
-from keras_het.head_noise import covariance_with, find_noisy_head, standardized
-from keras_het.predictions import exclusive_probabilities
+from keras_het.inspection.head_noise import covariance_with, find_noisy_head, standardized
+from keras_het.inspection.probabilities import exclusive_probabilities
 
 
 class Disagreement(NamedTuple):

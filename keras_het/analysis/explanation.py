@@ -12,7 +12,7 @@ from keras_het.analysis.uncertainty import Uncertainty, uncertainty
 from keras_het.base.batches import count_examples
 from keras_het.base.graph import predictor
 from keras_het.base.validation import check_class_names, check_integer
-from keras_het.head_noise import covariance_with, find_noisy_head, standardized, variances
+from keras_het.inspection.head_noise import covariance_with, find_noisy_head, standardized, variances
 
 
 class PredictedClass(NamedTuple):

@@ -9,11 +9,11 @@ from keras import ops
 
 from keras_het.base.batches import count_examples, examples_and_labels, labelled_batches
 from keras_het.base.validation import check_choice
-from keras_het.compilation import leaves
-from keras_het.fitting import activation_for, loss_of, remade
+from keras_het.inspection.check import leaves
+from keras_het.inspection.clean_and_noisy import CleanAndNoisy
+from keras_het.inspection.outputs import outputs_of
+from keras_het.inspection.rules import activation_for, loss_of, remade
 from keras_het.layers import NoiseTransition
-from keras_het.noisy_labels import CleanAndNoisy
-from keras_het.outputs import outputs_of
 
 
 class HeldOut:

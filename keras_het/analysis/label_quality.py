@@ -8,8 +8,8 @@ import numpy as np
 
 from keras_het.analysis.covariance import ConfusedPair
 from keras_het.base.validation import check_labels
+from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.label_noise.estimation import check_probabilities, confident_counts, systematic_flips
-from keras_het.predictions import exclusive_probabilities
 
 
 class LabelIssues(NamedTuple):

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_het.analysis.held_out import HeldOut
-from keras_het.compilation import check
+from keras_het.inspection.check import check
 
 
 class Trial(NamedTuple):

@@ -9,7 +9,7 @@ from keras import ops
 from keras_het.base.batches import batches
 from keras_het.base.graph import predictor
 from keras_het.base.validation import check_integer
-from keras_het.head_noise import find_noisy_head, standardized, variances
+from keras_het.inspection.head_noise import find_noisy_head, standardized, variances
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Link
 from keras_het.ops import DiagonalNormal, Nodes, quasi_random

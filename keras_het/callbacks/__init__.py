@@ -6,13 +6,11 @@ learns from.
 
 from keras_het.callbacks.heteroscedastic_monitor import HeteroscedasticMonitor
 from keras_het.callbacks.kept_share import KeptShare
-from keras_het.callbacks.mentor_examples import MentorExamples
 from keras_het.callbacks.transitions import ReleaseTransition, TransitionMonitor
 
 __all__ = [
     "HeteroscedasticMonitor",
     "KeptShare",
-    "MentorExamples",
     "ReleaseTransition",
     "TransitionMonitor",
 ]

@@ -6,7 +6,7 @@ import keras
 
 from keras_het.base.validation import check_integer, check_number
 from keras_het.callbacks.order import move
-from keras_het.compilation import check, leaves
+from keras_het.inspection.check import check, leaves
 from keras_het.losses.selecting import SelectingCrossentropy
 
 

@@ -11,10 +11,10 @@ from keras import ops
 from keras_het.base.batches import examples_and_labels
 from keras_het.base.validation import check_choice, check_integer, check_transitions
 from keras_het.callbacks.order import move
-from keras_het.compilation import check
+from keras_het.inspection.check import check
+from keras_het.inspection.clean_and_noisy import CleanAndNoisy
 from keras_het.label_noise import condition_number, total_variation, trace
 from keras_het.layers import NoiseTransition
-from keras_het.noisy_labels import CleanAndNoisy
 
 COLLAPSED = 0.01  # below this learned share of labelled outliers, T says that there are none
 

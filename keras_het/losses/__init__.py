@@ -3,15 +3,13 @@
 They take integer labels of shape `(...)` or `(..., 1)`, or label vectors `(..., K)`, and probabilities or logits
 `(..., K)`. Labels with the value `ignore_class` are left out of the loss and of the mean. Any other label outside [0,
 K) makes the loss nan, on every backend. Logits need `from_logits=True`: without it they are taken for probabilities,
-and the loss hardly changes in training. `CoTeaching` and `JoCoR` take the predictions of two networks, `(B, 2, K)`, as
-a `models.Pair` gives them.
+and the loss hardly changes in training. `CoTeaching` takes the predictions of two networks, `(B, 2, K)`, as a
+`models.Pair` gives them.
 """
 
-from keras_het.losses.adaptive import AdaptivelyRegularizedCrossentropy, adaptive_strengths
 from keras_het.losses.annotators import AnnotatorsLoss
-from keras_het.losses.co_teaching import CoTeaching, JoCoR
+from keras_het.losses.co_teaching import CoTeaching
 from keras_het.losses.corrected import BackwardCorrectedCrossentropy, ForwardCorrectedCrossentropy
-from keras_het.losses.data_parameters import DataParametersCrossentropy
 from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
 from keras_het.losses.indexed import with_index
 from keras_het.losses.robust import (
@@ -25,19 +23,15 @@ from keras_het.losses.selecting import SelfPacedCrossentropy
 
 __all__ = [
     "ActivePassiveCrossentropy",
-    "AdaptivelyRegularizedCrossentropy",
     "AnnotatorsLoss",
     "BackwardCorrectedCrossentropy",
     "BootstrappedCrossentropy",
     "CoTeaching",
-    "DataParametersCrossentropy",
     "EarlyLearningRegularizedCrossentropy",
     "ForwardCorrectedCrossentropy",
     "GeneralizedCrossentropy",
-    "JoCoR",
     "SelfPacedCrossentropy",
     "SmoothedCrossentropy",
     "SymmetricCrossentropy",
-    "adaptive_strengths",
     "with_index",
 ]

@@ -44,7 +44,12 @@ class Crossentropy(keras.losses.Loss):
         reduction: as for any Keras loss.
         name: as for any Keras loss.
         dtype: as for any Keras loss.
+
+    Attributes:
+        activation: "softmax" or "sigmoid", that of the only links whose outputs the loss takes; None for any.
     """
+
+    activation: str | None = "softmax"
 
     def __init__(
         self,
@@ -59,6 +64,16 @@ class Crossentropy(keras.losses.Loss):
         self.ignore_class = (
             None if ignore_class is None else check_integer("ignore_class", ignore_class, -(2**24), 2**24)
         )
+
+    @staticmethod
+    def config_for(config: dict[str, Any], output: Any) -> dict[str, Any] | None:
+        """The config with which the loss takes what a model returns, or None if there is none.
+
+        Args:
+            config: arguments of the constructor.
+            output: what the model returns, with `returns` and `activation`, as `keras_het.check` finds it.
+        """
+        return {**config, "from_logits": output.returns != "probabilities"}
 
     @property
     def dtype(self) -> str:

@@ -129,6 +129,8 @@ class SymmetricCrossentropy(Crossentropy):
         1.0
     """
 
+    activation = None
+
     def __init__(
         self,
         alpha: float = 0.1,
@@ -149,6 +151,12 @@ class SymmetricCrossentropy(Crossentropy):
             raise ValueError(
                 f"`ignore_class` must be None with multi_label=True. Received: ignore_class={ignore_class}"
             )
+
+    @staticmethod
+    def config_for(config: dict[str, Any], output: Any) -> dict[str, Any] | None:
+        """See `Crossentropy`; None for outputs of one label where several are expected, and the reverse."""
+        fits = config["multi_label"] == (output.activation == "sigmoid")
+        return Crossentropy.config_for(config, output) if fits else None
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """See `Crossentropy`."""

@@ -154,7 +154,7 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
         kept_share: R, in [0, 1], about the share of right labels; `callbacks.KeptShare` slowly lowers the share to it.
             Without that callback examples are left out of validation, too.
         decay: d, in [0, 1).
-        mentor: a trained model, such as from `models.mentor_net`, whose docstring gives its inputs. It is not trained
+        mentor: a trained model, such as from `rivals.mentor_net`, whose docstring gives its inputs. It is not trained
             here. The config keeps its weights as they are when the config is made.
         from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out.

@@ -3,7 +3,6 @@
 from keras_het.models.conversion import heteroscedastic, homoscedastic
 from keras_het.models.edward2 import from_edward2
 from keras_het.models.ensemble import DeepEnsemble
-from keras_het.models.mentor import mentor_net
 from keras_het.models.pair import Pair
 from keras_het.models.temperature_scaler import TemperatureScaler, scale_temperature
 
@@ -14,6 +13,5 @@ __all__ = [
     "from_edward2",
     "heteroscedastic",
     "homoscedastic",
-    "mentor_net",
     "scale_temperature",
 ]

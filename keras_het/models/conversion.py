@@ -8,11 +8,11 @@ import numpy as np
 from keras_het import links
 from keras_het.base.graph import find_head, model_inputs
 from keras_het.base.validation import check_boolean
+from keras_het.inspection.outputs import Output, outputs_of
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import copy_model, unchanged_seed
 from keras_het.models.ending import activated, compile_like, free_name, reshaped
 from keras_het.models.raw_inputs import with_preprocessor
-from keras_het.outputs import Output, outputs_of
 
 # What a model returns by the activation of its head.
 RETURNS = {

@@ -5,10 +5,10 @@ from typing import Any
 
 import keras
 
-from keras_het.compilation import ROLES, compiled_with, explain, spelled
-from keras_het.fitting import counterpart, remade
+from keras_het.inspection.check import ROLES, compiled_with, explain, spelled
+from keras_het.inspection.outputs import Output
+from keras_het.inspection.rules import counterpart, remade
 from keras_het.losses.state import StatefulCrossentropy
-from keras_het.outputs import Output
 
 
 def free_name(name: str, body: keras.Model) -> str:

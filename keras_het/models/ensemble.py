@@ -8,7 +8,7 @@ import keras
 
 from keras_het.base.batches import check_again
 from keras_het.base.validation import check_integer
-from keras_het.compilation import check
+from keras_het.inspection.check import check
 from keras_het.models.copying import unchanged_seed
 from keras_het.models.joint import JointModel
 from keras_het.models.members import check_different_noise, check_different_start, member_seed

@@ -9,10 +9,10 @@ from keras import ops
 
 from keras_het.base.batches import batches
 from keras_het.base.validation import check_integer
+from keras_het.inspection.outputs import Output
 from keras_het.links import Link
 from keras_het.models.members import check_members, find_from_logits, find_link, find_units, symbolic_inputs
 from keras_het.ops.transition import SMALLEST
-from keras_het.outputs import Output
 
 
 class JointModel(keras.Model):

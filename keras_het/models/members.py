@@ -10,10 +10,10 @@ from keras_het import links
 from keras_het.base.graph import find_head, has_graph, model_inputs
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_boolean
+from keras_het.inspection.outputs import Output, outputs_of
 from keras_het.layers.clock import Clock
 from keras_het.links import Link
 from keras_het.models.conversion import RETURNS
-from keras_het.outputs import Output, outputs_of
 
 
 def member_seed(seed: int, index: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_het.compilation import check
+from keras_het.inspection.check import check
 from keras_het.models.joint import JointModel
 from keras_het.models.members import check_different_noise, equal_members, symbolic_inputs
 

@@ -11,12 +11,12 @@ from keras_het.base.batches import labelled_batches
 from keras_het.base.graph import has_graph, model_inputs, single_output
 from keras_het.base.precision import check_dtype
 from keras_het.base.validation import as_float64, check_number
-from keras_het.compilation import compiled_with
+from keras_het.inspection.check import compiled_with
+from keras_het.inspection.outputs import Output
 from keras_het.models.ending import compile_like
 from keras_het.models.members import known_output, symbolic_inputs
 from keras_het.models.raw_inputs import with_preprocessor
 from keras_het.models.temperature_fit import best_temperature
-from keras_het.outputs import Output
 
 
 @keras.saving.register_keras_serializable("keras_het")

@@ -10,8 +10,8 @@ import numpy as np
 from keras_het import analysis
 from keras_het.base.batches import count_examples, is_data_set
 from keras_het.base.validation import check_class_names, check_integer, check_labels
+from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.layers import HeteroscedasticDense
-from keras_het.predictions import exclusive_probabilities
 from keras_het.report.noise import Noise, find_noise, unless_impossible
 
 

@@ -6,8 +6,8 @@ import pytest
 from keras import ops
 from scipy import special
 
-from keras_het.losses import CoTeaching, JoCoR, SelfPacedCrossentropy
-from keras_het.models import mentor_net
+from keras_het.losses import CoTeaching, SelfPacedCrossentropy
+from keras_het.rivals import JoCoR, mentor_net
 from tests.gradients import value_and_gradients
 
 UNITS, EXAMPLES = 4, 11

@@ -66,7 +66,7 @@ def test_a_compiled_model_gives_a_compiled_one_that_trains_as_it_is():
 )
 def test_the_counterpart_of_a_loss(activation, loss, expected):
     new = converted(compiled(functional(activation), "adam", loss))
-    (found,) = keras_het.compilation.leaves(new.loss)
+    (found,) = keras_het.inspection.check.leaves(new.loss)
     assert found.get_config() == (expected or loss).get_config()
     assert type(found) is type(expected or loss)
 
@@ -194,7 +194,7 @@ def test_of_a_softmax_that_is_not_kept_neither(metric):
 def test_a_kept_log_sigmoid_keeps_everything():
     old = compiled(functional("log_sigmoid"), "sgd", custom, metrics=["mse", custom])
     new = converted(old, keep_activation=True)
-    assert (new.loss, keras_het.compilation.compiled_with(new)["metrics"]) == (custom, ["mse", custom])
+    assert (new.loss, keras_het.inspection.check.compiled_with(new)["metrics"]) == (custom, ["mse", custom])
     assert keras_het.homoscedastic(new, keep_activation=True).loss is custom
     assert "keep_activation=True keeps it" in warned(keras_het.heteroscedastic, old, 1)
 
@@ -207,7 +207,7 @@ def test_what_is_custom_is_kept_by_a_model_that_returned_logits():
     own = Configured(3)
     new = converted(compiled(functional(None), "sgd", custom, metrics=[custom, own]))
     assert new.loss is custom
-    first, second = keras_het.compilation.compiled_with(new)["metrics"]
+    first, second = keras_het.inspection.check.compiled_with(new)["metrics"]
     assert first is custom
     assert (type(second), second.number) == (Configured, 3)
     assert second is not own

@@ -7,10 +7,10 @@ from keras import layers, ops
 from scipy.special import expit, log_softmax, logit
 
 import keras_het
+from keras_het.inspection.outputs import outputs_of
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import NormalizedSigmoid, Sigmoid
 from keras_het.models import DeepEnsemble
-from keras_het.outputs import outputs_of
 
 FEATURES, UNITS = 6, 4
 RNG = np.random.default_rng(0)

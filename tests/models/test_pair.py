@@ -9,8 +9,9 @@ from scipy import special
 from keras_het import check
 from keras_het.callbacks import KeptShare
 from keras_het.layers import HeteroscedasticDense
-from keras_het.losses import CoTeaching, JoCoR
+from keras_het.losses import CoTeaching
 from keras_het.models import Pair
+from keras_het.rivals import JoCoR
 
 RNG = np.random.default_rng(0)
 X, LABELS = RNG.normal(size=(30, 5)).astype("float32"), RNG.integers(3, size=30)

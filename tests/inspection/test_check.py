@@ -399,7 +399,7 @@ def test_no_false_alarm_over_the_compile_calls_of_demo_guides_and_readme(path):
     for call in calls:
         model = make()
         # Of the guide to the index of an example.
-        with_parameters = keras_het.losses.DataParametersCrossentropy(8, 3, from_logits=True).attach(model)
+        with_parameters = keras_het.rivals.DataParametersCrossentropy(8, 3, from_logits=True).attach(model)
         names = {
             "keras": keras,
             "keras_het": keras_het,

@@ -1,6 +1,4 @@
-"""A callback that collects what a mentor learns from: how a model learns examples whose labels are known to be right or
-wrong.
-"""
+"""A mentor: a small network that tells wrong labels from right ones by how a model learns them, and its examples."""
 
 from typing import Any
 
@@ -8,15 +6,52 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.validation import check_labels
+from keras_het.base.validation import check_integer, check_labels
+from keras_het.inspection.probabilities import predict_probabilities
 from keras_het.losses import SelfPacedCrossentropy
-from keras_het.predictions import predict_probabilities
+
+
+def mentor_net(num_classes: int, hidden: int = 20) -> keras.Model:
+    """Returns a small network that weighs examples by their losses: the learned curriculum of `SelfPacedCrossentropy`.
+
+    Train it on examples whose labels are known to be right or wrong, which `rivals.MentorExamples` collects while
+    another model learns. Its features are losses, so it also serves another model of the same data, or of similar data.
+
+    Args:
+        num_classes: K >= 2.
+        hidden: the width of its hidden layer, at least 1.
+    Input shape: `[features, labels]`. The features `(B, 3)` are the loss, the loss minus the threshold of
+        `SelfPacedCrossentropy`, and the share of the training that is done. The labels are vectors, `(B, K)`, which
+        become two numbers, as in an embedding.
+    Output shape: `(B, 1)`: the probability that the label is right.
+    Returns:
+        a compiled model: `mentor.fit(examples.inputs, examples.is_right)`.
+    Raises:
+        ValueError: for numbers out of range.
+    Source: Jiang et al., ICML 2018, section 4, but for their LSTM over the losses of an example in several epochs.
+
+    Example:
+        >>> import numpy as np
+        >>> mentor = mentor_net(num_classes=3)
+        >>> mentor.predict([np.zeros((4, 3)), np.eye(3)[[0, 1, 2, 0]]], verbose=0).shape
+        (4, 1)
+    """
+    check_integer("num_classes", num_classes, 2)
+    check_integer("hidden", hidden, 1)
+    features, labels = keras.Input((3,), name="features"), keras.Input((num_classes,), name="labels")
+    embedded = keras.layers.Dense(2, use_bias=False, name="embedding")(labels)
+    joined = keras.layers.Concatenate()([features, embedded])
+    right = keras.layers.Dense(1, "sigmoid", name="is_right")(keras.layers.Dense(hidden, "relu", name="hidden")(joined))
+    mentor = keras.Model([features, labels], right, name="mentor_net")
+    mentor.compile(keras.optimizers.Adam(0.01), "binary_crossentropy")
+    return mentor
+
 
 SMALLEST = np.finfo("float32").tiny  # a smaller probability would give an infinite loss
 
 
 class MentorExamples(keras.callbacks.Callback):
-    """Collects, after every epoch, the features of examples whose true labels are known, for `models.mentor_net`.
+    """Collects, after every epoch, the features of examples whose true labels are known, for `rivals.mentor_net`.
 
     The model learns by a `SelfPacedCrossentropy` without a mentor, and these examples must be among those that it
     learns from: losses of others would say nothing of what is memorised. Epochs that keep all examples have no
@@ -39,7 +74,7 @@ class MentorExamples(keras.callbacks.Callback):
         >>> history = model.fit(x, noisy, epochs=3, callbacks=[share, examples], verbose=0)
         >>> [part.shape for part in examples.inputs], examples.is_right.tolist()
         ([(4, 3), (4, 3)], [1.0, 0.0, 1.0, 0.0])
-        >>> mentor = models.mentor_net(num_classes=3)
+        >>> mentor = mentor_net(num_classes=3)
         >>> history = mentor.fit(examples.inputs, examples.is_right, epochs=2, verbose=0)
         >>> SelfPacedCrossentropy(kept_share=0.5, mentor=mentor, from_logits=True).mentor.name  # for the next model
         'mentor_net'
@@ -73,7 +108,7 @@ class MentorExamples(keras.callbacks.Callback):
 
     @property
     def inputs(self) -> list[np.ndarray]:
-        """Features, `(E N, 3)`, and labels as vectors, `(E N, K)`, of E epochs, as `models.mentor_net` takes them."""
+        """Features, `(E N, 3)`, and labels as vectors, `(E N, K)`, of E epochs, as `rivals.mentor_net` takes them."""
         if not self.features:
             raise ValueError(
                 "Training must have an epoch that keeps not all examples: callbacks.KeptShare. Received: none"

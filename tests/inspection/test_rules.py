@@ -12,8 +12,8 @@ from keras_het.losses import (
     GeneralizedCrossentropy,
     SymmetricCrossentropy,
 )
+from tests.inspection.test_check import LABELS, VECTORS
 from tests.layers.heads import UNITS, X, make_head, make_model
-from tests.test_compilation import LABELS, VECTORS
 
 MENDED = [
     ("full", "loss", "sparse_categorical_crossentropy", LABELS),
@@ -44,7 +44,9 @@ def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, label
     """With noise to spare, so that a loss of log-probabilities that forgot a setting would differ."""
     model = make_model(make_head(kind))
     module = getattr(keras, {"loss": "losses"}.get(role, role))
-    fitting = keras_het.fitting.counterpart(identifier, keras_het.outputs.outputs_of(model)[0][1], module)
+    fitting = keras_het.inspection.rules.counterpart(
+        identifier, keras_het.inspection.outputs.outputs_of(model)[0][1], module
+    )
     assert fitting is not identifier
     outputs = keras.ops.convert_to_tensor(model.predict(X, verbose=0))
     p = keras.ops.exp(outputs) if kind == "full" else keras.ops.sigmoid(outputs)
@@ -56,12 +58,14 @@ def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, label
 
 
 def test_of_every_loss_of_this_package_it_is_known_what_it_takes():
-    kinds = {getattr(keras_het.losses, name) for name in keras_het.losses.__all__}
-    unknown = {kind for kind in kinds if isinstance(kind, type)} - set(keras_het.fitting.RULES)
-    assert unknown == {AnnotatorsLoss}  # which is judged by the loss that it wraps
+    kinds = {getattr(room, name) for room in (keras_het.losses, keras_het.rivals) for name in room.__all__}
+    losses = {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, keras.losses.Loss)}
+    assert {kind for kind in losses if keras_het.inspection.rules._rule_of(kind) is None} == {
+        AnnotatorsLoss
+    }  # which is judged by the loss that it wraps
 
 
 @pytest.mark.parametrize(("kind", "multi_label"), [("full", True), ("sigmoid", False)])
 def test_a_symmetric_crossentropy_of_the_other_kind_of_labels_does_not_fit(kind, multi_label):
-    output = keras_het.outputs.outputs_of(make_model(make_head(kind)))[0][1]
-    assert keras_het.fitting.counterpart(SymmetricCrossentropy(multi_label=multi_label), output) is None
+    output = keras_het.inspection.outputs.outputs_of(make_model(make_head(kind)))[0][1]
+    assert keras_het.inspection.rules.counterpart(SymmetricCrossentropy(multi_label=multi_label), output) is None

@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_het.base.validation import as_float64
-from keras_het.head_noise import covariance_with, standardized, variances
+from keras_het.inspection.head_noise import covariance_with, standardized, variances
 from keras_het.layers import HeteroscedasticDense
 
 RNG = np.random.default_rng(0)

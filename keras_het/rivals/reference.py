@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.validation import check_labels
-from keras_het.curricula.density import check_features
+from keras_het.rivals.density import check_features
 
 
 def reference_weights(features: Any, labels: Any, verified_features: Any, verified_labels: Any) -> np.ndarray:

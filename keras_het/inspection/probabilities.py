@@ -8,9 +8,9 @@ from keras import ops
 
 from keras_het.base.batches import batches
 from keras_het.base.validation import check_integer
-from keras_het.compilation import leaves
-from keras_het.fitting import activation_for, loss_of
-from keras_het.outputs import found_in
+from keras_het.inspection.check import leaves
+from keras_het.inspection.outputs import found_in
+from keras_het.inspection.rules import activation_for, loss_of
 
 ROUNDING = 1e-2  # how far the sum over one example may be from 1, as it is in half precision
 

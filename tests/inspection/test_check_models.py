@@ -6,8 +6,8 @@ from keras import layers
 
 import keras_het
 from keras_het.layers import NoiseTransition
+from tests.inspection.test_check import SPARSE, called, head
 from tests.layers.heads import X
-from tests.test_compilation import SPARSE, called, head
 
 
 class Counted(keras.Model):

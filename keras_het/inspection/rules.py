@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_het import losses, metrics
-from keras_het.outputs import Output
+from keras_het.inspection.outputs import Output
+from keras_het.losses.crossentropy import Crossentropy
 
 # Strings whose meaning Keras takes from the shapes of the data, and what they mean for one unit.
 BY_SHAPE = {
@@ -83,10 +84,6 @@ def _of_probabilities(config, output):
     return {**config, "from_logits": output.returns != "probabilities", "multi_label": output.activation == "sigmoid"}
 
 
-def _one_or_several_labels(config, output):
-    return _from_logits(config, output) if config["multi_label"] == (output.activation == "sigmoid") else None
-
-
 def _of_predicted_class(config, output):
     return None if output.activation == "sigmoid" else _of_probabilities(config, output)
 
@@ -100,13 +97,10 @@ def _largest(config, output):
     return config if fits else None
 
 
-# Names in `keras.losses` and `keras.metrics`, and in `losses` and `metrics` of this package. Others are not known.
+# Names in `keras.losses` and `keras.metrics`, and in `metrics` of this package. A loss of this package carries its own
+# rule; others are not known.
 _RULES: dict[Rule, str] = {
-    Rule("softmax", _from_logits): "SparseCategoricalCrossentropy CategoricalCrossentropy CategoricalFocalCrossentropy "
-    "ForwardCorrectedCrossentropy BackwardCorrectedCrossentropy BootstrappedCrossentropy "
-    "GeneralizedCrossentropy ActivePassiveCrossentropy SmoothedCrossentropy EarlyLearningRegularizedCrossentropy "
-    "DataParametersCrossentropy AdaptivelyRegularizedCrossentropy SelfPacedCrossentropy CoTeaching JoCoR",
-    Rule(None, _one_or_several_labels): "SymmetricCrossentropy",
+    Rule("softmax", _from_logits): "SparseCategoricalCrossentropy CategoricalCrossentropy CategoricalFocalCrossentropy",
     Rule("sigmoid", _from_logits): "BinaryCrossentropy BinaryFocalCrossentropy",
     Rule(None, _of_each(_from_logits)): "AUC",
     Rule(None, _of_probabilities): "NegativeLogLikelihood BrierScore GlobalAveragePrecision",
@@ -124,14 +118,25 @@ _RULES: dict[Rule, str] = {
     ): "Accuracy CategoricalAccuracy SparseCategoricalAccuracy TopKCategoricalAccuracy SparseTopKCategoricalAccuracy "
     "IoU MeanIoU OneHotIoU OneHotMeanIoU CategoricalHinge",
 }
-MODULES = (keras.losses, keras.metrics, losses, metrics)
+MODULES = ("keras.losses", "keras.metrics", "keras_het.metrics")
 RULES = {
     getattr(module, name): rule
     for rule, names in _RULES.items()
     for name in names.split()
-    for module in MODULES
+    for module in (keras.losses, keras.metrics, metrics)
     if hasattr(module, name)
 }
+
+
+def _rule_of(kind: Any) -> Rule | None:
+    """The rule of a class, or None for one that is not known, and for None."""
+    if (
+        kind is not None
+        and issubclass(kind, Crossentropy)
+        and keras.saving.get_registered_name(kind).startswith("keras_het>")
+    ):
+        return Rule(kind.activation, kind.config_for)
+    return RULES.get(kind)
 
 
 # Methods that a loss or metric computes with; a subclass that overrides one computes something else.
@@ -166,7 +171,7 @@ def counterpart(identifier: Any, output: Output, module: Any = keras.losses, tru
     kind = _kind_of(known)
     if kind is None:
         return identifier if trust_unknown else None
-    rule = RULES[kind]
+    rule: Any = _rule_of(kind)
     if rule.activation not in (None, output.activation) and not (
         rule.activation == "sigmoid" and output.returns == "probabilities"
     ):
@@ -197,8 +202,8 @@ def leaves_out_missing(identifier: Any) -> bool:
 
 def activation_for(identifier: Any, module: Any = keras.losses) -> str | None:
     """The activation, "softmax" or "sigmoid", that a loss or metric is for, or None if it is for any, or not known."""
-    kind = _kind_of(_instance(identifier, module))
-    return None if kind is None else RULES[kind].activation
+    rule = _rule_of(_kind_of(_instance(identifier, module)))
+    return rule and rule.activation
 
 
 def loss_of(identifier: Any) -> Any:
@@ -207,8 +212,8 @@ def loss_of(identifier: Any) -> Any:
 
 
 def _kind_of(instance: Any) -> Any:
-    """The class in `RULES` that an instance has, or from which it inherits all that it computes with; else None."""
-    kind: Any = next((kind for kind in type(instance).__mro__ if kind in RULES), None)
+    """The known class that an instance has, or from which it inherits all that it computes with; else None."""
+    kind: Any = next((kind for kind in type(instance).__mro__ if _rule_of(kind)), None)
     inherited = all(getattr(type(instance), method, None) is getattr(kind, method, None) for method in METHODS)
     return kind if inherited else None
 

@@ -7,6 +7,7 @@ otherwise. A wrong loss raises no error: on two backends it trains the model bac
 import functools
 import inspect
 import reprlib
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -14,9 +15,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.fitting import MODULES, activation_for, counterpart, leaves_out_missing, of_annotators
+from keras_het.inspection.outputs import Output, found_in
+from keras_het.inspection.rules import MODULES, activation_for, counterpart, leaves_out_missing, of_annotators
 from keras_het.losses.state import StatefulCrossentropy
-from keras_het.outputs import Output, found_in
 
 ROLES = {"loss": keras.losses, "metrics": keras.metrics, "weighted_metrics": keras.metrics}
 # The loss that an error recommends for an activation, if the given loss has no counterpart.
@@ -177,7 +178,8 @@ def spelled(identifier: Any) -> str:
         arguments = [spelled(identifier.func), *(f"{name}={value!r}" for name, value in identifier.keywords.items())]
         return f"functools.partial({', '.join(arguments)})"
     kind = identifier if inspect.isclass(identifier) or inspect.isfunction(identifier) else type(identifier)
-    public = [module.__name__ for module in MODULES if getattr(module, kind.__name__, None) is kind]
+    rooms = [*MODULES, ".".join(kind.__module__.split(".")[:2])]  # the last: where a class of this package is public
+    public = [room for room in rooms if getattr(sys.modules.get(room), kind.__name__, None) is kind]
     name = f"{public[0]}.{kind.__name__}" if public else kind.__name__
     if kind is identifier:
         return name

@@ -24,11 +24,11 @@ from keras import ops
 from results import publish
 from scipy.special import log_softmax
 
-from keras_het.analysis import select
 from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.ops import log_expected_softmax
 from keras_het.ops.nodes import Nodes
+from keras_het.selection import select
 
 FULL = {"units": 1000, "per_class": 20, "num_factors": 15, "epochs": 14, "samples": [16, 64, 256]}
 QUICK = {"units": 50, "per_class": 40, "num_factors": 5, "epochs": 1, "samples": [16, 64]}

@@ -19,7 +19,7 @@ import keras
 import numpy as np
 from results import publish
 
-from keras_het import analysis, label_noise
+from keras_het import label_noise, selection
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import AnnotatorsLoss
 
@@ -103,7 +103,7 @@ def with_transitions(method, train, held_out, seed, epochs, candidates):
             train[0].shape[1], head_of(method, choice["temperature"], seed), flips, loss=AnnotatorsLoss()
         )
         model.fit(*train, batch_size=BATCH, epochs=epochs, verbose=0)
-        found.append((analysis.noisy_nll(model, *held_out), choice, model))
+        found.append((selection.noisy_nll(model, *held_out), choice, model))
     return min(found, key=lambda entry: entry[0])[1:]
 
 

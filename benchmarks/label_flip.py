@@ -23,12 +23,12 @@ from scipy.special import log_softmax
 from scipy.stats import mannwhitneyu
 
 from keras_het import label_noise, regularizers
-from keras_het.analysis import noisy_nll, select
 from keras_het.callbacks import ReleaseTransition
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.label_noise import corrupt_labels
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import BootstrappedCrossentropy, ForwardCorrectedCrossentropy
+from keras_het.selection import noisy_nll, select
 
 CLASSES, TRAIN, VALIDATION, BATCH, EPOCHS, RELEASE = 10, 1024, 256, 128, 80, 10
 LEARNING_RATE, WEIGHT_DECAY, DECAYS = 4e-3, 2e-3, (0.0, 1e-3, 2e-3, 5e-3)

@@ -24,7 +24,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import keras_het
-from keras_het import analysis, label_noise
+from keras_het import analysis, label_noise, selection
 
 """
 ## The labels
@@ -70,7 +70,7 @@ print(f"{np.mean(estimate.probabilities.argmax(-1) == clean[train]):.3f} of Dawi
 
 The images say more than two or three labels do. The loss is `AnnotatorsLoss`, and a metric is wrapped in
 `AnnotatorsMetric`: a plain one takes a missing label for a wrong one, and `keras_het.check` says so. The T may start at
-the estimate. Choose the strength of the ridge by the likelihood of held-out labels, `analysis.noisy_nll`.
+the estimate. Choose the strength of the ridge by the likelihood of held-out labels, `selection.noisy_nll`.
 """
 
 
@@ -96,7 +96,7 @@ def make_model(strength):
 models = {strength: make_model(strength) for strength in (0.001, 0.01)}
 for model in models.values():
     model.fit(x[train], labels[train], batch_size=64, epochs=40, verbose=0)
-scores = {strength: analysis.noisy_nll(model, x[held_out], labels[held_out]) for strength, model in models.items()}
+scores = {strength: selection.noisy_nll(model, x[held_out], labels[held_out]) for strength, model in models.items()}
 best = models[min(scores, key=scores.get)]
 print(
     "negative log-likelihood of held-out labels, by strength:",

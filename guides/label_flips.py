@@ -26,8 +26,9 @@ from sklearn.datasets import load_digits
 
 import keras_het
 from keras_het import label_noise
-from keras_het.analysis import confusion_matrices, noisy_nll, select
+from keras_het.analysis import confusion_matrices
 from keras_het.label_noise import corrupt_labels, look_alike_transitions
+from keras_het.selection import noisy_nll, select
 
 """
 ## The data

@@ -16,13 +16,14 @@ from keras_het import (
     ops,
     regularizers,
     rivals,
+    selection,
 )
-from keras_het.analysis import select
 from keras_het.base.version import __version__ as __version__
 from keras_het.inspection.check import check
+from keras_het.layers.plan import plan
 from keras_het.models import DeepEnsemble, heteroscedastic, homoscedastic
-from keras_het.planning import plan
 from keras_het.report import report
+from keras_het.selection import select
 
 __all__ = [
     "DeepEnsemble",
@@ -46,6 +47,7 @@ __all__ = [
     "report",
     "rivals",
     "select",
+    "selection",
 ]
 
 
@@ -54,7 +56,7 @@ def __getattr__(name: str) -> type:
     if name != "HeteroscedasticClassifier":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from keras_het.models.estimator import HeteroscedasticClassifier
+        from keras_het.estimator.classifier import HeteroscedasticClassifier
     except ModuleNotFoundError as error:
         raise ImportError(
             f'HeteroscedasticClassifier needs scikit-learn: pip install "keras-het[sklearn]". {error}'

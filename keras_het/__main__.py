@@ -108,7 +108,7 @@ def main(arguments=None):
 
 def run_demo(parser, options):
     """Checks the options of `demo` and runs it."""
-    from keras_het import demo  # here, not at the top: Keras would load before KERAS_BACKEND is set
+    from keras_het.commands import demo  # here, not at the top: Keras would load before KERAS_BACKEND is set
 
     given = {name: getattr(options, name) for name in ("seeds", "noise") if getattr(options, name) is not None}
     settings = (demo.QUICK if options.quick else demo.Settings())._replace(**given)
@@ -122,7 +122,7 @@ def run_demo(parser, options):
 
 def run_doctor():
     """Runs every check, and returns 0 if all is well."""
-    from keras_het import doctor
+    from keras_het.commands import doctor
 
     return doctor.run()
 

@@ -30,6 +30,7 @@ PACKAGES = [
     "keras_het.models",
     "keras_het.ops",
     "keras_het.report",
+    "keras_het.selection",
 ]
 
 # The rooms of every floor, from the ground up. A room may import itself and the rooms of lower floors; the face of the
@@ -41,14 +42,9 @@ FLOORS = (
     ("integrators",),
     ("layers",),
     ("inspection",),
-    ("outputs",),
-    ("fitting", "head_noise", "noisy_labels", "planning"),
-    ("compilation",),
-    ("predictions",),
-    ("models", "rivals", "callbacks", "analysis"),
+    ("analysis", "callbacks", "models", "rivals", "selection"),
     ("estimator", "report"),
-    ("demo_report", "doctor_reference"),
-    ("demo", "doctor"),
+    ("commands",),
     ("__init__", "__main__"),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
@@ -57,7 +53,7 @@ SEPARATE = {"keras_het.analysis.plots": ("keras_het.base", "keras_het.analysis.p
 FORBIDDEN = ("jax", "torch", "tensorflow", "keras.src", "keras.backend")
 OPTIONAL = ("matplotlib", "sklearn", "pandas", "keras_hub", "jinja2", "PIL")
 # Modules that no other imports at once, and the optional packages that they need.
-LATE = {"keras_het.models.estimator": ("sklearn",)}
+LATE = {"keras_het.estimator.classifier": ("sklearn",)}
 
 
 def within(name, prefixes):
@@ -130,29 +126,29 @@ def test_imports_point_down_and_name_no_backend(module):
         ("keras_het.links.softmax", "from keras_het.integrators import ClosedForm"),
         ("keras_het.layers.heteroscedastic_dense", "from keras_het import demo"),
         ("keras_het.layers.heteroscedastic_dense", "from keras_het.models import heteroscedastic"),
-        ("keras_het.models.conversion", "import keras_het.demo"),
+        ("keras_het.models.conversion", "import keras_het.commands.demo"),
         ("keras_het.losses", "from keras_het.layers import NoiseTransition"),
         ("keras_het.callbacks", "import keras_het.analysis"),
         ("keras_het.base.graph", "from keras_het.layers import HeteroscedasticDense"),
         ("keras_het.losses.robust", "from keras_het.rivals import JoCoR"),
         ("keras_het.inspection.check", "from keras_het.models import heteroscedastic"),
         ("keras_het.layers", "from keras_het.callbacks import TransitionMonitor"),
-        ("keras_het.analysis.selection", "from keras_het.models import heteroscedastic"),
+        ("keras_het.selection.select", "from keras_het.models import heteroscedastic"),
         ("keras_het.analysis.plots.confidence", "from keras_het.analysis import covariance"),
         ("keras_het.analysis.plots.confidence", "import matplotlib.pyplot as plt"),
-        ("keras_het.demo", "import torch.nn"),
+        ("keras_het.commands.demo", "import torch.nn"),
         ("keras_het.ops.nodes", "from jax import numpy"),
         ("keras_het.integrators", "from keras.src import ops"),
         ("keras_het.layers", "import keras\nkeras.backend.backend()"),
         ("keras_het.layers", "import keras as k\nk.backend.backend()"),
         ("keras_het.layers", "import importlib\nimportlib.import_module('jax')"),
-        ("keras_het.demo", "import matplotlib.figure"),
-        ("keras_het.demo", "from sklearn import datasets"),
+        ("keras_het.commands.demo", "import matplotlib.figure"),
+        ("keras_het.commands.demo", "from sklearn import datasets"),
         ("keras_het.models.raw_inputs", "import keras_hub"),
-        ("keras_het.models.estimator", "import matplotlib"),
-        ("keras_het.models", "from keras_het.models.estimator import HeteroscedasticClassifier"),
-        ("keras_het", "from keras_het.models import estimator"),
-        ("keras_het.analysis.selection", "class Selection:\n    from matplotlib.figure import Figure"),
+        ("keras_het.estimator.classifier", "import matplotlib"),
+        ("keras_het.models", "from keras_het.estimator.classifier import HeteroscedasticClassifier"),
+        ("keras_het", "from keras_het.estimator import classifier"),
+        ("keras_het.selection.select", "class Selection:\n    from matplotlib.figure import Figure"),
     ],
 )
 def test_a_planted_wrong_import_is_caught(module, line):
@@ -160,9 +156,11 @@ def test_a_planted_wrong_import_is_caught(module, line):
 
 
 def test_an_optional_package_inside_a_function_is_right():
-    assert not wrong_imports("keras_het.demo", "def load():\n    from sklearn import datasets\n    return datasets")
     assert not wrong_imports(
-        "keras_het.analysis.selection", "class Selection:\n    def plot(self):\n        import matplotlib.figure"
+        "keras_het.commands.demo", "def load():\n    from sklearn import datasets\n    return datasets"
+    )
+    assert not wrong_imports(
+        "keras_het.selection.select", "class Selection:\n    def plot(self):\n        import matplotlib.figure"
     )
 
 

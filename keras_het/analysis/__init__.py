@@ -5,15 +5,12 @@ from keras_het.analysis.annotators import Annotator, Annotators, Confusion, anno
 from keras_het.analysis.calibration import Calibration, calibration, expected_calibration_error
 from keras_het.analysis.confusion import ConfusionMatrices, confusion_matrices
 from keras_het.analysis.covariance import ConfusedPair, confused_pairs, correlation, covariance
-from keras_het.analysis.cross_validation import cross_val_probabilities
 from keras_het.analysis.disagreement import Disagreement, RankHistogram, disagreements, rank_histogram
 from keras_het.analysis.explanation import Explanation, PredictedClass, explain
-from keras_het.analysis.held_out import noisy_nll
 from keras_het.analysis.label_quality import LabelIssues, find_label_issues
 from keras_het.analysis.members import EnsembleUncertainty, ensemble_uncertainty
 from keras_het.analysis.pairs import top_pairs
 from keras_het.analysis.risk import RiskCoverage, risk_coverage
-from keras_het.analysis.selection import Selection, Trial, select
 from keras_het.analysis.uncertainty import Uncertainty, uncertainty
 from keras_het.inspection.features import features
 from keras_het.inspection.probabilities import predict_probabilities
@@ -32,8 +29,6 @@ __all__ = [
     "PredictedClass",
     "RankHistogram",
     "RiskCoverage",
-    "Selection",
-    "Trial",
     "Uncertainty",
     "annotators",
     "calibration",
@@ -41,19 +36,16 @@ __all__ = [
     "confusion_matrices",
     "correlation",
     "covariance",
-    "cross_val_probabilities",
     "disagreements",
     "ensemble_uncertainty",
     "expected_calibration_error",
     "explain",
     "features",
     "find_label_issues",
-    "noisy_nll",
     "plots",
     "predict_probabilities",
     "rank_histogram",
     "risk_coverage",
-    "select",
     "top_pairs",
     "uncertainty",
 ]

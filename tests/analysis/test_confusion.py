@@ -6,9 +6,10 @@ import pytest
 from keras import ops
 
 from keras_het import label_noise
-from keras_het.analysis import confusion_matrices, noisy_nll, select
+from keras_het.analysis import confusion_matrices
 from keras_het.label_noise import corrupt_labels
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.selection import noisy_nll, select
 
 UNITS, EXAMPLES, FEATURES = 4, 60, 5
 RNG = np.random.default_rng(0)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het import __main__, doctor, doctor_reference
+from keras_het import __main__
 from keras_het.base import environment
+from keras_het.commands import doctor, doctor_reference
 
 BACKEND = keras.config.backend()
 ROOT = pathlib.Path(keras_het.__file__).parent.parent

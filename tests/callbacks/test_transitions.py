@@ -10,10 +10,10 @@ import pytest
 from keras import ops
 
 from keras_het import label_noise
-from keras_het.analysis import noisy_nll
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
 from keras_het.label_noise import corrupt_labels
 from keras_het.layers import NoiseTransition
+from keras_het.selection import noisy_nll
 
 UNITS, EXAMPLES = 3, 48
 RNG = np.random.default_rng(0)

@@ -12,9 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from keras_het.base.validation import check_integer, check_number
+from keras_het.estimator.network import make_network, penalty
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import model_from_bytes, model_to_bytes, unchanged_seed
-from keras_het.models.network import make_network, penalty
 from keras_het.models.shuffled import ShuffledBatches
 
 

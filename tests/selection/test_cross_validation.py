@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_het.analysis import cross_val_probabilities
-from keras_het.analysis.cross_validation import stratified_folds
 from keras_het.layers import HeteroscedasticDense
+from keras_het.selection import cross_val_probabilities
+from keras_het.selection.cross_validation import stratified_folds
 
 N = 30
 Y = np.random.default_rng(0).permutation(np.arange(N) % 3)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_het.analysis.held_out import HeldOut
 from keras_het.inspection.check import check
+from keras_het.selection.held_out import HeldOut
 
 
 class Trial(NamedTuple):

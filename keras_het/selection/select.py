@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_het.analysis.held_out import HeldOut
-from keras_het.analysis.search import Search, Trial, are_positive, text
 from keras_het.base.batches import check_again, is_data_set
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_maker
+from keras_het.selection.held_out import HeldOut
+from keras_het.selection.search import Search, Trial, are_positive, text
 
 MOST_BEYOND = 6  # values that are tried beyond the ends of a list
 

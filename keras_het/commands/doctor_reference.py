@@ -1,7 +1,7 @@
 """The noise and the outputs of one small head with fixed weights, as computed here and as stored from a sound machine.
 
-`python -m keras_het.doctor_reference` writes `doctor_reference.json` anew. That is right only after a change of the
-noise itself.
+`python -m keras_het.commands.doctor_reference` writes `doctor_reference.json` anew. That is right only after a change
+of the noise itself.
 """
 
 import json

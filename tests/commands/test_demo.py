@@ -9,7 +9,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_het import __main__, demo, demo_report
+from keras_het import __main__
+from keras_het.commands import demo, demo_report
 
 BACKEND = keras.config.backend()
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het.analysis import noisy_nll
-from keras_het.analysis.held_out import HeldOut
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.selection import noisy_nll
+from keras_het.selection.held_out import HeldOut
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(50, 4)).astype("float32")

@@ -12,12 +12,13 @@ import keras
 import numpy as np
 from scipy.special import log_softmax
 
-from keras_het.analysis import covariance, expected_calibration_error, select
+from keras_het.analysis import covariance, expected_calibration_error
 from keras_het.base.validation import check_integer, check_number
-from keras_het.demo_report import describe, import_extra, save
+from keras_het.commands.demo_report import describe, import_extra, save
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.label_noise import corrupt_labels, look_alike_transitions
 from keras_het.layers import HeteroscedasticDense
+from keras_het.selection import select
 
 METHODS = {  # name: what the head takes, None for the plain one
     "Dense": None,

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from keras_het import doctor_reference
 from keras_het.base.environment import BACKENDS, OLDEST, installed_backends, too_old, wrong_backend
 from keras_het.base.version import __version__
+from keras_het.commands import doctor_reference
 
 LIMIT = 1e-5
 

@@ -1,0 +1,1 @@
+"""The commands of `python -m keras_het`: demo, report and doctor."""

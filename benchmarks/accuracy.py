@@ -87,7 +87,7 @@ def predictor(model, integrator):
     hidden, head = model.layers
 
     def log_p(x):
-        normal = head.logit_distribution(hidden(x)).centered(head.link.center).divided(head.temperature)
+        normal = head.logit_distribution(hidden(x)).standardized(head.link.center, head.temperature)
         return integrator.integrate(head.link, normal, normal.size)
 
     return harness.compiled(log_p)

@@ -29,7 +29,6 @@ LINKS = {  # name of a case: link, integrator
     "softmax": ("softmax", ("QuasiMonteCarlo", {})),
     "softmax MonteCarlo": ("softmax", ("MonteCarlo", {})),
     "softmax antithetic": ("softmax", ("MonteCarlo", {"antithetic": True})),
-    "softmax OwnNoise": ("softmax", ("OwnNoise", {})),
     "softmax Quadrature": ("softmax", ("Quadrature", None)),
     "softmax Taylor": ("softmax", ("Taylor", None)),
     "normalized sigmoid": ("normalized_sigmoid", ("ClosedForm", None)),

@@ -134,7 +134,7 @@ def confused_pairs(
         >>> model = keras.Sequential([keras.Input((4,)), HeteroscedasticDense(5, num_factors=2)])
         >>> kernel = np.random.default_rng(0).normal(size=(4, 5, 2)) * 0.01
         >>> kernel[:, 1], kernel[:, 3] = 1.0, -1.0
-        >>> _ = model.layers[0].covariance_layer.factor.kernel.assign(kernel.reshape(4, 10))
+        >>> _ = model.layers[0].covariance.factor.kernel.assign(kernel.reshape(4, 10))
         >>> x = np.random.default_rng(1).normal(size=(50, 4))
         >>> pairs = confused_pairs(model, x, ["ant", "bee", "cat", "wasp", "dog"])
         >>> [(pair.first, pair.second, pair.covariance < 0) for pair in pairs]
@@ -161,13 +161,13 @@ def _signed_pairs(
     noise: HeadNoise, draws: int, rng: np.random.Generator
 ) -> dict[tuple[int, int, bool], tuple[float, float]]:
     """The covariance and correlation of each pair beyond chance, by its numbers and whether they rise together."""
-    if noise.head.covariance_layer.noise_of != "logits":
+    if noise.head.covariance.noise_of != "logits":
         raise ValueError(
             "`model` must have a head whose factor is of the logits: what the kernel of the mean gives pairs of "
             "classes in common is no chance, and no test of it is known; use `covariance`. Received: "
-            f"covariance={type(noise.head.covariance_layer).__name__}"
+            f"covariance={type(noise.head.covariance).__name__}"
         )
-    factor, whole = noise.head.covariance_layer.factor_weights(), noise.covariance()
+    factor, whole = noise.head.covariance.factor_weights(), noise.covariance()
     if factor.shape[2] and len(factor) == 1 and draws * 2.0 ** (1 - factor.shape[2]) > 0.5:
         raise ValueError(
             "`model` must have a parameter-efficient head with more factors, or `draws` must be fewer: random signs "

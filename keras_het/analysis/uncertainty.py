@@ -74,7 +74,7 @@ def uncertainty(
         (True, True)
     """
     head = find_noisy_head(model, layer)
-    features, size = predictor(model, head.features), head.layer.covariance_layer.size
+    features, size = predictor(model, head.features), head.layer.covariance.size
     nodes = quasi_random((0, 0), check_integer("num_samples", num_samples, 1), size[0], size[1], np)
     rows = max(1, BLOCK_NUMBERS // (num_samples * head.units))
     parts = []

@@ -65,8 +65,8 @@ def find_choice(argument: str, identifier: Any, base: type[Kind], known: tuple[t
             f"`{argument}` must be an instance: {identifier.__name__}(...). Received: the class {identifier.__name__}"
         )
     article = "an" if base.__name__[0] in "AEIOU" else "a"
-    names = ", ".join(map(repr, by_name))
-    rule = f"be {article} {base.__name__}, one of the names {names}, or a serialised dict"
+    names = f"one of the names {', '.join(map(repr, by_name))}, " if by_name else ""
+    rule = f"be {article} {base.__name__}, {names}or a serialised dict"
     raise ValueError(f"`{argument}` must {rule}. Received: {argument}={identifier!r}")
 
 

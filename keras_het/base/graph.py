@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import keras
 
+from keras_het.base.internals import place_among_outputs, producer
+
 # Activations of a head, and the link whose inverse each one is; None: the head returns logits.
 LINKS = {None: None, "softmax": "softmax", "log_softmax": "softmax", "sigmoid": "sigmoid", "log_sigmoid": "sigmoid"}
 # Operations of `keras.ops` that are nothing but an activation.
@@ -210,15 +212,9 @@ def _named(tensor, kind, name):
     return None
 
 
-def producer(tensor: Any) -> tuple[Any, Any]:
-    """The layer or operation that made a symbolic tensor, and the node of the graph where it did."""
-    history = tensor._keras_history
-    return history.operation, history.operation._inbound_nodes[history.node_index]
-
-
 def inner_output(model: keras.Model, tensor: Any) -> Any:
     """The output in a model's own graph that corresponds to this tensor of the graph around it."""
-    return model.outputs[tensor._keras_history.tensor_index]
+    return model.outputs[place_among_outputs(tensor)]
 
 
 def _outside(model, features, node):

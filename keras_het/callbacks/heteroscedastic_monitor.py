@@ -6,7 +6,6 @@ import keras
 
 from keras_het.base.batches import examples_and_labels, labelled_batches
 from keras_het.base.validation import check_integer
-from keras_het.callbacks.order import move
 from keras_het.inspection.check import check
 from keras_het.inspection.head_noise import HeadReader
 from keras_het.inspection.probabilities import predict_probabilities
@@ -30,8 +29,8 @@ class HeteroscedasticMonitor(keras.callbacks.Callback):
       is logged if each example has one label of exclusive classes. Behind a `NoiseTransition` predictions are of the
       true classes, and labels are noisy: it then says how far the two are apart.
 
-    Its place among the callbacks does not matter: it moves to the front, because the others see only what was logged
-    before them. It takes the time of two predictions of the examples, and O(K^2 (D + R)) operations for a
+    Put it before the callbacks that use its logs, such as `CSVLogger` or `EarlyStopping`: Keras calls them in the order
+    of the list. It takes the time of two predictions of the examples, and O(K^2 (D + R)) operations for a
     parameter-efficient head, O(K^2 D R) for a full one.
 
     Args:
@@ -62,7 +61,6 @@ class HeteroscedasticMonitor(keras.callbacks.Callback):
         self.layer, self.batch_size = layer, check_integer("batch_size", batch_size, 1)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        move(self, last=False)
         if self.model.compiled:
             check(self.model)
         self.reader = HeadReader(self.model, self.layer)  # one for all epochs: a new one would compile its model again

@@ -5,7 +5,6 @@ from typing import Any
 import keras
 
 from keras_het.base.validation import check_integer, check_number
-from keras_het.callbacks.order import move
 from keras_het.inspection.check import check, leaves
 from keras_het.losses.selecting import SelectingCrossentropy
 
@@ -18,8 +17,8 @@ class KeptShare(keras.callbacks.Callback):
     tau is 1 - `kept_share` of the loss. The first epoch keeps all examples, and from epoch T_k on the share is 1 - tau.
     The share depends on the epoch alone, so a run that is resumed, with `initial_epoch` or by `BackupAndRestore`, goes
     on as it was. In validation, and after training, the share is 1, so that `val_loss` is that of all examples. The
-    logs of an epoch have its share as `kept_share`, the mean if there are several losses. The callback moves to the
-    front, because the others see only what was logged before them.
+    logs of an epoch have its share as `kept_share`, the mean if there are several losses. Put the callback before those
+    that use its logs: Keras calls them in the order of the list.
 
     Args:
         num_epochs: T_k, epochs until the share is reached; 0 starts with it.
@@ -66,7 +65,6 @@ class KeptShare(keras.callbacks.Callback):
         return losses
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        move(self, last=False)
         check(self.model)
         for loss in self.losses:
             loss.check_attached()

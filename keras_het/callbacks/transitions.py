@@ -9,8 +9,8 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.batches import examples_and_labels
+from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_choice, check_integer, check_transitions
-from keras_het.callbacks.order import move
 from keras_het.inspection.check import check
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
 from keras_het.label_noise import condition_number, total_variation, trace
@@ -28,7 +28,7 @@ class _OfTransitions(keras.callbacks.Callback):
     @property
     def layers(self) -> list[NoiseTransition]:
         """The layers; there must be at least one."""
-        layers = [layer for layer in self.model._flatten_layers() if isinstance(layer, NoiseTransition)]
+        layers = layers_of(self.model, NoiseTransition)
         if not layers:
             raise ValueError(
                 f"The model must have a NoiseTransition layer. Received: model={self.model.name!r}, which has none"
@@ -65,9 +65,9 @@ class ReleaseTransition(_OfTransitions):
     """Keeps a learned T where it starts while the base model learns, then releases it.
 
     This is the training sequence of Sukhbaatar et al. 2014, Fig. 1b. The callback sets the layer's `gate`, a weight
-    that scales the gradient of T: to 0, then to 1, and to 1 at the end of `fit`. Its place among the callbacks does not
-    matter: it moves to the end, so that no callback that restores weights closes the gate again. Two things move T
-    behind a closed gate: the momentum of an optimizer from an earlier `fit` (compile anew), and weight decay
+    that scales the gradient of T: to 0, then to 1. Its place among the callbacks does not matter: the gate is open at
+    the end of every epoch, so that none that keeps or restores weights closes it for good. Two things move T behind a
+    closed gate: the momentum of an optimizer from an earlier `fit` (compile anew), and weight decay
     (`optimizer.exclude_from_weight_decay(var_names=["transition"])`).
 
     A resumed run (`BackupAndRestore`) is like one that was never interrupted. Only with a metric, and before T is
@@ -103,7 +103,6 @@ class ReleaseTransition(_OfTransitions):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
-        move(self, last=True)
         self.best, self.waited = math.inf, 0
         self.released: bool | None = None  # not yet known
 
@@ -116,6 +115,7 @@ class ReleaseTransition(_OfTransitions):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         super().on_epoch_end(epoch, logs)
+        self._set_gates(True)  # weights that are kept now, or restored at the end, must leave it open
         if not isinstance(self.after, str):
             return
         logs = logs or {}
@@ -152,8 +152,7 @@ class TransitionMonitor(_OfTransitions):
     `val_loss` on noisy labels grows as T takes on the noise: `callbacks=[TransitionMonitor(validation_data=(x, y)),
     EarlyStopping("val_noisy_nll", mode="min")]`.
 
-    Its place among the callbacks does not matter: it moves to the front, because the others see only what was logged
-    before them.
+    Put it before the callbacks that use its logs, as there: Keras calls them in the order of the list.
 
     Args:
         reference: `(K, K)`, such as the true T, or `(M, K, K)`; None is the identity, whose distance is how far T has
@@ -185,7 +184,6 @@ class TransitionMonitor(_OfTransitions):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
-        move(self, last=False)
         self.best, self.last, self.warned = math.inf, math.inf, False
         self.both: CleanAndNoisy | None = None  # one for all epochs: a new one may compile a model again
         for layer in self.layers:

@@ -13,18 +13,17 @@ __all__ = ["Covariance", "Diagonal", "Latent", "LowRank", "ParameterEfficient", 
 
 
 def get(identifier: Any) -> Covariance:
-    """The covariance of an instance, a name or a serialised dict.
+    """The covariance of an instance or a serialised dict.
 
     Args:
-        identifier: a `Covariance`, one of the names "diagonal", "low_rank", "parameter_efficient" and "latent", or a
-            serialised dict.
+        identifier: a `Covariance`, or a serialised dict.
     Returns:
         the covariance; an instance as it is.
     Raises:
-        ValueError: if it is none of these.
+        ValueError: if it is neither.
 
     Example:
-        >>> get("low_rank").num_factors is None
-        True
+        >>> get(LowRank(3)).num_factors
+        3
     """
-    return find_choice("covariance", identifier, Covariance, (Diagonal, LowRank, ParameterEfficient, Latent))
+    return find_choice("covariance", identifier, Covariance, ())

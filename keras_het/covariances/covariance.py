@@ -18,8 +18,9 @@ from keras_het.ops.log_space import softplus_inverse
 class Covariance(FullPrecision):
     """Base class of covariances: layers that a head owns.
 
-    The head calls `start`, builds the covariance, and asks for its `distribution`. All covariances have the standard
-    deviations d = softplus(affine) + min_scale. A subclass adds maps in `make_maps`.
+    A head takes the covariance (`take`), builds it, which makes its maps, and asks for the Gaussian of its logits
+    (`normal`). All covariances have the standard deviations d = softplus(affine) + min_scale. A subclass adds maps in
+    `make_maps`, and gives its `distribution`.
 
     Args:
         initializer: of the kernels. The biases already give the starting noise; the kernels' values are added to it.
@@ -46,54 +47,30 @@ class Covariance(FullPrecision):
         self.regularizer = keras.regularizers.get(regularizer)
         self.initial_scale = check_number("initial_scale", initial_scale, above=0.0)
         self.min_scale = check_number("min_scale", min_scale, low=0.0)
-        self.units = self.classes = 0  # until it has a head
+        self.units = self.classes = 0  # until a head has taken it
         self.size = (0, 0)  # the numbers of entries of e_K and of e_R
 
-    def start(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
-        """Makes the maps of a head, with noise of `initial_scale` times its temperature.
-
-        d and V start with half of the variance each; without factors d has all of it.
-
-        Args:
-            units: K, the number of classes.
-            temperature: that of the head.
-            seed: of the maps' initial weights.
-            trainable: whether the head is.
-            dtype: that of the head.
-        Raises:
-            ValueError: if another head already has this covariance.
-        """
-        self.take(units, trainable, dtype)
-        self.check(units)
-        self.make(temperature, seed)
-
-    def take(self, units: int, trainable: bool, dtype: Any) -> None:
+    def take(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
         """Makes this covariance belong to a head.
 
         Args:
             units: K, the number of classes.
+            temperature: of the head; the noise starts in proportion to it.
+            seed: of the initial weights.
             trainable: whether the head is.
-            dtype: that of the head.
+            dtype: of the head.
+        Raises:
+            ValueError: if another head already has this covariance, or if it does not fit this number of classes.
         """
-        if self.units:
+        if self.classes:
             raise ValueError(
                 f"`covariance` must be new for every head. Received: one of {self.classes} units that a head has "
                 "already"
             )
-        self.classes, self.units, self.trainable, self.dtype_policy = units, units, trainable, dtype
-
-    def make(self, temperature: float, seed: int) -> None:
-        """Makes the maps.
-
-        Args:
-            temperature: that of the head; the noise starts in proportion to it.
-            seed: of the maps' initial weights.
-        """
-        self.size, units = (self.units, self.num_factors), self.units
-        start = self.initial_scale * temperature * (math.sqrt(0.5) if self.num_factors else 1.0)
-        bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
-        self.scale_diag = self.affine_map("scale_diag", units, keras.initializers.Constant(bias))
-        self.make_maps(start, seed)
+        self.check(units)
+        self.classes, self.trainable, self.dtype_policy = units, trainable, dtype
+        self.temperature, self.seed = temperature, seed
+        self.units, self.size = units, (units, self.num_factors)
 
     def check(self, units: int) -> None:
         """Raises ValueError if the covariance does not fit this number of classes.
@@ -102,23 +79,35 @@ class Covariance(FullPrecision):
             units: K, the number of classes.
         """
 
-    def make_maps(self, start: float, seed: int) -> None:
-        """Makes the maps other than d; their noise starts with the standard deviation `start`.
+    def build(self, input_shape: Any) -> None:
+        """Makes the maps: d and V start with half of the variance each; without factors d has all of it."""
+        start = self.starting_scale() * (math.sqrt(0.5) if self.num_factors else 1.0)
+        bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
+        self.scale_diag = self.affine_map("scale_diag", self.units, keras.initializers.Constant(bias), input_shape)
+        self.make_maps(start, input_shape)
+
+    def starting_scale(self) -> float:
+        """Standard deviation of the noise at the start."""
+        return self.initial_scale * self.temperature
+
+    def make_maps(self, start: float, input_shape: Any) -> None:
+        """Makes and builds the maps other than d.
 
         Args:
             start: standard deviation of their noise at the start.
-            seed: of their initial weights.
+            input_shape: of the features, `(..., D)`.
         """
 
-    def affine_map(self, name: str, width: int, bias_initializer: Any) -> AffineMap:
-        """A map of the features, with the initializer and the regularizer of this covariance.
+    def affine_map(self, name: str, width: int, bias_initializer: Any, input_shape: Any) -> AffineMap:
+        """A new map of the features, with the initializer and the regularizer of this covariance.
 
         Args:
             name: of the map.
             width: number of its outputs.
             bias_initializer: of its bias.
+            input_shape: of the features, `(..., D)`.
         """
-        return AffineMap(
+        made = AffineMap(
             width,
             kernel_initializer=_copy(self.initializer),
             bias_initializer=bias_initializer,
@@ -127,13 +116,8 @@ class Covariance(FullPrecision):
             trainable=self.trainable,
             dtype=self.dtype_policy,
         )
-
-    def prepare(self, features: int) -> None:
-        """Raises ValueError if the covariance does not fit so many features, before any allocation."""
-
-    def build(self, input_shape: Any) -> None:
-        for layer in self._layers:
-            layer.build(input_shape)
+        made.build(input_shape)
+        return made
 
     def get_build_config(self) -> None:
         """Returns None: the head builds this layer, also when it is loaded from a file."""
@@ -163,7 +147,7 @@ class Covariance(FullPrecision):
             x: features, `(..., D)`.
             loc: mean logits, `(..., K)`.
         """
-        return DiagonalNormal(loc, self.standard_deviations(x))
+        return DiagonalNormal(loc, self.standard_deviations(x), size=self.size)
 
     def standard_deviations(self, x: Any) -> Any:
         """d, `(..., K)`.

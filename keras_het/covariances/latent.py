@@ -24,7 +24,8 @@ class Latent(LowRank):
         W' (diag(d'(x)^2) + V'(x) V'(x)') W
 
     It adds (D D + D) + (D D R + D R) weights to a Dense layer, whatever the number of classes.
-    `LatentHeteroscedasticDense` uses it.
+    Softmax needs nodes, each of which costs as much as a Dense layer. The other links have closed forms, whose
+    variances cost R + 1 times a Dense layer. Give the head features of a few hundred entries.
 
     Args:
         num_factors: R, from 1 to the number of features; None is the smaller of that and 15.
@@ -32,7 +33,8 @@ class Latent(LowRank):
         regularizer: of the kernels.
         min_scale: added to d'; at least 0.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures, if the kernel of the mean
-            has the size that "glorot_uniform" gives; greater than 0.
+            has the size that "glorot_uniform" gives; `keras_het.heteroscedastic` scales it by the kernel that it takes
+            over. Greater than 0.
         kwargs: as for any Keras layer.
     Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers.
         ICLR 2023.
@@ -45,39 +47,39 @@ class Latent(LowRank):
 
     noise_of = "features"
 
-    def start(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
-        self.take(units, trainable, dtype)
+    def check(self, units: int) -> None:
         if self.num_factors is not None:
             self.num_factors = check_integer("num_factors", self.num_factors, 1)
+
+    def take(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
+        super().take(units, temperature, seed, trainable, dtype)
         self.size = 1, self.num_factors or 1  # until the features are known
-        self._temperature, self._seed = temperature, seed
+
+    def build(self, input_shape: Any) -> None:
+        features = input_shape[-1]
+        if self.num_factors is None:
+            self.num_factors = min(DEFAULT_NUM_FACTORS, features)
+        if self.num_factors > features:
+            rule = "be None or an integer in [1, features]"
+            raise ValueError(
+                f"`num_factors` must {rule}. Received: num_factors={self.num_factors}, {features} features"
+            )
+        self.units, self.size = features, (features, self.num_factors)  # the features have the noise, not the classes
+        super().build(input_shape)
+
+    def starting_scale(self) -> float:
+        return super().starting_scale() / self._usual_norm()
 
     def _usual_norm(self) -> float:
         """Root mean square norm of the kernel's columns as "glorot_uniform" draws them."""
         return math.sqrt(2.0 * self.units / (self.units + self.classes))
-
-    def prepare(self, features: int) -> None:
-        self.units = features  # the features have the noise, not the classes
-        self.check(features)
-        self.size = features, self.num_factors
-
-    def build(self, input_shape: Any) -> None:
-        self.make(self._temperature / self._usual_norm(), self._seed)
-        super().build(input_shape)
-
-    def check(self, units: int) -> None:
-        if self.num_factors is None:
-            self.num_factors = min(DEFAULT_NUM_FACTORS, units)
-        if self.num_factors > units:
-            rule = "be None or an integer in [1, features]"
-            raise ValueError(f"`num_factors` must {rule}. Received: num_factors={self.num_factors}, {units} features")
 
     def restart(self, kernel: np.ndarray) -> None:
         """Sets the biases so that this kernel, `(D, K)`, gives noise of `initial_scale` temperatures."""
         usual, norm = self._usual_norm(), math.sqrt(np.square(kernel.astype("float64")).sum(axis=0).mean())
         # A kernel that has learned nothing will grow: noise that fits its size now would become too large.
         ratio = usual / norm if norm > SMALLEST_KERNEL * usual else 1.0
-        start = ratio * self.initial_scale * self._temperature * math.sqrt(0.5) / usual
+        start = ratio * self.starting_scale() * math.sqrt(0.5)
         bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
         self.scale_diag.bias.assign(np.full(self.units, bias, "float32"))
         self.factor.bias.assign(ratio * ops.convert_to_numpy(self.factor.bias))
@@ -88,8 +90,9 @@ class Latent(LowRank):
 
     def normal(self, x: Any, mean: Any) -> LatentNormal:
         loc, kernel = mean(x, with_kernel=True)
-        _, scale_diag, factor = self.distribution(x, loc).tensors
-        return LatentNormal(loc, scale_diag, factor, kernel, mean.units)
+        shape = (*ops.shape(loc)[:-1], *self.size)
+        factor = ops.reshape(self.factor(x), shape)
+        return LatentNormal(loc, self.standard_deviations(x), factor, kernel, size=self.size, units=self.classes)
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
         """The mean covariance of the features, `(D, D)`, carried to the logits; no class has noise of its own."""

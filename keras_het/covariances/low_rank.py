@@ -52,16 +52,16 @@ class LowRank(Covariance):
                 f"`num_factors` must {rule}. Received: num_factors={self.num_factors!r}, units={units}"
             ) from None
 
-    def make_maps(self, start: float, seed: int) -> None:
-        rows = UnitRows(self.num_factors, seed, start)
-        self.factor = self.affine_map("factor", self.units * self.num_factors, rows)
+    def make_maps(self, start: float, input_shape: Any) -> None:
+        rows = UnitRows(self.num_factors, self.seed, start)
+        self.factor = self.affine_map("factor", self.units * self.num_factors, rows, input_shape)
 
     def count_weights(self, features: int, units: int) -> int:
         return super().count_weights(features, units) * (1 + self.num_factors)
 
     def distribution(self, x: Any, loc: Any) -> LowRankNormal:
         scale_diag, shape = self.standard_deviations(x), (*ops.shape(loc)[:-1], self.units, self.num_factors)
-        return LowRankNormal(loc, scale_diag, ops.reshape(self.factor(x), shape))
+        return LowRankNormal(loc, scale_diag, ops.reshape(self.factor(x), shape), size=self.size)
 
     def basis(self, x: np.ndarray) -> np.ndarray:
         """(x, 1), `(N, D + 1)`, of features `(N, D)`."""

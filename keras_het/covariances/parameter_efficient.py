@@ -37,9 +37,9 @@ class ParameterEfficient(LowRank):
         True
     """
 
-    def make_maps(self, start: float, seed: int) -> None:
-        self.row_scale = self.affine_map("row_scale", self.units, keras.initializers.Constant(start))
-        rows = UnitRows(self.num_factors, seed)
+    def make_maps(self, start: float, input_shape: Any) -> None:
+        self.row_scale = self.affine_map("row_scale", self.units, keras.initializers.Constant(start), input_shape)
+        rows = UnitRows(self.num_factors, self.seed)
         self.factor = SharedFactor(
             (self.units, self.num_factors),
             rows,
@@ -48,14 +48,14 @@ class ParameterEfficient(LowRank):
             trainable=self.trainable,
             dtype=self.dtype_policy,
         )
+        self.factor.build(None)
 
     def count_weights(self, features: int, units: int) -> int:
         return 2 * (features + 1) * units + units * self.num_factors
 
     def distribution(self, x: Any, loc: Any) -> ScaledLowRankNormal:
-        return ScaledLowRankNormal(
-            loc, self.standard_deviations(x), self.row_scale(x), ops.convert_to_tensor(self.factor.kernel)
-        )
+        factor = ops.convert_to_tensor(self.factor.kernel)
+        return ScaledLowRankNormal(loc, self.standard_deviations(x), self.row_scale(x), factor, size=self.size)
 
     def factor_weights(self) -> np.ndarray:
         """V, `(1, K, R)`."""

@@ -15,6 +15,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_het.base.internals import compile_arguments
 from keras_het.inspection.outputs import Output, found_in
 from keras_het.inspection.rules import MODULES, activation_for, counterpart, leaves_out_missing, of_annotators
 from keras_het.losses.state import StatefulCrossentropy
@@ -83,7 +84,7 @@ def check(model: keras.Model) -> None:
                 "layer or its softmax.",
                 stacklevel=2,
             )
-    arguments = compiled_with(model)
+    arguments = compile_arguments(model)
     for loss in leaves(arguments.get("loss")):
         if isinstance(loss, StatefulCrossentropy):
             loss.check_owner(model)
@@ -105,15 +106,6 @@ def _check_missing(argument: str, identifier: Any, output: Output) -> None:
     raise ValueError(
         f"`{argument}` must {rule}, for {output.source} has an axis of them. Received: {argument}={spelled(identifier)}"
     )
-
-
-def compiled_with(model: keras.Model) -> dict[str, Any]:
-    """The arguments of `compile`, as they were given.
-
-    The public `get_compile_config` serialises them, and fails for those that cannot be serialised.
-    """
-    config = getattr(model, "_compile_config", None)
-    return dict(config.config) if config is not None else {}
 
 
 def _pairs(given: Any, outputs: list[tuple[set, Output | None]]) -> Iterator[tuple[Any, Output]]:

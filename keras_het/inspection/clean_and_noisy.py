@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_het.base.batches import labelled_batches
 from keras_het.base.graph import predictor
+from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_annotations, check_labels
 from keras_het.layers import NoiseTransition
 from keras_het.layers.log_probabilities import TOLERANCE
@@ -91,7 +92,7 @@ def _check_sums(log_probs: np.ndarray) -> None:
 
 def _layer_and_base(model: keras.Model) -> tuple[NoiseTransition, Callable[[Any], Any]]:
     """The last layer, and a function from a batch, as `predict` takes it, to the input of that layer."""
-    layers = [layer for layer in model._flatten_layers() if isinstance(layer, NoiseTransition)]
+    layers = layers_of(model, NoiseTransition)
     outputs = getattr(model, "outputs", None) or [None]  # a subclassed model has no such list
     if len(layers) != 1 or len(outputs) != 1:
         rule = "have one output and end in a NoiseTransition layer, the only one"

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_het.base.batches import batches
 from keras_het.base.graph import Head, find_head, has_graph, predictor
+from keras_het.base.internals import layers_of
 from keras_het.base.validation import as_float64, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.layers import HeteroscedasticDense
@@ -32,7 +33,7 @@ class HeadNoise(NamedTuple):
 
     def covariance(self) -> BlockMatrix:
         """The part of the mean covariance that the link sees, in temperatures: all, or for softmax C Sigma C."""
-        return self._seen(self._mean("float64")(self.head.covariance_layer.factor_weights()))
+        return self._seen(self._mean("float64")(self.head.covariance.factor_weights()))
 
     def shared(self, dtype: str = "float64") -> Callable[[np.ndarray], BlockMatrix]:
         """A function from the weights of V to what classes have in common in `covariance`.
@@ -44,7 +45,7 @@ class HeadNoise(NamedTuple):
 
     def figures(self) -> "Figures":
         """What `HeteroscedasticMonitor` logs."""
-        matrix, factor = self.covariance(), self.head.covariance_layer.factor_weights()
+        matrix, factor = self.covariance(), self.head.covariance.factor_weights()
         own = self._seen(self._mean("float64")(np.zeros_like(factor))).main_diagonal().sum()
         variances = matrix.main_diagonal()
         squares = sum(float(np.square(matrix.rows(rows)).sum()) for rows in matrix.blocks())
@@ -57,7 +58,7 @@ class HeadNoise(NamedTuple):
 
     def _mean(self, dtype: str) -> Callable[[np.ndarray], BlockMatrix]:
         parts = self.diagonal, self.second, as_float64(self.head.loc.kernel)
-        return self.head.covariance_layer.mean(*(part.astype(dtype) for part in parts))
+        return self.head.covariance.mean(*(part.astype(dtype) for part in parts))
 
     def _seen(self, matrix: BlockMatrix) -> BlockMatrix:
         matrix = matrix.divided(self.head.temperature**2)
@@ -77,7 +78,7 @@ def find_noisy_head(model: keras.Model, name: str | None = None) -> Head:
             "`members`"
         )
         raise ValueError(f"`model` must {rule}. Received: a {type(model).__name__}")
-    names = {layer.name for layer in model._flatten_layers() if isinstance(layer, HeteroscedasticDense)}
+    names = {layer.name for layer in layers_of(model, HeteroscedasticDense)}
     only = names.pop() if len(names) == 1 else None
     return find_head(model, HeteroscedasticDense, name or only)
 
@@ -126,14 +127,14 @@ def _sums(head: HeteroscedasticDense, features: Any) -> tuple[int, list[np.ndarr
     """The number of examples of a batch, and the sums whose means `HeadNoise` holds."""
     x = ops.convert_to_numpy(features)
     x = x.reshape(-1, x.shape[-1])
-    d = head.covariance_layer.standard_deviations(ops.convert_to_tensor(x, dtype=head.compute_dtype))
-    z = head.covariance_layer.basis(x).astype("float64")
+    d = head.covariance.standard_deviations(ops.convert_to_tensor(x, dtype=head.compute_dtype))
+    z = head.covariance.basis(x).astype("float64")
     return len(x), [np.square(as_float64(d)).sum(axis=0), z.T @ z]
 
 
 def standardized(head: HeteroscedasticDense, features: Any) -> Any:
     """The Gaussian of the logits in temperatures for features `(..., D)`, as the head's integrator gets it."""
-    return head.logit_distribution(features).centered(head.link.center).divided(head.temperature)
+    return head.logit_distribution(features).standardized(head.link.center, head.temperature)
 
 
 def covariance_with(head: HeteroscedasticDense, normal: Any, classes: Any) -> np.ndarray:

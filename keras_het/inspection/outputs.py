@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_het.base.graph import activation_of, has_graph, inner_output, is_a, is_activation, producer
+from keras_het.base.graph import activation_of, has_graph, inner_output, is_a, is_activation
+from keras_het.base.internals import is_symbolic, layers_of, producer
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
 # Layers that move values, or leave some out, and compute nothing; a Dropout does nothing at inference.
@@ -157,7 +158,7 @@ def _followed(tensors: list) -> tuple[str, str] | None:
         if has_graph(layer):
             waiting.append((inner_output(layer, tensor), behind))
         computing = (
-            [part for part in (layer, *layer._flatten_layers(include_self=False)) if _computes(part)]
+            [part for part in (layer, *layers_of(layer, include_self=False)) if _computes(part)]
             if _is_layer(layer)
             else []
         )
@@ -275,9 +276,7 @@ def _reversed(model: keras.Sequential) -> Iterator[Any]:
 
 def _shapes(model: keras.Model) -> Any:
     """The shapes that a subclassed model was built for; None if it is not built, or has no head."""
-    if not model.built or not any(
-        isinstance(layer, HeteroscedasticDense | NoiseTransition) for layer in model._flatten_layers()
-    ):
+    if not model.built or not layers_of(model, (HeteroscedasticDense, NoiseTransition)):
         return None
     return (model.get_build_config() or {}).get("input_shape")
 
@@ -288,5 +287,5 @@ def _traced(model: keras.Model, shapes: Any) -> Any:
         outputs = model.call(keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes))
     except Exception:  # its own code may raise anything for symbols
         return None
-    symbolic = all(hasattr(tensor, "_keras_history") for tensor in keras.tree.flatten(outputs))
+    symbolic = all(is_symbolic(tensor) for tensor in keras.tree.flatten(outputs))
     return outputs if symbolic else None

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_het import losses, metrics
+from keras_het.base.internals import arguments_of, wrapped_function
 from keras_het.inspection.outputs import Output
 from keras_het.losses.crossentropy import Crossentropy
 
@@ -192,7 +193,7 @@ def of_annotators(identifier: Any) -> Any:
 
 def leaves_out_missing(identifier: Any) -> bool:
     """Whether a loss or metric leaves out labels of -1; True for one that is not known."""
-    arguments = {**getattr(identifier, "_fn_kwargs", {}), **getattr(identifier, "keywords", {})}
+    arguments = {**arguments_of(identifier), **getattr(identifier, "keywords", {})}
     known = (
         isinstance(identifier, str)
         or _kind_of(_instance(identifier, keras.metrics) or _instance(identifier, keras.losses)) is not None
@@ -224,10 +225,8 @@ def _instance(identifier: Any, module: Any) -> Any:
     if isinstance(identifier, functools.partial) and not identifier.args:
         identifier, arguments = identifier.func, identifier.keywords
     elif type(identifier) is keras.metrics.MeanMetricWrapper:
-        identifier, arguments = (
-            identifier._fn,
-            {**identifier._fn_kwargs, "name": identifier.name, "dtype": identifier.dtype},
-        )
+        function, arguments = wrapped_function(identifier)
+        identifier, arguments = function, {**arguments, "name": identifier.name, "dtype": identifier.dtype}
     try:
         found = module.get(identifier)
         if not inspect.isfunction(found):

@@ -8,7 +8,6 @@ from typing import Any
 from keras_het.base.choices import find_choice
 from keras_het.integrators.closed_form import ClosedForm
 from keras_het.integrators.integrator import Integrator
-from keras_het.integrators.own_noise import OwnNoise
 from keras_het.integrators.quadrature import Quadrature
 from keras_het.integrators.sampled import MonteCarlo, QuasiMonteCarlo, Sampler
 from keras_het.integrators.taylor import Taylor
@@ -17,7 +16,6 @@ __all__ = [
     "ClosedForm",
     "Integrator",
     "MonteCarlo",
-    "OwnNoise",
     "Quadrature",
     "QuasiMonteCarlo",
     "Sampler",
@@ -42,5 +40,5 @@ def get(identifier: Any) -> Integrator:
         MonteCarlo(num_samples=1000, inference_samples=None, chunk_size='auto', antithetic=False)
     """
     return find_choice(
-        "integrator", identifier, Integrator, (MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor, OwnNoise, Quadrature)
+        "integrator", identifier, Integrator, (MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor, Quadrature)
     )

@@ -21,5 +21,5 @@ class ClosedForm(Integrator):
 
     needs = "closed_form"
 
-    def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
+    def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
         return link.closed_form(normal)

@@ -10,12 +10,11 @@ class Integrator(Choice):
     """Base class: a rule for the expectation of a link, such as E[softmax(u)], under a Gaussian of logits.
 
     A subclass defines `integrate`. Its `needs` names the attribute that a link must have: "mean" (what is averaged over
-    nodes), "closed_form", "second_order", "own_noise" or "largest". Its `get_config` returns the arguments of its
+    nodes), "closed_form", "second_order" or "largest". Its `get_config` returns the arguments of its
     constructor.
     """
 
     needs = ""
-    own_noise_only = False  # whether the covariance must give every class noise of its own
 
     def check(self, link: Link, units: int, num_factors: int) -> None:
         """Raises ValueError if this rule does not fit the link, or does not fit it at this size.
@@ -37,26 +36,17 @@ class Integrator(Choice):
                 f"Received: link={link!r}"
             )
 
-    def check_covariance(self, covariance: Any) -> None:
-        """Raises ValueError if this rule cannot serve the covariance."""
-        if self.own_noise_only and covariance.noise_of != "logits":
-            raise ValueError(
-                f"`integrator` must be another than {type(self).__name__}, such as QuasiMonteCarlo, for a covariance "
-                f"that gives no class noise of its own. Received: {type(covariance).__name__}"
-            )
-
-    def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
+    def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
         """The expectation, as the link returns it, `(..., K)`.
 
         Args:
             link: the link that is averaged.
             normal: distribution of the logits, such as `keras_het.ops.LowRankNormal`, in temperatures, centred by the
-                link.
-            size: the numbers of entries of e_K and e_R, as Python integers: a traced tensor may not know them.
+                link; its `size` has the numbers of entries of the nodes.
             key: (seed, step) for fresh noise in training; None at inference, where the result is a fixed function of
                 `normal`.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define integrate(link, normal, size, key)")
+        raise NotImplementedError(f"{type(self).__name__} must define integrate(link, normal, key)")
 
     def prepare(self, units: int, num_factors: int) -> None:
         """Computes constants on the host when a layer is built, so that no compiler has to trace them.

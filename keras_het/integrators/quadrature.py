@@ -37,7 +37,6 @@ class Quadrature(Integrator):
     """
 
     needs = "largest"
-    own_noise_only = True
 
     def __init__(self, num_nodes: int = 24):
         self.num_nodes = check_integer("num_nodes", num_nodes, 2, 1 << 12)
@@ -50,10 +49,9 @@ class Quadrature(Integrator):
                 f"for heads of `num_factors=0`. Received: num_factors={num_factors}"
             )
 
-    def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
-        mean = expectation(
-            link.largest, GumbelNormal.of(normal, size[0], self.num_nodes), points(self.num_nodes), unroll=key is None
-        )
+    def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
+        logits = GumbelNormal.of(normal, self.num_nodes)
+        mean = expectation(link.largest, logits, points(self.num_nodes), unroll=key is None)
         return link.from_mean(ops.log_softmax(mean, axis=-1))
 
     def get_config(self) -> dict[str, Any]:

@@ -61,19 +61,10 @@ class Sampler(Integrator):
                     f"Received: {name}={getattr(self, name)}, units={units}, num_factors={num_factors}"
                 )
 
-    def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
-        return link.from_mean(
-            expectation(link.mean, normal, self.nodes_of(size, key), self.chunk_size, unroll=key is None)
-        )
-
-    def nodes_of(self, size: tuple[int, int], key: Any) -> nodes.Nodes:
-        """Nodes of these sizes: new ones for a key, the constant ones of inference for None.
-
-        Args:
-            size: K and R.
-            key: of the random numbers, or None for inference.
-        """
-        return self.constant_nodes(*size) if key is None else self.draw(key, self.num_samples, *size)
+    def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
+        size = normal.size
+        drawn = self.constant_nodes(*size) if key is None else self.draw(key, self.num_samples, *size)
+        return link.from_mean(expectation(link.mean, normal, drawn, self.chunk_size, unroll=key is None))
 
     def prepare(self, units: int, num_factors: int) -> None:
         self.constant_nodes(units, num_factors)

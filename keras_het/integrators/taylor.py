@@ -26,5 +26,5 @@ class Taylor(Integrator):
 
     needs = "second_order"
 
-    def integrate(self, link: Link, normal: Any, size: tuple[int, int], key: Any = None) -> Any:
+    def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
         return link.second_order(normal)

@@ -1,8 +1,7 @@
 """The layers; each has a file of its own."""
 
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
-from keras_het.layers.latent_heteroscedastic_dense import LatentHeteroscedasticDense
 from keras_het.layers.learned_temperature import LearnedTemperature
 from keras_het.layers.noise_transition import NoiseTransition
 
-__all__ = ["HeteroscedasticDense", "LatentHeteroscedasticDense", "LearnedTemperature", "NoiseTransition"]
+__all__ = ["HeteroscedasticDense", "LearnedTemperature", "NoiseTransition"]

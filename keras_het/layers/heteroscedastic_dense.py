@@ -9,7 +9,7 @@ from keras import ops
 from keras_het import covariances, integrators, links
 from keras_het.base.precision import AffineMap, FullPrecision, check_autocast, check_dtype
 from keras_het.base.validation import check_boolean, check_integer, check_number
-from keras_het.layers import short_covariance
+from keras_het.covariances.short import from_short
 from keras_het.layers.clock import Clock
 from keras_het.layers.learned_temperature import LearnedTemperature
 
@@ -33,8 +33,8 @@ class HeteroscedasticDense(FullPrecision):
     backend. The nodes are a constant at inference: `predict` is deterministic, and the head can be exported. The
     temperature matters: choose it by `keras_het.select`.
 
-    The head is nearly a plain `Dense` at the start. Its noise has a standard deviation of `initial_scale` temperatures,
-    the same for all inputs. Half of its variance is in d and half in V, whose rows point in random directions; all of
+    The head is nearly a plain `Dense` at the start. Its noise has a standard deviation of .15 temperatures, the same
+    for all inputs. Half of its variance is in d and half in V, whose rows point in random directions; all of
     it is in d without factors. This noise is too small to hide what mu has learned. It is not zero, because V would
     then have no gradient. It grows where the labels ask for more.
 
@@ -53,14 +53,8 @@ class HeteroscedasticDense(FullPrecision):
         bias_initializer: of mu, as in `Dense`.
         kernel_regularizer: of mu, as in `Dense`.
         bias_regularizer: of mu, as in `Dense`.
-        min_scale: added to d; at least 0.
-        covariance_initializer: of the kernels of d and V (or v). The biases already give the starting noise; the
-            kernels' values are added to it.
-        covariance_regularizer: of these kernels and of the shared V.
-        initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
-        covariance: an instance or name from `keras_het.covariances`, with arguments of its own; it replaces
-            num_factors, parameter_efficient, min_scale, covariance_initializer, covariance_regularizer and
-            initial_scale.
+        covariance: an instance from `keras_het.covariances` in place of num_factors and parameter_efficient, for
+            whatever else can be chosen: how the noise starts, regularisers, and noise of the features (HET-XL).
         seed: of the training noise, in [0, 2^31). None draws one from Python's `random`, as Keras does. The config
             keeps it.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
@@ -90,15 +84,11 @@ class HeteroscedasticDense(FullPrecision):
         temperature: float | LearnedTemperature = 5.0,
         integrator: str | integrators.Integrator | None = None,
         use_bias: bool = True,
-        min_scale: float = 1e-3,
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
         kernel_regularizer: Any = None,
         bias_regularizer: Any = None,
-        covariance_initializer: Any = "zeros",
-        covariance_regularizer: Any = None,
-        initial_scale: float = 0.15,
-        covariance: str | covariances.Covariance | None = None,
+        covariance: covariances.Covariance | None = None,
         seed: int | None = None,
         dtype: Any = "float32",
         **kwargs: Any,
@@ -141,20 +131,13 @@ class HeteroscedasticDense(FullPrecision):
             trainable=self.trainable,
             dtype=self.dtype_policy,
         )
-        short = {
-            "num_factors": num_factors,
-            "parameter_efficient": check_boolean("parameter_efficient", parameter_efficient),
-            "min_scale": min_scale,
-            "covariance_initializer": covariance_initializer,
-            "covariance_regularizer": covariance_regularizer,
-            "initial_scale": initial_scale,
-        }
-        self.covariance_layer = short_covariance.resolve(covariance, short)
-        self._is_given = covariance is not None
+        check_boolean("parameter_efficient", parameter_efficient)
+        self._is_short = covariance is None
+        self.covariance = _covariance(covariance, num_factors, parameter_efficient)
         self.learned_temperature = learned
         if learned is not None:
             learned.start(self.name, self.trainable, self.dtype_policy)
-        self.covariance_layer.start(self.units, self.temperature, self.seed, self.trainable, self.dtype_policy)
+        self.covariance.take(self.units, self.temperature, self.seed, self.trainable, self.dtype_policy)
         self.clock = Clock(self.seed)
         self.integrator = integrator
 
@@ -174,10 +157,9 @@ class HeteroscedasticDense(FullPrecision):
     @integrator.setter
     def integrator(self, integrator: Any) -> None:
         found = integrators.get(self.link.default_integrator if integrator is None else integrator)
-        found.check(self.link, *self.covariance_layer.size)
-        found.check_covariance(self.covariance_layer)
+        found.check(self.link, *self.covariance.size)
         if self.built:
-            found.prepare(*self.covariance_layer.size)
+            found.prepare(*self.covariance.size)
         self._integrator = found
 
     @property
@@ -188,12 +170,12 @@ class HeteroscedasticDense(FullPrecision):
     @property
     def num_factors(self) -> Any:
         """R, the number of factors of the covariance."""
-        return self.covariance_layer.num_factors
+        return self.covariance.num_factors
 
     @property
     def parameter_efficient(self) -> bool:
         """Whether all inputs share V."""
-        return isinstance(self.covariance_layer, covariances.ParameterEfficient)
+        return isinstance(self.covariance, covariances.ParameterEfficient)
 
     def build(self, input_shape: Any) -> None:
         if len(input_shape) < 2 or input_shape[-1] is None:
@@ -201,18 +183,18 @@ class HeteroscedasticDense(FullPrecision):
                 "The input must have shape (..., D) with D known and a leading axis. Received: "
                 f"input_shape={input_shape}"
             )
-        self.covariance_layer.prepare(input_shape[-1])
         self._check_memory(input_shape[-1])
-        self.integrator.check(self.link, *self.covariance_layer.size)
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: input_shape[-1]})
-        for layer in (self.loc, self.covariance_layer, self.learned_temperature, self.clock):
+        # First the covariance, which may not fit so many features.
+        for layer in (self.covariance, self.loc, self.learned_temperature, self.clock):
             if layer is not None:
                 layer.build(input_shape)
-        self.integrator.prepare(*self.covariance_layer.size)
+        self.integrator.check(self.link, *self.covariance.size)
+        self.integrator.prepare(*self.covariance.size)
 
     def _check_memory(self, features):
         """Raises ValueError for sizes that a hostile file may ask for, before anything is allocated."""
-        size = 4 * (features * self.units + self.covariance_layer.count_weights(features, self.units))
+        size = 4 * (features * self.units + self.covariance.count_weights(features, self.units))
         if size > MAX_WEIGHT_BYTES:
             raise ValueError(
                 f"The weights must keep within {MAX_WEIGHT_BYTES >> 30} GiB, and have {size / 2**30:.4g}. Received: "
@@ -221,11 +203,8 @@ class HeteroscedasticDense(FullPrecision):
             )
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        return self._integrate(inputs, self.clock.tick() if training else None)
-
-    def _integrate(self, inputs, key=None):
-        normal = self.logit_distribution(inputs).centered(self.link.center).divided(self._temperature_now())
-        return self.integrator.integrate(self.link, normal, self.covariance_layer.size, key)
+        normal = self.logit_distribution(inputs).standardized(self.link.center, self._temperature_now())
+        return self.integrator.integrate(self.link, normal, self.clock.tick() if training else None)
 
     def _temperature_now(self):
         """tau: a number, or a tensor that passes its gradient on to the weight."""
@@ -252,7 +231,7 @@ class HeteroscedasticDense(FullPrecision):
             `DiagonalNormal`, `LowRankNormal`, parameter-efficient `ScaledLowRankNormal`, or latent `LatentNormal`, of
                 `keras_het.ops`.
         """
-        return self.covariance_layer.normal(self._prepared(x), self.loc)
+        return self.covariance.normal(self._prepared(x), self.loc)
 
     def _prepared(self, x):
         """Returns the inputs as a tensor, and builds the layer if it is not built."""
@@ -262,7 +241,7 @@ class HeteroscedasticDense(FullPrecision):
             self.build(tuple(x.shape))
         return x
 
-    def covariance(self, x: Any, centered: bool | None = None) -> Any:
+    def logit_covariance(self, x: Any, centered: bool | None = None) -> Any:
         """Covariance of the logits u, shape `(..., K, K)`.
 
         `centered=True`, the default for softmax, gives only the part that a softmax identifies, see
@@ -283,7 +262,7 @@ class HeteroscedasticDense(FullPrecision):
         Args:
             x: inputs, `(..., D)`.
         """
-        return self.link.probabilities(self._integrate(x))
+        return self.link.probabilities(self.call(x))
 
     def compute_output_shape(self, input_shape: Any) -> tuple:
         return (*input_shape[:-1], self.units)
@@ -300,7 +279,9 @@ class HeteroscedasticDense(FullPrecision):
             "bias_initializer": keras.initializers.serialize(self.bias_initializer),
             "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
             "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
-            **short_covariance.config(self.covariance_layer, self._is_given),
+            "num_factors": self.num_factors if self._is_short else None,
+            "parameter_efficient": self._is_short and self.parameter_efficient,
+            "covariance": None if self._is_short else keras.saving.serialize_keras_object(self.covariance),
             "seed": self.seed,
         }
 
@@ -316,3 +297,17 @@ def _temperature(temperature):
             f"`temperature` must be a number, or a LearnedTemperature(...). Received: temperature={temperature!r}"
         )
     return check_number("temperature", temperature, above=0.0), None
+
+
+def _covariance(covariance, num_factors, parameter_efficient):
+    """The covariance that is given, or, for None, that of the short spelling."""
+    if covariance is None:
+        return from_short(num_factors, parameter_efficient)
+    short = {"num_factors": num_factors, "parameter_efficient": parameter_efficient or None}
+    given = [f"{name}={value!r}" for name, value in short.items() if value is not None]
+    covariance = covariances.get(covariance)
+    if given:
+        name, kind = given[0].split("=")[0], type(covariance).__name__
+        rule = f"be None, or `{name}` its default: give it to the covariance, as covariance={kind}(...)."
+        raise ValueError(f"`covariance` must {rule} Received: {given[0]}")
+    return covariance

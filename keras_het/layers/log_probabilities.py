@@ -9,7 +9,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.graph import activation_of, has_graph, inner_output, is_activation, producer
+from keras_het.base.graph import activation_of, has_graph, inner_output, is_activation
+from keras_het.base.internals import is_symbolic, producer
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 
 # Largest distance of the log of the sum of probabilities from 0. bfloat16 rounds log(1e-5) by 0.03; probabilities that
@@ -44,7 +45,7 @@ def _source(tensor: Any) -> Any:
 
     Casts and identities are passed over.
     """
-    while hasattr(tensor, "_keras_history"):
+    while is_symbolic(tensor):
         layer, node = producer(tensor)
         if has_graph(layer):
             tensor = inner_output(layer, tensor)

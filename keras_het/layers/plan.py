@@ -130,17 +130,17 @@ class _Costs(NamedTuple):
 # Fitted to what `benchmarks/plan.py` measured, by backend: per logit and node; Taylor and ClosedForm have no nodes.
 _COSTS = {
     "jax": {
-        "QuasiMonteCarlo": _Costs(120, 280, 16), "OwnNoise": _Costs(3000, 1000, 36),
+        "QuasiMonteCarlo": _Costs(120, 280, 16),
         "Quadrature": _Costs(2500, 1900, 42),
         "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000),
     },
     "tensorflow": {
-        "QuasiMonteCarlo": _Costs(290, 250, 30), "OwnNoise": _Costs(3000, 1000, 58),
+        "QuasiMonteCarlo": _Costs(290, 250, 30),
         "Quadrature": _Costs(5000, 2200, 95),
         "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000),
     },
     "torch": {
-        "QuasiMonteCarlo": _Costs(900, 900, 8), "OwnNoise": _Costs(2e4, 2e4, 8), "Quadrature": _Costs(1.5e4, 3.3e4, 8),
+        "QuasiMonteCarlo": _Costs(900, 900, 8), "Quadrature": _Costs(1.5e4, 3.3e4, 8),
         "Taylor": _Costs(3000, 1000), "ClosedForm": _Costs(2e4, 5e3),
     },
 }  # fmt: skip
@@ -151,11 +151,14 @@ _WEIGHT_BYTES = {
 }  # of a weight in a step by Adam: 16 that stay, and the rest during the step
 _PROGRAM_BYTES = 60 << 20
 _FLOPS_PER_BYTE = 10.0  # of a processor: operations in the time that reading a byte takes
-_NODES = {"OwnNoise": 64, "Quadrature": 24}  # their defaults
-_SERVES = {
-    "OwnNoise": ("diagonal", "low_rank", "parameter_efficient"),
-    "Quadrature": ("diagonal",),
-}  # the only covariances of these integrators; others serve all
+_NODES = {"Quadrature": 24}  # its default
+_COVARIANCES = {
+    "diagonal": covariances.Diagonal,
+    "low_rank": covariances.LowRank,
+    "parameter_efficient": covariances.ParameterEfficient,
+    "latent": covariances.Latent,
+}
+_SERVES = {"Quadrature": ("diagonal",)}  # the only covariances of this integrator; others serve all
 
 
 def plan(
@@ -196,12 +199,11 @@ def plan(
     if memory is not None:
         check_number("memory", memory, above=0.0)
     costs = _COSTS[keras.config.backend()]
-    every = ("diagonal", "low_rank", "parameter_efficient", "latent")
     heads = [
         (covariance, integrator)
-        for covariance in every
+        for covariance in _COVARIANCES
         for integrator in costs
-        if covariance in _SERVES.get(integrator, every)
+        if covariance in _SERVES.get(integrator, _COVARIANCES)
     ]
     dense = _dense(sizes, memory)
     rows = [
@@ -226,7 +228,7 @@ def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory:
     """Costs of a head; times not yet relative."""
     most = {"diagonal": 0, "latent": sizes.features}.get(covariance, sizes.units)
     num_factors, logits = min(sizes.num_factors, most), sizes.batch * sizes.units
-    layer = covariances.get(covariance)
+    layer = _COVARIANCES[covariance]()
     layer.num_factors = num_factors
     parameters = (sizes.features + 1) * sizes.units + layer.count_weights(sizes.features, sizes.units)
     nodes = {"QuasiMonteCarlo": sizes.num_samples, **_NODES}.get(integrator, 0)

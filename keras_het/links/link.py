@@ -6,8 +6,8 @@ import keras
 from keras import ops
 
 from keras_het.base.choices import Choice
-from keras_het.ops.diagonal import finite
 from keras_het.ops.log_space import log_mean_exp
+from keras_het.ops.normal import finite
 
 
 class Link(Choice):
@@ -19,9 +19,9 @@ class Link(Choice):
 
     * `closed_form(normal)`: what a head returns, `(..., K)`, without nodes.
     * `second_order(normal)`: the same to second order in the noise.
-    * `mean`: the function that is averaged over nodes, an object with the methods of `SoftmaxMean` in
-      `ops/softmax.py`; `from_mean` turns the average into what a head returns.
-    * `own_noise` and `largest`: the same for the integrators `OwnNoise` and `Quadrature`.
+    * `mean`: the function that is averaged over nodes, a `Mean` of `ops/mean.py`; `from_mean` turns the average into
+      what a head returns.
+    * `largest`: the same for the integrator `Quadrature`.
 
     `normal` is the distribution of the logits in temperatures, centred by `center`.
 
@@ -41,7 +41,6 @@ class Link(Choice):
     closed_form: Any = None
     second_order: Any = None
     mean: Any = None
-    own_noise: Any = None
     largest: Any = None
 
     def from_mean(self, value: Any) -> Any:

@@ -5,7 +5,6 @@ from typing import Any
 import keras
 
 from keras_het.links.link import Link
-from keras_het.ops.own_noise import OwnNoiseMean
 from keras_het.ops.quadrature import LargestMean
 from keras_het.ops.softmax import SoftmaxMean, second_order_log_softmax, without_shift
 
@@ -24,7 +23,6 @@ class Softmax(Link):
     activations = ("softmax", "log_softmax")
     ignores_shift = True
     mean = SoftmaxMean()
-    own_noise = OwnNoiseMean()
     largest = LargestMean()
 
     def second_order(self, normal: Any) -> Any:

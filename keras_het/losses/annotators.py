@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.internals import arguments_of
 from keras_het.losses.state import StatefulCrossentropy
 from keras_het.ops.labels import for_each_label, is_label, weight_each_label
 
@@ -45,7 +46,7 @@ class AnnotatorsLoss(keras.losses.Loss):
     def __init__(self, loss: Any = None, name: str = "annotators_loss"):
         default = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
         self.loss = default if loss is None else keras.losses.deserialize(loss) if isinstance(loss, dict) else loss
-        missing = getattr(self.loss, "ignore_class", getattr(self.loss, "_fn_kwargs", {}).get("ignore_class"))
+        missing = getattr(self.loss, "ignore_class", arguments_of(self.loss).get("ignore_class"))
         if not isinstance(self.loss, keras.losses.Loss) or isinstance(self.loss, StatefulCrossentropy) or missing != -1:
             rule = "be a loss of Keras or of this package with ignore_class=-1, that needs no index of examples"
             raise ValueError(f"`loss` must {rule}. Received: loss={loss!r}")

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.internals import compute_dtype, serialized_policy
 from keras_het.base.validation import check_boolean, check_integer
 from keras_het.ops.transition import SMALLEST
 
@@ -82,7 +83,7 @@ class Crossentropy(keras.losses.Loss):
 
     @property
     def _result_dtype(self):
-        return self._dtype_policy.compute_dtype
+        return compute_dtype(self)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """As for any Keras loss; the result has the given dtype. Raises a ValueError for weights with an index."""
@@ -136,12 +137,11 @@ class Crossentropy(keras.losses.Loss):
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""
-        dtype = keras.saving.serialize_keras_object(self._dtype_policy)
         return {
             **super().get_config(),
             "from_logits": self.from_logits,
             "ignore_class": self.ignore_class,
-            "dtype": dtype,
+            "dtype": serialized_policy(self),
         }
 
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 import keras
 from keras import ops
 
+from keras_het.base.internals import unlocked
 from keras_het.losses.crossentropy import Crossentropy
 
 
@@ -57,16 +58,11 @@ class LossState(keras.metrics.Metric):
 
 def _replace(model: keras.Model, previous: LossState | None, state: LossState) -> None:
     """Makes `state` that of the model; the weights of the previous one would otherwise stay in the model for ever."""
-    tracker = model._tracker
-    locked = tracker.locked  # a built model of a user's class is, and would refuse the state
-    tracker.unlock()
-    try:
+    with unlocked(model) as tracker:
         if previous is not None:
             previous.owner = None
             tracker.untrack(previous)
         model.loss_state = state
-    finally:
-        tracker.locked = locked
     state.owner = weakref.ref(model)
 
 

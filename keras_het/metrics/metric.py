@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.internals import mask_of
 from keras_het.base.validation import check_boolean, check_integer
 
 SMALLEST = float(np.finfo("float32").tiny)
@@ -93,7 +94,7 @@ class ProbabilityMetric(keras.metrics.Metric):
         )
 
     def _examples(self, y_true, y_pred, sample_weight):
-        mask = getattr(y_pred, "_keras_mask", None)
+        mask = mask_of(y_pred)
         y_pred, y_true = ops.cast(y_pred, "float32"), ops.convert_to_tensor(y_true)
         units = y_pred.shape[-1]
         weights = ops.ones_like(y_pred[..., 0])

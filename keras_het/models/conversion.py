@@ -251,4 +251,4 @@ def _give_mean(head, weights):
     if head.use_bias and not bias:
         bias = [np.zeros(head.units)]
     head.loc.set_weights([head.temperature * weight for weight in (kernel, *bias)])
-    head.covariance_layer.restart(head.temperature * kernel)
+    head.covariance.restart(head.temperature * kernel)

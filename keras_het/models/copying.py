@@ -7,6 +7,8 @@ import tempfile
 
 import keras
 
+from keras_het.base.internals import layers_of
+
 
 @contextlib.contextmanager
 def unchanged_seed(seed=None):
@@ -75,6 +77,4 @@ def model_from_bytes(content: bytes) -> keras.Model:
 
 def _all_layers(model):
     """A model's layers and those inside them, outer before inner, without inputs, which models may share."""
-    return [
-        layer for layer in model._flatten_layers(include_self=False) if not isinstance(layer, keras.layers.InputLayer)
-    ]
+    return [layer for layer in layers_of(model, include_self=False) if not isinstance(layer, keras.layers.InputLayer)]

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from keras_het import links
+from keras_het.covariances.short import from_short
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import unchanged_seed
 
@@ -51,16 +52,14 @@ def from_edward2(
     with unchanged_seed():
         head = HeteroscedasticDense(
             units,
-            num_factors,
-            parameter_efficient=efficient,
+            covariance=from_short(num_factors, efficient, min_scale=MIN_SCALE),
             link=link,
             temperature=temperature,
-            min_scale=MIN_SCALE,
             **head_arguments,
         )
         head.build((None, features))
     for name, arrays in parts.items():
-        owner = head if name == "loc" else head.covariance_layer
+        owner = head if name == "loc" else head.covariance
         getattr(owner, name).set_weights([arrays[0].T] if name == "factor" and efficient else arrays)
     return head
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import keras
 
-from keras_het.inspection.check import ROLES, compiled_with, explain, spelled
+from keras_het.base.internals import compile_arguments, not_decayed
+from keras_het.inspection.check import ROLES, explain, spelled
 from keras_het.inspection.outputs import Output
 from keras_het.inspection.rules import counterpart, remade
 from keras_het.losses.state import StatefulCrossentropy
@@ -65,7 +66,7 @@ def compile_like(
         returned: what the old model returned, as in `Output`. If the new model returns something else, an unknown loss
             or metric has no counterpart.
     """
-    arguments = compiled_with(old)
+    arguments = compile_arguments(old)
     if not old.compiled or not arguments:
         return
     same = output is None or output.returns in (returned, "log-probabilities" if returned == "logits" else "")
@@ -143,17 +144,14 @@ def _copy_of_optimizer(optimizer: Any, model: keras.Model) -> Any:
         config = {name: value for name, value in optimizer.get_config().items() if name != "inner_optimizer"}
         return type(optimizer)(inner, **config)
     copy = _again(optimizer, "optimizer")
-    # Keys of variables, which each backend makes in its own way.
-    excluded: set = getattr(optimizer, "_exclude_from_weight_decay", set())
-    pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
-    if not excluded and pattern is None:
+    variables, count, pattern = not_decayed(optimizer, model.variables)
+    if not count and pattern is None:
         return copy
-    variables = [variable for variable in model.variables if optimizer._var_key(variable) in excluded]
-    if len(variables) < len(excluded):
+    if len(variables) < count:
         raise _LostError(
             "its optimizer excludes weights from weight decay that the new one does not have",
             "Compile it with `optimizer.exclude_from_weight_decay(...)` of the new weights. Received: "
-            f"{len(excluded) - len(variables)} of them",
+            f"{count - len(variables)} of them",
         )
-    copy.exclude_from_weight_decay(variables, None if pattern is None else [pattern.pattern])
+    copy.exclude_from_weight_decay(variables, pattern)
     return copy

@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_het import links
 from keras_het.base.graph import find_head, has_graph, model_inputs
+from keras_het.base.internals import layers_of
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_boolean
 from keras_het.inspection.outputs import Output, outputs_of
@@ -170,7 +171,7 @@ def check_different_noise(members: list[keras.Model]) -> None:
     """Raises a ValueError if heads of two members train with the same noise."""
     owners: dict[int, int] = {}
     for index, member in enumerate(members):
-        for clock in (layer for layer in member._flatten_layers() if isinstance(layer, Clock)):
+        for clock in layers_of(member, Clock):
             if (owner := owners.setdefault(clock.seed, index)) != index:
                 rule = "have heads of different seeds (leave `seed` out), or they train with the same noise"
                 raise ValueError(f"`members` must {rule}. Received: seed={clock.seed} in members {owner} and {index}")

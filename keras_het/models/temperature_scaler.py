@@ -9,9 +9,9 @@ from keras import ops
 from keras_het import links
 from keras_het.base.batches import labelled_batches
 from keras_het.base.graph import has_graph, model_inputs, single_output
+from keras_het.base.internals import compile_arguments
 from keras_het.base.precision import check_dtype
 from keras_het.base.validation import as_float64, check_number
-from keras_het.inspection.check import compiled_with
 from keras_het.inspection.outputs import Output
 from keras_het.models.ending import compile_like
 from keras_het.models.members import known_output, symbolic_inputs
@@ -130,7 +130,7 @@ class TemperatureScaler(keras.layers.Layer):
         scaled = with_preprocessor(keras.Model(inputs, self(outputs), name=model.name), model)
         compile_like(scaled, model, self.head_output, None, known.returns if known else "")
         if scaled.compiled:
-            scaled.compile(**{**compiled_with(scaled), "optimizer": "sgd"})
+            scaled.compile(**{**compile_arguments(scaled), "optimizer": "sgd"})
         return scaled
 
     def get_config(self) -> dict[str, Any]:

@@ -1,85 +1,40 @@
-"""The Gaussian of logits with independent noise, and what every Gaussian of logits must have.
-
-A distribution is passed on whole. It is centred and divided by the temperature once, its leading axes become one, B,
-once, and it is cut into rows. `tensors` are all its tensors: first those with a row for each example, `num_rows` of
-them, then those that all examples share.
-
-A chunk of C nodes is a tuple of columns, cut from `tables`. The logits at a chunk have the shape `(B, K, C)`, nodes
-last, so that the matrix products are plain two-dimensional ones. Gradients are sums over chunks, and `gradients` turns
-the sums into those of `tensors`.
-"""
+"""The Gaussian of logits with independent noise, and what it shares with those that have a low-rank factor."""
 
 import math
-from typing import Any, Self
+from typing import Any
 
 from keras import ops
 
 from keras_het.ops.nodes import Nodes
-
-LOWEST = -1e20  # mean logit: a class that is left out by -inf gets p = 0, with finite log p and gradients
-
-
-def finite(loc: Any) -> Any:
-    """Mean logits without -inf, which leaves a class out."""
-    return ops.where(loc < LOWEST, LOWEST, loc)  # not the maximum, which may lose a nan
+from keras_het.ops.normal import Normal
 
 
-class DiagonalNormal:
+class DiagonalNormal(Normal):
     """u = loc + scale_diag * e_K: independent noise, with a standard deviation for each class.
 
     Args:
         loc: mean logits mu, shape `(..., K)`.
         scale_diag: d, standard deviations >= 0, shape `(..., K)`.
+        others: tensors of a subclass.
+        size: K and R, integers; None reads them from the shapes.
+        units: K, as the base class has it.
     """
 
-    num_rows = 2
-    whole_batch = False  # whether a block must have all rows
-
-    def __init__(self, loc: Any, scale_diag: Any):
-        self.loc, self.scale_diag = loc, scale_diag
-
-    @property
-    def tensors(self) -> tuple[Any, ...]:
-        """All tensors of the distribution, first those with a row for each example."""
-        return self.loc, self.scale_diag
+    def __init__(
+        self, loc: Any, scale_diag: Any, *others: Any, size: tuple[int, int] | None = None, units: int | None = None
+    ):
+        super().__init__(loc, scale_diag, *others, size=size or (scale_diag.shape[-1], 0), units=units)
+        self.scale_diag = scale_diag
 
     @property
-    def size(self) -> tuple[int, int]:
-        """The numbers of entries of e_K and e_R."""
-        return self.scale_diag.shape[-1], 0
-
-    def num_logits(self, size: tuple[int, int]) -> int:
-        """How many numbers a block has for every row and node: K, by `size`, since a traced tensor may not know it."""
-        return size[0]
-
-    def maker(self) -> Any:
-        """A function that makes such a distribution from `tensors`; it keeps no reference to them."""
-        return type(self)
-
-    def centered(self, center: Any) -> Self:
-        """The same distribution about `center(loc)`."""
-        return type(self)(center(self.loc), *self.tensors[1:])
-
-    def divided(self, temperature: Any) -> Self:
-        """The distribution of u / temperature; a temperature that is a tensor gets its gradient by the division."""
-        temperature = ops.convert_to_tensor(temperature, self.loc.dtype)
-        return type(self)(*(x / temperature for x in self.tensors))
-
-    def flat(self, units: int, num_factors: int) -> Self:
-        """The same distribution with one leading axis, B. A traced tensor may not know the sizes, so they are given.
-
-        Args:
-            units: K.
-            num_factors: R.
-        """
-        return type(self)(*(ops.reshape(x, (-1, units)) for x in self.tensors))
+    def row_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return ((self.units,),) * 2
 
     def scaled_factor(self) -> Any:
         """W, shape `(..., K, R)`; R is 0."""
         return ops.zeros_like(self.loc)[..., None][..., :0]
 
     def variance(self) -> Any:
-        """Marginal variances of the logits, shape `(..., K)`."""
         return ops.square(self.scale_diag)
 
     def centered_variance(self) -> Any:
@@ -111,12 +66,7 @@ class DiagonalNormal:
         return rows - ops.mean(rows, axis=-2, keepdims=True)
 
     def logits(self, nodes: Nodes) -> Any:
-        """Logits u at `nodes` (S of them, shared by the batch), shape `(..., S, K)`."""
         return self.loc[..., None, :] + self.scale_diag[..., None, :] * nodes.eps_diag
-
-    def sample(self, nodes: Nodes) -> Any:
-        """Logits u at `nodes` as independent samples, shape `(S, ..., K)`."""
-        return ops.moveaxis(self.logits(nodes), -2, 0)
 
     def log_prob(self, value: Any) -> Any:
         """Log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0.
@@ -135,19 +85,12 @@ class DiagonalNormal:
         return -0.5 * (quadratic + log_det + self.loc.shape[-1] * math.log(2.0 * math.pi))
 
     def tables(self, nodes: Nodes) -> tuple[Any, ...]:
-        """Tables of S rows; a chunk has some of these rows, as columns.
-
-        Args:
-            nodes: S of them.
-        """
         return (nodes.eps_diag,)
 
     def logits_at(self, chunk: tuple[Any, ...]) -> Any:
-        """`(B, K, C)` logits at a chunk of nodes."""
         return self.loc[..., None] + self.scale_diag[..., None] * chunk[0]
 
     def no_sums(self) -> tuple[Any, ...]:
-        """Zeros to which `pull_back` adds."""
         return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
 
     def pull_back(self, sensitivity: Any, chunk: tuple[Any, ...]) -> tuple[Any, ...]:

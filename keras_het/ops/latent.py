@@ -1,14 +1,14 @@
 """A Gaussian of the features before the last map, and the Gaussian of the logits that it gives."""
 
-import functools
 from typing import Any
 
 from keras import ops
 
 from keras_het.ops.nodes import Nodes
+from keras_het.ops.normal import Normal
 
 
-class LatentNormal:
+class LatentNormal(Normal):
     """u = loc + kernel' (scale_diag * e_D + factor e_R): noise of the D features, carried to the K logits.
 
     The map that makes the mean logits from the features carries the noise, too.
@@ -20,7 +20,8 @@ class LatentNormal:
         scale_diag: d', standard deviations of the features' noise >= 0, shape `(..., D)`.
         factor: V', shape `(..., D, R)`.
         kernel: W, shape `(D, K)`, shared by the batch.
-        units: K, an integer; a kernel that is traced may not know it.
+        size: D and R, integers; None reads them from the shapes.
+        units: K, an integer; None reads it from the kernel.
     Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers.
         ICLR 2023.
 
@@ -31,58 +32,33 @@ class LatentNormal:
     """
 
     num_rows = 3
+    in_logits = (True, True, True, False)
     # A block has all rows: each block adds an array of the kernel's size to its gradient, so blocks must be few.
     whole_batch = True
 
-    def __init__(self, loc: Any, scale_diag: Any, factor: Any, kernel: Any, units: int | None = None):
-        self.loc, self.scale_diag, self.factor, self.kernel = loc, scale_diag, factor, kernel
-        self.units = kernel.shape[-1] if units is None else units
+    def __init__(
+        self,
+        loc: Any,
+        scale_diag: Any,
+        factor: Any,
+        kernel: Any,
+        size: tuple[int, int] | None = None,
+        units: int | None = None,
+    ):
+        size, units = size or (scale_diag.shape[-1], factor.shape[-1]), units or kernel.shape[-1]
+        super().__init__(loc, scale_diag, factor, kernel, size=size, units=units)
+        self.scale_diag, self.factor, self.kernel = scale_diag, factor, kernel
 
     @property
-    def tensors(self) -> tuple[Any, ...]:
-        """All tensors of the distribution, first those with a row for each example."""
-        return self.loc, self.scale_diag, self.factor, self.kernel
+    def row_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return (self.units,), self.size[:1], self.size
 
     @property
-    def size(self) -> tuple[int, int]:
-        """The numbers of entries of e_D and e_R."""
-        return self.scale_diag.shape[-1], self.factor.shape[-1]
-
-    def num_logits(self, size: tuple[int, int]) -> int:
-        """The larger of K and D, because a block has arrays of both.
-
-        Args:
-            size: D and R, that of the nodes.
-        """
-        return max(self.units, size[0])
-
-    def maker(self) -> Any:
-        """A function that makes such a distribution from `tensors`; it keeps no reference to them."""
-        return functools.partial(type(self), units=self.units)
-
-    def centered(self, center: Any) -> "LatentNormal":
-        """The same distribution about `center(loc)`."""
-        return self.maker()(center(self.loc), *self.tensors[1:])
-
-    def divided(self, temperature: Any) -> "LatentNormal":
-        """The distribution of u / temperature."""
-        temperature = ops.convert_to_tensor(temperature, self.loc.dtype)
-        return self.maker()(
-            self.loc / temperature, self.scale_diag / temperature, self.factor / temperature, self.kernel
-        )
-
-    def flat(self, features: int, num_factors: int) -> "LatentNormal":
-        """The same distribution with one leading axis, B.
-
-        Args:
-            features: D.
-            num_factors: R.
-        """
-        loc, scale_diag = ops.reshape(self.loc, (-1, self.units)), ops.reshape(self.scale_diag, (-1, features))
-        return self.maker()(loc, scale_diag, ops.reshape(self.factor, (-1, features, num_factors)), self.kernel)
+    def num_logits(self) -> int:
+        """The larger of K and D, because a block has arrays of both."""
+        return max(self.units, self.size[0])
 
     def variance(self) -> Any:
-        """Marginal variances of the logits, shape `(..., K)`."""
         low_rank = ops.sum(ops.square(ops.matmul(ops.swapaxes(self.factor, -1, -2), self.kernel)), axis=-2)
         return ops.matmul(ops.square(self.scale_diag), ops.square(self.kernel)) + low_rank
 
@@ -108,22 +84,12 @@ class LatentNormal:
         return ops.matmul(ops.matmul(ops.transpose(kernel), of_features), kernel)
 
     def logits(self, nodes: Nodes) -> Any:
-        """Logits u at `nodes` (S of them, shared by the batch), shape `(..., S, K)`."""
         noise = self.scale_diag[..., None, :] * nodes.eps_diag + ops.matmul(
             nodes.eps_factor, ops.swapaxes(self.factor, -1, -2)
         )
         return self.loc[..., None, :] + ops.matmul(noise, self.kernel)
 
-    def sample(self, nodes: Nodes) -> Any:
-        """Logits u at `nodes` as independent samples, shape `(S, ..., K)`."""
-        return ops.moveaxis(self.logits(nodes), -2, 0)
-
     def tables(self, nodes: Nodes) -> tuple[Any, ...]:
-        """Tables of S rows; a chunk has some of these rows, as columns.
-
-        Args:
-            nodes: S of them.
-        """
         return nodes.eps_diag, nodes.eps_factor
 
     def _noise_at(self, chunk):
@@ -139,10 +105,6 @@ class LatentNormal:
         noise = ops.matmul(ops.transpose(self.kernel), self._noise_at(chunk))
         return self.loc[..., None] + _rows_first(noise, chunk)
 
-    def no_sums(self) -> tuple[Any, ...]:
-        """Zeros to which `pull_back` adds."""
-        return tuple(ops.zeros_like(x) for x in self.tensors)
-
     def pull_back(self, sensitivity: Any, chunk: tuple[Any, ...]) -> tuple[Any, ...]:
         """Sums over the chunk of its logits' gradients, `(B, K, C)`, for each of `tensors`.
 
@@ -156,10 +118,6 @@ class LatentNormal:
         of_factor = ops.matmul(of_noise, ops.transpose(chunk[1]))
         of_kernel = ops.matmul(self._noise_at(chunk), ops.transpose(of_logits))
         return ops.sum(sensitivity, axis=-1), of_scale_diag, of_factor, of_kernel
-
-    def gradients(self, *sums: Any) -> tuple[Any, ...]:
-        """Gradients of `tensors` from the sums."""
-        return sums
 
 
 def _features_first(x):

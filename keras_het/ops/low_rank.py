@@ -1,6 +1,6 @@
-"""Gaussians of logits with a low-rank factor: see `diagonal` for what such a distribution has."""
+"""Gaussians of logits with a low-rank factor."""
 
-from typing import Any, Self
+from typing import Any
 
 from keras import ops
 
@@ -66,25 +66,23 @@ class LowRankNormal(DiagonalNormal):
         loc: mean logits mu, shape `(..., K)`.
         scale_diag: d, standard deviations >= 0, shape `(..., K)`.
         factor: V, shape `(..., K, R)`.
+        size: K and R, integers; None reads them from the shapes.
+        units: K, as the base class has it.
     """
 
     num_rows = 3
+    in_logits: tuple[bool, ...] = (True, True, True)
 
-    def __init__(self, loc: Any, scale_diag: Any, factor: Any):
-        super().__init__(loc, scale_diag)
+    def __init__(
+        self, loc: Any, scale_diag: Any, factor: Any, size: tuple[int, int] | None = None, units: int | None = None
+    ):
+        size = size or (scale_diag.shape[-1], factor.shape[-1])
+        super().__init__(loc, scale_diag, factor, size=size, units=units)
         self.factor = factor
 
     @property
-    def tensors(self) -> tuple[Any, ...]:
-        return self.loc, self.scale_diag, self.factor
-
-    @property
-    def size(self) -> tuple[int, int]:
-        return self.scale_diag.shape[-1], self.factor.shape[-1]
-
-    def flat(self, units: int, num_factors: int) -> Self:
-        loc, scale_diag = (ops.reshape(x, (-1, units)) for x in (self.loc, self.scale_diag))
-        return type(self)(loc, scale_diag, ops.reshape(self.factor, (-1, units, num_factors)))
+    def row_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return (self.units,), (self.units,), self.size
 
     def scaled_factor(self) -> Any:
         """W, shape `(..., K, R)`."""
@@ -110,7 +108,6 @@ class LowRankNormal(DiagonalNormal):
         return ops.reshape(correlated, (-1, *eps_diag.shape)) + super().logits_at(chunk)
 
     def no_sums(self) -> tuple[Any, ...]:
-        """Zeros, `(B, K)` and `(B, K, R + 1)`."""
         return ops.zeros_like(self.loc), ops.zeros((*self.loc.shape, self.size[1] + 1), self.loc.dtype)
 
     def pull_back(self, sensitivity: Any, chunk: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -144,25 +141,28 @@ class ScaledLowRankNormal(LowRankNormal):
         scale_diag: d, standard deviations >= 0, shape `(..., K)`.
         row_scale: v, shape `(..., K)`.
         factor: V, shape `(K, R)`.
+        size: K and R, integers; None reads them from the shapes.
+        units: K, as the base class has it.
     """
 
-    def __init__(self, loc: Any, scale_diag: Any, row_scale: Any, factor: Any):
-        super().__init__(loc, scale_diag, factor)
-        self.row_scale = row_scale
+    in_logits = (True, True, False, True)
+
+    def __init__(
+        self,
+        loc: Any,
+        scale_diag: Any,
+        row_scale: Any,
+        factor: Any,
+        size: tuple[int, int] | None = None,
+        units: int | None = None,
+    ):
+        size = size or (scale_diag.shape[-1], factor.shape[-1])
+        DiagonalNormal.__init__(self, loc, scale_diag, row_scale, factor, size=size, units=units)
+        self.row_scale, self.factor = row_scale, factor
 
     @property
-    def tensors(self) -> tuple[Any, ...]:
-        return self.loc, self.scale_diag, self.row_scale, self.factor
-
-    def divided(self, temperature: Any) -> Self:
-        temperature = ops.convert_to_tensor(temperature, self.loc.dtype)
-        return type(self)(
-            self.loc / temperature, self.scale_diag / temperature, self.row_scale, self.factor / temperature
-        )
-
-    def flat(self, units: int, num_factors: int) -> Self:
-        loc, scale_diag, row_scale = (ops.reshape(x, (-1, units)) for x in self.tensors[:3])
-        return type(self)(loc, scale_diag, row_scale, self.factor)
+    def row_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return ((self.units,),) * 3
 
     def scaled_factor(self) -> Any:
         return self.row_scale[..., None] * self.factor

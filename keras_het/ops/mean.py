@@ -1,18 +1,58 @@
-"""The log of the mean, over nodes, of a function of each logit.
-
-The links with a closed form are checked against it.
-"""
+"""Means over nodes: what an expectation averages, and how sensitive its result is to the logits of a node."""
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from keras import ops
 
 from keras_het.ops.log_space import log_ndtr
 
 
-class LogMean(NamedTuple):
+class Mean:
+    """Base class of means over nodes. A subclass defines `terms`, `log_terms` and `sensitivity`.
+
+    Logits are `(B, K, C)`, nodes last, or, for `log_terms` with `axis=-1`, `(..., C, K)`; results are `(B, K)`.
+
+    Attributes:
+        num_terms: how many values for each logit are averaged.
+    """
+
+    num_terms = 1
+
+    def terms(self, logits: Any) -> tuple[Any, ...]:
+        """The values that are averaged, each of the shape of the logits."""
+        raise NotImplementedError(f"{type(self).__name__} must define terms(logits)")
+
+    def log_terms(self, logits: Any, axis: int) -> tuple[Any, ...]:
+        """Their logarithms.
+
+        Args:
+            logits: of every node.
+            axis: the axis of the classes.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define log_terms(logits, axis)")
+
+    def result(self, log_means: list[Any]) -> Any:
+        """The result from the logs of the averages, `(B, K)` each; here the first of them."""
+        return log_means[0]
+
+    def pivot(self, value: Any) -> Any:
+        """What is subtracted from the mean logits before `sensitivity`, `(B, K)`; here nothing."""
+        return ops.zeros_like(value)
+
+    def sensitivity(self, logits: Any, value: Any, upstream: Any) -> Any:
+        """Derivatives by the logits of every node, times S, of the shape of the logits.
+
+        Args:
+            logits: of every node, less `pivot(value)`.
+            value: the result, `(B, K)`.
+            upstream: gradient of the result, `(B, K)`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define sensitivity(logits, value, upstream)")
+
+
+class LogMean(Mean):
     """log P_k = log mean_s a(u_sk), for a function a with values in (0, 1).
 
         d log P_k / d u_sk = a'(u_sk) / (P_k S)
@@ -20,32 +60,21 @@ class LogMean(NamedTuple):
     Args:
         log_value: log a.
         log_slope: log a'.
-        num_terms: how many values for each logit are averaged; here one, a(u).
     """
 
-    log_value: Callable[[Any], Any]
-    log_slope: Callable[[Any], Any]
-    num_terms: int = 1
+    def __init__(self, log_value: Callable[[Any], Any], log_slope: Callable[[Any], Any]):
+        self.log_value, self.log_slope = log_value, log_slope
 
-    def terms(self, logits):
+    def terms(self, logits: Any) -> tuple[Any, ...]:
         """a(u)."""
         return (ops.exp(self.log_value(logits)),)
 
-    def log_terms(self, logits, axis):
+    def log_terms(self, logits: Any, axis: int) -> tuple[Any, ...]:
         """log a(u)."""
         return (self.log_value(logits),)
 
-    def result(self, log_means):
-        """log P."""
-        return log_means[0]
-
-    def pivot(self, log_p):
-        """Zeros: nothing is subtracted from the logits."""
-        return ops.zeros_like(log_p)
-
-    def sensitivity(self, logits, log_p, upstream):
-        """Derivative by the logits of every node, times S."""
-        return upstream[..., None] * ops.exp(self.log_slope(logits) - log_p[..., None])
+    def sensitivity(self, logits: Any, value: Any, upstream: Any) -> Any:
+        return upstream[..., None] * ops.exp(self.log_slope(logits) - value[..., None])
 
 
 def log_sigmoid_slope(logits):

@@ -11,7 +11,6 @@ classes is alike; no rule is better then. Otherwise they are close together at t
 noise may stop the largest from falling, and far apart at the upper end, which only large noise reaches.
 """
 
-import functools
 import math
 from typing import Any, Self
 
@@ -20,7 +19,9 @@ from keras import ops
 
 from keras_het.ops.diagonal import DiagonalNormal
 from keras_het.ops.log_space import log_ndtr
+from keras_het.ops.mean import Mean
 from keras_het.ops.nodes import Nodes
+from keras_het.ops.normal import Normal
 from keras_het.ops.sigmoid import FARTHEST
 
 # The Gumbel law as sum_i w_i N(m_i, s_i^2): fitted anew to its distribution function, largest error 8e-5 (that of
@@ -55,7 +56,7 @@ def points(num_nodes: int) -> Nodes:
     return Nodes(((np.arange(num_nodes, dtype="float32") + 0.5) / num_nodes)[:, None])
 
 
-class GumbelNormal:
+class GumbelNormal(Normal):
     """u_j + G_j at points t, in a range that holds the largest: the quadrature's form of logits at nodes.
 
     Args:
@@ -65,45 +66,38 @@ class GumbelNormal:
         length: of the range, shape `(..., 1)`.
         growth: log of the spacing of the points at the upper end over that at the lower end, shape `(..., 1)`.
         units: K, an integer; a traced tensor may not know it.
+        size: of the table of points.
     """
 
     num_rows = 5
-    whole_batch = False
-    size = (1, 0)
 
-    def __init__(self, loc: Any, scale_diag: Any, start: Any, length: Any, growth: Any, units: int):
-        self.loc, self.scale_diag, self.start, self.length, self.growth, self.units = (
-            loc,
-            scale_diag,
-            start,
-            length,
-            growth,
-            units,
-        )
+    def __init__(
+        self,
+        loc: Any,
+        scale_diag: Any,
+        start: Any,
+        length: Any,
+        growth: Any,
+        units: int,
+        size: tuple[int, int] = (1, 0),
+    ):
+        super().__init__(loc, scale_diag, start, length, growth, size=size, units=units)
+        self.scale_diag, self.start, self.length, self.growth = scale_diag, start, length, growth
 
     @classmethod
-    def of(cls, normal: DiagonalNormal, units: int, num_nodes: int) -> Self:
+    def of(cls, normal: DiagonalNormal, num_nodes: int) -> Self:
         """Makes the distribution, with the range of t that holds the largest, for so many points."""
-        start, length, growth = (ops.stop_gradient(x) for x in _range(normal, units, num_nodes))
-        return cls(normal.loc, normal.scale_diag, start, length, growth, units)
+        start, length, growth = (ops.stop_gradient(x) for x in _range(normal, num_nodes))
+        return cls(normal.loc, normal.scale_diag, start, length, growth, normal.units)
 
     @property
-    def tensors(self) -> tuple[Any, ...]:
-        """All tensors of the distribution; each has a row for each example."""
-        return self.loc, self.scale_diag, self.start, self.length, self.growth
+    def row_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return (self.units,), (self.units,), (1,), (1,), (1,)
 
-    def num_logits(self, size: tuple[int, int]) -> int:
+    @property
+    def num_logits(self) -> int:
         """Four times K: a block holds several sums of the mixture at once, and must be smaller to fit the cache."""
         return 4 * self.units
-
-    def maker(self) -> Any:
-        """A function that makes such a distribution from `tensors`; it keeps no reference to them."""
-        return functools.partial(type(self), units=self.units)
-
-    def flat(self, *size: int) -> Self:
-        """The same distribution with one leading axis, B."""
-        shapes = (self.units, self.units, 1, 1, 1)
-        return self.maker()(*(ops.reshape(x, (-1, width)) for x, width in zip(self.tensors, shapes, strict=True)))
 
     def _placed(self, x):
         """t and its log weight, up to a number that all points share: `(..., 1, S)` for a table x of one column."""
@@ -117,7 +111,6 @@ class GumbelNormal:
         return t - self.loc[..., None, :], self.scale_diag[..., None, :], log_weight
 
     def tables(self, nodes: Nodes) -> tuple[Any, ...]:
-        """The table of points, of which a chunk has columns."""
         return (nodes.eps_diag,)
 
     def logits_at(self, chunk: tuple[Any, ...]) -> tuple[Any, Any, Any]:
@@ -126,7 +119,6 @@ class GumbelNormal:
         return t - self.loc[..., None], self.scale_diag[..., None], log_weight
 
     def no_sums(self) -> tuple[Any, ...]:
-        """Zeros to which `pull_back` adds."""
         return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
 
     def pull_back(self, sensitivity: tuple[Any, Any], chunk: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -138,11 +130,11 @@ class GumbelNormal:
         return -of_offset, of_scale_diag, *(ops.zeros_like(x) for x in self.tensors[2:])
 
 
-def _range(normal, units, num_nodes):
+def _range(normal, num_nodes):
     """Start and length of the range of t, and the growth of the spacing, `(..., 1)`."""
     center, deviation = normal.loc + _MEAN, ops.sqrt(ops.square(normal.scale_diag) + _VARIANCE)
-    low = ops.logsumexp(center - 7.0 * deviation, axis=-1, keepdims=True) - math.log(units)
-    high = ops.logsumexp(center + 8.0 * deviation, axis=-1, keepdims=True) + math.log(units / _ABOVE)
+    low = ops.logsumexp(center - 7.0 * deviation, axis=-1, keepdims=True) - math.log(normal.units)
+    high = ops.logsumexp(center + 8.0 * deviation, axis=-1, keepdims=True) + math.log(normal.units / _ABOVE)
     low, high = (ops.concatenate([x, x], axis=-1) for x in (low, high))
     wanted = ops.convert_to_tensor([math.log(_BELOW), -_ABOVE], normal.loc.dtype)
     for _ in range(_BISECTIONS):  # at both ends at once
@@ -199,13 +191,11 @@ def _upper_tail(z, bell):
     return 0.5 * bell * polynomial * t
 
 
-class LargestMean:
+class LargestMean(Mean):
     """log of the mean over t of f_k(t) / F_k(t) times the product of all F_j(t).
 
     It is log p_k and a number that all classes share.
     """
-
-    num_terms = 1
 
     def terms(self, points):
         """The integrand at every point, times its weight, `(B, K, C)`."""
@@ -220,14 +210,6 @@ class LargestMean:
         offset, scale, log_weight = points
         law = _Law(offset, scale, exportable=exportable)
         return _log_integrand(law.log_cdf(), law.log_density(), axis) + log_weight
-
-    def result(self, log_means):
-        """The log mean, as it is."""
-        return log_means[0]
-
-    def pivot(self, log_p):
-        """Zeros: nothing is subtracted from the logits."""
-        return ops.zeros_like(log_p)
 
     def sensitivity(self, points, log_p, upstream):
         """Derivatives by t - loc and by the standard deviations, times the number of points, `(B, K, C)` each.

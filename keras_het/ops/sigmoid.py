@@ -5,10 +5,9 @@ from typing import Any
 
 from keras import ops
 
-from keras_het.ops.diagonal import finite
 from keras_het.ops.log_space import erfcx_polynomial
 from keras_het.ops.low_rank import low_rank_normal
-from keras_het.ops.mean import log_sigmoid_slope
+from keras_het.ops.mean import Mean, log_sigmoid_slope
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.streaming import expectation
 
@@ -135,11 +134,11 @@ def sampled_expected_sigmoid_logit(
         >>> tuple(logit.shape)
         (5, 3)
     """
-    normal = low_rank_normal(loc, scale_diag, factor, row_scale).centered(finite).divided(temperature)
+    normal = low_rank_normal(loc, scale_diag, factor, row_scale).standardized(temperature=temperature)
     return expectation(SigmoidMean(), normal, nodes, chunk_size, unroll)
 
 
-class SigmoidMean:
+class SigmoidMean(Mean):
     """logit p = log p - log q, from the log means of sigmoid(u) and sigmoid(-u).
 
     The derivative by the logit of a node is d logit p / d u_s = sigmoid'(u_s) / (p q S).
@@ -147,27 +146,18 @@ class SigmoidMean:
 
     num_terms = 2
 
-    @staticmethod
-    def terms(logits):
+    def terms(self, logits):
         """sigmoid(u) and sigmoid(-u)."""
         return ops.sigmoid(logits), ops.sigmoid(-logits)
 
-    @staticmethod
-    def log_terms(logits, axis):
+    def log_terms(self, logits, axis):
         """log sigmoid(u) and log sigmoid(-u)."""
         return ops.log_sigmoid(logits), ops.log_sigmoid(-logits)
 
-    @staticmethod
-    def result(log_means):
+    def result(self, log_means):
         """logit p."""
         return log_means[0] - log_means[1]
 
-    @staticmethod
-    def pivot(logit):
-        """Zeros: nothing is subtracted from the logits."""
-        return ops.zeros_like(logit)
-
-    @staticmethod
-    def sensitivity(logits, logit, upstream):
+    def sensitivity(self, logits, logit, upstream):
         """Derivative by the logits of every node, times S."""
         return upstream[..., None] * ops.exp(log_sigmoid_slope(logits) - log_sigmoid_slope(logit)[..., None])

@@ -5,10 +5,11 @@ from typing import Any
 
 from keras import ops
 
-from keras_het.ops.diagonal import finite
 from keras_het.ops.log_space import largest
 from keras_het.ops.low_rank import low_rank_normal
+from keras_het.ops.mean import Mean
 from keras_het.ops.nodes import Nodes
+from keras_het.ops.normal import finite
 from keras_het.ops.streaming import expectation
 
 LEFT_OUT = -1e12  # a log p below it is that of a class left out by a mean of -inf
@@ -54,7 +55,7 @@ def log_expected_softmax(
         >>> round(float(ops.sum(ops.exp(log_p[0]))), 5)
         1.0
     """
-    normal = low_rank_normal(loc, scale_diag, factor, row_scale).centered(without_shift).divided(temperature)
+    normal = low_rank_normal(loc, scale_diag, factor, row_scale).standardized(without_shift, temperature)
     return expectation(SoftmaxMean(), normal, nodes, chunk_size, unroll)
 
 
@@ -94,7 +95,7 @@ def second_order_log_softmax(normal: Any) -> Any:
     return ops.log_softmax(log_s + 0.5 * (variance - 2.0 * product + common), axis=-1)
 
 
-class SoftmaxMean:
+class SoftmaxMean(Mean):
     """log p_k = log mean_s exp(u_sk - L_s), L_s = logsumexp_k u_sk, and its derivative by the logits of a node.
 
     A_sk = exp(u_sk - log p_k - L_s) is the weight of node s in the mean of class k. p_k A_sk is the softmax of node s,
@@ -107,34 +108,23 @@ class SoftmaxMean:
     the noise.
     """
 
-    num_terms = 1
-
-    @staticmethod
-    def terms(logits):
+    def terms(self, logits):
         """Softmax of every node."""
         weights = ops.exp(logits - _max(logits))
         return (weights / ops.sum(weights, axis=1, keepdims=True),)
 
-    @staticmethod
-    def log_terms(logits, axis):
+    def log_terms(self, logits, axis):
         """Log-softmax of every node, with the classes on `axis`."""
         return (logits - ops.logsumexp(logits, axis=axis, keepdims=True),)
 
-    @staticmethod
-    def result(log_means):
-        """log p."""
-        return log_means[0]
-
-    @staticmethod
-    def pivot(log_p):
+    def pivot(self, log_p):
         """log p, which is subtracted from the logits before `sensitivity`.
 
         It is 0 for a class that is left out, whose noise would otherwise be the largest logit.
         """
         return ops.where(log_p < LEFT_OUT, 0.0, log_p)
 
-    @staticmethod
-    def sensitivity(logits, log_p, upstream):
+    def sensitivity(self, logits, log_p, upstream):
         """Derivative by the logits of every node, times S."""
         p = ops.exp(log_p)
         weights = ops.exp(logits - _max(logits))

@@ -6,6 +6,7 @@ sensitive the result is to the logits of a node. A block is some rows of the bat
 chooses its size.
 """
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -24,8 +25,8 @@ def expectation(mean, normal, nodes, chunk_size="auto", unroll=False):
     """The expectation of a link under a Gaussian of logits, averaged over the nodes.
 
     Args:
-        mean: what is averaged: `SoftmaxMean()`, `SigmoidMean()`, or another object with their methods.
-        normal: distribution of finite logits in temperatures, such as `LowRankNormal`, with any number of leading axes.
+        mean: a `Mean`, such as `SoftmaxMean()`.
+        normal: a `Normal` of finite logits in temperatures, with any number of leading axes.
         nodes: `Nodes`, S of them.
         chunk_size: number of nodes per block; "auto" fits a block to a budget; None takes all at once in plain
             operations.
@@ -36,36 +37,29 @@ def expectation(mean, normal, nodes, chunk_size="auto", unroll=False):
     """
     if nodes.eps_factor is None:
         nodes = Nodes(nodes.eps_diag, nodes.eps_diag[:, :0])
-    size = (nodes.eps_diag.shape[1], nodes.eps_factor.shape[1])
-    _check_size(normal, *size)
+    _check_size(normal, nodes)
     if chunk_size is None:
-        return _unrolled(mean, normal, nodes, nodes.num_samples)
-    units = normal.num_logits(size)
+        return _unrolled(mean, nodes, nodes.num_samples, normal)
     if unroll:
-        block_size, chunk_size = blocking.inference_block_sizes(normal.loc, nodes.num_samples, units, chunk_size)
-        if block_size is None:
-            return _unrolled(mean, normal, nodes, chunk_size)
-    flat = normal.flat(*size)
-    if unroll:
-        rows, shared, make = flat.tensors[: flat.num_rows], flat.tensors[flat.num_rows :], flat.maker()
-        average = _by_blocks(
-            lambda block: ((_unrolled(mean, make(*block, *shared), nodes, chunk_size),), ()), rows, block_size
-        )[0][0]
-    else:
-        average = _streamed(
-            mean, flat, nodes, *blocking.block_sizes(flat.loc, nodes.num_samples, units, chunk_size, flat.whole_batch)
-        )
-    return ops.reshape(average, ops.shape(normal.loc))
+        return _unrolled_by_blocks(mean, nodes, chunk_size, normal)
+    flat = normal.flat()
+    sizes = blocking.block_sizes(flat.loc, nodes.num_samples, flat.num_logits, chunk_size, flat.whole_batch)
+    stream = _Stream(mean, flat.maker(), *sizes)
+    average = ops.custom_gradient(stream.value_and_gradient)(
+        *flat.tensors, *(ops.cast(x, flat.loc.dtype) for x in nodes)
+    )
+    return average if flat is normal else ops.reshape(average, ops.shape(normal.loc))
 
 
-def _check_size(normal, *size):
-    for name, own, given in zip(("units", "factors"), normal.size, size, strict=True):
+def _check_size(normal, nodes):
+    for name, own, table in zip(("units", "factors"), normal.size, nodes, strict=True):
         # A traced size is a tensor, and was checked before.
-        if isinstance(own, int) and own != given:
-            raise ValueError(f"`nodes` must be of the {own} {name} of the distribution. Received: {given}")
+        if isinstance(own, int) and own != table.shape[1]:
+            raise ValueError(f"`nodes` must be of the {own} {name} of the distribution. Received: {table.shape[1]}")
 
 
-def _unrolled(mean, normal, nodes, chunk_size):
+def _unrolled(mean, nodes, chunk_size, normal):
+    """The average in plain operations, by a Python loop over the chunks."""
     log_sums, zero = [], 0.0
     # Some exporters fail to write an empty table.
     tables = nodes if nodes.eps_factor.shape[1] else (nodes.eps_diag,)
@@ -80,33 +74,38 @@ def _unrolled(mean, normal, nodes, chunk_size):
     return mean.result([total - math.log(nodes.num_samples) for total in totals])
 
 
-def _streamed(mean, flat, nodes, block_size, chunk_size):
-    """The average by loops over the blocks, one in the forward and one in the backward pass.
-
-    The backward pass computes the logits again.
-    """
-    stream = _Stream(mean, flat.maker(), flat.num_rows, block_size, chunk_size)
-    return ops.custom_gradient(stream.value_and_gradient)(*flat.tensors, *(ops.cast(x, flat.loc.dtype) for x in nodes))
+def _unrolled_by_blocks(mean, nodes, chunk_size, normal):
+    """The same; a batch of known size that is too large for the budget is cut in blocks of rows."""
+    block_size, chunk_size = blocking.inference_block_sizes(
+        normal.loc, nodes.num_samples, normal.num_logits, chunk_size
+    )
+    if block_size is None:
+        return _unrolled(mean, nodes, chunk_size, normal)
+    (average,), _ = _by_blocks(
+        lambda block: ((_unrolled(mean, nodes, chunk_size, block),), ()), normal.flat(), (), block_size
+    )
+    return ops.reshape(average, ops.shape(normal.loc))
 
 
 class _Stream(NamedTuple):
-    """The forward and the backward pass, over arguments in a row.
+    """The average by loops over the blocks: the forward and the backward pass, over arguments in a row.
 
     The arguments are the tensors from which `make` makes a distribution, and the two tables of nodes. The backward pass
-    can itself be differentiated, any number of times. It is made of plain operations on the arguments, the upstream
-    gradient, and the value, so it must know the derivative of the value. (The memory for that grows with the number of
-    nodes.)
+    computes the logits again. It can itself be differentiated, any number of times. It is made of plain operations on
+    the arguments, the upstream gradient, and the value, so it must know the derivative of the value. (The memory for
+    that grows with the number of nodes.)
     """
 
     mean: Any
     make: Any
-    num_rows: int
     block_size: int | None
     chunk_size: int
 
     def value_and_gradient(self, *arguments):
         """The value, `(B, K)`, and its backward pass, as `ops.custom_gradient` takes them."""
-        value, on_torch = self.value(*arguments), keras.config.backend() == "torch"
+        normal, chunks = self.read(arguments)
+        (value,), _ = _by_blocks(functools.partial(_log_averages, self.mean, chunks), normal, (), self.block_size)
+        on_torch = keras.config.backend() == "torch"
         # A closure over the output itself would keep all of this alive on PyTorch.
         kept = ops.stop_gradient(value) if on_torch else value
 
@@ -117,14 +116,10 @@ class _Stream(NamedTuple):
 
         return value, gradient
 
-    def value(self, *arguments):
-        """The result for every row."""
-        rows, shared, chunks = self.split(arguments)
-
-        def average(block):
-            return (_log_averages(self.mean, self.make(*block, *shared), chunks),), ()
-
-        return _by_blocks(average, rows, self.block_size)[0][0]
+    def read(self, arguments):
+        """The distribution, and its nodes in chunks."""
+        normal = self.make(*arguments[:-2])
+        return normal, Chunks(normal.tables(Nodes(*arguments[-2:])), self.chunk_size)
 
     def known(self, value, arguments):
         """The value, computed before, as a function of the arguments.
@@ -142,37 +137,37 @@ class _Stream(NamedTuple):
 
     def gradient(self, value, arguments, upstream):
         """The upstream gradient, `(B, K)`, pulled back to every argument; the nodes have none."""
-        rows, shared, chunks = self.split(arguments)
-
-        def pull_back(block):
-            loc, *others, value, upstream = block
-            normal = self.make(loc - self.mean.pivot(value), *others, *shared)
-            gradients = _gradients(self.mean, normal, chunks, value, upstream)
-            return gradients[: len(rows)], gradients[len(rows) :]
-
-        of_rows, of_shared = _by_blocks(pull_back, (*rows, value, upstream), self.block_size)
+        loc, *others = arguments
+        normal, chunks = self.read((loc - self.mean.pivot(value), *others))
+        pull_back = functools.partial(_gradients, self.mean, chunks)
+        of_rows, of_shared = _by_blocks(pull_back, normal, (value, upstream), self.block_size)
         return *of_rows, *of_shared, None, None
 
-    def split(self, arguments):
-        """Rows, shared tensors, and the nodes in chunks."""
-        tensors, nodes = arguments[:-2], Nodes(*arguments[-2:])
-        chunks = Chunks(self.make(*tensors).tables(nodes), self.chunk_size)
-        return tensors[: self.num_rows], tensors[self.num_rows :], chunks
 
-
-def _by_blocks(function, rows, block_size):
-    """Applies `function` to blocks of rows; joins its results for the rows, and adds its totals.
+def _by_blocks(function, normal, others, block_size):
+    """Applies `function` to a distribution in blocks of rows; joins its results for the rows, and adds its totals.
 
     Rows of zeros fill the last block: their logits are finite, and their upstream gradient is zero. A block takes its
     rows from all over the batch, so that devices that share a batch share every block.
+
+    Args:
+        function: of a distribution and a block of each of `others`; gives results for the rows, and totals.
+        normal: the distribution of all rows, B.
+        others: further tensors of B rows.
+        block_size: rows of a block; None for all.
     """
-    batch = rows[0].shape[0]
+    batch = normal.loc.shape[0]
     if block_size is None or (batch is not None and batch <= block_size):
-        return function(rows)
+        return function(normal, *others)
+    count, rows = normal.num_rows, (*normal.tensors[: normal.num_rows], *others)
+
+    def of_block(block):
+        return function(normal.with_rows(block[:count]), *block[count:])
+
     if keras.config.backend() == "torch":
-        return _by_python(function, rows, block_size)
+        return _by_python(of_block, rows, block_size)
     missing = -batch % block_size if batch is not None else _missing(ops.shape(rows[0])[0], block_size)
-    results, totals = ops.map(function, tuple(_to_blocks(x, block_size, missing) for x in rows))
+    results, totals = ops.map(of_block, tuple(_to_blocks(x, block_size, missing) for x in rows))
     joined = (ops.reshape(ops.swapaxes(x, 0, 1), (-1, *x.shape[2:])) for x in results)
     return tuple(x[: ops.shape(rows[0])[0]] for x in joined), tuple(ops.sum(x, axis=0) for x in totals)
 
@@ -196,7 +191,7 @@ def _to_blocks(x, block_size, missing):
     return ops.swapaxes(ops.reshape(padded, (block_size, -1, *x.shape[1:])), 0, 1)
 
 
-def _log_averages(mean, normal, chunks):
+def _log_averages(mean, chunks, normal):
     """The result from averages of probabilities, or, where one is too small for that, from averages in log space.
 
     The sum of probabilities needs one exponential per element, the sum in log space two.
@@ -217,15 +212,18 @@ def _log_averages(mean, normal, chunks):
     sums = chunks.fold(add, (ops.zeros_like(normal.loc),) * mean.num_terms)
     safe = ops.all(ops.stack(sums) > SMALLEST_MEAN * chunks.num_samples)
     log_sums = ops.cond(safe, lambda: tuple(ops.log(s) for s in sums), in_logs)
-    return mean.result([s - math.log(chunks.num_samples) for s in log_sums])
+    return (mean.result([s - math.log(chunks.num_samples) for s in log_sums]),), ()
 
 
-def _gradients(mean, normal, chunks, value, upstream):
+def _gradients(mean, chunks, normal, value, upstream):
+    """The gradients of the tensors with a row for each example, and of those that all examples share."""
+
     def add(chunk, sums):
         parts = normal.pull_back(mean.sensitivity(normal.logits_at(chunk), value, upstream), chunk)
         return tuple(s + part for s, part in zip(sums, parts, strict=True))
 
-    return normal.gradients(*(s / chunks.num_samples for s in chunks.fold(add, normal.no_sums())))
+    found = normal.gradients(*(s / chunks.num_samples for s in chunks.fold(add, normal.no_sums())))
+    return found[: normal.num_rows], found[normal.num_rows :]
 
 
 class Chunks:

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_het import analysis
 from keras_het.base.batches import count_examples, is_data_set
+from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.layers import HeteroscedasticDense
@@ -122,9 +123,7 @@ def collect(
     labels = check_labels(y, np.inf, count, "y")
     p = exclusive_probabilities(model, x, batch_size) if probabilities is None else _given(probabilities, count)
     labels = check_labels(labels, p.shape[1], name="y")
-    units = next(
-        (layer.units for layer in model._flatten_layers() if isinstance(layer, HeteroscedasticDense)), p.shape[1]
-    )
+    units = next((layer.units for layer in layers_of(model, HeteroscedasticDense)), p.shape[1])
     if units != p.shape[1]:
         raise ValueError(f"`probabilities` must be of the {units} classes of the model's head. Received: {p.shape[1]}")
     names = check_class_names(class_names, p.shape[1])

@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_het import analysis
 from keras_het.base.batches import count_examples, take
+from keras_het.base.internals import layers_of
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
 # Examples for the mean covariance, drawn at random: enough for a mean, and more would make its prediction slow.
@@ -63,8 +64,8 @@ class Noise(NamedTuple):
 
 def find_noise(model: keras.Model, x: Any, classes: int, batch_size: int, missing: list[str]) -> Noise | None:
     """The noise of a model's head, or None without a head; adds to `missing` what cannot be told."""
-    heads = [layer for layer in model._flatten_layers() if isinstance(layer, HeteroscedasticDense)]
-    if not heads and (flips := [layer for layer in model._flatten_layers() if isinstance(layer, NoiseTransition)]):
+    heads = layers_of(model, HeteroscedasticDense)
+    if not heads and (flips := layers_of(model, NoiseTransition)):
         missing.append(
             f"The covariance of a head: there is none. The layer {flips[0].name!r} has learned a transition matrix "
             f"instead: model.get_layer({flips[0].name!r}).transition, in row i and column j p(label j | true class i)."
@@ -114,7 +115,7 @@ def _at_most(x: Any, most: int) -> Any:
 
 def _settings(head: Any, covariance: np.ndarray | None) -> HeadSettings:
     noise_sd = float("nan") if covariance is None else float(np.sqrt(np.mean(np.diagonal(covariance))))
-    names = type(head.link).__name__, _covariance_of(head.covariance_layer), repr(head.integrator)
+    names = type(head.link).__name__, _covariance_of(head.covariance), repr(head.integrator)
     return HeadSettings(head.name, *names, float(head.temperature), head.learned_temperature is not None, noise_sd)
 
 

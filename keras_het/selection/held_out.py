@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.batches import count_examples, examples_and_labels, labelled_batches
+from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_choice
 from keras_het.inspection.check import leaves
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
@@ -74,7 +75,7 @@ class HeldOut:
         return total / count
 
     def _batches(self, model: keras.Model) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        if any(isinstance(layer, NoiseTransition) for layer in model._flatten_layers()):
+        if layers_of(model, NoiseTransition):
             for batch in CleanAndNoisy(model).batches(self._x, self._y, self._batch_size, "validation_data"):
                 yield batch.labels, batch.noisy.astype("float32")
             return

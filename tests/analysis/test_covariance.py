@@ -8,10 +8,11 @@ from scipy.stats import binom
 
 from keras_het.analysis import confused_pairs, correlation, covariance
 from keras_het.analysis.covariance import _beyond, _largest_by_chance
-from keras_het.covariances import block_matrix
+from keras_het.covariances import Latent, block_matrix
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from tests.checks import FALSE_ALARM
+from tests.layers.heads import with_covariance
 
 UNITS, FACTORS, FEATURES, EXAMPLES = 12, 3, 30, 200
 RNG = np.random.default_rng(0)
@@ -22,14 +23,13 @@ HEADS = {
     "parameter_efficient": {"parameter_efficient": True},
     "diagonal": {"num_factors": 0},
     "sigmoid": {"link": "sigmoid"},
-    "latent": {"covariance": "Latent"},
+    "latent": {"covariance": Latent},
 }
 
 
 def make_head(**arguments):
-    head = HeteroscedasticDense(
-        UNITS, **{"num_factors": None if "covariance" in arguments else FACTORS, "seed": 0, "name": "head", **arguments}
-    )
+    short = {} if "covariance" in arguments else {"num_factors": FACTORS}
+    head = HeteroscedasticDense(UNITS, **with_covariance(**{**short, "seed": 0, "name": "head", **arguments}))
     head.build((None, FEATURES))
     for weight in head.weights[:-1]:
         weight.assign(RNG.normal(size=weight.shape) * 0.3)
@@ -41,8 +41,8 @@ def plant(head):
     kernel = 0.02 * np.random.default_rng(1).normal(size=(FEATURES, UNITS, FACTORS))
     first, second = (np.kron(signs, np.ones((FEATURES // 2, FACTORS))) for signs in ([[1.0], [1.0]], [[1.0], [-1.0]]))
     kernel[:, 1], kernel[:, 5], kernel[:, 2], kernel[:, 6] = 1.3 * first, 1.3 * first, second, -second
-    head.covariance_layer.factor.kernel.assign(kernel.reshape(FEATURES, -1))
-    head.covariance_layer.factor.bias.assign(np.zeros(UNITS * FACTORS))
+    head.covariance.factor.kernel.assign(kernel.reshape(FEATURES, -1))
+    head.covariance.factor.bias.assign(np.zeros(UNITS * FACTORS))
     return head
 
 
@@ -50,7 +50,7 @@ def plant(head):
 def test_the_mean_is_that_of_the_head_itself(kind):
     head = make_head(**HEADS[kind])
     model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Rescaling(2.0), head])
-    expected = ops.convert_to_numpy(head.covariance(2 * X)).mean(axis=0) / head.temperature**2
+    expected = ops.convert_to_numpy(head.logit_covariance(2 * X)).mean(axis=0) / head.temperature**2
     np.testing.assert_allclose(covariance(model, X, batch_size=16), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -101,8 +101,8 @@ def test_dense_prediction_needs_no_factor_of_every_pixel(monkeypatch):
     head = make_head()
     model = keras.Sequential([keras.Input((4, 5, FEATURES)), head])
     images = X[:40].reshape(2, 4, 5, FEATURES)
-    expected = ops.convert_to_numpy(head.covariance(images)).mean(axis=(0, 1, 2)) / head.temperature**2
-    monkeypatch.setattr(head.covariance_layer.factor, "call", None)  # V is not computed
+    expected = ops.convert_to_numpy(head.logit_covariance(images)).mean(axis=(0, 1, 2)) / head.temperature**2
+    monkeypatch.setattr(head.covariance.factor, "call", None)  # V is not computed
     np.testing.assert_allclose(covariance(model, images), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -143,9 +143,9 @@ def test_numbers_count_and_a_data_set():
 def test_of_several_models_a_pair_counts_that_all_have_with_one_sign():
     """Of two heads with the planted pairs, c and g go against each other in the one and together in the other."""
     one, other = plant(make_head()), plant(make_head())
-    kernel = ops.convert_to_numpy(other.covariance_layer.factor.kernel).reshape(FEATURES, UNITS, FACTORS).copy()
+    kernel = ops.convert_to_numpy(other.covariance.factor.kernel).reshape(FEATURES, UNITS, FACTORS).copy()
     kernel[:, 6] = kernel[:, 2]
-    other.covariance_layer.factor.kernel.assign(kernel.reshape(FEATURES, -1))
+    other.covariance.factor.kernel.assign(kernel.reshape(FEATURES, -1))
     models = [functional()(head) for head in (one, other)]
     assert {pair.covariance > 0 for pair in confused_pairs(models[1], X)} == {True}
     (pair,) = confused_pairs(models, X, NAMES)
@@ -238,10 +238,10 @@ def test_a_planted_pair_is_found_beside_classes_of_unequal_sizes(efficient):
     )
     weights[:, 5] = weights[:, 1] = rng.choice([-1.0, 1.0], weights[:, 1].shape)
     if efficient:
-        head.covariance_layer.factor.kernel.assign(weights[0])
-        head.covariance_layer.row_scale.bias.assign(np.ones(UNITS))
+        head.covariance.factor.kernel.assign(weights[0])
+        head.covariance.row_scale.bias.assign(np.ones(UNITS))
     else:
-        head.covariance_layer.factor.kernel.assign(weights.reshape(FEATURES, -1))
+        head.covariance.factor.kernel.assign(weights.reshape(FEATURES, -1))
     (pair,) = confused_pairs(functional()(head), X, NAMES)
     assert (pair.first, pair.second, pair.covariance > 0) == ("b", "f", True)
 

@@ -17,7 +17,7 @@ def confusing():
     head = HeteroscedasticDense(4, num_factors=2, temperature=2.0, seed=0)
     model = keras.Sequential([keras.Input((4,)), head])
     head.loc.kernel.assign(4 * np.eye(4))
-    head.covariance_layer.factor.bias.assign(np.array([[2, 0], [-2, 0], [0, 1], [0, 1.2]]).ravel())
+    head.covariance.factor.bias.assign(np.array([[2, 0], [-2, 0], [0, 1], [0, 1.2]]).ravel())
     return model, head
 
 
@@ -30,7 +30,7 @@ def guessing(classes):
 def test_an_explanation_by_the_dense_matrix():
     model, head = confusing()
     found = explain(model, X[:1], NAMES, count=2)
-    covariance, p = as_float64(head.covariance(X[:1]))[0] / 4.0, np.exp(model.predict(X[:1], verbose=0))[0]
+    covariance, p = as_float64(head.logit_covariance(X[:1]))[0] / 4.0, np.exp(model.predict(X[:1], verbose=0))[0]
     order = np.argsort(-p)[:2]
     assert [one.name for one in found.classes] == [NAMES[i] for i in order]
     np.testing.assert_allclose([one.probability for one in found.classes], p[order], rtol=1e-5)
@@ -71,11 +71,11 @@ def test_disagreements_are_where_the_head_knew():
     """
     model, head = confusing()
     (one,) = disagreements(model, guessing([1, 1, 0, 3]), X, np.arange(4), NAMES)
-    covariance = as_float64(head.covariance(X))[0] / 4.0
+    covariance = as_float64(head.logit_covariance(X))[0] / 4.0
     assert (one.index, one.predicted, one.other) == (0, "cat", "lynx")
     assert one.covariance == pytest.approx(covariance[0, 1], rel=1e-4)
     found = rank_histogram(model, guessing([1, 1, 0, 3]), X, np.arange(4))
-    dense = np.abs(as_float64(head.covariance(X))[2, 2])
+    dense = np.abs(as_float64(head.logit_covariance(X))[2, 2])
     expected = 1 + int((np.delete(dense, 2) > dense[0] + 1e-6).sum())
     assert found.ranks.tolist() == [1, expected]
     assert found.counts.tolist() == np.bincount([0, expected - 1], minlength=3).tolist()

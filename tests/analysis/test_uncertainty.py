@@ -9,13 +9,16 @@ from scipy.special import expit, xlogy
 
 from keras_het.analysis import uncertainty
 from keras_het.base.validation import as_float64
+from keras_het.covariances import Latent
 from keras_het.layers import HeteroscedasticDense
+from tests.layers.heads import with_covariance
 
 X = np.array([[1.0, 0.5], [-2.0, 0.3], [0.1, -1.5]], "float32")
 
 
 def model_of(units, **arguments):
-    head = HeteroscedasticDense(units, **{"temperature": 1.5, "initial_scale": 1.5, "seed": 0, **arguments})
+    arguments = with_covariance(**{"temperature": 1.5, "initial_scale": 1.5, "seed": 0, **arguments})
+    head = HeteroscedasticDense(units, **arguments)
     model = keras.Sequential([keras.Input((2,)), head])
     head.loc.kernel.assign(np.random.default_rng(1).normal(size=(2, units)))
     return model, head
@@ -64,7 +67,7 @@ def test_without_noise_nothing_is_uncertain_by_it():
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"link": "NormalCDF"}, {"covariance": "Latent", "initial_scale": 0.15}], ids=["NormalCDF", "latent"]
+    "arguments", [{"link": "NormalCDF"}, {"covariance": Latent, "initial_scale": 0.15}], ids=["NormalCDF", "latent"]
 )
 def test_other_heads_keep_the_bounds(arguments):
     found = uncertainty(model_of(4, **arguments)[0], X)

@@ -99,4 +99,4 @@ def test_a_factor_beside_a_covariance_belongs_to_it():
     with pytest.raises(
         ValueError, match=r"give it to the covariance, as covariance=Latent\(...\). Received: num_factors=2"
     ):
-        HeteroscedasticDense(3, 2, covariance="latent")
+        HeteroscedasticDense(3, 2, covariance=covariances.Latent())

@@ -54,9 +54,9 @@ def test_the_figures_are_those_of_the_dense_matrix_after_the_epoch(arguments):
     )
 
 
-def test_a_logger_before_it_sees_the_figures(tmp_path):
+def test_a_logger_behind_it_sees_the_figures(tmp_path):
     model, _ = make_model()
-    callbacks = [keras.callbacks.CSVLogger(str(tmp_path / "log.csv")), HeteroscedasticMonitor((X, Y))]
+    callbacks = [HeteroscedasticMonitor((X, Y)), keras.callbacks.CSVLogger(str(tmp_path / "log.csv"))]
     history = monitored(model, callbacks=callbacks)
     rows = list(csv.DictReader((tmp_path / "log.csv").read_text().splitlines()))
     assert [float(row["head_noise_sd"]) for row in rows] == pytest.approx(history["head_noise_sd"])

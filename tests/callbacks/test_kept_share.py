@@ -65,7 +65,7 @@ def test_training_keeps_less_by_epoch_and_validation_keeps_all(kind):
     model = made(kind)
     seen = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: logs.update(before=logs["kept_share"]))
     arguments = {"batch_size": 24, "epochs": 4, "verbose": 0, "validation_data": (X, LABELS)}
-    history = model.fit(X, LABELS, callbacks=[seen, KeptShare(2)], **arguments).history
+    history = model.fit(X, LABELS, callbacks=[KeptShare(2), seen], **arguments).history
     assert history["kept_share"] == history["before"] == pytest.approx([1.0, 0.75, 0.5, 0.5])
     losses = losses_of(model)
     assert history["loss"] == pytest.approx(list(kept_means(losses, history["kept_share"])), rel=1e-5)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import keras_het
-from tests.layers.heads import set_random_weights
+from keras_het.covariances import Latent
+from tests.layers.heads import set_random_weights, with_covariance
 from tests.models.checks import UNITS, sharpen
 
 BACKEND = keras.config.backend()
@@ -27,9 +28,8 @@ HEADS = {
     "sigmoid": {"num_factors": 2, "link": "sigmoid"},
     "normalized sigmoid": {"num_factors": 2, "link": "normalized_sigmoid", "warm_start": False},
     "normal cdf": {"num_factors": 2, "link": "normal_cdf", "warm_start": False},
-    "own noise": {"num_factors": 0, "integrator": "own_noise"},
     "quadrature": {"num_factors": 0, "integrator": "quadrature"},
-    "latent": {"covariance": "latent"},
+    "latent": {"covariance": Latent},
     "taylor": {"num_factors": 2, "integrator": "taylor"},
     "kept softmax": {"num_factors": 2, "keep_activation": True, "temperature": 1.0},
 }
@@ -47,7 +47,7 @@ def converted(name):
     activation = "softmax" if "keep_activation" in HEADS[name] else None
     features = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(8, 3, activation="relu")(inputs))
     model = keras_het.heteroscedastic(
-        keras.Model(inputs, keras.layers.Dense(UNITS, activation)(features)), seed=0, **HEADS[name]
+        keras.Model(inputs, keras.layers.Dense(UNITS, activation)(features)), seed=0, **with_covariance(**HEADS[name])
     )
     set_random_weights(model)
     return model

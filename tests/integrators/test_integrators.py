@@ -7,11 +7,11 @@ import pytest
 from keras import ops
 
 from keras_het import integrators
-from keras_het.integrators import ClosedForm, Integrator, MonteCarlo, OwnNoise, Quadrature, QuasiMonteCarlo, Taylor
+from keras_het.integrators import ClosedForm, Integrator, MonteCarlo, Quadrature, QuasiMonteCarlo, Taylor
 from keras_het.links import Sigmoid, Softmax
 from keras_het.ops import LowRankNormal
 
-ALL = [MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor, OwnNoise, Quadrature]
+ALL = [MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor, Quadrature]
 SIZE = (4, 2)
 
 
@@ -22,7 +22,7 @@ def normal():
 
 
 def integrate(integrator, key=None):
-    return ops.convert_to_numpy(integrator.integrate(Sigmoid(), normal().divided(1.5), SIZE, key))
+    return ops.convert_to_numpy(integrator.integrate(Sigmoid(), normal().standardized(temperature=1.5), key))
 
 
 @pytest.mark.parametrize("cls", ALL)
@@ -31,7 +31,7 @@ def test_every_integrator_keeps_the_protocol(cls):
     arguments = list(inspect.signature(cls).parameters)
     integrator = cls()
     assert sorted(integrator.get_config()) == sorted(arguments)
-    assert integrator.needs in ("mean", "closed_form", "second_order", "own_noise", "largest")
+    assert integrator.needs in ("mean", "closed_form", "second_order", "largest")
     for name, value in integrator.get_config().items():
         assert getattr(integrator, name) == value
 

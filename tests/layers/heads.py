@@ -4,7 +4,9 @@ import keras
 import numpy as np
 
 from keras_het import links
-from keras_het.integrators import MonteCarlo, OwnNoise, Quadrature, QuasiMonteCarlo, Taylor
+from keras_het.covariances import Latent
+from keras_het.covariances.short import from_short
+from keras_het.integrators import MonteCarlo, Quadrature, QuasiMonteCarlo, Taylor
 from keras_het.layers import HeteroscedasticDense
 
 UNITS, FEATURES, EXAMPLES = 4, 6, 8
@@ -15,10 +17,9 @@ HEADS = {
     "diagonal": {"num_factors": 0, "integrator": QuasiMonteCarlo(NODES)},
     "sigmoid": {"num_factors": 2, "link": "sigmoid"},
     "taylor": {"num_factors": 2, "integrator": Taylor(), "initial_scale": 0.1},
-    "own noise": {"num_factors": 2, "parameter_efficient": True, "integrator": OwnNoise(NODES)},
     "quadrature": {"num_factors": 0, "integrator": Quadrature()},
-    "latent": {"covariance": "latent", "integrator": QuasiMonteCarlo(NODES)},
-    "latent sigmoid": {"covariance": "latent", "link": "sigmoid"},
+    "latent": {"covariance": Latent, "integrator": QuasiMonteCarlo(NODES)},
+    "latent sigmoid": {"covariance": Latent, "link": "sigmoid"},
     "normalized sigmoid": {"num_factors": 2, "link": "normalized_sigmoid"},
     "normal cdf": {"num_factors": 2, "parameter_efficient": True, "link": "normal_cdf"},
     "sampled normal cdf": {"num_factors": 0, "link": "normal_cdf", "integrator": MonteCarlo(NODES)},
@@ -28,9 +29,23 @@ X = np.random.default_rng(7).normal(size=(EXAMPLES, FEATURES)).astype("float32")
 LABELS = np.random.default_rng(8).integers(UNITS, size=EXAMPLES)
 
 
+OF_COVARIANCE = ("initializer", "regularizer", "initial_scale", "min_scale")
+
+
 def make_head(kind, units=UNITS, seed=1, **arguments):
-    """A head of this kind, new and unbuilt."""
-    return HeteroscedasticDense(units, seed=seed, **{**HEADS[kind], **arguments})
+    """A head of this kind, new and unbuilt; arguments of its covariance are given to that."""
+    return HeteroscedasticDense(units, seed=seed, **with_covariance(**{**HEADS[kind], **arguments}))
+
+
+def with_covariance(covariance=None, **arguments):
+    """Arguments of a head, with an object for a class of covariance, and wherever the short spelling is too short."""
+    own = {name: arguments.pop(name) for name in OF_COVARIANCE if name in arguments}
+    if covariance is not None:
+        return {**arguments, "covariance": covariance(**own)}
+    if not own:
+        return arguments
+    short = {name: arguments.pop(name) for name in ("num_factors", "parameter_efficient") if name in arguments}
+    return {**arguments, "covariance": from_short(**short, **own)}
 
 
 def built_head(kind, features=FEATURES, weight_seed=0, **arguments):

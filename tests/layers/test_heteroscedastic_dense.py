@@ -31,9 +31,7 @@ def count(variables):
 )
 def test_trainable_weights_added_to_a_dense_layer(features, units, arguments, added):
     integrator = integrators.QuasiMonteCarlo(16)
-    head = layers.HeteroscedasticDense(
-        units, integrator=integrator, kernel_initializer="zeros", covariance_initializer="zeros", **arguments
-    )
+    head = layers.HeteroscedasticDense(units, integrator=integrator, kernel_initializer="zeros", **arguments)
     head.build((None, features))
     assert count(head.trainable_weights) - (features * units + units) == added
     assert count(head.non_trainable_weights) == 1
@@ -81,10 +79,10 @@ def test_initializers_and_regularizers_govern_the_weights_they_name():
         "parameter-efficient",
         kernel_initializer="ones",
         bias_initializer=keras.initializers.Constant(2.0),
-        covariance_initializer=keras.initializers.Constant(3.0),
+        initializer=keras.initializers.Constant(3.0),
         kernel_regularizer=keras.regularizers.L1(1.0),
         bias_regularizer=keras.regularizers.L1(10.0),
-        covariance_regularizer=keras.regularizers.L1(100.0),
+        regularizer=keras.regularizers.L1(100.0),
     )
     head(X)
     kernel, bias, scale_kernel, _, row_kernel, _, factor, _ = head.get_weights()
@@ -97,7 +95,7 @@ def test_initializers_and_regularizers_govern_the_weights_they_name():
 
 @pytest.mark.parametrize("kind", ["full", "parameter-efficient"])
 def test_kernels_of_one_shape_start_different(kind):
-    random = {"covariance_initializer": "glorot_uniform"}
+    random = {"initializer": "glorot_uniform"}
     head = make_head(kind, units=1, num_factors=1, link="sigmoid", integrator=None, **random)
     head.build((None, FEATURES))
     kernels = [weight.numpy() for weight in head.weights if weight.shape[:1] == (FEATURES,)]
@@ -117,7 +115,7 @@ def test_the_noise_starts_at_initial_scale_temperatures_half_of_it_in_the_factor
 
 
 def test_the_factors_start_in_directions_of_the_seed():
-    first, again, other = (to_numpy(make_head("full", seed=seed).covariance(X[:1]))[0] for seed in (0, 0, 1))
+    first, again, other = (to_numpy(make_head("full", seed=seed).logit_covariance(X[:1]))[0] for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 0.1 * np.diag(first).max()
 
@@ -131,7 +129,7 @@ def numpy_distribution(head, x):
     """loc, scale_diag, factor and row_scale from `get_weights`, in float64."""
     kernel, bias, scale_kernel, scale_bias, *others = [w.astype("float64") for w in head.get_weights()[:-1]]
     loc = x @ kernel + bias
-    scale_diag = np.logaddexp(0, x @ scale_kernel + scale_bias) + head.covariance_layer.min_scale
+    scale_diag = np.logaddexp(0, x @ scale_kernel + scale_bias) + head.covariance.min_scale
     if head.parameter_efficient:
         row_kernel, row_bias, factor = others
         return loc, scale_diag, factor, x @ row_kernel + row_bias
@@ -144,7 +142,7 @@ def numpy_distribution(head, x):
 def numpy_logits(head, x):
     """The same of the logits: the noise of features, if it is theirs, is all in the factor."""
     loc, scale_diag, factor, row_scale = numpy_distribution(head, x)
-    if isinstance(head.covariance_layer, Latent):
+    if isinstance(head.covariance, Latent):
         of_features = np.concatenate([scale_diag[..., None] * np.eye(scale_diag.shape[-1]), factor], axis=-1)
         return loc, np.zeros_like(loc), np.einsum("dk,...dr->...kr", head.get_weights()[0], of_features), None
     return loc, scale_diag, factor, row_scale
@@ -155,7 +153,7 @@ def test_logit_distribution_is_the_affine_maps_of_the_weights(kind):
     head = built_head(kind)
     normal = head.logit_distribution(X)
     parts = dict(zip(("loc", "scale_diag", "factor", "row_scale"), numpy_distribution(head, X), strict=True))
-    kernel = isinstance(head.covariance_layer, Latent)
+    kernel = isinstance(head.covariance, Latent)
     assert len(normal.tensors) - kernel == sum(expected is not None for expected in parts.values())
     for name, expected in parts.items():
         if expected is not None:
@@ -167,8 +165,9 @@ def test_covariance_is_that_of_numpy_and_its_centered_rows_sum_to_zero(kind):
     head = built_head(kind)
     _, scale_diag, factor, row_scale = numpy_logits(head, X)
     centering = np.eye(UNITS) - 1 / UNITS
-    raw, centered = to_numpy(head.covariance(X, centered=False), head.covariance(X, centered=True))
-    np.testing.assert_array_equal(to_numpy(head.covariance(X)), centered if isinstance(head.link, Softmax) else raw)
+    raw, centered = to_numpy(head.logit_covariance(X, centered=False), head.logit_covariance(X, centered=True))
+    expected = centered if isinstance(head.link, Softmax) else raw
+    np.testing.assert_array_equal(to_numpy(head.logit_covariance(X)), expected)
     for i in range(EXAMPLES):
         own = None if factor is None else (factor if factor.ndim == 2 else factor[i])
         expected = reference.noise_covariance(scale_diag[i], own, None if row_scale is None else row_scale[i])
@@ -181,7 +180,7 @@ def test_covariance_is_that_of_numpy_and_its_centered_rows_sum_to_zero(kind):
 def expected_outputs(head, x, nodes):
     """The outputs at these nodes, in float64."""
     loc, scale_diag, factor, row_scale = numpy_logits(head, x)
-    if isinstance(head.covariance_layer, Latent):
+    if isinstance(head.covariance, Latent):
         logits = reference.logits_at(
             loc, scale_diag, np.zeros((nodes.num_samples, 1)), factor, np.concatenate(nodes, axis=1)
         )
@@ -198,7 +197,7 @@ def expected_outputs(head, x, nodes):
 @pytest.mark.parametrize("kind", [kind for kind in HEADS if make_head(kind).integrator.needs == "mean"])
 def test_outputs_are_the_mean_over_the_nodes_of_the_mode(kind):
     head = built_head(kind, temperature=0.8)
-    size = head.covariance_layer.size
+    size = head.covariance.size
     inference = integrators.get(head.integrator).constant_nodes(*size)
     np.testing.assert_allclose(to_numpy(head(X)), expected_outputs(head, X, inference), rtol=1e-5, atol=1e-5)
     for step in range(3):  # the key of training is (seed, step)
@@ -244,7 +243,7 @@ def test_probabilities_are_those_of_the_outputs(kind):
 def test_methods_build_the_layer_on_first_use():
     for use in (
         lambda head: head.logit_distribution(X),
-        lambda head: head.covariance(X),
+        lambda head: head.logit_covariance(X),
         lambda head: head.probabilities(X),
     ):
         head = make_head("full")
@@ -263,7 +262,7 @@ def test_any_leading_axes_are_a_batch(kind, training):
     outputs = to_numpy(head(x, training=training))
     assert outputs.shape == (*leading, UNITS)
     np.testing.assert_allclose(outputs.reshape(flat.shape), flat, rtol=1e-5, atol=1e-5)
-    assert tuple(head.covariance(x).shape) == (*leading, UNITS, UNITS)
+    assert tuple(head.logit_covariance(x).shape) == (*leading, UNITS, UNITS)
 
 
 @pytest.mark.parametrize("kind", HEADS)
@@ -297,7 +296,7 @@ def test_methods_keep_float32_inside_a_layer_of_lower_precision(kind):
             self.head = head
 
         def call(self, x):
-            return self.head.covariance(keras.ops.cast(x, "bfloat16"))
+            return self.head.logit_covariance(keras.ops.cast(x, "bfloat16"))
 
     rounded = to_numpy(keras.ops.cast(keras.ops.cast(X, "bfloat16"), "float32"))
-    np.testing.assert_allclose(to_numpy(Outer()(X)), to_numpy(head.covariance(rounded)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(to_numpy(Outer()(X)), to_numpy(head.logit_covariance(rounded)), rtol=1e-5, atol=1e-6)

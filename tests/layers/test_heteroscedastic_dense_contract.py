@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keras_het.covariances import LowRank
 from keras_het.integrators import MonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from tests import layer_contract
@@ -21,8 +22,8 @@ ALL_ARGUMENTS = {
     "bias_initializer": "ones",
     "kernel_regularizer": keras.regularizers.L2(0.01),
     "bias_regularizer": "l1",
-    "covariance_initializer": keras.initializers.RandomNormal(stddev=0.1, seed=2),
-    "covariance_regularizer": keras.regularizers.L1L2(0.1, 0.2),
+    "initializer": keras.initializers.RandomNormal(stddev=0.1, seed=2),
+    "regularizer": keras.regularizers.L1L2(0.1, 0.2),
     "initial_scale": 1,
     "name": "head",
     "trainable": False,
@@ -58,12 +59,20 @@ def test_config(make):
         inference_samples=st.none() | st.integers(1, 1 << 20),
         chunk_size=st.sampled_from(["auto", None, 1, 1000]),
     ),
-    min_scale=st.just(0.0) | st.floats(1e-30, 1),  # smaller numbers are lost in float32, and refused
-    initial_scale=st.floats(2, 1e4),
     seed=st.integers(0, 2**31 - 1),
 )
 def test_any_config_round_trips(**arguments):
     layer_contract.check_config(functools.partial(HeteroscedasticDense, **arguments))
+
+
+@settings(max_examples=20, deadline=None, derandomize=True, database=None)
+@given(
+    num_factors=st.none() | st.integers(1, 2),
+    min_scale=st.just(0.0) | st.floats(1e-30, 1),  # smaller numbers are lost in float32, and refused
+    initial_scale=st.floats(2, 1e4),
+)
+def test_any_config_of_a_covariance_round_trips(**arguments):
+    layer_contract.check_config(lambda: HeteroscedasticDense(4, covariance=LowRank(**arguments)))
 
 
 def test_config_with_every_argument_set():
@@ -73,21 +82,15 @@ def test_config_with_every_argument_set():
 def test_the_config_holds_the_arguments_as_given_and_the_drawn_seed():
     head = make_head("full", seed=None, **ALL_ARGUMENTS)
     config = head.get_config()
-    assert (config["temperature"], config["min_scale"], config["use_bias"], config["trainable"]) == (
-        2.0,
-        0.1,
-        False,
-        False,
-    )
+    assert (config["temperature"], config["use_bias"], config["trainable"]) == (2.0, False, False)
+    covariance = config["covariance"]["config"]
+    assert (covariance["min_scale"], covariance["initial_scale"], covariance["num_factors"]) == (0.1, 1.0, 2)
     assert config["seed"] == head.seed
     assert 0 <= head.seed < 2**31
     assert make_head("full", seed=None).seed != head.seed  # one in 2^31
     assert type(head).from_config(config).seed == head.seed
-    for name, value in (
-        ("integrator", ALL_ARGUMENTS["integrator"]),
-        ("covariance_regularizer", ALL_ARGUMENTS["covariance_regularizer"]),
-    ):
-        assert config[name]["config"] == value.get_config()
+    for found, name in ((config, "integrator"), (covariance, "regularizer")):
+        assert found[name]["config"] == ALL_ARGUMENTS[name].get_config()
 
 
 def test_shapes(make):

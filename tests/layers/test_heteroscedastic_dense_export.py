@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_het.covariances import Latent
 from keras_het.layers import HeteroscedasticDense
-from tests.layers.heads import FEATURES, HEADS, UNITS, X, built_head, set_random_weights
+from tests.layers.heads import FEATURES, HEADS, UNITS, X, built_head, set_random_weights, with_covariance
 
 EXPORTED = {  # all but the last with the integrators that they have by default
     "full": {"num_factors": 2},
@@ -15,9 +16,8 @@ EXPORTED = {  # all but the last with the integrators that they have by default
     "sigmoid": {"num_factors": 2, "link": "sigmoid"},
     "normalized sigmoid": {"num_factors": 2, "link": "normalized_sigmoid"},
     "normal cdf": {"num_factors": 2, "link": "normal_cdf"},
-    "own noise": {"num_factors": 0, "integrator": "own_noise"},
     "quadrature": {"num_factors": 0, "integrator": "quadrature"},
-    "latent": {"covariance": "latent"},
+    "latent": {"covariance": Latent},
     "taylor": {"num_factors": 2, "integrator": "taylor"},
     "sampled sigmoid": HEADS["sampled sigmoid"],
 }
@@ -30,7 +30,7 @@ def make_model(kind, shape=(FEATURES,)):
     """A functional model of a backbone and a head."""
     inputs = keras.Input(shape)
     features = keras.layers.Dense(FEATURES, activation="relu")(inputs)
-    model = keras.Model(inputs, HeteroscedasticDense(UNITS, seed=1, **EXPORTED[kind])(features))
+    model = keras.Model(inputs, HeteroscedasticDense(UNITS, seed=1, **with_covariance(**EXPORTED[kind]))(features))
     set_random_weights(model)
     return model
 
@@ -67,7 +67,7 @@ def test_inference_calls_no_custom_gradient_loop_or_random_operation(kind, forbi
     head = built_head(kind)
     head(X)
     head.probabilities(X)
-    head.covariance(X)
+    head.logit_covariance(X)
     assert forbidden_calls == []
 
 

@@ -8,7 +8,7 @@ from keras import ops
 import keras_het
 from keras_het.covariances import Latent
 from keras_het.integrators import QuasiMonteCarlo
-from keras_het.layers import HeteroscedasticDense, LatentHeteroscedasticDense
+from keras_het.layers import HeteroscedasticDense
 from keras_het.ops import LatentNormal, LowRankNormal, Nodes
 from keras_het.ops.softmax import SoftmaxMean
 from keras_het.ops.streaming import expectation
@@ -17,6 +17,10 @@ from tests.layers.heads import FEATURES, LABELS, UNITS, X, make_model, set_rando
 
 FACTORS, SAMPLES = 2, 40
 LINKS = ["softmax", "sigmoid", "normalized_sigmoid", "normal_cdf"]
+
+
+def latent_head(units, num_factors=None, **arguments):
+    return HeteroscedasticDense(units, covariance=Latent(num_factors), **arguments)
 
 
 def problem(batch=5):
@@ -79,14 +83,14 @@ def test_closed_forms_are_those_of_the_dense_head(link):
 
 @pytest.mark.parametrize("units", [10, 1000])
 def test_the_weights_that_it_adds_do_not_depend_on_the_classes(units):
-    head = LatentHeteroscedasticDense(units, num_factors=3)
+    head = latent_head(units, 3)
     head.build((None, 16))
     assert head.count_params() - (16 * units + units) == 16 * 16 + 16 + 3 * (16 * 16 + 16) + 1
 
 
 @pytest.mark.parametrize("link", LINKS)
 def test_it_trains_predicts_and_comes_back_from_a_file(link, tmp_path):
-    head = LatentHeteroscedasticDense(UNITS, 2, link=link, temperature=1.0, seed=0)
+    head = latent_head(UNITS, 2, link=link, temperature=1.0, seed=0)
     model = make_model(head)
     y = np.eye(UNITS, dtype="float32")[LABELS] if link == "sigmoid" else LABELS
     losses = model.fit(X, y, epochs=3, verbose=0).history["loss"]
@@ -94,13 +98,13 @@ def test_it_trains_predicts_and_comes_back_from_a_file(link, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(loaded.predict(X, verbose=0), model.predict(X, verbose=0))
-    assert type(loaded.layers[-1]) is LatentHeteroscedasticDense
+    assert isinstance(loaded.layers[-1].covariance, Latent)
     assert loaded.layers[-1].get_config() == head.get_config()
 
 
 @pytest.mark.parametrize("temperature", [0.5, 5.0])
 def test_the_noise_starts_at_initial_scale_temperatures(temperature):
-    head = LatentHeteroscedasticDense(200, 5, temperature=temperature, seed=0)
+    head = latent_head(200, 5, temperature=temperature, seed=0)
     variance = to_numpy(head.logit_distribution(np.zeros((1, 50), "float32")).variance())
     assert np.sqrt(variance.mean()) == pytest.approx(0.15 * temperature, rel=0.1)
 
@@ -120,8 +124,8 @@ def test_conversion_starts_the_noise_beside_the_kernel_that_it_takes_over(size):
 
 
 def test_the_mean_covariance_of_a_data_set_is_that_of_its_examples():
-    model = make_model(LatentHeteroscedasticDense(UNITS, 2, temperature=2.0, seed=0))
-    expected = to_numpy(model.layers[-1].covariance(X)).mean(axis=0) / 4.0
+    model = make_model(latent_head(UNITS, 2, temperature=2.0, seed=0))
+    expected = to_numpy(model.layers[-1].logit_covariance(X)).mean(axis=0) / 4.0
     np.testing.assert_allclose(keras_het.analysis.covariance(model, X), expected, rtol=1e-3, atol=1e-4)
     with pytest.raises(
         ValueError, match=r"`model` must have a head whose factor is of the logits.*Received: covariance=Latent"
@@ -137,19 +141,15 @@ def test_the_mean_covariance_of_a_data_set_is_that_of_its_examples():
             {"num_factors": 9},
             r"`num_factors` must be None or an integer in \[1, features\]. Received: num_factors=9, 6 features",
         ),
-        ({"parameter_efficient": True}, "`parameter_efficient` must not be given"),
-        ({"covariance": Latent(2)}, "`covariance` must not be given"),
-        (
-            {"integrator": "own_noise"},
-            "`integrator` must be another than OwnNoise, such as QuasiMonteCarlo.* Received: Latent",
-        ),
+        ({"parameter_efficient": True}, "`covariance` must be None, or `parameter_efficient` its default"),
+        ({"integrator": "quadrature"}, "`integrator` must be another than Quadrature"),
         ({"integrator": QuasiMonteCarlo(1 << 20), "features": 200}, "`num_samples` must keep the table of nodes"),
     ],
 )
 def test_wrong_arguments(arguments, message):
     features = arguments.pop("features", FEATURES)
     with pytest.raises(ValueError, match=message):
-        LatentHeteroscedasticDense(UNITS, **arguments)(np.zeros((1, features), "float32"))
+        latent_head(UNITS, **arguments)(np.zeros((1, features), "float32"))
 
 
 def test_a_covariance_has_one_head_before_it_is_built():
@@ -161,7 +161,7 @@ def test_a_covariance_has_one_head_before_it_is_built():
 
 def test_without_a_number_it_has_fifteen_factors_or_as_many_as_features():
     for features, expected in ((6, 6), (40, 15)):
-        head = LatentHeteroscedasticDense(3)
+        head = latent_head(3)
         head.build((None, features))
         set_random_weights(head)
         assert head.num_factors == expected
@@ -170,11 +170,11 @@ def test_without_a_number_it_has_fifteen_factors_or_as_many_as_features():
 def test_a_kernel_that_has_learned_nothing_does_not_make_the_noise_explode():
     old = keras.Sequential([keras.Input((50,)), keras.layers.Dense(40, kernel_initializer="zeros")])
     head = keras_het.heteroscedastic(old, covariance=Latent(4), seed=0).layers[-1]
-    assert to_numpy(head.covariance_layer.standard_deviations(X[:1, :1] * np.zeros((1, 50), "float32"))).max() < 2.0
+    assert to_numpy(head.covariance.standard_deviations(X[:1, :1] * np.zeros((1, 50), "float32"))).max() < 2.0
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_built():
-    head = LatentHeteroscedasticDense(UNITS, 9)
+    head = latent_head(UNITS, 9)
     for _ in range(2):  # Keras tries the build of a subclassed model twice
         with pytest.raises(ValueError, match=r"`num_factors` must be None or an integer in \[1, features\]"):
             head(np.zeros((1, 6), "float32"))

@@ -15,7 +15,7 @@ import numpy as np
 
 B, D, K, R = 128, 2048, 1000, 15
 integrator = keras_het.integrators.QuasiMonteCarlo(num_samples={num_samples}, chunk_size={chunk_size!r})
-quiet = dict(kernel_initializer="zeros", covariance_initializer="zeros")  # random ones would take memory of their own
+quiet = dict(kernel_initializer="zeros")  # a random one would take memory of its own
 head = keras_het.layers.HeteroscedasticDense(K, num_factors=R, integrator=integrator, seed=0, **quiet)
 model = keras.Sequential([keras.Input((D,)), head])
 # Without XLA TensorFlow runs up to ten iterations of a loop at a time, and how many moves the peak by chance.

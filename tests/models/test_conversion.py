@@ -8,6 +8,7 @@ import pytest
 from keras import layers
 
 import keras_het
+from keras_het.covariances import LowRank
 from keras_het.layers import HeteroscedasticDense
 from tests.models.checks import (
     UNITS,
@@ -46,10 +47,10 @@ def test_every_head_starts_at_the_old_predictions(options):
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
 def test_without_noise_the_predictions_are_the_old_ones(activation):
     model = sharpen(sequential(activation))
-    new = keras_het.heteroscedastic(model, 2, min_scale=1e-8)
+    new = keras_het.heteroscedastic(model, covariance=LowRank(2, min_scale=1e-8))
     head = new.layers[-1]
-    head.covariance_layer.factor.bias.assign(0 * head.covariance_layer.factor.bias.numpy())
-    head.covariance_layer.scale_diag.bias.assign(np.full(UNITS, -30.0))
+    head.covariance.factor.bias.assign(0 * head.covariance.factor.bias.numpy())
+    head.covariance.scale_diag.bias.assign(np.full(UNITS, -30.0))
     np.testing.assert_allclose(probabilities(new, X), old_probabilities(model, X), rtol=2e-5, atol=1e-6)
 
 
@@ -95,12 +96,12 @@ def test_a_cold_start_is_that_of_a_new_layer():
 
 def test_what_the_caller_starts_otherwise_is_kept():
     head = keras_het.heteroscedastic(
-        functional(), 2, initial_scale=0.4, covariance_initializer="ones", name="het"
+        functional(), covariance=LowRank(2, initial_scale=0.4, initializer="ones"), name="het"
     ).layers[-1]
     assert head.name == "het"
-    np.testing.assert_allclose(head.covariance_layer.factor.kernel.numpy(), 1)
+    np.testing.assert_allclose(head.covariance.factor.kernel.numpy(), 1)
     np.testing.assert_allclose(
-        np.square(head.covariance_layer.factor.bias.numpy()).sum(),
+        np.square(head.covariance.factor.bias.numpy()).sum(),
         UNITS * 0.5 * (0.4 * head.temperature) ** 2,
         rtol=1e-5,
     )

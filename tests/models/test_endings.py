@@ -40,7 +40,7 @@ def test_a_compiled_model_gives_a_compiled_one_that_trains_as_it_is():
         run_eagerly=True,
     )
     before = old.evaluate(X, VECTORS, return_dict=True, verbose=0)
-    new = converted(old, min_scale=1e-6, seed=0)
+    new = converted(old, seed=0)
     assert new.loss.get_config() == {**old.loss.get_config(), "from_logits": True}
     assert new.optimizer is not old.optimizer
     assert new.optimizer.get_config() == old.optimizer.get_config()
@@ -194,7 +194,7 @@ def test_of_a_softmax_that_is_not_kept_neither(metric):
 def test_a_kept_log_sigmoid_keeps_everything():
     old = compiled(functional("log_sigmoid"), "sgd", custom, metrics=["mse", custom])
     new = converted(old, keep_activation=True)
-    assert (new.loss, keras_het.inspection.check.compiled_with(new)["metrics"]) == (custom, ["mse", custom])
+    assert (new.loss, keras_het.base.internals.compile_arguments(new)["metrics"]) == (custom, ["mse", custom])
     assert keras_het.homoscedastic(new, keep_activation=True).loss is custom
     assert "keep_activation=True keeps it" in warned(keras_het.heteroscedastic, old, 1)
 
@@ -207,7 +207,7 @@ def test_what_is_custom_is_kept_by_a_model_that_returned_logits():
     own = Configured(3)
     new = converted(compiled(functional(None), "sgd", custom, metrics=[custom, own]))
     assert new.loss is custom
-    first, second = keras_het.inspection.check.compiled_with(new)["metrics"]
+    first, second = keras_het.base.internals.compile_arguments(new)["metrics"]
     assert first is custom
     assert (type(second), second.number) == (Configured, 3)
     assert second is not own

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import keras_het
+from keras_het.covariances import Diagonal
 
 CLEAN, NOISY, EPOCHS = 600, 800, 5
 
@@ -64,4 +65,4 @@ def test_noisy_labels_at_least_double_the_noise(pretrained, digits, arguments):
 
 def test_a_start_that_is_too_small_stays_where_it_is(pretrained, digits):
     """Why `initial_scale` is not smaller: a standard deviation of a thousandth has hardly a gradient."""
-    assert growth(pretrained, digits, num_factors=0, initial_scale=1e-3) < 2
+    assert growth(pretrained, digits, covariance=Diagonal(initial_scale=1e-3)) < 2

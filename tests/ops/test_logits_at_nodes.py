@@ -11,7 +11,7 @@ from tests.ops.test_softmax import KINDS, SAMPLES, UNITS, nodes_of, problem
 def check_logits(kind):
     arguments, nodes = problem(kind), Nodes(*map(ops.convert_to_tensor, nodes_of(kind)))
     normal = low_rank_normal(**{k: v for k, v in arguments.items() if k != "temperature"})
-    flat = normal.flat(UNITS, nodes.eps_factor.shape[1])
+    flat = normal.flat()
     chunks = streaming.Chunks(flat.tables(nodes), SAMPLES + 1)  # all of them are its rest
     streamed = flat.logits_at(chunks._rest)
     plain = ops.reshape(normal.logits(nodes), (-1, SAMPLES, UNITS))

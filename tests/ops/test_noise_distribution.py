@@ -9,6 +9,7 @@ import pytest
 from keras import ops
 
 from keras_het import integrators
+from keras_het.covariances.short import from_short
 from keras_het.layers import HeteroscedasticDense
 from keras_het.ops import ScaledLowRankNormal, log_expected_softmax, nodes, pseudo_random
 from keras_het.ops import softmax as expected_softmax
@@ -30,12 +31,12 @@ def training_logits(monkeypatch, head, x):
     seen = []
     log_terms = expected_softmax.SoftmaxMean.log_terms
 
-    def record(logits, axis):
+    def record(self, logits, axis):
         seen.append(ops.convert_to_numpy(logits))
-        return log_terms(logits, axis)
+        return log_terms(self, logits, axis)
 
     with monkeypatch.context() as patch:
-        patch.setattr(expected_softmax.SoftmaxMean, "log_terms", staticmethod(record))
+        patch.setattr(expected_softmax.SoftmaxMean, "log_terms", record)
         head(x, training=True)
     (logits,) = seen
     return logits[0]
@@ -45,8 +46,8 @@ def check_head(monkeypatch, options, seed=0, rule=integrators.MonteCarlo):
     """Asserts the mean and covariance of the logits that the link receives, in units of the temperature."""
     integrator = rule(SAMPLES, chunk_size=None)
     # Both kinds are large enough to be seen beside each other.
-    noise = {"initial_scale": 1.0, "covariance_initializer": "random_normal"}
-    head = HeteroscedasticDense(UNITS, seed=seed, temperature=0.8, integrator=integrator, **noise, **options)
+    covariance = from_short(**options, initial_scale=1.0, initializer="random_normal")
+    head = HeteroscedasticDense(UNITS, covariance=covariance, seed=seed, temperature=0.8, integrator=integrator)
     x = np.random.default_rng(seed).normal(size=(1, 40)).astype("float32") * 4
     logits = training_logits(monkeypatch, head, x) * 0.8
     normal = head.logit_distribution(x)
@@ -122,7 +123,7 @@ def test_planted_clip_before_log_is_caught(monkeypatch):
     monkeypatch.setattr(
         expected_softmax.SoftmaxMean,
         "result",
-        staticmethod(lambda terms: ops.log(ops.clip(ops.exp(result(terms)), 1e-7, 1.0))),
+        lambda self, terms: ops.log(ops.clip(ops.exp(result(self, terms)), 1e-7, 1.0)),
     )
     drawn = pseudo_random((0, 0), 64, 3, 0)
     with pytest.raises(AssertionError):

@@ -97,7 +97,9 @@ def test_a_step_is_freed_when_it_is_done(monkeypatch):
     gc.disable()
     try:
         ops.sum(
-            streaming.expectation(mean, low_rank_normal(**tensors).divided(temperature), nodes_of("full"), chunk_size=8)
+            streaming.expectation(
+                mean, low_rank_normal(**tensors).standardized(temperature=temperature), nodes_of("full"), chunk_size=8
+            )
         ).backward()
         del mean
         assert freed() is None

@@ -1,0 +1,100 @@
+"""The private attributes of Keras that the package reads or sets, all of them and here alone.
+
+Keras has no public way to the same. A version of Keras that renames one breaks this file, and no other.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+
+def layers_of(model: Any, kind: Any = keras.layers.Layer, include_self: bool = True) -> list[Any]:
+    """All layers of a class in a model, and in the layers inside it, outer before inner.
+
+    Args:
+        model: a layer or model.
+        kind: the class, or a tuple of classes.
+        include_self: whether `model` itself may be among them.
+    """
+    return [layer for layer in model._flatten_layers(include_self=include_self) if isinstance(layer, kind)]
+
+
+def is_symbolic(tensor: Any) -> bool:
+    """Whether a tensor is a symbol in the graph of a functional model."""
+    return hasattr(tensor, "_keras_history")
+
+
+def producer(tensor: Any) -> tuple[Any, Any]:
+    """The layer or operation that made a symbolic tensor, and the node of the graph where it did."""
+    history = tensor._keras_history
+    return history.operation, history.operation._inbound_nodes[history.node_index]
+
+
+def place_among_outputs(tensor: Any) -> int:
+    """Which output of its layer or operation a symbolic tensor is."""
+    return tensor._keras_history.tensor_index
+
+
+def mask_of(tensor: Any) -> Any:
+    """The mask that Keras carries with a tensor, or None."""
+    return getattr(tensor, "_keras_mask", None)
+
+
+def wrapped_function(metric: keras.metrics.MeanMetricWrapper) -> tuple[Any, dict[str, Any]]:
+    """The function whose mean a metric is, and its arguments."""
+    return metric._fn, metric._fn_kwargs
+
+
+def arguments_of(loss: Any) -> dict[str, Any]:
+    """The arguments of the function that a loss or metric of Keras wraps; none for one that wraps none."""
+    return getattr(loss, "_fn_kwargs", {})
+
+
+def compute_dtype(loss: keras.losses.Loss) -> str:
+    """The dtype in which a loss computes."""
+    return loss._dtype_policy.compute_dtype
+
+
+def serialized_policy(loss: keras.losses.Loss) -> Any:
+    """The dtype policy of a loss, as a config holds it."""
+    return keras.saving.serialize_keras_object(loss._dtype_policy)
+
+
+def compile_arguments(model: Any) -> dict[str, Any]:
+    """The arguments of `compile`, as they were given.
+
+    The public `get_compile_config` serialises them, and fails for those that cannot be serialised.
+    """
+    config = getattr(model, "_compile_config", None)
+    return dict(config.config) if config is not None else {}
+
+
+@contextlib.contextmanager
+def unlocked(model: Any) -> Iterator[Any]:
+    """Lets a built model of a user's class take further state.
+
+    Yields:
+        the tracker of its parts, whose `untrack` lets go of one.
+    """
+    tracker = model._tracker
+    locked = tracker.locked
+    tracker.unlock()
+    try:
+        yield tracker
+    finally:
+        tracker.locked = locked
+
+
+def not_decayed(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, list[str] | None]:
+    """The variables that an optimizer excludes from weight decay, the number of all that it excludes, and the pattern.
+
+    Args:
+        optimizer: the optimizer.
+        variables: those that are looked for; each backend makes the keys of variables in its own way.
+    """
+    excluded: set = getattr(optimizer, "_exclude_from_weight_decay", set())
+    pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
+    found = [variable for variable in variables if optimizer._var_key(variable) in excluded] if excluded else []
+    return found, len(excluded), None if pattern is None else [pattern.pattern]

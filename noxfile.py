@@ -1,4 +1,4 @@
-"""Sessions of nox: `python -m nox` lints, tests and compares three backends; `python -m nox -l` lists the others."""
+"""Sessions of nox: `python -m nox` lints, and tests on three backends; `python -m nox -l` lists the others."""
 
 import argparse
 import concurrent.futures
@@ -7,11 +7,13 @@ import itertools
 import os
 import pathlib
 import shutil
+import time
 
 import nox
+from nox.command import CommandFailed
 from packaging.requirements import Requirement
 
-nox.options.sessions = ["lint", "tests", "accelerator", "parity"]
+nox.options.sessions = ["lint", "tests"]
 nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_venv = "yes"
 
@@ -32,9 +34,9 @@ def backend_environment(backend):
     return {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "2", "MPLBACKEND": "agg"}
 
 
-def compilation_cache(session):
-    """Where JAX keeps what it compiles: most programs of a test are those of another test, or of the other worker."""
-    folder = session.cache_dir / "jax"
+def compilation_cache(session, name="jax"):
+    """Where JAX keeps what it compiles: most programs of a test are those of another test, or of another worker."""
+    folder = session.cache_dir / name
     shutil.rmtree(folder, ignore_errors=True)  # every run starts without, so that none depends on an earlier one
     return {
         "JAX_COMPILATION_CACHE_DIR": str(folder.resolve()),
@@ -71,14 +73,94 @@ def lint(session):
 
 
 @nox.session
-@nox.parametrize("backend", [nox.param(b, id=b, tags=[b]) for b in BACKENDS])
-def tests(session, backend):
-    """All tests, with one backend installed and no other."""
+def tests(session):
+    """The tests: each backend in a process, a pretended accelerator, and parity, two processes at a time.
+
+    Arguments behind `--` go to pytest, on the backends alone; `-- --jobs jax parity` runs only these jobs.
+    """
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--jobs", nargs="+", choices=list(JOBS), default=None)
+    known, others = parser.parse_known_args(session.posargs)
+    install(session, "-e", ".[jax,tensorflow,torch,demo]", groups=["test", "export", "torchmetrics"])
+    names = known.jobs or (BACKENDS if others else list(JOBS))
+    folder = pathlib.Path(session.create_tmp()).resolve()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        runs = {name: pool.submit(timed, session, folder / f"{name}.txt", JOBS[name], others) for name in names}
+    for name in names:  # one after the other, since they ran side by side
+        session.log(f"{name}:\n{(folder / f'{name}.txt').read_text()}")
+    failed = [name for name in names if not runs[name].result()[0]]
+    seconds = ", ".join(f"{name} {runs[name].result()[1]:.0f} s" for name in names)
+    session.log(f"{seconds}; {sum(run.result()[1] for run in runs.values()):.0f} s of two cores")
+    if failed:
+        session.error(f"Failed: {', '.join(failed)}")
+
+
+def timed(session, path, job, arguments):
+    """Whether a job succeeded, and its seconds; its output goes to a file."""
+    start = time.monotonic()
+    with path.open("w") as output:
+        try:
+            job(session, output, arguments)
+            succeeded = True
+        except CommandFailed:
+            succeeded = False
+    return succeeded, time.monotonic() - start
+
+
+def on_backend(backend):
+    """The job that runs the tests of a backend, see tests/marks.py."""
+
+    def job(session, output, arguments):
+        environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # two processes share two cores
+        if backend == "jax":
+            environment |= compilation_cache(session) | COMPILE_FAST
+        session.run("pytest", "--durations=10", *arguments, env=environment, stdout=output)
+
+    return job
+
+
+def accelerator(session, output, arguments):
+    """Layers and losses on an accelerator that PyTorch only pretends: all tensors must be made there."""
+    pretended = (
+        "tests/test_pretended_accelerator.py",
+        "tests/layers",
+        "tests/losses",
+        "-m",
+        "not once and not refusal",
+    )
+    environment = backend_environment("torch") | {"OMP_NUM_THREADS": "1"}
+    session.run("pytest", "-p", "tests.pretended_accelerator", *pretended, env=environment, stdout=output)
+
+
+def parity(session, output, arguments):
+    """The same weights, seeds and data on three backends: noise, outputs, gradients and a training run compared."""
+    folder, cache = pathlib.Path(session.create_tmp()).resolve(), compilation_cache(session, "parity")
+    files = [str(folder / f"{backend}.npz") for backend in BACKENDS]
+    for backend, file in zip(BACKENDS, files, strict=True):
+        environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"} | cache
+        session.run("python", "-m", "tests.parity", "write", file, env=environment, stdout=output)
+    session.run("python", "-m", "tests.parity", "compare", *files, stdout=output)
+
+
+# The longest first, so that the two processes end together.
+JOBS = {
+    "tensorflow": on_backend("tensorflow"),
+    "jax": on_backend("jax"),
+    "torch": on_backend("torch"),
+    "parity": parity,
+    "accelerator": accelerator,
+}
+
+
+@nox.session
+@nox.parametrize("backend", [nox.param(b, id=b, tags=[f"thorough-{b}"]) for b in BACKENDS])
+def thorough(session, backend):
+    """Every test on each backend, in an environment that has no other; weekly and before a release."""
     install(session, "-e", f".[{backend},demo]", groups=test_groups(backend))
     environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # a core for each worker
     if backend == "jax":
         environment |= compilation_cache(session) | COMPILE_FAST
-    session.run("pytest", *TWO_WORKERS, "--durations=15", *session.posargs, env=environment)
+    session.run("pytest", "--thorough", *TWO_WORKERS, "--durations=15", *session.posargs, env=environment)
 
 
 @nox.session(python=nox.project.python_versions(PROJECT)[0])
@@ -96,7 +178,9 @@ def min_versions(session, backend):
     if backend == "jax":
         environment |= compilation_cache(session)  # as users compile: JAX 0.6 rounds otherwise if it optimises less
     # Old packages warn of what newer ones below them will drop, as Matplotlib 3.10 of pyparsing 3.3: no errors here.
-    session.run("pytest", *TWO_WORKERS, "-W", "default::DeprecationWarning", *session.posargs, env=environment)
+    session.run(
+        "pytest", "--thorough", *TWO_WORKERS, "-W", "default::DeprecationWarning", *session.posargs, env=environment
+    )
 
 
 def oldest(*groups):
@@ -109,46 +193,6 @@ def oldest(*groups):
     ]
     bounds = ((requirement.name, bound) for requirement in map(Requirement, wanted) for bound in requirement.specifier)
     return sorted({f"{name}=={bound.version}" for name, bound in bounds if bound.operator == ">="})
-
-
-@nox.session
-def accelerator(session):
-    """Layers and losses on an accelerator that PyTorch only pretends: all tensors must be made there."""
-    install(session, "-e", ".[torch,demo]", groups=["test"])
-    pretended = (
-        "-p",
-        "tests.pretended_accelerator",
-        "tests/test_pretended_accelerator.py",
-        "tests/layers",
-        "tests/losses",
-    )
-    session.run(
-        "pytest",
-        *TWO_WORKERS,
-        *(session.posargs or pretended),
-        env=backend_environment("torch") | {"OMP_NUM_THREADS": "1"},
-    )
-
-
-@nox.session
-def parity(session):
-    """The same weights, seeds and data on three backends: noise, outputs, gradients and a training run compared."""
-    install(session, "-e", ".[jax,tensorflow,torch]")
-    folder, cache = pathlib.Path(session.create_tmp()).resolve(), compilation_cache(session)
-
-    def write(backend):
-        session.run(
-            "python",
-            "-m",
-            "tests.parity",
-            "write",
-            str(folder / f"{backend}.npz"),
-            env=backend_environment(backend) | cache,
-        )
-
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:  # mostly compiling, each on one core
-        list(pool.map(write, BACKENDS))
-    session.run("python", "-m", "tests.parity", "compare", *(str(folder / f"{backend}.npz") for backend in BACKENDS))
 
 
 @nox.session

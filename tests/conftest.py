@@ -1,19 +1,17 @@
 """What every test starts from: no display, one seed, and a Keras without state of earlier tests (names, dtype policy).
 
 With one seed a test is the same in every run; and heads that draw their own seed are one program on JAX, which is
-compiled once.
-
-Folders of tests for a package that is no dependency are collected only where it is installed: each has its own nox
-session.
+compiled once. Folders of tests for a package that is no dependency are collected only where it is installed: each has
+its own nox session. `tests/marks.py` says which tests run on which backend.
 """
 
 import importlib.util
 import os
-import pathlib
-import sys
 
 import keras
 import pytest
+
+from tests.marks import runs_here
 
 try:
     import matplotlib
@@ -40,18 +38,25 @@ if os.environ.get("KERAS_TORCH_DEVICE") != "pretended":  # `-p tests.pretended_a
     collect_ignore.append("test_pretended_accelerator.py")
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--thorough", action="store_true", help="run every test on this backend, as `nox -s thorough` does"
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out what the default check does not run on this backend."""
+    if config.getoption("--thorough"):
+        return
+    chosen = {True: [], False: []}
+    for item in items:
+        chosen[runs_here({mark.name for mark in item.iter_markers()}, keras.config.backend())].append(item)
+    items[:] = chosen[True]
+    config.hook.pytest_deselected(items=chosen[False])
+
+
 @pytest.fixture(autouse=True)
 def clear_keras_session():
     keras.utils.set_random_seed(0)
     yield
     keras.utils.clear_session(free_memory=False)
-
-
-@pytest.fixture
-def benchmarks(monkeypatch):
-    """Makes the benchmarks importable: they are scripts beside each other, not a package."""
-    folder = pathlib.Path(__file__).parent.parent / "benchmarks"
-    monkeypatch.syspath_prepend(str(folder))
-    yield
-    for path in folder.glob("*.py"):
-        sys.modules.pop(path.stem, None)

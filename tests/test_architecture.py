@@ -11,6 +11,8 @@ import pytest
 
 import keras_het
 
+pytestmark = pytest.mark.once
+
 PACKAGE = pathlib.Path(keras_het.__file__).parent
 ROOT = PACKAGE.parent
 MODULES = sorted(module.name for module in pkgutil.walk_packages(keras_het.__path__, "keras_het."))
@@ -211,7 +213,14 @@ def test_public_names_have_docstrings(module):
     assert [node.name for node in public if not ast.get_docstring(node)] == []
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if not name.endswith("__main__")])
+EXAMPLES = [
+    pytest.param(name, marks=pytest.mark.smoke) if ".fit(" in source_of(name) else name
+    for name in MODULES
+    if not name.endswith("__main__")
+]
+
+
+@pytest.mark.parametrize("module", EXAMPLES)  # those that train run on every backend
 def test_the_examples_in_docstrings_run(module):
     assert doctest.testmod(importlib.import_module(module)).failed == 0
 

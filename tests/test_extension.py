@@ -15,6 +15,8 @@ from keras_het.ops import DiagonalNormal, Nodes
 from keras_het.ops.mean import LogMean
 from keras_het.ops.streaming import expectation
 
+pytestmark = pytest.mark.once
+
 
 @keras.saving.register_keras_serializable("tests")
 class NormalizedCauchit(Link):
@@ -63,6 +65,7 @@ def make_model(**arguments):
     return model
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("names", [("link",), ("covariance",), ("integrator",), tuple(ARGUMENTS)], ids=" ".join)
 def test_they_train_predict_and_come_back_from_a_file(names, tmp_path):
     model = make_model(**{name: ARGUMENTS[name]() for name in names})

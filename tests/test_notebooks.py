@@ -8,6 +8,8 @@ import tokenize
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 GUIDES = pathlib.Path(__file__).parent.parent / "guides"
 READER = runpy.run_path(str(GUIDES / "notebooks" / "reader.py"))
 

@@ -11,6 +11,8 @@ import keras_het
 from keras_het import callbacks, label_noise, layers, losses, models
 from tests.layers.heads import FEATURES, LABELS, UNITS, X
 
+pytestmark = pytest.mark.once
+
 
 def compiled(loss="sparse_categorical_crossentropy", metrics=None, head=None):
     model = keras.Sequential(

@@ -7,6 +7,8 @@ import pytest
 
 import keras_het
 
+pytestmark = pytest.mark.once
+
 ROOT = pathlib.Path(keras_het.__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = [

@@ -5,6 +5,8 @@ import pytest
 
 from tests import parity
 
+pytestmark = pytest.mark.once
+
 SHAPE = (5, 7)
 
 

@@ -16,6 +16,8 @@ import pytest
 
 import keras_het
 
+pytestmark = pytest.mark.once
+
 CLASS_METHODS = ("__init__", "__call__")
 logging.getLogger("griffe").setLevel(logging.ERROR)  # it warns of sections such as "Source:", which it leaves as text
 PACKAGE = griffe.load(

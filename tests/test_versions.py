@@ -4,6 +4,10 @@ import pathlib
 import re
 import tomllib
 
+import pytest
+
+pytestmark = pytest.mark.once
+
 ROOT = pathlib.Path(__file__).parent.parent
 PINS = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

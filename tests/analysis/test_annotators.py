@@ -8,6 +8,8 @@ from keras_het.analysis import annotators
 from keras_het.label_noise import pair_flip, symmetric
 from keras_het.layers import NoiseTransition
 
+pytestmark = pytest.mark.once
+
 STACK = np.stack([np.eye(3), [[0.5, 0.5, 0.0], [0.0, 0.9, 0.1], [0.3, 0.0, 0.7]], np.full((3, 3), 1 / 3)])
 LABELS = np.array([[0, -1, 2], [1, 1, -1], [-1, -1, 0], [-1, 2, -1], [2, 0, -1]])
 

@@ -5,6 +5,8 @@ import pytest
 
 from keras_het.analysis import expected_calibration_error
 
+pytestmark = pytest.mark.once
+
 
 def test_one_bin_is_the_difference_of_accuracy_and_mean_confidence():
     rng = np.random.default_rng(0)

@@ -11,6 +11,8 @@ from keras_het.label_noise import corrupt_labels
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.selection import noisy_nll, select
 
+pytestmark = pytest.mark.once
+
 UNITS, EXAMPLES, FEATURES = 4, 60, 5
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
@@ -36,6 +38,7 @@ def by_hand(model, layer_input):
     )
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("apply_at_inference", [False, True])
 @pytest.mark.parametrize("trainable", [False, True])
 def test_both_matrices_and_that_one_is_the_other_times_t(apply_at_inference, trainable):

@@ -14,6 +14,8 @@ from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from tests.checks import FALSE_ALARM
 from tests.layers.heads import with_covariance
 
+pytestmark = pytest.mark.once
+
 UNITS, FACTORS, FEATURES, EXAMPLES = 12, 3, 30, 200
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
@@ -131,6 +133,7 @@ def test_planted_pairs_are_found_in_whole_models(kind):
         np.testing.assert_array_equal(now.numpy(), then)
 
 
+@pytest.mark.smoke
 def test_numbers_count_and_a_data_set():
     model = functional()(plant(make_head()))
     (pair,) = confused_pairs(model, X, count=1)

@@ -8,6 +8,8 @@ from keras_het.analysis import disagreements, explain, rank_histogram
 from keras_het.base.validation import as_float64
 from keras_het.layers import HeteroscedasticDense
 
+pytestmark = pytest.mark.once
+
 NAMES = ["cat", "lynx", "dog", "wolf"]
 X = np.eye(4, dtype="float32")
 
@@ -27,6 +29,7 @@ def guessing(classes):
     return model
 
 
+@pytest.mark.smoke
 def test_an_explanation_by_the_dense_matrix():
     model, head = confusing()
     found = explain(model, X[:1], NAMES, count=2)

@@ -11,6 +11,8 @@ from sklearn.model_selection import cross_val_predict
 from keras_het.analysis import ConfusedPair, find_label_issues
 from keras_het.label_noise import corrupt_labels, symmetric
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(scope="module")
 def digits():

@@ -9,6 +9,8 @@ from scipy.special import xlogy
 from keras_het.analysis import ensemble_uncertainty
 from keras_het.models import DeepEnsemble
 
+pytestmark = pytest.mark.once
+
 X = np.random.default_rng(0).normal(size=(9, 3)).astype("float32")
 
 
@@ -25,6 +27,7 @@ def probabilities(model, x):
     return np.stack([member.predict(x, verbose=0) for member in model.members]).astype("float64")
 
 
+@pytest.mark.smoke
 def test_parts_of_exclusive_classes():
     model = ensemble("softmax")
     p = probabilities(model, X)

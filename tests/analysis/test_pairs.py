@@ -4,6 +4,8 @@ from keras import ops
 
 from keras_het.analysis import top_pairs
 
+pytestmark = pytest.mark.once
+
 
 def test_top_pairs_are_sorted_by_magnitude_and_never_more_than_there_are():
     covariance = ops.array([[9.0, 0.1, -3.0], [0.1, 9.0, 2.0], [-3.0, 2.0, 9.0]])

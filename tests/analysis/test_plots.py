@@ -10,6 +10,8 @@ import pytest
 from keras_het.analysis import ConfusedPair, RankHistogram, calibration, find_label_issues, plots, risk_coverage
 from keras_het.analysis.plots.canvas import ON_DARK, ON_LIGHT
 
+pytestmark = pytest.mark.once
+
 plt = importlib.import_module("matplotlib.pyplot")
 RNG = np.random.default_rng(0)
 P, Y = RNG.dirichlet(np.ones(4), 200), RNG.integers(4, size=200)

@@ -6,6 +6,8 @@ import pytest
 from keras_het.analysis import calibration, expected_calibration_error, risk_coverage
 from keras_het.metrics import AreaUnderRiskCoverage, ExpectedCalibrationError
 
+pytestmark = pytest.mark.once
+
 
 def predictions(parts=20, count=500, classes=4):
     """Probabilities that are multiples of 1 / parts, so with many ties, and labels."""

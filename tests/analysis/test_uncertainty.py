@@ -13,6 +13,8 @@ from keras_het.covariances import Latent
 from keras_het.layers import HeteroscedasticDense
 from tests.layers.heads import with_covariance
 
+pytestmark = pytest.mark.once
+
 X = np.array([[1.0, 0.5], [-2.0, 0.3], [0.1, -1.5]], "float32")
 
 
@@ -36,6 +38,7 @@ def exact(mean, variance):
     return binary_entropy(p @ weights), binary_entropy(p) @ weights
 
 
+@pytest.mark.smoke
 def test_two_exclusive_classes():
     model, head = model_of(2, num_factors=1)
     normal = head.logit_distribution(X)

@@ -8,6 +8,8 @@ from keras_het.integrators import Integrator, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense, LearnedTemperature
 from keras_het.links import Link, Softmax
 
+pytestmark = pytest.mark.once
+
 
 def test_arguments_that_a_file_would_lose_are_refused():
     class Forgetful(Link):

@@ -10,6 +10,8 @@ from keras_het.analysis import covariance, expected_calibration_error
 from keras_het.callbacks import HeteroscedasticMonitor
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
+pytestmark = pytest.mark.once
+
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(40, 6)).astype("float32"), RNG.integers(5, size=40)
 
@@ -54,6 +56,7 @@ def test_the_figures_are_those_of_the_dense_matrix_after_the_epoch(arguments):
     )
 
 
+@pytest.mark.smoke
 def test_a_logger_behind_it_sees_the_figures(tmp_path):
     model, _ = make_model()
     callbacks = [HeteroscedasticMonitor((X, Y)), keras.callbacks.CSVLogger(str(tmp_path / "log.csv"))]

@@ -10,6 +10,8 @@ from keras_het.callbacks import KeptShare
 from keras_het.losses import CoTeaching, SelfPacedCrossentropy
 from keras_het.rivals import MentorExamples, mentor_net
 
+pytestmark = pytest.mark.once
+
 RNG = np.random.default_rng(0)
 X, LABELS = RNG.normal(size=(24, 5)).astype("float32"), RNG.integers(3, size=24)
 
@@ -60,6 +62,7 @@ def test_the_schedule_by_hand():
     assert [KeptShare(2, burn_in=2).share(epoch, 0.6) for epoch in (1, 2, 3, 4)] == pytest.approx([1.0, 1.0, 0.8, 0.6])
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("kind", ["self-paced", "co-teaching"])
 def test_training_keeps_less_by_epoch_and_validation_keeps_all(kind):
     model = made(kind)
@@ -85,6 +88,7 @@ def test_the_threshold_is_carried_by_training_and_not_by_validation():
     assert float(ops.convert_to_numpy(model.loss.progress)) == pytest.approx(2 / 3)
 
 
+@pytest.mark.smoke
 def test_a_resumed_run_goes_on():
     model = made(kept_share=0.7)
     history = model.fit(X, LABELS, initial_epoch=2, epochs=4, verbose=0, callbacks=[KeptShare(3)]).history

@@ -15,6 +15,8 @@ from keras_het.label_noise import corrupt_labels
 from keras_het.layers import NoiseTransition
 from keras_het.selection import noisy_nll
 
+pytestmark = pytest.mark.once
+
 UNITS, EXAMPLES = 3, 48
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(EXAMPLES, 5)).astype("float32")
@@ -134,6 +136,7 @@ def test_a_callback_can_be_used_for_several_fits():
         assert moved(record.transitions) == [False, False, True, True]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(("after", "epoch"), [(4, 2), (4, 5), ("score", 5)])
 def test_a_resumed_run_equals_the_run_that_was_not_interrupted(after, epoch, tmp_path):
     class StopError(Exception):
@@ -161,6 +164,7 @@ def test_a_resumed_run_equals_the_run_that_was_not_interrupted(after, epoch, tmp
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.smoke
 def test_the_monitor_logs_what_t_is_after_each_epoch(tmp_path):
     layer, reference = flips(), label_noise.symmetric(UNITS, 0.3)
     record = Record(layer)
@@ -206,6 +210,7 @@ def test_what_stands_behind_the_monitor_has_its_numbers(tmp_path):
     assert {name: [step for who, step in calls if who == name] for name in seen} == seen
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("order", [1, -1], ids=["behind", "before"])
 def test_weights_restored_at_the_end_leave_the_gate_open_whatever_the_order(order):
     # The weights are the first epoch's, gate closed.

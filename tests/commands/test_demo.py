@@ -12,6 +12,8 @@ import pytest
 from keras_het import __main__
 from keras_het.commands import demo, demo_report
 
+pytestmark = pytest.mark.once
+
 BACKEND = keras.config.backend()
 
 
@@ -100,6 +102,7 @@ def test_initial_weights_are_those_of_the_seed_and_shared_by_the_methods():
     assert np.any(full[0] != other[0])
 
 
+@pytest.mark.smoke
 def test_plain_head_divides_its_logits():
     x = np.random.default_rng(0).standard_normal((4, 64)).astype("float32")
     one, five = (demo.make_model(None, temperature, 0).predict(x, verbose=0) for temperature in (1.0, 5.0))

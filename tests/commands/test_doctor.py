@@ -15,6 +15,8 @@ from keras_het import __main__
 from keras_het.base import environment
 from keras_het.commands import doctor, doctor_reference
 
+pytestmark = pytest.mark.once
+
 BACKEND = keras.config.backend()
 ROOT = pathlib.Path(keras_het.__file__).parent.parent
 
@@ -39,6 +41,7 @@ def hide(folder, *names):
     (folder / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({names!r}))\n")
 
 
+@pytest.mark.smoke
 def test_all_is_well_here(tmp_path):
     status, printed = run_doctor(tmp_path)
     assert status == 0
@@ -161,6 +164,7 @@ def test_an_old_backend_is_found(monkeypatch):
     assert f"{BACKEND} 0.1.0+cpu is too old" in problems()["versions"]
 
 
+@pytest.mark.smoke
 def test_an_accelerator_is_named_and_its_lack_is_no_problem(monkeypatch):
     assert doctor.check_devices().problem is None
     monkeypatch.setattr(keras.distribution, "list_devices", lambda: ["gpu:0"], raising=False)

@@ -4,6 +4,8 @@ import pytest
 
 from keras_het.covariances import Diagonal, Latent, LowRank, ParameterEfficient
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize("kind", [Diagonal, LowRank, ParameterEfficient, Latent])
 @pytest.mark.parametrize(

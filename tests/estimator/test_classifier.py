@@ -20,6 +20,8 @@ from sklearn.preprocessing import StandardScaler
 import keras_het
 from keras_het import HeteroscedasticClassifier, analysis, covariances, integrators, layers
 
+pytestmark = pytest.mark.once
+
 NAMES = np.array(["wasp", "ant", "bee"])
 
 
@@ -68,6 +70,7 @@ def convolution(shape):
     ]
 
 
+@pytest.mark.smoke
 def test_the_defaults_learn_digits():
     x, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(x))
@@ -134,6 +137,7 @@ def test_a_second_fit_starts_anew_and_a_clone_is_its_like():
     assert choices["temperature"].weights == []  # what was given is as it was
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("hidden", [(8,), convolution])
 def test_a_pickle_predicts_the_same_bits(hidden):
     x, y = images()

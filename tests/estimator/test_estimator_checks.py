@@ -8,6 +8,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import keras_het
 
+pytestmark = pytest.mark.once
+
 # Every fit compiles its program, some 150 times in all checks: two minutes on JAX, 20 s on PyTorch, which runs all of
 # them. Of the others, which share all code but that of Keras, those run that see what a backend may do: numbers, their
 # order, files, seeds.

@@ -16,6 +16,8 @@ from keras_het.losses import BootstrappedCrossentropy, ForwardCorrectedCrossentr
 from tests.layers.heads import HEADS, UNITS, X, make_head, make_model, targets
 from tests.models.small_models import MODELS
 
+pytestmark = pytest.mark.once
+
 LABELS = np.arange(8) % UNITS
 VECTORS = np.eye(UNITS, dtype="float32")[LABELS]
 SPARSE = losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -429,6 +431,7 @@ def test_a_callback_without_fit_checks_nothing():
     callback.on_train_begin()
 
 
+@pytest.mark.smoke
 def test_the_check_changes_nothing_and_a_checked_model_trains():
     model = make_model(make_head("full"))
     before = [weight.numpy() for weight in model.weights]

@@ -9,6 +9,8 @@ from keras_het.layers import NoiseTransition
 from tests.inspection.test_check import SPARSE, called, head
 from tests.layers.heads import X
 
+pytestmark = pytest.mark.once
+
 
 class Counted(keras.Model):
     """Counts the runs of its own `call`."""
@@ -22,6 +24,7 @@ class Counted(keras.Model):
         return self.head(inputs)
 
 
+@pytest.mark.smoke
 def test_the_call_of_a_subclassed_model_is_run_once():
     model = called(Counted())
     model.compile("sgd", SPARSE)

@@ -8,9 +8,12 @@ from keras import ops
 from keras_het.analysis import features
 from keras_het.layers import HeteroscedasticDense
 
+pytestmark = pytest.mark.once
+
 RNG = np.random.default_rng(0)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     "head", [lambda: keras.layers.Dense(3, "softmax"), lambda: HeteroscedasticDense(3)], ids=["dense", "head"]
 )

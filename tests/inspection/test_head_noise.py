@@ -10,6 +10,8 @@ from keras_het.inspection.head_noise import covariance_with, standardized, varia
 from keras_het.layers import HeteroscedasticDense
 from tests.layers.heads import with_covariance
 
+pytestmark = pytest.mark.once
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 6)).astype("float32")
 HEADS = {
@@ -50,6 +52,7 @@ def test_a_large_shift_hides_nothing():
     np.testing.assert_allclose(variances(head, standardized(head, X)), expected, rtol=1e-2)
 
 
+@pytest.mark.smoke
 def test_a_shift_of_all_logits_is_no_noise_for_softmax():
     """All classes have one factor: a softmax does not see it, a sigmoid does."""
     for link, expected in (("softmax", 0.0), ("sigmoid", 1.0)):

@@ -8,6 +8,8 @@ from keras import ops
 from keras_het.analysis import predict_probabilities
 from keras_het.layers import HeteroscedasticDense
 
+pytestmark = pytest.mark.once
+
 X = np.array([[0.5, -1.0, 2.0], [0.0, 0.0, 0.0], [3.0, 1.0, -1.0]], "float32")
 SOFTMAX = ops.convert_to_numpy(ops.softmax(X))
 SIGMOID = ops.convert_to_numpy(ops.sigmoid(X))
@@ -37,6 +39,7 @@ def test_other_models(activation, loss, expected):
     np.testing.assert_allclose(predict_probabilities(model_of(activation, loss), X), expected, rtol=1e-5)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("link", ["softmax", "sigmoid"])
 @pytest.mark.parametrize("with_activation", [False, True])
 def test_heads_need_no_loss(link, with_activation):

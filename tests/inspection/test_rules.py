@@ -15,6 +15,8 @@ from keras_het.losses import (
 from tests.inspection.test_check import LABELS, VECTORS
 from tests.layers.heads import UNITS, X, make_head, make_model
 
+pytestmark = pytest.mark.once
+
 MENDED = [
     ("full", "loss", "sparse_categorical_crossentropy", LABELS),
     ("full", "loss", losses.SparseCategoricalCrossentropy(ignore_class=1), LABELS),

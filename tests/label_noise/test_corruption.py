@@ -8,6 +8,8 @@ from keras_het import label_noise
 from keras_het.label_noise import corrupt_labels, look_alike_transitions
 from tests.checks import z_limit
 
+pytestmark = pytest.mark.once
+
 COUNT = 30_000
 LABELS = np.random.default_rng(0).integers(4, size=COUNT)
 T = label_noise.random_flip(4, 0.4, seed=3)

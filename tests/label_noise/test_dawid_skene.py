@@ -9,6 +9,8 @@ import pytest
 from keras_het.label_noise import corrupt_labels, dawid_skene, majority_vote, pair_flip, symmetric, total_variation
 from keras_het.label_noise import dawid_skene as annotators
 
+pytestmark = pytest.mark.once
+
 UNITS, EXAMPLES, ANNOTATORS = 4, 1500, 5
 PLANTED = [
     symmetric(UNITS, 0.1),

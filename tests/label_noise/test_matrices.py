@@ -7,6 +7,8 @@ from keras_het import label_noise
 from keras_het.base.validation import check_transition
 from tests.ops.test_transition import MATRICES, UNITS
 
+pytestmark = pytest.mark.once
+
 
 def test_matrices_are_row_stochastic():
     for matrix in MATRICES.values():

@@ -7,6 +7,8 @@ from scipy.stats import binom
 from keras_het.label_noise import systematic_flips
 from tests.checks import FALSE_ALARM
 
+pytestmark = pytest.mark.once
+
 
 def alarms(tables, shares):
     """In how many tables any flip is called systematic.

@@ -11,6 +11,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from keras_het.label_noise import weak_raters
 
+pytestmark = pytest.mark.once
+
 X, Y = load_digits(return_X_y=True)
 X = X / 16.0
 

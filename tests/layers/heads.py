@@ -8,6 +8,7 @@ from keras_het.covariances import Latent
 from keras_het.covariances.short import from_short
 from keras_het.integrators import MonteCarlo, Quadrature, QuasiMonteCarlo, Taylor
 from keras_het.layers import HeteroscedasticDense
+from tests.marks import grid
 
 UNITS, FEATURES, EXAMPLES = 4, 6, 8
 NODES = 84  # a loop over chunks, and a remainder
@@ -25,6 +26,8 @@ HEADS = {
     "sampled normal cdf": {"num_factors": 0, "link": "normal_cdf", "integrator": MonteCarlo(NODES)},
     "sampled sigmoid": {"num_factors": 2, "link": "sigmoid", "integrator": MonteCarlo(NODES)},
 }
+# Together these reach every covariance, link and integrator but those that parity compares on every backend.
+EVERY_HEAD = grid(HEADS, span=["full", "taylor", "latent sigmoid", "normal cdf", "sampled normal cdf"])
 X = np.random.default_rng(7).normal(size=(EXAMPLES, FEATURES)).astype("float32")
 LABELS = np.random.default_rng(8).integers(UNITS, size=EXAMPLES)
 

@@ -12,7 +12,7 @@ from keras_het import integrators, layers
 from keras_het.covariances import Latent
 from keras_het.links import Softmax
 from tests import reference
-from tests.layers.heads import EXAMPLES, FEATURES, HEADS, UNITS, X, built_head, make_head, to_numpy
+from tests.layers.heads import EVERY_HEAD, EXAMPLES, FEATURES, HEADS, UNITS, X, built_head, make_head, to_numpy
 
 
 def count(variables):
@@ -148,7 +148,7 @@ def numpy_logits(head, x):
     return loc, scale_diag, factor, row_scale
 
 
-@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("kind", EVERY_HEAD)
 def test_logit_distribution_is_the_affine_maps_of_the_weights(kind):
     head = built_head(kind)
     normal = head.logit_distribution(X)
@@ -160,7 +160,7 @@ def test_logit_distribution_is_the_affine_maps_of_the_weights(kind):
             np.testing.assert_allclose(to_numpy(getattr(normal, name)), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("kind", EVERY_HEAD)
 def test_covariance_is_that_of_numpy_and_its_centered_rows_sum_to_zero(kind):
     head = built_head(kind)
     _, scale_diag, factor, row_scale = numpy_logits(head, X)
@@ -227,7 +227,7 @@ def test_vanishing_noise_gives_log_softmax_of_the_mean(kind, training):
     np.testing.assert_allclose(to_numpy(head(X, training=training)), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("kind", EVERY_HEAD)
 def test_probabilities_are_those_of_the_outputs(kind):
     head = built_head(kind)
     outputs, p = to_numpy(head(X), head.probabilities(X))
@@ -251,7 +251,7 @@ def test_methods_build_the_layer_on_first_use():
         assert len(head.weights) == 7
 
 
-@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("kind", EVERY_HEAD)
 @pytest.mark.parametrize("training", [True, False])
 def test_any_leading_axes_are_a_batch(kind, training):
     head = built_head(kind)
@@ -265,7 +265,7 @@ def test_any_leading_axes_are_a_batch(kind, training):
     assert tuple(head.logit_covariance(x).shape) == (*leading, UNITS, UNITS)
 
 
-@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("kind", EVERY_HEAD)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("leading", [(0,), (0, 3), (1,)])
 def test_batches_of_zero_and_one(kind, training, leading):
@@ -275,7 +275,7 @@ def test_batches_of_zero_and_one(kind, training, leading):
     assert np.isfinite(outputs).all()
 
 
-@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("kind", EVERY_HEAD)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32"])
 def test_inputs_of_any_dtype_are_computed_in_float32(kind, dtype):
     head = built_head(kind)

@@ -11,7 +11,7 @@ from keras_het.covariances import LowRank
 from keras_het.integrators import MonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from tests import layer_contract
-from tests.layers.heads import HEADS, LABELS, X, make_head, make_loss, targets
+from tests.layers.heads import EVERY_HEAD, LABELS, X, make_head, make_loss, targets
 
 ALL_ARGUMENTS = {
     "use_bias": False,
@@ -30,7 +30,7 @@ ALL_ARGUMENTS = {
 }
 
 
-@pytest.fixture(params=HEADS)
+@pytest.fixture(params=EVERY_HEAD)
 def make(request):
     return functools.partial(make_head, request.param)
 

@@ -12,6 +12,8 @@ from keras_het import integrators
 from keras_het.layers import HeteroscedasticDense
 from tests.gradients import layer_gradients
 
+pytestmark = pytest.mark.refusal
+
 NUM_FACTORS = "`num_factors` must be None or an integer in [1, units]; a diagonal covariance has 0. "
 WRONG = {
     "num_factors negative": (

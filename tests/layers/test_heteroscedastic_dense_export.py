@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_het.covariances import Latent
 from keras_het.layers import HeteroscedasticDense
-from tests.layers.heads import FEATURES, HEADS, UNITS, X, built_head, set_random_weights, with_covariance
+from tests.layers.heads import EVERY_HEAD, FEATURES, HEADS, UNITS, X, built_head, set_random_weights, with_covariance
 
 EXPORTED = {  # all but the last with the integrators that they have by default
     "full": {"num_factors": 2},
@@ -62,7 +62,7 @@ def forbidden_calls(monkeypatch):
     return calls
 
 
-@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("kind", EVERY_HEAD)
 def test_inference_calls_no_custom_gradient_loop_or_random_operation(kind, forbidden_calls):
     head = built_head(kind)
     head(X)

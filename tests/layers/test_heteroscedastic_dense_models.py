@@ -86,11 +86,13 @@ def compiled_by_pytorch(test):
     return pytest.mark.skipif(keras.config.backend() != "torch", reason="for PyTorch")(test)
 
 
+@pytest.mark.thorough
 @compiled_by_pytorch
 def test_training_is_the_same_compiled_by_pytorch():
     assert_modes_train_alike([{"jit_compile": False}, {"jit_compile": True}], "full", integrator=QuasiMonteCarlo(8))
 
 
+@pytest.mark.thorough
 @compiled_by_pytorch
 def test_prediction_is_the_same_compiled_by_pytorch():
     """A file of a model that JAX has compiled says so, and then PyTorch compiles it."""

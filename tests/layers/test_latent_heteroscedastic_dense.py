@@ -133,6 +133,7 @@ def test_the_mean_covariance_of_a_data_set_is_that_of_its_examples():
         keras_het.analysis.confused_pairs(model, X)
 
 
+@pytest.mark.refusal
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

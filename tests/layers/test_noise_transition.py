@@ -290,6 +290,7 @@ def test_t_can_be_read_before_the_first_step():
     assert not NoiseTransition(UNITS).has_moved
 
 
+@pytest.mark.refusal
 @pytest.mark.parametrize(
     ("call", "text"),
     [

@@ -298,6 +298,7 @@ def test_check_at_inference_too():
             keras_het.check(make_model(make("at inference"), **wrong))
 
 
+@pytest.mark.refusal
 @pytest.mark.parametrize(
     ("call", "text"),
     [

@@ -9,6 +9,8 @@ from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.layers.log_probabilities import nan_unless_log_probabilities
 from tests.layers.test_noise_transition import EXAMPLES, FEATURES, LABELS, LOG_P, LOSS, UNITS, T, X
 
+pytestmark = pytest.mark.once
+
 D = keras.layers.Dense
 WRONG = {
     "logits": ([D(UNITS, name="made")], "the output of 'made', a Dense with activation='linear'"),
@@ -75,6 +77,7 @@ def test_what_may_make_log_probabilities_is_allowed(layer):
     assert np.isfinite(model.fit(X[:, :UNITS], LABELS, verbose=0).history["loss"][0])
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("inputs", ["logits", "probabilities", "one row"])
 def test_training_on_what_are_no_log_probabilities_is_not_silent(inputs):
     """Where no graph tells: rows that do not sum to one are nan, and so is the loss; the others are what they were."""

@@ -5,6 +5,8 @@ import pytest
 import keras_het
 from keras_het.layers import HeteroscedasticDense
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize(("units", "features", "num_factors"), [(10, 40, 15), (60, 20, 30), (50, 16, 3)])
 def test_parameters_are_those_of_the_heads(units, features, num_factors):

@@ -34,6 +34,7 @@ def test_the_reverse_part_is_the_absolute_error():
     np.testing.assert_allclose(over_labels(0.0, 0.5), 0.5 * 4.0 * (1.0 - p), rtol=1e-6)
 
 
+@pytest.mark.refusal
 @pytest.mark.parametrize(
     ("call", "text"),
     [

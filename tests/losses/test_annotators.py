@@ -143,6 +143,7 @@ def test_metrics_of_clean_labels_and_their_config():
     )
 
 
+@pytest.mark.refusal
 @pytest.mark.parametrize(
     ("call", "text"),
     [

@@ -10,6 +10,7 @@ def test_the_default_weights_are_those_of_the_paper():
     assert BootstrappedCrossentropy(hard=True).beta == 0.8
 
 
+@pytest.mark.refusal
 @pytest.mark.parametrize("beta", [-0.1, 1.5])
 def test_errors_say_what_is_wrong(beta):
     with pytest.raises(ValueError) as error:

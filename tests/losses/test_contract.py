@@ -169,6 +169,7 @@ def test_fit_and_a_round_trip_of_the_config(case, tmp_path):
     check(again(LABELS, LOGITS), float(loss(LABELS, LOGITS)))
 
 
+@pytest.mark.refusal
 @pytest.mark.parametrize(
     ("kwargs", "text"),
     [

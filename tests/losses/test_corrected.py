@@ -44,6 +44,7 @@ def test_the_backward_correction_is_unbiased_and_its_transpose_would_not_be():
     assert np.abs(mean_over_noise(T.T / T.T.sum(axis=1, keepdims=True)) - clean).max() > 0.05
 
 
+@pytest.mark.refusal
 @pytest.mark.parametrize(
     ("call", "text"),
     [

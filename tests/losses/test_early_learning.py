@@ -191,6 +191,7 @@ def make(examples=8, units=3, **kwargs):
     return EarlyLearningRegularizedCrossentropy(examples, units, **kwargs)
 
 
+@pytest.mark.refusal
 @pytest.mark.parametrize(
     ("call", "text"),
     [

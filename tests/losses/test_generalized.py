@@ -47,6 +47,7 @@ def test_the_gradient_is_finite_at_zero_where_that_of_keras_is_not():
         assert np.isfinite(gradient).all() == finite
 
 
+@pytest.mark.refusal
 @pytest.mark.parametrize(("q", "rule"), [(0.0, "be a finite float32 number greater than 0"), (1.5, "be in (0, 1]")])
 def test_errors_say_what_is_wrong(q, rule):
     with pytest.raises(ValueError) as error:

@@ -20,6 +20,7 @@ def attached():
     return loss.attach(keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]))
 
 
+@pytest.mark.refusal
 @pytest.mark.parametrize(
     ("call", "text"),
     [

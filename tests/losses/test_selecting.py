@@ -239,6 +239,7 @@ def test_a_round_trip_of_the_config(kind):
     assert again.final_share == SHARE
 
 
+@pytest.mark.refusal
 @pytest.mark.parametrize(
     ("call", "text"),
     [

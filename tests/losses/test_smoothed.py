@@ -40,6 +40,7 @@ def test_a_negative_number_has_no_lower_bound_but_a_bounded_gradient():
     assert all(np.abs(gradient).sum() <= 2 * 1.5 for (gradient,) in gradients)
 
 
+@pytest.mark.refusal
 @pytest.mark.parametrize(
     ("smoothing", "rule"), [(1.0, "be less than 1"), (np.inf, "be a finite float32 number greater than -inf")]
 )

@@ -89,6 +89,7 @@ def test_an_answer_that_is_none_is_not_taken_for_one(wrong):
     np.testing.assert_array_equal(np.isnan(each), np.arange(EXAMPLES) == 2)
 
 
+@pytest.mark.refusal
 @pytest.mark.parametrize(
     ("call", "text"),
     [

@@ -22,6 +22,8 @@ from tests.models.checks import (
 )
 from tests.models.small_models import EXAMPLES, FEATURES, MODELS, X, Y, functional, nested, sequential, two_inputs
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize("clone", [False, True])
 @pytest.mark.parametrize("name", MODELS)
@@ -115,6 +117,7 @@ def test_a_bias_comes_or_stays_as_asked():
         keras_het.heteroscedastic(functional(), use_bias=False)
 
 
+@pytest.mark.smoke
 def test_layers_are_shared_or_copied():
     model = sharpen(functional())
     model.get_layer("hidden").trainable = False
@@ -227,6 +230,7 @@ def test_a_mask_reaches_the_layers_of_a_head_inside(clone, tmp_path):
     check_conversion(model, x, Y, tmp_path, clone=clone)
 
 
+@pytest.mark.smoke
 def test_a_copy_brings_statistics_and_flags_along():
     normalization = layers.Normalization()
     normalization.adapt(X * 4 + 9)
@@ -237,6 +241,7 @@ def test_a_copy_brings_statistics_and_flags_along():
     assert not next(layer for layer in new.layers if isinstance(layer, layers.Dense)).bias.trainable
 
 
+@pytest.mark.smoke
 def test_there_and_back():
     model = sharpen(functional("softmax"))
     new = keras_het.heteroscedastic(model, temperature=3.0)

@@ -10,6 +10,8 @@ import keras_het
 from tests.models.checks import UNITS
 from tests.models.small_models import FEATURES, functional
 
+pytestmark = pytest.mark.once
+
 
 class Subclassed(keras.Model):
     def __init__(self):

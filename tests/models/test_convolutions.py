@@ -8,6 +8,8 @@ from keras import layers, losses
 import keras_het
 from tests.models.checks import UNITS, check_file, old_probabilities, sharpen
 
+pytestmark = pytest.mark.once
+
 
 def convolution(*behind, activation=None, shape=(4, 4, 3), **head):
     inputs = keras.Input(shape)
@@ -48,6 +50,7 @@ def test_a_pointwise_convolution_is_a_dense_layer_of_every_pixel(make, clone, tm
     check_file(new, IMAGES, tmp_path)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("make", [lambda: layers.Flatten(), lambda: layers.Reshape((UNITS,))])
 def test_one_pixel_is_reshaped_as_before_and_other_classes_fit(make):
     model = sharpen(convolution(make(), layers.Activation("softmax"), shape=(1, 1, 3)))

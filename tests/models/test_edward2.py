@@ -8,6 +8,8 @@ from keras_het.integrators import MonteCarlo
 from keras_het.models import from_edward2
 from tests.models.edward2_formulas import FACTORS, FEATURES, LAYERS, UNITS, make_weights, moments, probabilities
 
+pytestmark = pytest.mark.once
+
 X = 0.5 * np.random.default_rng(3).normal(size=(3, FEATURES)).astype("float32")
 TEMPERATURE = 0.8
 
@@ -22,6 +24,7 @@ def test_logits_have_the_mean_and_covariance_of_edward2(layer):
     np.testing.assert_allclose(ops.convert_to_numpy(normal.covariance()), covariance, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("layer", LAYERS)
 def test_probabilities_are_those_of_edward2(layer):
     """Both sides sample (the sigmoid here does not): six standard errors of either, a false alarm below 1e-6."""

@@ -12,6 +12,8 @@ from keras_het.layers import HeteroscedasticDense
 from tests.models.checks import UNITS, check_file, probabilities, sharpen
 from tests.models.small_models import X, Y, functional, sequential
 
+pytestmark = pytest.mark.once
+
 VECTORS = np.eye(UNITS, dtype="float32")[Y]
 
 
@@ -28,6 +30,7 @@ def converted(model, **arguments):
     return new
 
 
+@pytest.mark.smoke
 def test_a_compiled_model_gives_a_compiled_one_that_trains_as_it_is():
     schedule = keras.optimizers.schedules.ExponentialDecay(0.02, 10, 0.5)
     old = sharpen(sequential("softmax"))

@@ -12,6 +12,8 @@ from keras_het.layers import HeteroscedasticDense
 from keras_het.links import NormalizedSigmoid, Sigmoid
 from keras_het.models import DeepEnsemble
 
+pytestmark = pytest.mark.once
+
 FEATURES, UNITS = 6, 4
 RNG = np.random.default_rng(0)
 X = (2.0 * RNG.normal(size=(40, FEATURES))).astype("float32")
@@ -54,6 +56,7 @@ def expected(ensemble, end, x):
     return np.log(p.mean(0))
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("end", ENDS)
 def test_it_predicts_the_mean_of_the_probabilities(end):
     ensemble = ensemble_of(end)
@@ -187,6 +190,7 @@ def test_check_knows_what_it_returns():
     assert outputs_of(behind)[0][1].returns == "probabilities"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("end", ["softmax head", "sigmoid head", "Dense, scaled logits"])
 def test_a_file_holds_the_whole(end, tmp_path):
     ensemble = ensemble_of(end)

@@ -7,6 +7,8 @@ import pytest
 import keras_het
 from keras_het.covariances import Diagonal
 
+pytestmark = pytest.mark.once
+
 CLEAN, NOISY, EPOCHS = 600, 800, 5
 
 
@@ -49,6 +51,7 @@ def growth(pretrained, digits, **arguments):
     return noise(model, x) / before
 
 
+@pytest.mark.smoke
 def test_a_pretrained_model_agrees_with_the_converted_one(pretrained, digits):
     new = keras_het.heteroscedastic(pretrained, seed=0)
     p, old = np.exp(new.predict(digits[0], verbose=0)), pretrained.predict(digits[0], verbose=0)

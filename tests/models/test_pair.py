@@ -13,6 +13,8 @@ from keras_het.losses import CoTeaching
 from keras_het.models import Pair
 from keras_het.rivals import JoCoR
 
+pytestmark = pytest.mark.once
+
 RNG = np.random.default_rng(0)
 X, LABELS = RNG.normal(size=(30, 5)).astype("float32"), RNG.integers(3, size=30)
 
@@ -37,6 +39,7 @@ def mean_of(pair, x=X):
     return np.log(np.exp(pair.predict_members(x).astype("float64")).mean(axis=0))
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("end", "kind"), [("head", "functional"), ("softmax", "functional"), ("log_softmax", "sequential")]
 )

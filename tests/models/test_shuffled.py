@@ -3,6 +3,8 @@ import pytest
 
 from keras_het.models.shuffled import ShuffledBatches
 
+pytestmark = pytest.mark.once
+
 
 def epoch(data):
     """The rows of an epoch, after which the next begins."""

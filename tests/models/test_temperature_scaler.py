@@ -13,6 +13,8 @@ from keras_het.links import Sigmoid
 from keras_het.models import DeepEnsemble, TemperatureScaler, scale_temperature
 from keras_het.models.temperature_fit import HIGHEST, LOWEST
 
+pytestmark = pytest.mark.once
+
 FEATURES, UNITS = 6, 4
 GRID = np.geomspace(LOWEST, HIGHEST, 5_001)
 
@@ -146,6 +148,7 @@ MODELS = {
 }
 
 
+@pytest.mark.smoke
 @pytest.mark.filterwarnings("ignore:The temperature is 20")  # of untrained models
 @pytest.mark.parametrize("name", MODELS)
 def test_a_scaled_model_is_one_file_with_the_likelihood_of_its_temperature(name, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_het.ops import LowRankNormal, Nodes, low_rank_normal, streaming
-from tests.ops.test_softmax import KINDS, SAMPLES, UNITS, nodes_of, problem
+from tests.ops.test_softmax import EVERY_KIND, SAMPLES, UNITS, nodes_of, problem
 
 
 def check_logits(kind):
@@ -20,7 +20,7 @@ def check_logits(kind):
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_KIND)
 def test_logits_are_those_of_the_plain_path(kind):
     check_logits(kind)
 

@@ -17,6 +17,8 @@ from tests import reference
 from tests.checks import check_independent, check_moments
 from tests.ops.test_softmax import check_hard_example
 
+pytestmark = pytest.mark.once
+
 UNITS, SAMPLES = 5, 1 << 16
 HEADS = {
     "diagonal": {"num_factors": 0},

@@ -15,6 +15,8 @@ from keras_het.ops.streaming import expectation
 from tests.gradients import second_derivative, value_and_gradients
 from tests.ops.test_softmax import UNITS, problem
 
+pytestmark = pytest.mark.once
+
 OPTIONS = [{"chunk_size": 8}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}]
 NODES = 28  # a loop over chunks, and a remainder
 
@@ -76,6 +78,7 @@ def test_value(scale, options):
     np.testing.assert_allclose(np.exp(found).sum(-1), 1.0, rtol=1e-5)
 
 
+@pytest.mark.smoke
 def test_improbable_classes():
     """To a log p of -60, without noise and with it."""
     loc = np.float32([[0.0, -4.0, -8.0, -16.0, -30.0, -60.0]] * 3)
@@ -183,6 +186,7 @@ def test_the_law_and_its_slopes(scale):
         )
 
 
+@pytest.mark.smoke
 def test_extremes_are_numbers():
     """Logits to 1e4, noise to 1e6, no noise at all, classes that are left out, and equal largest logits."""
     loc, noise = diagonal()

@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_het.ops import blocking, log_expected_softmax, sampled_expected_sigmoid_logit, streaming
 from tests.gradients import hessian, second_derivative
-from tests.ops.test_softmax import KINDS, UNITS, nodes_of, problem
+from tests.ops.test_softmax import EVERY_KIND, UNITS, nodes_of, problem
 
 LOG_AVERAGES = streaming._log_averages
 EXPECTATIONS = {"softmax": log_expected_softmax, "sigmoid": sampled_expected_sigmoid_logit}
@@ -34,7 +34,7 @@ def along_a_line(expectation, kind, **options):
     return function
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize("expectation", EXPECTATIONS)
 def test_the_second_derivative_is_that_of_plain_operations(expectation, kind, monkeypatch):
     """In blocks of two rows and chunks of eight nodes.

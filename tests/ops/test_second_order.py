@@ -7,7 +7,7 @@ from scipy.special import log_softmax, softmax
 
 from keras_het.ops import low_rank_normal, second_order_log_softmax
 from tests import reference
-from tests.ops.test_softmax import KINDS, UNITS, problem
+from tests.ops.test_softmax import EVERY_KIND, UNITS, problem
 
 
 def distribution(kind, size=1.0):
@@ -36,7 +36,7 @@ def expansion(arguments):
     return log_softmax(np.log(value) + 0.5 * total / value)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_KIND)
 def test_it_is_the_expansion_to_second_order(kind):
     arguments = distribution(kind, 0.5)
     found = ops.convert_to_numpy(second_order_log_softmax(low_rank_normal(**arguments)))[0]

@@ -11,7 +11,7 @@ from keras_het.ops import (
 )
 from tests import reference
 from tests.gradients import value_and_gradients
-from tests.ops.test_softmax import EXTREMES, FACTORS, KINDS, UNITS, check_slope, extreme, nodes_of, problem
+from tests.ops.test_softmax import EVERY_KIND, EXTREMES, FACTORS, UNITS, check_slope, extreme, nodes_of, problem
 
 MEANS = np.concatenate([np.linspace(-100, 100, 41), np.linspace(-6, 6, 25), [-1e-3, 1e-3]])
 SCALES = np.concatenate([[0.0, 1e-3, 0.1, 0.3, 0.5, 1.0, 1.5, 2.0, 3.0], np.linspace(4, 30, 14)])
@@ -88,7 +88,7 @@ def loss(names, nodes, upstream, options):
     return function
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize(
     "options", [{}, {"chunk_size": 8}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}], ids=str
 )
@@ -112,7 +112,7 @@ def test_extremes_are_finite_and_agree_with_float64(name, kind, chunk_size):
         check_slope(oracle, arguments, nodes, upstream, parameter, gradient)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize("loc_scale", [2.0, 40.0])
 @pytest.mark.parametrize("rows", [2, 1000])
 def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, rows, monkeypatch):

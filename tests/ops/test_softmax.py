@@ -8,9 +8,11 @@ from scipy.special import expit, log_softmax
 from keras_het.ops import Nodes, log_expected_softmax, pseudo_random, quasi_random
 from tests import reference
 from tests.gradients import second_derivative, value_and_gradients
+from tests.marks import grid
 
 UNITS, FACTORS, SAMPLES = 6, 3, 50
 KINDS = ["diagonal", "full", "shared", "parameter_efficient"]
+EVERY_KIND = grid(KINDS, span=["full", "parameter_efficient"])
 
 
 def problem(kind, batch=(5,), scale=1.0, loc_scale=2.0, seed=0):
@@ -60,7 +62,7 @@ def gradients(arguments, nodes, upstream, **options):
     return dict(zip(names, value_and_gradients(loss, list(arguments.values()))[1], strict=True))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize(
     "options",
     [{}, {"chunk_size": 8}, {"chunk_size": 1}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}],
@@ -71,7 +73,7 @@ def test_value_at_given_nodes(kind, options):
     np.testing.assert_allclose(evaluate(arguments, nodes, **options), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize("loc_scale", [2.0, 40.0])
 @pytest.mark.parametrize("chunk_size", [8, "auto"])
 def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, chunk_size):
@@ -84,7 +86,7 @@ def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, chunk_size):
         np.testing.assert_allclose(streamed[name], gradient, rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_KIND)
 def test_gradient_against_finite_differences_in_float64(kind):
     arguments, nodes = problem(kind), nodes_of(kind)
     upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")

@@ -10,10 +10,20 @@ from keras import ops
 
 from keras_het.ops import Nodes, blocking, log_expected_softmax, low_rank_normal, streaming
 from keras_het.ops.softmax import SoftmaxMean
-from tests.ops.test_softmax import KINDS, SAMPLES, UNITS, check_slope, evaluate, gradients, nodes_of, oracle, problem
+from tests.ops.test_softmax import (
+    EVERY_KIND,
+    SAMPLES,
+    UNITS,
+    check_slope,
+    evaluate,
+    gradients,
+    nodes_of,
+    oracle,
+    problem,
+)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize("batch", [5, 6])
 def test_blocks_of_rows_give_the_same_values_and_gradients(kind, batch, monkeypatch):
     """Blocks of two rows: three of them, the last one padded or full; the nodes in chunks of 8 and a remainder."""
@@ -42,7 +52,7 @@ def test_a_row_that_is_not_a_number_leaves_the_others_alone():
     keras.config.backend() != "tensorflow", reason="the other backends know the batch size when they make the graph"
 )
 @pytest.mark.parametrize("jit", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_KIND)
 def test_a_batch_of_unknown_size(kind, jit):
     import tensorflow as tf
 

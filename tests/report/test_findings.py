@@ -11,6 +11,8 @@ from keras_het.report import collect, noise
 from keras_het.report.advice import next_steps, summary
 from tests.report.models import CLASSES, EXAMPLES, confuse, make_data, plain, with_flips, with_head
 
+pytestmark = pytest.mark.once
+
 X, Y = make_data()
 NAMES = ["ant", "bee", "cat", "dog"]
 

@@ -17,6 +17,8 @@ from keras_het.report import report
 from keras_het.report.labels import safe_cell
 from tests.report.models import EXAMPLES, HOSTILE, confuse, make_data, plain, with_head
 
+pytestmark = pytest.mark.once
+
 X, Y = make_data()
 IMAGES = np.random.default_rng(0).integers(0, 256, size=(EXAMPLES, 6, 5, 3)).astype("uint8")
 

@@ -13,6 +13,8 @@ from tests.gradients import value_and_gradients
 from tests.losses import indexed_contract as contract
 from tests.losses.indexed_contract import EXAMPLES, FEATURES, LABELS, LOGITS, UNITS, X, make_model, without_state
 
+pytestmark = pytest.mark.once
+
 STRENGTHS = np.random.default_rng(3).uniform(0.1, 2.0, size=EXAMPLES)
 
 
@@ -80,6 +82,7 @@ def _at(layer, loss, of_outputs, weights):
         return of_outputs(layer(X))
 
 
+@pytest.mark.smoke
 def test_training_is_a_step_along_that_gradient():
     """One step of SGD on every backend: the kernel moves by what the oracle's loss says."""
     model = make_model()

@@ -6,6 +6,8 @@ import pytest
 
 from keras_het.rivals import MentorMix, density_subsets, reference_weights, stage_weights
 
+pytestmark = pytest.mark.once
+
 RNG = np.random.default_rng(0)
 
 
@@ -129,6 +131,7 @@ def test_the_seed_and_the_epoch_give_the_batches():
     assert not np.array_equal(first[1][1], before)
 
 
+@pytest.mark.smoke
 def test_fit_refreshes_the_weights_at_the_start_of_each_epoch_after_the_burn_in():
     x, labels, wrong = noisy_clusters()
     x = x.astype("float32")

@@ -12,6 +12,8 @@ from tests.gradients import value_and_gradients
 from tests.losses import indexed_contract as contract
 from tests.losses.indexed_contract import EXAMPLES, LABELS, LOGITS, UNITS, make_model, number, without_state
 
+pytestmark = pytest.mark.once
+
 RNG = np.random.default_rng(1)
 RATES = {"instance_rate": 0.3, "class_rate": 0.2}
 
@@ -64,6 +66,7 @@ def distance_to_oracle(planted=1.0, **kwargs):
     return worst
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     "kwargs",
     [{}, {"penalty": 0.3}, {"largest": 1.5}, {"class_rate": 0.0}, {"instance_rate": 0.0}],

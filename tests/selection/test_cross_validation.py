@@ -8,6 +8,8 @@ from keras_het.layers import HeteroscedasticDense
 from keras_het.selection import cross_val_probabilities
 from keras_het.selection.cross_validation import stratified_folds
 
+pytestmark = pytest.mark.once
+
 N = 30
 Y = np.random.default_rng(0).permutation(np.arange(N) % 3)
 X = np.stack([Y, np.arange(N)], axis=1).astype("float32")
@@ -77,6 +79,7 @@ def make_model():
     return model
 
 
+@pytest.mark.smoke
 def test_an_interrupted_run_goes_on_to_the_same_end(tmp_path):
     made = []
 

@@ -9,6 +9,8 @@ from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.selection import noisy_nll
 from keras_het.selection.held_out import HeldOut
 
+pytestmark = pytest.mark.once
+
 rng = np.random.default_rng(0)
 X = rng.normal(size=(50, 4)).astype("float32")
 LABELS = (X[:, :3].argmax(1) + (rng.random(50) < 0.3)) % 3
@@ -54,6 +56,7 @@ def test_scores_are_those_of_keras(case):
         assert HeldOut((X, y), criterion, batch_size=20)(model) == pytest.approx(value, rel=1e-4), criterion
 
 
+@pytest.mark.smoke
 def test_behind_a_noise_transition_the_noisy_labels_are_predicted():
     swap = [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     model = model_of(
@@ -93,6 +96,7 @@ class Scores(keras.callbacks.Callback):
         self.found.append(HeldOut((X[30:], LABELS[30:]), "accuracy")(self.model))
 
 
+@pytest.mark.smoke
 def test_the_best_epoch_is_kept_and_the_last_if_asked():
     for epoch in ("best", "last"):
         seen, data = Scores(), (X[:30], LABELS[:30], (X[30:], LABELS[30:]))

@@ -1,0 +1,35 @@
+"""Where a test runs in the default check. `python -m nox -s thorough` runs every test on every backend.
+
+* no mark: on all three backends. For numbers that a backend computes: ops, layers, losses, metrics.
+* `once`: on PyTorch alone, which compiles nothing. For what is the same on every backend: texts, signatures, NumPy,
+  plots, pages, the reading of graphs, and the checkers' own tests.
+* `refusal`: the same, for errors that are raised before a tensor is touched.
+* `smoke`: on all three, in a module that is otherwise `once`: a test that shows whether a backend works at all.
+* `thorough`: not by default. For what takes long and seldom breaks: memory, compilers.
+
+A module or a test takes a mark; `grid` gives `once` to the cases of a table beyond those that span it.
+"""
+
+import pytest
+
+ONCE = "torch"
+
+
+def runs_here(marks, backend):
+    """Whether the default check runs a test with these marks, a set of names, on a backend."""
+    if "thorough" in marks:
+        return False
+    return backend == ONCE or "smoke" in marks or not marks & {"once", "refusal"}
+
+
+def grid(cases, span):
+    """Values for `parametrize` or a fixture: those in `span` run on every backend, and the others once.
+
+    Args:
+        cases: all values, such as names.
+        span: those that together reach every branch of the code; each must be a case.
+    """
+    cases, span = list(cases), set(span)
+    if not span <= set(cases):
+        raise ValueError(f"`span` must be of the cases. Received: {sorted(span - set(cases))}")
+    return [case if case in span else pytest.param(case, marks=pytest.mark.once) for case in cases]

@@ -9,7 +9,7 @@ import numpy as np
 from arena_trial import BATCH, Trial
 from scipy.special import log_softmax
 
-from keras_het.analysis import expected_calibration_error
+from keras_het.analysis.calibration import expected_calibration_error
 
 
 class Record(keras.callbacks.Callback):

@@ -22,7 +22,7 @@ from results import publish
 from scipy.special import log_softmax
 
 from keras_het import select
-from keras_het.analysis import expected_calibration_error
+from keras_het.analysis.calibration import expected_calibration_error
 from keras_het.callbacks import ReleaseTransition
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 

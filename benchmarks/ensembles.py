@@ -21,8 +21,9 @@ import tasks
 from results import publish
 
 from keras_het import select
-from keras_het.analysis import expected_calibration_error
-from keras_het.models import DeepEnsemble, TemperatureScaler
+from keras_het.analysis.calibration import expected_calibration_error
+from keras_het.models import DeepEnsemble
+from keras_het.models.temperature_scaler import TemperatureScaler
 
 TASK, METHODS, MEMBERS = "digits, 40%", ("Dense", "full"), 4
 FIGURES = ("accuracy", "NLL", "ECE")

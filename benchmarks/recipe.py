@@ -24,7 +24,7 @@ from results import publish
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
-from keras_het.analysis import expected_calibration_error
+from keras_het.analysis.calibration import expected_calibration_error
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense, LearnedTemperature
 

@@ -4,7 +4,6 @@ import keras_het.base.environment as _environment  # noqa: F401 first: later imp
 from keras_het import (
     analysis,
     callbacks,
-    constraints,
     covariances,
     integrators,
     label_noise,
@@ -30,7 +29,6 @@ __all__ = [
     "analysis",
     "callbacks",
     "check",
-    "constraints",
     "covariances",
     "heteroscedastic",
     "homoscedastic",

@@ -270,15 +270,13 @@ def write_fit(results, kind, link, jit):
     write_trajectory(results, f"{kind} {link}", head.weights, model, *data(link, BATCH * FIT_STEPS // FIT_EPOCHS))
 
 
-def write_transition_fit(results, parameterization, jit):
+def write_transition_fit(results, jit):
     """The weights of a learned T and of the head before it, by Adam, which makes small differences large."""
     import keras
 
     from keras_het import layers, regularizers
 
-    flips = layers.NoiseTransition(
-        UNITS, parameterization=parameterization, regularizer=regularizers.Trace(0.1), name="flips"
-    )
+    flips = layers.NoiseTransition(UNITS, regularizer=regularizers.Trace(0.1), name="flips")
     model = keras.Sequential(
         [keras.Input((FEATURES,)), keras.layers.Dense(UNITS, "log_softmax", name="dense"), flips], name="model"
     )
@@ -287,7 +285,7 @@ def write_transition_fit(results, parameterization, jit):
     )
     model.compile(optimizer=keras.optimizers.Adam(0.02), loss=make_loss("softmax"), jit_compile=jit)
     examples = data("softmax", BATCH * FIT_STEPS // FIT_EPOCHS)
-    write_trajectory(results, f"NoiseTransition {parameterization}", model.trainable_weights, model, *examples)
+    write_trajectory(results, "NoiseTransition", model.trainable_weights, model, *examples)
 
 
 def write(file, jit="auto"):
@@ -302,8 +300,7 @@ def write(file, jit="auto"):
         write_outputs_and_gradients(results, kind, link)
     for kind, link in itertools.product(HEADS, FITTED):
         write_fit(results, kind, link, jit)
-    for parameterization in ("projected", "softmax"):
-        write_transition_fit(results, parameterization, jit)
+    write_transition_fit(results, jit)
     np.savez_compressed(file, **results)
     print(f"{keras.config.backend()}: {len(results)} quantities in {file}")
 

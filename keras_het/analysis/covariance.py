@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_het.base.seeds import random_generator
-from keras_het.base.validation import check_class_names, check_integer, check_square
+from keras_het.base.validation import check_class_names, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.inspection.head_noise import HeadNoise, head_noise
 
@@ -58,30 +58,6 @@ def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_si
         (3, 3)
     """
     return head_noise(model, x, layer, batch_size).covariance().whole()
-
-
-def correlation(covariance: Any) -> np.ndarray:
-    """The correlation matrix of a covariance matrix: Sigma_ij / sqrt(Sigma_ii Sigma_jj).
-
-    Args:
-        covariance: shape `(K, K)`.
-    Returns:
-        shape `(K, K)`, float64; 0 in the rows and columns of a class without noise.
-    Raises:
-        ValueError: for another shape, or a diagonal that is negative.
-
-    Example:
-        >>> correlation([[4.0, 1.0], [1.0, 1.0]]).tolist()
-        [[1.0, 0.5], [0.5, 1.0]]
-    """
-    matrix = check_square("covariance", covariance)
-    variances = np.diagonal(matrix)
-    if not np.all(variances >= 0):
-        raise ValueError(
-            f"`covariance` must have a diagonal that is not negative. Received: {variances.min():.4g} on it"
-        )
-    scale = np.sqrt(np.outer(variances, variances))
-    return np.divide(matrix, scale, out=np.zeros_like(matrix), where=scale > 0)
 
 
 def confused_pairs(

@@ -12,7 +12,8 @@ import keras
 import numpy as np
 from scipy.special import log_softmax
 
-from keras_het.analysis import covariance, expected_calibration_error
+from keras_het.analysis import covariance
+from keras_het.analysis.calibration import expected_calibration_error
 from keras_het.base.validation import check_integer, check_number
 from keras_het.commands.demo_report import describe, import_extra, save
 from keras_het.integrators import QuasiMonteCarlo

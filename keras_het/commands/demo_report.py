@@ -6,7 +6,7 @@ import json
 import keras
 import numpy as np
 
-from keras_het.analysis import top_pairs
+from keras_het.analysis.pairs import top_pairs
 from keras_het.base import extras
 
 PLAIN = "Dense"

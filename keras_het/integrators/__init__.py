@@ -9,7 +9,7 @@ from keras_het.base.choices import find_choice
 from keras_het.integrators.closed_form import ClosedForm
 from keras_het.integrators.integrator import Integrator
 from keras_het.integrators.quadrature import Quadrature
-from keras_het.integrators.sampled import MonteCarlo, QuasiMonteCarlo, Sampler
+from keras_het.integrators.sampled import MonteCarlo, QuasiMonteCarlo
 from keras_het.integrators.taylor import Taylor
 
 __all__ = [
@@ -18,7 +18,6 @@ __all__ = [
     "MonteCarlo",
     "Quadrature",
     "QuasiMonteCarlo",
-    "Sampler",
     "Taylor",
     "get",
 ]

@@ -5,13 +5,12 @@ et al. 2014.
 """
 
 from keras_het.label_noise.corruption import corrupt_labels, look_alike_transitions, weak_raters
-from keras_het.label_noise.dawid_skene import DawidSkene, dawid_skene, majority_vote
+from keras_het.label_noise.dawid_skene import dawid_skene, majority_vote
 from keras_het.label_noise.estimation import estimate_by_anchors, estimate_by_confident_joint, systematic_flips
 from keras_het.label_noise.matrices import from_confusion, outlier, pair_flip, random_flip, symmetric
-from keras_het.label_noise.measures import condition_number, total_variation, trace
+from keras_het.label_noise.measures import condition_number, total_variation
 
 __all__ = [
-    "DawidSkene",
     "condition_number",
     "corrupt_labels",
     "dawid_skene",
@@ -26,6 +25,5 @@ __all__ = [
     "symmetric",
     "systematic_flips",
     "total_variation",
-    "trace",
     "weak_raters",
 ]

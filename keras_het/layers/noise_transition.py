@@ -7,11 +7,11 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.precision import check_autocast, check_dtype
-from keras_het.base.validation import check_boolean, check_choice, check_integer, check_transitions
+from keras_het.base.validation import check_boolean, check_integer, check_transitions
 from keras_het.constraints import RowStochastic
 from keras_het.label_noise import outlier
 from keras_het.layers.log_probabilities import check_log_probabilities, nan_unless_log_probabilities
-from keras_het.ops.transition import SMALLEST, apply_transition
+from keras_het.ops.transition import apply_transition
 
 START = 0.01  # how much of every row of a learned T is spread over all classes at the start
 MAX_BYTES = 1 << 30  # of T
@@ -31,11 +31,9 @@ class NoiseTransition(keras.layers.Layer):
     once T has learned the noise: stop early by the `val_noisy_nll` of `callbacks.TransitionMonitor`.
 
     A learned T starts near the identity. A hundredth of each row is spread evenly, because an entry of exactly zero
-    would get a gradient without bound. There are two ways to keep the rows stochastic. "projected" (the paper's way)
-    takes gradient steps in T, and projects every row back onto the probability vectors with entries of at least
-    1e-4 / K. "softmax" learns logits of the rows, and moves more slowly. A learned T may stay at its start without a
-    `regularizer`, such as `keras.regularizers.L2`. `guides/label_flips.py` says how to choose its strength, and what
-    shows that T has failed.
+    would get a gradient without bound. After every step its rows are projected back onto the probability vectors with
+    entries of at least 1e-4 / K, the paper's way. A learned T may stay at its start without a `regularizer`, such as
+    `keras.regularizers.L2`. `guides/label_flips.py` says how to choose its strength, and what shows that T has failed.
 
     Each annotator m has a T of their own if `num_annotators` is given (Rodrigues and Pereira 2018; Tanno et al. 2019).
     The output in training is then log p(label of m | x), `(..., M, K)`, for integer labels `(..., M)`, -1 where m gave
@@ -51,9 +49,8 @@ class NoiseTransition(keras.layers.Layer):
             labelled as such is learned with the rest of T, or given: `transition=outlier(K, alpha), trainable=False`. A
             learned share goes to zero if no example is labelled as an outlier, and T becomes singular; the callbacks
             warn of it. (A ridge hides it, and spreads the classes: use none here.)
-        parameterization: "projected" or "softmax".
         trainable: whether T is learned.
-        regularizer: of T, whatever the parameterization; see `keras_het.regularizers`.
+        regularizer: of T; see `keras_het.regularizers`.
         apply_at_inference: whether to act at inference too, to evaluate on noisy labels.
         num_annotators: M >= 1; None is one T without an axis of annotators.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
@@ -77,7 +74,6 @@ class NoiseTransition(keras.layers.Layer):
         *,
         transition: Any = None,
         outlier: bool = False,
-        parameterization: str = "projected",
         trainable: bool = True,
         regularizer: Any = None,
         apply_at_inference: bool = False,
@@ -88,7 +84,6 @@ class NoiseTransition(keras.layers.Layer):
         super().__init__(trainable=trainable, dtype=check_dtype(dtype), **kwargs)
         self.num_classes = check_integer("num_classes", num_classes, 2)
         self.outlier = check_boolean("outlier", outlier)
-        self.parameterization = check_choice("parameterization", parameterization, ("projected", "softmax"))
         self.regularizer = keras.regularizers.get(regularizer)
         self.apply_at_inference = check_boolean("apply_at_inference", apply_at_inference)
         self.num_annotators = None if num_annotators is None else check_integer("num_annotators", num_annotators, 1)
@@ -120,13 +115,12 @@ class NoiseTransition(keras.layers.Layer):
             raise ValueError(f"The last axis of the input must {rule}. Received: input_shape={input_shape}")
         self.input_spec = keras.layers.InputSpec(min_ndim=1, axes={-1: self.size})
         self.start = start = self._start()
-        softmax = self.parameterization == "softmax"
         self.kernel = self.add_weight(
             name="transition",
             shape=start.shape,
-            initializer=lambda shape, dtype: ops.cast(np.log(np.maximum(start, SMALLEST)) if softmax else start, dtype),
+            initializer=lambda shape, dtype: ops.cast(start, dtype),
             regularizer=self.regularizer and self._penalty,
-            constraint=None if softmax else RowStochastic(LOWER / self.size),
+            constraint=RowStochastic(LOWER / self.size),
             autocast=False,
         )
 
@@ -149,7 +143,7 @@ class NoiseTransition(keras.layers.Layer):
     def _transition(self, kernel):
         """T from the weight, with the gradient that the optimizer needs.
 
-        The gradient is scaled by the gate, and, if projected, centred in every row.
+        The gradient is scaled by the gate, and centred in every row.
 
         The projection undoes a step that moves all entries of a row alike. An optimizer that normalises each entry, as
         Adam does, would let that part of the gradient hide the rest, and T would not move.
@@ -157,8 +151,6 @@ class NoiseTransition(keras.layers.Layer):
         kernel = ops.convert_to_tensor(kernel)
         stopped = ops.stop_gradient(kernel)
         step = kernel - stopped  # zero; only its gradient counts
-        if self.parameterization == "softmax":
-            return ops.softmax(stopped + self.gate * step, axis=-1)
         return stopped + self.gate * (step - ops.mean(step, axis=-1, keepdims=True))
 
     @property
@@ -195,8 +187,7 @@ class NoiseTransition(keras.layers.Layer):
                 f"shape {stored.shape}, with {np.sum(~np.isfinite(stored))} not finite",
             )
             raise ValueError(f"The stored weight `transition` of {self.name!r} must {rule}. Received: {found}")
-        if self.parameterization == "projected":
-            check_transitions(stored)
+        check_transitions(stored)
         self.kernel.assign(stored)
 
     def compute_output_shape(self, input_shape: Any) -> tuple:
@@ -212,7 +203,6 @@ class NoiseTransition(keras.layers.Layer):
             "num_classes": self.num_classes,
             "transition": None if self.initial_transition is None else self.initial_transition.tolist(),
             "outlier": self.outlier,
-            "parameterization": self.parameterization,
             "regularizer": keras.regularizers.serialize(self.regularizer),
             "apply_at_inference": self.apply_at_inference,
             "num_annotators": self.num_annotators,

@@ -12,7 +12,7 @@ from keras_het.ops.sigmoid import SigmoidMean, expected_sigmoid_logit
 class Sigmoid(Link):
     """logit E[sigmoid(u / temperature)], for labels that are not exclusive; the head returns logits.
 
-    Source: Collier et al. 2021, Eq. 5; `keras_het.ops.expected_sigmoid_logit`.
+    Source: Collier et al. 2021, Eq. 5; `keras_het.ops.log_expected_sigmoid`.
 
     Example:
         >>> Sigmoid().returns

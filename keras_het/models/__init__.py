@@ -4,12 +4,11 @@ from keras_het.models.conversion import heteroscedastic, homoscedastic
 from keras_het.models.edward2 import from_edward2
 from keras_het.models.ensemble import DeepEnsemble
 from keras_het.models.pair import Pair
-from keras_het.models.temperature_scaler import TemperatureScaler, scale_temperature
+from keras_het.models.temperature_scaler import scale_temperature
 
 __all__ = [
     "DeepEnsemble",
     "Pair",
-    "TemperatureScaler",
     "from_edward2",
     "heteroscedastic",
     "homoscedastic",

@@ -39,9 +39,9 @@ class Pair(JointModel):
     Example:
         >>> import numpy as np
         >>> from keras_het.layers import HeteroscedasticDense
-        >>> from keras_het.losses import JoCoR
+        >>> from keras_het.losses import CoTeaching
         >>> pair = Pair([keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3)]) for _ in range(2)])
-        >>> pair.compile("adam", JoCoR(0.6, from_logits=True).attach(pair), metrics=["accuracy"])
+        >>> pair.compile("adam", CoTeaching(0.6, from_logits=True).attach(pair), metrics=["accuracy"])
         >>> history = pair.fit(np.eye(4), np.arange(4) % 3, verbose=0)
         >>> pair.predict(np.eye(4), verbose=0).shape, pair.predict_members(np.eye(4)).shape
         ((4, 3), (2, 4, 3))

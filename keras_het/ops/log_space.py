@@ -41,26 +41,6 @@ def log_mean_exp(x: Any, axis: int = -1) -> Any:
     return ops.logsumexp(x, axis=axis) - math.log(x.shape[axis])
 
 
-def log1mexp(x: Any) -> Any:
-    """log(1 - exp(x)) for x < 0, exact at both ends: expm1 where exp(x) is near 1, log1p where it is near 0.
-
-    Args:
-        x: negative floats of any shape.
-    Returns:
-        the same shape.
-    Source: Maechler 2012, "Accurately computing log(1 - exp(-|a|))", Eq. 7.
-
-    Example:
-        >>> round(float(log1mexp(ops.array(-1e-6))), 4)
-        -13.8155
-    """
-    near = x > -math.log(2.0)
-    # Each branch sees only arguments of its own: a NaN gradient in the branch not taken would spoil the other.
-    shallow = ops.log(-ops.expm1(ops.where(near, x, -1.0)))
-    deep = ops.log1p(-ops.exp(ops.where(near, -1.0, x)))
-    return ops.where(near, shallow, deep)
-
-
 def softplus_inverse(value):
     """x such that log(1 + exp(x)) = value > 0, without overflow: value + log(1 - exp(-value)).
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_het.analysis import LabelIssues
+from keras_het.analysis.label_quality import LabelIssues
 from keras_het.analysis.plots.canvas import shortened
 from keras_het.report.findings import Findings
 

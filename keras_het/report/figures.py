@@ -9,7 +9,6 @@ import numpy as np
 
 from keras_het.analysis import plots
 from keras_het.analysis.plots.classes import EITHER, TOGETHER
-from keras_het.analysis.plots.examples import as_pictures
 from keras_het.base.extras import import_extra
 from keras_het.report.findings import Findings
 
@@ -104,3 +103,21 @@ def _thumbnail(image: Any, picture: np.ndarray) -> str:
     small.thumbnail((THUMBNAIL, THUMBNAIL))
     small.save(buffer, "png")
     return address(buffer.getvalue(), "png")
+
+
+def as_pictures(images: np.ndarray) -> np.ndarray:
+    """Images as numbers in [0, 1], `(N, H, W)` or `(N, H, W, C)` with C 3 or 4.
+
+    Bytes are divided by 255, numbers in [0, 1] stay as they are, and others are scaled to their range.
+
+    Raises:
+        ValueError: for another shape.
+    """
+    images = images[..., 0] if images.ndim == 4 and images.shape[-1] == 1 else images
+    if images.ndim != 3 and (images.ndim != 4 or images.shape[-1] not in (3, 4)):
+        raise ValueError(f"`images` must be (N, H, W) or (N, H, W, C) with C 1, 3 or 4. Received: shape {images.shape}")
+    if images.dtype == np.uint8:
+        return images / 255.0
+    images = np.nan_to_num(images.astype("float64"))
+    low, high = min(0.0, images.min(initial=0.0)), max(1.0, images.max(initial=1.0))
+    return (images - low) / (high - low)

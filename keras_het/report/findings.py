@@ -8,6 +8,9 @@ import keras
 import numpy as np
 
 from keras_het import analysis
+from keras_het.analysis.calibration import Calibration
+from keras_het.analysis.label_quality import LabelIssues
+from keras_het.analysis.risk import RiskCoverage
 from keras_het.base.batches import count_examples, is_data_set
 from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_class_names, check_integer, check_labels
@@ -41,9 +44,9 @@ class Findings(NamedTuple):
     accuracy: float
     nll: float
     brier: float
-    calibration: analysis.Calibration
-    curve: analysis.RiskCoverage
-    issues: analysis.LabelIssues | None
+    calibration: Calibration
+    curve: RiskCoverage
+    issues: LabelIssues | None
     noise: Noise | None
     missing: list[str]
 
@@ -154,7 +157,7 @@ def _given(probabilities: Any, count: int) -> np.ndarray:
     return p
 
 
-def _issues(p: np.ndarray, labels: np.ndarray) -> analysis.LabelIssues:
+def _issues(p: np.ndarray, labels: np.ndarray) -> LabelIssues:
     if len(np.unique(labels)) < 2:
         raise ValueError(f"All labels are of one class, {labels[0]}: there is nothing to hold them against.")
     p = p.astype("float64")

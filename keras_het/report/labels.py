@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any
 
-from keras_het.analysis import LabelIssues
+from keras_het.analysis.label_quality import LabelIssues
 
 COLUMNS = ("index", "given", "suggested", "score", "is_issue", "kind")
 # The start of a cell, for any usual separator, before a character that begins a formula: a spreadsheet would compute

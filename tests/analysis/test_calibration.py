@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_het.analysis import expected_calibration_error
+from keras_het.analysis.calibration import expected_calibration_error
 
 pytestmark = pytest.mark.once
 

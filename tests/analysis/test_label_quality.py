@@ -8,7 +8,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import cross_val_predict
 
-from keras_het.analysis import ConfusedPair, find_label_issues
+from keras_het.analysis import find_label_issues
+from keras_het.analysis.covariance import ConfusedPair
 from keras_het.label_noise import corrupt_labels, symmetric
 
 pytestmark = pytest.mark.once

@@ -2,12 +2,12 @@
 
 import importlib
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from keras_het.analysis import ConfusedPair, RankHistogram, calibration, find_label_issues, plots, risk_coverage
+from keras_het.analysis import calibration, plots, risk_coverage
+from keras_het.analysis.covariance import ConfusedPair
 from keras_het.analysis.plots.canvas import ON_DARK, ON_LIGHT
 
 pytestmark = pytest.mark.once
@@ -21,19 +21,6 @@ PAIRS = [
     ConfusedPair("$x", "$\\frac", -0.3, -0.8),
     ConfusedPair("a" * 99, 7, 0.1, 0.2),
 ]
-RANKS = RankHistogram(np.zeros(18), np.array([9, 5, 3, 1]))
-HISTORY = {
-    "loss": [3, 2, 1],
-    "head_noise_sd": [0.1, 0.2, 0.3],
-    "head_diagonal_share": [0.5, 0.4, 0.3],
-    "ece": [0.3, 0.2, 0.1],
-}
-HISTORY |= {
-    "head_off_diagonal_share": [0.5, 0.6, 0.7],
-    "val_ece": [0.4, 0.3, 0.2],
-    "head_effective_rank": [3.0, 2.0, 1.5],
-}
-ISSUES = find_label_issues(P, Y)
 NAMES = ["cat", "$dog$ $", "a very long name of a class", "<b>"]
 
 
@@ -48,7 +35,6 @@ FIGURES = {
     "covariance": lambda ax=None: plots.covariance(matrix_of(4), NAMES, ax),
     "pairs": lambda ax=None: plots.pairs(PAIRS, ax),
     "no pairs": lambda ax=None: plots.pairs([], ax),
-    "rank_histogram": lambda ax=None: plots.rank_histogram(RANKS, ax),
 }
 
 
@@ -74,7 +60,7 @@ def test_a_figure_is_drawn_on_the_axes_given_and_changes_no_setting(figure, styl
 
 
 def test_every_public_figure_is_tested():
-    assert set(plots.__all__) == {name for name in FIGURES if name != "no pairs"} | {"gallery", "training"}
+    assert set(plots.__all__) == {name for name in FIGURES if name != "no pairs"}
 
 
 def test_reliability_has_the_accuracies_the_gaps_and_the_shares():
@@ -139,41 +125,6 @@ def test_pairs_have_their_numbers_names_and_meaning():
     assert many.get_title().endswith("20 of 100")
 
 
-def test_ranks_have_their_counts_or_means_of_neighbours():
-    ax = plots.rank_histogram(RANKS)
-    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], RANKS.counts)
-    np.testing.assert_allclose([bar.get_x() + bar.get_width() / 2 for bar in ax.patches], [1, 2, 3, 4])
-    assert set(ax.lines[0].get_ydata()) == {4.5}
-    counts = np.arange(99.0)
-    bars = plots.rank_histogram(RankHistogram(np.zeros(0), counts)).patches
-    np.testing.assert_allclose([bar.get_height() for bar in bars], [*np.arange(0.5, 98, 2), 98])
-
-
-def test_gallery_shows_the_worst_images_with_both_labels():
-    images = RNG.integers(0, 256, size=(200, 5, 6, 3)).astype("uint8")
-    axes = plots.gallery(images, ISSUES, NAMES, count=5)
-    assert axes.shape == (2, 3)
-    for place in range(5):
-        np.testing.assert_allclose(axes.flat[place].images[0].get_array(), images[ISSUES.index[place]] / 255)
-        given, suggested = axes.flat[place].get_title().replace("\n", " ").split(" → ")
-        assert NAMES[ISSUES.given[place]].startswith(given[:3])
-        assert NAMES[ISSUES.suggested[place]].endswith(suggested[-3:])
-    axes[0, 0].figure.canvas.draw()
-    assert not axes.flat[5].images
-    assert plots.gallery(images[..., :1] - 128.0, ISSUES, count=1).shape == (1, 1)
-    scaled = plots.gallery(images[..., 0] * 2.0, ISSUES, count=1)[0, 0].images[0].get_array()
-    assert 0 <= scaled.min() < scaled.max() <= 1
-
-
-def test_training_has_a_panel_for_each_kind_and_a_line_for_each_log():
-    given = plt.subplots(1, 4)[1]
-    axes = plots.training(SimpleNamespace(history=HISTORY), given)
-    assert list(axes) == list(given)
-    drawn = {line.get_label(): line.get_ydata().tolist() for ax in axes for line in ax.lines}
-    assert drawn == {name: values for name, values in HISTORY.items() if name != "loss"}
-    assert plots.training({"ece": [0.1]})[0].lines[0].get_xdata().tolist() == [1]
-
-
 @pytest.mark.parametrize(
     ("call", "text"),
     [
@@ -186,22 +137,6 @@ def test_training_has_a_panel_for_each_kind_and_a_line_for_each_log():
         (
             lambda: plots.covariance(np.eye(2), "ab"),
             "`class_names` must be a sequence with a name for each of the 2 classes. Received: a str",
-        ),
-        (
-            lambda: plots.gallery(np.ones((200, 4)), ISSUES),
-            "(N, H, W) or (N, H, W, C) with C 1, 3 or 4. Received: shape (16, 4)",
-        ),
-        (
-            lambda: plots.gallery(np.ones((200, 4, 4)), ISSUES, count=0),
-            "`count` must be an integer at least 1. Received: count=0",
-        ),
-        (
-            lambda: plots.training({"loss": [1]}),
-            "`history` must have logs of HeteroscedasticMonitor, such as head_noise_sd. Received: ['loss']",
-        ),
-        (
-            lambda: plots.training(HISTORY, plt.subplots()[1]),
-            "`ax` must be an array of axes, one for each of 4 panels. Received: 1",
         ),
     ],
 )

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_het.analysis import calibration, expected_calibration_error, risk_coverage
+from keras_het.analysis import calibration, risk_coverage
+from keras_het.analysis.calibration import expected_calibration_error
 from keras_het.metrics import AreaUnderRiskCoverage, ExpectedCalibrationError
 
 pytestmark = pytest.mark.once

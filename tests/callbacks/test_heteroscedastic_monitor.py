@@ -6,7 +6,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_het.analysis import covariance, expected_calibration_error
+from keras_het.analysis import covariance
+from keras_het.analysis.calibration import expected_calibration_error
 from keras_het.callbacks import HeteroscedasticMonitor
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 

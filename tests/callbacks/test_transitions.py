@@ -59,10 +59,9 @@ def fit(model, *callbacks, epochs=6, **arguments):
     return model.fit(X, LABELS, batch_size=16, epochs=epochs, verbose=0, callbacks=list(callbacks), **arguments)
 
 
-@pytest.mark.parametrize("parameterization", ["projected", "softmax"])
 @pytest.mark.parametrize("known_input", [True, False])
-def test_t_moves_after_the_given_epochs_and_the_base_model_at_once(parameterization, known_input):
-    layer = flips(parameterization=parameterization)
+def test_t_moves_after_the_given_epochs_and_the_base_model_at_once(known_input):
+    layer = flips()
     record = Record(layer)
     fit(make_model(layer, known_input=known_input), ReleaseTransition(after=3), record)
     assert moved(record.transitions) == [False, False, True, True, True]

@@ -9,7 +9,7 @@ from keras import ops
 from keras_het import integrators
 from keras_het.integrators import ClosedForm, Integrator, MonteCarlo, Quadrature, QuasiMonteCarlo, Taylor
 from keras_het.links import Sigmoid, Softmax
-from keras_het.ops import LowRankNormal
+from keras_het.ops.low_rank import LowRankNormal
 
 ALL = [MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor, Quadrature]
 SIZE = (4, 2)

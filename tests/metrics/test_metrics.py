@@ -8,7 +8,7 @@ from scipy.special import expit, log_softmax, softmax
 from sklearn.metrics import average_precision_score, brier_score_loss, log_loss
 
 from keras_het import metrics
-from keras_het.analysis import expected_calibration_error
+from keras_het.analysis.calibration import expected_calibration_error
 
 EXAMPLES, UNITS = 40, 4
 KINDS = {

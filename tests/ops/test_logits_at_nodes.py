@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.ops import LowRankNormal, Nodes, low_rank_normal, streaming
+from keras_het.ops import Nodes, low_rank_normal, streaming
+from keras_het.ops.low_rank import LowRankNormal
 from tests.ops.test_softmax import EVERY_KIND, SAMPLES, UNITS, nodes_of, problem
 
 

@@ -11,8 +11,9 @@ from keras import ops
 from keras_het import integrators
 from keras_het.covariances.short import from_short
 from keras_het.layers import HeteroscedasticDense
-from keras_het.ops import ScaledLowRankNormal, log_expected_softmax, nodes, pseudo_random
+from keras_het.ops import log_expected_softmax, nodes, pseudo_random
 from keras_het.ops import softmax as expected_softmax
+from keras_het.ops.low_rank import ScaledLowRankNormal
 from tests import reference
 from tests.checks import check_independent, check_moments
 from tests.ops.test_softmax import check_hard_example

@@ -2,13 +2,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.ops import (
-    blocking,
-    expected_sigmoid_logit,
-    log_expected_sigmoid,
-    pseudo_random,
-    sampled_expected_sigmoid_logit,
-)
+from keras_het.ops import blocking, log_expected_sigmoid, pseudo_random
+from keras_het.ops.sigmoid import expected_sigmoid_logit, sampled_expected_sigmoid_logit
 from tests import reference
 from tests.gradients import value_and_gradients
 from tests.ops.test_softmax import EVERY_KIND, EXTREMES, FACTORS, UNITS, check_slope, extreme, nodes_of, problem

@@ -75,7 +75,7 @@ def test_the_scores_are_those_of_the_metrics():
     found, p = collect(plain(), X, Y), plain().predict(X, verbose=0)
     assert found.nll == pytest.approx(float(NegativeLogLikelihood()(Y, p)), rel=1e-5)
     assert found.brier == pytest.approx(float(BrierScore()(Y, p)["brier_score"]), rel=1e-5)
-    assert found.calibration.error == pytest.approx(analysis.expected_calibration_error(p, Y))
+    assert found.calibration.error == pytest.approx(analysis.calibration(p, Y).error)
     assert found.curve.area == pytest.approx(analysis.risk_coverage(p, Y).area)
 
 

@@ -4,17 +4,12 @@ Each function draws on `ax`, or on a new figure, and returns the axes. It opens 
 other figures. Text, edges and the middle of colour maps follow the style in use, light or dark.
 """
 
-from keras_het.analysis.plots.classes import covariance, pairs, rank_histogram
+from keras_het.analysis.plots.classes import covariance, pairs
 from keras_het.analysis.plots.confidence import reliability, risk_coverage
-from keras_het.analysis.plots.examples import gallery
-from keras_het.analysis.plots.history import training
 
 __all__ = [
     "covariance",
-    "gallery",
     "pairs",
-    "rank_histogram",
     "reliability",
     "risk_coverage",
-    "training",
 ]

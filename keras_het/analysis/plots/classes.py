@@ -1,4 +1,4 @@
-"""Figures of classes: how the noise ties them to each other, and at which ranks labels are found."""
+"""Figures of classes: how the noise ties them to each other."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,6 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from keras_het.analysis.plots.canvas import (
     axes_or_new,
     diverging_map,
-    matplotlib,
     palette,
     shortened,
     text_color,
@@ -17,7 +16,7 @@ from keras_het.analysis.plots.canvas import (
 )
 from keras_het.base.validation import check_class_names, check_square
 
-MOST_LABELS, MOST_PAIRS, MOST_BARS = 30, 20, 60  # what stays readable in a figure of the default size
+MOST_LABELS, MOST_PAIRS = 30, 20
 TOGETHER, EITHER = "rise and fall together", "one or the other"
 OUTLIERS = 1e-3  # this share of the pairs may go beyond the colours, so that one pair does not make all others white
 
@@ -93,7 +92,7 @@ def pairs(pairs: Sequence, ax: Any = None) -> Any:
         ImportError: without Matplotlib.
 
     Example:
-        >>> from keras_het.analysis import ConfusedPair
+        >>> from keras_het.analysis.covariance import ConfusedPair
         >>> len(pairs([ConfusedPair("cat", "dog", -0.5, -0.9)]).patches)
         1
     """
@@ -115,42 +114,5 @@ def pairs(pairs: Sequence, ax: Any = None) -> Any:
     ax.set(ylim=(max(4, len(drawn)) - 0.4, -0.6), xlabel="covariance, in temperatures, squared")
     ax.axvline(0, color=text_color(), linewidth=0.8)
     ax.legend(loc="upper right", bbox_to_anchor=(1, -0.14), ncols=2, frameon=False)
-    without_frame(ax)
-    return ax
-
-
-def rank_histogram(ranks: Any, ax: Any = None) -> Any:
-    """How many examples have each rank, beside the number that ranks drawn at random would give.
-
-    Neighbouring ranks share one bar if there are many; its height is their mean.
-
-    Args:
-        ranks: of `analysis.rank_histogram`; its `counts`, of the ranks from 1, are drawn.
-        ax: Matplotlib axes; None makes a figure.
-    Returns:
-        the axes.
-    Raises:
-        ImportError: without Matplotlib.
-
-    Example:
-        >>> from keras_het.analysis import RankHistogram
-        >>> rank_histogram(RankHistogram(ranks=[1, 1, 2], counts=[2, 1, 0])).get_xlabel()
-        'rank'
-    """
-    ax, counts, (blue, orange, _) = axes_or_new(ax), np.asarray(ranks.counts, "float64"), palette()
-    step = -(-len(counts) // MOST_BARS)
-    starts = np.arange(0, len(counts), step)
-    widths = np.diff([*starts, len(counts)])
-    heights = np.add.reduceat(counts, starts) / widths
-    ax.bar(starts + (widths + 1) / 2, heights, width=widths * 0.9, color=blue)
-    mean = counts.sum() / len(counts)
-    ax.axhline(mean, linestyle="--", color=orange, label=f"at random: {mean:.3g} of each rank")
-    ax.set(
-        xlabel="rank",
-        ylabel="examples" if step == 1 else f"examples of a rank, mean of {step} ranks",
-        xlim=(0.4, len(counts) + 0.6),
-    )
-    ax.xaxis.set_major_locator(matplotlib(".ticker").MaxNLocator(integer=True))
-    ax.legend(loc="upper right", frameon=False)
     without_frame(ax)
     return ax

@@ -1,0 +1,80 @@
+"""The house in numbers: `python -m tests.house` prints floors, rooms, arrows, loose modules and public names.
+
+A room is a folder or a file directly below the package; an arrow is a pair of rooms of which one imports the other,
+also inside a function. The floor of a room is one more than the highest floor that it imports from.
+"""
+
+import ast
+import functools
+import importlib
+import pathlib
+import sys
+import types
+
+PACKAGE = pathlib.Path(__file__).parent.parent / "keras_het"
+
+
+def room_of(name):
+    """The folder or file, directly below the package, that a dotted name is in."""
+    return [*name.split("."), "__init__"][1]
+
+
+def imported_rooms(source, rooms):
+    """The rooms that a module's source imports."""
+    for node in ast.walk(ast.parse(source)):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            if name.split(".")[0] == PACKAGE.name:
+                yield room_of(name) if room_of(name) in rooms else "__init__"
+
+
+def arrows(package=PACKAGE):
+    """Pairs of rooms (a, b) where a imports b, and all rooms."""
+    paths = {path: path.relative_to(package).parts[0].removesuffix(".py") for path in package.rglob("*.py")}
+    rooms = set(paths.values())
+    pairs = {(room, other) for path, room in paths.items() for other in imported_rooms(path.read_text(), rooms)}
+    return {pair for pair in pairs if pair[0] != pair[1]}, rooms
+
+
+def floors(pairs, rooms):
+    """The floor of every room, from 1; raises RecursionError for a circle."""
+
+    @functools.cache
+    def floor(room):
+        return 1 + max((floor(other) for one, other in pairs if one == room), default=0)
+
+    return {room: floor(room) for room in rooms}
+
+
+def loose_modules(package=PACKAGE):
+    """Files of code directly below the package."""
+    return sorted(path.stem for path in package.glob("*.py"))
+
+
+def public_modules(module):
+    """A module and those that its table of contents lists, and theirs."""
+    yield module
+    for name in getattr(module, "__all__", ()):
+        if isinstance(getattr(module, name), types.ModuleType):
+            yield from public_modules(getattr(module, name))
+
+
+def public_names(package="keras_het"):
+    """The distinct names that the tables of contents of public modules list: modules, functions and classes."""
+    return sorted({name for module in public_modules(importlib.import_module(package)) for name in module.__all__})
+
+
+def main():
+    pairs, rooms = arrows()
+    of = floors(pairs, rooms)
+    for number in sorted(set(of.values())):
+        print(f"{number:2d}  {' '.join(sorted(room for room in rooms if of[room] == number))}")
+    print(f"{max(of.values())} floors, {len(rooms)} rooms, {len(pairs)} arrows")
+    print(f"{len(loose_modules())} loose modules: {' '.join(loose_modules())}")
+    print(f"{len(public_names())} public names")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,8 +9,6 @@ session.
 
 import importlib.util
 import os
-import pathlib
-import sys
 
 import keras
 import pytest
@@ -45,13 +43,3 @@ def clear_keras_session():
     keras.utils.set_random_seed(0)
     yield
     keras.utils.clear_session(free_memory=False)
-
-
-@pytest.fixture
-def benchmarks(monkeypatch):
-    """Makes the benchmarks importable: they are scripts beside each other, not a package."""
-    folder = pathlib.Path(__file__).parent.parent / "benchmarks"
-    monkeypatch.syspath_prepend(str(folder))
-    yield
-    for path in folder.glob("*.py"):
-        sys.modules.pop(path.stem, None)

@@ -95,6 +95,6 @@ print(
 regularised.plot()
 
 """
-What other noises do to these two, and what other methods do, is in `benchmarks/README.md`; `python -m nox -s bench -- arena`
-makes it.
+What other noises do to these two, and what other methods do, is in `benchmarks/README.md`;
+`python -m nox -s bench -- arena` makes it.
 """

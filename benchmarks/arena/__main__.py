@@ -1,4 +1,4 @@
-"""Which method for which noise: every method, every kind of wrong labels, the same trials, chosen by noisy labels.
+"""Methods against kinds of wrong labels, all with the same number of trials, chosen by noisy labels.
 
 python -m benchmarks.arena [--data digits] [--methods NAME ...] [--noises NAME ...] [--heads NAME ...] [--seeds 5]
                            [--processes 2] [--output FOLDER] [--quick] [--render]      (on the backend of KERAS_BACKEND)
@@ -55,7 +55,7 @@ def wanted(options):
 
 
 def key_of(line):
-    """What a training is known by."""
+    """The key of a training."""
     return json.dumps([line[name] for name in KEY])
 
 

@@ -1,4 +1,4 @@
-"""What to begin with on each noise: chosen on all seeds but one, and scored on the one that is left out.
+"""The method to begin with on each noise: chosen on all seeds but one, and scored on the one that is left out.
 
 The best of fifty rows on the data that chose it is better than early stopping by chance alone, and often clearly so.
 Left-out scores are not: their mean over the seeds is what a choice by the arena is worth to a user. They share most of
@@ -14,7 +14,7 @@ CLEAR = 3.0  # standard errors
 
 
 def held_out(gains):
-    """What the best row of all other columns gains in each column, `(rows, seeds)` to `(seeds,)`.
+    """The gain in each column of the best row of all other columns, `(rows, seeds)` to `(seeds,)`.
 
     A single column gives nothing.
     """
@@ -23,7 +23,7 @@ def held_out(gains):
 
 
 def has_winner(gains):
-    """Whether what is held out is clearly above 0."""
+    """True if the left-out gains are clearly above 0."""
     values = held_out(gains)
     return len(values) > 1 and values.mean() > CLEAR * standard_error(values)
 
@@ -75,7 +75,7 @@ def table(results):
 
 
 def how(results):
-    """How the table is made, and how much of it chance would make."""
+    """The rule of the table in words, and the share of it that chance alone would make."""
     rows, seeds = max(
         (gains_of(results, noise)[1].shape for noise in results.noises if gains_of(results, noise)[0]), default=(0, 0)
     )

@@ -1,4 +1,4 @@
-"""Which trial and epoch of a method is chosen, and what it gains over another, seed by seed."""
+"""The chosen trial and epoch of a method, and its gain over another, seed by seed."""
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class Results:
         return np.array([cell[name] for _, cell in sorted(self.cells.get((noise, head, method), {}).items())])
 
     def gain(self, noise, one, other, name="accuracy"):
-        """What one (method, head) has more than another: seed by seed, of the seeds that both have."""
+        """The gain of one (method, head) over another, seed by seed, of the seeds that both have."""
         (method, head), (base, base_head) = one, other
         first, second = self.cells.get((noise, head, method), {}), self.cells.get((noise, base_head, base), {})
         return np.array(
@@ -57,7 +57,7 @@ class Results:
 
 
 def is_clear(values):
-    """Whether a mean is beyond two standard errors from 0."""
+    """True if a mean is beyond two standard errors from 0."""
     return len(values) > 1 and abs(values.mean()) > 2 * standard_error(values)
 
 

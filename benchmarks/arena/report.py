@@ -1,4 +1,4 @@
-"""What arena.py says: tables, the heat map, what to begin with, and what was expected; all from its result lines."""
+"""The report of the arena, from its result lines: tables, the heat map, the advice, the expectations."""
 
 import json
 import pathlib
@@ -53,7 +53,7 @@ def standing(results):
 
 
 def expected(results):
-    """What was expected of each method, with a Dense head, before the run, and what came.
+    """Expectations of each method with a Dense head, written before the run, beside the outcomes.
 
     Better is "+", worse is "-", alike is "=".
     """

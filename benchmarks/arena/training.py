@@ -38,7 +38,7 @@ class Record(keras.callbacks.Callback):
 
 
 def scores(log_p, y):
-    """What labels say of log-probabilities."""
+    """Accuracy, NLL and ECE of log-probabilities."""
     return {
         "accuracy": float((log_p.argmax(-1) == y).mean()),
         "NLL": float(-log_p[np.arange(len(y)), y].mean()),
@@ -54,7 +54,7 @@ def task_of(data, noise, seed, epochs):
 
 
 def seen_by(method, task):
-    """What a method may look at: of the truth, what it is told, and nothing of the test."""
+    """The task as a method may see it: only the part of the truth that it is told, and no test data."""
     return task._replace(test=None, truth=method.told(task.truth))
 
 

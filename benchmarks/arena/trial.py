@@ -1,4 +1,4 @@
-"""What a row of the arena is made of: a trial, which gives what all methods share, and the plan a method makes of it.
+"""The parts of a row of the arena: a trial, which gives what all methods share, and the plan a method makes of it.
 
 A plan is a compiled model, and the data and arguments of `fit`, in stages if there are more than one. The network, its
 head, the optimizer and the length of training are those of the trial; the noisy labels of validation choose among
@@ -41,7 +41,7 @@ class Stage(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is trained on what.
+    """A model and the stages of its training.
 
     outputs: makes logits or log-probabilities, `(N, K)`, of what the model predicts, such as those of the first of two
     networks.
@@ -79,7 +79,7 @@ class Trial(NamedTuple):
 
     @staticmethod
     def optimizer(model):
-        """That of all; kernels decay, but not the covariance of a head, nor a learned T."""
+        """The optimizer of all methods; kernels decay, but not the covariance of a head, nor a learned T."""
         kept = ("bias", "transition", "scale_diag", "row_scale", "factor")
         optimizer = keras.optimizers.AdamW(LEARNING_RATE, weight_decay=WEIGHT_DECAY)
         optimizer.exclude_from_weight_decay(
@@ -147,7 +147,7 @@ def of_loss(make):
 
 
 def of_indexed_loss(make):
-    """The same for a loss that remembers something of each example."""
+    """Trains with such a loss that remembers something of each example."""
 
     def plan(trial):
         return trial.attached(make(trial.strength, trial.task), {"sample_weight": with_index(len(trial.task.train.y))})

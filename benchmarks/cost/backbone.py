@@ -1,4 +1,4 @@
-"""What share of a real model's prediction is the head? ResNet-50, random weights, images of 224 x 224.
+"""The share of the head in a real model's prediction: ResNet-50, random weights, images of 224 x 224.
 
 python -m benchmarks.cost.backbone [--quick] [--output FOLDER]              (on the backend that KERAS_BACKEND names)
 

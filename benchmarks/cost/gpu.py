@@ -34,7 +34,7 @@ ON_PROCESSOR = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 
 
 def set_tf32(on):
-    """Whether matrix products of float32 may round their factors to ten bits."""
+    """Allows or forbids matrix products of float32 to round their factors to ten bits."""
     import keras
 
     if keras.config.backend() == "jax":
@@ -152,7 +152,7 @@ def blocks_table(rows, repeats):
 
 
 def agreement_table(heads):
-    """How far a step is from the processor's: noise, outputs, and gradients by the largest of each weight."""
+    """Distances of a step from the processor's: noise, outputs, and gradients by the largest of each weight."""
     import numpy as np
 
     lines = [

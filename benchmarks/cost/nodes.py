@@ -1,4 +1,4 @@
-"""How many nodes? What they buy, and what they cost, in training and at inference.
+"""Gains and costs of more nodes, in training and at inference.
 
 python -m benchmarks.cost.nodes [--quick] [--output FOLDER]              (on the backend that KERAS_BACKEND names)
 

@@ -1,4 +1,4 @@
-"""What `keras_het.plan` says beside what is measured: memory, and times of a step and a prediction by those of Dense.
+"""Memory and times by `keras_het.plan` beside measured ones, times of a step and a prediction by those of Dense.
 
 python -m benchmarks.cost.plan [--backends jax tensorflow torch] [--quick] [--output FOLDER]
 
@@ -114,7 +114,7 @@ def report(found):
 
 
 def key_of(line):
-    """What a row of the table is known by."""
+    """The key of a row of the table."""
     return tuple(line["plan"][name] for name in ("covariance", "link", "integrator"))
 
 

@@ -104,7 +104,7 @@ def make_call(head, mode, **sizes):
 
 
 def measure_row(head, what, sizes, repeats):
-    """What one process measures: seconds of all modes, or the peak memory of one."""
+    """The measurements of one process: seconds of all modes, or the peak memory of one."""
     if what != "seconds":
         call = make_call(head, what, **sizes)
         call(), call()

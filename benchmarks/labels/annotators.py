@@ -85,7 +85,7 @@ def head_of(method, temperature, seed):
 
 
 def choices(method):
-    """What a method chooses from: the strength of the ridge, and the temperature of a heteroscedastic head."""
+    """The choices of a method: strengths of the ridge, and temperatures of a heteroscedastic head."""
     temperatures = TEMPERATURES if method == HEAD else (None,)
     return [{"strength": s, "temperature": t} for t, s in itertools.product(temperatures, STRENGTHS)]
 

@@ -1,4 +1,4 @@
-"""How to get calibrated probabilities of the *true* classes? A scaler on a few clean labels, or a T behind the head.
+"""Calibrated probabilities of the *true* classes, by a scaler on a few clean labels or by a T behind the head.
 
 python -m benchmarks.labels.clean_probabilities [--tasks NAME ...] [--seeds 5] [--output FOLDER]
 (on the backend of KERAS_BACKEND)
@@ -32,7 +32,7 @@ STRENGTHS, DECAY, RELEASE = (0.01, 0.03, 0.07, 0.14), 2e-3, 10
 
 
 def choices(method, task):
-    """What a method chooses from: a temperature and L2 of all kernels, or the strength of T's penalty."""
+    """The choices of a method: temperatures and L2 of all kernels, or strengths of T's penalty."""
     return STRENGTHS if method.endswith("T") else tuple(itertools.product(task.temperatures, (0.0, DECAY)))
 
 

@@ -1,4 +1,4 @@
-"""Which labels two networks keep: the share of right ones among those kept at the end, and the accuracy that it gives.
+"""The share of right labels among those that two networks keep at the end, and the accuracy that it gives.
 
 python -m benchmarks.labels.co_teaching [--seeds 5] [--epochs 60] [--rate 0.45] [--methods NAME ...]
 
@@ -73,7 +73,7 @@ def trained(method, task, rate, seed, epochs, others=(), **arguments_of_loss):
 
 
 def kept(model, task, rate):
-    """Which training examples are kept, `(N, M)`, by batches; of a mentor, its weights."""
+    """A mask of the training examples that are kept, `(N, M)`, by batches; the weights of a mentor."""
     loss, parts = model.loss, []
     loss.kept_share.assign(1.0 - rate)
     for start in range(0, len(task.train.y), BATCH):

@@ -30,7 +30,7 @@ SHARES = {
 
 
 class Shares(keras.callbacks.Callback):
-    """What the model says of its training examples with a wrong label, and of the test examples, after every epoch."""
+    """Shares of wrongly labelled training examples predicted as either class, and test accuracy, after every epoch."""
 
     def __init__(self, x, true, noisy, test):
         super().__init__()

@@ -109,7 +109,7 @@ def make_model(seed, tail=(), units=CLASSES, loss=CROSSENTROPY, head=None, decay
 
 
 def fit_arguments(task, *callbacks):
-    """The same for every method."""
+    """Arguments of `fit` for every method."""
     keras.utils.set_random_seed(task.seed)  # of the shuffling
     return {"batch_size": BATCH, "epochs": task.epochs, "verbose": 0, "callbacks": list(callbacks)}
 
@@ -173,7 +173,7 @@ def heteroscedastic(task, data):
 
 
 def of_transition(selection, data):
-    """What a row says of a learned T."""
+    """The figures of a learned T."""
     matrix = keras.ops.convert_to_numpy(selection.model.layers[-1].transition).tolist()
     return {
         "strength": selection.value,

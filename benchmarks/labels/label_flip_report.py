@@ -1,4 +1,4 @@
-"""What label_flip.py says: tables in Markdown, all rows as JSON, and the plots."""
+"""The report of label_flip.py: tables in Markdown, all rows as JSON, and the plots."""
 
 import json
 

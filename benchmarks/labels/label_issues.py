@@ -1,4 +1,4 @@
-"""Which labels are wrong: what `analysis.find_label_issues` finds by several models, and what cleanlab does.
+"""Wrong labels that `analysis.find_label_issues` finds by several models, beside those that cleanlab finds.
 
 python -m benchmarks.labels.label_issues [--seeds 5] [--tasks NAME ...] [--folds 3] [--output FILE] [--quick] [--render]
 
@@ -147,7 +147,7 @@ def kinds(name, clean, found):
 
 
 def cleanlab_flags(labels, p):
-    """Which labels cleanlab calls issues; None if it is not installed."""
+    """A mask of the labels that cleanlab calls issues; None if it is not installed."""
     try:
         from cleanlab.filter import find_label_issues
     except ImportError:

@@ -1,4 +1,4 @@
-"""Whether the covariance of a head finds swapped classes: digits with 3-8, 4-9 and 1-7 swapped, 30% of each.
+"""Swapped classes that the covariance of a head finds: digits with 3-8, 4-9 and 1-7 swapped, 30% of each.
 
 python -m benchmarks.labels.planted_pairs [--seeds 5] [--temperatures 1.5 5 15] [--quick]
 

@@ -1,4 +1,4 @@
-"""Does the one-line change pay? Heads beside a plain Dense with the same choices, epoch by epoch, on noisy labels.
+"""Heads beside a plain Dense with the same choices, epoch by epoch, on noisy labels.
 
 python -m benchmarks.labels.recipe [--tasks NAME ...] [--methods NAME ...] [--seeds 5] [--part 0/2] [--output FOLDER]
 (on the backend of KERAS_BACKEND)
@@ -118,7 +118,7 @@ def _head(units, setting, l2, seed):
 
 
 def scores(log_p, y):
-    """What labels say of predictions: accuracy, NLL, ECE, the NLL at the best temperature, and two robust losses."""
+    """Accuracy, NLL, ECE, the NLL at the best temperature, and two robust losses of predictions."""
     p, rows = np.exp(log_p), np.arange(len(y))
     return {
         "accuracy": float((log_p.argmax(-1) == y).mean()),
@@ -203,7 +203,7 @@ def variations(task):
 
 
 def key_of(line):
-    """What a run is known by."""
+    """The key of a run."""
     return json.dumps({name: value for name, value in line.items() if name not in ("seconds", "epochs")})
 
 

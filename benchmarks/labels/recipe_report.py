@@ -1,4 +1,4 @@
-"""What recipe.py says: for every task, what each criterion without clean labels chooses, and how it orders all runs."""
+"""The report of recipe.py: for every task the choices of criteria without clean labels, and their order of all runs."""
 
 import collections
 import json

@@ -1,4 +1,4 @@
-"""What the benchmarks share: compiled functions, repeats in turn, machine rates, fresh processes, memory, tables."""
+"""The harness: compiled functions, repeats in turn, machine rates, fresh processes, memory, tables."""
 
 import argparse
 import csv

@@ -20,7 +20,7 @@ MARKED = re.compile(r"<!-- (table|run): (.+?) -->(.*?)<!-- / -->", re.DOTALL)
 
 
 def pages():
-    """All that may have marked tables."""
+    """The pages that may have marked tables."""
     return [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -32,7 +32,7 @@ def expected():
 
 
 def differing():
-    """Those of `expected` that are not on the disk as they should be."""
+    """The pages of `expected` that the disk has otherwise or not at all."""
     return {page: text for page, text in expected().items() if not page.exists() or page.read_text() != text}
 
 
@@ -42,7 +42,7 @@ def rendered(text):
 
 
 def without_results(text):
-    """What of a page was written by hand."""
+    """The hand-written text of a page."""
     return MARKED.sub("", text)
 
 

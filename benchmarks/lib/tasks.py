@@ -29,7 +29,7 @@ class Split(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What only a bound may know: the true labels of training, and the true or mean T.
+    """The truth, which only a bound may know: the true labels of training, and the true or mean T.
 
     labels: `(N,)`, -1 for examples of no class.
     transition: `(K, K)`.
@@ -40,7 +40,7 @@ class Truth(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What to train on, and how long.
+    """Data, network and length of a training.
 
     backbone: the layers below the head, a function of the shape of an input and of a maker of regularisers.
     temperatures, l2: what every method may choose from.

@@ -145,7 +145,7 @@ def _step(row):
 
 
 def nodes(of):
-    """What more nodes buy and cost, a column for each number of them."""
+    """The gains and costs of more nodes, a column for each number of them."""
     trained = {row["trained"]: row for row in _dicts(of("nodes", "training with S nodes"))}
     predicted = {row["S"]: row for row in _dicts(of("nodes", "predicting with S nodes, after training with 256"))}
     chosen = next(name for name in trained if name.startswith("Dense, selected"))
@@ -192,7 +192,7 @@ def _of_backends(of, name, title):
 
 
 def begin_with(of):
-    """What to begin with against which labels, in plain words, with what it gains over early stopping."""
+    """The method to begin with for each kind of labels, in plain words, with its gain over early stopping."""
     head = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))
     gains = [100 * float(value(head[task, "full"]["clean accuracy"])) for task in ("digits, 40%", "MNIST, 40%")]
     little = " +- ".join(

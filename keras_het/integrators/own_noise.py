@@ -22,10 +22,10 @@ class OwnNoise(QuasiMonteCarlo):
     finite number of nodes are normalised. A node costs 5 to 20 times as much as a node of `QuasiMonteCarlo`.
 
     The gain depends on the covariance of the trained head (`benchmarks/cost/own_noise.py`). The error of log p for
-    diagonal heads is about half of that of as many plain nodes, which is the error of three to five times as many; `Quadrature`
-    is better for them. The error is smaller by a tenth or less for parameter-efficient heads, and by hardly anything
-    for full heads: training almost removes the noise of single classes from both. So this integrator saves draws, but
-    no time.
+    diagonal heads is about half of that of as many plain nodes, which is the error of three to five times as many;
+    `Quadrature` is better for them. The error is smaller by a tenth or less for parameter-efficient heads, and by
+    hardly anything for full heads: training almost removes the noise of single classes from both. So this integrator
+    saves draws, but no time.
 
     Args:
         num_samples: S, the number of nodes in training, 1 to 2^20.

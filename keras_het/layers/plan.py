@@ -170,8 +170,8 @@ def plan(
     """Estimates what each kind of head would cost beside a Dense layer, before any memory is allocated.
 
     Times are those of a processor, and rough: `benchmarks/cost/plan.py` compares them with measured ones. An
-    accelerator speeds up matrix products more than all else. Memory is that of a training step by Adam; what the backend takes for
-    itself comes on top.
+    accelerator speeds up matrix products more than all else. Memory is that of a training step by Adam; what the
+    backend takes for itself comes on top.
 
     Args:
         units: K, the number of classes.

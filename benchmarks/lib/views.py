@@ -173,22 +173,60 @@ def _dicts(table):
     return [dict(zip(table[0], row, strict=True)) for row in table[1:]]
 
 
+def speed(of):
+    """Step and prediction of every head at the base size, on three backends."""
+    lines = [["backend", "head", *(f"{mode}: {name}" for mode in ("step", "predict") for name in SPEED)]]
+    steps, predictions = ([row for row in _dicts(of("speed", title)) if _is_base(row)] for title in SPEEDS)
+    for step, prediction in zip(steps, predictions, strict=True):
+        figures = [row[name] for row in (step, prediction) for name in SPEED]
+        lines.append([step["backend"], step["head"], *figures])
+    return lines
+
+
+SPEEDS = ("train, D=2048", "predict, D=2048")
+SPEED = ("ms (quartiles)", "times Dense", "times floor")
+
+
+def _is_base(row):
+    return (row["B"], row["K"]) == ("128", "1000") and row["R"] in ("", "15") and row["S"] in ("", "256")
+
+
+def backbone(of):
+    """The share of the head in a prediction, a column for each backend."""
+    backends = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
+    tables = [_dicts(of(f"backbone_{backend}", "share of the head in a prediction")) for backend in backends]
+    lines = [["head", *(f"{name}: {figure}" for name in backends.values() for figure in ("whole ms", "share"))]]
+    for rows in zip(*tables, strict=True):
+        lines.append([rows[0]["head"], *(row[figure] for row in rows for figure in ("whole ms", "share"))])
+    return lines
+
+
+def clean_probabilities(of):
+    """Accuracy, and the ECE by the number of clean labels, of three ways to get probabilities of the true classes."""
+    ways = ("Dense", "full", "Dense and a learned T")
+    lines = [["labels", *(f"{way}: {name}" for way in ways for name in ("accuracy", "ECE with 0, 50, 200"))]]
+    for task in ("digits, 40%", "digits, 20%", "digits, 40% symmetric", "words, 45% of every second", "images, 20%"):
+        cells = []
+        for way in ways:
+            own = [row for row in _dicts(of("clean_probabilities", task)) if row["model"] == way]
+            cells += [value(own[0]["accuracy"]), ", ".join(value(row["ECE"]) for row in own)]
+        lines.append([TASKS[task].removeprefix("the same, "), *cells])
+    return lines
+
+
+def plan(of):
+    """Planned and measured costs of every head, averaged over the default nodes."""
+    head, *rows = of("plan", '{"units": 1000, "features": 2048, "batch": 128}')
+    return [head, *(row for row in rows if row[1] == "QuasiMonteCarlo")]
+
+
 def gpu_speed(of):
-    """Seconds and memory on a card, of both backends."""
-    return _of_backends(of, "gpu_speed", "speed")
-
-
-def gpu_blocks(of):
-    """Times by the size of a block on a card, of both backends."""
-    return _of_backends(of, "gpu_blocks", "blocks")
-
-
-def _of_backends(of, name, title):
-    tables = {backend: of(f"{name}_{backend}", title) for backend in ("jax", "torch")}
-    return [
-        ["backend", *tables["jax"][0]],
-        *([backend, *row] for backend, table in tables.items() for row in table[1:]),
-    ]
+    """Seconds and memory on a card at the base size, of both backends."""
+    tables = {backend: of(f"gpu_speed_{backend}", "speed") for backend in ("jax", "torch")}
+    head = tables["jax"][0]
+    rows = [(backend, row) for backend, table in tables.items() for row in table[1:]]
+    chosen = [[backend, *row] for backend, row in rows if _is_base(dict(zip(head, row, strict=True)))]
+    return [["backend", *head], *chosen]
 
 
 def begin_with(of):

@@ -1,8 +1,8 @@
 """Regularisers of a transition matrix T: each grows as T gets nearer to the identity, so that T takes on the noise.
 
 Without one a learned T may stay at the identity, while the base model learns the noise (Sukhbaatar et al. 2014, section
-3). Begin with the paper's ridge, which is Keras' own `L2`; `benchmarks/results/label_flip.md` has what each does on digits.
-The ridge pushes less as the rows spread. The trace pushes on until the classes change places, because a permutation can
+3). Begin with the paper's ridge, which is Keras' own `L2`; `benchmarks/results/label_flip.md` compares them. The
+ridge pushes less as the rows spread. The trace pushes on until the classes change places, because a permutation can
 have the trace 0. For several annotators T is `(M, K, K)`, and each regulariser is the sum over them.
 """
 

@@ -203,11 +203,41 @@ def demo(session):
     session.run("python", "-m", "keras_het", "demo", "--backend", backend, *arguments, env=backend_environment(backend))
 
 
+# What each benchmark needs beside the package and a backend: extras, dependency groups; and what it takes on two cores.
+EVERY = ",".join(BACKENDS)
+BENCHMARKS = {
+    "arena": ("demo", ["recipe"], "half an hour or more"),
+    "arena.decay": ("demo", ["recipe"], "not timed"),
+    "cost.backbone": ("", [], "not timed"),
+    "cost.covariance": ("", [], "ten minutes"),
+    "cost.example_memory": (EVERY, [], "not timed"),
+    "cost.nodes": ("", [], "ten minutes"),
+    "cost.quadrature": ("", [], "not timed"),
+    "cost.plan": (EVERY, [], "an hour"),
+    "cost.speed": (f"{EVERY},plot", [], "three quarters of an hour"),
+    "labels.annotators": ("demo", ["recipe"], "not timed"),
+    "labels.clean_probabilities": ("demo", ["recipe"], "an hour"),
+    "labels.co_teaching": ("demo", [], "twenty minutes"),
+    "labels.early_learning": ("demo", [], "three minutes"),
+    "labels.ensembles": ("demo", [], "eight minutes"),
+    "labels.label_flip": ("demo", [], "forty minutes"),
+    "labels.label_issues": ("demo", ["cleanlab"], "an hour"),
+    "labels.planted_pairs": ("demo", [], "a quarter of an hour"),
+    "labels.recipe": ("demo", ["recipe"], 'several hours; with --seeds 1 --tasks "digits, 40%" a few minutes'),
+}
+
+
 @nox.session
 def bench(session):
-    """Time and memory of a step and predict beside Dense and the machine's floor; `-- --quick`, `-- --backends jax`."""
-    install(session, "-e", ".[jax,tensorflow,torch,plot]")
-    session.run("python", "benchmarks/speed.py", *session.posargs)
+    """A benchmark, as `-- labels.recipe --seeds 1 --backend torch`; without a name a list of all, and their times."""
+    backend, found = split_backend(session)
+    name, *arguments = found or [""]
+    if name not in BENCHMARKS:
+        session.log("\n".join(["Benchmarks:", *(f"{known:28}{time}" for known, (*_, time) in BENCHMARKS.items())]))
+        return session.error(f"There is no benchmark {name}") if name else None
+    extras, groups, _ = BENCHMARKS[name]
+    install(session, "-e", f".[{','.join(filter(None, [backend, extras]))}]", groups=groups)
+    return session.run("python", "-m", f"benchmarks.{name}", *arguments, env=backend_environment(backend))
 
 
 @nox.session
@@ -216,7 +246,7 @@ def peers(session):
     install(session, "-e", ".[tensorflow]", groups=["test", "peers"])
     environment = {**backend_environment("tensorflow"), "TF_USE_LEGACY_KERAS": "1"}
     session.run("pytest", "tests/peers", env=environment)
-    session.run("python", "benchmarks/peers.py", *session.posargs)
+    session.run("python", "-m", "benchmarks.cost.peers", *session.posargs)
 
 
 @nox.session
@@ -225,24 +255,6 @@ def cleanlab(session):
     backend, arguments = split_backend(session)
     install(session, "-e", f".[{backend},sklearn]", groups=["test", "cleanlab"])
     session.run("pytest", "tests/cleanlab", *arguments, env=backend_environment(backend))
-
-
-@nox.session
-def label_issues(session):
-    """Wrong labels that are found, by heads, Dense, a learned T and cleanlab; `-- --quick`, `-- --backend torch`."""
-    on_one_backend(session, "benchmarks/label_issues.py", "demo", groups=["cleanlab"])
-
-
-@nox.session
-def planted_pairs(session):
-    """Whether a head's covariance finds classes that are swapped; `-- --quick`, `-- --backend torch`."""
-    on_one_backend(session, "benchmarks/planted_pairs.py", "demo")
-
-
-@nox.session
-def covariance(session):
-    """Seconds and memory of covariances of many examples and very many classes; `-- --quick`, `-- --backend torch`."""
-    on_one_backend(session, "benchmarks/covariance.py")
 
 
 @nox.session
@@ -278,7 +290,7 @@ def browser(session):
 def docs(session):
     """The site in build/site, of docs, guides and docstrings, without a warning; then its pages in a real Chromium."""
     install(session, groups=["docs", "test", "browser"])
-    session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
+    session.run("python", "-m", "mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
     pictures = pathlib.Path(session.create_tmp()).resolve()
     environment = {"CHROMIUM": chromium(session) or "", "SCREENSHOTS": str(pictures)}
     # Its tests need neither Keras nor a backend, of which the other tests' conftest is full.
@@ -330,61 +342,12 @@ def notebooks(session):
     if {"--quick", "--keep"} <= set(arguments):
         session.error("The outputs of a quick run mean nothing: give `--quick` or `--keep`.")
     install(session, "-e", f".[{backend},hub,demo]", groups=["notebooks"])
-    session.run("python", "guides/notebooks/make.py", *(argument for argument in arguments if argument != "--keep"))
+    session.run("python", "-m", "guides.notebooks.make", *(word for word in arguments if word != "--keep"))
     for guide in sorted(pathlib.Path("guides").glob("*.py")):
         notebook = f"guides/notebooks/{guide.stem}.ipynb"
         session.run("jupyter-execute", "--inplace", notebook, env=backend_environment(backend))
     if "--keep" in arguments:
-        session.run("python", "guides/notebooks/outputs.py", env=backend_environment(backend))
-
-
-def on_one_backend(session, script, *extras, groups=()):
-    """Runs a script on the backend that is named behind `--`, in an environment with no other."""
-    backend, arguments = split_backend(session)
-    install(session, "-e", f".[{','.join([backend, *extras])}]", groups=groups)
-    session.run("python", script, *arguments, env=backend_environment(backend))
-
-
-@nox.session
-def accuracy(session):
-    """What more nodes buy and cost, in training and at inference; `-- --quick`, `-- --backend torch`."""
-    on_one_backend(session, "benchmarks/accuracy.py")
-
-
-@nox.session
-def recipe(session):
-    """Heads beside Dense, epoch by epoch, on tasks with noisy labels; `-- --tasks "digits, 40%"`, `-- --seeds 1`."""
-    on_one_backend(session, "benchmarks/recipe.py", "demo", groups=["recipe"])
-
-
-@nox.session
-def arena(session):
-    """Which method for which of seven kinds of wrong labels; `-- --quick`, `-- --data mnist`, `-- --backend torch`."""
-    on_one_backend(session, "benchmarks/arena.py", "demo", groups=["recipe"])
-
-
-@nox.session
-def clean_probabilities(session):
-    """Probabilities of the true classes, by a few clean labels or by T; `-- --tasks "digits, 40%"`, `-- --seeds 1`."""
-    on_one_backend(session, "benchmarks/clean_probabilities.py", "demo", groups=["recipe"])
-
-
-@nox.session
-def ensembles(session):
-    """A model and the mean of four, plain and heteroscedastic, on noisy digits; `-- --quick`, `-- --backend torch`."""
-    on_one_backend(session, "benchmarks/ensembles.py", "demo")
-
-
-@nox.session
-def label_flip(session):
-    """A learned T beside the true one and others, on flipped labels and outliers; `-- --quick`, `-- --parts sizes`."""
-    on_one_backend(session, "benchmarks/label_flip.py", "demo")
-
-
-@nox.session
-def backbone(session):
-    """The share of the head in a prediction of ResNet-50; `-- --quick`, `-- --backend torch`."""
-    on_one_backend(session, "benchmarks/backbone.py")
+        session.run("python", "-m", "guides.notebooks.outputs", env=backend_environment(backend))
 
 
 @nox.session

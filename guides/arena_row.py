@@ -11,7 +11,7 @@ Seeds: 0
 """
 ## Introduction
 
-`benchmarks/arena.py` compares many methods on many kinds of wrong labels. This guide is one row and one column of it,
+`benchmarks/arena` compares many methods on many kinds of wrong labels. This guide is one row and one column of it,
 for its first seed, in a user's own code: early-learning regularisation (Liu et al. 2020) and plain crossentropy, on
 digits whose labels are any other class in 45% of the cases.
 
@@ -95,6 +95,6 @@ print(
 regularised.plot()
 
 """
-What other noises do to these two, and what other methods do, is in `benchmarks/README.md`; `python -m nox -s arena`
-makes it.
+What other noises do to these two, and what other methods do, is in `benchmarks/README.md`;
+`python -m nox -s bench -- arena` makes it.
 """

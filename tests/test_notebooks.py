@@ -3,20 +3,21 @@
 import ast
 import io
 import pathlib
-import runpy
 import tokenize
 
 import pytest
 
+from benchmarks.lib import results
+from guides.notebooks import reader
+
 pytestmark = pytest.mark.once
 
 GUIDES = pathlib.Path(__file__).parent.parent / "guides"
-READER = runpy.run_path(str(GUIDES / "notebooks" / "reader.py"))
 
 
 def code_of(source):
     """What the statements of a guide do, as text: all but the strings that stand alone."""
-    return [ast.dump(node) for node in ast.parse(source).body if not READER["is_text"](node)]
+    return [ast.dump(node) for node in ast.parse(source).body if not reader.is_text(node)]
 
 
 def joined(cells, kind):
@@ -32,14 +33,14 @@ def missing(source, cells):
     """What a guide has and its cells have not: its code, its comments, its words."""
     found = set() if code_of(joined(cells, "code")) == code_of(source) else {"code"}
     texts, words = joined(cells, "markdown"), ast.parse(source).body[1:]
-    found |= {"text" for node in words if READER["is_text"](node) and node.value.value.strip() not in texts}
+    found |= {"text" for node in words if reader.is_text(node) and node.value.value.strip() not in texts}
     return found | {"comment" for comment in comments(source) if comment not in joined(cells, "code")}
 
 
 @pytest.mark.parametrize("guide", sorted(GUIDES.glob("*.py")), ids=lambda guide: guide.stem)
 def test_a_notebook_has_all_of_its_guide(guide):
     source = guide.read_text(encoding="utf-8")
-    cells = list(READER["cells"](source))
+    cells = list(reader.cells(source))
     assert missing(source, cells) == set()
     assert cells[0][1].startswith("# ")
 
@@ -71,7 +72,7 @@ f()
 
 
 def test_the_cells_of_a_guide_by_hand():
-    assert list(READER["cells"](SOURCE)) == [
+    assert list(reader.cells(SOURCE)) == [
         ("markdown", "# A guide\n\nWhat it shows."),
         ("markdown", "Words before."),
         ("code", '# Why it is one.\nx = 1\n\n\ndef f():\n    """Of a function, and no cell."""'),
@@ -82,30 +83,19 @@ def test_the_cells_of_a_guide_by_hand():
 
 @pytest.mark.parametrize(("place", "lost"), [(1, {"text"}), (2, {"code", "comment"}), (4, {"code"})])
 def test_a_cell_that_is_lost_is_noticed(place, lost):
-    cells = list(READER["cells"](SOURCE))
+    cells = list(reader.cells(SOURCE))
     assert missing(SOURCE, cells) == set()
     assert missing(SOURCE, cells[:place] + cells[place + 1 :]) == lost
 
 
-@pytest.mark.usefixtures("benchmarks")
 @pytest.mark.parametrize("guide", sorted(GUIDES.glob("*.py")), ids=lambda guide: guide.stem)
-def test_the_outputs_that_the_site_shows_are_of_the_code_that_the_guide_has(guide):
-    import results
-
+def test_the_outputs_that_the_site_shows_have_a_place_in_the_code_of_the_guide(guide):
     run = results.read(GUIDES / "outputs" / f"{guide.stem}.json")
     source = guide.read_text(encoding="utf-8")
-    assert run.seeds == READER["seeds"](source)
-    assert run.fingerprint == READER["fingerprint"](source), "run `python -m nox -s notebooks -- --keep`"
-    count = sum(kind == "code" for kind, _ in READER["cells"](source))
+    assert run.seeds == reader.seeds(source)
+    count = sum(kind == "code" for kind, _ in reader.cells(source))
     assert all(int(place) < count for place in run.tables)
 
 
 def test_the_seeds_are_those_of_the_header():
-    assert READER["seeds"](SOURCE) == [0, 2]
-
-
-def test_the_fingerprint_is_of_what_the_code_does():
-    fingerprint = READER["fingerprint"]
-    assert fingerprint(SOURCE.replace("Words between", "Other words").replace("# Why", "# How")) == fingerprint(SOURCE)
-    assert fingerprint(SOURCE.replace("x = 1", "x  =  1")) == fingerprint(SOURCE)
-    assert fingerprint(SOURCE.replace("x = 1", "x = 2")) != fingerprint(SOURCE)
+    assert reader.seeds(SOURCE) == [0, 2]

@@ -6,6 +6,7 @@ import re
 import pytest
 
 import keras_het
+from benchmarks.lib import pages, results
 
 pytestmark = pytest.mark.once
 
@@ -44,6 +45,11 @@ def test_the_readme_is_one_screen():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 125
 
 
+def test_the_page_of_benchmarks_is_one_that_is_read():
+    """A table for each experiment; all others are on the pages beside the result files."""
+    assert len((ROOT / "benchmarks" / "README.md").read_text().splitlines()) <= 365
+
+
 # Code, formulas, and what has a digit in a table of words: names of others, and limits that tests hold.
 WORDS = re.compile(
     r"`[^`]*`|\$[^$]*\$|edward2|Keras [23]|ImageNet-21k|jax2onnx|tf2onnx|2 \(D K \+ K\) \+ K R|clipped at 1e-7"
@@ -52,28 +58,35 @@ WORDS = re.compile(
 ROW = re.compile(r"\s*(\||<t[dr]>)")
 
 
-@pytest.mark.usefixtures("benchmarks")
 class TestTables:
     """Tables with figures are rendered from the result files of `benchmarks/results`."""
 
     def test_the_pages_show_what_the_result_files_have(self):
-        import pages
+        assert sum("<!-- table: " in page.read_text() for page in pages.pages()) >= 8
+        found = [page.name for page in pages.differing()]
+        assert not found, f"{found}: run `python -m benchmarks.lib.pages`"
 
-        shown = {page: page.read_text() for page in pages.pages()}
-        assert sum("<!-- table: " in text for text in shown.values()) >= 9
-        differing = [page.name for page, text in shown.items() if pages.rendered(text) != text]
-        assert not differing, f"{differing}: run `python benchmarks/pages.py`"
+    def test_every_result_file_has_a_page_and_every_page_a_result_file(self):
+        assert {path.stem for path in results.FOLDER.glob("*.md")} == {p.stem for p in results.FOLDER.glob("*.json")}
+
+    def test_a_page_of_results_that_was_changed_is_found(self, tmp_path, monkeypatch):
+        for name in ("ensembles.json", "ensembles.md"):
+            (tmp_path / name).write_text((results.FOLDER / name).read_text())
+        monkeypatch.setattr(results, "FOLDER", tmp_path)
+        monkeypatch.setattr(pages, "pages", list)
+        assert not pages.differing()
+        page = tmp_path / "ensembles.md"
+        page.write_text(page.read_text().replace("+-", "+- 0", 1))
+        assert list(pages.differing()) == [page]
+        page.unlink()
+        assert list(pages.differing()) == [page]
 
     def test_no_table_has_a_figure_that_was_typed(self):
-        import pages
-
         for page in [*pages.pages(), ROOT / "CHANGELOG.md", *sorted((ROOT / "guides").glob("*.py"))]:
             typed = figures_of_tables(pages.without_results(page.read_text()))
             assert not typed, f"{page.name}: {typed}"
 
     def test_a_figure_that_is_typed_is_found(self):
-        import pages
-
         target = "recipe, mean rank correlation over the tasks"
         page = pages.rendered(f"<!-- table: {target} -->\n<!-- / -->\n")
         assert "| noisy NLL " in page
@@ -83,44 +96,6 @@ class TestTables:
         assert not figures_of_tables(pages.without_results(page))
         for row in ("| words | 0.64 |", "| words | 93 |", "  | words | ,93 |", "| `f` | 7 of 10 |", "<td>3 GiB</td>"):
             assert figures_of_tables(pages.without_results(f"{page}\n{row}\n")) == [row]
-
-    def test_every_result_file_says_what_is_needed_to_run_it_again(self):
-        import results
-
-        files = [*results.FOLDER.glob("*.json"), *(ROOT / "guides" / "outputs").glob("*.json")]
-        assert len(files) >= 30
-        for run in map(results.read, files):
-            assert run.command.startswith("python ")
-            assert re.fullmatch(r"20\d\d-\d\d-\d\d", run.date)
-            assert set(run.versions) & {"jax", "tensorflow", "torch"}
-            assert "keras" in run.versions
-            assert run.machine
-            assert run.seeds
-            assert re.fullmatch(r"[0-9a-f]{7,}", run.commit)  # without +: of code that others can have
-
-    def test_a_result_file_that_was_changed_by_hand_is_refused(self, tmp_path):
-        import results
-
-        path = tmp_path / "recipe.json"
-        path.write_text((results.FOLDER / path.name).read_text())
-        results.read(path)
-        path.write_text(path.read_text().replace("0.834 +- 0.005", "0.884 +- 0.005", 1))
-        with pytest.raises(ValueError, match="is not what its benchmark wrote"):
-            results.read(path)
-
-    def test_what_a_benchmark_publishes_is_read_back(self, tmp_path, capsys):
-        import results
-
-        tables = {"a title": [["head", "of two"], ['"quoted", ä', "1.0 +- 0.5"]], "a text": "Two words."}
-        results.publish(tmp_path, "name", tables, seeds=range(2))
-        run = results.read(tmp_path / "name.json")
-        assert run.tables == tables
-        assert run.seeds == [0, 1]
-        assert "keras" in run.versions
-        assert results.about(run) in capsys.readouterr().out
-        assert f"commit {run.commit}" in results.about(run)
-        assert f"published in {run.commit}" in results.about(run._replace(transcribed=True))
-        assert "| 1.0 +- 0.5 |" in (tmp_path / "name.md").read_text()
 
 
 def figures_of_tables(text):

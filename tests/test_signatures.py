@@ -174,7 +174,7 @@ def test_most_of_the_package_is_seen():
     assert len(NAMES) > 95
     assert sum(documented(imported(path).__doc__) is not None for path in NAMES) > 90
     assert {"keras_het.analysis.annotators.Confusion", "keras_het.commands.demo.Run"} <= set(RECORDS)
-    assert len(METHODS) > 200
+    assert len(METHODS) > 150
 
 
 def test_public_names_are_annotated():

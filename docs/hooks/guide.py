@@ -1,13 +1,7 @@
 """The guides as pages: text and code in turn, and below the code of a cell what it printed and drew."""
 
-import pathlib
-import sys
-
-ROOT = pathlib.Path(__file__).parent.parent.parent
-sys.path += [str(ROOT / "benchmarks"), str(ROOT / "guides" / "notebooks")]
-
-import results  # noqa: E402
-from reader import cells  # noqa: E402
+from benchmarks.lib import results
+from guides.notebooks.reader import cells
 
 
 def guide_pages(folder):
@@ -16,7 +10,7 @@ def guide_pages(folder):
     for path in sorted(folder.glob("*.py")):
         drawn = {figure.stem.rpartition("-")[2]: figure for figure in (folder / "outputs").glob(f"{path.stem}-*.png")}
         run = results.read(folder / "outputs" / f"{path.stem}.json")
-        about = f"Run with `{run.command}`, {results.about(run)}."
+        about = f"Run with `{run.command}`, {results.about(run)}, commit {run.commit}."
         figures = {place: figure.name for place, figure in drawn.items()}
         pages[f"guides/{path.stem}.md"] = guide_page(path.read_text(), run.tables, figures, about)
         pages |= {f"guides/{figure.name}": figure.read_bytes() for figure in drawn.values()}

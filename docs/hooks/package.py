@@ -4,7 +4,7 @@ import griffe
 
 NAME = "keras_het"
 # It is imported when asked for.
-LATE = {NAME: {f"{NAME}.HeteroscedasticClassifier": f"{NAME}.models.estimator.HeteroscedasticClassifier"}}
+LATE = {NAME: {f"{NAME}.HeteroscedasticClassifier": f"{NAME}.estimator.classifier.HeteroscedasticClassifier"}}
 
 
 def load(root, name=NAME):

@@ -11,6 +11,8 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 from package import load, undocumented
 
+RESULTS = "benchmarks/results"
+
 
 def on_config(config):
     """Adds the made pages to the navigation, below the entries that name their folder."""
@@ -42,7 +44,18 @@ def made_pages(config):
     if missing := undocumented(package):
         raise PluginError(f"Public names without a docstring: {', '.join(missing)}")
     template = pathlib.Path(config.docs_dir, "equations.md").read_text()
-    return guide_pages(root / "guides") | api_pages(package) | {"equations.md": equations_page(package, template)}
+    equations = {"equations.md": equations_page(package, template)}
+    return guide_pages(root / "guides") | api_pages(package) | table_pages(root / RESULTS) | equations
+
+
+def table_pages(folder):
+    """The pages of all tables, beside the result files of the benchmarks."""
+    return {f"tables/{path.name}": path.read_text() for path in sorted(folder.glob("*.md"))}
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Links to the pages of tables, which lie in another folder of the repository than of the site."""
+    return markdown.replace(f"../{RESULTS}/", "tables/")
 
 
 def on_page_content(html, page, config, files):

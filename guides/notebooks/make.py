@@ -6,7 +6,7 @@ A notebook is never edited: change the guide, and make it again.
 import argparse
 import pathlib
 
-from reader import cells
+from guides.notebooks.reader import cells
 
 FOLDER = pathlib.Path(__file__).parent
 

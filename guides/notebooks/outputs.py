@@ -6,12 +6,11 @@ figure.
 
 import base64
 import pathlib
-import sys
 
-from reader import fingerprint, seeds
+from benchmarks.lib import harness, results
+from guides.notebooks.reader import seeds
 
 FOLDER = pathlib.Path(__file__).parent
-sys.path.insert(0, str(FOLDER.parent.parent / "benchmarks"))
 
 
 def outputs_of(cell):
@@ -23,9 +22,7 @@ def outputs_of(cell):
 
 def keep(guide, notebook, folder):
     """Writes the outputs of a guide as `folder/NAME.json` and `NAME-CELL.png`, by the place of a cell in the code."""
-    import harness
     import keras
-    import results
 
     for drawn in folder.glob(f"{guide.stem}-*.png"):
         drawn.unlink()
@@ -42,7 +39,7 @@ def keep(guide, notebook, folder):
     run = results.this_run(
         "python -m nox -s notebooks -- --keep", written, seeds(source), versions, harness.processor()
     )
-    results.write(folder / f"{guide.stem}.json", run._replace(fingerprint=fingerprint(source)))
+    results.write(folder / f"{guide.stem}.json", run)
 
 
 def main():

@@ -4,7 +4,6 @@ The strings that stand alone are Markdown, and all between them is code.
 """
 
 import ast
-import hashlib
 import itertools
 
 
@@ -38,9 +37,3 @@ def seeds(source):
     """The seeds that a guide runs with, as its header says."""
     header = next(filter(is_text, ast.parse(source).body)).value.value
     return [int(seed) for seed in fields_of(header)["Seeds"].split(", ")]
-
-
-def fingerprint(source):
-    """A number of what the code of a guide does, whatever its text, comments and layout."""
-    code = "\n".join(text for kind, text in cells(source) if kind == "code")
-    return hashlib.sha256(ast.dump(ast.parse(code)).encode()).hexdigest()[:16]

@@ -66,8 +66,8 @@ def find_label_issues(
     The counts also say which classes are confusable: those with more than chance would give
     (`label_noise.systematic_flips`). With only two classes this cannot be told. The counts are right for every issue
     whose suggestion is right, on digits with planted pairs and random flips; so is a learned T. The covariance of a
-    head is right for 7 of 10, because it has more pairs than the swapped ones (`benchmarks/README.md`). A model
-    predicts too well what it was trained on: prefer `cross_val_probabilities`.
+    head is right for 7 of 10, because it has more pairs than the swapped ones (`benchmarks/results/label_issues.md`).
+    A model predicts too well what it was trained on: prefer `cross_val_probabilities`.
 
     Args:
         probabilities: of examples that were not trained on, shape `(N, K)`, each row of sum 1; or a model of exclusive

@@ -127,7 +127,7 @@ class _Costs(NamedTuple):
     arrays: int = 0
 
 
-# Fitted to what `benchmarks/plan.py` measured, by backend: per logit and node; Taylor and ClosedForm have no nodes.
+# Fitted to what `benchmarks/cost/plan.py` measured, by backend, per logit and node; Taylor, ClosedForm have no nodes.
 _COSTS = {
     "jax": {
         "QuasiMonteCarlo": _Costs(120, 280, 16),
@@ -172,9 +172,9 @@ def plan(
 ) -> Plan:
     """Estimates what each kind of head would cost beside a Dense layer, before any memory is allocated.
 
-    Times are those of a processor, and rough: `benchmarks/plan.py` compares them with measured ones. An accelerator
-    speeds up matrix products more than all else. Memory is that of a training step by Adam; what the backend takes for
-    itself comes on top.
+    Times are those of a processor, and rough: `benchmarks/cost/plan.py` compares them with measured ones. An
+    accelerator speeds up matrix products more than all else. Memory is that of a training step by Adam; what the
+    backend takes for itself comes on top.
 
     Args:
         units: K, the number of classes.

@@ -93,7 +93,7 @@ def select(
     The likelihood of noisy labels is the safer criterion. It sees when a model begins to learn wrong labels by heart.
     It sees this also if wrong labels can be predicted, so that the accuracy on noisy labels goes on rising. If flips
     are random within groups of classes, accuracy on noisy labels ranks models as accuracy on clean ones does, and the
-    likelihood prefers models that are less sure (`benchmarks/README.md` has both on nine tasks).
+    likelihood prefers models that are less sure (`benchmarks/results/recipe.md` has both on nine tasks).
 
     The penalty of a `NoiseTransition` is chosen by the likelihood of the noisy labels under p(true | x) T. T stays at
     the identity if the penalty is too weak; the base model then fits the noise, which costs likelihood on new examples.

@@ -41,7 +41,6 @@ def hide(folder, *names):
     (folder / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({names!r}))\n")
 
 
-@pytest.mark.smoke
 def test_all_is_well_here(tmp_path):
     status, printed = run_doctor(tmp_path)
     assert status == 0

@@ -70,7 +70,6 @@ def convolution(shape):
     ]
 
 
-@pytest.mark.smoke
 def test_the_defaults_learn_digits():
     x, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(x))

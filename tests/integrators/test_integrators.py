@@ -99,6 +99,7 @@ def test_tables_above_half_a_gigabyte_are_refused():
         MonteCarlo(1, inference_samples=1 << 20).check(Softmax(), 1000, 0)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "integrator", [MonteCarlo(256), MonteCarlo(256, antithetic=True), QuasiMonteCarlo(256)], ids=repr
 )

@@ -108,6 +108,7 @@ def test_a_planted_slope_is_caught():
             )
 
 
+@pytest.mark.once
 def test_the_error_of_the_mean_sigmoid_beside_that_of_the_formula_of_the_paper():
     """E[sigmoid] by sigmoid(mean / sqrt(1 + pi variance / 8)), means from -10 to 10, standard deviations to 5."""
     mean, scale = (

@@ -9,6 +9,7 @@ from sklearn.metrics import average_precision_score, brier_score_loss, log_loss
 
 from keras_het import metrics
 from keras_het.analysis.calibration import expected_calibration_error
+from tests.marks import grid
 
 EXAMPLES, UNITS = 40, 4
 KINDS = {
@@ -89,7 +90,7 @@ def updated(metric, *data, batches=1):
     return number(metric.result())
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "gap"]))
 def test_against_brute_force(name):
     for seed in range(20):
         labels, logits = case(seed)

@@ -8,6 +8,8 @@ from torchmetrics.functional.classification import multiclass_calibration_error,
 
 from keras_het import metrics
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize("seed", range(5))
 def test_calibration_error_and_global_average_precision(seed):

@@ -56,7 +56,6 @@ def expected(ensemble, end, x):
     return np.log(p.mean(0))
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("end", ENDS)
 def test_it_predicts_the_mean_of_the_probabilities(end):
     ensemble = ensemble_of(end)

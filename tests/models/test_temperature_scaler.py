@@ -149,7 +149,6 @@ MODELS = {
 }
 
 
-@pytest.mark.smoke
 @pytest.mark.filterwarnings("ignore:The temperature is 20")  # of untrained models
 @pytest.mark.parametrize("name", MODELS)
 def test_a_scaled_model_is_one_file_with_the_likelihood_of_its_temperature(name, tmp_path):
@@ -221,6 +220,7 @@ def test_data_sets_and_inputs_by_name():
     assert scale_temperature(model, {"a": x, "b": x}, y).predict({"a": x, "b": x}, verbose=0).shape == (60, UNITS)
 
 
+@pytest.mark.smoke
 def test_a_config_has_the_fitted_temperature():
     outputs, labels = data("sigmoid", 2.0)
     scaler = TemperatureScaler("sigmoid").fit(outputs, labels)

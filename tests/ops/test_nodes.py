@@ -23,6 +23,7 @@ def test_host_and_backend_give_the_same_nodes(rule, num_samples, units, num_fact
         assert array.dtype == "float32"
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("rule", [nodes.pseudo_random, nodes.quasi_random])
 @pytest.mark.parametrize("seed", range(3))
 def test_nodes_are_uncorrelated_standard_normals_also_when_units_equal_factors(rule, seed):

@@ -186,7 +186,6 @@ def test_the_law_and_its_slopes(scale):
         )
 
 
-@pytest.mark.smoke
 def test_extremes_are_numbers():
     """Logits to 1e4, noise to 1e6, no noise at all, classes that are left out, and equal largest logits."""
     loc, noise = diagonal()

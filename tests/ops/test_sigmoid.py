@@ -6,6 +6,7 @@ from keras_het.ops import blocking, log_expected_sigmoid, pseudo_random
 from keras_het.ops.sigmoid import expected_sigmoid_logit, sampled_expected_sigmoid_logit
 from tests import reference
 from tests.gradients import value_and_gradients
+from tests.marks import grid
 from tests.ops.test_softmax import EVERY_KIND, EXTREMES, FACTORS, UNITS, check_slope, extreme, nodes_of, problem
 
 MEANS = np.concatenate([np.linspace(-100, 100, 41), np.linspace(-6, 6, 25), [-1e-3, 1e-3]])
@@ -23,6 +24,7 @@ def integrals():
     ]
 
 
+@pytest.mark.once
 def test_closed_form_against_integration(integrals):
     mean, scale = GRID
     for computed, expected in zip(log_expected_sigmoid(mean, scale**2), integrals, strict=True):
@@ -94,7 +96,7 @@ def test_sampled_value_at_given_nodes(kind, options):
 
 
 @pytest.mark.parametrize("name", EXTREMES)
-@pytest.mark.parametrize("kind", ["diagonal", "full", "parameter_efficient"])
+@pytest.mark.parametrize("kind", grid(["diagonal", "full", "parameter_efficient"], span=["full"]))
 @pytest.mark.parametrize("chunk_size", [16, None])
 def test_extremes_are_finite_and_agree_with_float64(name, kind, chunk_size):
     arguments, nodes = extreme(name, kind), nodes_of(kind)

@@ -104,7 +104,8 @@ def test_gradient_against_finite_differences_in_float64(kind):
         np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
-@pytest.mark.parametrize("kind", ["diagonal", "full", "parameter_efficient"])
+@pytest.mark.once
+@pytest.mark.parametrize("kind", grid(["diagonal", "full", "parameter_efficient"], span=["full"]))
 def test_value_against_a_million_samples(kind):
     """Within 5.5 standard errors of the sum of both errors: ours by the spread of 16 independent sets of nodes."""
     arguments = problem(kind, batch=(1,))
@@ -203,7 +204,13 @@ def extreme(name, kind):
 
 @pytest.mark.parametrize("name", EXTREMES)
 @pytest.mark.parametrize(
-    ("kind", "chunk_size"), [("diagonal", 16), ("full", 16), ("full", None), ("parameter_efficient", 16)]
+    ("kind", "chunk_size"),
+    [
+        pytest.param("diagonal", 16, marks=pytest.mark.once),
+        ("full", 16),
+        pytest.param("full", None, marks=pytest.mark.once),
+        pytest.param("parameter_efficient", 16, marks=pytest.mark.once),
+    ],
 )
 def test_extremes_are_finite_and_agree_with_float64(name, kind, chunk_size):
     arguments, nodes = extreme(name, kind), nodes_of(kind)

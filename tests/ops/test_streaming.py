@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_het.ops import Nodes, blocking, log_expected_softmax, low_rank_normal, streaming
 from keras_het.ops.softmax import SoftmaxMean
+from tests.marks import grid
 from tests.ops.test_softmax import (
     EVERY_KIND,
     SAMPLES,
@@ -82,7 +83,7 @@ def test_a_batch_of_unknown_size(kind, jit):
             np.testing.assert_allclose(slope.numpy(), plain[name], rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("kind", ["diagonal", "full", "parameter_efficient"])
+@pytest.mark.parametrize("kind", grid(["diagonal", "full", "parameter_efficient"], span=["full"]))
 def test_blocks_at_extremes_fall_back_to_logarithms_each_for_itself(kind, monkeypatch):
     """Five rows in blocks of two, one row extreme: probabilities that underflow beside ordinary ones."""
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 2 * UNITS * 8)

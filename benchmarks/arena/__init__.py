@@ -1,0 +1,1 @@
+"""Methods against kinds of wrong labels, side by side: `python -m benchmarks.arena`."""

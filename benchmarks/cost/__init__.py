@@ -1,0 +1,1 @@
+"""Seconds, memory and errors of heads, losses and covariances."""

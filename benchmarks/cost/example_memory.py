@@ -1,0 +1,104 @@
+"""Memory and time of a loss that remembers a vector for each example.
+
+python -m benchmarks.cost.example_memory [--quick] [--backends jax tensorflow torch] [--output FOLDER]
+
+A training step of one dense layer under `EarlyLearningRegularizedCrossentropy` with N = 1,000,000 examples of K = 1000
+classes, beside the same step under plain crossentropy, each in a process of its own. In float32 that memory is over the
+2 GiB that the loss accepts; the benchmark raises that limit to measure what it is refused for. JAX is given the memory
+to write in place; TensorFlow and PyTorch copy it.
+"""
+
+import time
+
+import numpy as np
+
+from benchmarks.lib import harness
+from benchmarks.lib.results import publish
+
+BACKENDS, DTYPES = ("jax", "tensorflow", "torch"), (None, "float16", "float32")
+EXAMPLES, CLASSES, BATCH, FEATURES = 1_000_000, 1000, 100, 16
+
+
+def peak():
+    """Peak resident GiB of this process."""
+    return harness.peak_memory() / 1024
+
+
+def make(dtype, examples, classes):
+    """A compiled model, and whether its loss is refused without the raised limit; plain crossentropy for no dtype."""
+    import keras
+
+    from keras_het.losses import EarlyLearningRegularizedCrossentropy, early_learning
+
+    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(classes)])
+    if dtype is None:
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model, False
+    refused = examples * classes * np.dtype(dtype).itemsize > early_learning.MAX_BYTES
+    early_learning.MAX_BYTES = 1 << 40
+    loss = EarlyLearningRegularizedCrossentropy(examples, classes, memory_dtype=dtype, from_logits=True)
+    model.compile("sgd", loss.attach(model))
+    return model, refused
+
+
+def measure_row(row):
+    """Peak GiB, and milliseconds per step: the median of steps after the first, which compiles."""
+    rng = np.random.default_rng(0)
+    dtype, examples, classes = row["dtype"], row["examples"], row["classes"]
+    model, refused = make(dtype, examples, classes)
+    x, y = rng.normal(size=(BATCH, FEATURES)).astype("float32"), rng.integers(classes, size=BATCH)
+    seconds = []
+    for _ in range(row["steps"] + 1):
+        weights = np.stack([np.ones(BATCH), rng.choice(examples, BATCH, replace=False)], axis=1).astype("float32")
+        start = time.perf_counter()
+        model.train_on_batch(x, y, sample_weight=weights if dtype else None)
+        seconds.append(time.perf_counter() - start)
+    remembered = 0.0 if dtype is None else examples * classes * np.dtype(dtype).itemsize / 2**30
+    return {"remembered": remembered, "peak": peak(), "ms": 1e3 * float(np.median(seconds[1:])), "refused": refused}
+
+
+def table(rows):
+    """Rows of text: what was remembered, the peak and the time of a step, and those without any memory."""
+    heads = ["backend", "kept in", "remembered, GiB", "peak, GiB", "ms per step", "accepted"]
+    lines = [
+        [
+            row["backend"],
+            row["dtype"] or "plain crossentropy",
+            f"{row['remembered']:.2f}",
+            f"{row['peak']:.1f}",
+            f"{row['ms']:.1f}",
+            "no, over 2 GiB" if row["refused"] else "yes",
+        ]
+        for row in rows
+    ]
+    return [heads, *lines]
+
+
+def main():
+    parser = harness.command_line(__doc__, repeats=10)
+    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)
+    arguments = parser.parse_args()
+    if arguments.row:
+        import json
+
+        print(json.dumps(measure_row(arguments.row)))
+        return
+    examples = 10_000 if arguments.quick else EXAMPLES
+    rows = []
+    for backend in arguments.backends:
+        for dtype in DTYPES:
+            case = {
+                "dtype": dtype,
+                "examples": examples,
+                "classes": CLASSES,
+                "steps": 2 if arguments.quick else arguments.repeats,
+            }
+            measured = harness.in_fresh_process(__spec__.name, case, KERAS_BACKEND=backend, **harness.STEADY_MEMORY)
+            rows.append({"backend": backend, **case, **measured})
+            print(harness.markdown(table(rows[-1:])).splitlines()[-1], flush=True)
+    title = f"N = {examples:,}, K = {CLASSES}, steps of {BATCH}"
+    publish(arguments.output, "example_memory", {title: table(rows)}, [0], arguments.backends, harness.processor())
+
+
+if __name__ == "__main__":
+    main()

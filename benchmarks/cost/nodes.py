@@ -1,0 +1,239 @@
+"""Gains and costs of more nodes, in training and at inference.
+
+python -m benchmarks.cost.nodes [--quick] [--output FOLDER]              (on the backend that KERAS_BACKEND names)
+
+The task is that of `tasks.grouped`: 1000 classes in groups of five look-alikes, 20 examples of each, 40% of their
+labels flipped within the group. A small network with the full head is trained to its end with S nodes, twice: equal
+weights at the start, equal batches, other noise. How far the two end up from each other is the *training noise*. The
+error of a prediction is the distance of its log p from that of the same weights at 2^13 nodes. Both are root mean
+squares weighted by p, over clean test data. Beside them stands a plain Dense layer, after as many epochs, and at the
+temperature and the epoch that `keras_het.select` chooses by noisy validation labels.
+
+The first table needs no training: the error of log p of one draw of the default number of nodes, against 2^17 of Monte
+Carlo, over examples with mu ~ 2 N(0, 1), d = sd and rows of V of length sd, all in units of the temperature.
+"""
+
+import json
+import time
+
+import keras
+import numpy as np
+from keras import ops
+from scipy.special import log_softmax
+
+from benchmarks.lib import harness, tasks
+from benchmarks.lib.results import publish
+from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
+from keras_het.layers import HeteroscedasticDense
+from keras_het.ops import log_expected_softmax
+from keras_het.ops.nodes import Nodes
+from keras_het.selection import select
+
+FULL = {"units": 1000, "per_class": 20, "num_factors": 15, "epochs": 14, "samples": [16, 64, 256]}
+QUICK = {"units": 50, "per_class": 40, "num_factors": 5, "epochs": 1, "samples": [16, 64]}
+FLIPPED, BATCH, TEST, TEMPERATURE, HIDDEN = 0.4, 128, 512, 15.0, 256
+INFERENCE = [16, 32, 64, 128, 256, 512, 1024]
+DEVIATIONS, EXAMPLES, DRAWS = [0.5, 1.0, 2.0], 4, 16
+REFERENCE, DEFAULT = 1 << 13, QuasiMonteCarlo().num_samples
+
+
+class Bfloat16Nodes(QuasiMonteCarlo):
+    """Nodes that are stored in half of the memory."""
+
+    def draw(self, *args, **kwargs):
+        """As `QuasiMonteCarlo`, rounded."""
+        drawn = (x.view("uint32") for x in super().draw(*args, **kwargs))  # NumPy arrays, at inference
+        # To the nearest, of two the even one.
+        return Nodes(*(((x + 0x7FFF + (x >> 16 & 1)) & 0xFFFF0000).astype("uint32").view("float32") for x in drawn))
+
+
+def compiled(task, *head):
+    """A network with a head, the same at the start, compiled."""
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential(
+        [keras.Input(task.train.x.shape[1:]), keras.layers.Dense(HIDDEN, activation="relu"), *head]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(2e-3), loss, jit_compile=keras.config.backend() != "torch")
+    return model
+
+
+def plain(task, temperature):
+    """A model with a Dense layer, whose logits are divided by the temperature."""
+    return compiled(task, keras.layers.Dense(task.units), keras.layers.Rescaling(1.0 / temperature))
+
+
+def train(task, sizes, num_samples, seed):
+    """A model with the full head, and milliseconds of a step, without the first, which compiles."""
+    integrator = QuasiMonteCarlo(num_samples)
+    head = HeteroscedasticDense(
+        task.units, sizes["num_factors"], temperature=TEMPERATURE, integrator=integrator, seed=seed
+    )
+    model = compiled(task, head)
+    model.train_on_batch(task.train.x[:BATCH], task.train.y[:BATCH])
+    return model, fit(model, task, sizes["epochs"])
+
+
+def fit(model, task, epochs):
+    """Milliseconds of a step."""
+    start = time.perf_counter()
+    model.fit(*task.train, batch_size=BATCH, epochs=epochs, verbose=0)
+    return 1e3 * (time.perf_counter() - start) / (epochs * -(-len(task.train.y) // BATCH))
+
+
+def predictor(model, integrator):
+    """A compiled function from a batch of inputs to log p, NumPy."""
+    hidden, head = model.layers
+
+    def log_p(x):
+        normal = head.logit_distribution(hidden(x)).standardized(head.link.center, head.temperature)
+        return integrator.integrate(head.link, normal, normal.size)
+
+    return harness.compiled(log_p)
+
+
+def predict(model, integrator, x):
+    function = predictor(model, integrator)
+    return np.concatenate([function(ops.convert_to_tensor(x[i : i + BATCH])) for i in range(0, len(x), BATCH)])
+
+
+def distance(log_p, reference):
+    return float(np.sqrt(np.mean(np.sum(np.exp(reference) * (log_p - reference) ** 2, axis=-1))))
+
+
+def nll(log_p, y):
+    return float(-np.mean(log_p[np.arange(len(y)), y]))
+
+
+def relative_noise(model, x):
+    """Root mean square standard deviation of the logits, in units of the temperature."""
+    hidden, head = model.layers
+    return float(ops.sqrt(ops.mean(head.logit_distribution(hidden(x[:BATCH])).variance()))) / TEMPERATURE
+
+
+def rule_table(sizes):
+    """A row for each number of classes and factors and size of the noise: errors of log p with the default nodes."""
+    rows = []
+    for units, num_factors in [
+        (10, 5),
+        (100, 15),
+        (100, 0),
+        (sizes["units"], sizes["num_factors"]),
+        (sizes["units"], 0),
+    ]:
+        for deviation in DEVIATIONS:
+            rng = np.random.default_rng(units)
+            mu, factor = 2 * rng.normal(size=(EXAMPLES, units)), rng.normal(size=(EXAMPLES, units, num_factors))
+            factor = deviation * factor / np.linalg.norm(factor, axis=-1, keepdims=True) if num_factors else None
+            arrays = (mu, np.full_like(mu, deviation), factor)
+            tensors = [x if x is None else ops.convert_to_tensor(x.astype("float32")) for x in arrays]
+            log_p = harness.compiled(lambda *eps, tensors=tensors: log_expected_softmax(*tensors, Nodes(*eps)))
+
+            def draws(rule, num_samples, seed, log_p=log_p, size=(units, num_factors)):
+                nodes = (rule.draw((seed, step), num_samples, *size, np) for step in range(DRAWS))
+                return np.stack([log_p(*map(ops.convert_to_tensor, eps)) for eps in nodes])
+
+            expected = np.log(np.exp(draws(MonteCarlo(), REFERENCE, seed=8)).mean(axis=0))
+            errors = [distance(draws(rule, DEFAULT, seed=7), expected) for rule in (MonteCarlo(), QuasiMonteCarlo())]
+            rows.append(
+                {
+                    "K": units,
+                    "R": num_factors,
+                    "sd": deviation,
+                    "Monte Carlo": errors[0],
+                    "quasi-Monte Carlo": errors[1],
+                }
+            )
+            print(rows[-1], flush=True)
+    return rows
+
+
+def training_table(task, sizes, x, y):
+    """A row for each S of training and two of Dense, and the first model trained with the default S (or the last)."""
+    rows, chosen = dense_rows(task, sizes, x, y), None
+    for num_samples in sizes["samples"]:
+        (first, milliseconds), (second, _) = (train(task, sizes, num_samples, seed) for seed in (1, 2))
+        log_p, other = (predict(model, QuasiMonteCarlo(REFERENCE), x) for model in (first, second))
+        if num_samples <= DEFAULT:
+            chosen = first
+        rows.append(
+            {
+                "trained": f"S = {num_samples}",
+                "NLL": (nll(log_p, y) + nll(other, y)) / 2,
+                "accuracy": float(np.mean([log_p.argmax(-1) == y, other.argmax(-1) == y])),
+                "training noise": distance(other, log_p),
+                "sd / temperature": relative_noise(first, x),
+                "ms per step": milliseconds,
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows, chosen
+
+
+def dense_rows(task, sizes, x, y):
+    """Dense after all epochs, and as `select` leaves it."""
+    last = plain(task, TEMPERATURE)
+    last.train_on_batch(task.train.x[:BATCH], task.train.y[:BATCH])
+    milliseconds = fit(last, task, sizes["epochs"])
+    found = select(
+        lambda temperature: plain(task, temperature), (TEMPERATURE, 3 * TEMPERATURE), *task.train, task.validation,
+        batch_size=BATCH, epochs=sizes["epochs"], verbose=0,
+    )  # fmt: skip
+    rows = []
+    for name, model in (
+        (f"Dense, temperature {TEMPERATURE:g}", last),
+        (f"Dense, selected: temperature {found.value:g}, epoch {found.best.epoch}", found.model),
+    ):
+        log_p = log_softmax(model.predict(x, batch_size=BATCH, verbose=0).astype("float64"), axis=-1)
+        figures = {"NLL": nll(log_p, y), "accuracy": float(np.mean(log_p.argmax(-1) == y))}
+        rows.append(
+            {"trained": name, **figures, "training noise": 0.0, "sd / temperature": 0.0, "ms per step": milliseconds}
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def inference_table(model, x, y, repeats):
+    """A row for each S of inference."""
+    expected, batch = predict(model, QuasiMonteCarlo(REFERENCE), x), ops.convert_to_tensor(x[:BATCH])
+    rules = {str(s): QuasiMonteCarlo(s) for s in INFERENCE} | {f"{DEFAULT}, in bfloat16": Bfloat16Nodes(DEFAULT)}
+    functions = {name: predictor(model, rule) for name, rule in rules.items()}
+    timings = harness.measure({name: lambda f=function: f(batch) for name, function in functions.items()}, repeats)
+    found = {name: predict(model, rule, x) for name, rule in rules.items()}
+    rounding = distance(found[f"{DEFAULT}, in bfloat16"], found[str(DEFAULT)])
+    return [
+        {
+            "S": name,
+            "error": distance(log_p, expected),
+            "NLL": nll(log_p, y),
+            "accuracy": float(np.mean(log_p.argmax(-1) == y)),
+            "ms per batch": 1e3 * timings[name].median,
+        }
+        for name, log_p in found.items()
+    ], rounding
+
+
+def table(rows):
+    return [list(rows[0]), *([f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()] for row in rows)]
+
+
+def main():
+    options = harness.command_line(__doc__, repeats=9).parse_args()
+    sizes = QUICK if options.quick else FULL
+    rules = rule_table(sizes)
+    task = tasks.grouped(sizes["units"], sizes["per_class"], FLIPPED, seed=0)
+    x, y = (part[:TEST] for part in task.test)
+    trained, model = training_table(task, sizes, x, y)
+    predicted, rounding = inference_table(model, x, y, options.repeats)
+    tables = {
+        f"error of log p with one draw of {DEFAULT} nodes": table(rules),
+        "training with S nodes": table(trained),
+        f"predicting with S nodes, after training with {DEFAULT}": table(predicted),
+        "rounding": f"Rounding the {DEFAULT} nodes to bfloat16 moves log p by {rounding:.2g}.",
+        "sizes": json.dumps(sizes),
+    }
+    publish(options.output, "nodes", tables, seeds=[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,270 @@
+"""Seconds and peak memory of a training step and of a prediction, beside a plain Dense layer and the machine's floor.
+
+python -m benchmarks.cost.speed [--backends jax tensorflow torch] [--sweeps S K B R] [--quick] [--output FOLDER]
+
+Every measurement has a fresh process (with --quick they share one, and peak memory only rises). Dense and the machine's
+rates are measured in the same one as the head, in turn with it. The floor is
+
+    max(exp / exp rate + flops / matmul rate, bytes / read rate)
+    m:           1 (Dense), 2 (diagonal), 3 (parameter-efficient), 2 + R (full)
+    training:    exp = 2 S B K,  flops = 4 m B D K + 6 S B K R (full) or 6 S K R (parameter-efficient), bytes = 20 m D K
+    prediction:  exp =   S B K,  flops = 2 m B D K + 2 S B K R (full) or 2 S K R (parameter-efficient), bytes =  4 m D K
+
+with S = 0 and 16 B K exponentials (32 B K in training) for the closed form of the sigmoid. A Dense layer needs no
+gradient of its features here, hence 4 and not 6; element-wise work counts for nothing; 20 bytes are a kernel read, its
+gradient written, and the update. "times maps + exp" is the time beside m times that of Dense, plus the exponentials:
+what is left if only the affine maps are granted.
+"""
+
+import itertools
+import json
+
+from benchmarks.lib import harness
+from benchmarks.lib.results import publish
+
+BACKENDS = ["jax", "tensorflow", "torch"]
+BASE = {"B": 128, "D": 2048, "K": 1000, "R": 15, "S": 256}
+QUICK = {"B": 16, "D": 64, "K": 100, "R": 5, "S": 64}
+SWEEPS = {"S": [16, 64, 256, 1024], "K": [10, 100, 1000, 21_843], "B": [16, 128, 512], "R": [5, 15, 50]}
+QUICK_SWEEPS = {"S": [16, 256], "B": [16]}
+HEADS = {
+    "diagonal": lambda r: {"num_factors": 0},
+    "full": lambda r: {"num_factors": r},
+    "parameter-efficient": lambda r: {"num_factors": r, "parameter_efficient": True},
+    "sigmoid parameter-efficient": lambda r: {"num_factors": r, "parameter_efficient": True, "link": "sigmoid"},
+}
+MODES = ["train", "predict"]
+LARGEST_KERNEL = 1 << 28  # numbers: the full head at K = 21,843 would need gigabytes for its kernel alone
+
+
+def grid(base, sweeps):
+    """(head, sizes) of every row: one size varies at a time, where the head has it."""
+    for head, (name, values) in itertools.product(HEADS, sweeps.items()):
+        for value in values:
+            sizes = {**base, name: value}
+            sizes["R"] = min(sizes["R"], sizes["K"])
+            unused = {"diagonal": "R", "sigmoid parameter-efficient": "S"}.get(head)
+            if name != unused and not (head == "full" and sizes["D"] * sizes["K"] * sizes["R"] > LARGEST_KERNEL):
+                yield head, {**sizes, **({unused: 0} if unused else {})}
+
+
+def num_maps(head, R):
+    """m of the floor: affine maps from the features, in units of one Dense layer."""
+    return {"Dense": 1, "diagonal": 2, "full": 2 + R}.get(head, 3)
+
+
+def work(head, mode, B, D, K, R, S):
+    """(exp, flops, bytes) of the floor, as the module says."""
+    maps = num_maps(head, R)
+    passes, exps = (3, 2) if mode == "train" else (1, 1)
+    samples = {"full": S * B * K * R, "parameter-efficient": S * K * R}.get(head, 0)
+    elements = 0 if head == "Dense" else (16 if head.startswith("sigmoid") else S) * B * K
+    dense = (4 if mode == "train" else 2) * maps * B * D * K
+    return exps * elements, dense + 2 * passes * samples, (20 if mode == "train" else 4) * maps * D * K
+
+
+def floor(head, mode, sizes, rates):
+    exps, flops, moved = work(head, mode, **sizes)
+    flop_rate, exp_rate, read_rate = rates
+    return max(exps / exp_rate + flops / flop_rate, moved / read_rate)
+
+
+def make_model(head, B, D, K, R, S, learning_rate=0.01):
+    """A compiled model that is the head alone, a batch, and its labels."""
+    import keras
+    import numpy as np
+
+    import keras_het
+
+    layer = keras.layers.Dense(K)
+    if head in HEADS:
+        integrator = keras_het.integrators.QuasiMonteCarlo(S) if S else None
+        layer = keras_het.layers.HeteroscedasticDense(K, **HEADS[head](R), integrator=integrator, seed=0)
+    model = keras.Sequential([keras.Input((D,)), layer])
+    sigmoid = head.startswith("sigmoid")
+    loss = keras.losses.BinaryCrossentropy if sigmoid else keras.losses.SparseCategoricalCrossentropy
+    model.compile(
+        keras.optimizers.SGD(learning_rate), loss(from_logits=True), jit_compile=keras.config.backend() != "torch"
+    )
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((B, D), dtype="float32")
+    y = rng.integers(2, size=(B, K)).astype("float32") if sigmoid else rng.integers(K, size=B)
+    return model, x, y
+
+
+def make_call(head, mode, **sizes):
+    """A function that takes one step, or predicts, by the public API, and waits for its end."""
+    model, x, y = make_model(head, **sizes)
+
+    def train():
+        model.train_on_batch(x, y)
+        return harness.wait(model.optimizer.iterations)  # written last
+
+    return train if mode == "train" else lambda: model.predict_on_batch(x)
+
+
+def measure_row(head, what, sizes, repeats):
+    """The measurements of one process: seconds of all modes, or the peak memory of one."""
+    if what != "seconds":
+        call = make_call(head, what, **sizes)
+        call(), call()
+        return {"peak_mib": harness.peak_memory()}
+    return measure_seconds(head, sizes, repeats, harness.PROCESSOR)
+
+
+def measure_seconds(head, sizes, repeats, probe_sizes):
+    """For each mode its seconds, those of Dense, and their ratios to the floor."""
+    functions = harness.probes(probe_sizes)
+    for mode in MODES:
+        functions |= {(head, mode): make_call(head, mode, **sizes), ("Dense", mode): make_call("Dense", mode, **sizes)}
+    timings = harness.measure(functions, repeats)
+    rates = harness.rates(timings, probe_sizes)
+    result = {}
+    for mode in MODES:
+        own, dense = timings[head, mode], timings["Dense", mode]
+        least, dense_least = floor(head, mode, sizes, rates), floor("Dense", mode, sizes, rates)
+        maps_and_exps = num_maps(head, sizes["R"]) * dense.median + work(head, mode, **sizes)[0] / rates[1]
+        result[mode] = {
+            "seconds": own.median,
+            "low": own.low,
+            "high": own.high,
+            "dense": dense.median,
+            "times dense": own.median / dense.median,
+            "floor": least,
+            "times floor": own.median / least,
+            "times maps + exp": own.median / maps_and_exps,
+            "dense times floor": dense.median / dense_least,
+        }
+    return result
+
+
+def run(backend, base, sweeps, repeats, together):
+    """All rows of a backend. Each measurement has a fresh process, or, to be quick, all share one."""
+    rows = list(dict.fromkeys((head, tuple(sizes.items())) for head, sizes in grid(base, sweeps)))
+    jobs = [
+        {"head": head, "sizes": dict(sizes), "repeats": repeats, "what": what}
+        for head, sizes in rows
+        for what in ("seconds", *MODES)
+    ]
+    found = []
+    for batch in [jobs] if together else [[job] for job in jobs]:
+        print(f"\r{backend}: {len(found)} of {len(jobs)}: {batch[0]}".ljust(160)[:160], end="", flush=True)
+        steady = {} if batch[0]["what"] == "seconds" else harness.STEADY_MEMORY
+        found += harness.in_fresh_process(__spec__.name, batch, KERAS_BACKEND=backend, **steady)
+    print("\r".ljust(161) + "\r", end="")
+    seen = []
+    for (head, sizes), timed, *peaks in zip(rows, found[::3], found[1::3], found[2::3], strict=True):
+        for mode, peak in zip(MODES, peaks, strict=True):
+            seen.append({"backend": backend, "head": head, "mode": mode, **dict(sizes), **timed[mode], **peak})
+    return seen
+
+
+def report(rows, sweeps, base):
+    """A table for each mode, then how cost grows, by their titles."""
+    tables = {}
+    for mode in MODES:
+        lines = [
+            [
+                "backend",
+                "head",
+                "B",
+                "K",
+                "R",
+                "S",
+                "ms (quartiles)",
+                "times Dense",
+                "times floor",
+                "times maps + exp",
+                "peak MiB",
+            ]
+        ]
+        for row in (row for row in rows if row["mode"] == mode):
+            sizes = [str(row[name] or "") for name in "BKRS"]
+            ratios = [
+                *(f"{row[name]:.1f}" for name in ("times dense", "times floor", "times maps + exp")),
+                f"{row['peak_mib']:.0f}",
+            ]
+            lines.append([row["backend"], row["head"], *sizes, harness.spread(row), *ratios])
+        tables[f"{mode}, D={base['D']}"] = lines
+    lines = [["backend", "head", *(f"{mode}: time by {name}" for mode in MODES for name in sweeps), "memory by S"]]
+    for backend, head in dict.fromkeys((row["backend"], row["head"]) for row in rows):
+        own = [row for row in rows if (row["backend"], row["head"]) == (backend, head)]
+        fitted = [exponent(own, mode, name, base, "seconds") for mode in MODES for name in sweeps]
+        lines.append([backend, head, *fitted, exponent(own, "train", "S", base, "peak_mib")])
+    return {**tables, "growth: exponents fitted over the sweeps": lines}
+
+
+def sweep(rows, mode, name, base):
+    """The rows of a mode in which `name` varies and all else is as in `base`, in order."""
+    fixed = [other for other in base if other != name]
+    same = [row for row in rows if row["mode"] == mode and all(row[other] in (0, base[other]) for other in fixed)]
+    return sorted(same, key=lambda row: row[name])
+
+
+def exponent(rows, mode, name, base, quantity):
+    """The slope of log quantity by log size, least squares."""
+    import numpy as np
+
+    rows = sweep(rows, mode, name, base)
+    if len(rows) < 2 or not rows[0][name]:
+        return ""
+    return f"{np.polyfit(*np.log([[row[name] for row in rows], [row[quantity] for row in rows]]), 1)[0]:.2f}"
+
+
+def plot(rows, base, folder):
+    """Two figures: seconds against S, and peak memory against S, a panel for each backend."""
+    from matplotlib.figure import Figure
+
+    for quantity, label in (
+        ("seconds", "seconds of a training step"),
+        ("peak_mib", "peak memory of a training step, MiB"),
+    ):
+        backends = list(dict.fromkeys(row["backend"] for row in rows))
+        figure = Figure(figsize=(3.6 * len(backends), 3.6), layout="constrained")
+        for axis, backend in zip(
+            figure.subplots(1, len(backends), sharey=True, squeeze=False)[0], backends, strict=True
+        ):
+            for head in HEADS:
+                own = sweep(
+                    [row for row in rows if (row["backend"], row["head"]) == (backend, head)], "train", "S", base
+                )
+                if own and own[0]["S"]:
+                    axis.plot([row["S"] for row in own], [row[quantity] for row in own], marker="o", label=head)
+                    if quantity == "seconds":
+                        axis.plot(
+                            [row["S"] for row in own],
+                            [row["floor"] for row in own],
+                            color="0.7",
+                            linestyle="--",
+                            zorder=0,
+                            label="floor of each" if head == "full" else None,
+                        )
+            axis.set(title=backend, xlabel="nodes S", xscale="log", yscale="log" if quantity == "seconds" else "linear")
+            if quantity == "peak_mib":
+                axis.set_ylim(bottom=0)
+        figure.axes[0].set_ylabel(label)
+        figure.axes[0].legend(fontsize="small")
+        figure.savefig(folder / f"{quantity}_against_samples.png", dpi=120)
+
+
+def main():
+    parser = harness.command_line(__doc__, repeats=9)
+    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)
+    parser.add_argument(
+        "--sweeps", nargs="+", choices=SWEEPS, default=list(SWEEPS), help="which sizes to vary, one at a time"
+    )
+    options = parser.parse_args()
+    if options.row:
+        print(json.dumps([measure_row(**row) for row in options.row]))
+        return
+    base, sweeps = (QUICK, QUICK_SWEEPS) if options.quick else (BASE, {name: SWEEPS[name] for name in options.sweeps})
+    rows = []
+    for backend in options.backends:
+        rows += run(backend, base, sweeps, 3 if options.quick else options.repeats, together=options.quick)
+        harness.write_csv(options.output / "speed.csv", rows)
+    plot(rows, base, options.output)
+    publish(options.output, "speed", report(rows, sweeps, base), [0], options.backends, harness.processor())
+
+
+if __name__ == "__main__":
+    main()

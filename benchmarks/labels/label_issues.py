@@ -1,0 +1,224 @@
+"""Wrong labels that `analysis.find_label_issues` finds by several models, beside those that cleanlab finds.
+
+python -m benchmarks.labels.label_issues [--seeds 5] [--tasks NAME ...] [--folds 3] [--output FILE] [--quick] [--render]
+
+Digits with 20% of their labels wrong, by look-alikes or at random, or with the labels of weak raters, small models that
+saw 60 examples each. Every model predicts out of sample; temperature, strength of T's penalty and epoch are chosen by
+noisy labels, three choices for each method, with the same L2. Which labels are wrong is known here, and only measured:
+
+* average precision of the ranking by the score, of which chance would have the share of wrong labels,
+* precision and recall of the labels that are called issues,
+* of the issues that are right in the task "pairs and random", how many have the right kind, two classes of a planted
+  pair or not: by the counts of confident examples alone, and by the covariance of the head or the learned T of the last
+  fold.
+
+The rows of `cleanlab` are of the same probabilities as those of Dense; they need cleanlab, which
+`python -m nox -s bench -- labels.label_issues` installs. Results are JSON lines, one for each task and seed, to which a
+later run adds what is missing.
+"""
+
+import json
+
+import numpy as np
+
+from benchmarks.labels import clean_probabilities
+from benchmarks.lib import harness, noises, tasks
+from benchmarks.lib.results import publish
+
+METHODS = ("Dense", "full", "Dense and a learned T")
+TEMPERATURES, STRENGTHS = (1.5, 5.0, 15.0), (0.03, 0.07, 0.14)
+PAIRS = ((3, 8), (4, 9), (1, 7))
+
+
+def noisy_digits(name, seed):
+    """Digits in random order: examples, true classes, and noisy labels."""
+    from sklearn.datasets import load_digits
+
+    from keras_het import label_noise
+
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng([seed, 1]).permutation(len(y))
+    x, y = (x[order] / 16.0).astype("float32"), y[order]
+    if name == "weak raters":
+        return x, y, noises.one_of(label_noise.weak_raters(x, y, seed=[seed, 2]), [seed, 3])
+    rows = label_noise.symmetric(10, 0.08 if name == "pairs and random" else 0.2)
+    if name == "look-alikes, 20%":
+        rows = label_noise.look_alike_transitions(x, y, 0.2)
+    if name == "pairs and random":  # 20% more of three pairs
+        for i, j in [*PAIRS, *(pair[::-1] for pair in PAIRS)]:
+            rows[i] = 0.8 * rows[i] + 0.2 * np.eye(10)[j]
+    return x, y, label_noise.corrupt_labels(y, rows, [seed, 2])
+
+
+TASKS = ("look-alikes, 20%", "random, 20%", "weak raters", "pairs and random")
+
+
+def out_of_sample(x, labels, method, seed, folds, epochs):
+    """Probabilities of the true classes by models that did not see the label, and the last of these models."""
+    from keras_het.analysis import predict_probabilities
+    from keras_het.selection.cross_validation import stratified_folds
+
+    fold_of, p = stratified_folds(labels, folds, seed), np.empty((len(x), 10))
+    for fold in range(folds):
+        inside, outside = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+        parts = (inside[len(inside) // 5 :], inside[: len(inside) // 5], outside)
+        task = tasks.Task(*(tasks.Split(x[part], labels[part]) for part in parts), 10, epochs, tasks.dense(128, 128))
+        model = clean_probabilities.chosen(task, method, seed, choices(method))
+        p[outside] = predict_probabilities(model, x[outside])
+    return p / p.sum(axis=1, keepdims=True), model
+
+
+def choices(method):
+    """Three: of the temperature, or of the strength of T's penalty; L2 is the same for all."""
+    return (
+        STRENGTHS
+        if method.endswith("T")
+        else [(temperature, clean_probabilities.DECAY) for temperature in TEMPERATURES]
+    )
+
+
+def pairs_of(model, x, labels):
+    """The classes that a model holds for confusable; None if it says nothing of them."""
+    from keras import ops
+
+    from keras_het.analysis import confused_pairs
+    from keras_het.label_noise import systematic_flips
+    from keras_het.layers import HeteroscedasticDense, NoiseTransition
+
+    last = model.layers[-1]
+    if isinstance(last, NoiseTransition):
+        return np.argwhere(
+            systematic_flips(ops.convert_to_numpy(last.transition) * np.bincount(labels, minlength=10)[:, None])
+        )
+    return confused_pairs(model, x, count=45) if isinstance(last, HeteroscedasticDense) else None
+
+
+def figures(name, seed, folds, epochs):
+    """A dict for each method."""
+    from keras_het.analysis import find_label_issues
+
+    x, clean, labels = noisy_digits(name, seed)
+    wrong = labels != clean
+    for method in METHODS:
+        p, model = out_of_sample(x, labels, method, seed, folds, epochs)
+        found = find_label_issues(p, labels)
+        row = {
+            "method": method,
+            **quality(wrong, found.index, found.score, found.is_issue),
+            "kind by counts": kinds(name, clean, found),
+        }
+        pairs = pairs_of(model, x, labels)
+        yield row | {
+            "kind by model": kinds(name, clean, None if pairs is None else find_label_issues(p, labels, pairs=pairs))
+        }
+        if method == "Dense" and (flags := cleanlab_flags(labels, p)) is not None:
+            scores = p[np.arange(len(p)), labels]
+            yield {
+                "method": "cleanlab",
+                **quality(wrong, np.arange(len(p)), scores, flags),
+                "kind by counts": None,
+                "kind by model": None,
+            }
+
+
+def quality(wrong, index, score, is_issue):
+    """Average precision of the ranking, precision and recall of the cut, and the share of wrong labels."""
+    from sklearn.metrics import average_precision_score, precision_score, recall_score
+
+    wrong = wrong[index]
+    return {
+        "wrong": float(wrong.mean()),
+        "average precision": float(average_precision_score(wrong, -score)),
+        "precision": float(precision_score(wrong, is_issue, zero_division=0)),
+        "recall": float(recall_score(wrong, is_issue)),
+    }
+
+
+def kinds(name, clean, found):
+    """Of the issues whose suggestion is right, how many have the right kind; None for a task without planted pairs."""
+    if name != "pairs and random" or found is None:
+        return None
+    right = found.is_issue & (clean[found.index] == found.suggested)
+    planted = {frozenset(pair) for pair in PAIRS}
+    of_pair = np.array(
+        [frozenset(pair) in planted for pair in zip(found.given.tolist(), found.suggested.tolist(), strict=True)]
+    )
+    return float(np.mean((found.kind == "confusable")[right] == of_pair[right]))
+
+
+def cleanlab_flags(labels, p):
+    """A mask of the labels that cleanlab calls issues; None if it is not installed."""
+    try:
+        from cleanlab.filter import find_label_issues
+    except ImportError:
+        return None
+    return find_label_issues(labels, p, n_jobs=1)
+
+
+def table(rows):
+    """Means over the seeds with standard errors, and what each method adds to Dense, seed by seed."""
+    measures = ("average precision", "precision", "recall")
+    shares = ("kind by counts", "kind by model")
+    lines = [["task (wrong)", "method", *measures, *shares]]
+    for task in dict.fromkeys(row["task"] for row in rows):
+        of_task = [row for row in rows if row["task"] == task]
+        for method in dict.fromkeys(row["method"] for row in of_task):
+            cells = []
+            for measure in measures:
+                values, base = (of_method(of_task, name, measure) for name in (method, "Dense"))
+                cells.append(with_error(values, "") if method == "Dense" else with_error(values - base, "+"))
+            cells += [with_error(of_method(of_task, method, measure), "") for measure in shares]
+            wrong = f"{task} ({np.mean([row['wrong'] for row in of_task]):.0%})" if method == "Dense" else ""
+            lines.append([wrong, method, *cells])
+    return lines
+
+
+def of_method(rows, method, measure):
+    """The figures of a method over the seeds, without those that it has not."""
+    return np.array([row[measure] for row in rows if row["method"] == method and row.get(measure) is not None])
+
+
+def with_error(values, sign):
+    """A mean and its standard error; bold where it is more than two of them from 0."""
+    if not len(values):
+        return ""
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    text = f"{values.mean():{sign}.3f} +- {error:.3f}"
+    return f"**{text}**" if sign and abs(values.mean()) > 2 * error else text
+
+
+def main():
+    parser = harness.parser_of(__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--folds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="one seed, two epochs, to see that it runs")
+    parser.add_argument("--render", action="store_true", help="only show what the file has")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    file = options.output / "label_issues.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    done = {(row["task"], row["seed"]) for row in rows}
+    seeds, epochs = (1, 3) if options.quick else (options.seeds, 40)
+    for seed in range(0 if options.render else seeds):
+        for task in options.tasks:
+            if (task, seed) not in done:
+                new = [{"task": task, "seed": seed, **row} for row in figures(task, seed, options.folds, epochs)]
+                with file.open("a") as stream:
+                    stream.writelines(json.dumps(row) + "\n" for row in new)
+                rows += new
+                print(task, seed, flush=True)
+    import keras
+
+    packages = [keras.config.backend(), "cleanlab"] if any(row["method"] == "cleanlab" for row in rows) else None
+    publish(
+        options.output,
+        "label_issues",
+        {"wrong labels that are found": table(rows)},
+        sorted({row["seed"] for row in rows}),
+        packages,
+    )
+
+
+if __name__ == "__main__":
+    main()

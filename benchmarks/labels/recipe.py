@@ -1,0 +1,255 @@
+"""Heads beside a plain Dense with the same choices, epoch by epoch, on noisy labels.
+
+python -m benchmarks.labels.recipe [--tasks NAME ...] [--methods NAME ...] [--seeds 5] [--part 0/2] [--output FOLDER]
+(on the backend of KERAS_BACKEND)
+
+Every run trains one method with one setting and writes a line of JSON: for each epoch the accuracy, likelihood and
+calibration on noisy validation labels, which a user has, and on clean test labels, which a user has not. A run whose
+line is there is not repeated.
+"""
+
+import functools
+import itertools
+import json
+import time
+from typing import NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+
+from benchmarks.labels import recipe_report
+from benchmarks.lib import harness, tasks
+from benchmarks.lib.lines import distinct
+from benchmarks.lib.results import publish
+from keras_het import covariances
+from keras_het.analysis.calibration import expected_calibration_error
+from keras_het.integrators import QuasiMonteCarlo
+from keras_het.layers import HeteroscedasticDense, LearnedTemperature
+
+BATCH, LEARNING_RATE = 128, 2e-3
+VARIATIONS = {
+    "initial_scale": (0.015, 0.5, 1.5),
+    "covariance_l2": (1e-4, 1e-3, 1e-2),
+    "rate": (0.2, 5.0),
+    "num_factors": (3, 50),
+    "num_samples": (16, 256),
+}
+
+
+HEADS = {  # covariance and link of the head by the name of the method
+    "diagonal": (covariances.Diagonal, "softmax"),
+    "full": (covariances.LowRank, "softmax"),
+    "parameter-efficient": (covariances.ParameterEfficient, "softmax"),
+    "full, learned temperature": (covariances.LowRank, "softmax"),  # from each of the temperatures
+    "normalized sigmoid, diagonal": (covariances.Diagonal, "normalized_sigmoid"),
+    "normalized sigmoid, full": (covariances.LowRank, "normalized_sigmoid"),
+    "normal cdf, full": (covariances.LowRank, "normal_cdf"),
+    "latent": (covariances.Latent, "softmax"),
+}
+
+
+class Setting(NamedTuple):
+    """One choice of everything: a method and its hyperparameters; those of the noise do nothing to Dense."""
+
+    method: str
+    temperature: float = 5.0
+    l2: float = 0.0  # of all kernels but those of the covariance
+    covariance_l2: float = 0.0
+    initial_scale: float = 0.15
+    rate: float = 1.0  # the learning rate of the covariance, of that of all else
+    num_factors: int = 15
+    num_samples: int = 64
+
+
+class Adam(keras.optimizers.Adam):
+    """With a learning rate of its own for the covariance of a head."""
+
+    def __init__(self, rate):
+        super().__init__(LEARNING_RATE)
+        self.rate, self.own = rate, set()
+
+    def build(self, variables):
+        """Keras calls it."""
+        covariance = [v for v in variables if any(part in v.path for part in ("scale_diag", "row_scale", "factor"))]
+        # Both forms, for TensorFlow updates its own variable.
+        self.own = {id(form) for variable in covariance for form in (variable, variable.value)}
+        super().build(variables)
+
+    def update_step(self, gradient, variable, learning_rate):
+        """Keras calls it for every variable."""
+        super().update_step(
+            gradient, variable, learning_rate * self.rate if id(variable) in self.own else learning_rate
+        )
+
+
+def make_model(task, setting, seed):
+    """The backbone of the task and a head, compiled."""
+    keras.utils.set_random_seed(seed)
+    l2 = functools.partial(keras.regularizers.L2, setting.l2) if setting.l2 else lambda: None
+    layers = task.backbone(task.train.x.shape[1:], l2)
+    if setting.method == "Dense":
+        head = [
+            keras.layers.Dense(task.units, kernel_regularizer=l2()),
+            keras.layers.Rescaling(1 / setting.temperature),
+        ]
+    else:
+        head = [_head(task.units, setting, l2(), seed)]
+    model = keras.Sequential([*layers, *head])
+    model.compile(Adam(setting.rate), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def _head(units, setting, l2, seed):
+    (kind, link), learned = HEADS[setting.method], "learned" in setting.method
+    has_factors = kind in (covariances.LowRank, covariances.ParameterEfficient)
+    factors = {"num_factors": min(setting.num_factors, units)} if has_factors else {}
+    penalty = keras.regularizers.L2(setting.covariance_l2) if setting.covariance_l2 else None
+    return HeteroscedasticDense(
+        units,
+        covariance=kind(**factors, regularizer=penalty, initial_scale=setting.initial_scale),
+        link=link,
+        temperature=LearnedTemperature(0.5, 200.0, setting.temperature) if learned else setting.temperature,
+        kernel_regularizer=l2,
+        integrator=QuasiMonteCarlo(setting.num_samples) if link == "softmax" else None,
+        seed=seed,
+    )
+
+
+def scores(log_p, y):
+    """Accuracy, NLL, ECE, the NLL at the best temperature, and two robust losses of predictions."""
+    p, rows = np.exp(log_p), np.arange(len(y))
+    return {
+        "accuracy": float((log_p.argmax(-1) == y).mean()),
+        "NLL": float(-log_p[rows, y].mean()),
+        "ECE": expected_calibration_error(p, y),
+        "scaled NLL": scaled_by(log_p, y)[1],
+        "absolute error": float(1 - p[rows, y].mean()),
+        "GCE": float((1 - p[rows, y] ** 0.7).mean() / 0.7),
+    }
+
+
+def scaled_by(log_p, y):
+    """The power of the probabilities that is best for labels, one over a temperature, and the NLL there."""
+
+    def nll(log_power):
+        return -log_softmax(log_p * np.exp(log_power), axis=-1)[np.arange(len(y)), y].mean()
+
+    found = minimize_scalar(nll, bounds=(-3, 3), method="bounded")
+    return float(np.exp(found.x)), float(found.fun)
+
+
+def noise(model, x):
+    """Root mean square of the diagonal and of the factor noise of a logit, in temperatures; nothing for Dense."""
+    head = model.layers[-1]
+    if not isinstance(head, HeteroscedasticDense):
+        return {}
+    for layer in model.layers[:-1]:
+        x = layer(x, training=False)
+    normal = head.logit_distribution(x)
+    total, diagonal = (ops.convert_to_numpy(v).mean() for v in (normal.variance(), ops.square(normal.scale_diag)))
+    return {
+        "diagonal noise": float(np.sqrt(diagonal) / head.temperature),
+        "factor noise": float(np.sqrt(max(total - diagonal, 0.0)) / head.temperature),
+    }
+
+
+class Record(keras.callbacks.Callback):
+    """The scores of every epoch."""
+
+    def __init__(self, task):
+        super().__init__()
+        self.task, self.epochs = task, []
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Keras calls it."""
+        found = {"training loss": float(logs["loss"]), **noise(self.model, self.task.validation.x[:256])}
+        for name, part in (("noisy", self.task.validation), ("clean", self.task.test)):
+            log_p = log_softmax(self.model.predict(part.x, batch_size=1000, verbose=0).astype("float64"), axis=-1)
+            found |= {f"{name} {key}": value for key, value in scores(log_p, part.y).items()}
+        self.epochs.append(found)
+
+
+def run(name, setting, seed):
+    """One line of the results."""
+    start = time.perf_counter()
+    task = tasks.TASKS[name](seed)
+    model, record = make_model(task, setting, seed), Record(task)
+    model.fit(*task.train, batch_size=BATCH, epochs=task.epochs, verbose=0, callbacks=[record])
+    key = {"task": name, "seed": seed, **setting._asdict()}
+    return {**key, "seconds": time.perf_counter() - start, "epochs": record.epochs}
+
+
+def settings(task):
+    """Every method with each of the task's choices.
+
+    Links whose functions are flat at both ends have larger temperatures to choose from.
+    """
+    larger = tuple(sorted({*task.temperatures, 40.0, 120.0})[-3:])
+    return [
+        Setting(method, temperature, l2)
+        for method in ("Dense", *HEADS)
+        for temperature, l2 in itertools.product(
+            larger if "link" in HEADS.get(method, {}) else task.temperatures, task.l2
+        )
+    ]
+
+
+def variations(task):
+    """The full head with one of its settings at a time changed, at the middle temperature of the task."""
+    base = Setting("full", task.temperatures[len(task.temperatures) // 2])
+    return [base, *(base._replace(**{name: value}) for name, values in VARIATIONS.items() for value in values)]
+
+
+def key_of(line):
+    """The key of a run."""
+    return json.dumps({name: value for name, value in line.items() if name not in ("seconds", "epochs")})
+
+
+def main():
+    parser = harness.parser_of(__doc__)
+    parser.add_argument("--tasks", nargs="+", choices=list(tasks.TASKS), default=list(tasks.TASKS), metavar="NAME")
+    parser.add_argument("--methods", nargs="+", choices=["Dense", *HEADS], default=["Dense", *HEADS], metavar="NAME")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument(
+        "--part", default="0/1", help="I/N: every N-th run, from the I-th, for several processes side by side"
+    )
+    parser.add_argument(
+        "--variations", action="store_true", help="one setting of the full head at a time; in a folder of their own"
+    )
+    options = parser.parse_args()
+    part, parts = map(int, options.part.split("/"))
+    options.output.mkdir(parents=True, exist_ok=True)
+    present = {key_of(line) for line in recipe_report.read(options.output)}
+    of_task = variations if options.variations else settings
+    of_seed = [
+        (name, setting)
+        for name in options.tasks
+        for setting in of_task(tasks.TASKS[name](0))
+        if setting.method in options.methods
+    ]
+    wanted = [(name, setting, seed) for seed in range(options.seeds) for name, setting in of_seed]
+    for name, setting, seed in wanted[part::parts]:
+        if key_of({"task": name, "seed": seed, **setting._asdict()}) in present:
+            continue
+        line = run(name, setting, seed)
+        with (options.output / f"recipe-{part}.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        last = line["epochs"][-1]
+        print(
+            f"{name}, seed {seed}: {setting}: {last['clean accuracy']:.3f} {last['clean NLL']:.3f}, "
+            f"{line['seconds']:.0f} s",
+            flush=True,
+        )
+        keras.utils.clear_session()
+    runs = recipe_report.read(options.output)
+    changed = (
+        {"one setting at a time": recipe_report.variations(runs, Setting._fields[1:])} if options.variations else {}
+    )
+    publish(options.output, "recipe", changed or recipe_report.describe(runs), distinct(runs, "seed"))
+
+
+if __name__ == "__main__":
+    main()

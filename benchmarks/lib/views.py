@@ -1,0 +1,273 @@
+"""Tables of pages that are made of others: chosen rows and columns, in plain words.
+
+Each takes `of(name, title)`, which returns the table of a result file, and returns a table: rows of strings, the first
+its head.
+"""
+
+import math
+import re
+
+TASKS = {  # in plain words
+    "digits, 40%": "40% to the class that the image looks most like, digits",
+    "MNIST, 40%": "the same, 3000 real images of MNIST, a convolutional network",
+    "images, 20%": "20%, the same, twenty drawn look-alike classes, a convolutional network",
+    "digits, 20%": "20%, the same, digits",
+    "groups, 1000 classes, 20 each": "40% to any of four look-alikes, 1000 classes of 20 examples",
+    "groups, 100 classes, 100 each": "the same, 100 classes of 100 examples",
+    "digits, 40% symmetric": "40% to any class, digits",
+    "words, 45% of every second": "45% of one class of every pair to the other, words of twelve languages",
+    "digits, 0%": "none, digits",
+}
+SHORT = ("digits, 40%", "MNIST, 40%", "digits, 40% symmetric", "words, 45% of every second", "digits, 0%")
+ISSUES = {
+    "look-alikes, 20%": "20% are those of a look-alike",
+    "random, 20%": "20% are anything",
+    "pairs and random": "three pairs swapped, and 8% anything",
+}
+
+
+def when_it_pays(of, tasks=tuple(TASKS)):
+    """The full head beside Dense, a row for each task."""
+    found = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))
+    columns = ("clean accuracy", "clean NLL", "clean ECE")
+    lines = [
+        ["wrong labels", "Dense: accuracy", "NLL", "ECE", "full head: accuracy", "NLL", "ECE", "ECE, noisy labels"]
+    ]
+    for task in tasks:
+        dense, full = found[task, "Dense"], found[task, "full"]
+        lines.append(
+            [TASKS[task], *(value(dense[name]) for name in columns), *(full[name] for name in (*columns, "noisy ECE"))]
+        )
+    return lines
+
+
+def results_in_short(of):
+    """The rows of `when_it_pays` for the first page, wins and losses."""
+    return when_it_pays(of, SHORT)
+
+
+def by_task(table):
+    """`{(task, method): {column: cell}}` of a table whose rows name the task only where it changes."""
+    found, task = {}, ""
+    for row in table[1:]:
+        task = re.sub(r" \(\d+%\)$", "", row[0]) or task  # without the share of wrong labels that was counted
+        found[task, row[1]] = dict(zip(table[0], row, strict=True))
+    return found
+
+
+def value(cell):
+    """A cell without its standard error."""
+    return cell.replace("*", "").split(" +- ")[0]
+
+
+def swapped_classes(of):
+    """Errors by method, and how far the learned T is from the true one."""
+    chosen = {
+        ("random", "50%"): "a random T, 50%",
+        ("random", "65%"): "a random T, 65%",
+        ("pair", "45%"): "to the next class, 45%",
+        ("symmetric", "50%"): "symmetric, 50%",
+    }
+    methods = {
+        "none": "crossentropy",
+        "none, stopped early": "stopped early",
+        "learned T": "learned T",
+        "true T": "true T",
+    }
+    lines = [["noise", *methods.values(), "TV of T and the learned one"]]
+    for (noise, share), words in chosen.items():
+        errors = columns_of(of("label_flip", f"error on clean test data, {noise} flips, by their share"))
+        distances = columns_of(of("label_flip", f"total variation to the true T, {noise} flips"))
+        lines.append(
+            [
+                words,
+                *(value(errors[method, share]) for method in methods),
+                f"{float(value(distances['learned T', share])):.2f}",
+            ]
+        )
+    return lines
+
+
+def columns_of(table):
+    """`{(first cell of a row, column): cell}`."""
+    return {(row[0], column): cell for row in table[1:] for column, cell in zip(table[0][1:], row[1:], strict=True)}
+
+
+def wrong_labels(of):
+    """Ranking, precision and recall of Dense, and what each method adds to them."""
+    found = by_task(of("label_issues", "wrong labels that are found"))
+    measures = ("average precision", "precision", "recall")
+    names = {
+        "full": "full head",
+        "Dense and a learned T": "Dense and a learned T",
+        "cleanlab": "cleanlab, by Dense's probabilities",
+    }
+    lines = [["labels", "Dense: precision of ranking, cut, recall", *names.values()]]
+    for task, words in ISSUES.items():
+        cells = [[found[task, method][measure] for measure in measures] for method in ("Dense", *names)]
+        lines.append([words, *(", ".join(map(short, row)) for row in cells)])
+    return lines
+
+
+def short(cell):
+    """A cell without its standard error, still bold if it was."""
+    return f"**{value(cell)}**" if cell.startswith("**") else value(cell)
+
+
+def beside_edward2(of):
+    """The best mode of each package, and the time to the same error."""
+    head, *rows = of("peers", "seconds and memory of a step")
+    found = [dict(zip(head, row, strict=True)) for row in rows]
+    times = [dict(zip(*pair, strict=True)) for pair in _pairs(of("peers", "time to the error of edward2"))]
+    lines = [["one training step", "edward2, best mode", "keras_het"]]
+    sizes = {"softmax full": "softmax, full, B=128, D=2048, K=1000, R=15, 1000 nodes"}
+    sizes["sigmoid parameter-efficient"] = "sigmoid, parameter-efficient, B=16, K=21,843, R=50"
+    for name, words in sizes.items():
+        best = [
+            min((r for r in found if (r["head"], r["package"]) == (name, package)), key=_step)
+            for package in ("edward2", "keras_het")
+        ]
+        lines.append([words, *(f"{_step(row):.0f} ms, {row['over S=1 MiB']} MiB over one node" for row in best)])
+    deviations = ", ".join(row["sd"] for row in times)
+    ratios = ", ".join(f"{float(row['ratio']):.2f}" for row in times)
+    lines.insert(
+        2, [f"the same error of log p at noise of standard deviation {deviations}", "1", f"{ratios} of its time"]
+    )
+    return lines
+
+
+def _pairs(table):
+    return [(table[0], row) for row in table[1:]]
+
+
+def _step(row):
+    return float(row["step ms (quartiles)"].split(" ")[0])
+
+
+def nodes(of):
+    """The gains and costs of more nodes, a column for each number of them."""
+    trained = {row["trained"]: row for row in _dicts(of("nodes", "training with S nodes"))}
+    predicted = {row["S"]: row for row in _dicts(of("nodes", "predicting with S nodes, after training with 256"))}
+    chosen = next(name for name in trained if name.startswith("Dense, selected"))
+    counts = ("16", "64", "256")
+    lines = [["nodes S", *counts, "Dense, all chosen"]]
+    for name in ("NLL", "accuracy", "training noise", "ms per step"):
+        cells = [trained[f"S = {count}"][name] for count in counts]
+        lines.append(
+            [
+                f"trained with S: {NODES.get(name, name)}",
+                *cells,
+                "" if name == "training noise" else trained[chosen][name],
+            ]
+        )
+    return [
+        *lines,
+        ["trained with 256, predicting with S: error of log p", *(predicted[count]["error"] for count in counts), ""],
+    ]
+
+
+NODES = {"training noise": "training noise, how far log p of two runs differs"}
+
+
+def _dicts(table):
+    return [dict(zip(table[0], row, strict=True)) for row in table[1:]]
+
+
+def speed(of):
+    """Step and prediction of every head at the base size, on three backends."""
+    lines = [["backend", "head", *(f"{mode}: {name}" for mode in ("step", "predict") for name in SPEED)]]
+    steps, predictions = ([row for row in _dicts(of("speed", title)) if _is_base(row)] for title in SPEEDS)
+    for step, prediction in zip(steps, predictions, strict=True):
+        figures = [row[name] for row in (step, prediction) for name in SPEED]
+        lines.append([step["backend"], step["head"], *figures])
+    return lines
+
+
+SPEEDS = ("train, D=2048", "predict, D=2048")
+SPEED = ("ms (quartiles)", "times Dense", "times floor")
+
+
+def _is_base(row):
+    return (row["B"], row["K"]) == ("128", "1000") and row["R"] in ("", "15") and row["S"] in ("", "256")
+
+
+def backbone(of):
+    """The share of the head in a prediction, a column for each backend."""
+    backends = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
+    tables = [_dicts(of(f"backbone_{backend}", "share of the head in a prediction")) for backend in backends]
+    lines = [["head", *(f"{name}: {figure}" for name in backends.values() for figure in ("whole ms", "share"))]]
+    for rows in zip(*tables, strict=True):
+        lines.append([rows[0]["head"], *(row[figure] for row in rows for figure in ("whole ms", "share"))])
+    return lines
+
+
+def clean_probabilities(of):
+    """Accuracy, and the ECE by the number of clean labels, of three ways to get probabilities of the true classes."""
+    ways = ("Dense", "full", "Dense and a learned T")
+    lines = [["labels", *(f"{way}: {name}" for way in ways for name in ("accuracy", "ECE with 0, 50, 200"))]]
+    for task in ("digits, 40%", "digits, 20%", "digits, 40% symmetric", "words, 45% of every second", "images, 20%"):
+        cells = []
+        for way in ways:
+            own = [row for row in _dicts(of("clean_probabilities", task)) if row["model"] == way]
+            cells += [value(own[0]["accuracy"]), ", ".join(value(row["ECE"]) for row in own)]
+        lines.append([TASKS[task].removeprefix("the same, "), *cells])
+    return lines
+
+
+def plan(of):
+    """Planned and measured costs of every head, averaged over the default nodes."""
+    head, *rows = of("plan", '{"units": 1000, "features": 2048, "batch": 128}')
+    return [head, *(row for row in rows if row[1] == "QuasiMonteCarlo")]
+
+
+def gpu_speed(of):
+    """Seconds and memory on a card at the base size, of both backends."""
+    tables = {backend: of(f"gpu_speed_{backend}", "speed") for backend in ("jax", "torch")}
+    head = tables["jax"][0]
+    rows = [(backend, row) for backend, table in tables.items() for row in table[1:]]
+    chosen = [[backend, *row] for backend, row in rows if _is_base(dict(zip(head, row, strict=True)))]
+    return [["backend", *head], *chosen]
+
+
+def begin_with(of):
+    """The method to begin with for each kind of labels, in plain words, with its gain over early stopping."""
+    head = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))
+    gains = [100 * float(value(head[task, "full"]["clean accuracy"])) for task in ("digits, 40%", "MNIST, 40%")]
+    little = " +- ".join(
+        f"{100 * float(part):.1f}" for part in head["digits, 20%", "full"]["clean accuracy"].split(" +- ")
+    )
+    arena = {row["method"]: row for row in _dicts(of("arena_digits", ARENA))}
+    bounded = [float(value(arena[name][noise])) for name in BOUNDED for noise in ("symmetric", "random", "weak raters")]
+    by_validation = "early stopping by noisy validation labels, and a temperature: `keras_het.select`"
+    bounded_losses = (
+        f"a bounded loss: `losses.SymmetricCrossentropy`, `GeneralizedCrossentropy`; {_range(bounded)} points"
+    )
+    smoothing = value(arena["label smoothing"]["none"]).lstrip("+")
+    return [
+        ["your labels", "begin with"],
+        ["may be wrong, and you do not know how", f"{by_validation} ({HOW['temperature']})"],
+        [
+            "40% name another class, one that the example looks like",
+            f"the head, {_range(gains)} points of accuracy over Dense; where 20% do, {little} ({HOW['gain']})",
+        ],
+        ["are swapped between whole classes", f"`layers.NoiseTransition`, a learned T ({HOW['T']})"],
+        ["are wrong at random, or from weak raters", f"{bounded_losses} ({HOW['rivals']})"],
+        ["come from several people", f"`NoiseTransition(num_annotators=M)` ({HOW['T']})"],
+        ["are right, or nearly", f"a Dense layer; label smoothing gains {smoothing} points"],
+    ]
+
+
+ARENA = "Dense head: points of clean accuracy over crossentropy, stopped early, Dense"
+BOUNDED = ("symmetric crossentropy", "generalised crossentropy")
+HOW = {
+    "temperature": "[how](docs/temperature.md)",
+    "gain": "[when it pays](docs/when-it-pays.md)",
+    "T": "[how](docs/swapped-classes.md)",
+    "rivals": "[all rivals](docs/rivals.md)",
+}
+
+
+def _range(values):
+    """The least and the largest as text, in whole points, a half rounded up."""
+    low, high = (f"{math.floor(value + 0.5)}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,83 @@
+"""The benchmarks of labels: their data, and the figures and tables that they make of predictions."""
+
+import keras
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from benchmarks.labels import early_learning, ensembles, label_issues, planted_pairs
+from benchmarks.lib import tasks
+from keras_het.analysis import find_label_issues
+
+pytestmark = pytest.mark.once
+
+
+def test_the_table_of_ensembles_has_paired_differences():
+    base = {("Dense", 1): 0.5, ("full", 1): 0.6, ("Dense", 4): 0.7, ("full", 4): 0.9}
+    runs = [
+        {
+            (*key, scaled): (np.array([value + 0.1 * seed + 0.01 * scaled, 1.0, 0.1 * seed]), 1.0 + seed)
+            for key, value in base.items()
+            for scaled in (False, True)
+        }
+        for seed in (0, 1)
+    ]
+    rows = ensembles.describe(runs)[1:]
+    assert rows[0] == ["Dense", "1", "none", "0.550 +- 0.050", "1.000 +- 0.000", "0.050 +- 0.050", "", "", ""]
+    assert rows[3][3:7] == ["0.950 +- 0.050", "1.000 +- 0.000", "0.050 +- 0.050", "+0.200 +- 0.000"]
+    assert rows[4][2:4] == ["1.500 +- 0.500", "0.560 +- 0.050"]
+    rows = ensembles.effect(runs)[1:]
+    assert rows[1] == ["full", "none", "+0.300 +- 0.000", "+0.000 +- 0.000", "+0.000 +- 0.000"]
+
+
+def test_the_figures_of_ensembles_are_of_clean_labels_and_scaled_ones_keep_the_accuracy():
+    task = tasks.digits(0.4, 0)._replace(epochs=2, temperatures=(1.5,), l2=(0.0,))
+    choice, models = ensembles.members(task, "Dense", 0)
+    assert choice == (1.5, 0.0)
+    assert len(models) == ensembles.MEMBERS
+    assert len({float(np.abs(model.get_weights()[0]).sum()) for model in models}) == ensembles.MEMBERS
+    (plain, scaled), temperature = ensembles.measure(models[0], task)
+    logits = models[0].predict(task.test.x, verbose=0)
+    assert plain[0] == scaled[0] == np.mean(logits.argmax(-1) == task.test.y)
+    assert 0.05 < temperature < 1.0  # after two epochs a model is less sure than it could be
+    assert scaled[1] < plain[1]
+
+
+def test_planted_pairs_are_swapped_and_others_are_not():
+
+    x, labels = planted_pairs.planted(0)
+    known = {row.tobytes(): label for row, label in zip(*load_digits(return_X_y=True), strict=True)}
+    true = np.array([known[(16.0 * row.astype("float64")).round().tobytes()] for row in x])
+    for i, j in planted_pairs.PAIRS:
+        for one, other in ((i, j), (j, i)):
+            assert set(labels[true == one]) == {one, other}
+            assert np.mean(labels[true == one] == other) == pytest.approx(0.3, abs=0.12)
+    np.testing.assert_array_equal(labels[np.isin(true, [0, 2, 5, 6])], true[np.isin(true, [0, 2, 5, 6])])
+
+
+def test_quality_and_kinds_of_issues_by_hand():
+    wrong, index = np.array([False, True, False, True]), np.array([1, 0, 3, 2])
+    found = label_issues.quality(wrong, index, np.array([0.1, 0.2, 0.3, 0.9]), np.array([True, True, False, False]))
+    assert found == pytest.approx({"wrong": 0.5, "average precision": (1 + 2 / 3) / 2, "precision": 0.5, "recall": 0.5})
+    p = np.full((12, 4), 0.02)
+    clean = np.array([3, 0, 3, 0] + [0, 1, 2, 3] * 2)
+    p[np.arange(12), clean] = 0.94
+    labels = np.array([2, 1, 3, 0] + [0, 1, 2, 3] * 2)  # the first two are wrong: 3 as 2, and 0 as 1
+    with_pair = find_label_issues(p, labels, pairs=[(2, 3)])
+    assert label_issues.kinds("pairs and random", clean, with_pair) == 0.5  # neither is of a planted pair
+    assert label_issues.kinds("random, 20%", clean, with_pair) is None
+
+
+def test_shares_of_memorised_labels_by_hand():
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Activation("linear")])  # says what it is given
+    x, true, noisy = np.eye(3, dtype="float32")[[0, 1, 2, 2, 0]], np.array([0, 0, 1, 2, 2]), np.array([0, 1, 0, 2, 1])
+    shares = early_learning.Shares(x, true, noisy, (x, true))
+    shares.set_model(model)
+    shares.on_epoch_end(0)
+    # Examples 1, 2 and 4 are wrongly labelled: the first is predicted as its label, none as its class.
+    assert shares.rows == [
+        {"epoch": 1, "as wrong label": pytest.approx(1 / 3), "as true label": 0.0, "test": pytest.approx(2 / 5)}
+    ]
+    rows = [{"seed": seed, "method": "a", "test": seed + epoch / 10} for seed in (0, 1) for epoch in (1, 2)]
+    np.testing.assert_allclose(early_learning.curves(rows, "a", "test"), [[0.1, 0.2], [1.1, 1.2]])

@@ -49,6 +49,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted([*__all__, "HeteroscedasticClassifier", "__version__"])
+
+
 def __getattr__(name: str) -> type:
     """Imports the one class that needs scikit-learn only when it is used."""
     if name != "HeteroscedasticClassifier":

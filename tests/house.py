@@ -1,4 +1,4 @@
-"""The house in numbers: `python -m tests.house` prints floors, rooms, arrows, loose modules and public names.
+"""The house in numbers: `python -m tests.house` prints floors, rooms, arrows, loose modules, public names and depth.
 
 A room is a folder or a file directly below the package; an arrow is a pair of rooms of which one imports the other,
 also inside a function. The floor of a room is one more than the highest floor that it imports from.
@@ -66,6 +66,48 @@ def public_names(package="keras_het"):
     return sorted({name for module in public_modules(importlib.import_module(package)) for name in module.__all__})
 
 
+def depth():
+    """How deep a training step of the full head is, without a compiler.
+
+    Returns: the functions of the package from `call` to the first product of the noise, and the distributions that are
+        made forward, and with the gradient.
+    """
+    import numpy as np
+
+    from keras_het.layers import HeteroscedasticDense
+    from keras_het.ops.low_rank import LowRankNormal
+    from keras_het.ops.normal import Normal
+    from tests.gradients import layer_gradients
+
+    made, stacks = [], []
+    init, logits_at = Normal.__init__, LowRankNormal.logits_at
+
+    def counted(self, *tensors, **sizes):
+        made.append(self)
+        init(self, *tensors, **sizes)
+
+    def seen(self, chunk):
+        frames, frame = [], sys._getframe(1)
+        while frame is not None and "call" not in frames:
+            if str(PACKAGE) in frame.f_code.co_filename:
+                frames.append(frame.f_code.co_name)
+            frame = frame.f_back
+        stacks.append([*reversed(frames), "logits_at"])
+        return logits_at(self, chunk)
+
+    head, x = HeteroscedasticDense(4, num_factors=2, seed=0), np.ones((3, 5), "float32")
+    head.build(x.shape)
+    Normal.__init__, LowRankNormal.logits_at = counted, seen
+    try:
+        head(x, training=True)
+        forward = len(made)
+        made.clear()
+        layer_gradients(head, lambda outputs: outputs[0, 0], x)
+    finally:
+        Normal.__init__, LowRankNormal.logits_at = init, logits_at
+    return stacks[0], forward, len(made)
+
+
 def main():
     pairs, rooms = arrows()
     of = floors(pairs, rooms)
@@ -74,6 +116,9 @@ def main():
     print(f"{max(of.values())} floors, {len(rooms)} rooms, {len(pairs)} arrows")
     print(f"{len(loose_modules())} loose modules: {' '.join(loose_modules())}")
     print(f"{len(public_names())} public names")
+    stack, forward, both = depth()
+    print(f"{len(stack)} functions from call to the first product: {' > '.join(stack)}")
+    print(f"{forward} distributions made forward, {both} with the gradient")
 
 
 if __name__ == "__main__":

@@ -3,14 +3,19 @@
 import ast
 import doctest
 import importlib
+import os
 import pathlib
 import pkgutil
+import re
+import shutil
+import subprocess
+import sys
 
 import pytest
 
 import keras_het
 from tests import house
-from tests.house import public_modules, room_of
+from tests.house import public_modules
 
 pytestmark = pytest.mark.once
 
@@ -36,23 +41,10 @@ PACKAGES = [
     "keras_het.selection",
 ]
 
-# The rooms of every floor, from the ground up. A room may import itself and the rooms of lower floors; the face of the
-# package and its command line, on top, may import all.
-FLOORS = (
-    ("base",),
-    ("label_noise", "ops"),
-    ("constraints", "covariances", "links", "losses", "metrics", "regularizers"),
-    ("integrators",),
-    ("layers",),
-    ("inspection",),
-    ("analysis", "callbacks", "models", "rivals", "selection"),
-    ("estimator", "report"),
-    ("commands",),
-    ("__init__", "__main__"),
-)
 MOST_FLOORS, MOST_LOOSE, MOST_NAMES = 10, 4, 120
-FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
-# Within a room: what a module may import of it.
+MOST_DEEP, MOST_FORWARD, MOST_DISTRIBUTIONS = 10, 3, 4
+# Within a room: what a module may import of it. The floors of the rooms are a contract of import-linter, in
+# pyproject.toml, which the session `lint` checks.
 SEPARATE = {"keras_het.analysis.plots": ("keras_het.base", "keras_het.analysis.plots")}
 FORBIDDEN = ("jax", "torch", "tensorflow", "keras.src", "keras.backend")
 OPTIONAL = ("matplotlib", "sklearn", "pandas", "keras_hub", "jinja2", "PIL")
@@ -86,23 +78,17 @@ def imported_at_once(tree):
     return imported(ast.Module(statements, []))
 
 
-def floor_of(name):
-    """The number of a name's floor; what is no room is a name of the package's face."""
-    return FLOOR.get(room_of(name), FLOOR["__init__"])
-
-
 def wrong_imports(module, source):
-    """Imports of a module's source that its floor does not allow, and optional packages that it needs at once."""
+    """Imports of a module's source that no room allows, and optional packages that it needs at once."""
     tree = ast.parse(source)
     names = list(imported(tree))
     wrong = [name for name in names if within(name, FORBIDDEN)]
     needed = LATE.get(module, ())
     wrong += [name for name in imported_at_once(tree) if within(name, (*OPTIONAL, *LATE)) and not within(name, needed)]
-    inside = [name for name in names if within(name, ("keras_het",))]
     separate = next((prefix for prefix in SEPARATE if within(module, (prefix,))), None)
     if separate is not None:
-        return wrong + [name for name in inside if not within(name, SEPARATE[separate])]
-    wrong += [name for name in inside if room_of(name) != room_of(module) and floor_of(name) >= floor_of(module)]
+        inside = [name for name in names if within(name, ("keras_het",))]
+        wrong += [name for name in inside if not within(name, SEPARATE[separate])]
     return wrong
 
 
@@ -111,28 +97,13 @@ def source_of(module):
 
 
 @pytest.mark.parametrize("module", ["keras_het", *MODULES])
-def test_imports_point_down_and_name_no_backend(module):
+def test_imports_name_no_backend_and_no_optional_package(module):
     assert wrong_imports(module, source_of(module)) == []
 
 
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("keras_het.ops.random", "from keras_het import layers"),
-        ("keras_het.base.batches", "from keras_het.ops.random import normal"),
-        ("keras_het.integrators.sampled", "import keras_het.layers"),
-        ("keras_het.covariances.diagonal", "from keras_het.layers import HeteroscedasticDense"),
-        ("keras_het.links.softmax", "from keras_het.integrators import ClosedForm"),
-        ("keras_het.layers.heteroscedastic_dense", "from keras_het import demo"),
-        ("keras_het.layers.heteroscedastic_dense", "from keras_het.models import heteroscedastic"),
-        ("keras_het.models.conversion", "import keras_het.commands.demo"),
-        ("keras_het.losses", "from keras_het.layers import NoiseTransition"),
-        ("keras_het.callbacks", "import keras_het.analysis"),
-        ("keras_het.base.graph", "from keras_het.layers import HeteroscedasticDense"),
-        ("keras_het.losses.robust", "from keras_het.rivals import JoCoR"),
-        ("keras_het.inspection.check", "from keras_het.models import heteroscedastic"),
-        ("keras_het.layers", "from keras_het.callbacks import TransitionMonitor"),
-        ("keras_het.selection.select", "from keras_het.models import heteroscedastic"),
         ("keras_het.analysis.plots.confidence", "from keras_het.analysis import covariance"),
         ("keras_het.analysis.plots.confidence", "import matplotlib.pyplot as plt"),
         ("keras_het.commands.demo", "import torch.nn"),
@@ -152,6 +123,48 @@ def test_imports_point_down_and_name_no_backend(module):
 )
 def test_a_planted_wrong_import_is_caught(module, line):
     assert wrong_imports(module, line)
+
+
+UPWARD = [
+    ("keras_het.ops.random", "from keras_het import layers"),
+    ("keras_het.base.batches", "from keras_het.ops.random import normal"),
+    ("keras_het.integrators.sampled", "import keras_het.layers"),
+    ("keras_het.covariances.diagonal", "from keras_het.layers import HeteroscedasticDense"),
+    ("keras_het.links.softmax", "from keras_het.integrators import ClosedForm"),
+    ("keras_het.layers.heteroscedastic_dense", "from keras_het.commands import demo"),
+    ("keras_het.layers.heteroscedastic_dense", "from keras_het.models import heteroscedastic"),
+    ("keras_het.models.conversion", "import keras_het.commands.demo"),
+    ("keras_het.losses", "from keras_het.layers import NoiseTransition"),
+    ("keras_het.callbacks", "import keras_het.analysis"),
+    ("keras_het.base.graph", "from keras_het.layers import HeteroscedasticDense"),
+    ("keras_het.losses.robust", "from keras_het.rivals import JoCoR"),
+    ("keras_het.inspection.check", "from keras_het.models import heteroscedastic"),
+    ("keras_het.layers", "from keras_het.callbacks import TransitionMonitor"),
+    ("keras_het.selection.select", "from keras_het.models import heteroscedastic"),
+]
+
+
+def lint_imports(folder):
+    """Exit status and output of import-linter for the package in a folder."""
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    result = subprocess.run([*command, "--no-cache"], cwd=folder, env=environment, capture_output=True, text=True)
+    return result.returncode, result.stdout
+
+
+def test_planted_imports_that_point_up_are_caught(tmp_path):
+    """Each in a function of its module, all at once."""
+    shutil.copytree(PACKAGE, tmp_path / "keras_het")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    assert lint_imports(tmp_path)[0] == 0
+    for module, line in UPWARD:
+        path = tmp_path.joinpath(*module.split("."))
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        path.write_text(f"{path.read_text()}\n\ndef planted():\n    {line}\n")
+    status, output = lint_imports(tmp_path)
+    assert status == 1
+    arrows = re.findall(r"(keras_het[\w.]*) -> (keras_het[\w.]*)", output)
+    assert {module for module, _ in UPWARD} <= {module for module, _ in arrows}
 
 
 def test_an_optional_package_inside_a_function_is_right():
@@ -176,9 +189,13 @@ def test_the_house_is_light():
     """As `python -m tests.house` prints it."""
     pairs, rooms = house.arrows()
     assert max(house.floors(pairs, rooms).values()) <= MOST_FLOORS
-    assert set(rooms) == set(FLOOR)
     assert len(house.loose_modules()) <= MOST_LOOSE
     assert len(house.public_names()) <= MOST_NAMES
+    stack, forward, both = house.depth()
+    assert stack[0] == "call"
+    assert len(stack) <= MOST_DEEP
+    assert forward <= MOST_FORWARD
+    assert both <= MOST_DISTRIBUTIONS
 
 
 def test_a_circle_of_rooms_is_caught():

@@ -74,7 +74,7 @@ def planned(sizes):
     """The rows of the plan for the active backend, without Dense's, as what a process can be given."""
     import keras_het
 
-    return [row._asdict() for row in keras_het.plan(**sizes).rows[1:]]
+    return [vars(row) for row in keras_het.plan(**sizes).rows[1:]]
 
 
 def main():

@@ -1,6 +1,6 @@
 """A page for each public module, and on it every public name."""
 
-from package import find, public_modules, public_names
+from package import find, public_modules, public_names, results_of
 
 PAGE = """---
 title: {path}
@@ -13,6 +13,11 @@ search:
       heading_level: 1
       members: false
       show_root_full_path: true
+"""
+
+RESULT = """::: {path}
+    options:
+      heading_level: 3
 """
 
 
@@ -35,7 +40,12 @@ def _page(package, module, homes):
     links = [
         f"- {_anchor(path, pages)}`{path.rpartition('.')[2]}`: [`{home}`][{home}]" for path, home in elsewhere.items()
     ]
-    own = [f"{_anchor(path, [source])}\n\n::: {source}" for path, source in names.items() if path not in elsewhere]
+    seen = {find(package, source).path for found in public_modules(package) for source in public_names(found).values()}
+    own = []
+    for path, source in names.items():
+        if path not in elsewhere:
+            own.append(f"{_anchor(path, [source])}\n\n::: {source}")
+            own += [RESULT.format(path=result) for result in results_of(package, find(package, source), seen)]
     return "\n\n".join([PAGE.format(path=module.path), "\n".join(links), *own])
 
 

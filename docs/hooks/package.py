@@ -49,3 +49,33 @@ def undocumented(package):
     modules = list(public_modules(package))
     objects = [find(package, path) for module in modules for path in public_names(module).values()]
     return sorted({found.path for found in [*modules, *objects] if not found.has_docstring})
+
+
+def results_of(package, function, seen):
+    """Paths of the classes of the package that a function returns, and of those in their fields, without those seen.
+
+    They have no place of their own in a table of contents: a user meets them as results.
+    """
+    paths = []
+    for name in _names(getattr(function, "returns", None)):
+        found = find(package, name) if name.startswith(f"{package.path}.") else None
+        if found is not None and found.is_class and found.path not in seen:
+            seen.add(found.path)
+            fields = [member for member in found.members.values() if member.is_attribute]
+            inner = (results_of(package, _Returning(field.annotation), seen) for field in fields)
+            paths += [found.path, *(path for part in inner for path in part)]
+    return paths
+
+
+class _Returning:
+    """An annotation, in the place of a function that returns it."""
+
+    def __init__(self, returns):
+        self.returns = returns
+
+
+def _names(annotation):
+    """The full names in an annotation."""
+    if annotation is None or isinstance(annotation, str):
+        return []
+    return [part.canonical_path for part in annotation.iterate(flat=True) if isinstance(part, griffe.ExprName)]

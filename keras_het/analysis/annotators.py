@@ -1,6 +1,7 @@
 """What the transition matrices of several annotators say of them: how good they are, and which classes they confuse."""
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any
 
 import keras
 import numpy as np
@@ -13,7 +14,8 @@ from keras_het.label_noise import total_variation
 SPAMMER = 0.05  # below this separation an annotator's labels say hardly anything of the class
 
 
-class Confusion(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Confusion:
     """Two classes that an annotator confuses.
 
     Attributes:
@@ -27,7 +29,8 @@ class Confusion(NamedTuple):
     probability: float
 
 
-class Annotator(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Annotator:
     """What a transition matrix T says of an annotator.
 
     Attributes:
@@ -55,7 +58,8 @@ class Annotator(NamedTuple):
         return self.separation < SPAMMER
 
 
-class Annotators(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Annotators:
     """All annotators, in their order; they print as a table, the best first.
 
     Attributes:

@@ -1,13 +1,15 @@
 """Whether confidence is as large as the share of right predictions."""
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any
 
 import numpy as np
 
 from keras_het.base.validation import check_integer, check_labels
 
 
-class Calibration(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Calibration:
     """Predictions sorted by their confidence, the largest probability, into B bins of equal width.
 
     Attributes:
@@ -19,7 +21,7 @@ class Calibration(NamedTuple):
     """
 
     edges: np.ndarray
-    count: np.ndarray  # type: ignore[assignment]  # hides `tuple.count`
+    count: np.ndarray
     confidence: np.ndarray
     accuracy: np.ndarray
     error: float

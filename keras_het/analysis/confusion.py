@@ -1,6 +1,7 @@
 """Confusion matrices of the base model and of the model of the noisy labels."""
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,7 +11,8 @@ from keras_het.base.validation import check_every_class
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
 
 
-class ConfusionMatrices(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class ConfusionMatrices:
     """Mean predictions for the examples of each true class, `(K, K)`, rows of sum one, and how well both fit together.
 
     Attributes:

@@ -1,7 +1,8 @@
 """Which classes a head confuses: the covariance of its logits over a data set, and pairs of classes beyond chance."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,7 +15,8 @@ from keras_het.inspection.head_noise import HeadNoise, head_noise
 DRAW_BYTES = 512 << 20  # of the weights of draws that are compared at once
 
 
-class ConfusedPair(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class ConfusedPair:
     """Two classes, by name or number, and what their logits have in common.
 
     Attributes:

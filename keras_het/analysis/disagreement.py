@@ -1,5 +1,6 @@
 """Examples that a model with a head predicts right and another wrong: whether the covariance foretold that."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +14,8 @@ from keras_het.inspection.head_noise import covariance_with, find_noisy_head, st
 from keras_het.inspection.probabilities import exclusive_probabilities
 
 
-class Disagreement(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Disagreement:
     """An example that the model predicts right and the other wrong.
 
     Attributes:
@@ -23,13 +25,14 @@ class Disagreement(NamedTuple):
         covariance: of the two, by the model's head at this example, in temperatures.
     """
 
-    index: int  # type: ignore[assignment]  # hides `tuple.index`
+    index: int
     predicted: Any
     other: Any
     covariance: float
 
 
-class RankHistogram(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class RankHistogram:
     """The rank of the covariance of right and wrong class, among those of the right class with all others.
 
     Attributes:

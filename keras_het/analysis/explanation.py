@@ -1,7 +1,8 @@
 """What a head says of one example."""
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -15,7 +16,8 @@ from keras_het.base.validation import check_class_names, check_integer
 from keras_het.inspection.head_noise import covariance_with, find_noisy_head, standardized, variances
 
 
-class PredictedClass(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class PredictedClass:
     """A class that a head gives one example.
 
     Attributes:
@@ -29,7 +31,8 @@ class PredictedClass(NamedTuple):
     noise_sd: float
 
 
-class Explanation(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Explanation:
     """What a head says of one example; it prints as text.
 
     Attributes:
@@ -104,7 +107,7 @@ def explain(
         if value
     ]
     of_example = uncertainty(model, x, layer=layer)
-    return Explanation(classes, pairs, Uncertainty(*(part[0] for part in of_example)))
+    return Explanation(classes, pairs, Uncertainty(**{name: part[0] for name, part in vars(of_example).items()}))
 
 
 def _largest(rows: np.ndarray, classes: np.ndarray, count: int) -> list[tuple[int, int, float]]:

@@ -1,7 +1,9 @@
 """Which labels are probably wrong, by what a model predicts out of sample."""
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,7 +14,8 @@ from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.label_noise.estimation import check_probabilities, confident_counts, systematic_flips
 
 
-class LabelIssues(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class LabelIssues:
     """All labels, issues or not, the least score first; arrays of shape `(N,)`. They print as a table of the first 20.
 
     Attributes:
@@ -27,16 +30,20 @@ class LabelIssues(NamedTuple):
             Else "".
     """
 
-    index: np.ndarray  # type: ignore[assignment]  # hides `tuple.index`
+    index: np.ndarray
     given: np.ndarray
     suggested: np.ndarray
     score: np.ndarray
     is_issue: np.ndarray
     kind: np.ndarray
 
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The labels one by one: index, given, suggested, score, is_issue, kind."""
+        return zip(self.index, self.given, self.suggested, self.score, self.is_issue, self.kind, strict=True)
+
     def __str__(self) -> str:
         cells = [["index", "given", "suggested", "score", "kind"]]
-        for index, given, suggested, score, _, kind in list(zip(*self, strict=True))[:20]:
+        for index, given, suggested, score, _, kind in itertools.islice(self.rows(), 20):
             cells.append([str(index), str(given), str(suggested), f"{score:.4f}", kind])
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [

@@ -1,6 +1,7 @@
 """How unsure the members of an ensemble are, and how far they disagree."""
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, log_softmax, xlogy
@@ -8,7 +9,8 @@ from scipy.special import expit, log_softmax, xlogy
 from keras_het.base.batches import batches
 
 
-class EnsembleUncertainty(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class EnsembleUncertainty:
     """Parts of the uncertainty of each example, `(N,)` each, in nats; `total = within + between`.
 
     Attributes:

@@ -1,13 +1,15 @@
 """How many errors remain if only the most confident predictions are kept."""
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any
 
 import numpy as np
 
 from keras_het.analysis.calibration import confidence_and_success
 
 
-class RiskCoverage(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class RiskCoverage:
     """Errors among the predictions that are kept, the most confident first.
 
     Attributes:

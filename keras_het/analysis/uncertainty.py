@@ -1,6 +1,7 @@
 """How uncertain the prediction of each example is, and how much of this comes from the noise of the logits."""
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any
 
 import keras
 import numpy as np
@@ -19,7 +20,8 @@ from keras_het.ops.streaming import expectation
 BLOCK_NUMBERS = 1 << 24  # logits that are held at once; more may not fit in memory
 
 
-class Uncertainty(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Uncertainty:
     """The uncertainty of each example, `(N,)`.
 
     Entropies are in nats, at most log K, or K log 2 for labels that are not exclusive.

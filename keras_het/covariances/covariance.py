@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.precision import AffineMap, FullPrecision
+from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_number
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.ops.diagonal import DiagonalNormal
@@ -41,7 +42,7 @@ class Covariance(FullPrecision):
         initial_scale: float = 0.15,
         min_scale: float = 1e-3,
         **kwargs: Any,
-    ):
+    ) -> None:
         super().__init__(**{"name": "covariance", **kwargs})
         self.initializer = keras.initializers.get(initializer)
         self.regularizer = keras.regularizers.get(regularizer)
@@ -131,7 +132,7 @@ class Covariance(FullPrecision):
         """
         return (features + 1) * units
 
-    def normal(self, x: Any, mean: Any) -> Any:
+    def normal(self, x: Tensor, mean: Any) -> Any:
         """The Gaussian of the logits for features `(..., D)`; `mean` is the map from features to mu.
 
         Args:
@@ -140,7 +141,7 @@ class Covariance(FullPrecision):
         """
         return self.distribution(x, mean(x))
 
-    def distribution(self, x: Any, loc: Any) -> DiagonalNormal:
+    def distribution(self, x: Tensor, loc: Tensor) -> DiagonalNormal:
         """The Gaussian of the logits for features `(..., D)` and mean logits `(..., K)`.
 
         Args:
@@ -149,7 +150,7 @@ class Covariance(FullPrecision):
         """
         return DiagonalNormal(loc, self.standard_deviations(x), size=self.size)
 
-    def standard_deviations(self, x: Any) -> Any:
+    def standard_deviations(self, x: Tensor) -> Any:
         """d, `(..., K)`.
 
         Args:

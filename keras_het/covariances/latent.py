@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.low_rank import DEFAULT_NUM_FACTORS, LowRank
@@ -88,7 +89,7 @@ class Latent(LowRank):
         num_factors = min(DEFAULT_NUM_FACTORS, features) if self.num_factors is None else self.num_factors
         return (features + 1) * features * (1 + num_factors)
 
-    def normal(self, x: Any, mean: Any) -> LatentNormal:
+    def normal(self, x: Tensor, mean: Any) -> LatentNormal:
         loc, kernel = mean(x, with_kernel=True)
         shape = (*ops.shape(loc)[:-1], *self.size)
         factor = ops.reshape(self.factor(x), shape)

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.tensor import Tensor
 from keras_het.base.validation import as_float64, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.covariance import Covariance
@@ -37,7 +38,7 @@ class LowRank(Covariance):
         3
     """
 
-    def __init__(self, num_factors: int | None = None, **kwargs: Any):
+    def __init__(self, num_factors: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.num_factors = num_factors
 
@@ -59,7 +60,7 @@ class LowRank(Covariance):
     def count_weights(self, features: int, units: int) -> int:
         return super().count_weights(features, units) * (1 + self.num_factors)
 
-    def distribution(self, x: Any, loc: Any) -> LowRankNormal:
+    def distribution(self, x: Tensor, loc: Tensor) -> LowRankNormal:
         scale_diag, shape = self.standard_deviations(x), (*ops.shape(loc)[:-1], self.units, self.num_factors)
         return LowRankNormal(loc, scale_diag, ops.reshape(self.factor(x), shape), size=self.size)
 

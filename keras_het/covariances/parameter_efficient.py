@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.precision import FullPrecision
+from keras_het.base.tensor import Tensor
 from keras_het.base.validation import as_float64
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.low_rank import LowRank
@@ -53,7 +54,7 @@ class ParameterEfficient(LowRank):
     def count_weights(self, features: int, units: int) -> int:
         return 2 * (features + 1) * units + units * self.num_factors
 
-    def distribution(self, x: Any, loc: Any) -> ScaledLowRankNormal:
+    def distribution(self, x: Tensor, loc: Tensor) -> ScaledLowRankNormal:
         factor = ops.convert_to_tensor(self.factor.kernel)
         return ScaledLowRankNormal(loc, self.standard_deviations(x), self.row_scale(x), factor, size=self.size)
 
@@ -81,7 +82,7 @@ class SharedFactor(FullPrecision):
         regularizer: of its entries, or None.
     """
 
-    def __init__(self, shape: tuple[int, int], initializer: Any, regularizer: Any, **kwargs: Any):
+    def __init__(self, shape: tuple[int, int], initializer: Any, regularizer: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.shape, self.initializer, self.regularizer = shape, initializer, regularizer
 

@@ -1,10 +1,13 @@
 """The start of V: rows of equal norm that point in random directions."""
 
 import math
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
+
+from keras_het.base.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -19,13 +22,13 @@ class UnitRows(keras.initializers.Initializer):
         norm: of every row.
     """
 
-    def __init__(self, size, seed, norm=1.0):
+    def __init__(self, size: int, seed: int, norm: float = 1.0) -> None:
         self.size, self.seed, self.norm = size, seed, norm
 
-    def __call__(self, shape, dtype=None):
+    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
         rows = np.random.default_rng(self.seed).normal(size=(math.prod(shape) // self.size, self.size))
         rows *= self.norm / np.linalg.norm(rows, axis=1, keepdims=True)
         return ops.convert_to_tensor(rows.reshape(shape), dtype=dtype or keras.config.floatx())
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"size": self.size, "seed": self.seed, "norm": self.norm}

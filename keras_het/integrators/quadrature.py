@@ -38,7 +38,7 @@ class Quadrature(Integrator):
 
     needs = "largest"
 
-    def __init__(self, num_nodes: int = 24):
+    def __init__(self, num_nodes: int = 24) -> None:
         self.num_nodes = check_integer("num_nodes", num_nodes, 2, 1 << 12)
 
     def check(self, link: Link, units: int, num_factors: int) -> None:

@@ -31,7 +31,9 @@ class Sampler(Integrator):
 
     needs = "mean"
 
-    def __init__(self, num_samples: int, inference_samples: int | None = None, chunk_size: int | str | None = "auto"):
+    def __init__(
+        self, num_samples: int, inference_samples: int | None = None, chunk_size: int | str | None = "auto"
+    ) -> None:
         self.num_samples = check_integer("num_samples", num_samples, 1, MAX_NUM_SAMPLES)
         self.inference_samples = inference_samples
         if inference_samples is not None:
@@ -89,7 +91,7 @@ class Sampler(Integrator):
         }
 
 
-def _check_chunk_size(chunk_size):
+def _check_chunk_size(chunk_size: int | str | None) -> int | str | None:
     if chunk_size is None or (isinstance(chunk_size, str) and chunk_size == "auto"):
         return chunk_size
     try:
@@ -122,7 +124,7 @@ class MonteCarlo(Sampler):
         antithetic: bool = False,
         inference_samples: int | None = None,
         chunk_size: int | str | None = "auto",
-    ):
+    ) -> None:
         super().__init__(num_samples, inference_samples, chunk_size)
         self.antithetic = check_boolean("antithetic", antithetic)
 
@@ -157,7 +159,7 @@ class QuasiMonteCarlo(Sampler):
 
     def __init__(
         self, num_samples: int = 256, inference_samples: int | None = None, chunk_size: int | str | None = "auto"
-    ):
+    ) -> None:
         super().__init__(num_samples, inference_samples, chunk_size)
 
     def draw(self, key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> nodes.Nodes:

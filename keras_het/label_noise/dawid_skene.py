@@ -1,6 +1,7 @@
 """True classes from the labels of several annotators, without a model of the examples."""
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -9,7 +10,8 @@ import scipy.special
 from keras_het.base.validation import check_annotations, check_integer, check_number
 
 
-class DawidSkene(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class DawidSkene:
     """What the labels of several annotators say of the true classes, and of the annotators.
 
     Attributes:

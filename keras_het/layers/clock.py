@@ -14,7 +14,7 @@ class Clock(keras.layers.Layer):
         seed: of the noise.
     """
 
-    def __init__(self, seed: int, **kwargs: Any):
+    def __init__(self, seed: int, **kwargs: Any) -> None:
         super().__init__(**{"name": "clock", **kwargs})
         self.seed = seed
 

@@ -8,12 +8,15 @@ from keras import ops
 
 from keras_het import covariances, integrators, links
 from keras_het.base.precision import AffineMap, FullPrecision, check_autocast, check_dtype
+from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean, check_integer, check_number
+from keras_het.base.version import __version__
 from keras_het.covariances.short import from_short
 from keras_het.layers.clock import Clock
 from keras_het.layers.learned_temperature import LearnedTemperature
 
 MAX_WEIGHT_BYTES = 16 << 30
+OF_COVARIANCE = ("min_scale", "initial_scale", "covariance_initializer", "covariance_regularizer")
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -92,13 +95,17 @@ class HeteroscedasticDense(FullPrecision):
         seed: int | None = None,
         dtype: Any = "float32",
         **kwargs: Any,
-    ):
+    ) -> None:
         if "activation" in kwargs:
             raise ValueError(
                 "`activation` is not an argument: the layer returns log-probabilities (softmax) or logits (sigmoid). "
                 "Use a loss with from_logits=True, or `probabilities(x)`. Received: "
                 f"activation={kwargs['activation']!r}"
             )
+        if given := [name for name in OF_COVARIANCE if name in kwargs]:
+            rule = "be an argument of the covariance, such as covariance=keras_het.covariances.LowRank(15, "
+            name = given[0].removeprefix("covariance_")
+            raise ValueError(f"`{given[0]}` must {rule}{name}=...). Received: {given[0]}={kwargs[given[0]]!r}")
         if isinstance(num_factors, str):
             raise ValueError(
                 "`num_factors` must be None or an integer, the second argument: a head has no activation. Received: "
@@ -192,7 +199,7 @@ class HeteroscedasticDense(FullPrecision):
         self.integrator.check(self.link, *self.covariance.size)
         self.integrator.prepare(*self.covariance.size)
 
-    def _check_memory(self, features):
+    def _check_memory(self, features: int) -> None:
         """Raises ValueError for sizes that a hostile file may ask for, before anything is allocated."""
         size = 4 * (features * self.units + self.covariance.count_weights(features, self.units))
         if size > MAX_WEIGHT_BYTES:
@@ -202,11 +209,11 @@ class HeteroscedasticDense(FullPrecision):
                 f"{features} features"
             )
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Tensor, training: bool = False) -> Any:
         normal = self.logit_distribution(inputs).standardized(self.link.center, self._temperature_now())
         return self.integrator.integrate(self.link, normal, self.clock.tick() if training else None)
 
-    def _temperature_now(self):
+    def _temperature_now(self) -> Tensor:
         """tau: a number, or a tensor that passes its gradient on to the weight."""
         return self._fixed_temperature if self.learned_temperature is None else self.learned_temperature.tensor()
 
@@ -222,7 +229,7 @@ class HeteroscedasticDense(FullPrecision):
             f'the layers to rematerialise by mode="list_of_layers". Received: the layer {self.name!r} in such a scope'
         )
 
-    def logit_distribution(self, x: Any) -> Any:
+    def logit_distribution(self, x: Tensor) -> Any:
         """The Gaussian of the logits u, before division by the temperature, for inputs of shape `(..., D)`.
 
         Args:
@@ -233,7 +240,7 @@ class HeteroscedasticDense(FullPrecision):
         """
         return self.covariance.normal(self._prepared(x), self.loc)
 
-    def _prepared(self, x):
+    def _prepared(self, x: Tensor) -> Tensor:
         """Returns the inputs as a tensor, and builds the layer if it is not built."""
         check_autocast(self.compute_dtype)
         x = ops.convert_to_tensor(x, dtype=self.compute_dtype)
@@ -241,7 +248,7 @@ class HeteroscedasticDense(FullPrecision):
             self.build(tuple(x.shape))
         return x
 
-    def logit_covariance(self, x: Any, centered: bool | None = None) -> Any:
+    def logit_covariance(self, x: Tensor, centered: bool | None = None) -> Any:
         """Covariance of the logits u, shape `(..., K, K)`.
 
         `centered=True`, the default for softmax, gives only the part that a softmax identifies, see
@@ -254,7 +261,7 @@ class HeteroscedasticDense(FullPrecision):
         centered = self.link.ignores_shift if centered is None else check_boolean("centered", centered)
         return self.logit_distribution(x).covariance(centered=centered)
 
-    def probabilities(self, x: Any) -> Any:
+    def probabilities(self, x: Tensor) -> Any:
         """Probabilities at inference, shape `(..., K)`.
 
         They sum to one for softmax; for sigmoid each label has its own.
@@ -266,6 +273,18 @@ class HeteroscedasticDense(FullPrecision):
 
     def compute_output_shape(self, input_shape: Any) -> tuple:
         return (*input_shape[:-1], self.units)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """The head of a config; raises ValueError for arguments that this version does not know."""
+        try:
+            return super().from_config(config)
+        except ValueError as error:
+            foreign = [name for name in config if name in OF_COVARIANCE]
+            if not foreign and "Unrecognized keyword arguments" not in str(error):
+                raise
+            rule = f"be of the format of keras_het {__version__}: make the model anew, or load it with the version that"
+            raise ValueError(f"`config` must {rule} saved it. Received: {', '.join(foreign) or error}") from error
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -286,7 +305,7 @@ class HeteroscedasticDense(FullPrecision):
         }
 
 
-def _temperature(temperature):
+def _temperature(temperature: Any) -> tuple[Any, Any]:
     """Returns (number, None), or (None, layer) for a learned temperature."""
     if isinstance(temperature, dict) and "class_name" in temperature:
         temperature = keras.saving.deserialize_keras_object(temperature)
@@ -299,7 +318,7 @@ def _temperature(temperature):
     return check_number("temperature", temperature, above=0.0), None
 
 
-def _covariance(covariance, num_factors, parameter_efficient):
+def _covariance(covariance: Any, num_factors: int | None, parameter_efficient: bool) -> covariances.Covariance:
     """The covariance that is given, or, for None, that of the short spelling."""
     if covariance is None:
         return from_short(num_factors, parameter_efficient)

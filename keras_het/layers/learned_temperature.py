@@ -34,7 +34,7 @@ class LearnedTemperature(FullPrecision):
         5.0
     """
 
-    def __init__(self, lower: float = 0.5, upper: float = 50.0, initial: float = 5.0, **kwargs: Any):
+    def __init__(self, lower: float = 0.5, upper: float = 50.0, initial: float = 5.0, **kwargs: Any) -> None:
         super().__init__(**{"name": "temperature", **kwargs})
         self.lower = check_number("lower", lower, above=0.0)
         self.upper = check_number("upper", upper, above=self.lower)

@@ -11,6 +11,7 @@ from keras import ops
 
 from keras_het.base.graph import activation_of, has_graph, inner_output, is_activation
 from keras_het.base.internals import is_symbolic, producer
+from keras_het.base.tensor import Tensor
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 
 # Largest distance of the log of the sum of probabilities from 0. bfloat16 rounds log(1e-5) by 0.03; probabilities that
@@ -18,7 +19,7 @@ from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 TOLERANCE = 0.1
 
 
-def nan_unless_log_probabilities(inputs: Any, outputs: Any) -> Any:
+def nan_unless_log_probabilities(inputs: Tensor, outputs: Tensor) -> Any:
     """Returns `outputs`, with rows of nan where the probabilities of `inputs` do not sum to one.
 
     `inputs` are `(..., K)`, and `outputs` are `(..., K)` or `(..., M, K)`. The loss is then nan at the first step.

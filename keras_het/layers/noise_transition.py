@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.precision import check_autocast, check_dtype
+from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean, check_integer, check_transitions
 from keras_het.constraints import RowStochastic
 from keras_het.label_noise import outlier
@@ -80,7 +81,7 @@ class NoiseTransition(keras.layers.Layer):
         num_annotators: int | None = None,
         dtype: Any = "float32",
         **kwargs: Any,
-    ):
+    ) -> None:
         super().__init__(trainable=trainable, dtype=check_dtype(dtype), **kwargs)
         self.num_classes = check_integer("num_classes", num_classes, 2)
         self.outlier = check_boolean("outlier", outlier)
@@ -99,7 +100,7 @@ class NoiseTransition(keras.layers.Layer):
         # Made here, not in `build`: callbacks set it before the first step, and that step builds some models.
         self.gate = self.add_weight(name="gate", shape=(), initializer="ones", trainable=False, autocast=False)
 
-    def _check_memory(self):
+    def _check_memory(self) -> None:
         """Raises ValueError for sizes that a hostile file may ask for, before anything is allocated."""
         size = (8 if self.variable_dtype == "float64" else 4) * self.size**2 * (self.num_annotators or 1)
         if size > MAX_BYTES:
@@ -129,7 +130,7 @@ class NoiseTransition(keras.layers.Layer):
         """Whether T differs from where it starts."""
         return not np.allclose(ops.convert_to_numpy(self.transition), self.start, atol=1e-6)
 
-    def _start(self):
+    def _start(self) -> np.ndarray:
         """T at the start; every entry of one that is learned is positive."""
         start = self.initial_transition
         if start is None:
@@ -137,10 +138,10 @@ class NoiseTransition(keras.layers.Layer):
         start = np.broadcast_to(start, (*self.axes, self.size, self.size))
         return (1.0 - START) * start + START / self.size if self.trainable else start
 
-    def _penalty(self, kernel):
+    def _penalty(self, kernel: Tensor) -> Tensor:
         return self.regularizer(self._transition(kernel))
 
-    def _transition(self, kernel):
+    def _transition(self, kernel: Tensor) -> Tensor:
         """T from the weight, with the gradient that the optimizer needs.
 
         The gradient is scaled by the gate, and centred in every row.
@@ -160,13 +161,13 @@ class NoiseTransition(keras.layers.Layer):
             self.build((None, self.size))
         return self._transition(self.kernel)
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Tensor, training: bool = False) -> Any:
         if not (training or self.apply_at_inference):
             return inputs
         check_autocast(self.compute_dtype)
         return nan_unless_log_probabilities(inputs, apply_transition(inputs, self.transition))
 
-    def compute_output_spec(self, inputs: Any, training: bool | None = None) -> Any:
+    def compute_output_spec(self, inputs: Tensor, training: bool | None = None) -> Any:
         """The output spec, as in Keras.
 
         Raises ValueError if a layer before this one does not make log-probabilities.
@@ -193,7 +194,7 @@ class NoiseTransition(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Any) -> tuple:
         return self._output_shape(input_shape)
 
-    def _output_shape(self, input_shape, training=False):
+    def _output_shape(self, input_shape: Any, training: Any = False) -> tuple:
         axes = self.axes if training or self.apply_at_inference else ()
         return (*input_shape[:-1], *axes, input_shape[-1])
 

@@ -1,5 +1,6 @@
 """Plans a head before it is made: its weights, operations, memory and time, for every covariance and integrator."""
 
+import dataclasses
 from typing import NamedTuple
 
 import keras
@@ -9,7 +10,8 @@ from keras_het.base.validation import check_integer, check_number
 from keras_het.ops.blocking import BLOCK_ELEMENTS, CHUNK_SIZE, FEWEST_NODES
 
 
-class Estimate(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Estimate:
     """The costs of a head.
 
     Attributes:
@@ -37,7 +39,8 @@ class Estimate(NamedTuple):
     fits: bool | None
 
 
-class Sizes(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Sizes:
     """The sizes to plan for: K, D, B, R and S."""
 
     units: int
@@ -47,7 +50,8 @@ class Sizes(NamedTuple):
     num_samples: int
 
 
-class Plan(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Plan:
     """The estimates, the first for the Dense layer; it prints as a table.
 
     Attributes:
@@ -81,20 +85,20 @@ class Plan(NamedTuple):
                 row.link or "",
                 f"{row.integrator or ''}{f'({row.nodes})' if row.nodes else ''}",
             ]
-            sizes = [
+            bytes_of = [
                 f"{row.parameters:,}",
                 *(f"{size / 2**20:,.0f} MiB" for size in (row.train_bytes, row.predict_bytes)),
             ]
             times = [f"{row.train_time:.1f} x Dense", f"{row.predict_time:.1f} x Dense"]
-            cells.append([*names, *sizes, *times, *["yes" if row.fits else "no"] * known])
+            cells.append([*names, *bytes_of, *times, *["yes" if row.fits else "no"] * known])
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
         ]
-        units, features, batch, num_factors, num_samples = self.sizes
+        sizes = self.sizes
         head = (
-            f"{units} classes, {features} features, batches of {batch}, R={num_factors}, S={num_samples}; "
-            f"{self.backend} on a processor"
+            f"{sizes.units} classes, {sizes.features} features, batches of {sizes.batch}, R={sizes.num_factors}, "
+            f"S={sizes.num_samples}; {self.backend} on a processor"
         )
         return "\n".join([head, *lines, *NOTES])
 
@@ -194,7 +198,7 @@ def plan(
         (2049000, 'diagonal', 4098000)
     """
     sizes = Sizes(units, features, batch, num_factors, num_samples)
-    for name, value in sizes._asdict().items():
+    for name, value in vars(sizes).items():
         check_integer(name, value, 1)
     if memory is not None:
         check_number("memory", memory, above=0.0)
@@ -211,7 +215,9 @@ def plan(
         *(_head(sizes, covariance, integrator, costs[integrator], memory) for covariance, integrator in heads),
     ]
     relative = [
-        row._replace(train_time=row.train_time / dense.train_time, predict_time=row.predict_time / dense.predict_time)
+        dataclasses.replace(
+            row, train_time=row.train_time / dense.train_time, predict_time=row.predict_time / dense.predict_time
+        )
         for row in rows
     ]
     return Plan(relative, sizes, keras.config.backend())

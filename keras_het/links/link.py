@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_het.base.choices import Choice
+from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import log_mean_exp
 from keras_het.ops.normal import finite
 
@@ -43,7 +44,7 @@ class Link(Choice):
     mean: Any = None
     largest: Any = None
 
-    def from_mean(self, value: Any) -> Any:
+    def from_mean(self, value: Tensor) -> Any:
         """What a head returns for the average over the nodes, both `(..., K)`.
 
         Args:
@@ -51,7 +52,7 @@ class Link(Choice):
         """
         return value
 
-    def center(self, loc: Any) -> Any:
+    def center(self, loc: Tensor) -> Any:
         """Finite mean logits `(..., K)`, without the part that the link ignores.
 
         Args:
@@ -59,7 +60,7 @@ class Link(Choice):
         """
         return finite(loc)
 
-    def __init_subclass__(cls, **kwargs: Any):
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if cls.activation not in ("softmax", "sigmoid"):
             raise ValueError(
@@ -76,11 +77,11 @@ class Link(Choice):
         """What a head returns, in words."""
         return "log-probabilities" if self.activation == "softmax" else "logits"
 
-    def probabilities(self, outputs: Any) -> Any:
+    def probabilities(self, outputs: Tensor) -> Any:
         """The probabilities of outputs, `(..., K)`."""
         return ops.exp(outputs) if self.activation == "softmax" else ops.sigmoid(outputs)
 
-    def average(self, outputs: Any, axis: int = 0) -> Any:
+    def average(self, outputs: Tensor, axis: int = 0) -> Any:
         """What a head would return for the mean probabilities of several outputs, such as those of an ensemble.
 
         The mean is over probabilities, computed in log space: a mean of log-probabilities or logits is not that of a

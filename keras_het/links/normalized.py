@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_het.base.tensor import Tensor
 from keras_het.links.link import Link
 from keras_het.ops.log_space import log_ndtr
 from keras_het.ops.mean import LOG_NORMAL_CDF_MEAN, LOG_SIGMOID_MEAN
@@ -16,7 +17,7 @@ from keras_het.ops.sigmoid import log_expected_sigmoid
 class _Normalized(Link):
     """log p_k = log E[a(u_k)] - log sum_j E[a(u_j)]."""
 
-    def from_mean(self, value: Any) -> Any:
+    def from_mean(self, value: Tensor) -> Any:
         return ops.log_softmax(value, axis=-1)
 
 

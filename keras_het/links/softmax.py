@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 
+from keras_het.base.tensor import Tensor
 from keras_het.links.link import Link
 from keras_het.ops.quadrature import LargestMean
 from keras_het.ops.softmax import SoftmaxMean, second_order_log_softmax, without_shift
@@ -29,5 +30,5 @@ class Softmax(Link):
         """Log-probabilities to second order in the noise, `(..., K)`."""
         return second_order_log_softmax(normal)
 
-    def center(self, loc: Any) -> Any:
+    def center(self, loc: Tensor) -> Any:
         return without_shift(loc)

@@ -6,8 +6,11 @@ launch.
 """
 
 import math
+from typing import Any
 
 import keras
+
+from keras_het.base.tensor import Tensor
 
 BLOCK_ELEMENTS = 1 << 20  # logits of one block: 4 MiB of float32
 ACCELERATOR_ELEMENTS = 1 << 24
@@ -18,7 +21,9 @@ TYPICAL_BATCH = 128  # stands in for a batch size that is unknown when the graph
 UNKNOWN_ROWS = 32  # of a block of such a batch; the default batch size of `fit`
 
 
-def inference_block_sizes(loc, num_samples, units, chunk_size="auto"):
+def inference_block_sizes(
+    loc: Tensor, num_samples: int, units: int, chunk_size: Any = "auto"
+) -> tuple[int | None, int]:
     """(rows, nodes) of a block of a prediction, by the budget of two blocks.
 
     rows is None, for all rows, if they fit or their number is unknown. With "auto" the loop over the nodes is unrolled
@@ -35,7 +40,9 @@ def inference_block_sizes(loc, num_samples, units, chunk_size="auto"):
     return rows if known and rows < examples else None, chunk_size
 
 
-def block_sizes(loc, num_samples, units, chunk_size="auto", whole_batch=False):
+def block_sizes(
+    loc: Tensor, num_samples: int, units: int, chunk_size: Any = "auto", whole_batch: bool = False
+) -> tuple[int | None, int]:
     """(rows, nodes) of a block of the budget.
 
     With "auto" a block has `CHUNK_SIZE` nodes, or more if the whole batch leaves room. On PyTorch it has fewer, but at
@@ -60,7 +67,7 @@ def block_sizes(loc, num_samples, units, chunk_size="auto", whole_batch=False):
     return math.ceil(batch / math.ceil(batch / rows)) if batch > rows else rows, chunk_size
 
 
-def _budget(tensor):
+def _budget(tensor: Tensor) -> int:
     if keras.config.backend() == "torch":
         on_processor = tensor.device.type == "cpu"
     else:

@@ -1,10 +1,10 @@
 """The Gaussian of logits with independent noise, and what it shares with those that have a low-rank factor."""
 
 import math
-from typing import Any
 
 from keras import ops
 
+from keras_het.base.tensor import Tensor
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.normal import Normal
 
@@ -21,8 +21,13 @@ class DiagonalNormal(Normal):
     """
 
     def __init__(
-        self, loc: Any, scale_diag: Any, *others: Any, size: tuple[int, int] | None = None, units: int | None = None
-    ):
+        self,
+        loc: Tensor,
+        scale_diag: Tensor,
+        *others: Tensor,
+        size: tuple[int, int] | None = None,
+        units: int | None = None,
+    ) -> None:
         super().__init__(loc, scale_diag, *others, size=size or (scale_diag.shape[-1], 0), units=units)
         self.scale_diag = scale_diag
 
@@ -30,14 +35,14 @@ class DiagonalNormal(Normal):
     def row_shapes(self) -> tuple[tuple[int, ...], ...]:
         return ((self.units,),) * 2
 
-    def scaled_factor(self) -> Any:
+    def scaled_factor(self) -> Tensor:
         """W, shape `(..., K, R)`; R is 0."""
         return ops.zeros_like(self.loc)[..., None][..., :0]
 
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return ops.square(self.scale_diag)
 
-    def centered_variance(self) -> Any:
+    def centered_variance(self) -> Tensor:
         """The diagonal of C Sigma C, `(..., K)`: the part of the covariance that a softmax sees.
 
         It is computed without a difference of large numbers.
@@ -47,11 +52,11 @@ class DiagonalNormal(Normal):
         shared = ops.sum(ops.square(factor - ops.mean(factor, axis=-2, keepdims=True)), axis=-1)
         return own * (1.0 - 2.0 / own.shape[-1]) + of_mean + shared
 
-    def covariance_times(self, vector: Any) -> Any:
+    def covariance_times(self, vector: Tensor) -> Tensor:
         """The covariance times a vector, `(..., K)` to `(..., K)`, in O(K R)."""
         return DiagonalNormal.variance(self) * vector
 
-    def covariance(self, centered: bool = False) -> Any:
+    def covariance(self, centered: bool = False) -> Tensor:
         """Covariance matrices, shape `(..., K, K)`.
 
         A softmax sees only differences of logits, so its noise is identified up to Sigma + c 1 1'. `centered=True`
@@ -65,10 +70,10 @@ class DiagonalNormal(Normal):
         rows = matrix - ops.mean(matrix, axis=-1, keepdims=True)
         return rows - ops.mean(rows, axis=-2, keepdims=True)
 
-    def logits(self, nodes: Nodes) -> Any:
+    def logits(self, nodes: Nodes) -> Tensor:
         return self.loc[..., None, :] + self.scale_diag[..., None, :] * nodes.eps_diag
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         """Log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0.
 
         Let w = W / d and r = (value - loc) / d. The quadratic form is the least of |r - w c|^2 + |c|^2 over c, and the
@@ -84,16 +89,16 @@ class DiagonalNormal(Normal):
         quadratic = ops.sum(ops.square(residual), axis=-1)
         return -0.5 * (quadratic + log_det + self.loc.shape[-1] * math.log(2.0 * math.pi))
 
-    def tables(self, nodes: Nodes) -> tuple[Any, ...]:
+    def tables(self, nodes: Nodes) -> tuple[Tensor, ...]:
         return (nodes.eps_diag,)
 
-    def logits_at(self, chunk: tuple[Any, ...]) -> Any:
+    def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
         return self.loc[..., None] + self.scale_diag[..., None] * chunk[0]
 
-    def no_sums(self) -> tuple[Any, ...]:
+    def no_sums(self) -> tuple[Tensor, ...]:
         return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
 
-    def pull_back(self, sensitivity: Any, chunk: tuple[Any, ...]) -> tuple[Any, ...]:
+    def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Sums over the chunk of the logits' gradients, `(B, K, C)`: first times e_K, then alone, each `(B, K)`.
 
         Args:
@@ -102,7 +107,7 @@ class DiagonalNormal(Normal):
         """
         return ops.sum(sensitivity * chunk[0], axis=-1), ops.sum(sensitivity, axis=-1)
 
-    def gradients(self, of_scale_diag: Any, of_loc: Any) -> tuple[Any, ...]:
+    def gradients(self, of_scale_diag: Tensor, of_loc: Tensor) -> tuple[Tensor, ...]:
         """Gradients of `tensors` from the sums.
 
         Args:
@@ -112,11 +117,12 @@ class DiagonalNormal(Normal):
         return of_loc, of_scale_diag
 
 
-def _least_squares(factor, residual):
+def _least_squares(factor: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
     """Fits `residual`, `(..., K)`, above R zeros, by least squares with the matrix of `factor` above I.
 
     Args:
         factor: w, `(..., K, R)`.
+        residual: r, `(..., K)`.
     Returns:
         the residual of the fit, `(..., K + R)`, and the triangular factor of that matrix, `(..., R, R)`.
     """

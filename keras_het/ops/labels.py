@@ -3,12 +3,12 @@
 Predictions have an axis of annotators in training and none at inference.
 """
 
-from typing import Any
-
 from keras import ops
 
+from keras_het.base.tensor import Tensor
 
-def for_each_label(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
+
+def for_each_label(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor]:
     """Labels and predictions of one form: predictions without an axis of annotators are the same for all of them.
 
     Args:
@@ -35,12 +35,12 @@ def for_each_label(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
     return y_true, y_pred
 
 
-def is_label(labels: Any, num_classes: int) -> Any:
+def is_label(labels: Tensor, num_classes: int) -> Tensor:
     """Whether each label is a class, or -1 for a missing one; nan is neither. Booleans of any shape."""
     return ops.logical_and(ops.logical_and(labels >= -1, labels < num_classes), ops.equal(labels, ops.floor(labels)))
 
 
-def weight_each_label(sample_weight: Any, labels: Any) -> Any:
+def weight_each_label(sample_weight: Tensor, labels: Tensor) -> Tensor:
     """Weights of the shape of `labels`, `(N, M)` or `(N,)`.
 
     A weight of each example, `(N,)` or `(N, 1)`, counts for each of its labels.

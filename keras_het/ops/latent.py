@@ -1,9 +1,8 @@
 """A Gaussian of the features before the last map, and the Gaussian of the logits that it gives."""
 
-from typing import Any
-
 from keras import ops
 
+from keras_het.base.tensor import Tensor
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.normal import Normal
 
@@ -38,13 +37,13 @@ class LatentNormal(Normal):
 
     def __init__(
         self,
-        loc: Any,
-        scale_diag: Any,
-        factor: Any,
-        kernel: Any,
+        loc: Tensor,
+        scale_diag: Tensor,
+        factor: Tensor,
+        kernel: Tensor,
         size: tuple[int, int] | None = None,
         units: int | None = None,
-    ):
+    ) -> None:
         size, units = size or (scale_diag.shape[-1], factor.shape[-1]), units or kernel.shape[-1]
         super().__init__(loc, scale_diag, factor, kernel, size=size, units=units)
         self.scale_diag, self.factor, self.kernel = scale_diag, factor, kernel
@@ -58,45 +57,45 @@ class LatentNormal(Normal):
         """The larger of K and D, because a block has arrays of both."""
         return max(self.units, self.size[0])
 
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         low_rank = ops.sum(ops.square(ops.matmul(ops.swapaxes(self.factor, -1, -2), self.kernel)), axis=-2)
         return ops.matmul(ops.square(self.scale_diag), ops.square(self.kernel)) + low_rank
 
-    def centered_variance(self) -> Any:
+    def centered_variance(self) -> Tensor:
         """The diagonal of C Sigma C, the part of the covariance that a softmax sees, `(..., K)`."""
         kernel = self.kernel - ops.mean(self.kernel, axis=-1, keepdims=True)
         return self.maker()(self.loc, self.scale_diag, self.factor, kernel).variance()
 
-    def _of_features(self, vector):
+    def _of_features(self, vector: Tensor) -> Tensor:
         """The covariance of the features' noise times a vector, `(..., D)`."""
         shares = ops.einsum("...dr,...d->...r", self.factor, vector)
         return ops.square(self.scale_diag) * vector + ops.einsum("...dr,...r->...d", self.factor, shares)
 
-    def covariance_times(self, vector: Any) -> Any:
+    def covariance_times(self, vector: Tensor) -> Tensor:
         """The covariance times a vector, `(..., K)` to `(..., K)`, in O(D (K + R))."""
         return ops.matmul(self._of_features(ops.matmul(vector, ops.transpose(self.kernel))), self.kernel)
 
-    def covariance(self, centered: bool = False) -> Any:
+    def covariance(self, centered: bool = False) -> Tensor:
         """Covariance matrices, shape `(..., K, K)`; `centered` as for `DiagonalNormal`."""
         kernel = self.kernel - ops.mean(self.kernel, axis=-1, keepdims=True) if centered else self.kernel
         diagonal = ops.square(self.scale_diag)[..., None] * ops.eye(self.kernel.shape[0], dtype=self.loc.dtype)
         of_features = diagonal + ops.matmul(self.factor, ops.swapaxes(self.factor, -1, -2))
         return ops.matmul(ops.matmul(ops.transpose(kernel), of_features), kernel)
 
-    def logits(self, nodes: Nodes) -> Any:
+    def logits(self, nodes: Nodes) -> Tensor:
         noise = self.scale_diag[..., None, :] * nodes.eps_diag + ops.matmul(
             nodes.eps_factor, ops.swapaxes(self.factor, -1, -2)
         )
         return self.loc[..., None, :] + ops.matmul(noise, self.kernel)
 
-    def tables(self, nodes: Nodes) -> tuple[Any, ...]:
+    def tables(self, nodes: Nodes) -> tuple[Tensor, ...]:
         return nodes.eps_diag, nodes.eps_factor
 
-    def _noise_at(self, chunk):
+    def _noise_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
         """Noise of the features at a chunk of nodes, `(D, B C)`."""
         return _features_first(self.scale_diag[..., None] * chunk[0] + ops.matmul(self.factor, chunk[1]))
 
-    def logits_at(self, chunk: tuple[Any, ...]) -> Any:
+    def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
         """Logits at a chunk of nodes, `(B, K, C)`.
 
         One matrix product serves all rows of the batch, as in `pull_back`: a product for each row would make B arrays
@@ -105,7 +104,7 @@ class LatentNormal(Normal):
         noise = ops.matmul(ops.transpose(self.kernel), self._noise_at(chunk))
         return self.loc[..., None] + _rows_first(noise, chunk)
 
-    def pull_back(self, sensitivity: Any, chunk: tuple[Any, ...]) -> tuple[Any, ...]:
+    def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Sums over the chunk of its logits' gradients, `(B, K, C)`, for each of `tensors`.
 
         Args:
@@ -120,11 +119,11 @@ class LatentNormal(Normal):
         return ops.sum(sensitivity, axis=-1), of_scale_diag, of_factor, of_kernel
 
 
-def _features_first(x):
+def _features_first(x: Tensor) -> Tensor:
     """`(B, D, C)` to `(D, B C)`."""
     return ops.reshape(ops.transpose(x, (1, 0, 2)), (x.shape[1], -1))
 
 
-def _rows_first(x, chunk):
+def _rows_first(x: Tensor, chunk: tuple[Tensor, ...]) -> Tensor:
     """`(D, B C)` to `(B, D, C)`."""
     return ops.transpose(ops.reshape(x, (x.shape[0], -1, chunk[0].shape[-1])), (1, 0, 2))

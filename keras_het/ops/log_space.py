@@ -4,9 +4,10 @@ Nothing is clipped: a clip would zero the gradient of the hardest examples.
 """
 
 import math
-from typing import Any
 
 from keras import ops
+
+from keras_het.base.tensor import Tensor
 
 # log(erfcx(z) / t) as a polynomial in t = 1 / (1 + z/2), lowest power first: a Chebyshev fit over all z >= 0 in
 # 40-digit arithmetic, error 9.3e-8.
@@ -25,7 +26,7 @@ _LOG_ERFCX = (
 )
 
 
-def log_mean_exp(x: Any, axis: int = -1) -> Any:
+def log_mean_exp(x: Tensor, axis: int = -1) -> Tensor:
     """log(mean(exp(x))) over `axis`, without overflow.
 
     Args:
@@ -41,7 +42,7 @@ def log_mean_exp(x: Any, axis: int = -1) -> Any:
     return ops.logsumexp(x, axis=axis) - math.log(x.shape[axis])
 
 
-def softplus_inverse(value):
+def softplus_inverse(value: Tensor) -> Tensor:
     """x such that log(1 + exp(x)) = value > 0, without overflow: value + log(1 - exp(-value)).
 
     Example:
@@ -51,7 +52,7 @@ def softplus_inverse(value):
     return value + math.log(-math.expm1(-value))
 
 
-def log_ndtr(x: Any) -> Any:
+def log_ndtr(x: Tensor) -> Tensor:
     """log Phi(x), the log of the standard normal distribution function, for any finite x.
 
     The error is 3e-7 absolute, or float32 rounding.
@@ -77,7 +78,7 @@ def log_ndtr(x: Any) -> Any:
     return ops.where(positive, ops.log(1.0 - ops.exp(lower)), lower)  # to absolute accuracy; ONNX has no log1p
 
 
-def erfcx_polynomial(t):
+def erfcx_polynomial(t: Tensor) -> Tensor:
     """log(erfcx(z) / t) as a polynomial in t = 1 / (1 + z/2), for z >= 0."""
     polynomial = _LOG_ERFCX[-1] * t + _LOG_ERFCX[-2]
     for coefficient in _LOG_ERFCX[-3::-1]:
@@ -85,7 +86,7 @@ def erfcx_polynomial(t):
     return polynomial
 
 
-def largest(x, least, axis):
+def largest(x: Tensor, least: float, axis: int) -> Tensor:
     """The maximum over an axis, which keeps length one; at least `least`, and `least` for no entries.
 
     (`max` of Keras has `initial` for that, but on PyTorch its tensor is on the CPU, and it has another shape for an

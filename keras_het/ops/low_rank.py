@@ -1,14 +1,15 @@
 """Gaussians of logits with a low-rank factor."""
 
-from typing import Any
-
 from keras import ops
 
+from keras_het.base.tensor import Tensor
 from keras_het.ops.diagonal import DiagonalNormal
 from keras_het.ops.nodes import Nodes
 
 
-def low_rank_normal(loc: Any, scale_diag: Any, factor: Any = None, row_scale: Any = None) -> "DiagonalNormal":
+def low_rank_normal(
+    loc: Tensor, scale_diag: Tensor, factor: Tensor = None, row_scale: Tensor = None
+) -> "DiagonalNormal":
     """The normal distribution of logits with a low-rank plus diagonal covariance, from the parts that are given.
 
         u = loc + scale_diag * e_K + diag(row_scale) factor e_R,      e_K ~ N(0, I_K), e_R ~ N(0, I_R) independent
@@ -49,12 +50,12 @@ def low_rank_normal(loc: Any, scale_diag: Any, factor: Any = None, row_scale: An
     return LowRankNormal(loc, scale_diag, factor if row_scale is None else row_scale[..., None] * factor)
 
 
-def _as_float(x):
+def _as_float(x: Tensor) -> Tensor:
     x = ops.convert_to_tensor(x)
     return x if "float" in str(x.dtype) else ops.cast(x, "float32")
 
 
-def _fits(shape, expected):
+def _fits(shape: Tensor, expected: Tensor) -> bool:
     known = ((a, b) for a, b in zip(shape, expected, strict=False) if isinstance(a, int) and isinstance(b, int))
     return len(shape) == len(expected) and all(a == b for a, b in known)
 
@@ -74,8 +75,13 @@ class LowRankNormal(DiagonalNormal):
     in_logits: tuple[bool, ...] = (True, True, True)
 
     def __init__(
-        self, loc: Any, scale_diag: Any, factor: Any, size: tuple[int, int] | None = None, units: int | None = None
-    ):
+        self,
+        loc: Tensor,
+        scale_diag: Tensor,
+        factor: Tensor,
+        size: tuple[int, int] | None = None,
+        units: int | None = None,
+    ) -> None:
         size = size or (scale_diag.shape[-1], factor.shape[-1])
         super().__init__(loc, scale_diag, factor, size=size, units=units)
         self.factor = factor
@@ -84,33 +90,33 @@ class LowRankNormal(DiagonalNormal):
     def row_shapes(self) -> tuple[tuple[int, ...], ...]:
         return (self.units,), (self.units,), self.size
 
-    def scaled_factor(self) -> Any:
+    def scaled_factor(self) -> Tensor:
         """W, shape `(..., K, R)`."""
         return self.factor
 
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return super().variance() + ops.sum(ops.square(self.factor), axis=-1)
 
-    def covariance_times(self, vector: Any) -> Any:
+    def covariance_times(self, vector: Tensor) -> Tensor:
         shares = ops.einsum("...kr,...k->...r", self.factor, vector)
         return super().covariance_times(vector) + ops.einsum("...kr,...r->...k", self.factor, shares)
 
-    def logits(self, nodes: Nodes) -> Any:
+    def logits(self, nodes: Nodes) -> Tensor:
         return super().logits(nodes) + ops.matmul(nodes.eps_factor, ops.swapaxes(self.factor, -1, -2))
 
-    def tables(self, nodes: Nodes) -> tuple[Any, ...]:
+    def tables(self, nodes: Nodes) -> tuple[Tensor, ...]:
         return nodes.eps_diag, nodes.eps_factor
 
-    def logits_at(self, chunk: tuple[Any, ...]) -> Any:
+    def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
         """The last term of u is one (B K, R) by (R, C) product."""
         eps_diag, eps_factor = chunk
         correlated = ops.matmul(ops.reshape(self.factor, (-1, self.factor.shape[-1])), eps_factor)
         return ops.reshape(correlated, (-1, *eps_diag.shape)) + super().logits_at(chunk)
 
-    def no_sums(self) -> tuple[Any, ...]:
+    def no_sums(self) -> tuple[Tensor, ...]:
         return ops.zeros_like(self.loc), ops.zeros((*self.loc.shape, self.size[1] + 1), self.loc.dtype)
 
-    def pull_back(self, sensitivity: Any, chunk: tuple[Any, ...]) -> tuple[Any, ...]:
+    def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Sums of the gradients over the chunk: times e_K, `(B, K)`, and times e_R and alone, `(B, K, R + 1)`.
 
         One product gives the second.
@@ -121,7 +127,7 @@ class LowRankNormal(DiagonalNormal):
         of_scale_diag = ops.sum(sensitivity * eps_diag, axis=-1)
         return of_scale_diag, ops.reshape(sums, (-1, sensitivity.shape[1], self.size[1] + 1))
 
-    def gradients(self, of_scale_diag: Any, of_factor_and_loc: Any) -> tuple[Any, ...]:
+    def gradients(self, of_scale_diag: Tensor, of_factor_and_loc: Tensor) -> tuple[Tensor, ...]:
         """Gradients of `tensors` from the sums.
 
         Args:
@@ -149,13 +155,13 @@ class ScaledLowRankNormal(LowRankNormal):
 
     def __init__(
         self,
-        loc: Any,
-        scale_diag: Any,
-        row_scale: Any,
-        factor: Any,
+        loc: Tensor,
+        scale_diag: Tensor,
+        row_scale: Tensor,
+        factor: Tensor,
         size: tuple[int, int] | None = None,
         units: int | None = None,
-    ):
+    ) -> None:
         size = size or (scale_diag.shape[-1], factor.shape[-1])
         DiagonalNormal.__init__(self, loc, scale_diag, row_scale, factor, size=size, units=units)
         self.row_scale, self.factor = row_scale, factor
@@ -164,30 +170,30 @@ class ScaledLowRankNormal(LowRankNormal):
     def row_shapes(self) -> tuple[tuple[int, ...], ...]:
         return ((self.units,),) * 3
 
-    def scaled_factor(self) -> Any:
+    def scaled_factor(self) -> Tensor:
         return self.row_scale[..., None] * self.factor
 
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         """Marginal variances, without forming W."""
         low_rank = ops.square(self.row_scale) * ops.sum(ops.square(self.factor), axis=-1)
         return DiagonalNormal.variance(self) + low_rank
 
-    def covariance_times(self, vector: Any) -> Any:
+    def covariance_times(self, vector: Tensor) -> Tensor:
         shares = ops.matmul(ops.matmul(self.row_scale * vector, self.factor), ops.transpose(self.factor))
         return DiagonalNormal.covariance_times(self, vector) + self.row_scale * shares
 
-    def logits(self, nodes: Nodes) -> Any:
+    def logits(self, nodes: Nodes) -> Tensor:
         noise = ops.matmul(nodes.eps_factor, ops.swapaxes(self.factor, -1, -2))
         return DiagonalNormal.logits(self, nodes) + self.row_scale[..., None, :] * noise
 
-    def tables(self, nodes: Nodes) -> tuple[Any, ...]:
+    def tables(self, nodes: Nodes) -> tuple[Tensor, ...]:
         """Tables of S rows; the last one is factor e_R, computed once for the whole batch."""
         return nodes.eps_diag, nodes.eps_factor, ops.matmul(nodes.eps_factor, ops.transpose(self.factor))
 
-    def logits_at(self, chunk: tuple[Any, ...]) -> Any:
+    def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
         return DiagonalNormal.logits_at(self, chunk) + self.row_scale[..., None] * chunk[2]
 
-    def gradients(self, of_scale_diag: Any, of_factor_and_loc: Any) -> tuple[Any, ...]:
+    def gradients(self, of_scale_diag: Tensor, of_factor_and_loc: Tensor) -> tuple[Tensor, ...]:
         """Gradients of `tensors` from the sums.
 
         Args:

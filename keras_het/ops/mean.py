@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from keras import ops
 
+from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import log_ndtr
 
 
@@ -20,11 +20,11 @@ class Mean:
 
     num_terms = 1
 
-    def terms(self, logits: Any) -> tuple[Any, ...]:
+    def terms(self, logits: Tensor) -> tuple[Tensor, ...]:
         """The values that are averaged, each of the shape of the logits."""
         raise NotImplementedError(f"{type(self).__name__} must define terms(logits)")
 
-    def log_terms(self, logits: Any, axis: int) -> tuple[Any, ...]:
+    def log_terms(self, logits: Tensor, axis: int) -> tuple[Tensor, ...]:
         """Their logarithms.
 
         Args:
@@ -33,15 +33,15 @@ class Mean:
         """
         raise NotImplementedError(f"{type(self).__name__} must define log_terms(logits, axis)")
 
-    def result(self, log_means: list[Any]) -> Any:
+    def result(self, log_means: list[Tensor]) -> Tensor:
         """The result from the logs of the averages, `(B, K)` each; here the first of them."""
         return log_means[0]
 
-    def pivot(self, value: Any) -> Any:
+    def pivot(self, value: Tensor) -> Tensor:
         """What is subtracted from the mean logits before `sensitivity`, `(B, K)`; here nothing."""
         return ops.zeros_like(value)
 
-    def sensitivity(self, logits: Any, value: Any, upstream: Any) -> Any:
+    def sensitivity(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
         """Derivatives by the logits of every node, times S, of the shape of the logits.
 
         Args:
@@ -62,27 +62,27 @@ class LogMean(Mean):
         log_slope: log a'.
     """
 
-    def __init__(self, log_value: Callable[[Any], Any], log_slope: Callable[[Any], Any]):
+    def __init__(self, log_value: Callable[[Tensor], Tensor], log_slope: Callable[[Tensor], Tensor]) -> None:
         self.log_value, self.log_slope = log_value, log_slope
 
-    def terms(self, logits: Any) -> tuple[Any, ...]:
+    def terms(self, logits: Tensor) -> tuple[Tensor, ...]:
         """a(u)."""
         return (ops.exp(self.log_value(logits)),)
 
-    def log_terms(self, logits: Any, axis: int) -> tuple[Any, ...]:
+    def log_terms(self, logits: Tensor, axis: int) -> tuple[Tensor, ...]:
         """log a(u)."""
         return (self.log_value(logits),)
 
-    def sensitivity(self, logits: Any, value: Any, upstream: Any) -> Any:
+    def sensitivity(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
         return upstream[..., None] * ops.exp(self.log_slope(logits) - value[..., None])
 
 
-def log_sigmoid_slope(logits):
+def log_sigmoid_slope(logits: Tensor) -> Tensor:
     """log of the derivative of the sigmoid."""
     return ops.log_sigmoid(logits) + ops.log_sigmoid(-logits)
 
 
-def log_normal_density(logits):
+def log_normal_density(logits: Tensor) -> Tensor:
     """log of the derivative of the standard normal distribution function."""
     return -0.5 * ops.square(logits) - 0.5 * math.log(2.0 * math.pi)
 

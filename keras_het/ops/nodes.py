@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 from scipy.stats import qmc
 
+from keras_het.base.tensor import Tensor
 from keras_het.ops import random
 
 DIAGONAL_STREAM, FACTOR_STREAM, SHIFT_STREAM, SCRAMBLE_STREAM, LATIN_STREAM = range(5)
@@ -31,8 +32,8 @@ class Nodes(NamedTuple):
         eps_factor: e_R, shape `(S, R)`, or None.
     """
 
-    eps_diag: Any
-    eps_factor: Any = None
+    eps_diag: Tensor
+    eps_factor: Tensor = None
 
     @property
     def num_samples(self) -> int:
@@ -40,7 +41,7 @@ class Nodes(NamedTuple):
         return self.eps_diag.shape[0]
 
 
-def _normals(key, stream, rows, columns, xp):
+def _normals(key: Any, stream: int, rows: Any, columns: int, xp: Any) -> Tensor:
     return xp.reshape(random.random_normals(key, stream, rows * columns, xp), (rows, columns))
 
 
@@ -123,7 +124,7 @@ def quasi_random(key: Any, num_samples: int, units: int, num_factors: int, xp: A
     return Nodes(points[:, num_factors:], points[:, :num_factors])
 
 
-def sobol_dimensions(num_samples, dimensions):
+def sobol_dimensions(num_samples: int, dimensions: int) -> int:
     """How many of the dimensions are Sobol's.
 
     Example:
@@ -133,14 +134,14 @@ def sobol_dimensions(num_samples, dimensions):
     return min(dimensions, next(most for fewest, most in SOBOL_DIMENSIONS if num_samples >= fewest))
 
 
-def _sobol(key, num_samples, dimensions, xp):
+def _sobol(key: Any, num_samples: int, dimensions: int, xp: Any) -> Tensor:
     levels = random.random_bits(key, SHIFT_STREAM, dimensions, xp)[None]
     for direction in directions(dimensions, num_samples):
         levels = xp.concatenate([levels, levels ^ xp.array(direction[None], dtype="int32")])
     return random.normal(levels[:num_samples], xp)
 
 
-def _latin_hypercube(key, num_samples, columns, xp):
+def _latin_hypercube(key: Any, num_samples: int, columns: int, xp: Any) -> Tensor:
     count = 2 * (_CELL_ROUNDS + _PLACE_ROUNDS)
     words = xp.reshape(random.random_bits(key, LATIN_STREAM, count * columns, xp), (count, columns))
     if xp is not np:
@@ -151,7 +152,7 @@ def _latin_hypercube(key, num_samples, columns, xp):
     return points
 
 
-def _latin_columns(words, num_samples, xp):
+def _latin_columns(words: Tensor, num_samples: int, xp: Any) -> Tensor:
     """Normals, `(S, columns)`.
 
     The upper bits of point s are its cell, a permutation of s; the lower bits are its place in the cell.
@@ -164,7 +165,7 @@ def _latin_columns(words, num_samples, xp):
     return random.normal(levels, xp)
 
 
-def directions(dimensions, num_samples):
+def directions(dimensions: int, num_samples: int) -> np.ndarray:
     """Scrambled direction numbers of the Sobol dimensions, `(log2(S), dimensions)`, log2 rounded up, 32 bits each.
 
     SciPy lists the points in Gray-code order, so point 2^(j+1) - 1 is direction number j itself. The scramble is
@@ -177,7 +178,7 @@ def directions(dimensions, num_samples):
     return _DIRECTIONS[dimensions, count]
 
 
-def _compute_directions(dimensions, count):
+def _compute_directions(dimensions: int, count: int) -> np.ndarray:
     engine = qmc.Sobol(dimensions, scramble=False, bits=_BITS)
     points = np.empty((count, dimensions))
     for j in range(count):
@@ -186,7 +187,7 @@ def _compute_directions(dimensions, count):
     return _scramble((points * 2.0**_BITS).astype("int64"))
 
 
-def _scramble(levels):
+def _scramble(levels: Tensor) -> np.ndarray:
     bits = random.random_bits((0, 0), SCRAMBLE_STREAM, _BITS * levels.shape[1], np).reshape(_BITS, -1).astype("int64")
     scrambled = np.zeros_like(levels)
     for place in range(_BITS):  # from the most significant digit down

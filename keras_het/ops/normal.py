@@ -15,12 +15,13 @@ from typing import Any, Self
 
 from keras import ops
 
+from keras_het.base.tensor import Tensor
 from keras_het.ops.nodes import Nodes
 
 LOWEST = -1e20  # mean logit: a class that is left out by -inf gets p = 0, with finite log p and gradients
 
 
-def finite(loc: Any) -> Any:
+def finite(loc: Tensor) -> Tensor:
     """Mean logits without -inf, which leaves a class out."""
     return ops.where(loc < LOWEST, LOWEST, loc)  # not the maximum, which may lose a nan
 
@@ -45,7 +46,7 @@ class Normal:
     in_logits: tuple[bool, ...] = (True, True)
     whole_batch = False
 
-    def __init__(self, *tensors: Any, size: tuple[int, int], units: int | None = None):
+    def __init__(self, *tensors: Tensor, size: tuple[int, int], units: int | None = None) -> None:
         self.tensors, self.size, self.units = tensors, size, size[0] if units is None else units
         self.loc = tensors[0]
 
@@ -63,7 +64,7 @@ class Normal:
         """A function that makes a distribution of these sizes from its tensors; it keeps no reference to these."""
         return functools.partial(type(self), size=self.size, units=self.units)
 
-    def standardized(self, center: Callable[[Any], Any] = finite, temperature: Any = 1.0) -> Self:
+    def standardized(self, center: Callable[[Tensor], Tensor] = finite, temperature: Tensor = 1.0) -> Self:
         """The distribution of u / temperature, with the mean logits center(loc).
 
         Args:
@@ -90,19 +91,19 @@ class Normal:
         """
         return self.maker()(*rows, *self.tensors[self.num_rows :])
 
-    def sample(self, nodes: Nodes) -> Any:
+    def sample(self, nodes: Nodes) -> Tensor:
         """Logits u at `nodes` as independent samples, shape `(S, ..., K)`."""
         return ops.moveaxis(self.logits(nodes), -2, 0)
 
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         """Marginal variances of the logits, shape `(..., K)`."""
         raise NotImplementedError(f"{type(self).__name__} must define variance()")
 
-    def logits(self, nodes: Nodes) -> Any:
+    def logits(self, nodes: Nodes) -> Tensor:
         """Logits u at `nodes` (S of them, shared by the batch), shape `(..., S, K)`."""
         raise NotImplementedError(f"{type(self).__name__} must define logits(nodes)")
 
-    def tables(self, nodes: Nodes) -> tuple[Any, ...]:
+    def tables(self, nodes: Nodes) -> tuple[Tensor, ...]:
         """Tables of S rows; a chunk has some of these rows, as columns.
 
         Args:
@@ -110,15 +111,15 @@ class Normal:
         """
         raise NotImplementedError(f"{type(self).__name__} must define tables(nodes)")
 
-    def logits_at(self, chunk: tuple[Any, ...]) -> Any:
+    def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
         """`(B, K, C)` logits at a chunk of nodes."""
         raise NotImplementedError(f"{type(self).__name__} must define logits_at(chunk)")
 
-    def no_sums(self) -> tuple[Any, ...]:
+    def no_sums(self) -> tuple[Tensor, ...]:
         """Zeros to which `pull_back` adds."""
         return tuple(ops.zeros_like(x) for x in self.tensors)
 
-    def pull_back(self, sensitivity: Any, chunk: tuple[Any, ...]) -> tuple[Any, ...]:
+    def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Sums over a chunk of nodes, from which `gradients` makes the gradients of `tensors`.
 
         Args:
@@ -127,6 +128,6 @@ class Normal:
         """
         raise NotImplementedError(f"{type(self).__name__} must define pull_back(sensitivity, chunk)")
 
-    def gradients(self, *sums: Any) -> tuple[Any, ...]:
+    def gradients(self, *sums: Tensor) -> tuple[Tensor, ...]:
         """Gradients of `tensors` from the sums of `pull_back` over all chunks."""
         return sums

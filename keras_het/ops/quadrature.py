@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 from keras import ops
 
+from keras_het.base.tensor import Tensor
 from keras_het.ops.diagonal import DiagonalNormal
 from keras_het.ops.log_space import log_ndtr
 from keras_het.ops.mean import Mean
@@ -73,14 +74,14 @@ class GumbelNormal(Normal):
 
     def __init__(
         self,
-        loc: Any,
-        scale_diag: Any,
-        start: Any,
-        length: Any,
-        growth: Any,
+        loc: Tensor,
+        scale_diag: Tensor,
+        start: Tensor,
+        length: Tensor,
+        growth: Tensor,
         units: int,
         size: tuple[int, int] = (1, 0),
-    ):
+    ) -> None:
         super().__init__(loc, scale_diag, start, length, growth, size=size, units=units)
         self.scale_diag, self.start, self.length, self.growth = scale_diag, start, length, growth
 
@@ -99,38 +100,38 @@ class GumbelNormal(Normal):
         """Four times K: a block holds several sums of the mixture at once, and must be smaller to fit the cache."""
         return 4 * self.units
 
-    def _placed(self, x):
+    def _placed(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """t and its log weight, up to a number that all points share: `(..., 1, S)` for a table x of one column."""
         growth = self.growth[..., None]
         stretched = ops.exp(growth * x)
         return self.start[..., None] + self.length[..., None] * (stretched - 1.0) / (ops.exp(growth) - 1.0), growth * x
 
-    def logits(self, nodes: Nodes) -> tuple[Any, Any, Any]:
+    def logits(self, nodes: Nodes) -> tuple[Tensor, Tensor, Tensor]:
         """t - loc, shape `(..., S, K)`, the standard deviations, `(..., 1, K)`, and log weights, `(..., S, 1)`."""
         t, log_weight = (ops.swapaxes(x, -1, -2) for x in self._placed(ops.transpose(nodes.eps_diag)))
         return t - self.loc[..., None, :], self.scale_diag[..., None, :], log_weight
 
-    def tables(self, nodes: Nodes) -> tuple[Any, ...]:
+    def tables(self, nodes: Nodes) -> tuple[Tensor, ...]:
         return (nodes.eps_diag,)
 
-    def logits_at(self, chunk: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    def logits_at(self, chunk: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
         """t - loc, `(B, K, C)`, the standard deviations, `(B, K, 1)`, and log weights, `(B, 1, C)`."""
         t, log_weight = self._placed(chunk[0])
         return t - self.loc[..., None], self.scale_diag[..., None], log_weight
 
-    def no_sums(self) -> tuple[Any, ...]:
+    def no_sums(self) -> tuple[Tensor, ...]:
         return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
 
-    def pull_back(self, sensitivity: tuple[Any, Any], chunk: tuple[Any, ...]) -> tuple[Any, ...]:
+    def pull_back(self, sensitivity: tuple[Tensor, Tensor], chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Sums over the chunk of the gradients by t - loc and by the standard deviations, `(B, K)` each."""
         return tuple(ops.sum(x, axis=-1) for x in sensitivity)
 
-    def gradients(self, of_offset: Any, of_scale_diag: Any) -> tuple[Any, ...]:
+    def gradients(self, of_offset: Tensor, of_scale_diag: Tensor) -> tuple[Tensor, ...]:
         """Gradients of `tensors`; those of the range are zero, since the integral does not depend on it."""
         return -of_offset, of_scale_diag, *(ops.zeros_like(x) for x in self.tensors[2:])
 
 
-def _range(normal, num_nodes):
+def _range(normal: DiagonalNormal, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
     """Start and length of the range of t, and the growth of the spacing, `(..., 1)`."""
     center, deviation = normal.loc + _MEAN, ops.sqrt(ops.square(normal.scale_diag) + _VARIANCE)
     low = ops.logsumexp(center - 7.0 * deviation, axis=-1, keepdims=True) - math.log(normal.units)
@@ -148,7 +149,7 @@ def _range(normal, num_nodes):
     return start, length, _growth(length / (_SPACING * num_nodes * narrow))
 
 
-def _growth(ratio):
+def _growth(ratio: Tensor) -> Tensor:
     """g such that (exp(g) - 1) / g = ratio, roughly; the spacing is even for a ratio of one or less."""
     ratio = ops.where(ratio > 1.0, ratio, 1.0)
     growth = 2.0 * ops.log(ratio)
@@ -157,7 +158,7 @@ def _growth(ratio):
     return ops.where(growth > _LEAST_GROWTH, growth, _LEAST_GROWTH)
 
 
-def _rough_log_cdf(normal, t):
+def _rough_log_cdf(normal: DiagonalNormal, t: Tensor) -> Tensor:
     """log F of every class at t, `(..., K, T)` for `(..., T)`: good enough to say where F is nearly zero or one.
 
     It is that of a normal law of equal mean and variance, with two changes. The law is narrower below the mean, because
@@ -176,13 +177,13 @@ def _rough_log_cdf(normal, t):
     )
 
 
-def _erf(z, bell):
+def _erf(z: Tensor, bell: Tensor) -> Tensor:
     """erf(z / sqrt(2))."""
     small = 2.0 * _upper_tail(ops.abs(z), bell)
     return ops.where(z > 0, 1.0 - small, small - 1.0)
 
 
-def _upper_tail(z, bell):
+def _upper_tail(z: Tensor, bell: Tensor) -> Tensor:
     """1 - Phi(z) for z >= 0, from bell = exp(-z^2/2): absolute error 7.5e-8 (Abramowitz and Stegun 1964, 7.1.26)."""
     t = 1.0 / (1.0 + 0.3275911 * math.sqrt(0.5) * z)
     polynomial = 1.061405429
@@ -197,21 +198,21 @@ class LargestMean(Mean):
     It is log p_k and a number that all classes share.
     """
 
-    def terms(self, points):
+    def terms(self, points: Any) -> tuple[Tensor, ...]:
         """The integrand at every point, times its weight, `(B, K, C)`."""
         return (ops.exp(self._log_term(points, 1)),)
 
-    def log_terms(self, points, axis):
+    def log_terms(self, points: Any, axis: int) -> tuple[Tensor, ...]:
         """The log of `terms`, with the classes on `axis`."""
         return (self._log_term(points, axis, exportable=True),)
 
     @staticmethod
-    def _log_term(points, axis, exportable=False):
+    def _log_term(points: Any, axis: int, exportable: bool = False) -> Tensor:
         offset, scale, log_weight = points
         law = _Law(offset, scale, exportable=exportable)
         return _log_integrand(law.log_cdf(), law.log_density(), axis) + log_weight
 
-    def sensitivity(self, points, log_p, upstream):
+    def sensitivity(self, points: Any, log_p: Tensor, upstream: Tensor) -> Tensor:
         """Derivatives by t - loc and by the standard deviations, times the number of points, `(B, K, C)` each.
 
         A_k is the share of a point in the mean of class k. The derivative by a parameter of the law of j is
@@ -227,7 +228,7 @@ class LargestMean(Mean):
         return tuple(own * of_density + others * of_cdf for of_density, of_cdf in slopes)
 
 
-def _log_integrand(log_cdf, log_density, axis):
+def _log_integrand(log_cdf: Tensor, log_density: Tensor, axis: int) -> Tensor:
     return log_density - log_cdf + ops.sum(log_cdf, axis=axis, keepdims=True)
 
 
@@ -245,7 +246,7 @@ class _Law:
         exportable: whether to avoid erf, which is faster, but unknown to some exporters.
     """
 
-    def __init__(self, offset: Any, scale: Any, with_slopes: bool = False, exportable: bool = False):
+    def __init__(self, offset: Tensor, scale: Tensor, with_slopes: bool = False, exportable: bool = False) -> None:
         self._scale, self._variance = scale, ops.square(scale)
         self._offset = ops.where(offset > FARTHEST, FARTHEST, offset)
         lower, upper, density, slope, curvature = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -271,30 +272,30 @@ class _Law:
         self._log_density = ops.log(density) - 0.5 * ops.square(widest)
         self._slope, self._curvature = slope / density, curvature / density
 
-    def log_cdf(self) -> Any:
+    def log_cdf(self) -> Tensor:
         """log F(x)."""
         small = ops.where(self._upper < 0.01, self._upper, 0.0)
         series = -small * (1.0 + small * (0.5 + small / 3.0))  # ONNX has no log1p
         return ops.where(self._upper < 0.01, series, ops.log(self._lower))
 
-    def log_density(self) -> Any:
+    def log_density(self) -> Tensor:
         """log f(x)."""
         return ops.where(self._far(), self._tail()[0], self._log_density)
 
-    def slopes_of_log_cdf(self) -> tuple[Any, Any]:
+    def slopes_of_log_cdf(self) -> tuple[Tensor, Tensor]:
         """Slopes of log F, by x and by s."""
         hazard = ops.exp(self._log_density) / self._lower
         return hazard, self._scale * self._slope * hazard
 
-    def slopes_of_log_density(self) -> tuple[Any, Any]:
+    def slopes_of_log_density(self) -> tuple[Tensor, Tensor]:
         """Slopes of log f, by x and by s."""
         near = self._slope, self._scale * self._curvature
         return tuple(ops.where(self._far(), a, b) for a, b in zip(self._tail()[1:], near, strict=True))
 
-    def _far(self):
+    def _far(self) -> Tensor:
         return self._offset - self._variance > _FAR
 
-    def _tail(self):
+    def _tail(self) -> tuple[Tensor, Tensor, Tensor]:
         """log f far above the mean, and its slopes: f(x) = exp(-x + s^2/2) F(x - s^2), with one normal law for that F.
 
         The equation is exact, for the density of G is exp(-x) times its distribution function.

@@ -10,10 +10,13 @@ of a graph with `xp=numpy`.
 """
 
 import functools
+from typing import Any
 
 import numpy as np
 from keras import ops
 from scipy.special import ndtri
+
+from keras_het.base.tensor import Tensor
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
@@ -21,7 +24,7 @@ _HALF = 1 << 16
 _HOST_BLOCK = 1 << 20  # words made at once on the host: intermediate results take several times their memory
 
 
-def int32(value, xp=ops):
+def int32(value: Tensor, xp: Any = ops) -> Tensor:
     """`value` (an integer, or integers) as int32 with at least one axis: NumPy scalars would warn when they wrap."""
     if xp is np:
         return np.atleast_1d(np.asarray(value, "int32"))
@@ -29,11 +32,13 @@ def int32(value, xp=ops):
     return ops.reshape(value, (1,)) if len(value.shape) == 0 else value
 
 
-def shift_right(bits, places, xp=ops):
+def shift_right(bits: Tensor, places: int, xp: Any = ops) -> Tensor:
     """Logical shift by 1 to 31 places: int32's own is arithmetic, so the copies of the sign are masked away.
 
     Args:
         bits: int32 of any shape.
+        places: 1 to 31.
+        xp: `keras.ops`, or `numpy` on the host.
     Returns:
         the same shape.
 
@@ -44,11 +49,11 @@ def shift_right(bits, places, xp=ops):
     return xp.right_shift(bits, places) & ((1 << (32 - places)) - 1)
 
 
-def _rotate_left(bits, places, xp):
+def _rotate_left(bits: Tensor, places: int, xp: Any) -> Tensor:
     return xp.left_shift(bits, places) | shift_right(bits, 32 - places, xp)
 
 
-def threefry2x32(key, counter, xp=ops):
+def threefry2x32(key: Any, counter: Tensor, xp: Any = ops) -> tuple[Tensor, Tensor]:
     """Two words of random bits for every pair of counter words.
 
     Args:
@@ -76,13 +81,14 @@ def threefry2x32(key, counter, xp=ops):
     return x, y
 
 
-def random_bits(key, stream, size, xp=ops):
+def random_bits(key: Any, stream: int, size: int, xp: Any = ops) -> Tensor:
     """`size` int32 of random bits, shape `(size,)`.
 
     Args:
         key: pair of integers or int32 tensors, here (seed, training step).
         stream: Python integer. Different streams of one key are independent, whatever their sizes.
         size: Python integer, from 0 to 2^31 - 1.
+        xp: `keras.ops`, or `numpy` on the host.
 
     Example:
         >>> random_bits((7, 0), stream=1, size=5).shape[0]
@@ -94,7 +100,7 @@ def random_bits(key, stream, size, xp=ops):
     return xp.concatenate(words)[:size]
 
 
-def permute(values, bits, words, xp=ops):
+def permute(values: Tensor, bits: int, words: Tensor, xp: Any = ops) -> Tensor:
     """A random permutation of the integers in [0, 2^bits), one for every column, applied to `values`.
 
     Every round is invertible: a word is added bit by bit, an odd word multiplied modulo 2^bits, and the upper half
@@ -105,6 +111,7 @@ def permute(values, bits, words, xp=ops):
         values: int32 in [0, 2^bits), shape `(S, 1)` or `(S, K)`.
         bits: 1 to 32; with 32 any int32 is a value.
         words: random int32, two for each round and column, shape `(2 * rounds, K)`.
+        xp: `keras.ops`, or `numpy` on the host.
     Returns:
         int32 in [0, 2^bits), shape `(S, K)`; a value's image is uniform over the words.
 
@@ -122,7 +129,7 @@ def permute(values, bits, words, xp=ops):
 
 
 @functools.cache
-def _quantiles():
+def _quantiles() -> np.ndarray:
     """Normal quantiles at the midpoints of cells, float32, scaled to variance one (short by 2e-5 without scaling).
 
     The lowest and the highest cell of probability 2^-16 are each divided into 2^16 cells of probability 2^-32. The
@@ -134,7 +141,7 @@ def _quantiles():
     return (table / np.sqrt(variance)).astype("float32")
 
 
-def normal(bits, xp=ops):
+def normal(bits: Tensor, xp: Any = ops) -> Tensor:
     """Standard normals from 32 random bits each, up to 6.3 standard deviations.
 
     A normal grows with its bits, read as a number in [0, 2^32). It is looked up by the upper 16 bits, and in the lowest
@@ -143,6 +150,7 @@ def normal(bits, xp=ops):
 
     Args:
         bits: int32 of any shape.
+        xp: `keras.ops`, or `numpy` on the host.
     Returns:
         float32 of the same shape.
 
@@ -156,7 +164,7 @@ def normal(bits, xp=ops):
     return xp.take(xp.array(_quantiles()), level, axis=0)
 
 
-def random_normals(key, stream, size, xp=ops):
+def random_normals(key: Any, stream: int, size: int, xp: Any = ops) -> Tensor:
     """`normal(random_bits(key, stream, size))`; on the host it needs little more memory than its result.
 
     Arguments as `random_bits`.

@@ -1,10 +1,10 @@
 """E[sigmoid] of Gaussian logits: in closed form, or averaged over nodes as the papers do it."""
 
 import math
-from typing import Any
 
 from keras import ops
 
+from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import erfcx_polynomial
 from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.mean import Mean, log_sigmoid_slope
@@ -18,7 +18,7 @@ _SLOPES = (0.25022499, 0.33027962, 0.33044514, 0.43231131, 0.56604452, 0.7402581
 FARTHEST = 1e15  # distance of a mean from zero: the square of a larger one may overflow
 
 
-def log_expected_sigmoid(loc: Any, variance: Any, temperature: Any = 1.0) -> tuple[Any, Any]:
+def log_expected_sigmoid(loc: Tensor, variance: Tensor, temperature: Tensor = 1.0) -> tuple[Tensor, Tensor]:
     """Logs of E[sigmoid(u / temperature)] and of its complement, without sampling.
 
         E = sum_i w_i Phi(b_i a / sqrt(1 + b_i^2 s^2)),    a = loc / temperature,  s^2 = variance / temperature^2
@@ -51,7 +51,7 @@ def log_expected_sigmoid(loc: Any, variance: Any, temperature: Any = 1.0) -> tup
     return ops.where(upper, log_large, log_small), ops.where(upper, log_small, log_large)
 
 
-def expected_sigmoid_logit(loc: Any, variance: Any, temperature: Any = 1.0) -> Any:
+def expected_sigmoid_logit(loc: Tensor, variance: Tensor, temperature: Tensor = 1.0) -> Tensor:
     """logit E[sigmoid(u / temperature)] in closed form.
 
     It is `log_p - log_one_minus_p` of `log_expected_sigmoid`.
@@ -72,7 +72,7 @@ def expected_sigmoid_logit(loc: Any, variance: Any, temperature: Any = 1.0) -> A
     return log_p - log_one_minus_p
 
 
-def _log_lower_tail(mean, variance):
+def _log_lower_tail(mean: Tensor, variance: Tensor) -> Tensor:
     """log E for mean <= 0."""
     tilted = mean < -0.5 * variance
     argument = ops.where(tilted, -(mean + variance), mean)
@@ -82,7 +82,7 @@ def _log_lower_tail(mean, variance):
     return mixture + ops.where(tilted, mean + 0.5 * variance, 0.0)
 
 
-def _log_mixture(distance, variance):
+def _log_mixture(distance: Tensor, variance: Tensor) -> Tensor:
     """log sum_i w_i Phi(-b_i distance / sqrt(1 + b_i^2 variance)) for a distance >= 0, with one exponential a term.
 
     Phi(-x) = exp(-z^2) t exp(P(t)) / 2 with z = x / sqrt(2), t = 1 / (1 + z / 2), as in `log_ndtr`. The smallest z^2,
@@ -99,15 +99,15 @@ def _log_mixture(distance, variance):
 
 
 def sampled_expected_sigmoid_logit(
-    loc: Any,
-    scale_diag: Any,
-    factor: Any,
+    loc: Tensor,
+    scale_diag: Tensor,
+    factor: Tensor,
     nodes: Nodes,
-    temperature: Any = 1.0,
-    row_scale: Any = None,
+    temperature: Tensor = 1.0,
+    row_scale: Tensor = None,
     chunk_size: int | str | None = "auto",
     unroll: bool = False,
-) -> Any:
+) -> Tensor:
     """logit of the mean sigmoid of Gaussian logits over nodes.
 
         logsumexp_s log sigmoid(u_s / temperature) - logsumexp_s log sigmoid(-u_s / temperature)
@@ -146,18 +146,18 @@ class SigmoidMean(Mean):
 
     num_terms = 2
 
-    def terms(self, logits):
+    def terms(self, logits: Tensor) -> tuple[Tensor, ...]:
         """sigmoid(u) and sigmoid(-u)."""
         return ops.sigmoid(logits), ops.sigmoid(-logits)
 
-    def log_terms(self, logits, axis):
+    def log_terms(self, logits: Tensor, axis: int) -> tuple[Tensor, ...]:
         """log sigmoid(u) and log sigmoid(-u)."""
         return ops.log_sigmoid(logits), ops.log_sigmoid(-logits)
 
-    def result(self, log_means):
+    def result(self, log_means: list[Tensor]) -> Tensor:
         """logit p."""
         return log_means[0] - log_means[1]
 
-    def sensitivity(self, logits, logit, upstream):
+    def sensitivity(self, logits: Tensor, logit: Tensor, upstream: Tensor) -> Tensor:
         """Derivative by the logits of every node, times S."""
         return upstream[..., None] * ops.exp(log_sigmoid_slope(logits) - log_sigmoid_slope(logit)[..., None])

@@ -1,10 +1,10 @@
 """log E[softmax] of Gaussian logits."""
 
 import math
-from typing import Any
 
 from keras import ops
 
+from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import largest
 from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.mean import Mean
@@ -16,15 +16,15 @@ LEFT_OUT = -1e12  # a log p below it is that of a class left out by a mean of -i
 
 
 def log_expected_softmax(
-    loc: Any,
-    scale_diag: Any,
-    factor: Any,
+    loc: Tensor,
+    scale_diag: Tensor,
+    factor: Tensor,
     nodes: Nodes,
-    temperature: Any = 1.0,
-    row_scale: Any = None,
+    temperature: Tensor = 1.0,
+    row_scale: Tensor = None,
     chunk_size: int | str | None = "auto",
     unroll: bool = False,
-) -> Any:
+) -> Tensor:
     """Log of the mean softmax of Gaussian logits.
 
         log E[softmax(u / temperature)],   u = loc + scale_diag * e_K + row_scale * (factor e_R)
@@ -59,7 +59,7 @@ def log_expected_softmax(
     return expectation(SoftmaxMean(), normal, nodes, chunk_size, unroll)
 
 
-def without_shift(loc: Any) -> Any:
+def without_shift(loc: Tensor) -> Tensor:
     """Mean logits `(..., K)` about zero, because softmax ignores a shift.
 
     A large shift would make the temperature's gradient a difference of large numbers.
@@ -70,7 +70,7 @@ def without_shift(loc: Any) -> Any:
     return loc - ops.stop_gradient(ops.logsumexp(loc, axis=-1, keepdims=True))
 
 
-def second_order_log_softmax(normal: Any) -> Any:
+def second_order_log_softmax(normal: Tensor) -> Tensor:
     """The mean softmax to second order in the noise, normalised: no nodes, O(K R).
 
         log p_k = log s_k + (Sigma_kk - s' diag(Sigma) - 2 (Sigma s)_k + 2 s' Sigma s) / 2,
@@ -108,23 +108,23 @@ class SoftmaxMean(Mean):
     the noise.
     """
 
-    def terms(self, logits):
+    def terms(self, logits: Tensor) -> tuple[Tensor, ...]:
         """Softmax of every node."""
         weights = ops.exp(logits - _max(logits))
         return (weights / ops.sum(weights, axis=1, keepdims=True),)
 
-    def log_terms(self, logits, axis):
+    def log_terms(self, logits: Tensor, axis: int) -> tuple[Tensor, ...]:
         """Log-softmax of every node, with the classes on `axis`."""
         return (logits - ops.logsumexp(logits, axis=axis, keepdims=True),)
 
-    def pivot(self, log_p):
+    def pivot(self, log_p: Tensor) -> Tensor:
         """log p, which is subtracted from the logits before `sensitivity`.
 
         It is 0 for a class that is left out, whose noise would otherwise be the largest logit.
         """
         return ops.where(log_p < LEFT_OUT, 0.0, log_p)
 
-    def sensitivity(self, logits, log_p, upstream):
+    def sensitivity(self, logits: Tensor, log_p: Tensor, upstream: Tensor) -> Tensor:
         """Derivative by the logits of every node, times S."""
         p = ops.exp(log_p)
         weights = ops.exp(logits - _max(logits))
@@ -133,7 +133,7 @@ class SoftmaxMean(Mean):
         return weights / total * (upstream[..., None] - p[..., None] * (of_upstream / total))
 
 
-def _max(logits):
+def _max(logits: Tensor) -> Tensor:
     """The largest logit of every node, `(B, 1, C)`, as a constant: as a shift it cancels in derivatives of any order.
 
     (The derivative of a maximum divides by the number of its places, which is zero where a compiler computes the logits

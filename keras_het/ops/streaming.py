@@ -8,20 +8,26 @@ chooses its size.
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
+from keras_het.base.tensor import Tensor
 from keras_het.ops import blocking
+from keras_het.ops.mean import Mean
 from keras_het.ops.nodes import Nodes
+from keras_het.ops.normal import Normal
 
 # A smaller mean of probabilities would lose terms that underflow, below 1.2e-38 each: these are less than a rounding
 # error of this one.
 SMALLEST_MEAN = 1e-30
 
 
-def expectation(mean, normal, nodes, chunk_size="auto", unroll=False):
+def expectation(
+    mean: Mean, normal: Normal, nodes: Nodes, chunk_size: int | str | None = "auto", unroll: bool = False
+) -> Tensor:
     """The expectation of a link under a Gaussian of logits, averaged over the nodes.
 
     Args:
@@ -51,14 +57,14 @@ def expectation(mean, normal, nodes, chunk_size="auto", unroll=False):
     return average if flat is normal else ops.reshape(average, ops.shape(normal.loc))
 
 
-def _check_size(normal, nodes):
+def _check_size(normal: Normal, nodes: Nodes) -> None:
     for name, own, table in zip(("units", "factors"), normal.size, nodes, strict=True):
         # A traced size is a tensor, and was checked before.
         if isinstance(own, int) and own != table.shape[1]:
             raise ValueError(f"`nodes` must be of the {own} {name} of the distribution. Received: {table.shape[1]}")
 
 
-def _unrolled(mean, nodes, chunk_size, normal):
+def _unrolled(mean: Mean, nodes: Nodes, chunk_size: int, normal: Normal) -> Tensor:
     """The average in plain operations, by a Python loop over the chunks."""
     log_sums, zero = [], 0.0
     # Some exporters fail to write an empty table.
@@ -74,7 +80,7 @@ def _unrolled(mean, nodes, chunk_size, normal):
     return mean.result([total - math.log(nodes.num_samples) for total in totals])
 
 
-def _unrolled_by_blocks(mean, nodes, chunk_size, normal):
+def _unrolled_by_blocks(mean: Mean, nodes: Nodes, chunk_size: int | str | None, normal: Normal) -> Tensor:
     """The same; a batch of known size that is too large for the budget is cut in blocks of rows."""
     block_size, chunk_size = blocking.inference_block_sizes(
         normal.loc, nodes.num_samples, normal.num_logits, chunk_size
@@ -96,12 +102,12 @@ class _Stream(NamedTuple):
     that grows with the number of nodes.)
     """
 
-    mean: Any
-    make: Any
+    mean: Mean
+    make: Callable[..., Normal]
     block_size: int | None
     chunk_size: int
 
-    def value_and_gradient(self, *arguments):
+    def value_and_gradient(self, *arguments: Any) -> tuple[Tensor, Callable]:
         """The value, `(B, K)`, and its backward pass, as `ops.custom_gradient` takes them."""
         normal, chunks = self.read(arguments)
         (value,), _ = _by_blocks(functools.partial(_log_averages, self.mean, chunks), normal, (), self.block_size)
@@ -109,25 +115,25 @@ class _Stream(NamedTuple):
         # A closure over the output itself would keep all of this alive on PyTorch.
         kept = ops.stop_gradient(value) if on_torch else value
 
-        def gradient(*saved, upstream=None):
+        def gradient(*saved: Any, upstream: Tensor = None) -> tuple:
             if on_torch:
                 return self.gradient(self.known(kept, saved), saved, upstream)
             return self.gradient(kept, arguments, saved[-1])
 
         return value, gradient
 
-    def read(self, arguments):
+    def read(self, arguments: Any) -> tuple[Normal, "Chunks"]:
         """The distribution, and its nodes in chunks."""
         normal = self.make(*arguments[:-2])
         return normal, Chunks(normal.tables(Nodes(*arguments[-2:])), self.chunk_size)
 
-    def known(self, value, arguments):
+    def known(self, value: Tensor, arguments: Any) -> Tensor:
         """The value, computed before, as a function of the arguments.
 
         It costs nothing unless its derivative is asked for.
         """
 
-        def forward(value, *arguments):
+        def forward(value: Tensor, *arguments: Any) -> tuple:
             return value * 1, lambda value, *arguments, upstream: (
                 None,
                 *self.gradient(self.known(value, arguments), arguments, upstream),
@@ -135,7 +141,7 @@ class _Stream(NamedTuple):
 
         return ops.custom_gradient(forward)(value, *arguments)
 
-    def gradient(self, value, arguments, upstream):
+    def gradient(self, value: Tensor, arguments: Any, upstream: Tensor) -> tuple:
         """The upstream gradient, `(B, K)`, pulled back to every argument; the nodes have none."""
         loc, *others = arguments
         normal, chunks = self.read((loc - self.mean.pivot(value), *others))
@@ -144,7 +150,9 @@ class _Stream(NamedTuple):
         return *of_rows, *of_shared, None, None
 
 
-def _by_blocks(function, normal, others, block_size):
+def _by_blocks(
+    function: Callable, normal: Normal, others: tuple[Tensor, ...], block_size: int | None
+) -> tuple[tuple, tuple]:
     """Applies `function` to a distribution in blocks of rows; joins its results for the rows, and adds its totals.
 
     Rows of zeros fill the last block: their logits are finite, and their upstream gradient is zero. A block takes its
@@ -161,7 +169,7 @@ def _by_blocks(function, normal, others, block_size):
         return function(normal, *others)
     count, rows = normal.num_rows, (*normal.tensors[: normal.num_rows], *others)
 
-    def of_block(block):
+    def of_block(block: Any) -> tuple:
         return function(normal.with_rows(block[:count]), *block[count:])
 
     if keras.config.backend() == "torch":
@@ -172,7 +180,7 @@ def _by_blocks(function, normal, others, block_size):
     return tuple(x[: ops.shape(rows[0])[0]] for x in joined), tuple(ops.sum(x, axis=0) for x in totals)
 
 
-def _by_python(function, rows, block_size):
+def _by_python(function: Callable, rows: Any, block_size: int) -> tuple[tuple, tuple]:
     """`_by_blocks` for PyTorch, which unrolls every loop; `ops.map` would keep blocks alive in reference cycles."""
     starts = range(0, rows[0].shape[0], block_size)
     results, totals = zip(*(function([x[start : start + block_size] for x in rows]) for start in starts), strict=True)
@@ -181,31 +189,31 @@ def _by_python(function, rows, block_size):
     )
 
 
-def _missing(batch, block_size):
+def _missing(batch: Any, block_size: int | None) -> Tensor:
     """How many rows fill the last block of an unknown batch; TensorFlow needs at least one block."""
     return ops.where(batch > 0, -batch % block_size, block_size)
 
 
-def _to_blocks(x, block_size, missing):
+def _to_blocks(x: Tensor, block_size: int | None, missing: Any) -> Tensor:
     padded = ops.pad(x, [[0, missing]] + [[0, 0]] * (len(x.shape) - 1))
     return ops.swapaxes(ops.reshape(padded, (block_size, -1, *x.shape[1:])), 0, 1)
 
 
-def _log_averages(mean, chunks, normal):
+def _log_averages(mean: Mean, chunks: "Chunks", normal: Normal) -> tuple[tuple, tuple]:
     """The result from averages of probabilities, or, where one is too small for that, from averages in log space.
 
     The sum of probabilities needs one exponential per element, the sum in log space two.
     """
 
-    def add(chunk, sums):
+    def add(chunk: tuple[Tensor, ...], sums: tuple[Tensor, ...]) -> tuple:
         terms = mean.terms(normal.logits_at(chunk))
         return tuple(s + ops.sum(term, axis=-1) for s, term in zip(sums, terms, strict=True))
 
-    def add_in_logs(chunk, sums):
+    def add_in_logs(chunk: tuple[Tensor, ...], sums: tuple[Tensor, ...]) -> tuple:
         terms = mean.log_terms(normal.logits_at(chunk), axis=1)
         return tuple(ops.logaddexp(s, ops.logsumexp(term, axis=-1)) for s, term in zip(sums, terms, strict=True))
 
-    def in_logs():
+    def in_logs() -> tuple:
         # Not from -inf: the difference of two infinities in logaddexp is NaN.
         return chunks.fold(add_in_logs, (ops.full_like(normal.loc, -1e30),) * mean.num_terms)
 
@@ -215,10 +223,10 @@ def _log_averages(mean, chunks, normal):
     return (mean.result([s - math.log(chunks.num_samples) for s in log_sums]),), ()
 
 
-def _gradients(mean, chunks, normal, value, upstream):
+def _gradients(mean: Mean, chunks: "Chunks", normal: Normal, value: Tensor, upstream: Tensor) -> tuple[tuple, tuple]:
     """The gradients of the tensors with a row for each example, and of those that all examples share."""
 
-    def add(chunk, sums):
+    def add(chunk: tuple[Tensor, ...], sums: tuple[Tensor, ...]) -> tuple:
         parts = normal.pull_back(mean.sensitivity(normal.logits_at(chunk), value, upstream), chunk)
         return tuple(s + part for s, part in zip(sums, parts, strict=True))
 
@@ -229,7 +237,7 @@ def _gradients(mean, chunks, normal, value, upstream):
 class Chunks:
     """Tables of S rows, cut into chunks for a loop: those of full size along one axis, and a smaller last one."""
 
-    def __init__(self, tables, chunk_size):
+    def __init__(self, tables: tuple[Tensor, ...], chunk_size: int | str | None) -> None:
         self.num_samples = tables[0].shape[0]
         self.count, rest = divmod(self.num_samples, chunk_size)
         stop = self.count * chunk_size
@@ -238,7 +246,7 @@ class Chunks:
         ]
         self._rest = tuple(ops.transpose(x[stop:]) for x in tables) if rest else None
 
-    def fold(self, add, carry):
+    def fold(self, add: Callable, carry: tuple[Tensor, ...]) -> tuple:
         """carry = add(chunk, carry) over all chunks: a loop that compiles to one body, then the smaller last chunk."""
         carry = ops.fori_loop(0, self.count, lambda i, carry: add(tuple(x[i] for x in self._full), carry), carry)
         return carry if self._rest is None else add(self._rest, carry)

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_het.base.tensor import Tensor
+
 # The probability of a class that no class of positive probability turns into: the log of 0 would be infinite.
 SMALLEST = float(np.finfo("float32").tiny)
 LARGEST = 87.0  # exp of it is finite
 
 
-def apply_transition(log_probs: Any, transition: Any) -> Any:
+def apply_transition(log_probs: Tensor, transition: Tensor) -> Tensor:
     """Log-probabilities of the noisy labels from those of the true classes.
 
         log p(noisy j) = log sum_i p(true i) T[i, j]                                    (Sukhbaatar et al. 2014, Eq. 2)
@@ -57,11 +59,11 @@ def apply_transition(log_probs: Any, transition: Any) -> Any:
     return ops.where(mostly_kept, near, far)
 
 
-def _safe_log(x):
+def _safe_log(x: Tensor) -> Tensor:
     return ops.log(ops.where(x > SMALLEST, x, SMALLEST))
 
 
-def project_to_simplex(rows: Any) -> Any:
+def project_to_simplex(rows: Any) -> Tensor:
     """The nearest probability vectors, in Euclidean distance, along the last axis.
 
     x_k = max(v_k - theta, 0) with theta such that they sum to one, found by sorting (Held, Wolfe and Crowder 1974).

@@ -1,6 +1,7 @@
 """The numbers of a report, collected in one place."""
 
 import collections
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -56,7 +57,9 @@ class Findings(NamedTuple):
         if self.noise is None or self.noise.pairs is None:
             return None
         names = self.class_names
-        return [pair._replace(first=names[pair.first], second=names[pair.second]) for pair in self.noise.pairs]
+        return [
+            dataclasses.replace(pair, first=names[pair.first], second=names[pair.second]) for pair in self.noise.pairs
+        ]
 
     @property
     def flips(self) -> list[tuple[Any, Any, int]]:

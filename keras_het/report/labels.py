@@ -23,7 +23,7 @@ def write_labels(path: str | os.PathLike, issues: LabelIssues, class_names: list
     with open(path, "w", newline="", encoding="utf-8", errors="replace") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        for index, given, suggested, score, is_issue, kind in zip(*issues, strict=True):
+        for index, given, suggested, score, is_issue, kind in issues.rows():
             writer.writerow([index, names[given], names[suggested], f"{score:.6g}", int(is_issue), kind])
 
 

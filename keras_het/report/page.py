@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import math
 import os
 import pathlib
@@ -128,8 +129,8 @@ def suspects(found: Findings, images: Any = None) -> list[Suspect]:
     """The first labels of the table: those that are probably wrong, or, if there are none, the least probable."""
     if found.issues is None:
         return []
-    chosen = found.issues.is_issue.nonzero()[0] if found.number_of_issues else range(len(found.labels))
-    rows = [tuple(part[i] for part in found.issues) for i in chosen[:MOST_SUSPECTS]]
+    likely = (row for row in found.issues.rows() if row[4] or not found.number_of_issues)
+    rows = list(itertools.islice(likely, MOST_SUSPECTS))
     shown = [None] * len(rows) if images is None else thumbnails(images, [row[0] for row in rows])
     names = found.class_names
     return [

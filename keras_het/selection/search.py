@@ -1,11 +1,12 @@
 """A search over the values of one hyperparameter: a new model for each, and its score by held-out labels."""
 
+import dataclasses
 import math
 import numbers
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,7 +15,8 @@ from keras_het.inspection.check import check
 from keras_het.selection.held_out import HeldOut
 
 
-class Trial(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Trial:
     """One value that was tried.
 
     Attributes:

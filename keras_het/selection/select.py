@@ -1,8 +1,9 @@
 """Chooses hyperparameters of any model without clean labels."""
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 
@@ -14,7 +15,8 @@ from keras_het.selection.search import Search, Trial, are_positive, text
 MOST_BEYOND = 6  # values that are tried beyond the ends of a list
 
 
-class Selection(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Selection:
     """What `select` found; `print` shows it as a table.
 
     Attributes:

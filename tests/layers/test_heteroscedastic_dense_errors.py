@@ -236,3 +236,19 @@ def test_a_training_step_in_a_session_of_half_precision(floatx):
     for name, gradient in gradients.items():
         assert gradient.dtype == "float32", name
         assert np.isfinite(gradient).all(), name
+
+
+def test_an_argument_of_the_covariance_is_sent_there():
+    with pytest.raises(ValueError) as error:
+        HeteroscedasticDense(3, initial_scale=0.5)
+    assert str(error.value) == (
+        "`initial_scale` must be an argument of the covariance, such as covariance=keras_het.covariances.LowRank(15, "
+        "initial_scale=...). Received: initial_scale=0.5"
+    )
+
+
+@pytest.mark.parametrize("argument", ["min_scale", "shape_of_noise"])
+def test_a_file_of_another_format_is_refused_by_its_name(argument):
+    config = {**HeteroscedasticDense(3).get_config(), argument: 0.1}
+    with pytest.raises(ValueError, match=rf"`config` must be of the format of keras_het .* Received: .*{argument}"):
+        HeteroscedasticDense.from_config(config)

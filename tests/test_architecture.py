@@ -167,6 +167,35 @@ def test_planted_imports_that_point_up_are_caught(tmp_path):
     assert {module for module, _ in UPWARD} <= {module for module, _ in arrows}
 
 
+OF_TUPLES = {"_asdict", "_replace", "_fields"}
+
+
+def defined_privates(source):
+    """Private names that a module's source defines: functions, classes, variables and attributes."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.id if isinstance(node, ast.Name) else node.attr
+
+
+def foreign_privates(source, own):
+    """Private attributes, also asked for by `getattr` and `hasattr`, that the package itself does not define."""
+    for node in ast.walk(ast.parse(source)):
+        names = [node.attr] if isinstance(node, ast.Attribute) else []
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr"):
+            names = [part.value for part in node.args[1:2] if isinstance(part, ast.Constant)]
+        yield from (name for name in names if re.match("_[a-z]", name) and name not in own | OF_TUPLES)
+
+
+def test_private_attributes_of_keras_are_read_in_one_file():
+    own = {name for module in MODULES for name in defined_privates(source_of(module))}
+    found = {module: sorted(set(foreign_privates(source_of(module), own))) for module in MODULES}
+    assert [module for module, names in found.items() if names] == ["keras_het.base.internals"], found
+    planted = "model._flatten_layers()\nhasattr(x, '_keras_history')\nself._mine"
+    assert set(foreign_privates(planted, {"_mine"})) == {"_flatten_layers", "_keras_history"}
+
+
 def test_an_optional_package_inside_a_function_is_right():
     assert not wrong_imports(
         "keras_het.commands.demo", "def load():\n    from sklearn import datasets\n    return datasets"

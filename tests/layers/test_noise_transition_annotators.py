@@ -15,6 +15,7 @@ from keras_het.metrics import AnnotatorsMetric, NegativeLogLikelihood
 from keras_het.ops.transition import apply_transition
 from tests import layer_contract
 from tests.gradients import layer_gradients, value_and_gradients
+from tests.marks import grid
 
 UNITS, EXAMPLES, FEATURES, ANNOTATORS = 4, 64, 6, 3
 RNG = np.random.default_rng(0)
@@ -48,7 +49,7 @@ def rows(layer):
     return ops.convert_to_numpy(layer.transition)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", grid(KINDS, span=["started", "outliers"]))
 def test_contract(kind, tmp_path):
     layer_contract.check_config(lambda: make(kind))
     layer_contract.check_shapes(lambda: make(kind), LOG_P)
@@ -142,6 +143,7 @@ def test_planted_transitions_are_recovered_and_a_perfect_annotator_has_the_ident
     assert distances[0] < 0.02
 
 
+@pytest.mark.once
 def test_planted_annotators_that_change_places_are_caught(monkeypatch):
     plain = apply_transition
     monkeypatch.setattr(
@@ -150,7 +152,7 @@ def test_planted_annotators_that_change_places_are_caught(monkeypatch):
     assert learn(PLANTED).max() > 0.2
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", grid(KINDS, span=["started", "outliers"]))
 def test_rows_stay_stochastic(kind):
     layer = make(kind)
     model = make_model(layer, optimizer=keras.optimizers.SGD(5.0, clipvalue=1.0))

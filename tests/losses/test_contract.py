@@ -11,9 +11,17 @@ from scipy import special
 
 from tests.gradients import value_and_gradients
 from tests.losses.cases import CASES, EXAMPLES, LABELS, LOGITS, UNITS, VECTORS, WEIGHTS, expected
+from tests.marks import grid
 
 PROBABILITIES = special.softmax(LOGITS.astype("float64"), axis=-1).astype("float32")
-every_loss = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+every_loss = pytest.mark.parametrize(
+    "case", grid(CASES, span=["forward", "soft", "generalized", "symmetric"]), indirect=True
+)
+
+
+@pytest.fixture
+def case(request):
+    return CASES[request.param]
 
 
 def check(value, exact):

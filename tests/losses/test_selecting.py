@@ -9,6 +9,7 @@ from scipy import special
 from keras_het.losses import CoTeaching, SelfPacedCrossentropy
 from keras_het.rivals import JoCoR, mentor_net
 from tests.gradients import value_and_gradients
+from tests.marks import grid
 
 UNITS, EXAMPLES = 4, 11
 RNG = np.random.default_rng(0)
@@ -69,7 +70,7 @@ def kept_mean(losses, kept, weights=None):
 
 
 @pytest.mark.parametrize("labels", [LABELS, LABELS[:, None], np.eye(UNITS)[LABELS]], ids=["(B,)", "(B, 1)", "(B, K)"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", grid(KINDS, span=["co-teaching", "self-paced"]))
 def test_values_of_logits_and_probabilities(kind, labels):
     losses, kept = oracle(kind, outputs_of(kind), LABELS)
     assert 0 < kept.sum() < kept.size
@@ -92,7 +93,7 @@ def test_choosing_by_the_own_loss_is_told_apart():
 
 
 @pytest.mark.parametrize("shape", [(EXAMPLES,), (EXAMPLES, 1)])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", grid(KINDS, span=["co-teaching", "self-paced"]))
 def test_what_has_no_weight_is_not_among_the_kept(kind, shape):
     losses, kept = oracle(kind, outputs_of(kind), LABELS, WEIGHTS > 0)
     weights = WEIGHTS.reshape(shape)
@@ -105,7 +106,7 @@ def test_what_has_no_weight_is_not_among_the_kept(kind, shape):
 
 
 @pytest.mark.parametrize("ignored", [-1, 2])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", grid(KINDS, span=["co-teaching", "self-paced"]))
 def test_an_ignored_class_is_not_among_the_kept(kind, ignored):
     labels = np.where(np.arange(EXAMPLES) % 3 == 0, ignored, np.where(LABELS == 2, 1, LABELS))
     losses, kept = oracle(kind, outputs_of(kind), np.maximum(labels, 0), labels != ignored)
@@ -115,7 +116,7 @@ def test_an_ignored_class_is_not_among_the_kept(kind, ignored):
     assert number(loss(np.full(EXAMPLES, ignored), outputs_of(kind))) == 0.0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", grid(KINDS, span=["co-teaching", "self-paced"]))
 def test_gradients_against_finite_differences(kind):
     logits = outputs_of(kind)
     loss = made(kind)
@@ -132,7 +133,7 @@ def test_gradients_against_finite_differences(kind):
     np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", grid(KINDS, span=["co-teaching", "self-paced"]))
 def test_keeping_all_is_the_plain_mean(kind):
     losses, _ = oracle(kind, outputs_of(kind), LABELS, share=1.0)
     assert number(made(kind, kept_share=1.0)(LABELS, outputs_of(kind))) == pytest.approx(losses.mean(), rel=1e-6)
@@ -148,7 +149,7 @@ def test_limits_that_the_papers_state():
     assert number(made("co-teaching")(LABELS, LOGITS[:, :1])) == pytest.approx(first, rel=1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", grid(KINDS, span=["co-teaching", "self-paced"]))
 @pytest.mark.parametrize(("share", "count"), [(0.0, 0), (0.04, 0), (0.05, 1), (0.55, 6), (1.0, EXAMPLES)])
 def test_the_number_kept_is_rounded(kind, share, count):
     each = ops.convert_to_numpy(made(kind, kept_share=share, reduction="none")(LABELS, outputs_of(kind)))
@@ -165,14 +166,14 @@ def test_of_equal_losses_the_first_are_kept(kind):
 
 
 @pytest.mark.parametrize("label", [-1, UNITS])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", grid(KINDS, span=["co-teaching", "self-paced"]))
 def test_a_label_that_is_no_class_is_not_thrown_out_as_a_large_loss(kind, label):
     labels = np.where(np.arange(EXAMPLES) == 3, label, LABELS)
     assert np.isnan(number(made(kind)(labels, outputs_of(kind))))
 
 
 @pytest.mark.parametrize("from_logits", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", grid(KINDS, span=["co-teaching", "self-paced"]))
 def test_extremes_are_finite(kind, from_logits):
     logits = (
         1e4 * LOGITS
@@ -185,7 +186,7 @@ def test_extremes_are_finite(kind, from_logits):
     assert np.isfinite(gradient).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", grid(KINDS, span=["co-teaching", "self-paced"]))
 def test_half_precision_and_an_empty_batch(kind):
     losses, kept = oracle(kind, outputs_of(kind), LABELS)
     value = made(kind, dtype="bfloat16")(LABELS, outputs_of(kind))

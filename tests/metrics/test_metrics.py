@@ -104,7 +104,7 @@ def test_against_brute_force(name):
         )
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "gap"]))
 def test_neither_batches_nor_the_order_of_rows_matter(name):
     labels, logits = case(0)
     metric = KINDS[name](from_logits=True)
@@ -114,7 +114,7 @@ def test_neither_batches_nor_the_order_of_rows_matter(name):
         assert updated(metric, labels[::-1], logits[::-1], batches=batches) == pytest.approx(whole, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "gap"]))
 def test_weights_vectors_masks_and_what_does_not_count(name):
     labels, logits = case(1)
     chosen = np.random.default_rng(2).random(EXAMPLES) < 0.5
@@ -131,7 +131,7 @@ def test_weights_vectors_masks_and_what_does_not_count(name):
         assert found == pytest.approx(updated(KINDS[name](from_logits=True), labels, logits), abs=1e-6)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "gap"]))
 def test_merged_states_are_one(name):
     labels, logits = case(3)
     parts = [KINDS[name](from_logits=True) for _ in range(3)]
@@ -143,7 +143,7 @@ def test_merged_states_are_one(name):
         parts[0].merge_state([KINDS[name]()])
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "gap"]))
 def test_in_fit_and_again_from_its_config(name):
     labels, logits = case(4)
     metric = KINDS[name](from_logits=True)
@@ -211,7 +211,7 @@ def test_more_than_there_is_room_for_is_nan(name):
     assert np.isfinite(updated(metric, labels, logits))
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "gap"]))
 def test_what_is_no_probability_is_nan(name):
     """Log-probabilities, of a head, where `from_logits=True` was forgotten.
 
@@ -226,7 +226,7 @@ def test_what_is_no_probability_is_nan(name):
     assert updated(KINDS[name](), labels, p, weights) == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "gap"]))
 def test_nothing_yet_is_zero(name):
     assert number(KINDS[name]().result()) == 0.0
 

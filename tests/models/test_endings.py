@@ -30,7 +30,6 @@ def converted(model, **arguments):
     return new
 
 
-@pytest.mark.smoke
 def test_a_compiled_model_gives_a_compiled_one_that_trains_as_it_is():
     schedule = keras.optimizers.schedules.ExponentialDecay(0.02, 10, 0.5)
     old = sharpen(sequential("softmax"))
@@ -271,6 +270,7 @@ def test_an_optimizer_that_cannot_be_made_again_is_warned_of(optimizer):
     assert "`optimizer` must be of a class that `from_config` makes of `get_config`. Received: optimizer=" in text
 
 
+@pytest.mark.smoke
 def test_weights_stay_excluded_from_weight_decay():
     old = functional("softmax")
     below, head = old.layers[1], old.layers[-1]
@@ -320,6 +320,7 @@ def test_the_way_back_is_compiled_too():
     assert kept.loss == "sparse_categorical_crossentropy"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("clone", [False, True])
 @pytest.mark.parametrize(
     ("activation", "loss", "labels"), [("softmax", "sparse_categorical_crossentropy", Y), ("sigmoid", "bce", VECTORS)]

@@ -49,6 +49,7 @@ def test_no_example_is_predicted_by_a_model_that_saw_it():
     assert all(model.arguments == {"verbose": 0, "epochs": 7} for model in Memory.seen)
 
 
+@pytest.mark.smoke
 def test_weights_go_with_their_examples():
     cross_val_probabilities(Memory, X, Y, folds=2, sample_weight=X[:, 1] * 2.0, verbose=0)
     for model in Memory.seen:
@@ -79,7 +80,6 @@ def make_model():
     return model
 
 
-@pytest.mark.smoke
 def test_an_interrupted_run_goes_on_to_the_same_end(tmp_path):
     made = []
 

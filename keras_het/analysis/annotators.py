@@ -81,7 +81,7 @@ class Annotators:
 
 
 def _cells(annotator):
-    numbers = [f"{x:.2f}" for x in annotator[1:4]]
+    numbers = [f"{x:.2f}" for x in (annotator.accuracy, annotator.separation, annotator.distance)]
     pairs = ", ".join(f"{pair.true} for {pair.label} {pair.probability:.2f}" for pair in annotator.confusions)
     says = "any for any: the labels hardly depend on the class" if annotator.is_spammer else pairs
     return [str(annotator.name), "" if annotator.num_labels is None else str(annotator.num_labels), *numbers, says]

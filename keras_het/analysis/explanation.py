@@ -56,7 +56,8 @@ class Explanation:
                 f"{pair.first} and {pair.second}: {how} (covariance {pair.covariance:.3g}, correlation "
                 f"{pair.correlation:.2f})"
             )
-        entropy, expected, difference, _ = self.uncertainty
+        entropy, difference = self.uncertainty.entropy, self.uncertainty.difference
+        expected = self.uncertainty.expected_entropy
         lines.append(
             f"entropy {entropy:.3f} nats: {expected:.3f} if the noise were known, {difference:.3f} by the noise"
         )

@@ -158,7 +158,8 @@ def _joint(labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
 def _both_ways(pairs: Iterable, size: int) -> np.ndarray:
     found = np.zeros((size, size), bool)
     for pair in pairs:
-        first, second = check_labels(pair[:2], size, name="pairs")
+        classes = (pair.first, pair.second) if isinstance(pair, ConfusedPair) else pair[:2]
+        first, second = check_labels(classes, size, name="pairs")
         if (
             not isinstance(pair, ConfusedPair) or pair.covariance < 0
         ):  # if positive, both are taken for others together, not for each other

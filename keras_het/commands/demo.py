@@ -12,6 +12,7 @@ import keras
 import numpy as np
 from scipy.special import log_softmax
 
+from keras_het import covariances
 from keras_het.analysis import covariance
 from keras_het.analysis.calibration import expected_calibration_error
 from keras_het.base.validation import check_integer, check_number
@@ -25,7 +26,7 @@ METHODS = {  # name: what the head takes, None for the plain one
     "Dense": None,
     "diagonal": {"num_factors": 0},
     "full": {"num_factors": 5},
-    "latent": {"covariance": "latent"},
+    "latent": {"covariance": covariances.Latent},
     "normalized sigmoid": {"num_factors": 0, "link": "normalized_sigmoid"},
     "normal cdf": {"num_factors": 0, "link": "normal_cdf"},
 }
@@ -165,7 +166,9 @@ def make_model(arguments, temperature, seed, inputs=64, units=10):
         head = [keras.layers.Dense(units), keras.layers.Rescaling(1.0 / temperature)]
     else:
         nodes: dict[str, Any] = {} if "link" in arguments else {"integrator": QuasiMonteCarlo(num_samples=64)}
-        head = [HeteroscedasticDense(units, **arguments, **nodes, temperature=temperature, seed=seed)]
+        kind = arguments.get("covariance")  # new for every head
+        new = {} if kind is None else {"covariance": kind()}
+        head = [HeteroscedasticDense(units, **{**arguments, **new}, **nodes, temperature=temperature, seed=seed)]
     model = keras.Sequential([keras.Input((inputs,)), backbone, *head])
     rng = np.random.default_rng([seed, 2])
     for kernel in (weight for weight in model.trainable_weights if len(weight.shape) == 2):

@@ -3,7 +3,6 @@
 It needs Matplotlib and Jinja: pip install "keras-het[report]".
 """
 
-from keras_het.report.findings import Findings, collect
 from keras_het.report.page import report
 
-__all__ = ["Findings", "collect", "report"]
+__all__ = ["report"]

@@ -121,7 +121,7 @@ def _rare_classes(found: Findings) -> str | None:
 
 
 def _confused(found: Findings) -> str | None:
-    pairs = _often_swapped(found) or [pair[:2] for pair in found.pairs or [] if pair.covariance < 0]
+    pairs = _often_swapped(found) or [(pair.first, pair.second) for pair in found.pairs or [] if pair.covariance < 0]
     if not pairs:
         return None
     named = "; ".join(f"{_quoted(pair[0])} and {_quoted(pair[1])}" for pair in pairs[:3])

@@ -63,7 +63,7 @@ def test_an_explanation_needs_one_example():
 
 def test_every_pair_is_listed_once():
     found = explain(confusing()[0], X[:1], count=4)
-    pairs = [frozenset(pair[:2]) for pair in found.pairs]
+    pairs = [frozenset((pair.first, pair.second)) for pair in found.pairs]
     assert len(pairs) == len(set(pairs)) == 4
 
 

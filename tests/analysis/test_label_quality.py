@@ -101,9 +101,7 @@ def test_half_precision_of_a_model_is_made_to_sum_to_one():
 def test_pairs_may_be_given():
     p = np.array([[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.0, 0.9, 0.1], [0.1, 0.9, 0.0], [0.1, 0.0, 0.9], [0.0, 0.1, 0.9]])
     labels = [0, 0, 2, 1, 2, 2]
-    kinds = {
-        tuple(row[:3]): row[5] for row in zip(*find_label_issues(p, labels, pairs=[(0, 1)]), strict=True) if row[4]
-    }
+    kinds = {tuple(row[:3]): row[5] for row in find_label_issues(p, labels, pairs=[(0, 1)]).rows() if row[4]}
     assert kinds == {(1, 0, 1): "confusable", (2, 2, 1): "wrong"}
     for none in ([], [ConfusedPair(0, 1, 2.0, 0.5)]):  # classes that rise together are not taken for each other
         assert set(find_label_issues(p, labels, pairs=none).kind) == {"", "wrong"}

@@ -65,7 +65,7 @@ def test_against_the_slow_way(iterations, smoothing):
     labels[3] = -1
     found = dawid_skene(labels, UNITS, max_iterations=iterations, tolerance=0.0, smoothing=smoothing)
     assert found.iterations == iterations
-    for ours, theirs in zip(found, slow(labels, iterations, smoothing)[:4], strict=False):
+    for ours, theirs in zip(vars(found).values(), slow(labels, iterations, smoothing)[:4], strict=False):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
 
 

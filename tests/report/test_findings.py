@@ -1,5 +1,7 @@
 """The numbers of a report are those of the package's own functions, and what cannot be told is said."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -7,8 +9,9 @@ import pytest
 from keras_het import analysis, covariances
 from keras_het.layers import HeteroscedasticDense
 from keras_het.metrics import BrierScore, NegativeLogLikelihood
-from keras_het.report import collect, noise
+from keras_het.report import noise
 from keras_het.report.advice import next_steps, summary
+from keras_het.report.findings import collect
 from tests.report.models import CLASSES, EXAMPLES, confuse, make_data, plain, with_flips, with_head
 
 pytestmark = pytest.mark.once
@@ -227,7 +230,7 @@ def test_advice_follows_the_numbers():
     assert "above 0.05: do not read the confidence" in steps
     assert "have fewer than 20 labels" not in steps
     calm = found._replace(
-        calibration=found.calibration._replace(error=0.01), issues=None, out_of_sample=True, noise=None
+        calibration=dataclasses.replace(found.calibration, error=0.01), issues=None, out_of_sample=True, noise=None
     )
     assert steps_of(calm).startswith("Nothing here asks for a change")
     assert "3 of 4 classes have fewer than 20 labels here, 3 of them none" in steps_of(

@@ -30,7 +30,8 @@ def reliability(calibration: Any, ax: Any = None) -> Any:
         'share of right predictions'
     """
     ax, (blue, orange, _) = axes_or_new(ax), palette()
-    edges, count, confidence, accuracy, error = calibration
+    edges, count, confidence = calibration.edges, calibration.count, calibration.confidence
+    accuracy, error = calibration.accuracy, calibration.error
     filled, centers, width = count > 0, (edges[:-1] + edges[1:]) / 2, edges[1] - edges[0]
     right, gap = accuracy[filled], (confidence - accuracy)[filled]
     frame = {"width": width, "linewidth": 0.8}
@@ -90,7 +91,7 @@ def risk_coverage(curve: Any, ax: Any = None) -> Any:
         'Area under the curve 0.25'
     """
     ax, (blue, *_) = axes_or_new(ax), palette()
-    coverage, risk, area = curve
+    coverage, risk, area = curve.coverage, curve.risk, curve.area
     ax.axhline(
         risk[-1], linestyle="--", color=muted_color(), linewidth=1, label=f"kept at random: {risk[-1]:.1%} errors"
     )

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-PACKAGES = {"sklearn": "scikit-learn", "PIL": "pillow"}  # packages whose name is not that of their module
+PACKAGES = {"sklearn": "scikit-learn", "PIL": "pillow"}  # packages whose modules have another name
 
 
 def import_extra(name: str, extra: str, user: str) -> Any:

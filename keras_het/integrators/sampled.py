@@ -138,7 +138,7 @@ class MonteCarlo(Sampler):
 class QuasiMonteCarlo(Sampler):
     """Randomised quasi-Monte Carlo: Sobol points in the first dimensions, a Latin hypercube in the others.
 
-    The first dimensions are those of the factors. The nodes are drawn anew at every training step.
+    The first dimensions belong to the factors. The nodes are drawn anew at every training step.
 
     This is the default for the softmax link. It is unbiased, like Monte Carlo. It needs fewer nodes for the same error:
     about a quarter where the noise is small beside the temperature (0.5), and about 0.7 of them where it is large (2).

@@ -38,7 +38,7 @@ class Mean:
         return log_means[0]
 
     def pivot(self, value: Any) -> Any:
-        """What is subtracted from the mean logits before `sensitivity`, `(B, K)`; here nothing."""
+        """The numbers to subtract from the mean logits before `sensitivity`, `(B, K)`; here 0."""
         return ops.zeros_like(value)
 
     def sensitivity(self, logits: Any, value: Any, upstream: Any) -> Any:

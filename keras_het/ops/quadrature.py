@@ -24,8 +24,8 @@ from keras_het.ops.nodes import Nodes
 from keras_het.ops.normal import Normal
 from keras_het.ops.sigmoid import FARTHEST
 
-# The Gumbel law as sum_i w_i N(m_i, s_i^2): fitted anew to its distribution function, largest error 8e-5 (that of
-# Fruehwirth-Schnatter and Fruehwirth 2007, rounded to three digits, has 4e-4). The widest term first.
+# The Gumbel law as sum_i w_i N(m_i, s_i^2): fitted anew to its distribution function, largest error 8e-5 (the fit
+# of Fruehwirth-Schnatter and Fruehwirth 2007, rounded to three digits, has 4e-4). The widest term first.
 _WEIGHTS = (
     0.0001884,
     0.0018638,
@@ -122,11 +122,11 @@ class GumbelNormal(Normal):
         return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
 
     def pull_back(self, sensitivity: tuple[Any, Any], chunk: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Sums over the chunk of the gradients by t - loc and by the standard deviations, `(B, K)` each."""
+        """The gradients by t - loc and by the standard deviations, summed over the nodes of a chunk, each `(B, K)`."""
         return tuple(ops.sum(x, axis=-1) for x in sensitivity)
 
     def gradients(self, of_offset: Any, of_scale_diag: Any) -> tuple[Any, ...]:
-        """Gradients of `tensors`; those of the range are zero, since the integral does not depend on it."""
+        """Gradients of `tensors`; the range has gradient zero, since the integral does not depend on it."""
         return -of_offset, of_scale_diag, *(ops.zeros_like(x) for x in self.tensors[2:])
 
 
@@ -160,8 +160,9 @@ def _growth(ratio):
 def _rough_log_cdf(normal, t):
     """log F of every class at t, `(..., K, T)` for `(..., T)`: good enough to say where F is nearly zero or one.
 
-    It is that of a normal law of equal mean and variance, with two changes. The law is narrower below the mean, because
-    G hardly falls below -3. It has the tail exp(-x + s^2/2) far above the mean, because G has a long one.
+    F is taken as the distribution function of a normal law of equal mean and variance, with two changes. The law is
+    narrower below the mean, because G hardly falls below -3. It has the tail exp(-x + s^2/2) far above the mean,
+    because G has a long tail there.
     """
     scale = normal.scale_diag[..., None]
     variance, offset = ops.square(scale), t[..., None, :] - normal.loc[..., None]

@@ -14,7 +14,7 @@ LARGEST = 87.0  # exp of it is finite
 
 
 def apply_transition(log_probs: Any, transition: Any) -> Any:
-    """Log-probabilities of the noisy labels from those of the true classes.
+    """Log-probabilities of the noisy labels, from the log-probabilities of the true classes.
 
         log p(noisy j) = log sum_i p(true i) T[i, j]                                    (Sukhbaatar et al. 2014, Eq. 2)
 
@@ -47,8 +47,8 @@ def apply_transition(log_probs: Any, transition: Any) -> Any:
         log_probs, largest, relative, p = (ops.expand_dims(x, -2) for x in (log_probs, largest, relative, p))
     mostly_kept = p * kept >= from_others
     # Each branch divides and takes logarithms of numbers of its own: an infinite gradient in the branch not taken would
-    # spoil the other. 1 / p would spoil it, too, because its derivative overflows. That of exp(-log p) does not, and it
-    # is finite down to the smallest p above zero.
+    # spoil the other. 1 / p would spoil it, too, because its derivative overflows. The derivative of exp(-log p) does
+    # not: it is finite down to the smallest p above zero.
     inverse = ops.exp(ops.minimum(ops.where(mostly_kept, -relative, 0.0), LARGEST))
     ratio = ops.where(mostly_kept, from_others, 0.0) * inverse
     share = kept + ratio

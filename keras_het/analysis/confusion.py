@@ -35,7 +35,7 @@ def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_siz
 
     Args:
         model: ends in the layer.
-        x: what it predicts from: arrays, or a data set of batches (x, y) as for `fit`, whose y are the true classes.
+        x: inputs of the model: arrays, or a data set of batches (x, y) as for `fit`, whose y are the true classes.
         labels: true classes, integers `(N,)`; None for a data set.
         batch_size: of the predictions from arrays.
     Returns:

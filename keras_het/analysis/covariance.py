@@ -40,7 +40,7 @@ def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_si
     Args:
         model: functional or Sequential, with a `HeteroscedasticDense` somewhere, such as before a `NoiseTransition`; it
             does not change.
-        x: what it predicts from: arrays, or a data set of batches. Its labels and masks do not count: a padded place is
+        x: inputs of the model: arrays, or a data set of batches. Its labels and masks do not count: a padded place is
             an example.
         layer: name of the head, if there are several.
         batch_size: of the predictions from arrays.

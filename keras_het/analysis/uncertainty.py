@@ -54,7 +54,7 @@ def uncertainty(
 
     Args:
         model: functional or Sequential, with a `HeteroscedasticDense` somewhere; it does not change.
-        x: what it predicts from: arrays, or a data set of batches, whose labels do not count.
+        x: inputs of the model: arrays, or a data set of batches, whose labels do not count.
         layer: name of the head, if there are several.
         num_samples: nodes over which the entropies are averaged; at least 1.
         batch_size: of the predictions from arrays.

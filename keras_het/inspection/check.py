@@ -1,4 +1,4 @@
-"""Checks that a model was compiled with a loss and metrics that take what its heads return, and names those that do.
+"""Checks that a model was compiled with a loss and metrics that take its heads' outputs, and names ones that do.
 
 A head returns log-probabilities (softmax) or logits (sigmoid). Keras' losses take probabilities unless they are told
 otherwise. A wrong loss raises no error: on two backends it trains the model backwards.
@@ -31,7 +31,7 @@ FITTING = {
 
 
 def check(model: keras.Model) -> None:
-    """Raises an error if a loss or metric that a model was compiled with does not take what the model's heads return.
+    """Raises an error if a loss or metric that a model was compiled with does not take the outputs of its heads.
 
     A wrong one raises no error in Keras, and may train the model backwards. All forms that `compile` takes are read:
     strings, functions, classes and instances, alone or in lists and dicts. Losses and metrics that are neither of Keras

@@ -59,7 +59,7 @@ class BrierScore(ProbabilityMetric):
     Args:
         bins: the number of bins.
         name: the name of the metric.
-        kwargs: those of `ProbabilityMetric`, such as `from_logits=True` for what a head returns.
+        kwargs: arguments of `ProbabilityMetric`, such as `from_logits=True` for the outputs of a head.
     Source: Brier 1950; Murphy 1973, "A new vector partition of the probability score"; `within` as Stephenson, Coelho
         and Jolliffe 2008.
 

@@ -36,7 +36,7 @@ class TableMetric(ProbabilityMetric):
 
     Args:
         capacity: how many rows it can hold; with more, the result is nan.
-        kwargs: those of `ProbabilityMetric`, such as `from_logits=True` for what a head returns.
+        kwargs: arguments of `ProbabilityMetric`, such as `from_logits=True` for the outputs of a head.
     """
 
     def __init__(self, capacity: int, **kwargs: Any):

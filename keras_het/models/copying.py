@@ -15,7 +15,7 @@ def unchanged_seed(seed=None):
     """Leaves the state of Python's `random` unchanged, from which Keras draws the seeds of initializers.
 
     Args:
-        seed: what is drawn depends only on it; for None, on the caller's state.
+        seed: of the draws; None continues from the caller's state.
     """
     state = random.getstate()
     if seed is not None:

@@ -1,4 +1,4 @@
-"""One temperature for what a model returns, fitted to held-out labels."""
+"""One temperature for a model's outputs, fitted to held-out labels."""
 
 from typing import Any, Self
 
@@ -33,7 +33,7 @@ class TemperatureScaler(keras.layers.Layer):
     it. It could be more confident of the true classes.
 
     Args:
-        link: that of its inputs: "softmax" (log-probabilities or logits), "sigmoid" (logits), or another link.
+        link: the link of its inputs: "softmax" (log-probabilities or logits), "sigmoid" (logits), or another link.
         temperature: T before it is fitted.
         dtype: "float32", whatever the policy of the model around it, or "float64" on a backend that computes in it.
         kwargs: see `keras.layers.Layer`.

@@ -20,7 +20,7 @@ from keras_het.report.noise import Noise, find_noise, unless_impossible
 
 
 class Findings(NamedTuple):
-    """What a report says of a model and N examples of K classes with labels that may be wrong.
+    """The findings of a report on a model and N examples of K classes with labels that may be wrong.
 
     Attributes:
         model: its name.
@@ -97,7 +97,7 @@ def collect(
     probabilities: Any = None,
     batch_size: int = 128,
 ) -> Findings:
-    """Collects what a report says, without a page.
+    """Collects the findings of a report, without a page.
 
     Args:
         model: of exclusive classes, with one output `(N, K)`.

@@ -1,4 +1,4 @@
-"""What the transition matrices of several annotators say of them: how good they are, and which classes they confuse."""
+"""How good annotators are, and which classes they confuse, by their transition matrices."""
 
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ class Confusion(NamedTuple):
 
 
 class Annotator(NamedTuple):
-    """What a transition matrix T says of an annotator.
+    """An annotator's quality and confusions, by a transition matrix T.
 
     Attributes:
         name: of the annotator.

@@ -82,7 +82,7 @@ def expected_calibration_error(probabilities: Any, labels: Any, bins: int = 15) 
 
 
 def confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The largest probability of each example, and whether it is that of its label, 1 or 0, both `(N,)`.
+    """The largest probability of each example, and whether its class is the label, 1 or 0, both `(N,)`.
 
     Raises:
         ValueError: as `calibration`.

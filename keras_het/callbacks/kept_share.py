@@ -16,7 +16,7 @@ class KeptShare(keras.callbacks.Callback):
 
     tau is 1 - `kept_share` of the loss. The first epoch keeps all examples, and from epoch T_k on the share is 1 - tau.
     The share depends on the epoch alone, so a run that is resumed, with `initial_epoch` or by `BackupAndRestore`, goes
-    on as it was. In validation, and after training, the share is 1, so that `val_loss` is that of all examples. The
+    on as it was. In validation, and after training, the share is 1, so that `val_loss` is the loss of all examples. The
     logs of an epoch have its share as `kept_share`, the mean if there are several losses. Put the callback before those
     that use its logs: Keras calls them in the order of the list.
 

@@ -149,7 +149,7 @@ class TransitionMonitor(_OfTransitions):
     * `<layer>_outlier_share`, with outliers: the share of outliers that is labelled as such.
     * `val_noisy_nll`, with `validation_data`: the mean of -log p(noisy y | x).
 
-    Those of T are the mean over the annotators where there are several. Stop early by `val_noisy_nll`, because
+    Where there are several annotators, the logs of T are means over them. Stop early by `val_noisy_nll`, because
     `val_loss` on noisy labels grows as T takes on the noise: `callbacks=[TransitionMonitor(validation_data=(x, y)),
     EarlyStopping("val_noisy_nll", mode="min")]`.
 
@@ -205,7 +205,7 @@ class TransitionMonitor(_OfTransitions):
             self._warn_of_validation_loss(logs["loss"], logs["val_loss"])
 
     def _measures(self, layer: NoiseTransition) -> dict[str, list[float]]:
-        """What is logged of a layer, by name: a value for each annotator, or one."""
+        """The logs of a layer, by name: a value for each annotator, or one."""
         transition = ops.convert_to_numpy(layer.transition)
         each = transition.reshape(-1, *transition.shape[-2:])
         references = np.broadcast_to(np.eye(layer.size) if self.reference is None else self.reference, each.shape)

@@ -1,4 +1,4 @@
-"""What the demo says and saves: a table, a verdict, the pairs of classes, a JSON file and two figures."""
+"""The results of the demo: a table, a verdict, the pairs of classes, a JSON file and two figures."""
 
 import itertools
 import json

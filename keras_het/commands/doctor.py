@@ -21,8 +21,8 @@ class Finding(NamedTuple):
 
     Args:
         name: of the check.
-        text: what was found.
-        problem: what is wrong and what to do, None if all is well.
+        text: the result of the check.
+        problem: the fault and a remedy; None if all is well.
     """
 
     name: str

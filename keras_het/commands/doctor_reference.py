@@ -39,7 +39,7 @@ def outputs() -> np.ndarray:
 
 
 def stored() -> dict[str, np.ndarray]:
-    """What the file holds: `noise` and `outputs`."""
+    """The arrays in the file: `noise` and `outputs`."""
     found = json.loads(FILE.read_text())
     return {"noise": np.array(found["noise"], "uint32"), "outputs": np.array(found["outputs"], "float32")}
 

@@ -45,7 +45,7 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
             value would be many standard deviations.
         epochs: the largest number of passes over the data.
         batch_size: the largest size of a batch in training, and the size in prediction.
-        learning_rate: that of Adam.
+        learning_rate: of Adam.
         l2: the strength of the penalty on the kernels of mu and of hidden layers that are given as widths.
         validation_fraction: the share of the examples held out for early stopping by their loss, which keeps the
             weights of the best epoch; 0 trains on all examples for all epochs.

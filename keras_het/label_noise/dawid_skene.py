@@ -10,7 +10,7 @@ from keras_het.base.validation import check_annotations, check_integer, check_nu
 
 
 class DawidSkene(NamedTuple):
-    """What the labels of several annotators say of the true classes, and of the annotators.
+    """Estimates of the true classes, and of the quality of the annotators, from the labels of several annotators.
 
     Attributes:
         probabilities: p(true class | labels), `(N, K)`; of an example without labels, the prior.

@@ -1,4 +1,4 @@
-"""Estimates of a transition matrix from what a model of the noisy labels predicts."""
+"""Estimates of a transition matrix from the predictions of a model of the noisy labels."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ ROWS = 8192  # of probabilities that are compared at once
 
 
 def estimate_by_anchors(probabilities: Any, quantile: float = 1.0) -> np.ndarray:
-    """T from a model of the noisy labels: row i is what the model predicts for an example that is surely of class i.
+    """T from a model of the noisy labels: row i is the prediction for an example that is surely of class i.
 
     This example, the anchor, is the one whose predicted probability of i is the given quantile of all. Quantile 1 takes
     the largest; less, such as 0.97, is safer against single examples. Every class needs an anchor, and the model must
@@ -49,7 +49,7 @@ def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
     """T from counts of labels against the classes that a model is confident of.
 
     The threshold of a class is its mean probability over the examples with that label. An example counts for its most
-    probable class among those that reach their threshold. Rows of the counts are scaled to sum to one. Use
+    probable class among the classes that reach their threshold. Rows of the counts are scaled to sum to one. Use
     out-of-sample probabilities, by cross-validation.
 
     Args:

@@ -300,7 +300,7 @@ def _temperature(temperature):
 
 
 def _covariance(covariance, num_factors, parameter_efficient):
-    """The covariance that is given, or, for None, that of the short spelling."""
+    """The given covariance, or, for None, the covariance of the short spelling."""
     if covariance is None:
         return from_short(num_factors, parameter_efficient)
     short = {"num_factors": num_factors, "parameter_efficient": parameter_efficient or None}

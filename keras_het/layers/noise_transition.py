@@ -1,4 +1,4 @@
-"""A layer of label flips: it turns log-probabilities of the true classes into those of the noisy labels."""
+"""A layer of label flips: it turns log-probabilities of true classes into log-probabilities of noisy labels."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ class NoiseTransition(keras.layers.Layer):
         log p(noisy j | x) = log sum_i p(true i | x) T[i, j]                            (Sukhbaatar et al. 2014, Eq. 2)
 
     T[i, j] = p(noisy label j | true class i) does not depend on the input; the paper's Q is its transpose. Put the
-    layer after log-probabilities, such as those of `HeteroscedasticDense` or a Dense layer with
+    layer after log-probabilities, such as the outputs of `HeteroscedasticDense` or of a Dense layer with
     `activation="log_softmax"`, and train with `from_logits=True`. It acts in training only, like Dropout: `predict`
     gives the true classes, and `evaluate` on clean labels measures these. `val_loss` on noisy validation labels grows
     once T has learned the noise: stop early by the `val_noisy_nll` of `callbacks.TransitionMonitor`.

@@ -73,7 +73,7 @@ class ProbabilityMetric(keras.metrics.Metric):
         raise NotImplementedError(f"{type(self).__name__} must define add(examples)")
 
     def merge_state(self, metrics: Any) -> None:
-        """Adds the states of other metrics of the same configuration, such as those of other workers."""
+        """Adds the states of other metrics of the same configuration, such as the metrics of other workers."""
         for metric in metrics:
             if type(metric) is not type(self) or metric.get_config() != {**self.get_config(), "name": metric.name}:
                 raise ValueError(f"`metrics` must be of the configuration of this one. Received: {metric!r}")

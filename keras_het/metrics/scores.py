@@ -53,8 +53,8 @@ class BrierScore(ProbabilityMetric):
 
     The bins of p_nk have equal width, and every class has its own. Reliability is the distance of the mean p of a bin
     from the share of labels in it (0 is best). Resolution is the distance of those shares from the share of the class
-    (more is better). Uncertainty is the variance of the labels, which no model changes. `within` is what is lost by
-    taking a bin for one forecast. The score is from 0 to 2 where classes are exclusive, else from 0 to K.
+    (more is better). Uncertainty is the variance of the labels, which no model changes. `within` is the part that is
+    lost by taking a bin for one forecast. The score is from 0 to 2 where classes are exclusive, else from 0 to K.
 
     Args:
         bins: the number of bins.

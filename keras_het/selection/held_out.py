@@ -145,7 +145,7 @@ def _in_a_column(labels: np.ndarray, predictions: Any) -> np.ndarray:
 
 
 def _is_right(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
-    """Whether the most probable class is that of the label, an integer or a vector."""
+    """Whether the most probable class is the label's, an integer or a vector."""
     vectors = labels.shape == predictions.shape
     if predictions.shape[-1] == 1 or (vectors and np.any(labels.sum(-1).round(3) != 1)):
         rule = 'be a function, or "loss", where the loss of the model does not tell what it predicts'

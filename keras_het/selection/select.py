@@ -111,8 +111,8 @@ def select(
             crossentropy; "accuracy"; or a function `(labels, predictions)` that returns a number for each example, or
             their mean, as those in `keras.losses` do. Behind a `NoiseTransition` the predictions are log-probabilities
             of the noisy labels, which must be integers.
-        mode: what is better, "min" or "max"; "auto" is "max" if the name of the criterion has "accuracy" in it, else
-            "min".
+        mode: "min" or "max", the direction of better scores; "auto" is "max" if the name of the criterion has
+            "accuracy" in it, else "min".
         epoch: "best" scores after every epoch and keeps the best weights; "last" scores once, and after every
             epoch if there are callbacks.
         extend: if the best of at least two positive numbers is the largest or the smallest, go on beyond it by the

@@ -1,4 +1,4 @@
-"""What all figures share: axes, colours that are distinct on a light and on a dark background, and texts that fit."""
+"""Parts of all figures: axes, colours that are distinct on a light and on a dark background, and texts that fit."""
 
 from typing import Any
 

@@ -2,8 +2,7 @@
 
 A plan is a compiled model, and the data and arguments of `fit`, in stages if there are more than one. The network, its
 head, the optimizer and the length of training are set by the trial; the noisy validation labels choose among trials and
-epochs, and no method does that itself. A method that trains two networks, or a first one, has the time for
-it.
+epochs, and no method does that itself. A method that trains two networks, or a first one, has the time for it.
 
 Weights decay apart from the gradient (AdamW): as a part of the loss, beside Adam, decay would be twice as strong for
 half a loss.

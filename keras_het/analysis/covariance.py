@@ -74,9 +74,9 @@ def confused_pairs(
     """The pairs of classes whose logits have the largest covariance in a model, without those that may be chance.
 
     The test of chance gives every entry of the factor's weights a random sign, `draws` times. The sizes of the entries
-    stay, and the relations between classes are lost. The test takes the covariance that the factor
-    gives to a pair, without the part that comes from the variances of single classes. A pair is returned if this
-    covariance is larger in absolute value than the largest of all pairs in all draws.
+    stay, and the relations between classes are lost. The test takes the covariance that the factor gives to a pair,
+    without the part that comes from the variances of single classes. A pair is returned if this covariance is larger in
+    absolute value than the largest of all pairs in all draws.
 
     Suppose that the weights are noise: independent, of any size, and each as likely positive as negative. Then all
     signs are equally likely, and the model's own signs give the largest value with probability 1 / (draws + 1). This is
@@ -84,9 +84,9 @@ def confused_pairs(
     beside classes with large ones. No matrix `(K, K)` is held.
 
     A pair beyond chance need not have swapped labels: training gives covariances to other pairs, too, and to different
-    pairs from every start. Several models, such as the `members` of an ensemble, return a pair if each of them
-    has it, with the same sign. On digits with three swapped pairs, one model returns these first, and two to four other
-    pairs. Four models return only swapped pairs, at times one less (`benchmarks/README.md`).
+    pairs from every start. Several models, such as the `members` of an ensemble, return a pair if each of them has it,
+    with the same sign. On digits with three swapped pairs, one model returns these first, and two to four other pairs.
+    Four models return only swapped pairs, at times one less (`benchmarks/README.md`).
 
     Args:
         model: as for `covariance`; or a list of models of the same classes, over which covariances and correlations are
@@ -101,8 +101,8 @@ def confused_pairs(
     Returns:
         list of `ConfusedPair`, the largest first; empty for a head without factors.
     Raises:
-        ValueError: as for `covariance`, for arguments outside these ranges, for a head whose noise is in the
-            features, and for a parameter-efficient head of so few factors that random signs often change nothing: draws
+        ValueError: as for `covariance`, for arguments outside these ranges, for a head whose noise is in the features,
+            and for a parameter-efficient head of so few factors that random signs often change nothing: draws
             * 2^(1 - R) > 1/2, R below 9 by default.
 
     Example:

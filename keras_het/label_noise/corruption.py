@@ -119,8 +119,8 @@ def weak_raters(
     ones too. Fewer examples make more errors: on scikit-learn's digits one, two, and six of each class leave 44%, 35%
     and 23% of the answers wrong.
 
-    `corrupt_labels(labels, rows, seed)` gives each example the label of a rater drawn at random. Here `rows`,
-    `(N, K)`, are the shares of the raters that name each class, `np.eye(K)[answers].mean(axis=1)`.
+    `corrupt_labels(labels, rows, seed)` gives each example the label of a rater drawn at random. Here `rows`, `(N, K)`,
+    are the shares of the raters that name each class, `np.eye(K)[answers].mean(axis=1)`.
 
     Args:
         features: finite numbers, shape `(N, D)`.

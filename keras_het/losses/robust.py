@@ -53,9 +53,8 @@ class GeneralizedCrossentropy(Crossentropy):
 
     It is computed as -expm1(q log p_k) / q, which is exact up to rounding for every q. Its gradient is finite where
     p_k = 0; the gradient of Keras' own `CategoricalGeneralizedCrossEntropy` is not. As q goes to 0, the loss becomes
-    crossentropy.
-    q = 1 gives 1 - p_y, half the absolute error of the whole vector. A label vector weighs the losses of its classes,
-    so the loss is the mean over labels drawn from it.
+    crossentropy. q = 1 gives 1 - p_y, half the absolute error of the whole vector. A label vector weighs the losses of
+    its classes, so the loss is the mean over labels drawn from it.
 
     Args:
         q: in (0, 1]; the paper takes 0.7.

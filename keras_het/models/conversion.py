@@ -62,8 +62,8 @@ def heteroscedastic(
             `keras.applications`, your own.
         num_factors: R, see `HeteroscedasticDense`.
         units: the number of classes, if it is not the old one; mu then starts fresh.
-        layer: the name of the Dense layer (or 1x1 Conv2D) to replace; None finds the last one. If
-            it is not the last one, the layers after it are left out.
+        layer: the name of the Dense layer (or 1x1 Conv2D) to replace; None finds the last one. If it is not the last
+            one, the layers after it are left out.
         warm_start: False starts mu as a new `HeteroscedasticDense` does.
         clone: whether to copy the layers before the head, by way of a `.keras` file, instead of sharing them.
         keep_activation: whether to put the activation of the old head behind the new one, in a layer of its own. A

@@ -14,8 +14,8 @@ from keras_het.losses import SelfPacedCrossentropy
 def mentor_net(num_classes: int, hidden: int = 20) -> keras.Model:
     """A learned mentor does harm on digits: 90.1% accuracy, and 93.9% with the rule that it replaces.
 
-    A plain network has 91.3% (`benchmarks/results/co_teaching.md`: 45% wrong labels, 100 examples for the mentor).
-    The function returns a small network that weighs examples by their losses: the learned curriculum of
+    A plain network has 91.3% (`benchmarks/results/co_teaching.md`: 45% wrong labels, 100 examples for the mentor). The
+    function returns a small network that weighs examples by their losses: the learned curriculum of
     `SelfPacedCrossentropy`.
 
     Train it on examples whose labels are known to be right or wrong, which `rivals.MentorExamples` collects while

@@ -39,7 +39,7 @@ class Annotator(NamedTuple):
             tasks": their score of spammers for several classes).
         distance: total variation from the mean T of the others, mean over the rows; nan for a single annotator.
         confusions: the largest entries off the diagonal, the largest first.
-        num_labels: how many labels the annotator gave; None if that is not known.
+        num_labels: the number of labels that the annotator gave; None if it is not known.
     """
 
     name: Any
@@ -100,9 +100,9 @@ def annotators(
             ends in a `NoiseTransition` with `num_annotators`.
         labels: integers `(N, M)`, -1 where the annotator gave none; they are only counted. None if they are not known.
         prior: share of each class, `(K,)`; None for equal shares.
-        names: of the annotators, a sequence; None numbers them.
-        class_names: a sequence; None numbers them.
-        count: how many confused pairs of each, at least 0.
+        names: of the annotators, a sequence; None numbers the annotators.
+        class_names: a sequence; None numbers the classes.
+        count: the number of confused pairs of each annotator, at least 0.
     Returns:
         `Annotators`; print it.
     Raises:

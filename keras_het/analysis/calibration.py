@@ -31,7 +31,7 @@ def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:
     Args:
         probabilities: `(N, K)`.
         labels: integers, `(N,)`.
-        bins: how many.
+        bins: the number of bins.
     Returns:
         `Calibration`.
     Raises:
@@ -66,7 +66,7 @@ def expected_calibration_error(probabilities: Any, labels: Any, bins: int = 15) 
     Args:
         probabilities: `(N, K)`.
         labels: integers, `(N,)`.
-        bins: how many.
+        bins: the number of bins.
     Returns:
         a float in [0, 1].
     Raises:

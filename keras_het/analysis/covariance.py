@@ -19,9 +19,9 @@ class ConfusedPair(NamedTuple):
 
     Attributes:
         first, second: the classes.
-        covariance: of their logits over temperature. Positive: the two rise and fall together, so that what may be one
-            class may be the other, too. Negative: one rises where the other falls, so that the label is one or the
-            other.
+        covariance: of their logits over temperature. Positive: the two logits rise and fall together, so an example
+            that may be one class may be the other, too. Negative: one rises where the other falls, so the label is one
+            or the other.
         correlation: the covariance over the standard deviations of both, in [-1, 1].
     """
 
@@ -71,7 +71,7 @@ def confused_pairs(
     seed: int = 0,
     batch_size: int = 128,
 ) -> list[ConfusedPair]:
-    """The pairs of classes whose logits have the largest covariance in a model, without those that may be chance.
+    """The pairs of classes whose logits have the largest covariance in a model, without pairs that may be chance.
 
     The test of chance gives every entry of the factor's weights a random sign, `draws` times. The sizes of the entries
     stay, and the relations between classes are lost. The test takes the covariance that the factor gives to a pair,
@@ -95,7 +95,7 @@ def confused_pairs(
         layer: as for `covariance`.
         batch_size: as for `covariance`.
         class_names: K names; None for numbers.
-        count: how many pairs, at most.
+        count: the largest number of pairs.
         draws: at least 1; each takes the time of a product of the factor's weights.
         seed: of the draws.
     Returns:

@@ -14,13 +14,13 @@ from keras_het.inspection.probabilities import exclusive_probabilities
 
 
 class Disagreement(NamedTuple):
-    """An example that the model predicts right and the other wrong.
+    """An example that the model predicts right and the other model wrong.
 
     Attributes:
         index: of the example.
         predicted: the right class, which the model predicts.
         other: the class that the other model predicts.
-        covariance: of the two, by the model's head at this example, in temperatures.
+        covariance: of the two classes' logits, by the model's head at this example, in temperatures.
     """
 
     index: int  # type: ignore[assignment]  # hides `tuple.index`
@@ -72,8 +72,8 @@ def disagreements(
         other: another model of the same classes, such as one with a Dense layer.
         x: examples: an array, or a list, tuple or dict of them.
         labels: their classes, integers in [0, K), shape `(N,)`.
-        class_names: K of them; None for numbers.
-        count: how many examples, at most.
+        class_names: K names; None for numbers.
+        count: the largest number of examples.
         layer: name of the head, if there are several.
         batch_size: of the predictions.
     Returns:

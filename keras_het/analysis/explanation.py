@@ -71,8 +71,8 @@ def explain(
     Args:
         model: functional or Sequential, with a `HeteroscedasticDense` somewhere; it does not change.
         x: one example with a batch axis, such as x[:1].
-        class_names: K of them; None for numbers.
-        count: how many classes and pairs; at least 1.
+        class_names: K names; None for numbers.
+        count: the number of classes and of pairs; at least 1.
         layer: name of the head, if there are several.
     Returns:
         `Explanation`.

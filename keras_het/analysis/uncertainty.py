@@ -26,9 +26,9 @@ class Uncertainty(NamedTuple):
 
     Attributes:
         entropy: of the predicted probabilities, H[E p]: how uncertain the label is, whatever the reason.
-        expected_entropy: the mean over the noise of the entropy of each draw, E H[p]: what would be uncertain if the
-            logits were known.
-        difference: of the two, at least 0: what knowing the noise would tell of the label, their mutual information.
+        expected_entropy: the mean over the noise of the entropy of each draw, E H[p]: the uncertainty that would be
+            left if the logits were known.
+        difference: of the two entropies, at least 0: the mutual information of the label and the noise.
         noise_sd: the root mean square over the classes of the standard deviation of the logits, in temperatures.
     """
 

@@ -1,4 +1,4 @@
-"""Loads Keras and its backend before the rest of the package; if that fails, the error says what to do."""
+"""Loads Keras and its backend before the rest of the package; if that fails, the error names a remedy."""
 
 import difflib
 import importlib.util

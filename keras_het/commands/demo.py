@@ -34,7 +34,7 @@ ROUND = 5  # epochs between two looks at the validation labels
 
 
 class Settings(NamedTuple):
-    """What one demo runs.
+    """The settings of a run of the demo.
 
     Attributes:
         seeds: seeds 0 to seeds - 1 are run.

@@ -45,7 +45,7 @@ def stored() -> dict[str, np.ndarray]:
 
 
 def write() -> None:
-    """Writes what this machine computes."""
+    """Writes the numbers that this machine computes."""
     FILE.write_text(json.dumps({"noise": noise().tolist(), "outputs": outputs().tolist()}) + "\n")
 
 

@@ -24,7 +24,7 @@ MOVING = (
 )
 # Operations of `keras.ops` that do the same; a cast changes only the precision of values.
 MOVING_OPERATIONS = {"Reshape", "Cast", "GetItem", "Squeeze", "ExpandDims", "Transpose", "Identity"}
-# What an activation makes of the outputs of a head; nothing is known of other pairs.
+# The kind of outputs that an activation makes of a head's outputs; nothing is known of other pairs.
 MAKES = {
     ("log-probabilities", "log_softmax"): "log-probabilities",
     ("log-probabilities", "softmax"): "probabilities",
@@ -282,7 +282,7 @@ def _shapes(model: keras.Model) -> Any:
 
 
 def _traced(model: keras.Model, shapes: Any) -> Any:
-    """The outputs of a subclassed model for symbolic inputs of these shapes, or None if it does not take those."""
+    """The outputs of a subclassed model for symbolic inputs of these shapes, or None if it takes other shapes."""
     try:
         outputs = model.call(keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes))
     except Exception:  # its own code may raise anything for symbols

@@ -125,7 +125,7 @@ def weak_raters(
     Args:
         features: finite numbers, shape `(N, D)`.
         labels: the true classes, integers in [0, K), K >= 2, at least `per_class` examples of each, shape `(N,)`.
-        per_class: how many examples of each class a rater sees, at least 1.
+        per_class: the number of examples of each class that a rater sees, at least 1.
         num_raters: M >= 1; from the sixth on the kinds begin again, with other examples.
         seed: of the draw; an integer, at least 0, or a list of them.
     Returns:

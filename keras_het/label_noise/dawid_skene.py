@@ -17,7 +17,7 @@ class DawidSkene(NamedTuple):
         transitions: T of each annotator, `(M, K, K)`, T[m, i, j] = p(label j of m | true class i).
         prior: share of each class, `(K,)`.
         log_likelihood: of the labels, sum_n log p(labels of n), after the last step.
-        iterations: how many steps there were.
+        iterations: the number of steps.
     """
 
     probabilities: np.ndarray

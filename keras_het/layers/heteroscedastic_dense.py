@@ -34,9 +34,9 @@ class HeteroscedasticDense(FullPrecision):
     temperature matters: choose it by `keras_het.select`.
 
     The head is nearly a plain `Dense` at the start. Its noise has a standard deviation of .15 temperatures, the same
-    for all inputs. Half of its variance is in d and half in V, whose rows point in random directions; all of
-    it is in d without factors. This noise is too small to hide what mu has learned. It is not zero, because V would
-    then have no gradient. It grows where the labels ask for more.
+    for all inputs. Half of its variance is in d and half in V, whose rows point in random directions; without factors
+    all of its variance is in d. This noise is too small to hide the classes that mu has learned. It is not zero,
+    because V would then have no gradient. It grows where the labels ask for more.
 
     Args:
         units: K, the number of classes, at least 2, or 1 for sigmoid.
@@ -53,8 +53,8 @@ class HeteroscedasticDense(FullPrecision):
         bias_initializer: of mu, as in `Dense`.
         kernel_regularizer: of mu, as in `Dense`.
         bias_regularizer: of mu, as in `Dense`.
-        covariance: an instance from `keras_het.covariances` in place of num_factors and parameter_efficient, for
-            whatever else can be chosen: how the noise starts, regularisers, and noise of the features (HET-XL).
+        covariance: an instance from `keras_het.covariances` in place of num_factors and parameter_efficient, for all
+            other choices: how the noise starts, regularisers, and noise of the features (HET-XL).
         seed: of the training noise, in [0, 2^31). None draws one from Python's `random`, as Keras does. The config
             keeps it.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.

@@ -1,4 +1,4 @@
-"""A temperature that is learned."""
+"""A learned temperature."""
 
 import math
 from typing import Any

@@ -33,7 +33,7 @@ class NoiseTransition(keras.layers.Layer):
     A learned T starts near the identity. A hundredth of each row is spread evenly, because an entry of exactly zero
     would get a gradient without bound. After every step its rows are projected back onto the probability vectors with
     entries of at least 1e-4 / K, the paper's way. A learned T may stay at its start without a `regularizer`, such as
-    `keras.regularizers.L2`. `guides/label_flips.py` says how to choose its strength, and what shows that T has failed.
+    `keras.regularizers.L2`. `guides/label_flips.py` says how to choose its strength, and how to see that T has failed.
 
     Each annotator m has a T of their own if `num_annotators` is given (Rodrigues and Pereira 2018; Tanno et al. 2019).
     The output in training is then log p(label of m | x), `(..., M, K)`, for integer labels `(..., M)`, -1 where m gave
@@ -41,8 +41,8 @@ class NoiseTransition(keras.layers.Layer):
 
     Args:
         num_classes: K >= 2, without the outliers; at most 16384 in float32, where T has 1 GiB.
-        transition: T, `(K, K)`. It is the fixed one ("true Q*") with `trainable=False`. A learned T starts at
-            0.99 T + 0.01 / K, with K + 1 for K if there are outliers. None is the identity, but see `outlier`. All
+        transition: T, `(K, K)`. It is fixed ("true Q*") with `trainable=False`. A learned T starts at 0.99
+            T + 0.01 / K, with K + 1 for K if there are outliers. None is the identity, but see `outlier`. All
             annotators share it, unless it has the shape `(M, K, K)`.
         outlier: whether a further, last class holds examples that belong to no class. T is then `(K + 1, K + 1)`, and
             by default starts near `label_noise.outlier(K, alpha=0.5)` (Eq. 8). The share alpha of outliers that are

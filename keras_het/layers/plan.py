@@ -15,7 +15,7 @@ class Estimate(NamedTuple):
     Attributes:
         covariance, link, integrator: its choices, as the head takes them; None for a plain Dense layer. The links with
             a closed form cost the same; the first stands for all.
-        nodes: how many the integrator takes, 0 for none.
+        nodes: the number of nodes that the integrator takes, 0 for none.
         parameters: trainable numbers of all maps.
         flops: operations of a training step: the operations of its matrix products, plus, for all other work, as many
             such operations as take the same time.
@@ -127,7 +127,7 @@ class _Costs(NamedTuple):
     arrays: int = 0
 
 
-# Fitted to what `benchmarks/cost/plan.py` measured, by backend, per logit and node; Taylor, ClosedForm have no nodes.
+# Fitted to measurements of `benchmarks/cost/plan.py`, by backend, per logit and node; Taylor, ClosedForm have no nodes.
 _COSTS = {
     "jax": {
         "QuasiMonteCarlo": _Costs(120, 280, 16),

@@ -31,7 +31,7 @@ _WITH_MASK = _WithMask()  # without state, so that every loss can share it
 def _with_mask(values, mask):
     """Returns `values` with a Keras mask.
 
-    A layer keeps all its symbolic calls, so each of those gets a new layer.
+    A layer keeps all its symbolic calls, so each symbolic call gets a new layer.
     """
     return (_WithMask() if keras.utils.is_keras_tensor(values) else _WITH_MASK)((values, mask))
 

@@ -17,7 +17,7 @@ class AnnotatorsMetric(keras.metrics.Metric):
     `losses.AnnotatorsLoss` takes.
 
     Args:
-        metric: one that takes integer labels and weights; None is `keras.metrics.SparseCategoricalAccuracy()`.
+        metric: a metric that takes integer labels and weights; None is `keras.metrics.SparseCategoricalAccuracy()`.
         name: the name of the metric in logs; None takes the name of `metric`.
         dtype: of the result; None for Keras' default.
     Raises:

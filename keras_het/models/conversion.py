@@ -178,7 +178,7 @@ def homoscedastic(
 
 
 def _with_head(body, new, head, activation, keep):
-    """The model of a body and a new head, with what stands behind the old one."""
+    """The model of a body and a new head, with the layers behind the old head."""
     outputs = reshaped(new(body.outputs[0]), head, activation, body)
     outputs = activated(outputs, head, activation, body) if keep else outputs
     return keras.Model(model_inputs(body), outputs, name=body.name)

@@ -24,7 +24,7 @@ class DeepEnsemble(JointModel):
     log-probabilities: the exponentials sum to less than one, and no error says so.
 
     It is a `keras.Model` with the usual `predict`, `evaluate` and `save`. Only `fit` differs: it trains one member
-    after the other by the member's own `fit`, with what that member was compiled with. Members that are trained
+    after the other by the member's own `fit`, with the settings of the member's own `compile`. Members that are trained
     together, on the loss of their mean, would learn to compensate for each other. The ensemble itself is compiled with
     the loss and the accuracy of its link, for `evaluate`. A batch goes through one member after the other.
 

@@ -1,8 +1,8 @@
 """The base class of Gaussians of logits.
 
 A distribution is passed on whole. It is centred and divided by the temperature once, its leading axes become one, B,
-once, and it is cut into rows. `tensors` are all its tensors: first those with a row for each example, `num_rows` of
-them, then the tensors that all examples share.
+once, and it is cut into rows. `tensors` are all its tensors: first `num_rows` tensors with a row for each example, then
+the tensors that all examples share.
 
 A chunk of C nodes is a tuple of columns, cut from `tables`. The logits at a chunk have the shape `(B, K, C)`, nodes
 last, so that the matrix products are plain two-dimensional ones. Gradients are sums over chunks, and `gradients` turns
@@ -36,7 +36,7 @@ class Normal:
         units: K, if it is not the first of them.
 
     Attributes:
-        num_rows: how many of the tensors have a row for each example.
+        num_rows: the number of tensors that have a row for each example.
         in_logits: for each tensor, whether it grows with the logits, and is divided with them.
         whole_batch: whether a block must have all rows.
     """

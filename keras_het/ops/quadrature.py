@@ -237,7 +237,7 @@ class _Law:
 
     It gives the logs of the distribution function F and of the density f, and their slopes.
 
-    The slopes by the standard deviation s follow from those by x, for a normal law's d F / d s is s F''.
+    The slopes by the standard deviation s follow from the slopes by x, for a normal law's d F / d s is s F''.
 
     Args:
         offset: x, of any shape.

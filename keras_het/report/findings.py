@@ -24,7 +24,7 @@ class Findings(NamedTuple):
 
     Attributes:
         model: its name.
-        class_names: K of them, as given, or numbers.
+        class_names: K names, as given, or numbers.
         labels: `(N,)`.
         out_of_sample: whether probabilities were given, as by cross-validation, so that the model did not predict.
         accuracy: against the labels.
@@ -34,7 +34,7 @@ class Findings(NamedTuple):
         curve: risk and coverage by that confidence.
         issues: the labels, the worst first; None if they cannot be judged.
         noise: the noise that the head has learned; None without a head.
-        missing: what could not be told, and why, in sentences.
+        missing: findings that could not be made, and why, in sentences.
     """
 
     model: str

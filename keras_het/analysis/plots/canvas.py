@@ -15,7 +15,7 @@ def matplotlib(module: str = "") -> Any:
     """Matplotlib, or a module of it.
 
     Raises:
-        ImportError: if it is missing; it says what to install.
+        ImportError: if it is missing; the error says which package to install.
     """
     return import_extra(f"matplotlib{module}", "plot", "The figure")
 

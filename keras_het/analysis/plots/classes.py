@@ -28,7 +28,7 @@ def covariance(matrix: Any, class_names: Sequence | None = None, ax: Any = None)
 
     Args:
         matrix: `(K, K)`, of `analysis.covariance`.
-        class_names: K of them; None for numbers. With many classes only some are written.
+        class_names: K names; None for numbers. With many classes only some are written.
         ax: Matplotlib axes; None makes a figure.
     Returns:
         the axes; the covariances are `ax.images[0].get_array()`.

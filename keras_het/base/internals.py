@@ -1,6 +1,6 @@
 """The private attributes of Keras that the package reads or sets, all of them and here alone.
 
-Keras has no public way to the same. A version of Keras that renames one breaks this file, and no other.
+Keras has no public names for these. A version of Keras that renames one breaks this file, and no other.
 """
 
 import contextlib

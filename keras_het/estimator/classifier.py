@@ -23,9 +23,9 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
 
         predict_proba(x) = E[softmax(u / temperature)],    u ~ N(mu(h), diag(d(h)^2) + V(h) V(h)'),    h = network(x)
 
-    Adam trains it, and all is computed in float32. It works with whatever takes a scikit-learn estimator: pipelines,
-    `cross_val_predict`, `GridSearchCV` (over the temperature, by `neg_log_loss`), cleanlab. It needs scikit-learn:
-    `pip install "keras-het[sklearn]"`.
+    Adam trains it, and all is computed in float32. It works with all tools that take a scikit-learn estimator:
+    pipelines, `cross_val_predict`, `GridSearchCV` (over the temperature, by `neg_log_loss`), cleanlab. It needs
+    scikit-learn: `pip install "keras-het[sklearn]"`.
 
     Equal data and an equal integer `random_state` give equal probabilities, to the bit on a CPU, whatever was drawn
     before. No global random state of Python, NumPy or Keras changes. Give a `Dropout` of your own a seed: without one

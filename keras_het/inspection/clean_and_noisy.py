@@ -34,7 +34,7 @@ class CleanAndNoisy:
     """Predicts by a model with and without its last layer, a `NoiseTransition`; the model does not change.
 
     Args:
-        model: ends in the layer.
+        model: a model that ends in the layer.
     Raises:
         ValueError: if it does not end in one.
     """

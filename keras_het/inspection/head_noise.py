@@ -119,7 +119,7 @@ class HeadReader:
 
 
 def head_noise(model: keras.Model, x: Any, name: str | None = None, batch_size: int = 128) -> HeadNoise:
-    """`HeadNoise` of one reading. Arguments and errors: as of `HeadReader` and its `noise`."""
+    """Reads the `HeadNoise` of a model once. Arguments and errors: see `HeadReader` and its `noise`."""
     return HeadReader(model, name).noise(x, batch_size)
 
 

@@ -22,7 +22,7 @@ def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> 
     so, outputs must be probabilities or log-probabilities, with rows of sum 1.
 
     Args:
-        model: has one output, of shape `(N, K)`.
+        model: a model with one output, of shape `(N, K)`.
         x: inputs of the model: arrays, or a data set of batches, whose labels do not count.
         batch_size: of the predictions from arrays.
     Returns:

@@ -24,7 +24,7 @@ class Sampler(Integrator):
 
     Args:
         num_samples: S, the number of nodes in training, 1 to 2^20.
-        inference_samples: S at inference; None takes the same.
+        inference_samples: S at inference; None takes `num_samples`.
         chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations (for second
             derivatives under XLA on TensorFlow).
     """
@@ -106,7 +106,7 @@ class MonteCarlo(Sampler):
     Args:
         num_samples: S, the number of nodes in training, 1 to 2^20.
         antithetic: whether to draw the nodes in pairs e, -e.
-        inference_samples: S at inference; None takes the same.
+        inference_samples: S at inference; None takes `num_samples`.
         chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations (for second
             derivatives under XLA on TensorFlow).
     Source: Collier et al. 2021, Eq. 3.
@@ -145,7 +145,7 @@ class QuasiMonteCarlo(Sampler):
 
     Args:
         num_samples: S, the number of nodes in training, 1 to 2^20.
-        inference_samples: S at inference; None takes the same.
+        inference_samples: S at inference; None takes `num_samples`.
         chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations (for second
             derivatives under XLA on TensorFlow).
     Source: `keras_het.ops.quasi_random`.

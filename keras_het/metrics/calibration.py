@@ -61,7 +61,7 @@ class EqualMassCalibrationError(TableMetric):
 
     Args:
         bins: the number of bins.
-        capacity: how many examples it can hold; with more, the result is nan.
+        capacity: the number of examples that it can hold; with more, the result is nan.
         name: the name of the metric.
         kwargs: arguments of `ProbabilityMetric` but `multi_label`, such as `from_logits=True` for the outputs of a
             head.

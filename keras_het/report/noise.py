@@ -105,7 +105,7 @@ def unless_impossible(what: str, missing: list[str], find: Callable[[], Any]) ->
 
 
 def _at_most(x: Any, most: int) -> Any:
-    """At most `most` of the examples; they are drawn at random, the same ones every time."""
+    """At most `most` of the examples; they are drawn at random, and equal in every call."""
     count = count_examples(x)
     if count <= most:
         return x

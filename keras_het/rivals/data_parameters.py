@@ -33,7 +33,7 @@ class DataParametersCrossentropy(IndexedCrossentropy):
     smaller. Sample weights do not change the steps of s. `with_index` brings the index of an example to the loss.
 
     Args:
-        num_examples: N, how many examples are trained on; at most 2^24.
+        num_examples: N, the number of training examples; at most 2^24.
         num_classes: K >= 2.
         instance_rate: the step size of s_n, at least 0.
         class_rate: the step size of s_k, at least 0; one of the two is larger than 0.

@@ -11,9 +11,10 @@ Seeds: 0
 """
 ## Introduction
 
-Where several people labelled each a part of the examples, they disagree, and each in a way of their own.
-`NoiseTransition` with `num_annotators` learns for each of them T[m, i, j] = p(m says j | true class i), together with a
-classifier of the true classes (Rodrigues and Pereira 2018; Tanno et al. 2019). At inference it does nothing.
+Where several people each label a part of the examples, they disagree, and each in a way of their own.
+`keras_het.layers.NoiseTransition` with `num_annotators` learns for each of them
+T[m, i, j] = p(m says j | true class i), together with a classifier of the true classes (Rodrigues and Pereira 2018;
+Tanno et al. 2019). At inference it does nothing.
 
 Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
 needs `pip install "keras-het[jax,demo]"`, and takes about a minute on two cores.
@@ -29,8 +30,8 @@ from keras_het import analysis, label_noise, selection
 """
 ## The labels
 
-Digits, and five annotators: two that are good, one that takes 3 for 8, and 8 for 3, one that errs a lot, and one that
-does not look. Each image has two or three labels. They are integers `(N, M)`, and -1 where an annotator gave none.
+Digits, and five annotators: two are good, one takes 3 for 8, and 8 for 3, one errs a lot, and one does not look at the
+images. Each image has two or three labels. They are integers `(N, M)`, and -1 where an annotator gave none.
 """
 
 digits = load_digits()
@@ -68,9 +69,10 @@ print(f"{np.mean(estimate.probabilities.argmax(-1) == clean[train]):.3f} of Dawi
 """
 ## With a model
 
-The images say more than two or three labels do. The loss is `AnnotatorsLoss`, and a metric is wrapped in
-`AnnotatorsMetric`: a plain one takes a missing label for a wrong one, and `keras_het.check` says so. The T may start at
-the estimate. Choose the strength of the ridge by the likelihood of held-out labels, `selection.noisy_nll`.
+The images say more than two or three labels do. The loss is `keras_het.losses.AnnotatorsLoss`, and a metric is wrapped
+in `keras_het.metrics.AnnotatorsMetric`: a plain metric takes a missing label for a wrong one, and `keras_het.check`
+says so. The T may start at the estimate. Choose the strength of the ridge by the likelihood of held-out labels,
+`keras_het.selection.noisy_nll`.
 """
 
 
@@ -107,8 +109,8 @@ print(f"accuracy on clean labels: {np.mean(best.predict(x[test], verbose=0).argm
 """
 ## Who is how good
 
-Not the share of labels that agree with others, but T says it, with the true classes that the model believes in. An
-annotator whose labels do not depend on the class is told as such.
+T says how good an annotator is, by the true classes that the model predicts; the share of labels that agree with others
+does not. The table names an annotator whose labels do not depend on the class.
 """
 
 print(analysis.annotators(best, labels, names=names))
@@ -117,6 +119,6 @@ distances = [label_noise.total_variation(t, true) for t, true in zip(learned, tr
 print(f"mean total variation to the true T: {np.mean(distances):.3f}")
 
 """
-**When it fails.** Annotators who all make the same mistake are believed: nothing in their labels tells. And where more
-than half of the labels of a class are wrong, classes may change places.
+**When it fails.** Annotators who all make the same mistake are believed, for nothing in their labels shows the mistake.
+And where more than half of the labels of a class are wrong, classes may change places.
 """

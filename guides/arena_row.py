@@ -11,9 +11,9 @@ Seeds: 0
 """
 ## Introduction
 
-`benchmarks/arena` compares many methods on many kinds of wrong labels. This guide is one row and one column of it,
-for its first seed, in a user's own code: early-learning regularisation (Liu et al. 2020) and plain crossentropy, on
-digits whose labels are any other class in 45% of the cases.
+`benchmarks/arena` compares many methods on many kinds of wrong labels. This guide is one row and one column of it, for
+its first seed, in a user's own code: early-learning regularisation (Liu et al. 2020) and plain crossentropy, on digits
+of which 45% have the label of another class.
 
 Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
 needs `pip install "keras-het[jax,demo]"`, and takes less than a minute on two cores.
@@ -29,7 +29,7 @@ from keras_het.losses import EarlyLearningRegularizedCrossentropy, with_index
 """
 ## The data
 
-The labels of training and validation are noisy; those of the test are clean, and only measured.
+The labels of training and validation are noisy; the test labels are clean, and only measured.
 """
 
 x, true = load_digits(return_X_y=True)
@@ -41,10 +41,10 @@ labels = label_noise.corrupt_labels(true[:1280], label_noise.symmetric(10, 0.45)
 """
 ## The method
 
-The loss remembers what the model said of each example, so it has to know which example is which: `with_index` puts the
-index beside the weight, and `attach` makes the memory a part of the model's training. Validation data have no index,
-and need none. Of three strengths, and of all epochs, `select` takes those of the best accuracy on the noisy validation
-labels.
+`keras_het.losses.EarlyLearningRegularizedCrossentropy` remembers the model's predictions for each example, so it has to
+know which example is which: `with_index` puts the index beside the weight, and `attach` makes the memory a part of the
+model's training. Validation data have no index, and need none. `keras_het.select` takes the strength, of three, and the
+epoch with the best accuracy on the noisy validation labels.
 """
 
 
@@ -62,7 +62,7 @@ def make_model(strength):
 
 
 def fitted(strengths, **arguments):
-    """`Selection`; the arguments are those of every row of the arena."""
+    """`Selection`, with the same arguments as every row of the arena."""
     arguments |= {
         "criterion": "accuracy",
         "extend": False,
@@ -95,6 +95,5 @@ print(
 regularised.plot()
 
 """
-What other noises do to these two, and what other methods do, is in `benchmarks/README.md`;
-`python -m nox -s bench -- arena` makes it.
+Results for other noises and other methods are in `benchmarks/README.md`; `python -m nox -s bench -- arena` makes them.
 """

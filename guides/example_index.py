@@ -11,9 +11,10 @@ Seeds: 0
 """
 ## Introduction
 
-Some methods for wrong labels remember something of each example: what the model said of it before, or how far to trust
-its label. Their losses need the index of the example, whatever the order it comes in. It travels beside the sample
-weight, so that labels, metrics and validation data stay as they are.
+Some methods for wrong labels remember something of each example: earlier predictions, or how far to trust its label.
+Their losses, such as `keras_het.rivals.DataParametersCrossentropy`, need the index of the example, in whatever order
+the examples come. The index travels beside the sample weight, so that labels, metrics and validation data stay as they
+are.
 
 Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
 takes less than a minute.
@@ -69,13 +70,13 @@ model.fit(x, y, sample_weight=with_index(len(y)), validation_data=validation, ep
 print("arrays:", found(model))
 
 """
-Validation data have no index, and need none: of them the loss is the plain crossentropy, and nothing is remembered.
-`predict` knows nothing of all this.
+Validation data have no index, and need none: for them the loss is the plain crossentropy, and the loss remembers
+nothing. `predict` uses neither index nor memory.
 
 ## Data sets
 
-What gives batches gives `(x, y, weights)`. Make the weights once, of all examples, and take their rows as you take
-those of x: then the index is that of the whole data, not of the batch.
+A data set gives batches `(x, y, weights)`. Make the weights once, for all examples, and take their rows as you take the
+rows of x: then the index counts in the whole data, not in the batch.
 """
 
 weights = with_index(len(y))
@@ -117,7 +118,7 @@ if importlib.util.find_spec("tensorflow"):
 """
 ## Stopping and going on
 
-What is remembered is saved with the compiled model, and comes back with it. Only `attach` has to be called again.
+The memory of the loss is saved with the compiled model, and loaded with it. Only `attach` has to be called again.
 """
 
 with tempfile.TemporaryDirectory() as folder:
@@ -133,9 +134,9 @@ with tempfile.TemporaryDirectory() as folder:
 """
 ## What goes wrong
 
-A loss that is not attached would forget everything on JAX; without an index in the first batch there is nothing to
-remember by. Both are refused. An index that is too large makes the loss nan, as a label that is no class does: here the
-loss was made for fewer examples than there are.
+A loss that is not attached would forget everything on JAX; without an index in the first batch the loss cannot tell the
+examples apart. Both are refused. An index that is too large makes the loss nan, as a label that is no class does: here
+the loss was made for fewer examples than there are.
 """
 
 
@@ -156,9 +157,9 @@ print("no index:", message(lambda: make_model().fit(x, y, verbose=0)))
 print("too few examples:", make_model(700).fit(x, y, sample_weight=weights, verbose=0).history["loss"])
 
 """
-Not refused, for nobody could see it: indices made anew for each batch (`with_index(64)` inside a data set), so that all
-batches share the first 64 rows; or made after shuffling, so that in every epoch they mean other examples. The sign is a
-method that finds nothing:
+Two mistakes cannot be seen, and are not refused: indices made anew for each batch (`with_index(64)` inside a data set),
+so that all batches share the first 64 rows; and indices made after shuffling, so that in every epoch they mean other
+examples. The sign is a method that finds nothing:
 """
 
 model = make_model()

@@ -50,12 +50,12 @@ noisy_labels = keras_het.label_noise.corrupt_labels(labels, transition, seed=0)
 """
 ## A pretrained classifier
 
-With a network this is one line, and everything below stays as it is:
+With an internet connection this is one line, and everything below stays as it is:
 
     task = keras_hub.models.ImageClassifier.from_preset("vit_base_patch16_224_imagenet", num_classes=10)
 
-So that the guide also runs without one, a small vision transformer is trained on the clean part as a stand-in for the
-download, and saved and loaded as a preset.
+So that the guide also runs without a connection, a small vision transformer is trained on the clean part as a stand-in
+for the download, and saved and loaded as a preset.
 """
 
 converter = keras_hub.layers.ViTImageConverter(image_size=(8, 8), scale=1 / 255)
@@ -77,7 +77,7 @@ task = keras_hub.models.ImageClassifier.from_preset(str(preset))
 
 One call. The new model shares the backbone with the task; `clone=True` gives it a copy, so that both heads below start
 from the same weights. It keeps the task's preprocessor, so it takes raw images, and returns log-probabilities: `exp`
-gives probabilities. Before any training they are those of the old model.
+gives probabilities. Before any training they are nearly the old model's.
 """
 
 converted = keras_het.heteroscedastic(task, num_factors=5, clone=True)
@@ -89,9 +89,10 @@ print(f"largest change of a probability by the conversion: {np.abs(after - befor
 ## Fine-tune both heads
 
 The same recipe for both, three times: Adam, whose learning rate and number of epochs `keras_het.select` chooses by the
-likelihood of held-out *noisy* labels, for clean ones are not to be had. `homoscedastic` is the way back, and gives the
-plain head in the same wrapping. The models come compiled as the task is, with a loss that takes what they return; here
-they get an optimizer of their own. Like every task of KerasHub they do not shuffle, so each run does, once.
+likelihood of held-out *noisy* labels, because no clean labels are at hand. `keras_het.homoscedastic` is the way back,
+and gives the plain head in the same wrapping. The models come compiled as the task is, with a loss that takes their
+outputs; here they get an optimizer of their own. Like every task of KerasHub they do not shuffle, so each run shuffles
+the data once.
 """
 
 train, validation = noisy[:700], noisy[700:]
@@ -102,7 +103,7 @@ heads = {
 
 
 def fine_tune(name, seed):
-    """What was selected, its accuracy and its negative log-likelihood on the clean test set."""
+    """The `Selection`, and the accuracy and negative log-likelihood of its model on the clean test set."""
 
     def make_model(learning_rate):
         keras.utils.set_random_seed(seed)
@@ -137,9 +138,9 @@ The temperature of the heteroscedastic head is its default here, 5; `keras_het.s
 
 ## Which classes are confused
 
-The covariance of the logits knows it. Pairs with a large one are confused: with a negative one the logit of one class
-rises where that of the other falls, so that either label may come. Pairs that chance could give are left out: it may
-leave none.
+The covariance of the logits shows it. Pairs with a large covariance are confused: with a negative covariance the logit
+of one class rises where the logit of the other falls, so that either label may come. Pairs that chance could give are
+left out, at times all pairs.
 """
 
 model = runs[-1][0].model

@@ -12,9 +12,9 @@ Seeds: 0
 ## Introduction
 
 When whole classes are swapped, whatever the example looks like, the noise is a matrix:
-T[i, j] = p(label j | true class i). `NoiseTransition` stands behind a model's log-probabilities in training and turns
-the prediction of the true class into one of the noisy label, which is what the labels are compared with. At inference
-it does nothing, so that the model predicts true classes (Sukhbaatar et al. 2014).
+T[i, j] = p(label j | true class i). `keras_het.layers.NoiseTransition` stands behind a model's log-probabilities. In
+training it turns the prediction of the true class into a prediction of the noisy label, which the loss compares with
+the label. At inference it does nothing, so that the model predicts true classes (Sukhbaatar et al. 2014).
 
 Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
 needs `pip install "keras-het[jax,demo]"`, and takes one to five minutes on two cores.
@@ -33,7 +33,7 @@ from keras_het.selection import noisy_nll, select
 """
 ## The data
 
-Digits. 35% of the labels, of training and validation alike, are those of the next digit; the test is clean.
+Digits. 35% of the labels, in training and validation alike, name the next digit; the test labels are clean.
 """
 
 digits = load_digits()
@@ -92,7 +92,7 @@ def rounded(scores):
 ## Learning T
 
 Without a penalty T stays at the identity, and the network learns the wrong labels by heart. With too strong a penalty T
-claims noise that is not there. The noisy labels that were held out can tell, by their likelihood under p(true | x) T.
+claims noise that is not there. The likelihood of held-out noisy labels under p(true | x) T shows the right strength.
 None of this uses a clean label.
 """
 
@@ -105,7 +105,7 @@ found.plot()
 
 """
 If there are a few clean labels, look at C, the mean prediction of each true class. Near the identity, T and not the
-network has taken the noise. C~ is the same of the noisy prediction, and equal to C T, whatever was learned.
+network has taken the noise. C~ is the mean of the noisy prediction, and equal to C T, whatever the model has learned.
 """
 
 matrices = confusion_matrices(found.model, x[test], clean[test])
@@ -114,9 +114,9 @@ print(f"mean diagonal of C {matrices.clean.diagonal().mean():.2f}, of C~ {matric
 """
 ## When it fails
 
-**Noise that depends on the example.** Then no matrix is right. Here 40% of the labels, mostly those of ugly digits, are
-the class that the image resembles most. *What shows it:* no strength explains the held-out labels better than `None`.
-`HeteroscedasticDense` is the layer for such noise.
+**Noise that depends on the example.** Then no matrix is right. Here 40% of the labels, mostly of ugly digits, name the
+class that the image resembles most. *What shows it:* no strength explains the held-out labels better than `None`.
+`keras_het.layers.HeteroscedasticDense` is the layer for such noise.
 """
 
 look_alike = corrupt_labels(clean, look_alike_transitions(x, clean, 0.4), seed=0)
@@ -144,8 +144,8 @@ for decay in (2e-3, 0.0):
 
 """
 **Too little data.** The network learns the labels by heart before T can explain them, here with a quarter of the
-examples. *What shows it:* training labels are far likelier than held-out ones. With all the examples the two are near
-each other.
+examples. *What shows it:* training labels are far likelier than held-out labels. With all the examples the two
+likelihoods are near each other.
 """
 
 few = learn(x, noisy, slice(256))
@@ -155,9 +155,10 @@ for name, selection, part in (("1024 examples", found, train), ("256 examples", 
 
 """
 **No anchors.** If no example is surely of one class, a doubtful image and a flipped label look the same. Here every
-image is the mean of a digit and of one of the next class, and the label is one of the two: no label is wrong. *What
+image is the mean of a digit and of a digit of the next class, and the label is one of the two: no label is wrong. *What
 shows it:* strengths that are about as likely have very different T. Then a T has to be given
-(`transition=..., trainable=False`), or measured on examples with clean labels (`label_noise.from_confusion`).
+(`transition=..., trainable=False`), or measured on examples with clean labels
+(`keras_het.label_noise.from_confusion`).
 """
 
 rng = np.random.default_rng(0)
@@ -173,10 +174,10 @@ for strength in (None, 0.07):
 """
 **Classes that changed places.** Where a flip is nearly as likely as the true label, T and the network may agree on the
 wrong names. *What shows it:* another start, by another seed, has a higher likelihood of held-out noisy labels. Without
-clean labels that is all there is to see it by; with a few, C is far from the identity.
+clean labels this is the only sign; with a few clean labels, C is far from the identity.
 
 **Log-probabilities.** The layer takes log-probabilities: behind a `Dense(K)` or a `Dense(K, "softmax")` it refuses to
-be built, and where Keras cannot tell what comes in, the loss is nan from the first step.
+be built, and where Keras does not know the layer before it, the loss is nan from the first step.
 
 **Stopping early.** `val_loss` on noisy labels grows while T takes the noise on, for the layer does nothing at
 inference. Stop by the likelihood under T instead:

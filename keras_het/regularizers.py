@@ -2,7 +2,7 @@
 
 Without a regulariser a learned T may stay at the identity, while the base model learns the noise (Sukhbaatar et al.
 2014, section 3). Begin with the paper's ridge, which is Keras' own `L2`: on digits with 50% random and 45% pair flips
-its error on clean labels is .107 and .037, that of the trace .222 and .130 (`benchmarks/results/label_flip.md`).
+its error on clean labels is .107 and .037, the error of the trace .222 and .130 (`benchmarks/results/label_flip.md`).
 The ridge pushes less as the rows spread. The trace pushes on until the classes change places, because a permutation can
 have the trace 0. For several annotators T is `(M, K, K)`, and the trace is the sum over them.
 """

@@ -1,9 +1,8 @@
-"""The parts of a row of the arena: a trial, which gives what all methods share, and the plan a method makes of it.
+"""The parts of a row of the arena: a trial, which holds the settings common to all methods, and a method's plan.
 
 A plan is a compiled model, and the data and arguments of `fit`, in stages if there are more than one. The network, its
-head, the optimizer and the length of training are those of the trial; the noisy labels of validation choose among
-trials and epochs, and no method does that itself. A method that trains two networks, or a first one, has the time for
-it.
+head, the optimizer and the length of training are set by the trial; the noisy validation labels choose among trials and
+epochs, and no method does that itself. A method that trains two networks, or a first one, has the time for it.
 
 Weights decay apart from the gradient (AdamW): as a part of the loss, beside Adam, decay would be twice as strong for
 half a loss.

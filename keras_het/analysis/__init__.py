@@ -1,4 +1,4 @@
-"""What models and labels say of the noise: NumPy in, arrays and NamedTuples out."""
+"""Analysis of the noise, from models and labels: NumPy in, arrays and NamedTuples out."""
 
 from keras_het.analysis import plots
 from keras_het.analysis.annotators import annotators

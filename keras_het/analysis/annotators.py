@@ -1,4 +1,4 @@
-"""What the transition matrices of several annotators say of them: how good they are, and which classes they confuse."""
+"""How good annotators are, and which classes they confuse, by their transition matrices."""
 
 import dataclasses
 from typing import Any
@@ -31,7 +31,7 @@ class Confusion:
 
 @dataclasses.dataclass(frozen=True)
 class Annotator:
-    """What a transition matrix T says of an annotator.
+    """An annotator's quality and confusions, by a transition matrix T.
 
     Attributes:
         name: of the annotator.
@@ -42,7 +42,7 @@ class Annotator:
             tasks": their score of spammers for several classes).
         distance: total variation from the mean T of the others, mean over the rows; nan for a single annotator.
         confusions: the largest entries off the diagonal, the largest first.
-        num_labels: how many labels the annotator gave; None if that is not known.
+        num_labels: the number of labels that the annotator gave; None if it is not known.
     """
 
     name: Any
@@ -104,9 +104,9 @@ def annotators(
             ends in a `NoiseTransition` with `num_annotators`.
         labels: integers `(N, M)`, -1 where the annotator gave none; they are only counted. None if they are not known.
         prior: share of each class, `(K,)`; None for equal shares.
-        names: of the annotators, a sequence; None numbers them.
-        class_names: a sequence; None numbers them.
-        count: how many confused pairs of each, at least 0.
+        names: of the annotators, a sequence; None numbers the annotators.
+        class_names: a sequence; None numbers the classes.
+        count: the number of confused pairs of each annotator, at least 0.
     Returns:
         `Annotators`; print it.
     Raises:

@@ -33,7 +33,7 @@ def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:
     Args:
         probabilities: `(N, K)`.
         labels: integers, `(N,)`.
-        bins: how many.
+        bins: the number of bins.
     Returns:
         `Calibration`.
     Raises:
@@ -68,7 +68,7 @@ def expected_calibration_error(probabilities: Any, labels: Any, bins: int = 15) 
     Args:
         probabilities: `(N, K)`.
         labels: integers, `(N,)`.
-        bins: how many.
+        bins: the number of bins.
     Returns:
         a float in [0, 1].
     Raises:
@@ -84,7 +84,7 @@ def expected_calibration_error(probabilities: Any, labels: Any, bins: int = 15) 
 
 
 def confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The largest probability of each example, and whether it is that of its label, 1 or 0, both `(N,)`.
+    """The largest probability of each example, and whether its class is the label, 1 or 0, both `(N,)`.
 
     Raises:
         ValueError: as `calibration`.

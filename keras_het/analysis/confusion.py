@@ -18,7 +18,7 @@ class ConfusionMatrices:
     Attributes:
         clean: C[i, j] = mean p(true j | x) over the examples of class i: the identity if the base model has found the
             true classes.
-        noisy: the same of p(noisy j | x): T* if the whole model has found the noise.
+        noisy: C~[i, j] = mean p(noisy j | x) over the same examples: T* if the whole model has found the noise.
         error: the largest |noisy - clean T|, zero up to rounding.
     """
 
@@ -36,8 +36,8 @@ def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_siz
     drives C~ to the true T*, whatever C is. T is near T* only if C is near the identity.
 
     Args:
-        model: ends in the layer.
-        x: what it predicts from: arrays, or a data set of batches (x, y) as for `fit`, whose y are the true classes.
+        model: a model that ends in the layer.
+        x: inputs of the model: arrays, or a data set of batches (x, y) as for `fit`, whose y are the true classes.
         labels: true classes, integers `(N,)`; None for a data set.
         batch_size: of the predictions from arrays.
     Returns:

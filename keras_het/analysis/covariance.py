@@ -17,14 +17,14 @@ DRAW_BYTES = 512 << 20  # of the weights of draws that are compared at once
 
 @dataclasses.dataclass(frozen=True)
 class ConfusedPair:
-    """Two classes, by name or number, and what their logits have in common.
+    """Two classes, by name or number, and the covariance of their logits.
 
     Attributes:
         first, second: the classes.
-        covariance: of their logits over temperature. Positive: the two rise and fall together, so that what may be one
-            class may be the other, too. Negative: one rises where the other falls, so that the label is one or the
-            other.
-        correlation: the same over the standard deviations of both, in [-1, 1].
+        covariance: of their logits over temperature. Positive: the two logits rise and fall together, so an example
+            that may be one class may be the other, too. Negative: one rises where the other falls, so the label is one
+            or the other.
+        correlation: the covariance over the standard deviations of both, in [-1, 1].
     """
 
     first: Any
@@ -42,7 +42,7 @@ def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_si
     Args:
         model: functional or Sequential, with a `HeteroscedasticDense` somewhere, such as before a `NoiseTransition`; it
             does not change.
-        x: what it predicts from: arrays, or a data set of batches. Its labels and masks do not count: a padded place is
+        x: inputs of the model: arrays, or a data set of batches. Its labels and masks do not count: a padded place is
             an example.
         layer: name of the head, if there are several.
         batch_size: of the predictions from arrays.
@@ -73,22 +73,22 @@ def confused_pairs(
     seed: int = 0,
     batch_size: int = 128,
 ) -> list[ConfusedPair]:
-    """The pairs of classes whose logits have the largest covariance in a model, without those that may be chance.
+    """The pairs of classes whose logits have the largest covariance in a model, without pairs that may be chance.
 
-    Chance is what the same weights give when every entry of the factor's weights gets a random sign: the sizes of all
-    entries stay, and what two classes have in common is lost. The test looks at the covariance that the factor gives to
-    a pair, without the part that comes from the variances of single classes. A pair is returned if this is larger in
-    absolute value than the largest of all pairs in all draws of signs.
+    The test of chance gives every entry of the factor's weights a random sign, `draws` times. The sizes of the entries
+    stay, and the relations between classes are lost. The test takes the covariance that the factor gives to a pair,
+    without the part that comes from the variances of single classes. A pair is returned if this covariance is larger in
+    absolute value than the largest of all pairs in all draws.
 
     Suppose that the weights are noise: independent, of any size, and each as likely positive as negative. Then all
-    signs are equally likely, and the weights as they are have the largest value once in `draws + 1` times. So often any
-    pair is returned by chance, 1% by default. A pair of classes with small weights is not seen beside classes with
-    large ones. No matrix `(K, K)` is held.
+    signs are equally likely, and the model's own signs give the largest value with probability 1 / (draws + 1). This is
+    the probability that any pair is returned by chance, 1% by default. A pair of classes with small weights is not seen
+    beside classes with large ones. No matrix `(K, K)` is held.
 
-    A pair beyond chance need not have swapped labels: training gives other pairs something in common, too, and
-    different ones from every start. Several models, such as the `members` of an ensemble, return a pair if each of them
-    has it, with the same sign. On digits with three swapped pairs, one model returns these first, and two to four other
-    pairs. Four models return only swapped pairs, at times one less (`benchmarks/README.md`).
+    A pair beyond chance need not have swapped labels: training gives covariances to other pairs, too, and to different
+    pairs from every start. Several models, such as the `members` of an ensemble, return a pair if each of them has it,
+    with the same sign. On digits with three swapped pairs, one model returns these first, and two to four other pairs.
+    Four models return only swapped pairs, at times one less (`benchmarks/README.md`).
 
     Args:
         model: as for `covariance`; or a list of models of the same classes, over which covariances and correlations are
@@ -96,15 +96,15 @@ def confused_pairs(
         x: as for `covariance`.
         layer: as for `covariance`.
         batch_size: as for `covariance`.
-        class_names: K of them; None for numbers.
-        count: how many pairs, at most.
+        class_names: K names; None for numbers.
+        count: the largest number of pairs.
         draws: at least 1; each takes the time of a product of the factor's weights.
         seed: of the draws.
     Returns:
         list of `ConfusedPair`, the largest first; empty for a head without factors.
     Raises:
-        ValueError: as for `covariance`, for arguments outside these ranges, for a head whose noise is that of the
-            features, and for a parameter-efficient head of so few factors that random signs often change nothing: draws
+        ValueError: as for `covariance`, for arguments outside these ranges, for a head whose noise is in the features,
+            and for a parameter-efficient head of so few factors that random signs often change nothing: draws
             * 2^(1 - R) > 1/2, R below 9 by default.
 
     Example:
@@ -178,7 +178,7 @@ def _largest_by_chance(
 
 
 def _beyond(shared: BlockMatrix, whole: BlockMatrix, chance: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows, columns and covariances of the pairs that have more in common than chance gives."""
+    """Rows, columns and covariances of the pairs whose covariance in `shared` is beyond chance."""
     parts = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
     for rows in shared.blocks():
         common, values = (np.triu(matrix.rows(rows, rows.start), 1) for matrix in (shared, whole))

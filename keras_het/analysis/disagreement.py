@@ -16,13 +16,13 @@ from keras_het.inspection.probabilities import exclusive_probabilities
 
 @dataclasses.dataclass(frozen=True)
 class Disagreement:
-    """An example that the model predicts right and the other wrong.
+    """An example that the model predicts right and the other model wrong.
 
     Attributes:
         index: of the example.
         predicted: the right class, which the model predicts.
         other: the class that the other model predicts.
-        covariance: of the two, by the model's head at this example, in temperatures.
+        covariance: of the two classes' logits, by the model's head at this example, in temperatures.
     """
 
     index: int
@@ -33,12 +33,12 @@ class Disagreement:
 
 @dataclasses.dataclass(frozen=True)
 class RankHistogram:
-    """The rank of the covariance of right and wrong class, among those of the right class with all others.
+    """The rank of the covariance of right and wrong class, among the covariances of the right class with all others.
 
     Attributes:
         ranks: for each disagreement, `(n,)`: 1 if it is the largest in absolute value, K - 1 if it is the smallest.
-        counts: how many have each rank, `(K - 1,)`; about equal if the covariance has nothing to do with what is
-            confused.
+        counts: the number of disagreements of each rank, `(K - 1,)`; about equal if the covariance says nothing about
+            confusions.
     """
 
     ranks: np.ndarray
@@ -75,8 +75,8 @@ def disagreements(
         other: another model of the same classes, such as one with a Dense layer.
         x: examples: an array, or a list, tuple or dict of them.
         labels: their classes, integers in [0, K), shape `(N,)`.
-        class_names: K of them; None for numbers.
-        count: how many examples, at most.
+        class_names: K names; None for numbers.
+        count: the largest number of examples.
         layer: name of the head, if there are several.
         batch_size: of the predictions.
     Returns:
@@ -108,8 +108,8 @@ def rank_histogram(
 ) -> RankHistogram:
     """How high the head ranks the class that another model predicts wrongly.
 
-    The examples are those that `model` predicts right and `other` wrong. The rank is that of |covariance| of the right
-    class with the wrong one.
+    The examples are the ones that `model` predicts right and `other` wrong. The head ranks the classes by |covariance|
+    with the right class.
 
     Args:
         model: as for `disagreements`.
@@ -153,7 +153,7 @@ def _find(model: keras.Model, other: keras.Model, x: Any, labels: Any, layer: st
 
 
 def _covariance_and_rank(rows: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
-    """The entry of the wrong class in each row, `(n, K)`, and its rank among those of all but the right one; `(n, 2)`.
+    """The entry of the wrong class in each row, `(n, K)`, and its rank among all entries but the right class; `(n, 2)`.
 
     Equal entries have their middle rank, rounded down: a head that says nothing must not look as if it knew.
     """

@@ -1,4 +1,4 @@
-"""What a head says of one example."""
+"""The explanation of one example by a head: classes, confused pairs and uncertainty."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -33,11 +33,11 @@ class PredictedClass:
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """What a head says of one example; it prints as text.
+    """The explanation of one example by a head; it prints as text.
 
     Attributes:
-        classes: the most probable ones, in order.
-        pairs: pairs of one of these with any class, those whose covariance is the largest in absolute value, in order.
+        classes: the most probable classes, in order.
+        pairs: pairs of one of these classes with any class, the largest covariances in absolute value first.
         uncertainty: `Uncertainty` of the example, as numbers.
     """
 
@@ -67,16 +67,16 @@ class Explanation:
 def explain(
     model: keras.Model, x: Any, class_names: Sequence | None = None, count: int = 3, *, layer: str | None = None
 ) -> Explanation:
-    """What a model's head says of one example: its most probable classes, the pairs it confuses, and its uncertainty.
+    """Explains one example by a model's head: its most probable classes, the pairs it confuses, and its uncertainty.
 
-    The covariance is that of this example. Positive: what may be one class may be the other, too. Negative: the label
-    is one or the other.
+    The covariances are at this example. Positive: an example that may be one class may be the other, too. Negative: the
+    label is one or the other.
 
     Args:
         model: functional or Sequential, with a `HeteroscedasticDense` somewhere; it does not change.
         x: one example with a batch axis, such as x[:1].
-        class_names: K of them; None for numbers.
-        count: how many classes and pairs; at least 1.
+        class_names: K names; None for numbers.
+        count: the number of classes and of pairs; at least 1.
         layer: name of the head, if there are several.
     Returns:
         `Explanation`.

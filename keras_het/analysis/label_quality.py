@@ -1,4 +1,4 @@
-"""Which labels are probably wrong, by what a model predicts out of sample."""
+"""Which labels are probably wrong, by a model's predictions out of sample."""
 
 import dataclasses
 import itertools
@@ -21,7 +21,7 @@ class LabelIssues:
     Attributes:
         index: of the example.
         given: the label that it has.
-        suggested: the class of the largest probability, of those that have a label.
+        suggested: the class of the largest probability, among the classes that occur in the labels.
         score: the probability of the given label, in [0, 1]; the lower, the worse.
         is_issue: whether the label is probably wrong. For each pair of classes these are the worst labels, as many as
             are estimated to be wrong.
@@ -63,24 +63,25 @@ def find_label_issues(
 ) -> LabelIssues:
     """Which labels are probably wrong, by the probabilities of examples that a model was not trained on.
 
-    The result holds all labels, those of the least score first; `kind` is blank for the ones that are no issue.
+    The result holds all labels, the least scores first; `kind` is blank for labels that are no issue.
 
     The method is confident learning. An example counts for class j if p_j is at least the mean p_j of the examples
-    labelled j, and is the largest such. The counts of each pair (given label i, class j) are scaled to the number of
-    examples with label i. They then say how many labels i should be j; those with the largest p_j - p_i are the issues.
-    A label that is the most probable class is never one.
+    labelled j, and j is the most probable class with this property. The counts of each pair (given label i, class j)
+    are scaled to the number of examples with label i. They then say how many labels i should be j: the labels with the
+    largest p_j - p_i are the issues. A label that is the most probable class is never an issue.
 
-    The counts also say which classes are confusable: those with more than chance would give
-    (`label_noise.systematic_flips`). With only two classes this cannot be told. The counts are right for every issue
-    whose suggestion is right, on digits with planted pairs and random flips; so is a learned T. The covariance of a
-    head is right for 7 of 10, because it has more pairs than the swapped ones (`benchmarks/results/label_issues.md`).
-    A model predicts too well what it was trained on: prefer `cross_val_probabilities`.
+    The counts also say which classes are confusable: pairs with more flips than chance gives
+    (`label_noise.systematic_flips`). With only two classes this cannot be told. On digits with planted pairs and random
+    flips, the counts give the right kind to every issue whose suggestion is right; so does a learned T. The covariance
+    of a head gives the right kind to 7 of 10, because it has more pairs than the swapped ones
+    (`benchmarks/results/label_issues.md`). A model predicts its own training labels too well: prefer
+    `cross_val_probabilities`.
 
     Args:
         probabilities: of examples that were not trained on, shape `(N, K)`, each row of sum 1; or a model of exclusive
             classes.
         labels: integers in [0, K), shape `(N,)`; a class that no label has is never suggested.
-        x: what a model predicts from, arrays; None with probabilities.
+        x: inputs of a model, arrays; None with probabilities.
         pairs: classes that are confusable, each (i, j), or a `ConfusedPair` of numbers, which does not count if its
             covariance is positive; None uses the counts.
         batch_size: of the predictions of a model.
@@ -89,7 +90,7 @@ def find_label_issues(
     Raises:
         ValueError: for other shapes or values, or a model without `x`.
     Source: Northcutt, Jiang and Chuang 2021, "Confident learning", sections 3.1 and 3.2 (prune by noise rate); the
-        scores are those of cleanlab's `self_confidence`.
+        scores are cleanlab's `self_confidence`.
 
     Example:
         >>> p = [[0.9, 0.1], [0.8, 0.2], [0.95, 0.05], [0.2, 0.8], [0.1, 0.9], [0.05, 0.95]]

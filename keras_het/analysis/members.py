@@ -38,7 +38,7 @@ def ensemble_uncertainty(model: Any, x: Any, batch_size: int = 128) -> EnsembleU
         x: examples: arrays, or a data set of batches.
         batch_size: of the predictions from arrays.
     Returns:
-        `EnsembleUncertainty`. Of labels that are not exclusive, each part is the sum over the labels.
+        `EnsembleUncertainty`. For labels that are not exclusive, each part is a sum over the labels.
     Raises:
         ValueError: for a model without members, and for no example.
 

@@ -11,7 +11,7 @@ def top_pairs(covariance: Any, count: int = 10) -> list[tuple[int, int, float]]:
 
     Args:
         covariance: one matrix, shape `(K, K)`.
-        count: how many pairs, at least 0; at most K (K - 1) / 2 are returned.
+        count: the number of pairs, at least 0; at most K (K - 1) / 2 are returned.
     Returns:
         list of `(i, j, covariance)` with i < j, the largest first. Positive: the logits of i and j rise and fall
             together; negative: one rises where the other falls.

@@ -28,9 +28,9 @@ class Uncertainty:
 
     Attributes:
         entropy: of the predicted probabilities, H[E p]: how uncertain the label is, whatever the reason.
-        expected_entropy: the mean over the noise of the entropy of each draw, E H[p]: what would be uncertain if the
-            logits were known.
-        difference: of the two, at least 0: what knowing the noise would tell of the label, their mutual information.
+        expected_entropy: the mean over the noise of the entropy of each draw, E H[p]: the uncertainty that would be
+            left if the logits were known.
+        difference: of the two entropies, at least 0: the mutual information of the label and the noise.
         noise_sd: the root mean square over the classes of the standard deviation of the logits, in temperatures.
     """
 
@@ -47,8 +47,8 @@ def uncertainty(
 
         H[E p] = E H[p] + I,      p = softmax(u / temperature), u ~ N(mu(x), Sigma(x))
 
-    For a normalised link, p is what it returns for logits without noise, and E p is near what the head predicts, but
-    not the same.
+    For a normalised link, p is the link's output for logits without noise, and E p is near the head's prediction, but
+    not equal to it.
 
     No part is "aleatoric" or "epistemic" alone: studies measured that the variance of logits grows with both, and so do
     the parts of the entropy. The noise of a head says that examples like this one have labels that differ; a class that
@@ -56,7 +56,7 @@ def uncertainty(
 
     Args:
         model: functional or Sequential, with a `HeteroscedasticDense` somewhere; it does not change.
-        x: what it predicts from: arrays, or a data set of batches, whose labels do not count.
+        x: inputs of the model: arrays, or a data set of batches, whose labels do not count.
         layer: name of the head, if there are several.
         num_samples: nodes over which the entropies are averaged; at least 1.
         batch_size: of the predictions from arrays.
@@ -104,7 +104,7 @@ def _of_block(
 
 
 def outputs_of_logits(link: Link, logits: Any) -> Any:
-    """What a head returns for known logits in temperatures, without noise; both `(..., K)`."""
+    """The outputs of a head for known logits in temperatures, without noise; both `(..., K)`."""
     nodes = Nodes(ops.zeros((1, logits.shape[-1])))
     return link.from_mean(
         expectation(link.mean, DiagonalNormal(logits, ops.zeros_like(logits)), nodes, chunk_size=None)
@@ -112,9 +112,7 @@ def outputs_of_logits(link: Link, logits: Any) -> Any:
 
 
 def _entropy(outputs: Any, exclusive: bool) -> Any:
-    """The entropy of what a head returns, in nats, `(..., K)` to `(...,)`: of one distribution, or the sum of those of
-    K labels.
-    """
+    """The entropy of a head's outputs, in nats, `(..., K)` to `(...,)`; if not exclusive, summed over K labels."""
     if exclusive:
         return -ops.sum(ops.exp(outputs) * ops.maximum(outputs, -1e4), axis=-1)  # 0 times -inf is nan
     yes, no = ops.log_sigmoid(outputs), ops.log_sigmoid(-outputs)

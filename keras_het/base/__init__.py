@@ -1,1 +1,1 @@
-"""The ground floor: what every room may use and no user needs. Keras and NumPy only."""
+"""The ground floor: functions that every part of the package may use and no user needs. Keras and NumPy only."""

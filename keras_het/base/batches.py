@@ -1,4 +1,4 @@
-"""Reads what `fit` and `predict` take, arrays or a data set with its own labels, batch by batch in one pass."""
+"""Reads inputs of `fit` and `predict`, arrays or a data set with its own labels, batch by batch in one pass."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -43,9 +43,9 @@ def find_choice(argument: str, identifier: Any, base: type[Kind], known: tuple[t
 
     Args:
         argument: name of the argument, for the error.
-        identifier: what was given.
+        identifier: the argument's value.
         base: the class of all choices of this argument.
-        known: those that have a name.
+        known: the choices that have a name.
     Returns:
         an instance of `base`.
     Raises:

@@ -1,4 +1,4 @@
-"""Loads Keras and its backend before the rest of the package; if that fails, the error says what to do."""
+"""Loads Keras and its backend before the rest of the package; if that fails, the error names a remedy."""
 
 import difflib
 import importlib.util
@@ -17,7 +17,7 @@ def installed_backends() -> list[str]:
 
 
 def wrong_backend(name: str | None, installed: list[str]) -> str | None:
-    """What is wrong with the choice of a backend, and what to do.
+    """The fault of a choice of a backend, in words, and a remedy; None if there is no fault.
 
     Args:
         name: the value of KERAS_BACKEND, None or empty if it is not set.
@@ -46,7 +46,7 @@ def wrong_backend(name: str | None, installed: list[str]) -> str | None:
 
 
 def too_old(name: str, version: str | None) -> str | None:
-    """What is wrong with the version of a package, and what to do; None if it is new enough, or not known."""
+    """The fault of a package's version, in words, and a remedy; None if it is new enough, or not known."""
     oldest = OLDEST[name]
     if version is None or _release(version) >= _release(oldest):
         return None

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-PACKAGES = {"sklearn": "scikit-learn", "PIL": "pillow"}  # packages whose name is not that of their module
+PACKAGES = {"sklearn": "scikit-learn", "PIL": "pillow"}  # packages whose modules have another name
 
 
 def import_extra(name: str, extra: str, user: str) -> Any:
@@ -12,9 +12,9 @@ def import_extra(name: str, extra: str, user: str) -> Any:
     Args:
         name: of the module, such as "matplotlib.pyplot".
         extra: the extra that installs it, such as "plot".
-        user: what needs it, as the start of a sentence, such as "The demo".
+        user: the part of the package that needs it, as the start of a sentence, such as "The demo".
     Raises:
-        ImportError: if the module is missing; it says what to install.
+        ImportError: if the module is missing; the error says which package to install.
 
     Example:
         >>> import_extra("json", "plot", "The example").dumps([1])

@@ -1,6 +1,6 @@
 """The private attributes of Keras that the package reads or sets, all of them and here alone.
 
-Keras has no public way to the same. A version of Keras that renames one breaks this file, and no other.
+Keras has no public names for these. A version of Keras that renames one breaks this file, and no other.
 """
 
 import contextlib
@@ -65,7 +65,7 @@ def serialized_policy(loss: keras.losses.Loss) -> Any:
 def compile_arguments(model: Any) -> dict[str, Any]:
     """The arguments of `compile`, as they were given.
 
-    The public `get_compile_config` serialises them, and fails for those that cannot be serialised.
+    The public `get_compile_config` serialises them, and fails for arguments that cannot be serialised.
     """
     config = getattr(model, "_compile_config", None)
     return dict(config.config) if config is not None else {}
@@ -92,7 +92,7 @@ def not_decayed(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, l
 
     Args:
         optimizer: the optimizer.
-        variables: those that are looked for; each backend makes the keys of variables in its own way.
+        variables: the variables that are looked for; each backend makes their keys in its own way.
     """
     excluded: set = getattr(optimizer, "_exclude_from_weight_decay", set())
     pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)

@@ -1,7 +1,6 @@
 """Callbacks that log the noise of a head or of a `NoiseTransition`, or steer training.
 
-They release T when the base model has learned, set the share of examples that a loss keeps, and collect what a mentor
-learns from.
+They release T when the base model has learned, and set the share of examples that a loss keeps.
 """
 
 from keras_het.callbacks.heteroscedastic_monitor import HeteroscedasticMonitor

@@ -21,8 +21,8 @@ class HeteroscedasticMonitor(keras.callbacks.Callback):
     * `<head>_noise_sd`, sqrt(mean of Sigma_kk): below about .1 the noise changes no prediction, and the head is a Dense
       layer.
     * `<head>_diagonal_share`, the share of the variance that is noise of single classes, by d: 1 without factors.
-    * `<head>_off_diagonal_share`, the sum of Sigma_ij^2 off the diagonal over that of all. Without factors it is 0, or
-      1 / K for softmax, which sees only differences. Near that value no two classes are confused.
+    * `<head>_off_diagonal_share`, the sum of Sigma_ij^2 off the diagonal over the sum of all Sigma_ij^2. Without
+      factors it is 0, or 1 / K for softmax, which sees only differences. Near that value no two classes are confused.
     * `<head>_effective_rank`, (sum of Sigma_kk)^2 / (sum of all Sigma_ij^2), in [1, K]: in how many directions the
       noise is.
     * `val_ece`, how far the confidence in the predicted class is from the share of labels that agree, over 15 bins. It

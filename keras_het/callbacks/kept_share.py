@@ -15,10 +15,10 @@ class KeptShare(keras.callbacks.Callback):
         R = 1 - tau min((T / T_k)^c, 1),  T = 0, 1, ...        (Han et al. 2018, Algorithm 1; there c = 1)
 
     tau is 1 - `kept_share` of the loss. The first epoch keeps all examples, and from epoch T_k on the share is 1 - tau.
-    The share depends on the epoch alone, so a run that is resumed, with `initial_epoch` or by `BackupAndRestore`, goes
-    on as it was. In validation, and after training, the share is 1, so that `val_loss` is that of all examples. The
-    logs of an epoch have its share as `kept_share`, the mean if there are several losses. Put the callback before those
-    that use its logs: Keras calls them in the order of the list.
+    The share depends on the epoch alone, so a resumed run (`initial_epoch` or `BackupAndRestore`) goes on unchanged. In
+    validation, and after training, the share is 1, so that `val_loss` is the loss of all examples. The logs of an epoch
+    have its share as `kept_share`, the mean if there are several losses. Put the callback before the callbacks that use
+    its logs: Keras calls them in the order of the list.
 
     Args:
         num_epochs: T_k, epochs until the share is reached; 0 starts with it.

@@ -67,17 +67,17 @@ class ReleaseTransition(_OfTransitions):
 
     This is the training sequence of Sukhbaatar et al. 2014, Fig. 1b. The callback sets the layer's `gate`, a weight
     that scales the gradient of T: to 0, then to 1. Its place among the callbacks does not matter: the gate is open at
-    the end of every epoch, so that none that keeps or restores weights closes it for good. Two things move T behind a
+    the end of every epoch, so no callback that keeps or restores weights closes it for good. Two things move T behind a
     closed gate: the momentum of an optimizer from an earlier `fit` (compile anew), and weight decay
     (`optimizer.exclude_from_weight_decay(var_names=["transition"])`).
 
-    A resumed run (`BackupAndRestore`) is like one that was never interrupted. Only with a metric, and before T is
-    released, the epochs without improvement are counted anew.
+    A resumed run (`BackupAndRestore`) is like an uninterrupted run. Only with a metric, and before T is released, the
+    epochs without improvement are counted anew.
 
     Args:
         after: the number of epochs to wait, or the name of a metric: T is released when the metric has not improved for
             `patience` epochs.
-        patience: for a metric: how many epochs, at least 1.
+        patience: for a metric: the number of epochs, at least 1.
         mode: for a metric: "min", "max", or "auto", which is "max" for accuracies and AUC.
     Raises:
         ValueError: for other arguments, a model without `NoiseTransition`, or a metric that is not logged.
@@ -149,15 +149,15 @@ class TransitionMonitor(_OfTransitions):
     * `<layer>_outlier_share`, with outliers: the share of outliers that is labelled as such.
     * `val_noisy_nll`, with `validation_data`: the mean of -log p(noisy y | x).
 
-    Those of T are the mean over the annotators where there are several. Stop early by `val_noisy_nll`, because
+    Where there are several annotators, the logs of T are means over them. Stop early by `val_noisy_nll`, because
     `val_loss` on noisy labels grows as T takes on the noise: `callbacks=[TransitionMonitor(validation_data=(x, y)),
     EarlyStopping("val_noisy_nll", mode="min")]`.
 
-    Put it before the callbacks that use its logs, as there: Keras calls them in the order of the list.
+    Put it before the callbacks that use its logs, as in this list: Keras calls them in the order of the list.
 
     Args:
-        reference: `(K, K)`, such as the true T, or `(M, K, K)`; None is the identity, whose distance is how far T has
-            moved.
+        reference: `(K, K)`, such as the true T, or `(M, K, K)`; None is the identity: the distance then says how far T
+            has moved.
         validation_data: `(x, y)`, or a data set of batches (x, y) that can be read again; noisy labels, integers in [0,
             K), `(N,)`, or `(N, M)` with -1 where one is missing.
     Raises:
@@ -205,7 +205,7 @@ class TransitionMonitor(_OfTransitions):
             self._warn_of_validation_loss(logs["loss"], logs["val_loss"])
 
     def _measures(self, layer: NoiseTransition) -> dict[str, list[float]]:
-        """What is logged of a layer, by name: a value for each annotator, or one."""
+        """The logs of a layer, by name: a value for each annotator, or one."""
         transition = ops.convert_to_numpy(layer.transition)
         each = transition.reshape(-1, *transition.shape[-2:])
         references = np.broadcast_to(np.eye(layer.size) if self.reference is None else self.reference, each.shape)

@@ -22,7 +22,7 @@ from keras_het.label_noise import corrupt_labels, look_alike_transitions
 from keras_het.layers import HeteroscedasticDense
 from keras_het.selection import select
 
-METHODS = {  # name: what the head takes, None for the plain one
+METHODS = {  # name: arguments of the head, None for the plain one
     "Dense": None,
     "diagonal": {"num_factors": 0},
     "full": {"num_factors": 5},
@@ -35,7 +35,7 @@ ROUND = 5  # epochs between two looks at the validation labels
 
 
 class Settings(NamedTuple):
-    """What one demo runs.
+    """The settings of a run of the demo.
 
     Attributes:
         seeds: seeds 0 to seeds - 1 are run.
@@ -75,7 +75,7 @@ class Data(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a method chose for one seed, and how good that is.
+    """The choices of a method for one seed, and their scores.
 
     Attributes:
         method: its name, a key of `METHODS`.

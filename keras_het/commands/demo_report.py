@@ -1,4 +1,4 @@
-"""What the demo says and saves: a table, a verdict, the pairs of classes, a JSON file and two figures."""
+"""The results of the demo: a table, a verdict, the pairs of classes, a JSON file and two figures."""
 
 import itertools
 import json
@@ -106,7 +106,7 @@ def doubt(gain, error):
 
 
 def pair_lines(result):
-    """Lines that set the pairs of largest covariance beside the pairs flipped most, and count those in both lists."""
+    """Lines with the pairs of largest covariance, the pairs flipped most, and the number of pairs in both lists."""
     found, planted = top_pairs(result.covariance, NUM_PAIRS), planted_pairs(result.confusions)
     both = len({pair[:2] for pair in found} & {pair[:2] for pair in planted})
     units = len(result.covariance)

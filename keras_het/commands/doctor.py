@@ -1,4 +1,4 @@
-"""`python -m keras_het doctor`: whether the package works on this machine, and what to do where it does not."""
+"""`python -m keras_het doctor`: checks whether the package works on this machine, and names a remedy for each fault."""
 
 import platform
 import sys
@@ -17,12 +17,12 @@ LIMIT = 1e-5
 
 
 class Finding(NamedTuple):
-    """What one check of the doctor found.
+    """The result of one check of the doctor.
 
     Args:
         name: of the check.
-        text: what was found.
-        problem: what is wrong and what to do, None if all is well.
+        text: the result of the check.
+        problem: the fault and a remedy; None if all is well.
     """
 
     name: str
@@ -50,7 +50,7 @@ def examine() -> Iterator[Finding]:
 
 
 def said(error: Exception) -> str:
-    """What an error says, in one line."""
+    """The text of an error, in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split()).rstrip('.')}."
 
 

@@ -39,13 +39,13 @@ def outputs() -> np.ndarray:
 
 
 def stored() -> dict[str, np.ndarray]:
-    """What the file holds: `noise` and `outputs`."""
+    """The arrays in the file: `noise` and `outputs`."""
     found = json.loads(FILE.read_text())
     return {"noise": np.array(found["noise"], "uint32"), "outputs": np.array(found["outputs"], "float32")}
 
 
 def write() -> None:
-    """Writes what this machine computes."""
+    """Writes the numbers that this machine computes."""
     FILE.write_text(json.dumps({"noise": noise().tolist(), "outputs": outputs().tolist()}) + "\n")
 
 

@@ -58,7 +58,7 @@ class Covariance(FullPrecision):
             units: K, the number of classes.
             temperature: of the head; the noise starts in proportion to it.
             seed: of the initial weights.
-            trainable: whether the head is.
+            trainable: whether the weights are trained.
             dtype: of the head.
         Raises:
             ValueError: if another head already has this covariance, or if it does not fit this number of classes.
@@ -167,7 +167,7 @@ class Covariance(FullPrecision):
         return np.ones((len(x), 1))
 
     def factor_weights(self) -> np.ndarray:
-        """The weights of V that say what classes have in common, `(M, K, R)`; M is 1 if all inputs share them."""
+        """The weights of V, which give the covariances between classes, `(M, K, R)`; M is 1 if all inputs share V."""
         return np.zeros((1, self.units, 0))
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:

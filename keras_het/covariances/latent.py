@@ -29,7 +29,7 @@ class Latent(LowRank):
     variances cost R + 1 times a Dense layer. Give the head features of a few hundred entries.
 
     Args:
-        num_factors: R, from 1 to the number of features; None is the smaller of that and 15.
+        num_factors: R, from 1 to the number of features; None is the smaller of 15 and that number.
         initializer: of the kernels. The biases already give the starting noise; the kernels' values are added to it.
         regularizer: of the kernels.
         min_scale: added to d'; at least 0.

@@ -24,7 +24,7 @@ class ParameterEfficient(LowRank):
     Dense layer.
 
     Args:
-        num_factors: R, from 1 to the number of classes; None is the smaller of that and 15.
+        num_factors: R, from 1 to the number of classes; None is the smaller of 15 and that number.
         initializer: of the kernels. The biases already give the starting noise; the kernels' values are added to it.
         regularizer: of the kernels, and of V.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.

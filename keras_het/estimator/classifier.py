@@ -23,9 +23,9 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
 
         predict_proba(x) = E[softmax(u / temperature)],    u ~ N(mu(h), diag(d(h)^2) + V(h) V(h)'),    h = network(x)
 
-    Adam trains it, and all is computed in float32. It works with whatever takes a scikit-learn estimator: pipelines,
-    `cross_val_predict`, `GridSearchCV` (over the temperature, by `neg_log_loss`), cleanlab. It needs scikit-learn:
-    `pip install "keras-het[sklearn]"`.
+    Adam trains it, and all is computed in float32. It works with all tools that take a scikit-learn estimator:
+    pipelines, `cross_val_predict`, `GridSearchCV` (over the temperature, by `neg_log_loss`), cleanlab. It needs
+    scikit-learn: `pip install "keras-het[sklearn]"`.
 
     Equal data and an equal integer `random_state` give equal probabilities, to the bit on a CPU, whatever was drawn
     before. No global random state of Python, NumPy or Keras changes. Give a `Dropout` of your own a seed: without one
@@ -45,7 +45,7 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
             value would be many standard deviations.
         epochs: the largest number of passes over the data.
         batch_size: the largest size of a batch in training, and the size in prediction.
-        learning_rate: that of Adam.
+        learning_rate: of Adam.
         l2: the strength of the penalty on the kernels of mu and of hidden layers that are given as widths.
         validation_fraction: the share of the examples held out for early stopping by their loss, which keeps the
             weights of the best epoch; 0 trains on all examples for all epochs.

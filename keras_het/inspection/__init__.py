@@ -1,4 +1,4 @@
-"""What a finished model returns, and whether its loss and metrics take that: nothing here changes a model.
+"""The outputs of a finished model, and whether its loss and metrics take them: nothing here changes a model.
 
-Users need only `keras_het.check`, and what `keras_het.analysis` lists.
+Users need only `keras_het.check`, and the functions that `keras_het.analysis` lists.
 """

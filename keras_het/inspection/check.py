@@ -1,4 +1,4 @@
-"""Checks that a model was compiled with a loss and metrics that take what its heads return, and names those that do.
+"""Checks that a model was compiled with a loss and metrics that take its heads' outputs, and names ones that do.
 
 A head returns log-probabilities (softmax) or logits (sigmoid). Keras' losses take probabilities unless they are told
 otherwise. A wrong loss raises no error: on two backends it trains the model backwards.
@@ -31,7 +31,7 @@ FITTING = {
 
 
 def check(model: keras.Model) -> None:
-    """Raises an error if a loss or metric that a model was compiled with does not take what the model's heads return.
+    """Raises an error if a loss or metric that a model was compiled with does not take the outputs of its heads.
 
     A wrong one raises no error in Keras, and may train the model backwards. All forms that `compile` takes are read:
     strings, functions, classes and instances, alone or in lists and dicts. Losses and metrics that are neither of Keras
@@ -41,9 +41,9 @@ def check(model: keras.Model) -> None:
     Args:
         model: a compiled model.
     Raises:
-        ValueError: if the model is not compiled, or if a loss or metric is wrong (the error names what to use instead).
-            Also if a layer that learns, such as a head, stands behind a `NoiseTransition`, if an activation of the
-            other link stands behind a head, or if a loss that remembers something is attached to another model.
+        ValueError: if the model is not compiled, or if a loss or metric is wrong (the error names a remedy). Also if a
+            layer that learns, such as a head, stands behind a `NoiseTransition`, if an activation of the other link
+            stands behind a head, or if a loss that remembers something is attached to another model.
     Warns:
         UserWarning: if a softmax of as many classes stands before a head, which learns little from it.
 
@@ -140,7 +140,7 @@ def leaves(given: Any) -> Iterator[Any]:
 
 
 def explain(argument: str, identifier: Any, fitting: Any, output: Output) -> str:
-    """The error text for a loss or metric that does not fit, with what to use instead."""
+    """The error text for a loss or metric that does not fit, with a remedy."""
     received = f"Received: {argument}={spelled(identifier)}"
     if output.returns == "probabilities":
         mend = "keras.losses.BinaryCrossentropy()" if fitting is None else spelled(fitting)

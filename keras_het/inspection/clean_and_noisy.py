@@ -17,11 +17,11 @@ from keras_het.layers.log_probabilities import TOLERANCE
 
 
 class Predictions(NamedTuple):
-    """What a model predicts of a batch, as log-probabilities, float64.
+    """A model's predictions for a batch, as log-probabilities, float64.
 
     Attributes:
         clean: of the true classes, `(N, K)`.
-        noisy: of the noisy labels, `(N, K)`, or `(N, M, K)` of several annotators.
+        noisy: of the noisy labels, `(N, K)`, or `(N, M, K)` for several annotators.
         labels: the labels, `(N,)`, or `(N, M)` with -1 where one is missing.
     """
 
@@ -34,7 +34,7 @@ class CleanAndNoisy:
     """Predicts by a model with and without its last layer, a `NoiseTransition`; the model does not change.
 
     Args:
-        model: ends in the layer.
+        model: a model that ends in the layer.
     Raises:
         ValueError: if it does not end in one.
     """

@@ -36,15 +36,15 @@ class HeadNoise(NamedTuple):
         return self._seen(self._mean("float64")(self.head.covariance.factor_weights()))
 
     def shared(self, dtype: str = "float64") -> Callable[[np.ndarray], BlockMatrix]:
-        """A function from the weights of V to what classes have in common in `covariance`.
+        """A function from the weights of V to the covariances between classes that they give to `covariance`.
 
-        Variances are left out: centring would spread them.
+        Variances are left out, because centring would spread them over the covariances.
         """
         mean, nothing = self._mean(dtype), np.zeros(self.head.units, dtype)
         return lambda factor: self._seen(mean(factor.astype(dtype))._replace(diagonal=nothing).hollow())
 
     def figures(self) -> "Figures":
-        """What `HeteroscedasticMonitor` logs."""
+        """The figures that `HeteroscedasticMonitor` logs."""
         matrix, factor = self.covariance(), self.head.covariance.factor_weights()
         own = self._seen(self._mean("float64")(np.zeros_like(factor))).main_diagonal().sum()
         variances = matrix.main_diagonal()
@@ -98,7 +98,7 @@ class HeadReader:
         self._features = predictor(model, self.head.features)
 
     def noise(self, x: Any, batch_size: int = 128) -> HeadNoise:
-        """`HeadNoise` of what the model predicts from: arrays, or a data set of batches, whose labels do not count.
+        """`HeadNoise` over inputs of the model: arrays, or a data set of batches, whose labels do not count.
 
         Raises:
             ValueError: for no example, or for numbers that are not finite.
@@ -119,7 +119,7 @@ class HeadReader:
 
 
 def head_noise(model: keras.Model, x: Any, name: str | None = None, batch_size: int = 128) -> HeadNoise:
-    """`HeadNoise` of one reading. Arguments and errors: as of `HeadReader` and its `noise`."""
+    """Reads the `HeadNoise` of a model once. Arguments and errors: see `HeadReader` and its `noise`."""
     return HeadReader(model, name).noise(x, batch_size)
 
 
@@ -138,7 +138,7 @@ def standardized(head: HeteroscedasticDense, features: Any) -> Any:
 
 
 def covariance_with(head: HeteroscedasticDense, normal: Any, classes: Any) -> np.ndarray:
-    """The covariance of the logit of one class with those of all, `(N, K)`, as far as the link sees it.
+    """The covariances of the logit of one class with the logits of all classes, `(N, K)`, as far as the link sees them.
 
     Args:
         head: the head.

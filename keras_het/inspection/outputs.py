@@ -24,7 +24,7 @@ MOVING = (
 )
 # Operations of `keras.ops` that do the same; a cast changes only the precision of values.
 MOVING_OPERATIONS = {"Reshape", "Cast", "GetItem", "Squeeze", "ExpandDims", "Transpose", "Identity"}
-# What an activation makes of the outputs of a head; nothing is known of other pairs.
+# The kind of outputs that an activation makes of a head's outputs; nothing is known of other pairs.
 MAKES = {
     ("log-probabilities", "log_softmax"): "log-probabilities",
     ("log-probabilities", "softmax"): "probabilities",
@@ -42,7 +42,7 @@ class Output(NamedTuple):
 
     Attributes:
         source: the head, as errors name it, such as "the head 'predictions'".
-        activation: "softmax" or "sigmoid", that of the head's link.
+        activation: "softmax" or "sigmoid", the `activation` of the head's link.
         returns: "log-probabilities" or "logits", or "probabilities" where an activation behind the head makes them.
         units: the number of classes.
         annotators: the number of annotators of a `NoiseTransition`, whose output has an axis of them in training; else
@@ -61,12 +61,12 @@ class Output(NamedTuple):
 
     @property
     def activation_layer(self) -> str:
-        """The layer that makes probabilities of what the head returns."""
+        """The layer that makes probabilities of the head's outputs."""
         return "keras.layers.Softmax()" if self.activation == "softmax" else "keras.layers.Activation('sigmoid')"
 
 
 class Found(NamedTuple):
-    """What is known of a model's outputs.
+    """The outputs of a model, as far as they are known.
 
     Attributes:
         outputs: the names and the kind of each, in order; the kind is None for an output that is not known to be a
@@ -85,8 +85,8 @@ class Found(NamedTuple):
 def outputs_of(model: keras.Model) -> list[tuple[set, Output | None]]:
     """The names and the kind of each output, in order.
 
-    The kind is None for an output that is not known to be a head's. A name is that of the output in the model, or its
-    key where the model returns a dict.
+    The kind is None for an output that is not known to be a head's. An output has the name that the model gives it, or
+    its key where the model returns a dict.
 
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), HeteroscedasticDense(3, name="head"), keras.layers.Softmax()])
@@ -98,7 +98,7 @@ def outputs_of(model: keras.Model) -> list[tuple[set, Output | None]]:
 
 
 def found_in(model: keras.Model) -> Found:
-    """What is known of a model's outputs.
+    """The outputs of a model, as far as they are known.
 
     The `call` of a subclassed model is run once for this, with symbolic inputs. Later changes of the model are not
     seen.
@@ -118,7 +118,7 @@ def found_in(model: keras.Model) -> Found:
 
 
 def _found(model: keras.Model, structure: Any) -> Found:
-    """What is known of outputs that are symbolic tensors; `structure` is None for others."""
+    """The outputs that symbolic tensors hold, as far as they are known; `structure` is None for other outputs."""
     if structure is None:
         return Found([])
     names = getattr(model, "output_names", None)
@@ -131,7 +131,7 @@ def _found(model: keras.Model, structure: Any) -> Found:
 
 
 def _judged(outputs: list, followed: tuple[str, str] | None = None) -> Found:
-    """Makes a `Found` of what `output_of` gave for each output."""
+    """Makes a `Found` of the results of `output_of` for each output."""
     misfits = [output for _, output in outputs if type(output) is tuple]
     return Found(
         [(names, None if output in misfits else output) for names, output in outputs],
@@ -184,8 +184,8 @@ def _is_layer(layer: Any) -> bool:
 def output_of(operations: Iterable[Any]) -> Output | tuple[Output, str] | None:
     """The output of a head after the layers and operations behind it, given last first.
 
-    The activation that does not fit it comes with it, if any. None if there is no head, or what follows it is not
-    known.
+    If an activation behind the head does not fit it, the result is the output and the name of the activation. The
+    result is None if there is no head, or if a layer or operation behind it is not known.
     """
     behind: list[Any] = []
     layers = map(_unwrapped, operations)
@@ -282,7 +282,7 @@ def _shapes(model: keras.Model) -> Any:
 
 
 def _traced(model: keras.Model, shapes: Any) -> Any:
-    """The outputs of a subclassed model for symbolic inputs of these shapes, or None if it does not take those."""
+    """The outputs of a subclassed model for symbolic inputs of these shapes, or None if it takes other shapes."""
     try:
         outputs = model.call(keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes))
     except Exception:  # its own code may raise anything for symbols

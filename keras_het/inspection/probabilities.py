@@ -18,12 +18,12 @@ ROUNDING = 1e-2  # how far the sum over one example may be from 1, as it is in h
 def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:
     """The probabilities that a model predicts: of exclusive classes, or of each label if labels are not exclusive.
 
-    A head of this package says what it returns. For other models the loss says whether their outputs are logits. If the
-    loss does not say so, outputs must be probabilities or log-probabilities, with rows of sum 1.
+    A head of this package says whether it returns logits. For other models the loss says so. If the loss does not say
+    so, outputs must be probabilities or log-probabilities, with rows of sum 1.
 
     Args:
-        model: has one output, of shape `(N, K)`.
-        x: what it predicts from: arrays, or a data set of batches, whose labels do not count.
+        model: a model with one output, of shape `(N, K)`.
+        x: inputs of the model: arrays, or a data set of batches, whose labels do not count.
         batch_size: of the predictions from arrays.
     Returns:
         shape `(N, K)`, float32, in [0, 1].

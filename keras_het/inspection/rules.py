@@ -13,7 +13,7 @@ from keras_het.base.internals import arguments_of, wrapped_function
 from keras_het.inspection.outputs import Output
 from keras_het.losses.crossentropy import Crossentropy
 
-# Strings whose meaning Keras takes from the shapes of the data, and what they mean for one unit.
+# Strings whose meaning Keras takes from the shapes of the data, and their meaning for one unit.
 BY_SHAPE = {
     "accuracy": "binary_accuracy",
     "acc": "binary_accuracy",
@@ -23,7 +23,7 @@ BY_SHAPE = {
 
 
 class Rule(NamedTuple):
-    """What a loss or metric takes.
+    """The outputs that a loss or metric takes.
 
     Attributes:
         activation: "softmax" or "sigmoid", if it takes only logits of links with this activation, else None.
@@ -149,10 +149,10 @@ def counterpart(identifier: Any, output: Output, module: Any = keras.losses, tru
 
     Args:
         identifier: whatever `compile` takes: string, function, class, instance.
-        output: what the model returns.
+        output: the output of the model.
         module: where strings are looked up, `keras.losses` or `keras.metrics`.
-        trust_unknown: True: whatever is neither of Keras nor of this package fits; False: it does not. A subclass is
-            known if it inherits all that it computes with.
+        trust_unknown: whether a loss or metric that is neither of Keras nor of this package fits. A subclass of a known
+            class is known if it overrides no method that computes.
     Returns:
         `identifier` itself if it fits, an instance that fits, or None if there is none.
 
@@ -220,7 +220,7 @@ def _kind_of(instance: Any) -> Any:
 
 
 def _instance(identifier: Any, module: Any) -> Any:
-    """The loss or metric that computes what an identifier does, or None for what is not of Keras or of this package."""
+    """The instance of an identifier's loss or metric, or None if it is neither of Keras nor of this package."""
     arguments = {}
     if isinstance(identifier, functools.partial) and not identifier.args:
         identifier, arguments = identifier.func, identifier.keywords
@@ -238,7 +238,7 @@ def _instance(identifier: Any, module: Any) -> Any:
 
 
 def _class_of(function: Any, module: Any) -> type | None:
-    """The class that computes what a function of Keras does, if possible one of the given module."""
+    """The class that computes the same as a function of Keras, if possible a class of the given module."""
     name = function.__name__
     if not any(
         getattr(keras_module, name, None) is function for keras_module in (keras.losses, keras.metrics, keras.ops)

@@ -1,6 +1,6 @@
 """Integrators: the ways in which a head averages its link over the Gaussian logits.
 
-They are small serialisable objects, like those of `keras.initializers`.
+They are small serialisable objects, like the initializers of `keras.initializers`.
 """
 
 from typing import Any

@@ -9,9 +9,8 @@ from keras_het.links import Link
 class Integrator(Choice):
     """Base class: a rule for the expectation of a link, such as E[softmax(u)], under a Gaussian of logits.
 
-    A subclass defines `integrate`. Its `needs` names the attribute that a link must have: "mean" (what is averaged over
-    nodes), "closed_form", "second_order" or "largest". Its `get_config` returns the arguments of its
-    constructor.
+    A subclass defines `integrate`. Its `needs` names the attribute that a link must have: "mean" (the function averaged
+    over nodes), "closed_form", "second_order" or "largest". Its `get_config` returns the arguments of its constructor.
     """
 
     needs = ""
@@ -20,7 +19,7 @@ class Integrator(Choice):
         """Raises ValueError if this rule does not fit the link, or does not fit it at this size.
 
         Args:
-            link: that of the head.
+            link: of the head.
             units: K, the number of classes.
             num_factors: R.
         """
@@ -58,5 +57,5 @@ class Integrator(Choice):
 
 
 def _kinds(base: type[Any]) -> list[type[Any]]:
-    """All subclasses, also those that users define."""
+    """All subclasses, also the user's own."""
     return [kind for child in base.__subclasses__() for kind in (child, *_kinds(child))]

@@ -24,7 +24,7 @@ class Sampler(Integrator):
 
     Args:
         num_samples: S, the number of nodes in training, 1 to 2^20.
-        inference_samples: S at inference; None takes the same.
+        inference_samples: S at inference; None takes `num_samples`.
         chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations (for second
             derivatives under XLA on TensorFlow).
     """
@@ -108,7 +108,7 @@ class MonteCarlo(Sampler):
     Args:
         num_samples: S, the number of nodes in training, 1 to 2^20.
         antithetic: whether to draw the nodes in pairs e, -e.
-        inference_samples: S at inference; None takes the same.
+        inference_samples: S at inference; None takes `num_samples`.
         chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations (for second
             derivatives under XLA on TensorFlow).
     Source: Collier et al. 2021, Eq. 3.
@@ -140,14 +140,14 @@ class MonteCarlo(Sampler):
 class QuasiMonteCarlo(Sampler):
     """Randomised quasi-Monte Carlo: Sobol points in the first dimensions, a Latin hypercube in the others.
 
-    The first dimensions are those of the factors. The nodes are drawn anew at every training step.
+    The first dimensions belong to the factors. The nodes are drawn anew at every training step.
 
     This is the default for the softmax link. It is unbiased, like Monte Carlo. It needs fewer nodes for the same error:
     about a quarter where the noise is small beside the temperature (0.5), and about 0.7 of them where it is large (2).
 
     Args:
         num_samples: S, the number of nodes in training, 1 to 2^20.
-        inference_samples: S at inference; None takes the same.
+        inference_samples: S at inference; None takes `num_samples`.
         chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations (for second
             derivatives under XLA on TensorFlow).
     Source: `keras_het.ops.quasi_random`.

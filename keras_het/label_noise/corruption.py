@@ -119,13 +119,13 @@ def weak_raters(
     ones too. Fewer examples make more errors: on scikit-learn's digits one, two, and six of each class leave 44%, 35%
     and 23% of the answers wrong.
 
-    `corrupt_labels(labels, rows, seed)` gives one label for each example, that of a rater drawn at random. Here `rows`,
-    `(N, K)`, are the shares of the raters that name each class, `np.eye(K)[answers].mean(axis=1)`.
+    `corrupt_labels(labels, rows, seed)` gives each example the label of a rater drawn at random. Here `rows`, `(N, K)`,
+    are the shares of the raters that name each class, `np.eye(K)[answers].mean(axis=1)`.
 
     Args:
         features: finite numbers, shape `(N, D)`.
         labels: the true classes, integers in [0, K), K >= 2, at least `per_class` examples of each, shape `(N,)`.
-        per_class: how many examples of each class a rater sees, at least 1.
+        per_class: the number of examples of each class that a rater sees, at least 1.
         num_raters: M >= 1; from the sixth on the kinds begin again, with other examples.
         seed: of the draw; an integer, at least 0, or a list of them.
     Returns:

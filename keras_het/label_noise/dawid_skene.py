@@ -12,14 +12,14 @@ from keras_het.base.validation import check_annotations, check_integer, check_nu
 
 @dataclasses.dataclass(frozen=True)
 class DawidSkene:
-    """What the labels of several annotators say of the true classes, and of the annotators.
+    """Estimates of the true classes, and of the quality of the annotators, from the labels of several annotators.
 
     Attributes:
         probabilities: p(true class | labels), `(N, K)`; of an example without labels, the prior.
         transitions: T of each annotator, `(M, K, K)`, T[m, i, j] = p(label j of m | true class i).
         prior: share of each class, `(K,)`.
         log_likelihood: of the labels, sum_n log p(labels of n), after the last step.
-        iterations: how many steps there were.
+        iterations: the number of steps.
     """
 
     probabilities: np.ndarray

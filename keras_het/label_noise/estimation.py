@@ -1,4 +1,4 @@
-"""Estimates of a transition matrix from what a model of the noisy labels predicts."""
+"""Estimates of a transition matrix from the predictions of a model of the noisy labels."""
 
 from typing import Any
 
@@ -20,11 +20,11 @@ ROWS = 8192  # of probabilities that are compared at once
 
 
 def estimate_by_anchors(probabilities: Any, quantile: float = 1.0) -> np.ndarray:
-    """T from a model of the noisy labels: row i is what the model predicts for an example that is surely of class i.
+    """T from a model of the noisy labels: row i is the prediction for an example that is surely of class i.
 
-    This example, the anchor, is the one whose predicted probability of i is the given quantile of all. Quantile 1 takes
-    the largest; less, such as 0.97, is safer against single examples. Every class needs an anchor, and the model must
-    be calibrated.
+    This example, the anchor, is the example whose predicted probability of i is the given quantile over all examples.
+    Quantile 1 takes the largest; a smaller quantile, such as 0.97, is safer against single examples. Every class needs
+    an anchor, and the model must be calibrated.
 
     Args:
         probabilities: p(noisy label | x), shape `(N, K)`, N >= 1.
@@ -49,16 +49,16 @@ def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
     """T from counts of labels against the classes that a model is confident of.
 
     The threshold of a class is its mean probability over the examples with that label. An example counts for its most
-    probable class among those that reach their threshold. Rows of the counts are scaled to sum to one. Use
+    probable class among the classes that reach their threshold. Rows of the counts are scaled to sum to one. Use
     out-of-sample probabilities, by cross-validation.
 
     Args:
-        labels: noisy ones, integers, shape `(N,)`.
+        labels: noisy labels, integers, shape `(N,)`.
         probabilities: shape `(N, K)`.
     Returns:
         shape `(K, K)`.
     Raises:
-        ValueError: for labels out of range, a class without a label, or one that the model is confident of for no
+        ValueError: for labels out of range, a class without a label, or a class that the model is confident of for no
             example.
     Source: Northcutt, Jiang and Chuang 2021, "Confident learning", Eqs. 1 to 3.
 
@@ -78,7 +78,7 @@ def systematic_flips(counts: Any) -> np.ndarray:
 
     Class i has n_i flips. If all K - 1 others were equally likely, class j would get Binomial(n_i, 1 / (K - 1)) of
     them. A count is systematic if P(count or more) < .01 / (K (K - 1)): less than one of a hundred such tables would
-    have one so large.
+    have so large a count.
 
     Args:
         counts: examples of class i with the label j, shape `(K, K)`, not negative. For a learned T: its rows times the

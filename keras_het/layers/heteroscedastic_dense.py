@@ -37,9 +37,9 @@ class HeteroscedasticDense(FullPrecision):
     temperature matters: choose it by `keras_het.select`.
 
     The head is nearly a plain `Dense` at the start. Its noise has a standard deviation of .15 temperatures, the same
-    for all inputs. Half of its variance is in d and half in V, whose rows point in random directions; all of
-    it is in d without factors. This noise is too small to hide what mu has learned. It is not zero, because V would
-    then have no gradient. It grows where the labels ask for more.
+    for all inputs. Half of its variance is in d and half in V, whose rows point in random directions; without factors
+    all of its variance is in d. This noise is too small to hide the classes that mu has learned. It is not zero,
+    because V would then have no gradient. It grows where the labels ask for more.
 
     Args:
         units: K, the number of classes, at least 2, or 1 for sigmoid.
@@ -56,8 +56,8 @@ class HeteroscedasticDense(FullPrecision):
         bias_initializer: of mu, as in `Dense`.
         kernel_regularizer: of mu, as in `Dense`.
         bias_regularizer: of mu, as in `Dense`.
-        covariance: an instance from `keras_het.covariances` in place of num_factors and parameter_efficient, for
-            whatever else can be chosen: how the noise starts, regularisers, and noise of the features (HET-XL).
+        covariance: an instance from `keras_het.covariances` in place of num_factors and parameter_efficient, for all
+            other choices: how the noise starts, regularisers, and noise of the features (HET-XL).
         seed: of the training noise, in [0, 2^31). None draws one from Python's `random`, as Keras does. The config
             keeps it.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
@@ -319,7 +319,7 @@ def _temperature(temperature: Any) -> tuple[Any, Any]:
 
 
 def _covariance(covariance: Any, num_factors: int | None, parameter_efficient: bool) -> covariances.Covariance:
-    """The covariance that is given, or, for None, that of the short spelling."""
+    """The given covariance, or, for None, the covariance of the short spelling."""
     if covariance is None:
         return from_short(num_factors, parameter_efficient)
     short = {"num_factors": num_factors, "parameter_efficient": parameter_efficient or None}

@@ -1,4 +1,4 @@
-"""A temperature that is learned."""
+"""A learned temperature."""
 
 import math
 from typing import Any
@@ -48,8 +48,8 @@ class LearnedTemperature(FullPrecision):
 
         Args:
             owner: name of the head.
-            trainable: whether the head is.
-            dtype: that of the head.
+            trainable: whether the temperature is trained.
+            dtype: of the head.
         """
         if self.owner is not None:
             raise ValueError(f"`temperature` must be new for every head. Received: that of {self.owner!r}")

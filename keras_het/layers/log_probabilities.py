@@ -65,7 +65,7 @@ def _is_linear(layer: Any) -> bool:
 
 
 def _other_than_log_probabilities(source: Any) -> str | None:
-    """What a layer is, in words, if its outputs are surely no log-probabilities."""
+    """The kind of a layer, in words, if its outputs are surely no log-probabilities; else None."""
     kind = type(source).__name__
     if isinstance(source, HeteroscedasticDense):
         return None if source.link.returns == "log-probabilities" else f"{kind} with link={source.link!r}"

@@ -1,4 +1,4 @@
-"""A layer of label flips: it turns log-probabilities of the true classes into those of the noisy labels."""
+"""A layer of label flips: it turns log-probabilities of true classes into log-probabilities of noisy labels."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ class NoiseTransition(keras.layers.Layer):
         log p(noisy j | x) = log sum_i p(true i | x) T[i, j]                            (Sukhbaatar et al. 2014, Eq. 2)
 
     T[i, j] = p(noisy label j | true class i) does not depend on the input; the paper's Q is its transpose. Put the
-    layer after log-probabilities, such as those of `HeteroscedasticDense` or a Dense layer with
+    layer after log-probabilities, such as the outputs of `HeteroscedasticDense` or of a Dense layer with
     `activation="log_softmax"`, and train with `from_logits=True`. It acts in training only, like Dropout: `predict`
     gives the true classes, and `evaluate` on clean labels measures these. `val_loss` on noisy validation labels grows
     once T has learned the noise: stop early by the `val_noisy_nll` of `callbacks.TransitionMonitor`.
@@ -34,7 +34,7 @@ class NoiseTransition(keras.layers.Layer):
     A learned T starts near the identity. A hundredth of each row is spread evenly, because an entry of exactly zero
     would get a gradient without bound. After every step its rows are projected back onto the probability vectors with
     entries of at least 1e-4 / K, the paper's way. A learned T may stay at its start without a `regularizer`, such as
-    `keras.regularizers.L2`. `guides/label_flips.py` says how to choose its strength, and what shows that T has failed.
+    `keras.regularizers.L2`. `guides/label_flips.py` says how to choose its strength, and how to see that T has failed.
 
     Each annotator m has a T of their own if `num_annotators` is given (Rodrigues and Pereira 2018; Tanno et al. 2019).
     The output in training is then log p(label of m | x), `(..., M, K)`, for integer labels `(..., M)`, -1 where m gave
@@ -42,8 +42,8 @@ class NoiseTransition(keras.layers.Layer):
 
     Args:
         num_classes: K >= 2, without the outliers; at most 16384 in float32, where T has 1 GiB.
-        transition: T, `(K, K)`. It is the fixed one ("true Q*") with `trainable=False`. A learned T starts at
-            0.99 T + 0.01 / K, with K + 1 for K if there are outliers. None is the identity, but see `outlier`. All
+        transition: T, `(K, K)`. It is fixed ("true Q*") with `trainable=False`. A learned T starts at 0.99
+            T + 0.01 / K, with K + 1 for K if there are outliers. None is the identity, but see `outlier`. All
             annotators share it, unless it has the shape `(M, K, K)`.
         outlier: whether a further, last class holds examples that belong to no class. T is then `(K + 1, K + 1)`, and
             by default starts near `label_noise.outlier(K, alpha=0.5)` (Eq. 8). The share alpha of outliers that are

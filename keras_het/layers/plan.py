@@ -17,12 +17,12 @@ class Estimate:
     Attributes:
         covariance, link, integrator: its choices, as the head takes them; None for a plain Dense layer. The links with
             a closed form cost the same; the first stands for all.
-        nodes: how many the integrator takes, 0 for none.
+        nodes: the number of nodes that the integrator takes, 0 for none.
         parameters: trainable numbers of all maps.
-        flops: operations of a training step: those of its matrix products, and for all else the number that would take
-            as long.
+        flops: operations of a training step: the operations of its matrix products, plus, for all other work, as many
+            such operations as take the same time.
         train_bytes, predict_bytes: of weights, gradients, optimizer and the largest intermediate results.
-        train_time, predict_time: of a step and of a prediction, multiples of those of the Dense layer.
+        train_time, predict_time: of a step and of a prediction, as multiples of the Dense layer's times.
         fits: whether `train_bytes` are within the memory that was given; None if none was.
     """
 
@@ -56,7 +56,7 @@ class Plan:
 
     Attributes:
         rows: list of `Estimate`.
-        sizes: what they are for.
+        sizes: the sizes that the estimates are for.
         backend: whose times they are.
     """
 
@@ -131,7 +131,7 @@ class _Costs(NamedTuple):
     arrays: int = 0
 
 
-# Fitted to what `benchmarks/cost/plan.py` measured, by backend, per logit and node; Taylor, ClosedForm have no nodes.
+# Fitted to measurements of `benchmarks/cost/plan.py`, by backend, per logit and node; Taylor, ClosedForm have no nodes.
 _COSTS = {
     "jax": {
         "QuasiMonteCarlo": _Costs(120, 280, 16),
@@ -174,11 +174,11 @@ def plan(
     num_samples: int = 256,
     memory: float | None = None,
 ) -> Plan:
-    """Estimates what each kind of head would cost beside a Dense layer, before any memory is allocated.
+    """Estimates the cost of each kind of head beside a Dense layer, before any memory is allocated.
 
-    Times are those of a processor, and rough: `benchmarks/cost/plan.py` compares them with measured ones. An
-    accelerator speeds up matrix products more than all else. Memory is that of a training step by Adam; what the
-    backend takes for itself comes on top.
+    Times are rough, and for a processor: `benchmarks/cost/plan.py` compares them with measured ones. An accelerator
+    speeds up matrix products more than all else. Memory is for a training step by Adam; the backend's own memory comes
+    on top.
 
     Args:
         units: K, the number of classes.
@@ -238,7 +238,7 @@ def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory:
     layer.num_factors = num_factors
     parameters = (sizes.features + 1) * sizes.units + layer.count_weights(sizes.features, sizes.units)
     nodes = {"QuasiMonteCarlo": sizes.num_samples, **_NODES}.get(integrator, 0)
-    if nodes:  # products of every node, and what is elementwise
+    if nodes:  # products of every node, and elementwise work
         products = {"low_rank": 2.0 * num_factors, "latent": 2.0 * sizes.features}.get(covariance, 0.0)
         block = sizes.units * max(
             FEWEST_NODES * sizes.batch if covariance == "latent" else 2 * CHUNK_SIZE, BLOCK_ELEMENTS // sizes.units

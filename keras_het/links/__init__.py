@@ -1,6 +1,6 @@
-"""Links: the maps from the Gaussian of the logits to what a head returns.
+"""Links: the maps from the Gaussian of the logits to the outputs of a head.
 
-They are small serialisable objects, like those of `keras.initializers`.
+They are small serialisable objects, like the initializers of `keras.initializers`.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The base class of links: from the Gaussian of the logits to what a head returns."""
+"""The base class of links: the maps from the Gaussian of the logits to the outputs of a head."""
 
 from typing import Any
 
@@ -18,11 +18,11 @@ class Link(Choice):
 
     A subclass defines one or more of these:
 
-    * `closed_form(normal)`: what a head returns, `(..., K)`, without nodes.
-    * `second_order(normal)`: the same to second order in the noise.
+    * `closed_form(normal)`: the outputs of a head, `(..., K)`, without nodes.
+    * `second_order(normal)`: these outputs to second order in the noise.
     * `mean`: the function that is averaged over nodes, a `Mean` of `ops/mean.py`; `from_mean` turns the average into
-      what a head returns.
-    * `largest`: the same for the integrator `Quadrature`.
+      the outputs of a head.
+    * `largest`: such a function for the integrator `Quadrature`.
 
     `normal` is the distribution of the logits in temperatures, centred by `center`.
 
@@ -45,7 +45,7 @@ class Link(Choice):
     largest: Any = None
 
     def from_mean(self, value: Tensor) -> Any:
-        """What a head returns for the average over the nodes, both `(..., K)`.
+        """The outputs of a head for the average over the nodes, both `(..., K)`.
 
         Args:
             value: the average over the nodes, `(..., K)`.
@@ -74,7 +74,7 @@ class Link(Choice):
 
     @property
     def returns(self) -> str:
-        """What a head returns, in words."""
+        """The kind of a head's outputs, in words."""
         return "log-probabilities" if self.activation == "softmax" else "logits"
 
     def probabilities(self, outputs: Tensor) -> Any:
@@ -82,14 +82,14 @@ class Link(Choice):
         return ops.exp(outputs) if self.activation == "softmax" else ops.sigmoid(outputs)
 
     def average(self, outputs: Tensor, axis: int = 0) -> Any:
-        """What a head would return for the mean probabilities of several outputs, such as those of an ensemble.
+        """Outputs with the mean probabilities of several outputs, such as the outputs of the members of an ensemble.
 
-        The mean is over probabilities, computed in log space: a mean of log-probabilities or logits is not that of a
-        distribution. Compile a model that ends in this average with `loss()` and `metrics()`: `keras_het.check` does
+        The mean is over probabilities, computed in log space: a mean over log-probabilities or logits would give other
+        probabilities. Compile a model that ends in this average with `loss()` and `metrics()`: `keras_het.check` does
         not look behind the average.
 
         Args:
-            outputs: what heads return, not probabilities: a list of M tensors `(..., K)`, or one tensor `(M, ..., K)`.
+            outputs: outputs of heads, not probabilities: a list of M tensors `(..., K)`, or one tensor `(M, ..., K)`.
             axis: the axis of the M outputs; M must be known. It is not the last axis, which has the classes.
         Returns:
             shape `(..., K)`.

@@ -21,8 +21,8 @@ class AnnotatorsLoss(keras.losses.Loss):
     the mean. Any other label outside [0, K), or nan, makes the loss nan. `class_weight` of `fit` is not for such
     labels.
 
-    The predictions are `(N, M, K)` in training. At inference they are those of the true classes, `(N, K)`, which are
-    compared with every label. Clean labels `(N, 1)` or `(N,)` are also accepted, so validation on them measures the
+    The predictions are `(N, M, K)` in training. At inference they are predictions of the true classes, `(N, K)`, which
+    are compared with every label. Clean labels `(N, 1)` or `(N,)` are also accepted, so validation on them measures the
     true classes.
 
     On JAX and PyTorch, before the first step, Keras gives a loss predictions of inference with labels of training; its

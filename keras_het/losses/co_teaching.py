@@ -40,7 +40,7 @@ class PairCrossentropy(SelectingCrossentropy):
         Args:
             losses: crossentropies, `(B, 2)`.
             log_probs: `(B, 2, K)`.
-            counts: which examples may be kept, of the shape of what is returned.
+            counts: which examples may be kept, of the shape of the returned losses.
         """
         raise NotImplementedError(f"{type(self).__name__} must define of_pair(losses, log_probs, counts)")
 
@@ -63,7 +63,7 @@ class CoTeaching(PairCrossentropy):
         from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out.
         name: the name of the loss in logs.
-        reduction: "sum_over_batch_size" is the mean over what is kept; "none" gives `(B, 2)`, zero for the others.
+        reduction: "sum_over_batch_size" is the mean over the kept examples; "none" gives `(B, 2)`, zero for the others.
         dtype: as for any Keras loss.
     Raises:
         ValueError: for arguments outside these ranges; when called, for y_pred of another shape than `(B, 2, K)`.

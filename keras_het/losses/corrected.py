@@ -34,7 +34,7 @@ class _Corrected(Crossentropy):
 
 @keras.saving.register_keras_serializable("keras_het")
 class ForwardCorrectedCrossentropy(_Corrected):
-    """Crossentropy of the noisy labels under the noisy prediction; its minimum is that of clean labels.
+    """Crossentropy of the noisy labels under the noisy prediction; the best model is the same as for clean labels.
 
         -log sum_i p(true i) T[i, y]        (Patrini et al. 2017, Theorem 2)
 

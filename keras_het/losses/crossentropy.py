@@ -31,7 +31,7 @@ _WITH_MASK = _WithMask()  # without state, so that every loss can share it
 def _with_mask(values, mask):
     """Returns `values` with a Keras mask.
 
-    A layer keeps all its symbolic calls, so each of those gets a new layer.
+    A layer keeps all its symbolic calls, so each symbolic call gets a new layer.
     """
     return (_WithMask() if keras.utils.is_keras_tensor(values) else _WITH_MASK)((values, mask))
 
@@ -47,7 +47,8 @@ class Crossentropy(keras.losses.Loss):
         dtype: as for any Keras loss.
 
     Attributes:
-        activation: "softmax" or "sigmoid", that of the only links whose outputs the loss takes; None for any.
+        activation: "softmax" or "sigmoid" for a loss that takes only outputs of links with this `activation`; None for
+            any link.
     """
 
     activation: str | None = "softmax"
@@ -68,11 +69,11 @@ class Crossentropy(keras.losses.Loss):
 
     @staticmethod
     def config_for(config: dict[str, Any], output: Any) -> dict[str, Any] | None:
-        """The config with which the loss takes what a model returns, or None if there is none.
+        """The config with which the loss takes an output of a model, or None if there is none.
 
         Args:
             config: arguments of the constructor.
-            output: what the model returns, with `returns` and `activation`, as `keras_het.check` finds it.
+            output: the output, with `returns` and `activation`, as `keras_het.check` finds it.
         """
         return {**config, "from_logits": output.returns != "probabilities"}
 
@@ -128,7 +129,7 @@ class Crossentropy(keras.losses.Loss):
 
     @staticmethod
     def without_ignored(losses: Any, valid: Any) -> Any:
-        """Losses `(...)` with a mask of those that count; `valid` is that of `targets`."""
+        """Losses `(...)` with a mask of the losses that count; `valid` is the mask that `targets` returns."""
         return losses if valid is None else _with_mask(ops.where(valid, losses, 0.0), valid)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:

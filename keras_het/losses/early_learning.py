@@ -36,7 +36,7 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
     every step copies all of t.
 
     Args:
-        num_examples: N, how many examples are trained on; at most 2^24.
+        num_examples: N, the number of training examples; at most 2^24.
         num_classes: K >= 2.
         strength: lambda >= 0; the paper takes 3 for ten classes and 7 for a hundred.
         momentum: beta, in [0, 1); the paper takes 0.7 for ten classes and 0.9 for a hundred.

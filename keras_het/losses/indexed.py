@@ -19,10 +19,10 @@ def with_index(num_examples: int, sample_weight: Any = None) -> np.ndarray:
     `weighted_metrics` do not take such weights. A `tf.data.Dataset` or a `PyDataset` must yield `(x, y, weights)`,
     where weights has rows `[weight, index]`; take these rows from this array before shuffling.
 
-    Examples without an index, such as those of validation, give the plain crossentropy, and nothing is remembered of
-    them. The index -1 has the same effect. The loss learns from every example that has an index. So give
-    `validation_data`: `validation_split` would pass on the indices of validation examples, and the validation loss
-    would fall by what is remembered.
+    Examples without an index, such as validation examples, give the plain crossentropy, and the loss remembers nothing
+    of them. The index -1 has the same effect. The loss learns from every example that has an index. So give
+    `validation_data`: `validation_split` would pass on the indices of validation examples; the loss would learn from
+    them, and the validation loss would fall.
 
     Args:
         num_examples: N, an integer in [1, 2^24].

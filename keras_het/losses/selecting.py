@@ -15,8 +15,8 @@ class SelectingCrossentropy(StatefulCrossentropy):
     """Base class of losses that keep a share of the examples of a batch; a subclass defines `selected`.
 
     The loss is the mean over the examples that are kept, as in the papers. `reduction="sum"` gives their sum, and
-    "none" gives zeros for the others. Ignored examples and those of weight zero are never kept; the share is taken of
-    all other examples. A label that is no class counts as kept: it makes the loss nan, as in every loss here.
+    "none" gives zeros for the others. Ignored examples and examples of weight zero are never kept; the share is taken
+    of all other examples. A label that is no class counts as kept: it makes the loss nan, as in every loss here.
 
     Args:
         kept_share: in [0, 1]; `callbacks.KeptShare` gradually lowers the weight `loss.kept_share` to it.
@@ -73,7 +73,7 @@ class SelectingCrossentropy(StatefulCrossentropy):
             raise ValueError(f"`y_pred` must have shape (B, K). Received: shape {shape}")
 
     def selects(self, shape: tuple) -> bool:
-        """Whether examples are chosen, by the share, for this shape."""
+        """Whether the loss leaves out examples of large loss for predictions of this shape; if not, it keeps all."""
         return True
 
     def loss_shape(self, shape: tuple) -> tuple[int, ...]:
@@ -81,7 +81,7 @@ class SelectingCrossentropy(StatefulCrossentropy):
         return ()
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """The losses of every example, zero for those that are not kept, with a mask that leaves these out of the mean.
+        """The losses of every example, with a mask; an example that is not kept has loss zero, and is left out.
 
         Args:
             y_true: labels and weights.
@@ -99,14 +99,14 @@ class SelectingCrossentropy(StatefulCrossentropy):
         return self.without_ignored(losses, ops.logical_and(counts, ops.logical_or(kept, ops.isnan(losses))))
 
     def selected(self, targets: Any, log_probs: Any, counts: Any) -> tuple[Any, Any]:
-        """The losses of every example, and which are kept.
+        """The losses of every example, and whether each is kept.
 
         Args:
             targets: label vectors, `(B, K)`.
             log_probs: of the shape of y_pred.
             counts: which examples may be kept, of the shape of the losses.
         Returns:
-            two tensors of one shape, `(B,)` or `(B, M)`.
+            losses, and whether each is kept, both `(B,)` or `(B, M)`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define selected(targets, log_probs, counts)")
 
@@ -123,7 +123,7 @@ class SelectingCrossentropy(StatefulCrossentropy):
         return ops.logical_and(counts, ops.cast(ranks, "float32") < self.number_kept(counts))
 
     def number_kept(self, counts: Any) -> Any:
-        """The number of examples to keep in every column: the share of those that count, rounded, as float32."""
+        """The number of examples to keep in every column: the share of the examples that count, rounded, as float32."""
         return ops.floor(self.kept_share * ops.sum(ops.cast(counts, "float32"), axis=0) + 0.5)
 
     def get_config(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
     example, and not its history through an LSTM. It is trained once, before the model that it guides.
 
     A mentor can do harm: a class that it mistrusts before the model has learned it is never learned. Use
-    `KeptShare(num_epochs=0, burn_in=10)` with it, and look at what it keeps.
+    `KeptShare(num_epochs=0, burn_in=10)` with it, and look at the examples that it keeps.
 
     Args:
         kept_share: R, in [0, 1], about the share of right labels; `callbacks.KeptShare` slowly lowers the share to it.
@@ -159,7 +159,7 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
         from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out.
         name: the name of the loss in logs.
-        reduction: "sum_over_batch_size" is the mean over what is kept, or, with a mentor, over all examples.
+        reduction: "sum_over_batch_size" is the mean over the kept examples, or, with a mentor, over all examples.
         dtype: as for any Keras loss.
     Raises:
         ValueError: for arguments outside these ranges, or a mentor that is no model.

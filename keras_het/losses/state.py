@@ -12,7 +12,7 @@ from keras_het.losses.crossentropy import Crossentropy
 
 
 class LossState(keras.metrics.Metric):
-    """The memory of a loss, in weights that a model's training updates as it does those of metrics.
+    """The memory of a loss, in weights that a model's training updates like the weights of metrics.
 
     On JAX a trainer keeps the variables that belong to the model, and drops all others that a step assigns. Only a
     metric can be added to a built model of any kind. This one shows no value, is never reset, and is saved.
@@ -57,7 +57,7 @@ class LossState(keras.metrics.Metric):
 
 
 def _replace(model: keras.Model, previous: LossState | None, state: LossState) -> None:
-    """Makes `state` that of the model; the weights of the previous one would otherwise stay in the model for ever."""
+    """Makes `state` a part of the model, in place of `previous`, whose weights would otherwise stay in the model."""
     with unlocked(model) as tracker:
         if previous is not None:
             previous.owner = None
@@ -72,8 +72,8 @@ class StatefulCrossentropy(Crossentropy):
     Attach such a loss to the model that it trains before `fit`; `compile` may come before or after. A loaded or cloned
     model has a new loss: attach that, too. A model holds one such loss, and attaching another replaces it.
 
-    What is remembered is saved and loaded with the weights of a compiled model: by a `.keras` file, by
-    `BackupAndRestore`, and by `load_weights` of a model that is compiled with the loss and attached.
+    The state is saved and loaded with the weights of a compiled model: by a `.keras` file, by `BackupAndRestore`, and
+    by `load_weights` of a model that is compiled with the loss and attached.
     """
 
     def __init__(self, **kwargs: Any):

@@ -13,12 +13,12 @@ class AnnotatorsMetric(keras.metrics.Metric):
     """Applies another metric to the labels of several annotators; alone, it would take missing labels for wrong ones.
 
     Labels are integers `(N, M)`, with -1 where an annotator gave none; a missing label has no weight. On clean labels
-    `(N, 1)` or `(N,)`, such as those of validation data, it is the metric itself. Predictions are those of
-    `losses.AnnotatorsLoss`.
+    `(N, 1)` or `(N,)`, such as validation labels, it is the metric itself. Predictions have the shapes that
+    `losses.AnnotatorsLoss` takes.
 
     Args:
-        metric: one that takes integer labels and weights; None is `keras.metrics.SparseCategoricalAccuracy()`.
-        name: its name; None takes that of the metric.
+        metric: a metric that takes integer labels and weights; None is `keras.metrics.SparseCategoricalAccuracy()`.
+        name: the name of the metric in logs; None takes the name of `metric`.
         dtype: of the result; None for Keras' default.
     Raises:
         ValueError: if `metric` is no metric, such as the name of one.

@@ -23,7 +23,8 @@ class ExpectedCalibrationError(ProbabilityMetric):
     Args:
         bins: the number of bins.
         name: the name of the metric.
-        kwargs: those of `ProbabilityMetric` but `multi_label`, such as `from_logits=True` for what a head returns.
+        kwargs: arguments of `ProbabilityMetric` but `multi_label`, such as `from_logits=True` for the outputs of a
+            head.
     Source: Naeini, Cooper and Hauskrecht 2015; Guo, Pleiss, Sun and Weinberger 2017, Eq. 3.
 
     Example:
@@ -60,9 +61,10 @@ class EqualMassCalibrationError(TableMetric):
 
     Args:
         bins: the number of bins.
-        capacity: how many examples it can hold; with more, the result is nan.
+        capacity: the number of examples that it can hold; with more, the result is nan.
         name: the name of the metric.
-        kwargs: those of `ProbabilityMetric` but `multi_label`, such as `from_logits=True` for what a head returns.
+        kwargs: arguments of `ProbabilityMetric` but `multi_label`, such as `from_logits=True` for the outputs of a
+            head.
     Source: Nixon, Dusenberry, Zhang, Jerfel and Tran 2019, "Measuring calibration in deep learning".
 
     Example:

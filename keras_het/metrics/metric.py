@@ -21,7 +21,7 @@ class Examples(NamedTuple):
         p: probabilities, `(N, K)`.
         log_p: their logs, `(N, K)`.
         targets: label vectors, `(N, K)`.
-        weights: zero for what does not count, `(N,)`.
+        weights: `(N,)`; zero for examples that do not count.
         log_complements: logs of 1 - p where labels are not exclusive, else None.
     """
 
@@ -73,7 +73,7 @@ class ProbabilityMetric(keras.metrics.Metric):
         raise NotImplementedError(f"{type(self).__name__} must define add(examples)")
 
     def merge_state(self, metrics: Any) -> None:
-        """Adds the states of other metrics of the same configuration, such as those of other workers."""
+        """Adds the states of other metrics of the same configuration, such as the metrics of other workers."""
         for metric in metrics:
             if type(metric) is not type(self) or metric.get_config() != {**self.get_config(), "name": metric.name}:
                 raise ValueError(f"`metrics` must be of the configuration of this one. Received: {metric!r}")
@@ -85,7 +85,7 @@ class ProbabilityMetric(keras.metrics.Metric):
             own.assign_add(other)
 
     def sum_of(self, name: str, shape: tuple[int, ...] = ()) -> "Sum":
-        """A new sum that keeps what float32 would lose."""
+        """A new sum that keeps the digits that float32 would round away."""
         return Sum(
             *(
                 self.add_weight(shape=shape, initializer="zeros", dtype="float32", name=f"{name}{part}")
@@ -149,7 +149,7 @@ class Sum(NamedTuple):
 
     Attributes:
         total: the rounded sum.
-        rest: what rounding has left out of it.
+        rest: the part of the sum that rounding has left out of `total`.
     """
 
     total: Any

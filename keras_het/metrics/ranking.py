@@ -20,9 +20,9 @@ class GlobalAveragePrecision(TableMetric):
     that mean the same everywhere.
 
     Args:
-        capacity: how many pairs it can hold, K for each example; with more, the result is nan.
+        capacity: the number of pairs that it can hold, K for each example; with more, the result is nan.
         name: the name of the metric.
-        kwargs: those of `ProbabilityMetric`, such as `from_logits=True` for what a head returns.
+        kwargs: arguments of `ProbabilityMetric`, such as `from_logits=True` for the outputs of a head.
     Source: Collier et al. 2021, section 4.1 (ImageNet-21k, JFT); equals
         `sklearn.metrics.average_precision_score(average="micro")`.
 
@@ -55,9 +55,10 @@ class AreaUnderRiskCoverage(TableMetric):
     over their orders.
 
     Args:
-        capacity: how many examples it can hold; with more, the result is nan.
+        capacity: the number of examples that it can hold; with more, the result is nan.
         name: the name of the metric.
-        kwargs: those of `ProbabilityMetric` but `multi_label`, such as `from_logits=True` for what a head returns.
+        kwargs: arguments of `ProbabilityMetric` but `multi_label`, such as `from_logits=True` for the outputs of a
+            head.
     Source: Geifman, Uziel and El-Yaniv 2019, "Bias-reduced uncertainty estimation for deep neural classifiers".
 
     Example:

@@ -17,7 +17,7 @@ class NegativeLogLikelihood(ProbabilityMetric):
         from_logits: whether predictions are logits or log-probabilities, as a head returns them, rather than
             probabilities.
         multi_label: whether labels are not exclusive: vectors of zeros and ones, with logits of sigmoids.
-        ignore_class: a label that does not count, or None.
+        ignore_class: a label whose examples do not count, or None.
         name: the name of the metric.
         dtype: of the result; None for Keras' default.
 
@@ -52,14 +52,14 @@ class BrierScore(ProbabilityMetric):
         BS = mean over n of sum over k of (p_nk - y_nk)^2 = reliability - resolution + uncertainty + within
 
     The bins of p_nk have equal width, and every class has its own. Reliability is the distance of the mean p of a bin
-    from the share of labels in it (0 is best). Resolution is the distance of those shares from the share of the class
-    (more is better). Uncertainty is the variance of the labels, which no model changes. `within` is what is lost by
-    taking a bin for one forecast. The score is from 0 to 2 where classes are exclusive, else from 0 to K.
+    from the share of labels in it (0 is best). Resolution is the distance of these shares from the share of the class
+    (more is better). Uncertainty is the variance of the labels, which no model changes. `within` is the part that is
+    lost by taking a bin for one forecast. The score is from 0 to 2 where classes are exclusive, else from 0 to K.
 
     Args:
         bins: the number of bins.
         name: the name of the metric.
-        kwargs: those of `ProbabilityMetric`, such as `from_logits=True` for what a head returns.
+        kwargs: arguments of `ProbabilityMetric`, such as `from_logits=True` for the outputs of a head.
     Source: Brier 1950; Murphy 1973, "A new vector partition of the probability score"; `within` as Stephenson, Coelho
         and Jolliffe 2008.
 

@@ -35,8 +35,8 @@ class TableMetric(ProbabilityMetric):
     """Base class of metrics that keep a score, a value and a weight of every example, up to a capacity.
 
     Args:
-        capacity: how many rows it can hold; with more, the result is nan.
-        kwargs: those of `ProbabilityMetric`, such as `from_logits=True` for what a head returns.
+        capacity: the number of rows that it can hold; with more, the result is nan.
+        kwargs: arguments of `ProbabilityMetric`, such as `from_logits=True` for the outputs of a head.
     """
 
     def __init__(self, capacity: int, **kwargs: Any):

@@ -14,7 +14,7 @@ from keras_het.models.copying import copy_model, unchanged_seed
 from keras_het.models.ending import activated, compile_like, free_name, reshaped
 from keras_het.models.raw_inputs import with_preprocessor
 
-# What a model returns by the activation of its head.
+# The kind of a model's outputs by the activation of its head.
 RETURNS = {
     None: "logits", "softmax": "probabilities", "sigmoid": "probabilities",
     "log_softmax": "log-probabilities", "log_sigmoid": "",
@@ -40,8 +40,8 @@ def heteroscedastic(
     are not exclusive. The normalised links cannot give the old predictions for all inputs, whatever mu is: they start
     fresh, with `warm_start=False`. Layers behind the head that only reshape (Reshape, Flatten) are made again.
 
-    The new model is compiled if the old one is. Its losses and metrics are the same, in the form that takes what it
-    returns. Its optimizer has an equal configuration and a fresh state. The other settings of `compile` are kept. With
+    The new model is compiled if the old one is. Its losses and metrics are the same, in the form that takes its
+    outputs. Its optimizer has an equal configuration and a fresh state. The other settings of `compile` are kept. With
     `keep_activation=True` the losses and metrics of probabilities stay as they are. The new model is not compiled, and
     a warning says so, if a loss or metric has no such form, such as `kl_divergence`, or is your own and may take
     probabilities. The same holds if a metric or the optimizer cannot be made again from its configuration.
@@ -62,15 +62,15 @@ def heteroscedastic(
             `keras.applications`, your own.
         num_factors: R, see `HeteroscedasticDense`.
         units: the number of classes, if it is not the old one; mu then starts fresh.
-        layer: the name of the Dense layer (or 1x1 Conv2D) to replace; None finds the last one. What the model computes
-            after an earlier one is left out.
+        layer: the name of the Dense layer (or 1x1 Conv2D) to replace; None finds the last one. If it is not the last
+            one, the layers after it are left out.
         warm_start: False starts mu as a new `HeteroscedasticDense` does.
         clone: whether to copy the layers before the head, by way of a `.keras` file, instead of sharing them.
         keep_activation: whether to put the activation of the old head behind the new one, in a layer of its own. A
             model that returned probabilities then still does, and takes ordinary losses and metrics, without
             `from_logits`.
         head_arguments: other arguments of `HeteroscedasticDense`. `use_bias`, `name`, `kernel_regularizer` and
-            `bias_regularizer` are those of the old layer unless given; its constraints, activity regularizer and
+            `bias_regularizer` are taken from the old layer unless given; its constraints, activity regularizer and
             `trainable` are not kept.
     Returns:
         a functional `keras.Model` whose last layer is the head, except for layers that reshape and a kept activation.
@@ -126,13 +126,13 @@ def homoscedastic(
     """Returns a new model with the `HeteroscedasticDense` layer replaced by a Dense layer, which returns logits.
 
     It undoes `heteroscedastic`. The Dense layer is mu / temperature: the logits without their noise. With `units` it
-    starts fresh, to transfer what was learnt under noise to another task (Collier et al. 2021, section 4.2). The new
-    model is compiled as the old one is.
+    starts fresh, to transfer features that were learned under noise to another task (Collier et al. 2021, section 4.2).
+    The new model is compiled as the old one is.
 
     Args:
         model: a model that ends in a `HeteroscedasticDense`, as `heteroscedastic` returns it.
         units: the number of classes, if it is not the old one.
-        layer: the name of the layer to replace; what the model computes after it is left out. None finds the last one.
+        layer: the name of the layer to replace; layers after it are left out. None finds the last one.
         clone: whether to copy the layers before the head instead of sharing them.
         keep_activation: whether to put a softmax or sigmoid behind the old head also behind the Dense layer.
         seed: the seed of a fresh layer's kernel; None draws it from Python's `random`, without advancing that.
@@ -178,7 +178,7 @@ def homoscedastic(
 
 
 def _with_head(body, new, head, activation, keep):
-    """The model of a body and a new head, with what stands behind the old one."""
+    """The model of a body and a new head, with the layers behind the old head."""
     outputs = reshaped(new(body.outputs[0]), head, activation, body)
     outputs = activated(outputs, head, activation, body) if keep else outputs
     return keras.Model(model_inputs(body), outputs, name=body.name)
@@ -196,7 +196,7 @@ def _check_not_converted(model):
 
 
 def _link(head, units, warm, given):
-    """The link of the new head: the given one, or that of the old activation.
+    """The link of the new head: the given link, or the one that fits the old activation.
 
     A given link may differ from the old activation only if mu starts fresh.
     """

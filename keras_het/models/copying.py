@@ -15,7 +15,7 @@ def unchanged_seed(seed=None):
     """Leaves the state of Python's `random` unchanged, from which Keras draws the seeds of initializers.
 
     Args:
-        seed: what is drawn depends only on it; for None, on the caller's state.
+        seed: of the draws; None continues from the caller's state.
     """
     state = random.getstate()
     if seed is not None:
@@ -76,5 +76,5 @@ def model_from_bytes(content: bytes) -> keras.Model:
 
 
 def _all_layers(model):
-    """A model's layers and those inside them, outer before inner, without inputs, which models may share."""
+    """A model's layers and the layers inside them, outer before inner, without inputs, which models may share."""
     return [layer for layer in layers_of(model, include_self=False) if not isinstance(layer, keras.layers.InputLayer)]

@@ -26,7 +26,7 @@ def from_edward2(
     Args:
         weights: arrays by name, `{w.name: w.numpy() for w in layer.weights}`.
         link: "softmax", or "sigmoid" for MCSigmoidDenseFA and for MCSoftmaxDense of two classes, which has one logit.
-        temperature: that of the layer, which is not among its weights; edward2's default is 1.
+        temperature: of the layer, which is not among its weights; edward2's default is 1.
         head_arguments: other arguments of `HeteroscedasticDense`, such as `integrator` or `name`.
     Returns:
         a built `HeteroscedasticDense`.

@@ -1,4 +1,4 @@
-"""The end of a converted model: the layers behind its head, and what it is compiled with."""
+"""The end of a converted model: the layers behind its head, and its loss, metrics and optimizer."""
 
 import warnings
 from typing import Any
@@ -41,7 +41,7 @@ def reshaped(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any:
 
 
 def activated(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any:
-    """Passes a tensor through a new layer with the old head's activation, or with that of the new head's link."""
+    """Passes a tensor through a new layer with the activation of the old head, or of the new head's link."""
     if head.activation in (None, "log_softmax"):
         return tensor
     name = free_name("probabilities", body)
@@ -53,7 +53,7 @@ def activated(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any
 def compile_like(
     new: keras.Model, old: keras.Model, output: Output | None, activation: str | None, returned: str
 ) -> None:
-    """Compiles a model as another one was, with losses and metrics for what it returns.
+    """Compiles a model as another one was, with losses and metrics that take its outputs.
 
     Its optimizer and metrics are its own. It warns, and does not compile, if one of them has no counterpart or cannot
     be made again. It does nothing if the other model is not compiled.
@@ -61,10 +61,10 @@ def compile_like(
     Args:
         new: the model to compile.
         old: the other model.
-        output: what the new model returns; None if that is unknown.
-        activation: that of the old head, if `keep_activation` would keep it.
-        returned: what the old model returned, as in `Output`. If the new model returns something else, an unknown loss
-            or metric has no counterpart.
+        output: the output of the new model; None if it is unknown.
+        activation: of the old head, if `keep_activation` would keep it.
+        returned: the kind of the old model's outputs, as `Output.returns`. If the new model's outputs are of another
+            kind, an unknown loss or metric has no counterpart.
     """
     arguments = compile_arguments(old)
     if not old.compiled or not arguments:
@@ -88,9 +88,9 @@ def compile_like(
 
 
 class _LostError(Exception):
-    """Something of the old model that the new one cannot have, with what is wrong and what to do.
+    """A loss, metric or optimizer of the old model that the new one cannot have, with the reason and a remedy.
 
-    `by_output`: whether only the new output is the reason.
+    `by_output`: whether the new output is the only reason.
     """
 
     by_output = False
@@ -101,7 +101,7 @@ class _UnfitError(_LostError):
 
 
 def _mapped(given: Any, argument: str, module: Any, output: Output | None, same: bool) -> Any:
-    """The same structure of losses or metrics that fit, without what the old ones remember."""
+    """The same structure of losses or metrics that fit, without the state of the old ones."""
     if isinstance(given, dict) and "class_name" not in given:
         return {name: _mapped(part, argument, module, output, same) for name, part in given.items()}
     if isinstance(given, list | tuple):
@@ -135,7 +135,7 @@ def _again(instance: Any, argument: str) -> Any:
 def _copy_of_optimizer(optimizer: Any, model: keras.Model) -> Any:
     """An optimizer of equal configuration, without the state.
 
-    It keeps what the old one excludes from weight decay, and its scale of the loss.
+    It keeps the old optimizer's exclusions from weight decay, and its scale of the loss.
     """
     if optimizer is None:
         return None

@@ -24,7 +24,7 @@ class DeepEnsemble(JointModel):
     log-probabilities: the exponentials sum to less than one, and no error says so.
 
     It is a `keras.Model` with the usual `predict`, `evaluate` and `save`. Only `fit` differs: it trains one member
-    after the other by the member's own `fit`, with what that member was compiled with. Members that are trained
+    after the other by the member's own `fit`, with the settings of the member's own `compile`. Members that are trained
     together, on the loss of their mean, would learn to compensate for each other. The ensemble itself is compiled with
     the loss and the accuracy of its link, for `evaluate`. A batch goes through one member after the other.
 
@@ -37,7 +37,7 @@ class DeepEnsemble(JointModel):
         from_logits: for members whose last layer is unknown: True if they return logits or log-probabilities, False for
             probabilities.
         kwargs: arguments of `keras.Model`, such as `name`.
-    Input shape: that of the members.
+    Input shape: as of the members.
     Output shape: `(..., K)`: log-probabilities, or logits for a sigmoid, whatever the members return.
     Raises:
         ValueError: for no member, the same member twice, shared layers, different shapes or links, or members with an
@@ -116,7 +116,7 @@ class DeepEnsemble(JointModel):
             seed: the seed of the order of the examples, another one for each member. `keras.utils.set_random_seed` sets
                 it, for all of Keras and NumPy. None draws one from Python's `random`.
             callbacks: a list for all members, or a function of a member's index that returns a list. Use a function for
-                callbacks that write files or remember what they saw before.
+                callbacks that write files or have a state.
             arguments: all other arguments of `fit`.
         Returns:
             the `keras.callbacks.History` of each member.

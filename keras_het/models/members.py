@@ -1,4 +1,4 @@
-"""What the members of an ensemble take and return, and checks that they return alike and share nothing."""
+"""Inputs and outputs of the members of an ensemble, and checks that they return alike and share nothing."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ from keras_het.models.conversion import RETURNS
 
 
 def member_seed(seed: int, index: int) -> int:
-    """A seed for a member, far from those of its neighbours.
+    """A seed for a member, far from the seeds of its neighbours.
 
     On PyTorch, neighbouring seeds draw the same numbers one step later.
     """
@@ -26,7 +26,7 @@ def member_seed(seed: int, index: int) -> int:
 
 
 def symbolic_inputs(model: keras.Model) -> Any:
-    """New symbolic inputs like those of a model.
+    """New symbolic inputs like the inputs of a model.
 
     Raises:
         ValueError: for a model that is not built.
@@ -45,7 +45,7 @@ def symbolic_inputs(model: keras.Model) -> Any:
 
 
 def known_output(model: keras.Model) -> Output | None:
-    """What a model that ends in a head of this package or in a Dense layer returns, else None.
+    """The output of a model that ends in a head of this package or in a Dense layer, else None.
 
     The `activation` is "" for a Dense layer without one.
     """
@@ -100,7 +100,7 @@ def find_units(members: list[keras.Model]) -> int:
 
 
 def find_link(members: list[keras.Model], link: Any, units: int) -> Link:
-    """The link whose outputs the members return: the given one, or that of their heads."""
+    """The link whose outputs the members return: the given link, or the link of their heads."""
     known = {
         index: output.activation
         for index, member in enumerate(members)

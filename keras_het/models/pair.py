@@ -29,7 +29,7 @@ class Pair(JointModel):
         from_logits: for members whose last layer is unknown: True if they return logits or log-probabilities, False for
             probabilities.
         kwargs: arguments of `keras.Model`, such as `name`.
-    Input shape: that of the members.
+    Input shape: as of the members.
     Output shape: `(B, K)`: log-probabilities; in training `(B, 2, K)`.
     Raises:
         ValueError: for fewer or more than two members, a sigmoid, whose classes are not exclusive, heads with equal

@@ -29,14 +29,14 @@ keras.saving.get_custom_objects()[f"keras_het>{NAME}"] = Loader
 def preprocessing_model() -> Any:
     """Returns the class of functional models with a preprocessor.
 
-    It derives from the general `Task`, not from one for images or texts: KerasHub searches the subclasses of those for
-    the class of a preset, and must not find this one.
+    It derives from the general `Task`, not from a task for images or texts: KerasHub searches the subclasses of such
+    tasks for the class of a preset, and must not find this one.
     """
     import keras_hub
 
     @keras.saving.register_keras_serializable("keras_het", NAME)
     class PreprocessingModel(keras_hub.models.Task):
-        """A functional model whose `fit`, `evaluate` and `predict` take what its preprocessor takes."""
+        """A functional model whose `fit`, `evaluate` and `predict` take the raw inputs of its preprocessor."""
 
         def __init__(self, inputs, outputs, preprocessor, name=None):
             backbones = [

@@ -1,4 +1,4 @@
-"""One temperature for what a model returns, fitted to held-out labels."""
+"""One temperature for a model's outputs, fitted to held-out labels."""
 
 from typing import Any, Self
 
@@ -26,14 +26,14 @@ class TemperatureScaler(keras.layers.Layer):
         softmax: log softmax(log p / T)            sigmoid: logit / T                    (Guo et al. 2017, section 4.2)
 
     T > 1 makes a model less sure, T < 1 more sure. The order of the classes stays, and so does the accuracy. T is not
-    the temperature of a heteroscedastic head: that is inside the expectation over the noise and chosen before training,
-    while T is behind the expectation and fitted after training.
+    the temperature of a heteroscedastic head, which is inside the expectation over the noise and chosen before
+    training, while T is behind the expectation and fitted after training.
 
     Noisy labels calibrate the model for noisy labels: its confidence matches the share of noisy labels that agree with
     it. It could be more confident of the true classes.
 
     Args:
-        link: that of its inputs: "softmax" (log-probabilities or logits), "sigmoid" (logits), or another link.
+        link: the link of its inputs: "softmax" (log-probabilities or logits), "sigmoid" (logits), or another link.
         temperature: T before it is fitted.
         dtype: "float32", whatever the policy of the model around it, or "float64" on a backend that computes in it.
         kwargs: see `keras.layers.Layer`.

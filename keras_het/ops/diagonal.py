@@ -1,4 +1,4 @@
-"""The Gaussian of logits with independent noise, and what it shares with those that have a low-rank factor."""
+"""The Gaussian of logits with independent noise; the Gaussians with a low-rank factor are subclasses of it."""
 
 import math
 
@@ -77,9 +77,9 @@ class DiagonalNormal(Normal):
         """Log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0.
 
         Let w = W / d and r = (value - loc) / d. The quadratic form is the least of |r - w c|^2 + |c|^2 over c, and the
-        determinant is that of I + w' w. Both come from a QR factorisation of w above I, `(K + R, R)`, in O(K R^2)
-        instead of O(K^3). This forms no w' w, beside which the I would be lost, and no difference of large squares, so
-        float32 is enough where the factor noise is large.
+        determinant equals the determinant of I + w' w. Both come from a QR factorisation of w above I, `(K + R, R)`, in
+        O(K R^2) instead of O(K^3). This forms no w' w, beside which the I would be lost, and no difference of large
+        squares, so float32 is enough where the factor noise is large.
         """
         residual, factor = (ops.convert_to_tensor(value) - self.loc) / self.scale_diag, self.scaled_factor()
         log_det = 2.0 * ops.sum(ops.log(self.scale_diag), axis=-1)
@@ -99,10 +99,10 @@ class DiagonalNormal(Normal):
         return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
 
     def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Sums over the chunk of the logits' gradients, `(B, K, C)`: first times e_K, then alone, each `(B, K)`.
+        """Two sums over the nodes of a chunk: of `sensitivity` times e_K, and of `sensitivity`, each `(B, K)`.
 
         Args:
-            sensitivity: gradients of the logits, `(B, K, C)`.
+            sensitivity: gradients by the logits, `(B, K, C)`.
             chunk: columns of the tables.
         """
         return ops.sum(sensitivity * chunk[0], axis=-1), ops.sum(sensitivity, axis=-1)

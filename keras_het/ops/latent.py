@@ -105,10 +105,10 @@ class LatentNormal(Normal):
         return self.loc[..., None] + _rows_first(noise, chunk)
 
     def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Sums over the chunk of its logits' gradients, `(B, K, C)`, for each of `tensors`.
+        """The gradients by each of `tensors`, summed over the nodes of a chunk.
 
         Args:
-            sensitivity: gradients of the logits, `(B, K, C)`.
+            sensitivity: gradients by the logits, `(B, K, C)`.
             chunk: columns of the tables.
         """
         of_logits = _features_first(sensitivity)

@@ -117,9 +117,9 @@ class LowRankNormal(DiagonalNormal):
         return ops.zeros_like(self.loc), ops.zeros((*self.loc.shape, self.size[1] + 1), self.loc.dtype)
 
     def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Sums of the gradients over the chunk: times e_K, `(B, K)`, and times e_R and alone, `(B, K, R + 1)`.
+        """Sums over the nodes of a chunk: of `sensitivity` times e_K, `(B, K)`, and times (e_R, 1), `(B, K, R + 1)`.
 
-        One product gives the second.
+        The second sum is one matrix product.
         """
         eps_diag, eps_factor = chunk[:2]
         with_one = ops.concatenate([eps_factor, ops.ones_like(eps_factor[:1])])

@@ -1,4 +1,4 @@
-"""Means over nodes: what an expectation averages, and how sensitive its result is to the logits of a node."""
+"""Means over nodes: the function that an expectation averages, and how sensitive its result is to a node's logits."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +15,7 @@ class Mean:
     Logits are `(B, K, C)`, nodes last, or, for `log_terms` with `axis=-1`, `(..., C, K)`; results are `(B, K)`.
 
     Attributes:
-        num_terms: how many values for each logit are averaged.
+        num_terms: the number of values for each logit that are averaged.
     """
 
     num_terms = 1
@@ -28,7 +28,7 @@ class Mean:
         """Their logarithms.
 
         Args:
-            logits: of every node.
+            logits: the logits at every node.
             axis: the axis of the classes.
         """
         raise NotImplementedError(f"{type(self).__name__} must define log_terms(logits, axis)")
@@ -38,7 +38,7 @@ class Mean:
         return log_means[0]
 
     def pivot(self, value: Tensor) -> Tensor:
-        """What is subtracted from the mean logits before `sensitivity`, `(B, K)`; here nothing."""
+        """The numbers to subtract from the mean logits before `sensitivity`, `(B, K)`; here 0."""
         return ops.zeros_like(value)
 
     def sensitivity(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:

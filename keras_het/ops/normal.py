@@ -1,12 +1,12 @@
 """The base class of Gaussians of logits.
 
 A distribution is passed on whole. It is centred and divided by the temperature once, its leading axes become one, B,
-once, and it is cut into rows. `tensors` are all its tensors: first those with a row for each example, `num_rows` of
-them, then those that all examples share.
+once, and it is cut into rows. `tensors` are all its tensors: first `num_rows` tensors with a row for each example, then
+the tensors that all examples share.
 
 A chunk of C nodes is a tuple of columns, cut from `tables`. The logits at a chunk have the shape `(B, K, C)`, nodes
 last, so that the matrix products are plain two-dimensional ones. Gradients are sums over chunks, and `gradients` turns
-the sums into those of `tensors`.
+the sums into the gradients of `tensors`.
 """
 
 import functools
@@ -37,7 +37,7 @@ class Normal:
         units: K, if it is not the first of them.
 
     Attributes:
-        num_rows: how many of the tensors have a row for each example.
+        num_rows: the number of tensors that have a row for each example.
         in_logits: for each tensor, whether it grows with the logits, and is divided with them.
         whole_batch: whether a block must have all rows.
     """
@@ -68,7 +68,7 @@ class Normal:
         """The distribution of u / temperature, with the mean logits center(loc).
 
         Args:
-            center: function of the mean logits, such as that of a link.
+            center: function of the mean logits, such as the `center` of a link.
             temperature: a number, or a scalar tensor, which gets its gradient by the division.
         """
         temperature = ops.convert_to_tensor(temperature, self.loc.dtype)
@@ -120,10 +120,10 @@ class Normal:
         return tuple(ops.zeros_like(x) for x in self.tensors)
 
     def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Sums over a chunk of nodes, from which `gradients` makes the gradients of `tensors`.
+        """Sums over the nodes of a chunk; `gradients` makes the gradients of `tensors` from the sums of all chunks.
 
         Args:
-            sensitivity: gradients of the logits, `(B, K, C)`.
+            sensitivity: gradients by the logits, `(B, K, C)`.
             chunk: columns of the tables.
         """
         raise NotImplementedError(f"{type(self).__name__} must define pull_back(sensitivity, chunk)")

@@ -123,11 +123,11 @@ class GumbelNormal(Normal):
         return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
 
     def pull_back(self, sensitivity: tuple[Tensor, Tensor], chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Sums over the chunk of the gradients by t - loc and by the standard deviations, `(B, K)` each."""
+        """The gradients by t - loc and by the standard deviations, summed over the nodes of a chunk, each `(B, K)`."""
         return tuple(ops.sum(x, axis=-1) for x in sensitivity)
 
     def gradients(self, of_offset: Tensor, of_scale_diag: Tensor) -> tuple[Tensor, ...]:
-        """Gradients of `tensors`; those of the range are zero, since the integral does not depend on it."""
+        """Gradients of `tensors`; the range has gradient zero, since the integral does not depend on it."""
         return -of_offset, of_scale_diag, *(ops.zeros_like(x) for x in self.tensors[2:])
 
 
@@ -161,8 +161,9 @@ def _growth(ratio: Tensor) -> Tensor:
 def _rough_log_cdf(normal: DiagonalNormal, t: Tensor) -> Tensor:
     """log F of every class at t, `(..., K, T)` for `(..., T)`: good enough to say where F is nearly zero or one.
 
-    It is that of a normal law of equal mean and variance, with two changes. The law is narrower below the mean, because
-    G hardly falls below -3. It has the tail exp(-x + s^2/2) far above the mean, because G has a long one.
+    F is taken as the distribution function of a normal law of equal mean and variance, with two changes. The law is
+    narrower below the mean, because G hardly falls below -3. It has the tail exp(-x + s^2/2) far above the mean,
+    because G has a long tail there.
     """
     scale = normal.scale_diag[..., None]
     variance, offset = ops.square(scale), t[..., None, :] - normal.loc[..., None]
@@ -237,7 +238,7 @@ class _Law:
 
     It gives the logs of the distribution function F and of the density f, and their slopes.
 
-    The slopes by the standard deviation s follow from those by x, for a normal law's d F / d s is s F''.
+    The slopes by the standard deviation s follow from the slopes by x, for a normal law's d F / d s is s F''.
 
     Args:
         offset: x, of any shape.

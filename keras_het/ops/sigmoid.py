@@ -86,7 +86,7 @@ def _log_mixture(distance: Tensor, variance: Tensor) -> Tensor:
     """log sum_i w_i Phi(-b_i distance / sqrt(1 + b_i^2 variance)) for a distance >= 0, with one exponential a term.
 
     Phi(-x) = exp(-z^2) t exp(P(t)) / 2 with z = x / sqrt(2), t = 1 / (1 + z / 2), as in `log_ndtr`. The smallest z^2,
-    that of the smallest slope, is factored out of all terms, so that they do not underflow together.
+    which belongs to the smallest slope, is factored out of all terms, so that they do not underflow together.
     """
     distance = ops.where(distance > FARTHEST, FARTHEST, distance) * math.sqrt(0.5)
     mixture, least = 0.0, None

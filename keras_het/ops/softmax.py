@@ -12,7 +12,7 @@ from keras_het.ops.nodes import Nodes
 from keras_het.ops.normal import finite
 from keras_het.ops.streaming import expectation
 
-LEFT_OUT = -1e12  # a log p below it is that of a class left out by a mean of -inf
+LEFT_OUT = -1e12  # a log p below it belongs to a class left out by a mean of -inf
 
 
 def log_expected_softmax(

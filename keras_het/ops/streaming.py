@@ -1,9 +1,9 @@
 """Expectations over nodes, one block at a time, with a gradient of their own.
 
 Memory does not grow with the number of nodes. Two things vary and are kept apart. The *distribution* maps nodes to
-logits, and pulls a gradient of the logits back to its tensors. The *mean* of a link says what is averaged, and how
-sensitive the result is to the logits of a node. A block is some rows of the batch at a chunk of the nodes; `blocking`
-chooses its size.
+logits, and pulls a gradient of the logits back to its tensors. The *mean* of a link is the function that is averaged,
+and says how sensitive the result is to the logits of a node. A block is some rows of the batch at a chunk of the nodes;
+`blocking` chooses its size.
 """
 
 import functools
@@ -224,7 +224,7 @@ def _log_averages(mean: Mean, chunks: "Chunks", normal: Normal) -> tuple[tuple, 
 
 
 def _gradients(mean: Mean, chunks: "Chunks", normal: Normal, value: Tensor, upstream: Tensor) -> tuple[tuple, tuple]:
-    """The gradients of the tensors with a row for each example, and of those that all examples share."""
+    """The gradients of the tensors with a row for each example, and of the tensors that all examples share."""
 
     def add(chunk: tuple[Tensor, ...], sums: tuple[Tensor, ...]) -> tuple:
         parts = normal.pull_back(mean.sensitivity(normal.logits_at(chunk), value, upstream), chunk)
@@ -235,7 +235,7 @@ def _gradients(mean: Mean, chunks: "Chunks", normal: Normal, value: Tensor, upst
 
 
 class Chunks:
-    """Tables of S rows, cut into chunks for a loop: those of full size along one axis, and a smaller last one."""
+    """Tables of S rows, cut into chunks for a loop: the chunks of full size along one axis, and a smaller last one."""
 
     def __init__(self, tables: tuple[Tensor, ...], chunk_size: int | str | None) -> None:
         self.num_samples = tables[0].shape[0]

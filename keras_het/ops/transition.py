@@ -16,7 +16,7 @@ LARGEST = 87.0  # exp of it is finite
 
 
 def apply_transition(log_probs: Tensor, transition: Tensor) -> Tensor:
-    """Log-probabilities of the noisy labels from those of the true classes.
+    """Log-probabilities of the noisy labels, from the log-probabilities of the true classes.
 
         log p(noisy j) = log sum_i p(true i) T[i, j]                                    (Sukhbaatar et al. 2014, Eq. 2)
 

@@ -1,4 +1,4 @@
-"""The advice of a report: a summary of its numbers, and what to do next, by rules with stated limits."""
+"""The advice of a report: a summary of its numbers, and the next steps, by rules with stated limits."""
 
 import numpy as np
 
@@ -73,7 +73,7 @@ def _quoted(name: object) -> str:
 
 
 def next_steps(found: Findings) -> list[str]:
-    """What to do next, in sentences, the most urgent first."""
+    """The next steps, in sentences, the most urgent first."""
     rules = (_useless, _in_sample, _look_at_labels, _rare_classes, _confused, _badly_calibrated, _temperature)
     steps = [step for rule in rules if (step := rule(found))]
     return steps or ["Nothing here asks for a change. Correct the labels that you see are wrong, and train again."]

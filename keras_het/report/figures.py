@@ -21,7 +21,7 @@ class Picture(NamedTuple):
 
     Attributes:
         title: its title.
-        text: what it shows, in words.
+        text: its content, in words.
         light: its data address for a light page.
         dark: its data address for a dark page.
     """

@@ -15,7 +15,7 @@ def load_model(path: str | os.PathLike) -> keras.Model:
     """Loads a model from a `.keras` file; a file that needs arbitrary code is refused.
 
     Raises:
-        ValueError: with a text that says what is wrong with the file.
+        ValueError: with a text that names the fault of the file.
     """
     _check_file("model", path)
     if pathlib.Path(path).suffix != ".keras":  # Keras would run the code that files of older formats hold
@@ -32,7 +32,7 @@ def load_data(path: str | os.PathLike) -> dict[str, Any]:
     They are `x` and `y`, and `class_names`, `probabilities` and `images` if the file has them.
 
     Raises:
-        ValueError: with a text that says what is wrong with the file.
+        ValueError: with a text that names the fault of the file.
     """
     _check_file("data", path)
     if not zipfile.is_zipfile(path):

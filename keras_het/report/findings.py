@@ -21,11 +21,11 @@ from keras_het.report.noise import Noise, find_noise, unless_impossible
 
 
 class Findings(NamedTuple):
-    """What a report says of a model and N examples of K classes with labels that may be wrong.
+    """The findings of a report on a model and N examples of K classes with labels that may be wrong.
 
     Attributes:
         model: its name.
-        class_names: K of them, as given, or numbers.
+        class_names: K names, as given, or numbers.
         labels: `(N,)`.
         out_of_sample: whether probabilities were given, as by cross-validation, so that the model did not predict.
         accuracy: against the labels.
@@ -35,7 +35,7 @@ class Findings(NamedTuple):
         curve: risk and coverage by that confidence.
         issues: the labels, the worst first; None if they cannot be judged.
         noise: the noise that the head has learned; None without a head.
-        missing: what could not be told, and why, in sentences.
+        missing: findings that could not be made, and why, in sentences.
     """
 
     model: str
@@ -100,7 +100,7 @@ def collect(
     probabilities: Any = None,
     batch_size: int = 128,
 ) -> Findings:
-    """Collects what a report says, without a page.
+    """Collects the findings of a report, without a page.
 
     Args:
         model: of exclusive classes, with one output `(N, K)`.

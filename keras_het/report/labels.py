@@ -28,7 +28,7 @@ def write_labels(path: str | os.PathLike, issues: LabelIssues, class_names: list
 
 
 def safe_cell(name: Any) -> Any:
-    """A name that a spreadsheet does not compute: a number, or a text with ' before what begins a formula."""
+    """A name that a spreadsheet does not compute: a number, or a text with ' before signs that begin a formula."""
     if isinstance(name, numbers.Number):
         return name
     return FORMULA.sub(lambda found: f"{found[1] or ''}{found[2] or ''}'", str(name))

@@ -63,7 +63,7 @@ class Noise(NamedTuple):
 
 
 def find_noise(model: keras.Model, x: Any, classes: int, batch_size: int, missing: list[str]) -> Noise | None:
-    """The noise of a model's head, or None without a head; adds to `missing` what cannot be told."""
+    """The noise of a model's head, or None without a head; adds to `missing` findings that cannot be made."""
     heads = layers_of(model, HeteroscedasticDense)
     if not heads and (flips := layers_of(model, NoiseTransition)):
         missing.append(
@@ -93,9 +93,9 @@ def find_noise(model: keras.Model, x: Any, classes: int, batch_size: int, missin
 
 
 def unless_impossible(what: str, missing: list[str], find: Callable[[], Any]) -> Any:
-    """Returns what `find` returns.
+    """Returns the result of `find`.
 
-    It returns None and adds a sentence to `missing` if these data or this model do not allow it.
+    If the data or the model do not allow it, returns None and adds a sentence to `missing`.
     """
     try:
         return find()
@@ -105,7 +105,7 @@ def unless_impossible(what: str, missing: list[str], find: Callable[[], Any]) ->
 
 
 def _at_most(x: Any, most: int) -> Any:
-    """At most `most` of the examples; they are drawn at random, the same ones every time."""
+    """At most `most` of the examples; they are drawn at random, and equal in every call."""
     count = count_examples(x)
     if count <= most:
         return x

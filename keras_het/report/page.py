@@ -52,8 +52,8 @@ def report(
     each label.
 
     A model that was trained on these examples knows their labels, wrong ones too, and looks better than it is. So give
-    `probabilities` of models that were not trained on them, or other examples. The page leaves out what the model or
-    the data do not allow, and says why.
+    `probabilities` of models that were not trained on them, or other examples. The page leaves out sections that the
+    model or the data do not allow, and says why.
 
     Args:
         model: of exclusive classes, with one output `(N, K)`; with or without a head of this package.
@@ -126,7 +126,7 @@ def render(found: Findings, images: Any = None) -> str:
 
 
 def suspects(found: Findings, images: Any = None) -> list[Suspect]:
-    """The first labels of the table: those that are probably wrong, or, if there are none, the least probable."""
+    """The first labels of the table: the labels that are probably wrong, or, if there are none, the least probable."""
     if found.issues is None:
         return []
     likely = (row for row in found.issues.rows() if row[4] or not found.number_of_issues)

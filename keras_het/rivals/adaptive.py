@@ -15,7 +15,10 @@ from keras_het.ops.transition import SMALLEST
 
 
 def adaptive_strengths(labels: Any, noise: Any) -> np.ndarray:
-    """Returns the regularisation strength of each example, by the noise and frequency of its class; the largest is 1.
+    """Strengths for a loss that is better than early stopping for 2 of 7 noises on digits, by 3.9 and 0.9 points.
+
+    The loss is `AdaptivelyRegularizedCrossentropy`. The strength of an example depends on the noise and the frequency
+    of its class; the largest is 1:
 
         strength_k = noise_k^0.6 / n_k^0.4,   divided by the largest of them        (the code of Cao et al. 2021)
 
@@ -47,12 +50,15 @@ def adaptive_strengths(labels: Any, noise: Any) -> np.ndarray:
 
 @keras.saving.register_keras_serializable("keras_het")
 class AdaptivelyRegularizedCrossentropy(IndexedCrossentropy):
-    """Crossentropy plus the norm of its gradient for the input of the last layer, weighted for each example (HAR).
+    """Better than early stopping for 2 of 7 noises on digits: pair flips, +3.9 points, and outliers, +0.9.
+
+    It is level for the others (`benchmarks/results/arena_digits.md`). The loss is crossentropy plus the norm of its
+    gradient for the input of the last layer, weighted for each example (HAR):
 
         l_n + strength_n |d l_n / d h_n|,   d l_n / d h_n = W (p - y)        (Cao et al. 2021, Algorithm 1)
 
     h is the input of the last layer, a `Dense` with kernel W, which `attach` finds in the model. Examples without an
-    index, such as those of validation, are not regularised. Strengths of 0 give the plain crossentropy.
+    index, such as validation examples, are not regularised. Strengths of 0 give the plain crossentropy.
 
     The paper sums the norms over several hidden layers by a second backward pass. Here only the last layer counts,
     whose gradient has a formula, so a step costs one more product with W. The authors' code takes the gradient of the

@@ -13,7 +13,11 @@ MAX_OF_CLASS = 16_384  # examples; the distances of more would take over 1 GiB
 
 
 def density_subsets(features: Any, labels: Any, num_subsets: int = 3, percentile: float = 60.0) -> np.ndarray:
-    """Returns the subset of each example: 0 is the densest of its class and the cleanest, the last the most scattered.
+    """Better than early stopping for pair flips on digits, +14.3 points; worse without wrong labels, -1.0.
+
+    The curriculum is level for the other noises, but with the heteroscedastic head it gains 3.4 points for weak raters,
+    within two standard errors of the best method (`benchmarks/results/arena_digits.md`). The function returns the
+    subset of each example: 0 is the densest and cleanest of its class, the last the most scattered.
 
         rho_i = the number of examples j of the class with |f_i - f_j| < d,   d the percentile of all these distances
 
@@ -51,7 +55,10 @@ def density_subsets(features: Any, labels: Any, num_subsets: int = 3, percentile
 
 
 def stage_weights(subsets: Any, stage: int, weights: Sequence[float] = (1.0, 0.5, 0.5)) -> np.ndarray:
-    """Returns the weight of each example in a stage: subsets up to the number of the stage count, the others do not.
+    """Better than early stopping for pair flips on digits, +14.3 points; worse without wrong labels, -1.0.
+
+    These are the results of a curriculum by `density_subsets`. The function returns the weight of each example in one
+    of its stages: subsets up to the number of the stage count, the others do not.
 
     Train one stage after the other:
     `for stage in range(3): model.fit(x, y, sample_weight=stage_weights(subsets, stage))`. Examples of weight 0 may also
@@ -60,8 +67,8 @@ def stage_weights(subsets: Any, stage: int, weights: Sequence[float] = (1.0, 0.5
     Args:
         subsets: from `density_subsets`, `(N,)`.
         stage: in [0, len(weights)).
-        weights: one for each subset, at least 0; the paper's third stage has 1 for clean and 0.5 for noisy ones (as we
-            remember it).
+        weights: one for each subset, at least 0; the paper's third stage has 1 for clean and 0.5 for noisy subsets (as
+            we remember it).
     Returns:
         shape `(N,)`, float32.
     Raises:

@@ -12,7 +12,11 @@ from keras_het.losses import SelfPacedCrossentropy
 
 
 def mentor_net(num_classes: int, hidden: int = 20) -> keras.Model:
-    """Returns a small network that weighs examples by their losses: the learned curriculum of `SelfPacedCrossentropy`.
+    """A learned mentor does harm on digits: 90.1% accuracy, and 93.9% with the rule that it replaces.
+
+    A plain network has 91.3% (`benchmarks/results/co_teaching.md`: 45% wrong labels, 100 examples for the mentor). The
+    function returns a small network that weighs examples by their losses: the learned curriculum of
+    `SelfPacedCrossentropy`.
 
     Train it on examples whose labels are known to be right or wrong, which `rivals.MentorExamples` collects while
     another model learns. Its features are losses, so it also serves another model of the same data, or of similar data.
@@ -51,16 +55,17 @@ SMALLEST = np.finfo("float32").tiny  # a smaller probability would give an infin
 
 
 class MentorExamples(keras.callbacks.Callback):
-    """Collects, after every epoch, the features of examples whose true labels are known, for `rivals.mentor_net`.
+    """A learned mentor does harm on digits: 90.1% accuracy, and 93.9% with the rule that it replaces.
 
-    The model learns by a `SelfPacedCrossentropy` without a mentor, and these examples must be among those that it
-    learns from: losses of others would say nothing of what is memorised. Epochs that keep all examples have no
-    threshold, and are left out.
+    The callback collects the data to train the mentor, a `rivals.mentor_net`: after every epoch, the features of
+    examples whose true labels are known. The model learns by a `SelfPacedCrossentropy` without a mentor. The examples
+    must be among its training examples: the losses of other examples do not show which labels it has memorised. Epochs
+    that keep all examples have no threshold, and are left out.
 
     Args:
         x: the examples, an array, `(N, ...)`.
         noisy_labels: their labels in training, integers, `(N,)`.
-        true_labels: the true ones, `(N,)`.
+        true_labels: their true labels, integers, `(N,)`.
     Raises:
         ValueError: for other labels, or a model with another loss.
 

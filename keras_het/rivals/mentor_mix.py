@@ -1,4 +1,4 @@
-"""MentorMix: examples mixed with those that the model finds easy."""
+"""MentorMix: each example is mixed with one that the model finds easy."""
 
 from typing import Any
 
@@ -11,7 +11,11 @@ from keras_het.inspection.probabilities import exclusive_probabilities
 
 
 class MentorMix(keras.utils.PyDataset):
-    """Batches of mixed examples: each is mixed with one of its batch, drawn by weights v, which are 1 for small losses.
+    """Better than early stopping for 3 of 7 noises on digits, by 1.7 to 9.4 points; worse without wrong labels, -3.2.
+
+    The gains are +9.4 for pair flips, +2.4 for weak raters and +1.7 for random flips. For weak raters and look-alikes
+    it is within two standard errors of the best method (`benchmarks/results/arena_digits.md`). The batches hold mixed
+    examples: each example is mixed with one of its batch, drawn by weights v, which are 1 for small losses.
 
         v_i = 1 if the loss of i is at most the percentile of all, else 0
         j ~ softmax(v) over the batch,   l ~ Beta(alpha, alpha),   l = max(l, 1 - l) if v_i = 1 else min(l, 1 - l)
@@ -22,9 +26,9 @@ class MentorMix(keras.utils.PyDataset):
     burn-in and without the callback: that is mixup.
 
     The paper computes v in every step, with the percentile of the batch, smoothed over the steps, and so needs two
-    passes of the network in each step. Here v is at most one epoch old, and the percentile is that of all examples. The
+    passes of the network in each step. Here v is at most one epoch old, and the percentile is over all examples. The
     paper also weights the mixed examples by their own losses, which is left out here. The draws are a function of seed,
-    epoch and batch, so a resumed run draws what it would have drawn.
+    epoch and batch, so a resumed run draws the same examples as one that was not interrupted.
 
     Args:
         x: examples, floats, `(N, ...)`.

@@ -44,7 +44,7 @@ def cross_val_probabilities(
         make_model: function without arguments that returns a new compiled model of exclusive classes.
         x: examples: an array, or a list, tuple or dict of them.
         y: their labels, integers, shape `(N,)`.
-        folds: how many parts, and models, from 2 to N.
+        folds: the number of parts, and of models, from 2 to N.
         sample_weight: of the examples in `fit`, shape `(N,)`, or None.
         seed: of the split and of the models.
         path: a folder that keeps each finished fold, `fold_0.npz` and so on; a later call goes on from there. It

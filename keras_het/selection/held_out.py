@@ -145,7 +145,7 @@ def _in_a_column(labels: np.ndarray, predictions: Any) -> np.ndarray:
 
 
 def _is_right(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
-    """Whether the most probable class is that of the label, an integer or a vector."""
+    """Whether the most probable class is the label's, an integer or a vector."""
     vectors = labels.shape == predictions.shape
     if predictions.shape[-1] == 1 or (vectors and np.any(labels.sum(-1).round(3) != 1)):
         rule = 'be a function, or "loss", where the loss of the model does not tell what it predicts'
@@ -157,11 +157,11 @@ def _is_right(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
 def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float:
     """Mean of -log p(noisy y | x), the negative log-likelihood, under a model that ends in a `NoiseTransition`.
 
-    A value far lower on training labels than on held-out ones says that the base model still learns labels by heart:
+    A value far lower on training labels than on held-out labels says that the base model still learns labels by heart:
     there is too little data for T, or the penalty is too weak.
 
     Args:
-        model: ends in the layer.
+        model: a model that ends in the layer.
         x: examples: arrays, or a data set of batches (x, y) as for `fit`.
         y: their noisy labels, integers in [0, K), `(N,)`, or of several annotators `(N, M)`, -1 where one is missing;
             None for a data set.

@@ -20,9 +20,9 @@ class Trial:
     """One value that was tried.
 
     Attributes:
-        value: what `make_model` got.
+        value: the argument of `make_model`.
         score: of the held-out labels, by the criterion.
-        epoch: the one whose weights were scored, counted from 1.
+        epoch: the epoch whose weights were scored, counted from 1.
         seconds: of `fit` and scoring.
     """
 
@@ -37,7 +37,7 @@ class Search:
 
     Args:
         make_model: function of a value that returns a new compiled model.
-        held_out: what scores a model.
+        held_out: the held-out data, which score a model.
         keeps_best: True: every epoch is scored, and the weights of the best one are kept. False: the last is scored.
         fit_arguments: all arguments of `fit`.
     """

@@ -17,12 +17,12 @@ MOST_BEYOND = 6  # values that are tried beyond the ends of a list
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """What `select` found; `print` shows it as a table.
+    """The result of `select`; `print` shows it as a table.
 
     Attributes:
         best: the `Trial` of the best value.
         model: its fitted model, with the weights of the epoch that was chosen.
-        trials: all of them; positive numbers are sorted.
+        trials: all trials; positive numbers are sorted.
         criterion: its name.
     """
 
@@ -104,17 +104,17 @@ def select(
 
     Args:
         make_model: function of a value that returns a new compiled model, which shares no layer with earlier ones.
-        values: temperatures, strengths, or whatever else `make_model` takes.
-        x: what to fit to: arrays, or a data set of batches (x, y) as for `fit`, that can be read more than once.
+        values: temperatures, strengths, or other arguments of `make_model`.
+        x: training inputs: arrays, or a data set of batches (x, y) as for `fit`, that can be read more than once.
         y: labels, integers `(N,)` or whatever else the loss takes; None for a data set.
         validation_data: `(x, y)`, or a data set; `fit` does not see it. Weights and masks do not count. Callbacks see
             `val_<criterion>` of every epoch and the metrics of the training, but no other `val_`.
         criterion: "loss", the model's own loss without penalties, which is the negative log-likelihood for a
             crossentropy; "accuracy"; or a function `(labels, predictions)` that returns a number for each example, or
-            their mean, as those in `keras.losses` do. Behind a `NoiseTransition` the predictions are log-probabilities
-            of the noisy labels, which must be integers.
-        mode: what is better, "min" or "max"; "auto" is "max" if the name of the criterion has "accuracy" in it, else
-            "min".
+            their mean, as the functions of `keras.losses` do. Behind a `NoiseTransition` the predictions are
+            log-probabilities of the noisy labels, which must be integers.
+        mode: "min" or "max", the direction of better scores; "auto" is "max" if the name of the criterion has
+            "accuracy" in it, else "min".
         epoch: "best" scores after every epoch and keeps the best weights; "last" scores once, and after every
             epoch if there are callbacks.
         extend: if the best of at least two positive numbers is the largest or the smallest, go on beyond it by the

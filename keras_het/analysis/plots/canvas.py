@@ -1,4 +1,4 @@
-"""What all figures share: axes, colours that are distinct on a light and on a dark background, and texts that fit."""
+"""Parts of all figures: axes, colours that are distinct on a light and on a dark background, and texts that fit."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def matplotlib(module: str = "") -> Any:
     """Matplotlib, or a module of it.
 
     Raises:
-        ImportError: if it is missing; it says what to install.
+        ImportError: if it is missing; the error says which package to install.
     """
     return import_extra(f"matplotlib{module}", "plot", "The figure")
 

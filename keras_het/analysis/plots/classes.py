@@ -28,7 +28,7 @@ def covariance(matrix: Any, class_names: Sequence | None = None, ax: Any = None)
 
     Args:
         matrix: `(K, K)`, of `analysis.covariance`.
-        class_names: K of them; None for numbers. With many classes only some are written.
+        class_names: K names; None for numbers. With many classes only some are written.
         ax: Matplotlib axes; None makes a figure.
     Returns:
         the axes; the covariances are `ax.images[0].get_array()`.
@@ -58,7 +58,7 @@ def covariance(matrix: Any, class_names: Sequence | None = None, ax: Any = None)
 
 
 def clustered(matrix: np.ndarray) -> np.ndarray:
-    """An order of the classes of a covariance, `(K,)`, in which those of similar correlations are beside each other."""
+    """An order of the classes of a covariance, `(K,)`, in which classes of similar correlations are side by side."""
     if len(matrix) < 3:
         return np.arange(len(matrix))
     scale = np.sqrt(np.maximum(np.diagonal(matrix), 0.0))
@@ -81,7 +81,7 @@ def _class_ticks(ax, names):
 
 
 def pairs(pairs: Sequence, ax: Any = None) -> Any:
-    """The covariances of pairs of classes as bars, the first on top; the colour says what the sign means.
+    """The covariances of pairs of classes as bars, the first on top; the colour shows the meaning of the sign.
 
     Args:
         pairs: `ConfusedPair`s of `analysis.confused_pairs`; the first 20 are drawn.

@@ -74,8 +74,7 @@ def _density(ax, centers, share, width):
 def risk_coverage(curve: Any, ax: Any = None) -> Any:
     """The share of errors among the most confident predictions, by the share of predictions that is kept.
 
-    A model that knows when it is wrong has a curve far below the dashed line, which is that of predictions kept at
-    random.
+    A model that knows when it is wrong has a curve far below the dashed line, the curve of predictions kept at random.
 
     Args:
         curve: of `analysis.risk_coverage`.

@@ -22,14 +22,15 @@ def runs_here(marks, backend):
     return backend == ONCE or "smoke" in marks or not marks & {"once", "refusal"}
 
 
-def grid(cases, span):
+def grid(cases, span, beyond=pytest.mark.once):
     """Values for `parametrize` or a fixture: those in `span` run on every backend, and the others once.
 
     Args:
         cases: all values, such as names.
         span: those that together reach every branch of the code; each must be a case.
+        beyond: the mark of the others; `thorough` where PyTorch skips the test.
     """
     cases, span = list(cases), set(span)
     if not span <= set(cases):
         raise ValueError(f"`span` must be of the cases. Received: {sorted(span - set(cases))}")
-    return [case if case in span else pytest.param(case, marks=pytest.mark.once) for case in cases]
+    return [case if case in span else pytest.param(case, marks=beyond) for case in cases]

@@ -8,6 +8,7 @@ from keras import ops
 from keras_het.covariances import Latent
 from keras_het.layers import HeteroscedasticDense
 from tests.layers.heads import EVERY_HEAD, FEATURES, HEADS, UNITS, X, built_head, set_random_weights, with_covariance
+from tests.marks import grid
 
 EXPORTED = {  # all but the last with the integrators that they have by default
     "full": {"num_factors": 2},
@@ -149,7 +150,9 @@ def test_onnx_runs_with_axes_of_unknown_length(kind, tmp_path):
 
 
 @pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="a SavedModel needs TensorFlow")
-@pytest.mark.parametrize("kind", EXPORTED)
+@pytest.mark.parametrize(
+    "kind", grid(EXPORTED, span=["full", "latent", "quadrature", "sampled sigmoid"], beyond=pytest.mark.thorough)
+)
 def test_saved_model_runs_with_any_batch_size(kind, tmp_path):
     import tensorflow as tf
 

@@ -20,6 +20,7 @@ from tests.layers.heads import (
     targets,
     to_numpy,
 )
+from tests.marks import grid
 
 SEQUENCES = np.random.default_rng(3).normal(size=(4, 5, FEATURES)).astype("float32")
 
@@ -209,7 +210,9 @@ def test_inference_is_the_same_compiled_and_eager():
 
 
 @pytest.mark.skipif(keras.config.backend() == "torch", reason="PyTorch runs eagerly: it traces nothing")
-@pytest.mark.parametrize("kind", ["full", "parameter-efficient", "diagonal", "sigmoid"])
+@pytest.mark.parametrize(
+    "kind", grid(["full", "parameter-efficient", "diagonal", "sigmoid"], span=["full"], beyond=pytest.mark.thorough)
+)
 def test_batches_of_one_shape_are_traced_once(kind, monkeypatch):
     head, traces = make_head(kind), []
     call = type(head).call

@@ -96,7 +96,6 @@ class Scores(keras.callbacks.Callback):
         self.found.append(HeldOut((X[30:], LABELS[30:]), "accuracy")(self.model))
 
 
-@pytest.mark.smoke
 def test_the_best_epoch_is_kept_and_the_last_if_asked():
     for epoch in ("best", "last"):
         seen, data = Scores(), (X[:30], LABELS[:30], (X[30:], LABELS[30:]))

@@ -9,7 +9,7 @@ from scipy.special import log_softmax
 
 from benchmarks.arena.trial import BATCH, Trial
 from benchmarks.lib import noises
-from keras_het.analysis.calibration import expected_calibration_error
+from keras_het.analysis import calibration
 
 
 class Record(keras.callbacks.Callback):
@@ -42,7 +42,7 @@ def scores(log_p, y):
     return {
         "accuracy": float((log_p.argmax(-1) == y).mean()),
         "NLL": float(-log_p[np.arange(len(y)), y].mean()),
-        "ECE": expected_calibration_error(np.exp(log_p), y),
+        "ECE": calibration(np.exp(log_p), y).error,
     }
 
 

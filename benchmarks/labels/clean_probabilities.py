@@ -21,7 +21,7 @@ from benchmarks.lib import harness, tasks
 from benchmarks.lib.lines import with_error
 from benchmarks.lib.results import publish
 from keras_het import select
-from keras_het.analysis.calibration import expected_calibration_error
+from keras_het.analysis import calibration
 from keras_het.callbacks import ReleaseTransition
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
@@ -82,7 +82,7 @@ def rows(name, seed):
             figures = [
                 right.mean(),
                 -scaled[np.arange(len(y)), y].mean(),
-                expected_calibration_error(p, y),
+                calibration(p, y).error,
                 (p.max(-1) - right).mean(),
             ]
             yield way, count, figures

@@ -20,7 +20,7 @@ from benchmarks.lib import harness, tasks
 from benchmarks.lib.lines import with_error
 from benchmarks.lib.results import publish
 from keras_het import select
-from keras_het.analysis.calibration import expected_calibration_error
+from keras_het.analysis import calibration
 from keras_het.models import DeepEnsemble
 from keras_het.models.temperature_scaler import TemperatureScaler
 
@@ -58,7 +58,7 @@ def measure(model, task):
 def figures(log_p, y):
     """`FIGURES` of log-probabilities."""
     right, nll = log_p.argmax(-1) == y, -log_p[np.arange(len(y)), y]
-    return right.mean(), nll.mean(), expected_calibration_error(np.exp(log_p), y)
+    return right.mean(), nll.mean(), calibration(np.exp(log_p), y).error
 
 
 def run(task, seed):

@@ -25,7 +25,7 @@ from benchmarks.lib import harness, tasks
 from benchmarks.lib.lines import distinct
 from benchmarks.lib.results import publish
 from keras_het import covariances
-from keras_het.analysis.calibration import expected_calibration_error
+from keras_het.analysis import calibration
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense, LearnedTemperature
 
@@ -124,7 +124,7 @@ def scores(log_p, y):
     return {
         "accuracy": float((log_p.argmax(-1) == y).mean()),
         "NLL": float(-log_p[rows, y].mean()),
-        "ECE": expected_calibration_error(p, y),
+        "ECE": calibration(p, y).error,
         "scaled NLL": scaled_by(log_p, y)[1],
         "absolute error": float(1 - p[rows, y].mean()),
         "GCE": float((1 - p[rows, y] ** 0.7).mean() / 0.7),

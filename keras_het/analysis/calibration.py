@@ -30,6 +30,13 @@ class Calibration:
 def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:
     """The share of right predictions for each level of confidence, as a reliability diagram shows it.
 
+    Its `error` is the expected calibration error, over bins of equal width,
+
+        sum over bins b of |sum over i in b of 1[y_i = argmax p_i] - max p_i| / N    (Guo et al. 2017, Eq. 3)
+
+    With noisy labels it says whether a model knows how often the *labels* agree with it. Such a model is less sure of
+    the true classes than it could be.
+
     Args:
         probabilities: `(N, K)`.
         labels: integers, `(N,)`.
@@ -38,12 +45,15 @@ def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:
         `Calibration`.
     Raises:
         ValueError: for other shapes, labels of no class, no example, or no bin.
-    Source: Guo, Pleiss, Sun and Weinberger 2017, "On calibration of modern neural networks", section 2.
+    Source: Guo, Pleiss, Sun and Weinberger 2017, "On calibration of modern neural networks", section 2; Naeini, Cooper
+        and Hauskrecht 2015.
 
     Example:
         >>> found = calibration([[0.9, 0.1], [0.2, 0.8], [0.8, 0.2]], [0, 1, 1], bins=2)
         >>> found.count.tolist(), found.confidence.round(3).tolist(), found.accuracy.round(3).tolist()
         ([0, 3], [nan, 0.833], [nan, 0.667])
+        >>> round(found.error, 4)  # |(.9 + .8 + .8) - 2| / 3
+        0.1667
     """
     bins = check_integer("bins", bins, 1)
     confidence, success = confidence_and_success(probabilities, labels)
@@ -55,32 +65,6 @@ def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:
     return Calibration(
         np.linspace(0, 1, bins + 1), count, mean_confidence, accuracy, float(np.abs(gaps).sum() / len(success))
     )
-
-
-def expected_calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
-    """How far the confidence in the predicted class is from the share of right predictions, over bins of equal width.
-
-        sum over bins b of |sum over i in b of 1[y_i = argmax p_i] - max p_i| / N
-
-    With noisy labels it says whether a model knows how often the *labels* agree with it. Such a model is less sure of
-    the true classes than it could be.
-
-    Args:
-        probabilities: `(N, K)`.
-        labels: integers, `(N,)`.
-        bins: the number of bins.
-    Returns:
-        a float in [0, 1].
-    Raises:
-        ValueError: for other shapes, labels of no class, no example, or no bin.
-    Source: Naeini, Cooper and Hauskrecht 2015; Guo, Pleiss, Sun and Weinberger 2017, Eq. 3.
-
-    Example:
-        >>> # (.1 + |.2 - .8|) / 3
-        >>> round(expected_calibration_error([[0.9, 0.1], [0.2, 0.8], [0.8, 0.2]], [0, 1, 1]), 4)
-        0.2333
-    """
-    return calibration(probabilities, labels, bins).error
 
 
 def confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -13,8 +13,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from keras_het import covariances
-from keras_het.analysis import covariance
-from keras_het.analysis.calibration import expected_calibration_error
+from keras_het.analysis import calibration, covariance
 from keras_het.base.validation import check_integer, check_number
 from keras_het.commands.demo_report import describe, import_extra, save
 from keras_het.integrators import QuasiMonteCarlo
@@ -186,7 +185,7 @@ def score(model, split):
     return (
         float(np.mean(log_p.argmax(-1) == split.labels)),
         nll,
-        expected_calibration_error(np.exp(log_p), split.labels),
+        calibration(np.exp(log_p), split.labels).error,
     )
 
 

@@ -92,7 +92,7 @@ def check(model: keras.Model) -> None:
         for identifier, output in _pairs(arguments.get(argument), outputs):
             fitting = counterpart(identifier, output, module)
             if fitting is not identifier:
-                raise ValueError(explain(argument, identifier, fitting, output))
+                raise ValueError(advice(argument, identifier, fitting, output))
             if output.annotators and of_annotators(identifier) is None:
                 _check_missing(argument, identifier, output)
 
@@ -139,7 +139,7 @@ def leaves(given: Any) -> Iterator[Any]:
         yield given
 
 
-def explain(argument: str, identifier: Any, fitting: Any, output: Output) -> str:
+def advice(argument: str, identifier: Any, fitting: Any, output: Output) -> str:
     """The error text for a loss or metric that does not fit, with a remedy."""
     received = f"Received: {argument}={spelled(identifier)}"
     if output.returns == "probabilities":

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from keras_het.base.internals import compile_arguments, not_decayed
-from keras_het.inspection.check import ROLES, explain, spelled
+from keras_het.inspection.check import ROLES, advice, spelled
 from keras_het.inspection.outputs import Output
 from keras_het.inspection.rules import counterpart, remade
 from keras_het.losses.state import StatefulCrossentropy
@@ -111,7 +111,7 @@ def _mapped(given: Any, argument: str, module: Any, output: Output | None, same:
     fitting = given if output is None else counterpart(given, output, module, trust_unknown=same)
     if fitting is None and output is not None:
         raise _UnfitError(
-            "a loss or metric of the old one has no counterpart that is known", explain(argument, given, None, output)
+            "a loss or metric of the old one has no counterpart that is known", advice(argument, given, None, output)
         )
     return (
         _again(given, argument)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_het.analysis.calibration import expected_calibration_error
+from keras_het.analysis import calibration
 
 pytestmark = pytest.mark.once
 
@@ -12,15 +12,15 @@ def test_one_bin_is_the_difference_of_accuracy_and_mean_confidence():
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(3), size=100)
     y = rng.integers(3, size=100)
-    assert expected_calibration_error(p, y, bins=1) == pytest.approx(abs(np.mean(p.argmax(1) == y) - p.max(1).mean()))
+    assert calibration(p, y, bins=1).error == pytest.approx(abs(np.mean(p.argmax(1) == y) - p.max(1).mean()))
 
 
 def test_gaps_of_bins_do_not_cancel_and_confidence_one_has_a_bin():
     p = np.array([[0.5, 0.5], [0.5, 0.5], [1.0, 0.0], [1.0, 0.0]])
     # 2 right of 4 at a mean confidence of .75, in one bin.
-    assert expected_calibration_error(p, [0, 0, 1, 1], bins=2) == 0.25
-    assert expected_calibration_error(p, [0, 0, 1, 1], bins=4) == 0.75
-    assert expected_calibration_error(p, [0, 1, 0, 0], bins=4) == 0.0
+    assert calibration(p, [0, 0, 1, 1], bins=2).error == 0.25
+    assert calibration(p, [0, 0, 1, 1], bins=4).error == 0.75
+    assert calibration(p, [0, 1, 0, 0], bins=4).error == 0.0
 
 
 @pytest.mark.parametrize(
@@ -29,15 +29,15 @@ def test_gaps_of_bins_do_not_cancel_and_confidence_one_has_a_bin():
 )
 def test_errors_say_what_is_wrong(p, y, bins):
     with pytest.raises(ValueError, match=r"`probabilities` must be \(N, K\)|`bins` must be an integer at least 1"):
-        expected_calibration_error(p, y, bins)
+        calibration(p, y, bins)
 
 
 def test_labels_of_no_class_are_refused():
     with pytest.raises(ValueError, match=r"`labels` must be in \[0, 2\). Received: 2 at \[0\]"):
-        expected_calibration_error([[0.5, 0.5]], [2])
+        calibration([[0.5, 0.5]], [2])
 
 
 @pytest.mark.parametrize("p", [np.log([[0.5, 0.5]]), [[4.0, -1.0]], [[np.nan, 1.0]], [[0.2, 0.2]]])
 def test_what_are_no_probabilities_is_refused(p):
     with pytest.raises(ValueError, match="must be in \\[0, 1\\] and sum to 1, such as the exp of what a head predicts"):
-        expected_calibration_error(p, [0])
+        calibration(p, [0])

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from keras_het.analysis import calibration, risk_coverage
-from keras_het.analysis.calibration import expected_calibration_error
 from keras_het.metrics import AreaUnderRiskCoverage, ExpectedCalibrationError
 
 pytestmark = pytest.mark.once
@@ -54,7 +53,7 @@ def test_the_bins_of_calibration_hold_what_is_in_them():
             assert np.isnan(found.confidence[b])
     filled = found.count > 0
     gaps = np.abs(found.accuracy - found.confidence)[filled] * found.count[filled]
-    assert found.error == pytest.approx(gaps.sum() / 500) == expected_calibration_error(p, y, bins=10)
+    assert found.error == pytest.approx(gaps.sum() / 500) == calibration(p, y, bins=10).error
     assert found.error == pytest.approx(float(ExpectedCalibrationError(bins=10)(y, p)), abs=1e-6)
 
 

@@ -6,8 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_het.analysis import covariance
-from keras_het.analysis.calibration import expected_calibration_error
+from keras_het.analysis import calibration, covariance
 from keras_het.callbacks import HeteroscedasticMonitor
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
@@ -47,7 +46,7 @@ def test_the_figures_are_those_of_the_dense_matrix_after_the_epoch(arguments):
         "head_diagonal_share": d.sum() * 0.8 / variances.sum(),  # centred, a variance of one of five classes keeps 4/5
         "head_off_diagonal_share": 1 - np.square(variances).sum() / squares,
         "head_effective_rank": variances.sum() ** 2 / squares,
-        "val_ece": expected_calibration_error(np.exp(model.predict(X[:30], verbose=0)), Y[:30]),
+        "val_ece": calibration(np.exp(model.predict(X[:30], verbose=0)), Y[:30]).error,
     }
     assert {name: history[name][-1] for name in expected} == pytest.approx(expected, rel=1e-4)
     assert len(history["val_ece"]) == 2

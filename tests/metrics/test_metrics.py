@@ -8,7 +8,7 @@ from scipy.special import expit, log_softmax, softmax
 from sklearn.metrics import average_precision_score, brier_score_loss, log_loss
 
 from keras_het import metrics
-from keras_het.analysis.calibration import expected_calibration_error
+from keras_het.analysis import calibration
 from tests.marks import grid
 
 EXAMPLES, UNITS = 40, 4
@@ -73,7 +73,7 @@ def aurc(labels, p):
 
 
 def ece(labels, p):
-    return expected_calibration_error(p, labels)
+    return calibration(p, labels).error
 
 
 ORACLES = {"nll": nll, "brier": brier, "ece": ece, "equal mass": equal_mass, "gap": gap, "aurc": aurc}

@@ -115,6 +115,7 @@ def test_imports_point_down_and_name_no_backend(module):
     assert wrong_imports(module, source_of(module)) == []
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize(
     ("module", "line"),
     [
@@ -181,6 +182,7 @@ def test_the_house_is_light():
     assert len(house.public_names()) <= MOST_NAMES
 
 
+@pytest.mark.planted
 def test_a_circle_of_rooms_is_caught():
     with pytest.raises(RecursionError):
         house.floors({("ops", "layers"), ("layers", "ops")}, {"ops", "layers"})
@@ -203,6 +205,7 @@ def test_a_public_module_lists_what_it_defines_and_nothing_else(module):
     assert wrong_names(source_of(module.__name__), module.__all__) == set()
 
 
+@pytest.mark.planted
 def test_planted_names_are_caught():
     source = "import numpy as np\n\n\ndef listed(): ...\n\n\ndef forgotten(): ...\n"
     assert wrong_names(source, ["listed", "np"]) == {"forgotten", "np"}

@@ -53,6 +53,7 @@ def test_both_matrices_and_that_one_is_the_other_times_t(apply_at_inference, tra
     np.testing.assert_allclose(predicted[LABELS == 1].mean(axis=0), expected[1], atol=1e-6)
 
 
+@pytest.mark.planted
 def test_a_layer_that_applies_the_transpose_is_caught(monkeypatch):
     from keras_het.layers import noise_transition
 

@@ -111,7 +111,7 @@ BUGS = (
         "keras_het/inspection/head_noise.py",
         "matrix.divided(self.head.temperature**2)",
         "matrix.divided(self.head.temperature)",
-        ("inspection",),
+        ("inspection", "callbacks", "analysis"),
     ),
     Bug(
         "a mean over held-out examples that weighs a small last batch as the others",

@@ -7,6 +7,8 @@
 * `smoke`: on all three, in a module that is otherwise `once`: a test that shows whether a backend works at all.
 * `thorough`: not by default. For what takes long and seldom breaks: memory, compilers.
 
+A further mark, `planted`, moves no test: it names those that plant a bug, for `python -m tests.planted list`.
+
 A module or a test takes a mark; `grid` gives `once` to the cases of a table beyond those that span it.
 """
 

@@ -101,6 +101,7 @@ def test_imports_name_no_backend_and_no_optional_package(module):
     assert wrong_imports(module, source_of(module)) == []
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize(
     ("module", "line"),
     [
@@ -152,6 +153,7 @@ def lint_imports(folder):
     return result.returncode, result.stdout
 
 
+@pytest.mark.planted
 def test_planted_imports_that_point_up_are_caught(tmp_path):
     """Each in a function of its module, all at once."""
     shutil.copytree(PACKAGE, tmp_path / "keras_het")
@@ -227,6 +229,7 @@ def test_the_house_is_light():
     assert both <= MOST_DISTRIBUTIONS
 
 
+@pytest.mark.planted
 def test_a_circle_of_rooms_is_caught():
     with pytest.raises(RecursionError):
         house.floors({("ops", "layers"), ("layers", "ops")}, {"ops", "layers"})
@@ -249,6 +252,7 @@ def test_a_public_module_lists_what_it_defines_and_nothing_else(module):
     assert wrong_names(source_of(module.__name__), module.__all__) == set()
 
 
+@pytest.mark.planted
 def test_planted_names_are_caught():
     source = "import numpy as np\n\n\ndef listed(): ...\n\n\ndef forgotten(): ...\n"
     assert wrong_names(source, ["listed", "np"]) == {"forgotten", "np"}

@@ -1,4 +1,4 @@
-"""The marks: which tests the default check runs where, and that a mark cannot leave a test out everywhere."""
+"""The marks: which tests the default check runs where."""
 
 import pytest
 

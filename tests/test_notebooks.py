@@ -81,6 +81,7 @@ def test_the_cells_of_a_guide_by_hand():
     ]
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize(("place", "lost"), [(1, {"text"}), (2, {"code", "comment"}), (4, {"code"})])
 def test_a_cell_that_is_lost_is_noticed(place, lost):
     cells = list(reader.cells(SOURCE))

@@ -69,6 +69,7 @@ class TestTables:
     def test_every_result_file_has_a_page_and_every_page_a_result_file(self):
         assert {path.stem for path in results.FOLDER.glob("*.md")} == {p.stem for p in results.FOLDER.glob("*.json")}
 
+    @pytest.mark.planted
     def test_a_page_of_results_that_was_changed_is_found(self, tmp_path, monkeypatch):
         for name in ("ensembles.json", "ensembles.md"):
             (tmp_path / name).write_text((results.FOLDER / name).read_text())
@@ -86,6 +87,7 @@ class TestTables:
             typed = figures_of_tables(pages.without_results(page.read_text()))
             assert not typed, f"{page.name}: {typed}"
 
+    @pytest.mark.planted
     def test_a_figure_that_is_typed_is_found(self):
         target = "recipe, mean rank correlation over the tasks"
         page = pages.rendered(f"<!-- table: {target} -->\n<!-- / -->\n")

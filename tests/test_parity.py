@@ -34,6 +34,7 @@ def test_equal_files_pass():
     assert failures(quantities(), quantities()) == []
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize(
     ("kind", "entry", "allowed"),
     [
@@ -51,6 +52,7 @@ def test_a_difference_above_the_limit_is_caught_and_one_below_is_not(kind, entry
     assert line.startswith(f"{kind}, full softmax, detail: first and second differ by 1.1")
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("value", [np.nextafter(np.float32(1), np.float32(2)), np.float32(1 - 2**-24)])
 def test_noise_that_differs_in_one_bit_is_caught(value):
     first, second = quantities(), quantities()
@@ -59,12 +61,14 @@ def test_noise_that_differs_in_one_bit_is_caught(value):
     assert line.startswith("noise")
 
 
+@pytest.mark.planted
 def test_noise_of_another_sign_of_zero_is_caught():
     first, second = quantities(), quantities()
     first["noise/full softmax/detail"][0, 0], second["noise/full softmax/detail"][0, 0] = 0.0, -0.0
     assert len(failures(first, second)) == 1
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("kind", parity.LIMITS)
 @pytest.mark.parametrize(
     "spoil",
@@ -89,6 +93,7 @@ def test_values_that_are_not_finite_and_other_shapes_and_dtypes_are_caught(kind,
         assert len(failures(first, second)) == 1
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("kind", parity.LIMITS)
 def test_a_missing_quantity_is_caught(kind):
     whole, part = quantities(), quantities()
@@ -99,6 +104,7 @@ def test_a_missing_quantity_is_caught(kind):
     assert failures(part, part) == [f"no {kind} in any file"]
 
 
+@pytest.mark.planted
 def test_one_backend_of_three_that_differs_is_named_twice():
     files = {"jax": quantities(), "tensorflow": quantities(), "torch": quantities()}
     files["torch"]["fit/full softmax/detail"] += np.float32(1)

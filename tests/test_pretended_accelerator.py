@@ -14,6 +14,7 @@ def test_tensors_and_weights_are_on_it():
     assert {x.device.type for x in (log_p, *(weight.value for weight in head.weights))} == {"pretended"}
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize(
     "meet",
     [

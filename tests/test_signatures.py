@@ -213,6 +213,7 @@ def test_types_are_announced():
     assert (pathlib.Path(keras_het.__file__).parent / "py.typed").exists()
 
 
+@pytest.mark.planted
 def test_missing_annotations_are_caught():
     source = (
         "def f(x, y: int): ...\n"
@@ -227,6 +228,7 @@ def test_missing_annotations_are_caught():
     assert found == ["planted.f(x)", "planted.f", "planted.C.__init__(z)", "planted.C.p"]
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
@@ -248,6 +250,7 @@ def test_wrong_sections_are_caught(text, wrong):
     assert wrong_arguments(function, needed=False) == (set() if text == "No section." else wrong)
 
 
+@pytest.mark.planted
 def test_a_class_without_a_section_is_caught():
     class Missing:
         """A class."""
@@ -261,6 +264,7 @@ def test_a_class_without_a_section_is_caught():
     assert wrong_arguments(Plain) == set()
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
@@ -324,6 +328,7 @@ def test_what_kwargs_bring_to_a_base_class_is_an_argument():
     assert wrong_arguments(Derived) == {"c"}
 
 
+@pytest.mark.planted
 def test_an_argument_that_a_method_does_not_name_is_caught():
     class Base:
         def f(self, x): ...

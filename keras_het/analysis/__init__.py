@@ -1,4 +1,4 @@
-"""Analysis of the noise, from models and labels: NumPy in, arrays and NamedTuples out."""
+"""Analysis of the noise, from models and labels: NumPy in, arrays and frozen dataclasses out."""
 
 from keras_het.analysis import plots
 from keras_het.analysis.annotators import annotators

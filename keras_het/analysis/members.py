@@ -47,7 +47,7 @@ def ensemble_uncertainty(model: Any, x: Any, batch_size: int = 128) -> EnsembleU
         >>> from keras_het.models import DeepEnsemble
         >>> members = [keras.Sequential([keras.Input((2,)), keras.layers.Activation("log_softmax")]) for _ in range(2)]
         >>> found = ensemble_uncertainty(DeepEnsemble(members, "softmax", from_logits=True), np.zeros((1, 2)))
-        >>> [round(float(part[0]), 4) for part in found]  # log 2, log 2 and 0: both say one half
+        >>> [round(float(part[0]), 4) for part in vars(found).values()]  # log 2, log 2 and 0: both say one half
         [0.6931, 0.6931, 0.0]
     """
     if not hasattr(model, "predict_members"):

@@ -20,7 +20,7 @@ from keras_het.layers import NoiseTransition
 COLLAPSED = 0.01  # below this learned share of labelled outliers, T says that there are none
 
 
-class _OfTransitions(keras.callbacks.Callback):
+class TransitionCallback(keras.callbacks.Callback):
     """Base class: finds the `NoiseTransition` layers of the model.
 
     At the end of training it warns if an outlier class was not learned.
@@ -62,12 +62,13 @@ class _OfTransitions(keras.callbacks.Callback):
                 )
 
 
-class ReleaseTransition(_OfTransitions):
+class ReleaseTransition(TransitionCallback):
     """Keeps a learned T where it starts while the base model learns, then releases it.
 
     This is the training sequence of Sukhbaatar et al. 2014, Fig. 1b. The callback sets the layer's `gate`, a weight
-    that scales the gradient of T: to 0, then to 1. Its place among the callbacks does not matter: the gate is open at
-    the end of every epoch, so no callback that keeps or restores weights closes it for good. Two things move T behind a
+    that scales the gradient of T: to 0, then to 1. The gate is open at the end of every epoch, so that no callback that
+    keeps or restores weights closes it for good, wherever it stands. Put a callback that logs the metric `after` before
+    this one. Two things move T behind a
     closed gate: the momentum of an optimizer from an earlier `fit` (compile anew), and weight decay
     (`optimizer.exclude_from_weight_decay(var_names=["transition"])`).
 
@@ -122,8 +123,8 @@ class ReleaseTransition(_OfTransitions):
         logs = logs or {}
         if self.after not in logs:
             raise ValueError(
-                f"`after` must be a number of epochs or one of {', '.join(map(repr, logs))}. Received: "
-                f"after={self.after!r}"
+                f"`after` must be a number of epochs or one of {', '.join(map(repr, logs))}, logged by Keras or "
+                f"by a callback before this one. Received: after={self.after!r}"
             )
         value = self.sign * logs[self.after]
         self.best, self.waited = (value, 0) if value < self.best else (self.best, self.waited + 1)
@@ -140,7 +141,7 @@ class ReleaseTransition(_OfTransitions):
             layer.gate.assign(float(is_open))
 
 
-class TransitionMonitor(_OfTransitions):
+class TransitionMonitor(TransitionCallback):
     """Logs numbers of T after every epoch, for History, CSVLogger and TensorBoard.
 
     * `<layer>_trace`, the sum of T_ii.

@@ -80,6 +80,13 @@ class Covariance(FullPrecision):
             units: K, the number of classes.
         """
 
+    def fit_features(self, features: int) -> None:
+        """Settles the sizes for so many features; raises ValueError if the covariance does not fit them.
+
+        Args:
+            features: D.
+        """
+
     def build(self, input_shape: Any) -> None:
         """Makes the maps: d and V start with half of the variance each; without factors d has all of it."""
         start = self.starting_scale() * (math.sqrt(0.5) if self.num_factors else 1.0)

@@ -56,8 +56,7 @@ class Latent(LowRank):
         super().take(units, temperature, seed, trainable, dtype)
         self.size = 1, self.num_factors or 1  # until the features are known
 
-    def build(self, input_shape: Any) -> None:
-        features = input_shape[-1]
+    def fit_features(self, features: int) -> None:
         if self.num_factors is None:
             self.num_factors = min(DEFAULT_NUM_FACTORS, features)
         if self.num_factors > features:
@@ -66,7 +65,6 @@ class Latent(LowRank):
                 f"`num_factors` must {rule}. Received: num_factors={self.num_factors}, {features} features"
             )
         self.units, self.size = features, (features, self.num_factors)  # the features have the noise, not the classes
-        super().build(input_shape)
 
     def starting_scale(self) -> float:
         return super().starting_scale() / self._usual_norm()

@@ -170,7 +170,7 @@ def spelled(identifier: Any) -> str:
         arguments = [spelled(identifier.func), *(f"{name}={value!r}" for name, value in identifier.keywords.items())]
         return f"functools.partial({', '.join(arguments)})"
     kind = identifier if inspect.isclass(identifier) or inspect.isfunction(identifier) else type(identifier)
-    rooms = [*MODULES, ".".join(kind.__module__.split(".")[:2])]  # the last: where a class of this package is public
+    rooms = [room for room in (*MODULES, ".".join(kind.__module__.split(".")[:2])) if room.startswith("keras")]
     public = [room for room in rooms if getattr(sys.modules.get(room), kind.__name__, None) is kind]
     name = f"{public[0]}.{kind.__name__}" if public else kind.__name__
     if kind is identifier:

@@ -131,11 +131,7 @@ RULES = {
 
 def _rule_of(kind: Any) -> Rule | None:
     """The rule of a class, or None for one that is not known, and for None."""
-    if (
-        kind is not None
-        and issubclass(kind, Crossentropy)
-        and keras.saving.get_registered_name(kind).startswith("keras_het>")
-    ):
+    if kind is not None and issubclass(kind, Crossentropy) and kind.__module__.startswith("keras_het."):
         return Rule(kind.activation, kind.config_for)
     return RULES.get(kind)
 

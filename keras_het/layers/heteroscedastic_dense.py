@@ -10,7 +10,7 @@ from keras_het import covariances, integrators, links
 from keras_het.base.precision import AffineMap, FullPrecision, check_autocast, check_dtype
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean, check_integer, check_number
-from keras_het.base.version import __version__
+from keras_het.base.version import check_format
 from keras_het.covariances.short import from_short
 from keras_het.layers.clock import Clock
 from keras_het.layers.learned_temperature import LearnedTemperature
@@ -103,7 +103,8 @@ class HeteroscedasticDense(FullPrecision):
                 f"activation={kwargs['activation']!r}"
             )
         if given := [name for name in OF_COVARIANCE if name in kwargs]:
-            rule = "be an argument of the covariance, such as covariance=keras_het.covariances.LowRank(15, "
+            kind = type(_covariance(covariance, num_factors, parameter_efficient)).__name__
+            rule = f"be an argument of the covariance: covariance=keras_het.covariances.{kind}(..., "
             name = given[0].removeprefix("covariance_")
             raise ValueError(f"`{given[0]}` must {rule}{name}=...). Received: {given[0]}={kwargs[given[0]]!r}")
         if isinstance(num_factors, str):
@@ -190,13 +191,14 @@ class HeteroscedasticDense(FullPrecision):
                 "The input must have shape (..., D) with D known and a leading axis. Received: "
                 f"input_shape={input_shape}"
             )
+        # All that may be refused comes before anything is made: the head can then be built again.
+        self.covariance.fit_features(input_shape[-1])
         self._check_memory(input_shape[-1])
+        self.integrator.check(self.link, *self.covariance.size)
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: input_shape[-1]})
-        # First the covariance, which may not fit so many features.
-        for layer in (self.covariance, self.loc, self.learned_temperature, self.clock):
+        for layer in (self.loc, self.covariance, self.learned_temperature, self.clock):
             if layer is not None:
                 layer.build(input_shape)
-        self.integrator.check(self.link, *self.covariance.size)
         self.integrator.prepare(*self.covariance.size)
 
     def _check_memory(self, features: int) -> None:
@@ -235,8 +237,8 @@ class HeteroscedasticDense(FullPrecision):
         Args:
             x: inputs, `(..., D)`.
         Returns:
-            `DiagonalNormal`, `LowRankNormal`, parameter-efficient `ScaledLowRankNormal`, or latent `LatentNormal`, of
-                `keras_het.ops`.
+            a Gaussian, such as `keras_het.ops.low_rank_normal` makes, with `loc`, `variance()`, `covariance()`,
+                `sample(nodes)` and `log_prob(value)`; noise of the features has no `log_prob`.
         """
         return self.covariance.normal(self._prepared(x), self.loc)
 
@@ -251,8 +253,8 @@ class HeteroscedasticDense(FullPrecision):
     def logit_covariance(self, x: Tensor, centered: bool | None = None) -> Any:
         """Covariance of the logits u, shape `(..., K, K)`.
 
-        `centered=True`, the default for softmax, gives only the part that a softmax identifies, see
-        `DiagonalNormal.covariance`. The default for sigmoid is False, because a sigmoid identifies the variances.
+        `centered=True`, the default for softmax, gives only the part that a softmax identifies, C Sigma C with
+        C = I - 1 1'/K. The default for sigmoid is False, because a sigmoid identifies the variances.
 
         Args:
             x: inputs, `(..., D)`.
@@ -277,14 +279,8 @@ class HeteroscedasticDense(FullPrecision):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
         """The head of a config; raises ValueError for arguments that this version does not know."""
-        try:
-            return super().from_config(config)
-        except ValueError as error:
-            foreign = [name for name in config if name in OF_COVARIANCE]
-            if not foreign and "Unrecognized keyword arguments" not in str(error):
-                raise
-            rule = f"be of the format of keras_het {__version__}: make the model anew, or load it with the version that"
-            raise ValueError(f"`config` must {rule} saved it. Received: {', '.join(foreign) or error}") from error
+        check_format(cls, config)
+        return super().from_config(config)
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -17,7 +17,6 @@ class DiagonalNormal(Normal):
         scale_diag: d, standard deviations >= 0, shape `(..., K)`.
         others: tensors of a subclass.
         size: K and R, integers; None reads them from the shapes.
-        units: K, as the base class has it.
     """
 
     def __init__(
@@ -26,9 +25,8 @@ class DiagonalNormal(Normal):
         scale_diag: Tensor,
         *others: Tensor,
         size: tuple[int, int] | None = None,
-        units: int | None = None,
     ) -> None:
-        super().__init__(loc, scale_diag, *others, size=size or (scale_diag.shape[-1], 0), units=units)
+        super().__init__(loc, scale_diag, *others, size=size or (scale_diag.shape[-1], 0))
         self.scale_diag = scale_diag
 
     @property

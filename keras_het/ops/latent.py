@@ -1,5 +1,9 @@
 """A Gaussian of the features before the last map, and the Gaussian of the logits that it gives."""
 
+import functools
+from collections.abc import Callable
+from typing import Self
+
 from keras import ops
 
 from keras_het.base.tensor import Tensor
@@ -51,6 +55,9 @@ class LatentNormal(Normal):
     @property
     def row_shapes(self) -> tuple[tuple[int, ...], ...]:
         return (self.units,), self.size[:1], self.size
+
+    def maker(self) -> Callable[..., Self]:
+        return functools.partial(type(self), size=self.size, units=self.units)
 
     @property
     def num_logits(self) -> int:

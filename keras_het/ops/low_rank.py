@@ -8,7 +8,10 @@ from keras_het.ops.nodes import Nodes
 
 
 def low_rank_normal(
-    loc: Tensor, scale_diag: Tensor, factor: Tensor = None, row_scale: Tensor = None
+    loc: Tensor,
+    scale_diag: Tensor,
+    factor: Tensor = None,
+    row_scale: Tensor = None,
 ) -> "DiagonalNormal":
     """The normal distribution of logits with a low-rank plus diagonal covariance, from the parts that are given.
 
@@ -46,8 +49,10 @@ def low_rank_normal(
         rule = f"have the shape of `loc`, {tuple(loc.shape)}, or its last axis alone, before the axis of the factors"
         raise ValueError(f"`factor` must {rule}. Received: shape {tuple(factor.shape)}")
     if len(factor.shape) == 2:
-        return ScaledLowRankNormal(loc, scale_diag, ops.ones_like(loc) if row_scale is None else row_scale, factor)
-    return LowRankNormal(loc, scale_diag, factor if row_scale is None else row_scale[..., None] * factor)
+        row_scale = ops.ones_like(loc) if row_scale is None else row_scale
+        return ScaledLowRankNormal(loc, scale_diag, row_scale, factor)
+    factor = factor if row_scale is None else row_scale[..., None] * factor
+    return LowRankNormal(loc, scale_diag, factor)
 
 
 def _as_float(x: Tensor) -> Tensor:
@@ -68,7 +73,6 @@ class LowRankNormal(DiagonalNormal):
         scale_diag: d, standard deviations >= 0, shape `(..., K)`.
         factor: V, shape `(..., K, R)`.
         size: K and R, integers; None reads them from the shapes.
-        units: K, as the base class has it.
     """
 
     num_rows = 3
@@ -80,10 +84,9 @@ class LowRankNormal(DiagonalNormal):
         scale_diag: Tensor,
         factor: Tensor,
         size: tuple[int, int] | None = None,
-        units: int | None = None,
     ) -> None:
         size = size or (scale_diag.shape[-1], factor.shape[-1])
-        super().__init__(loc, scale_diag, factor, size=size, units=units)
+        super().__init__(loc, scale_diag, factor, size=size)
         self.factor = factor
 
     @property
@@ -148,7 +151,6 @@ class ScaledLowRankNormal(LowRankNormal):
         row_scale: v, shape `(..., K)`.
         factor: V, shape `(K, R)`.
         size: K and R, integers; None reads them from the shapes.
-        units: K, as the base class has it.
     """
 
     in_logits = (True, True, False, True)
@@ -160,10 +162,9 @@ class ScaledLowRankNormal(LowRankNormal):
         row_scale: Tensor,
         factor: Tensor,
         size: tuple[int, int] | None = None,
-        units: int | None = None,
     ) -> None:
         size = size or (scale_diag.shape[-1], factor.shape[-1])
-        DiagonalNormal.__init__(self, loc, scale_diag, row_scale, factor, size=size, units=units)
+        DiagonalNormal.__init__(self, loc, scale_diag, row_scale, factor, size=size)
         self.row_scale, self.factor = row_scale, factor
 
     @property

@@ -62,7 +62,7 @@ class Normal:
 
     def maker(self) -> Callable[..., Self]:
         """A function that makes a distribution of these sizes from its tensors; it keeps no reference to these."""
-        return functools.partial(type(self), size=self.size, units=self.units)
+        return functools.partial(type(self), size=self.size)
 
     def standardized(self, center: Callable[[Tensor], Tensor] = finite, temperature: Tensor = 1.0) -> Self:
         """The distribution of u / temperature, with the mean logits center(loc).

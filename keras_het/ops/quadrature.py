@@ -11,7 +11,9 @@ classes is alike; no rule is better then. Otherwise they are close together at t
 noise may stop the largest from falling, and far apart at the upper end, which only large noise reaches.
 """
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -88,12 +90,20 @@ class GumbelNormal(Normal):
     @classmethod
     def of(cls, normal: DiagonalNormal, num_nodes: int) -> Self:
         """Makes the distribution, with the range of t that holds the largest, for so many points."""
+        if not isinstance(normal, DiagonalNormal):
+            raise ValueError(
+                "`integrator` must be another than Quadrature for a covariance that gives no class noise of its own. "
+                f"Received: {type(normal).__name__}"
+            )
         start, length, growth = (ops.stop_gradient(x) for x in _range(normal, num_nodes))
         return cls(normal.loc, normal.scale_diag, start, length, growth, normal.units)
 
     @property
     def row_shapes(self) -> tuple[tuple[int, ...], ...]:
         return (self.units,), (self.units,), (1,), (1,), (1,)
+
+    def maker(self) -> Callable[..., Self]:
+        return functools.partial(type(self), size=self.size, units=self.units)
 
     @property
     def num_logits(self) -> int:

@@ -43,7 +43,7 @@ def expectation(
     """
     if nodes.eps_factor is None:
         nodes = Nodes(nodes.eps_diag, nodes.eps_diag[:, :0])
-    _check_size(normal, nodes)
+    normal = _sized(normal, nodes)
     if chunk_size is None:
         return _unrolled(mean, nodes, nodes.num_samples, normal)
     if unroll:
@@ -57,11 +57,13 @@ def expectation(
     return average if flat is normal else ops.reshape(average, ops.shape(normal.loc))
 
 
-def _check_size(normal: Normal, nodes: Nodes) -> None:
+def _sized(normal: Normal, nodes: Nodes) -> Normal:
+    """The distribution, with the sizes of the nodes where a traced tensor does not know its own."""
     for name, own, table in zip(("units", "factors"), normal.size, nodes, strict=True):
-        # A traced size is a tensor, and was checked before.
         if isinstance(own, int) and own != table.shape[1]:
             raise ValueError(f"`nodes` must be of the {own} {name} of the distribution. Received: {table.shape[1]}")
+    size = (nodes.eps_diag.shape[1], nodes.eps_factor.shape[1])
+    return normal if normal.size == size else type(normal)(*normal.tensors, size=size)
 
 
 def _unrolled(mean: Mean, nodes: Nodes, chunk_size: int, normal: Normal) -> Tensor:

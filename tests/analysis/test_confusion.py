@@ -53,6 +53,7 @@ def test_both_matrices_and_that_one_is_the_other_times_t(apply_at_inference, tra
     np.testing.assert_allclose(predicted[LABELS == 1].mean(axis=0), expected[1], atol=1e-6)
 
 
+@pytest.mark.planted
 def test_a_layer_that_applies_the_transpose_is_caught(monkeypatch):
     from keras_het.layers import noise_transition
 
@@ -187,6 +188,7 @@ if keras.config.backend() == "tensorflow":
     DATA_SETS["tf.data"] = as_tf_data
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("kind", DATA_SETS)
 def test_a_data_set_is_as_good_as_arrays(kind):
     model, make = make_model(transition=T, trainable=False), DATA_SETS[kind]

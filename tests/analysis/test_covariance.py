@@ -210,6 +210,7 @@ def test_noise_is_returned_as_rarely_as_is_said(noise, form):
     assert binom.ppf(FALSE_ALARM / 2, 400, 0.1) <= alarms(noise, form) <= binom.isf(FALSE_ALARM / 2, 400, 0.1)
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("form", [full, parameter_efficient])
 def test_weights_that_two_classes_share_are_caught_by_the_same_check(form):
     def shared(rng, shape):

@@ -27,6 +27,7 @@ def probabilities(model, x):
     return np.stack([member.predict(x, verbose=0) for member in model.members]).astype("float64")
 
 
+@pytest.mark.planted
 @pytest.mark.smoke
 def test_parts_of_exclusive_classes():
     model = ensemble("softmax")

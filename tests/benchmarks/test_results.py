@@ -33,6 +33,7 @@ def runs(command):
     return command.startswith("python -m ") and (module == "nox" or any(path.exists() for path in found))
 
 
+@pytest.mark.planted
 def test_a_command_without_a_module_is_found():
     assert runs("python -m benchmarks.arena --quick")
     assert not runs("python -m benchmarks.planted --quick")

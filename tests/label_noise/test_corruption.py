@@ -41,6 +41,7 @@ def test_each_class_gets_the_labels_of_its_row(matrix, seed):
     check_counts(LABELS, corrupt_labels(LABELS, matrix, seed), matrix)
 
 
+@pytest.mark.planted
 def test_the_transposed_matrix_is_caught():
     with pytest.raises(AssertionError):
         check_counts(LABELS, corrupt_labels(LABELS, label_noise.pair_flip(4, 0.45).T), label_noise.pair_flip(4, 0.45))

@@ -69,6 +69,7 @@ def test_against_the_slow_way(iterations, smoothing):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.planted
 def test_a_planted_t_that_is_transposed_is_caught(monkeypatch):
     module = sys.modules[dawid_skene.__module__]  # in the package the function has its name
     plain = module._confusions

@@ -25,6 +25,7 @@ def alarms(tables, shares):
     return count
 
 
+@pytest.mark.planted
 def test_flips_to_any_class_are_rarely_called_systematic_and_others_are():
     """At most one table of a hundred, by Bonferroni; the same check catches a class that gets a third of the flips."""
     limit = binom.isf(FALSE_ALARM, 2000, 0.01)

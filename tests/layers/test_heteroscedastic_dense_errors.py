@@ -9,6 +9,8 @@ import pytest
 from keras import ops
 
 from keras_het import integrators
+from keras_het.covariances import Latent
+from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from tests.gradients import layer_gradients
 
@@ -98,6 +100,7 @@ def test_activation_is_refused_with_a_hint():
         HeteroscedasticDense(3, activation="softmax")
 
 
+@pytest.mark.smoke
 def test_float64_is_obeyed_or_refused():
     if keras.config.backend() == "tensorflow":
         head = HeteroscedasticDense(3, dtype="float64")
@@ -222,6 +225,7 @@ def test_functional_gradients_on_pytorch_need_plain_operations_and_the_stateless
         torch.func.grad(lambda x: head(x, training=True)[:, 0].sum())(torch.ones(2, 4))
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("floatx", ["bfloat16", "float16"])
 def test_a_training_step_in_a_session_of_half_precision(floatx):
     before = keras.config.floatx()
@@ -242,13 +246,28 @@ def test_an_argument_of_the_covariance_is_sent_there():
     with pytest.raises(ValueError) as error:
         HeteroscedasticDense(3, initial_scale=0.5)
     assert str(error.value) == (
-        "`initial_scale` must be an argument of the covariance, such as covariance=keras_het.covariances.LowRank(15, "
+        "`initial_scale` must be an argument of the covariance: covariance=keras_het.covariances.LowRank(..., "
         "initial_scale=...). Received: initial_scale=0.5"
     )
 
 
 @pytest.mark.parametrize("argument", ["min_scale", "shape_of_noise"])
 def test_a_file_of_another_format_is_refused_by_its_name(argument):
-    config = {**HeteroscedasticDense(3).get_config(), argument: 0.1}
-    with pytest.raises(ValueError, match=rf"`config` must be of the format of keras_het .* Received: .*{argument}"):
-        HeteroscedasticDense.from_config(config)
+    saved = keras.saving.serialize_keras_object(HeteroscedasticDense(3))
+    saved["config"][argument] = 0.1
+    rule = r"The config of HeteroscedasticDense must be of the format of keras_het .* Received: the arguments"
+    with pytest.raises(ValueError, match=rf"{rule} {argument}"):
+        keras.saving.deserialize_keras_object(saved)
+
+
+def test_a_head_that_was_refused_can_be_built_again():
+    head = HeteroscedasticDense(3, covariance=Latent(20))
+    with pytest.raises(ValueError, match="`num_factors` must be None or an integer"):
+        head(np.zeros((2, 8), "float32"))
+    assert tuple(head(np.zeros((2, 30), "float32")).shape) == (2, 3)
+    head = HeteroscedasticDense(3, covariance=Latent(2), integrator=QuasiMonteCarlo(1 << 20))
+    with pytest.raises(ValueError, match="`num_samples` must keep the table of nodes"):
+        head(np.zeros((2, 200), "float32"))
+    assert not head.weights
+    head.integrator = QuasiMonteCarlo(16)
+    assert tuple(head(np.zeros((2, 200), "float32")).shape) == (2, 3)

@@ -96,6 +96,7 @@ def test_a_fixed_transition_that_is_released_stays_stochastic(tmp_path):
         np.testing.assert_allclose(rows(flips).sum(axis=1), 1, rtol=1e-5)
 
 
+@pytest.mark.planted
 def test_planted_steps_without_projection_are_caught(monkeypatch):
     monkeypatch.setattr(RowStochastic, "__call__", lambda self, w: w)
     with pytest.raises(AssertionError):

@@ -144,6 +144,7 @@ def test_planted_transitions_are_recovered_and_a_perfect_annotator_has_the_ident
 
 
 @pytest.mark.once
+@pytest.mark.planted
 def test_planted_annotators_that_change_places_are_caught(monkeypatch):
     plain = apply_transition
     monkeypatch.setattr(

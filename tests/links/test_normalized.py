@@ -100,6 +100,7 @@ def test_the_gradient_at_given_nodes(name):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.planted
 def test_a_planted_slope_is_caught():
     for slope in (ops.log_sigmoid, lambda u: LOG_SIGMOID_MEAN.log_slope(u) + np.float32(0.01)):
         with pytest.raises(AssertionError):

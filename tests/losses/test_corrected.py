@@ -32,6 +32,7 @@ def test_the_forward_correction_is_the_layer_with_a_fixed_t():
     )
 
 
+@pytest.mark.planted
 def test_the_backward_correction_is_unbiased_and_its_transpose_would_not_be():
     clean = special.logsumexp(LOGITS, axis=-1)[:, None] - LOGITS
 

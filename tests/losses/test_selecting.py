@@ -85,6 +85,7 @@ def test_values_of_logits_and_probabilities(kind, labels):
     assert total == pytest.approx(np.where(kept, losses, 0.0).sum(), rel=1e-6)
 
 
+@pytest.mark.planted
 def test_choosing_by_the_own_loss_is_told_apart():
     losses, kept = oracle("co-teaching", LOGITS, LABELS)
     wrong = kept_mean(*oracle("co-teaching", LOGITS, LABELS, own=True))

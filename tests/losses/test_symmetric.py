@@ -37,6 +37,7 @@ def test_without_the_reverse_it_is_crossentropy_and_without_crossentropy_the_abs
     assert float(reverse) == pytest.approx(0.5 * 4.0 * error / 2, rel=1e-6)
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("answers", [ANSWERS, SOFT], ids=["0 and 1", "soft"])
 def test_values_of_several_labels(answers):
     exact = oracle(answers, LOGITS)

@@ -132,6 +132,19 @@ def test_weights_vectors_masks_and_what_does_not_count(name):
 
 
 @pytest.mark.parametrize("name", grid(KINDS, span=["nll", "gap"]))
+def test_a_weight_is_a_number_of_examples_and_its_unit_does_not_matter(name):
+    labels, logits = (x[:13] for x in case(6))
+    counts = np.random.default_rng(7).integers(4, size=13)
+    weighted = updated(KINDS[name](from_logits=True), labels, logits, counts.astype("float32"))
+    halved = updated(KINDS[name](from_logits=True), labels, logits, 0.5 * counts.astype("float32"))
+    assert halved == pytest.approx(weighted, abs=1e-6)
+    assert weighted != pytest.approx(updated(KINDS[name](from_logits=True), labels, logits), abs=1e-3)
+    if name != "aurc":  # which takes an example of any weight at once, and equal examples one by one
+        repeated = updated(KINDS[name](from_logits=True), labels.repeat(counts), logits.repeat(counts, axis=0))
+        assert weighted == pytest.approx(repeated, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "gap"]))
 def test_merged_states_are_one(name):
     labels, logits = case(3)
     parts = [KINDS[name](from_logits=True) for _ in range(3)]

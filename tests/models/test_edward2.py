@@ -35,6 +35,7 @@ def test_probabilities_are_those_of_edward2(layer):
     assert np.all(np.abs(ops.convert_to_numpy(head.probabilities(X)) - expected) < 6 * np.sqrt(2) * error + 1e-4)
 
 
+@pytest.mark.planted
 def test_planted_dropped_bias_on_the_factor_is_caught():
     weights = make_weights("MCSoftmaxDenseFA parameter-efficient")
     dropped = {name: np.zeros_like(w) if name.endswith("homoscedastic/bias:0") else w for name, w in weights.items()}

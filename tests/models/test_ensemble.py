@@ -68,6 +68,7 @@ def test_it_predicts_the_mean_of_the_probabilities(end):
     np.testing.assert_allclose(ensemble.link.average(of_members), found, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.planted
 def test_the_average_layer_of_keras_loses_probability_without_a_word():
     ensemble = ensemble_of("softmax head")
     planted = layers.Average()(list(ensemble.predict_members(X)))
@@ -76,6 +77,7 @@ def test_the_average_layer_of_keras_loses_probability_without_a_word():
     np.testing.assert_allclose(np.exp(ops.convert_to_numpy(right)).sum(-1), 1.0, rtol=1e-5)
 
 
+@pytest.mark.planted
 def test_members_of_half_precision_are_averaged_in_float32():
     policy = keras.dtype_policies.DTypePolicy("mixed_bfloat16")
     members = [keras.Sequential([keras.Input((FEATURES,)), layers.Dense(UNITS, dtype=policy)]) for _ in range(3)]

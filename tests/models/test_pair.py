@@ -92,6 +92,7 @@ def test_a_round_trip_and_further_training(tmp_path):
     assert np.isfinite(again.fit(X, LABELS, verbose=0).history["loss"]).all()
 
 
+@pytest.mark.planted
 def test_predictions_differ_from_the_planted_mean_of_logs():
     pair = made()
     planted = pair.predict_members(X).mean(axis=0)

@@ -49,6 +49,7 @@ def test_the_temperature_is_the_best_of_a_dense_grid(link, true):
     assert 0.7 < found / true < 1.4
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize(
     "planted", [lambda t: 1 / t, lambda t: t**0.5, lambda t: 1.02 * t], ids=["inverse", "root", "percent"]
 )

@@ -26,6 +26,7 @@ def test_logits_are_those_of_the_plain_path(kind):
     check_logits(kind)
 
 
+@pytest.mark.planted
 def test_planted_nodes_in_another_order_is_caught(monkeypatch):
     logits_at = LowRankNormal.logits_at
 

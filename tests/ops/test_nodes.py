@@ -104,6 +104,7 @@ def test_no_pair_of_dimensions_is_correlated_over_the_steps(num_samples):
     )
 
 
+@pytest.mark.planted
 def test_more_dimensions_of_sobol_would_be_correlated():
     for num_samples, more in ((16, 15), (32, 15), (64, 32), (128, 32), (256, 40)):
         found = mean_square_correlation(lambda step, s=num_samples, more=more: nodes._sobol((3, step), s, more, np))
@@ -115,6 +116,7 @@ def mean_square_correlation(draw):
     return np.max(np.mean([np.square(correlations(draw(step))) for step in range(40)], axis=0))
 
 
+@pytest.mark.planted
 def test_classes_in_dimensions_of_sobol_would_share_their_noise():
     with pytest.raises(AssertionError):
         assert largest_correlation(nodes._sobol((0, 0), 256, 1000, np)) < 7.5 / np.sqrt(256)

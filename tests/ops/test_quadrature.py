@@ -115,6 +115,7 @@ def test_gradients_for_noise_of_different_sizes(loc):
             np.testing.assert_allclose(found[i, j], slope, atol=0.01, rtol=0.02)
 
 
+@pytest.mark.planted
 def test_the_oracle_sees_a_class_that_is_not_left_out_of_the_product(monkeypatch):
     loc, noise = diagonal()
     wrong = lambda log_cdf, log_density, axis: log_density + ops.sum(log_cdf, axis=axis, keepdims=True)  # noqa: E731

@@ -48,6 +48,7 @@ def test_the_second_derivative_is_that_of_plain_operations(expectation, kind, mo
     np.testing.assert_allclose(found, expected, rtol=1e-3)
 
 
+@pytest.mark.planted
 def test_a_value_held_constant_in_the_backward_pass_is_caught(monkeypatch):
     def constant(function, normal, others, block_size):
         results, totals = BY_BLOCKS(function, normal, others, block_size)

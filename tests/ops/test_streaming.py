@@ -156,3 +156,19 @@ def test_a_class_that_is_left_out_under_large_noise_has_no_gradient(noise):
     upstream = np.eye(UNITS, dtype="float32")[[0, 1, 3, 4, 5]]
     for name, gradient in gradients(arguments, nodes, upstream, chunk_size=8).items():
         assert np.isfinite(gradient).all(), name
+
+
+@pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="only TensorFlow traces tensors of unknown width")
+@pytest.mark.parametrize("kind", ["diagonal", "full", "parameter_efficient"])
+def test_classes_of_unknown_number_are_those_of_the_nodes(kind):
+    import tensorflow as tf
+
+    arguments, nodes = problem(kind), nodes_of(kind)
+    unknown = {name: tf.TensorSpec([None] * x.ndim, "float32") for name, x in arguments.items()}
+
+    @tf.function(input_signature=[unknown])
+    def traced(tensors):
+        return log_expected_softmax(**{"factor": None, **tensors}, nodes=nodes, chunk_size=8)
+
+    expected = log_expected_softmax(**{"factor": None, **arguments}, nodes=nodes, chunk_size=8)
+    np.testing.assert_allclose(traced(arguments), expected, rtol=1e-5, atol=1e-5)

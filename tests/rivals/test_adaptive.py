@@ -41,6 +41,7 @@ def weights_of(model):
     return [weight.numpy().astype("float64") for weight in model.layers[-1].trainable_variables]
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("activation", [None, "softmax", "log_softmax"])
 def test_values(activation):
     model = make_model(activation=activation)

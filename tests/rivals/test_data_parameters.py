@@ -76,6 +76,7 @@ def test_losses_and_temperatures_of_many_steps(kwargs):
     assert distance_to_oracle(**kwargs) < 2e-6
 
 
+@pytest.mark.planted
 def test_a_planted_bug_is_found():
     assert distance_to_oracle(planted=1.01) > 1e-4
 

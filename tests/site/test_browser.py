@@ -78,6 +78,7 @@ def test_a_formula_is_drawn(opened, site):
     assert box["height"] > 20
 
 
+@pytest.mark.planted
 def test_a_page_that_is_loud_or_asks_another_host_is_caught(browser, tmp_path):
     (tmp_path / "page.html").write_text(
         '<script>console.log("planted")</script><img src="http://127.0.0.1:9/planted.png">'

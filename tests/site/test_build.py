@@ -37,6 +37,7 @@ def change(path, old, new):
     path.write_text(text.replace(old, new, 1))
 
 
+@pytest.mark.planted
 def test_an_undocumented_public_name_fails(copied):
     change(
         copied / "keras_het/metrics/__init__.py", "__all__ = [", 'def planted(): ...\n\n\n__all__ = [\n    "planted",'
@@ -46,6 +47,7 @@ def test_an_undocumented_public_name_fails(copied):
     assert "Public names without a docstring: keras_het.metrics.planted" in result.stderr
 
 
+@pytest.mark.planted
 def test_whatever_leads_nowhere_fails(copied):
     change(copied / "keras_het/layers/noise_transition.py", '    """', '    """See `keras_het.layers.Planted`.\n\n    ')
     planted = ["[a](planted.md)", "[b](theory.md#planted)", "`keras_het.planted`", "[c][keras_het.planted_too]"]
@@ -64,6 +66,7 @@ def test_whatever_leads_nowhere_fails(copied):
         assert [line for line in result.stderr.splitlines() if "WARNING" in line and words in line], words
 
 
+@pytest.mark.planted
 def test_a_formula_that_is_not_understood_fails(copied):
     change(copied / "docs/theory.md", "# Theory\n", "# Theory\n\n$\\planted{x}$\n")
     result = build(copied)
@@ -76,6 +79,7 @@ def test_nothing_is_loaded_from_another_host(site):
     assert remote(site) == []
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -96,6 +100,7 @@ def test_every_link_of_the_site_leads_somewhere(site):
     assert broken(site) == []
 
 
+@pytest.mark.planted
 def test_a_planted_broken_link_is_found(tmp_path):
     (tmp_path / "a.html").write_text(
         '<a href="b.html">1</a><a href="a.html#x">2</a><a href="#y">3</a><a href="a.html#z" id="z">4</a>'

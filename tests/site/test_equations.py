@@ -43,6 +43,7 @@ def test_no_docstring_cites_an_equation_that_its_paper_has_not(citations, work):
     assert max(cited(citations, work)) <= LAST[work]
 
 
+@pytest.mark.planted
 def test_an_equation_that_nothing_cites_is_found(citations):
     without = [c for c in citations if "Eq. 13" not in c.text]
     assert 13 not in cited(without, "Collier 2021")

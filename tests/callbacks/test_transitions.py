@@ -354,7 +354,10 @@ def test_a_share_with_labelled_outliers_or_one_that_is_given_is_not_warned_of():
             lambda: ReleaseTransition("loss", mode="low"),
             "`mode` must be one of 'auto', 'min', 'max'. Received: mode='low'",
         ),
-        (lambda: fit(make_model(flips()), ReleaseTransition("val_los")), "or one of 'loss'. Received: after='val_los'"),
+        (
+            lambda: fit(make_model(flips()), ReleaseTransition("val_los")),
+            "or one of 'loss', logged by Keras or by a callback before this one. Received: after='val_los'",
+        ),
         (
             lambda: TransitionMonitor([[0.5, 0.6], [0, 1]]),
             "`reference` must have rows that sum to one. Received: row 0 sums to 1.1",

@@ -159,7 +159,7 @@ def test_a_class_that_is_left_out_under_large_noise_has_no_gradient(noise):
 
 
 @pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="only TensorFlow traces tensors of unknown width")
-@pytest.mark.parametrize("kind", ["diagonal", "full", "parameter_efficient"])
+@pytest.mark.parametrize("kind", ["diagonal", "full"])
 def test_classes_of_unknown_number_are_those_of_the_nodes(kind):
     import tensorflow as tf
 

@@ -32,11 +32,11 @@ def make_model(units, features, factors, efficient):
 
     head = HeteroscedasticDense(units, factors, parameter_efficient=efficient, seed=0)
     model = keras.Sequential([keras.Input((features,)), head])
-    weights = keras.ops.convert_to_numpy(head.covariance.factor.kernel).reshape(-1, units, factors).copy()
+    weights = keras.ops.convert_to_numpy(head.covariance.factor_layer.kernel).reshape(-1, units, factors).copy()
     weights += 1e-3 * np.random.default_rng(1).standard_normal(weights.shape, dtype="float32")
     weights[:, 3] = 5 * max(np.abs(weights).max(), 0.02) * np.sign(weights[:, 3] + 1e-9)
     weights[:, 7] = -weights[:, 3]
-    head.covariance.factor.kernel.assign(weights.reshape(head.covariance.factor.kernel.shape))
+    head.covariance.factor_layer.kernel.assign(weights.reshape(head.covariance.factor_layer.kernel.shape))
     return model
 
 

@@ -144,8 +144,10 @@ def sigmoid_reference(mu, deviation):
 def maps(package, head):
     """The affine maps of a head of either package, under our names."""
     if package == "keras_het":
-        owned = {name: getattr(head.covariance, name, None) for name in ("scale_diag", "factor", "row_scale")}
-        return {"loc": head.loc, **{name: layer for name, layer in owned.items() if layer is not None}}
+        owned = {
+            name: getattr(head.covariance, f"{name}_layer", None) for name in ("scale_diag", "factor", "row_scale")
+        }
+        return {"loc": head.loc_layer, **{name: layer for name, layer in owned.items() if layer is not None}}
     names = {"loc": "_loc_layer", "scale_diag": "_diag_layer", "factor": "_scale_layer"}
     if head._parameter_efficient:
         names |= {"factor": "_scale_layer_homoscedastic", "row_scale": "_scale_layer_heteroscedastic"}

@@ -99,7 +99,7 @@ def make_model(seed, tail=(), units=CLASSES, loss=CROSSENTROPY, head=None, decay
     for layer in hidden:
         limit = np.sqrt(6.0 / sum(layer.kernel.shape))
         layer.kernel.assign(rng.uniform(-limit, limit, layer.kernel.shape))
-    mean = head.kernel if isinstance(head, keras.layers.Dense) else head.loc.kernel
+    mean = head.kernel if isinstance(head, keras.layers.Dense) else head.loc_layer.kernel
     limit = np.sqrt(6.0 / sum(mean.shape))
     mean.assign(rng.uniform(-limit, limit, mean.shape))
     model.compile(keras.optimizers.Adam(LEARNING_RATE), loss)

@@ -112,7 +112,7 @@ def confused_pairs(
         >>> model = keras.Sequential([keras.Input((4,)), HeteroscedasticDense(5, num_factors=2)])
         >>> kernel = np.random.default_rng(0).normal(size=(4, 5, 2)) * 0.01
         >>> kernel[:, 1], kernel[:, 3] = 1.0, -1.0
-        >>> _ = model.layers[0].covariance.factor.kernel.assign(kernel.reshape(4, 10))
+        >>> _ = model.layers[0].covariance.factor_layer.kernel.assign(kernel.reshape(4, 10))
         >>> x = np.random.default_rng(1).normal(size=(50, 4))
         >>> pairs = confused_pairs(model, x, ["ant", "bee", "cat", "wasp", "dog"])
         >>> [(pair.first, pair.second, pair.covariance < 0) for pair in pairs]

@@ -86,7 +86,7 @@ def explain(
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
         >>> model = keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3, num_factors=1)])
-        >>> _ = model.layers[0].loc.bias.assign([0.0, 9.0, 3.0])
+        >>> _ = model.layers[0].loc_layer.bias.assign([0.0, 9.0, 3.0])
         >>> [one.name for one in explain(model, np.zeros((1, 4)), ["cat", "dog", "owl"], count=2).classes]
         ['dog', 'owl']
     """

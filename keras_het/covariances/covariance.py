@@ -91,7 +91,9 @@ class Covariance(FullPrecision):
         """Makes the maps: d and V start with half of the variance each; without factors d has all of it."""
         start = self.starting_scale() * (math.sqrt(0.5) if self.num_factors else 1.0)
         bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
-        self.scale_diag = self.affine_map("scale_diag", self.units, keras.initializers.Constant(bias), input_shape)
+        self.scale_diag_layer = self.affine_map(
+            "scale_diag", self.units, keras.initializers.Constant(bias), input_shape
+        )
         self.make_maps(start, input_shape)
 
     def starting_scale(self) -> float:
@@ -163,7 +165,7 @@ class Covariance(FullPrecision):
         Args:
             x: features, `(..., D)`.
         """
-        return ops.softplus(self.scale_diag(x)) + self.min_scale
+        return ops.softplus(self.scale_diag_layer(x)) + self.min_scale
 
     def basis(self, x: np.ndarray) -> np.ndarray:
         """z, `(N, M)`, for features `(N, D)`; V is linear in z.

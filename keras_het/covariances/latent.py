@@ -80,8 +80,8 @@ class Latent(LowRank):
         ratio = usual / norm if norm > SMALLEST_KERNEL * usual else 1.0
         start = ratio * self.starting_scale() * math.sqrt(0.5)
         bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
-        self.scale_diag.bias.assign(np.full(self.units, bias, "float32"))
-        self.factor.bias.assign(ratio * ops.convert_to_numpy(self.factor.bias))
+        self.scale_diag_layer.bias.assign(np.full(self.units, bias, "float32"))
+        self.factor_layer.bias.assign(ratio * ops.convert_to_numpy(self.factor_layer.bias))
 
     def count_weights(self, features: int, units: int) -> int:
         num_factors = min(DEFAULT_NUM_FACTORS, features) if self.num_factors is None else self.num_factors
@@ -90,7 +90,7 @@ class Latent(LowRank):
     def normal(self, x: Tensor, mean: Any) -> LatentNormal:
         loc, kernel = mean(x, with_kernel=True)
         shape = (*ops.shape(loc)[:-1], *self.size)
-        factor = ops.reshape(self.factor(x), shape)
+        factor = ops.reshape(self.factor_layer(x), shape)
         return LatentNormal(loc, self.standard_deviations(x), factor, kernel, size=self.size, units=self.classes)
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:

@@ -55,14 +55,14 @@ class LowRank(Covariance):
 
     def make_maps(self, start: float, input_shape: Any) -> None:
         rows = UnitRows(self.num_factors, self.seed, start)
-        self.factor = self.affine_map("factor", self.units * self.num_factors, rows, input_shape)
+        self.factor_layer = self.affine_map("factor", self.units * self.num_factors, rows, input_shape)
 
     def count_weights(self, features: int, units: int) -> int:
         return super().count_weights(features, units) * (1 + self.num_factors)
 
     def distribution(self, x: Tensor, loc: Tensor) -> LowRankNormal:
         scale_diag, shape = self.standard_deviations(x), (*ops.shape(loc)[:-1], self.units, self.num_factors)
-        return LowRankNormal(loc, scale_diag, ops.reshape(self.factor(x), shape), size=self.size)
+        return LowRankNormal(loc, scale_diag, ops.reshape(self.factor_layer(x), shape), size=self.size)
 
     def basis(self, x: np.ndarray) -> np.ndarray:
         """(x, 1), `(N, D + 1)`, of features `(N, D)`."""
@@ -70,7 +70,7 @@ class LowRank(Covariance):
 
     def factor_weights(self) -> np.ndarray:
         """Kernel and bias of V, `(D + 1, K, R)`."""
-        kernel, bias = as_float64(self.factor.kernel), as_float64(self.factor.bias)
+        kernel, bias = as_float64(self.factor_layer.kernel), as_float64(self.factor_layer.bias)
         return np.concatenate([kernel, bias[None]]).reshape(-1, self.units, self.num_factors)
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:

@@ -39,9 +39,9 @@ class ParameterEfficient(LowRank):
     """
 
     def make_maps(self, start: float, input_shape: Any) -> None:
-        self.row_scale = self.affine_map("row_scale", self.units, keras.initializers.Constant(start), input_shape)
+        self.row_scale_layer = self.affine_map("row_scale", self.units, keras.initializers.Constant(start), input_shape)
         rows = UnitRows(self.num_factors, self.seed)
-        self.factor = SharedFactor(
+        self.factor_layer = SharedFactor(
             (self.units, self.num_factors),
             rows,
             self.regularizer,
@@ -49,24 +49,24 @@ class ParameterEfficient(LowRank):
             trainable=self.trainable,
             dtype=self.dtype_policy,
         )
-        self.factor.build(None)
+        self.factor_layer.build(None)
 
     def count_weights(self, features: int, units: int) -> int:
         return 2 * (features + 1) * units + units * self.num_factors
 
     def distribution(self, x: Tensor, loc: Tensor) -> ScaledLowRankNormal:
-        factor = ops.convert_to_tensor(self.factor.kernel)
-        return ScaledLowRankNormal(loc, self.standard_deviations(x), self.row_scale(x), factor, size=self.size)
+        factor = ops.convert_to_tensor(self.factor_layer.kernel)
+        return ScaledLowRankNormal(loc, self.standard_deviations(x), self.row_scale_layer(x), factor, size=self.size)
 
     def factor_weights(self) -> np.ndarray:
         """V, `(1, K, R)`."""
-        return as_float64(self.factor.kernel)[None]
+        return as_float64(self.factor_layer.kernel)[None]
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
         """V V' times E[v v'], entry by entry; v is the map A of z, and E[v v'] is A' E[z z'] A."""
-        affine = np.concatenate([as_float64(self.row_scale.kernel), as_float64(self.row_scale.bias)[None]]).astype(
-            second.dtype
-        )
+        affine = np.concatenate(
+            [as_float64(self.row_scale_layer.kernel), as_float64(self.row_scale_layer.bias)[None]]
+        ).astype(second.dtype)
         weights = affine.T, second @ affine
         return lambda factor: BlockMatrix(factor[0], factor[0].T, diagonal, weights=weights)
 

@@ -57,7 +57,7 @@ class HeadNoise(NamedTuple):
         )
 
     def _mean(self, dtype: str) -> Callable[[np.ndarray], BlockMatrix]:
-        parts = self.diagonal, self.second, as_float64(self.head.loc.kernel)
+        parts = self.diagonal, self.second, as_float64(self.head.loc_layer.kernel)
         return self.head.covariance.mean(*(part.astype(dtype) for part in parts))
 
     def _seen(self, matrix: BlockMatrix) -> BlockMatrix:

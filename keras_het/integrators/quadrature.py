@@ -51,7 +51,7 @@ class Quadrature(Integrator):
 
     def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
         logits = GumbelNormal.of(normal, self.num_nodes)
-        mean = expectation(link.largest, logits, points(self.num_nodes), unroll=key is None)
+        mean = expectation(link.largest, logits, points(self.num_nodes), loop="unrolled" if key is None else "streamed")
         return link.from_mean(ops.log_softmax(mean, axis=-1))
 
     def get_config(self) -> dict[str, Any]:

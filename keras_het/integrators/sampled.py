@@ -66,7 +66,10 @@ class Sampler(Integrator):
     def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
         size = normal.size
         drawn = self.constant_nodes(*size) if key is None else self.draw(key, self.num_samples, *size)
-        return link.from_mean(expectation(link.mean, normal, drawn, self.chunk_size, unroll=key is None))
+        if self.chunk_size is None:
+            return link.from_mean(expectation(link.mean, normal, drawn, loop="plain"))
+        loop = "unrolled" if key is None else "streamed"
+        return link.from_mean(expectation(link.mean, normal, drawn, self.chunk_size, loop))
 
     def prepare(self, units: int, num_factors: int) -> None:
         self.constant_nodes(units, num_factors)

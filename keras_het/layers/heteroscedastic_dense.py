@@ -128,7 +128,7 @@ class HeteroscedasticDense(FullPrecision):
         self.bias_regularizer = keras.regularizers.get(bias_regularizer)
         self.seed = random.randrange(1 << 31) if seed is None else check_integer("seed", seed, 0, (1 << 31) - 1)
         self.supports_masking = True
-        self.loc = AffineMap(
+        self.loc_layer = AffineMap(
             self.units,
             use_bias=self.use_bias,
             kernel_initializer=self.kernel_initializer,
@@ -196,7 +196,7 @@ class HeteroscedasticDense(FullPrecision):
         self._check_memory(input_shape[-1])
         self.integrator.check(self.link, *self.covariance.size)
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: input_shape[-1]})
-        for layer in (self.loc, self.covariance, self.learned_temperature, self.clock):
+        for layer in (self.loc_layer, self.covariance, self.learned_temperature, self.clock):
             if layer is not None:
                 layer.build(input_shape)
         self.integrator.prepare(*self.covariance.size)
@@ -240,7 +240,7 @@ class HeteroscedasticDense(FullPrecision):
             a Gaussian, such as `keras_het.ops.low_rank_normal` makes, with `loc`, `variance()`, `covariance()`,
                 `sample(nodes)` and `log_prob(value)`; noise of the features has no `log_prob`.
         """
-        return self.covariance.normal(self._prepared(x), self.loc)
+        return self.covariance.normal(self._prepared(x), self.loc_layer)
 
     def _prepared(self, x: Tensor) -> Tensor:
         """Returns the inputs as a tensor, and builds the layer if it is not built."""

@@ -7,7 +7,7 @@ and the loss hardly changes in training. `CoTeaching` takes the predictions of t
 `models.Pair` gives them.
 """
 
-from keras_het.losses.annotators import AnnotatorsLoss
+from keras_het.losses.annotators_loss import AnnotatorsLoss
 from keras_het.losses.co_teaching import CoTeaching
 from keras_het.losses.corrected import BackwardCorrectedCrossentropy, ForwardCorrectedCrossentropy
 from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy

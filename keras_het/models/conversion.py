@@ -169,7 +169,7 @@ def homoscedastic(
         )
         converted = with_preprocessor(_with_head(body, new, head, old.link.activation, keep), model)
     if units == old.units:
-        new.set_weights([weight / old.temperature for weight in _weights_of(old.loc)])
+        new.set_weights([weight / old.temperature for weight in _weights_of(old.loc_layer)])
     before = outputs_of(model)[0][1]
     returns = RETURNS[head.activation] if keep and head.activation != "log_softmax" else "logits"
     output = Output(f"the layer {new.name!r}", old.link.activation, returns, units) if returns else None
@@ -250,5 +250,5 @@ def _give_mean(head, weights):
     kernel, *bias = weights
     if head.use_bias and not bias:
         bias = [np.zeros(head.units)]
-    head.loc.set_weights([head.temperature * weight for weight in (kernel, *bias)])
+    head.loc_layer.set_weights([head.temperature * weight for weight in (kernel, *bias)])
     head.covariance.restart(head.temperature * kernel)

@@ -60,7 +60,7 @@ def from_edward2(
         head.build((None, features))
     for name, arrays in parts.items():
         owner = head if name == "loc" else head.covariance
-        getattr(owner, name).set_weights([arrays[0].T] if name == "factor" and efficient else arrays)
+        getattr(owner, f"{name}_layer").set_weights([arrays[0].T] if name == "factor" and efficient else arrays)
     return head
 
 

@@ -105,8 +105,8 @@ def sampled_expected_sigmoid_logit(
     nodes: Nodes,
     temperature: Tensor = 1.0,
     row_scale: Tensor = None,
-    chunk_size: int | str | None = "auto",
-    unroll: bool = False,
+    chunk_size: int | str = "auto",
+    loop: str = "streamed",
 ) -> Tensor:
     """logit of the mean sigmoid of Gaussian logits over nodes.
 
@@ -122,8 +122,8 @@ def sampled_expected_sigmoid_logit(
         nodes: `Nodes` for K classes and R factors.
         temperature: tau > 0, a number or a scalar tensor.
         row_scale: v of the parameter-efficient form, shape `(..., K)`, or None.
-        chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations.
-        unroll: whether to use plain operations in a Python loop, for graphs that are exported.
+        chunk_size: number of nodes held at once, or "auto".
+        loop: over the chunks of nodes: "streamed", "unrolled" or "plain", see `expectation`.
     Returns:
         logits of the marginal probabilities, shape `(..., K)`.
 
@@ -135,7 +135,7 @@ def sampled_expected_sigmoid_logit(
         (5, 3)
     """
     normal = low_rank_normal(loc, scale_diag, factor, row_scale).standardized(temperature=temperature)
-    return expectation(SigmoidMean(), normal, nodes, chunk_size, unroll)
+    return expectation(SigmoidMean(), normal, nodes, chunk_size, loop)
 
 
 class SigmoidMean(Mean):

@@ -22,8 +22,8 @@ def log_expected_softmax(
     nodes: Nodes,
     temperature: Tensor = 1.0,
     row_scale: Tensor = None,
-    chunk_size: int | str | None = "auto",
-    unroll: bool = False,
+    chunk_size: int | str = "auto",
+    loop: str = "streamed",
 ) -> Tensor:
     """Log of the mean softmax of Gaussian logits.
 
@@ -33,7 +33,7 @@ def log_expected_softmax(
     It streams over the nodes with a gradient of its own: memory does not grow with their number. Every sum is taken in
     log space with its own maximum, so logits of 1e4 and noise of 1e3 are safe, and an improbable class keeps its
     gradient. Derivatives of higher order are right, too; their memory grows with the nodes. TensorFlow under XLA cannot
-    differentiate the loops a second time and says so ("requires a fixed tensor list size"): use `chunk_size=None`
+    differentiate the loops a second time and says so ("requires a fixed tensor list size"): use `loop="plain"`
     there.
 
     Args:
@@ -43,8 +43,8 @@ def log_expected_softmax(
         nodes: `Nodes`, S of them, shared by the batch; they get no gradient.
         temperature: tau > 0, a number or a scalar tensor.
         row_scale: v of the parameter-efficient form, shape `(..., K)`, or None.
-        chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations.
-        unroll: whether to use plain operations in a Python loop, for graphs that are exported.
+        chunk_size: number of nodes held at once, or "auto".
+        loop: over the chunks of nodes: "streamed", "unrolled" or "plain", see `expectation`.
     Returns:
         log-probabilities, shape `(..., K)`; their exponentials sum to one to rounding, for any S.
 
@@ -56,7 +56,7 @@ def log_expected_softmax(
         1.0
     """
     normal = low_rank_normal(loc, scale_diag, factor, row_scale).standardized(without_shift, temperature)
-    return expectation(SoftmaxMean(), normal, nodes, chunk_size, unroll)
+    return expectation(SoftmaxMean(), normal, nodes, chunk_size, loop)
 
 
 def without_shift(loc: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ import keras
 from keras import ops
 
 from keras_het.base.tensor import Tensor
+from keras_het.base.validation import check_choice
 from keras_het.ops import blocking
 from keras_het.ops.mean import Mean
 from keras_het.ops.nodes import Nodes
@@ -23,10 +24,11 @@ from keras_het.ops.normal import Normal
 # A smaller mean of probabilities would lose terms that underflow, below 1.2e-38 each: these are less than a rounding
 # error of this one.
 SMALLEST_MEAN = 1e-30
+LOOPS = ("streamed", "unrolled", "plain")
 
 
 def expectation(
-    mean: Mean, normal: Normal, nodes: Nodes, chunk_size: int | str | None = "auto", unroll: bool = False
+    mean: Mean, normal: Normal, nodes: Nodes, chunk_size: int | str = "auto", loop: str = "streamed"
 ) -> Tensor:
     """The expectation of a link under a Gaussian of logits, averaged over the nodes.
 
@@ -34,19 +36,20 @@ def expectation(
         mean: a `Mean`, such as `SoftmaxMean()`.
         normal: a `Normal` of finite logits in temperatures, with any number of leading axes.
         nodes: `Nodes`, S of them.
-        chunk_size: number of nodes per block; "auto" fits a block to a budget; None takes all at once in plain
-            operations.
-        unroll: whether to use a Python loop over the chunks in plain operations, for graphs that are exported. Only a
-            batch of known size that is too large for the budget is then cut in blocks of rows.
+        chunk_size: number of nodes per block; "auto" fits a block to a budget.
+        loop: over the chunks of nodes. "streamed" compiles one body and has a gradient of its own; "unrolled" writes
+            plain operations for every chunk, for graphs that are exported (only a batch of known size that is too large
+            for the budget is then cut in blocks of rows); "plain" takes all nodes at once in plain operations.
     Returns:
         shape `(..., K)`.
     """
     if nodes.eps_factor is None:
         nodes = Nodes(nodes.eps_diag, nodes.eps_diag[:, :0])
+    check_choice("loop", loop, LOOPS)
     normal = _sized(normal, nodes)
-    if chunk_size is None:
+    if loop == "plain":
         return _unrolled(mean, nodes, nodes.num_samples, normal)
-    if unroll:
+    if loop == "unrolled":
         return _unrolled_by_blocks(mean, nodes, chunk_size, normal)
     flat = normal.flat()
     sizes = blocking.block_sizes(flat.loc, nodes.num_samples, flat.num_logits, chunk_size, flat.whole_batch)
@@ -82,7 +85,7 @@ def _unrolled(mean: Mean, nodes: Nodes, chunk_size: int, normal: Normal) -> Tens
     return mean.result([total - math.log(nodes.num_samples) for total in totals])
 
 
-def _unrolled_by_blocks(mean: Mean, nodes: Nodes, chunk_size: int | str | None, normal: Normal) -> Tensor:
+def _unrolled_by_blocks(mean: Mean, nodes: Nodes, chunk_size: int | str, normal: Normal) -> Tensor:
     """The same; a batch of known size that is too large for the budget is cut in blocks of rows."""
     block_size, chunk_size = blocking.inference_block_sizes(
         normal.loc, nodes.num_samples, normal.num_logits, chunk_size
@@ -239,7 +242,7 @@ def _gradients(mean: Mean, chunks: "Chunks", normal: Normal, value: Tensor, upst
 class Chunks:
     """Tables of S rows, cut into chunks for a loop: the chunks of full size along one axis, and a smaller last one."""
 
-    def __init__(self, tables: tuple[Tensor, ...], chunk_size: int | str | None) -> None:
+    def __init__(self, tables: tuple[Tensor, ...], chunk_size: int) -> None:
         self.num_samples = tables[0].shape[0]
         self.count, rest = divmod(self.num_samples, chunk_size)
         stop = self.count * chunk_size

@@ -43,8 +43,8 @@ def plant(head):
     kernel = 0.02 * np.random.default_rng(1).normal(size=(FEATURES, UNITS, FACTORS))
     first, second = (np.kron(signs, np.ones((FEATURES // 2, FACTORS))) for signs in ([[1.0], [1.0]], [[1.0], [-1.0]]))
     kernel[:, 1], kernel[:, 5], kernel[:, 2], kernel[:, 6] = 1.3 * first, 1.3 * first, second, -second
-    head.covariance.factor.kernel.assign(kernel.reshape(FEATURES, -1))
-    head.covariance.factor.bias.assign(np.zeros(UNITS * FACTORS))
+    head.covariance.factor_layer.kernel.assign(kernel.reshape(FEATURES, -1))
+    head.covariance.factor_layer.bias.assign(np.zeros(UNITS * FACTORS))
     return head
 
 
@@ -96,7 +96,7 @@ def test_dense_prediction_needs_no_factor_of_every_pixel(monkeypatch):
     model = keras.Sequential([keras.Input((4, 5, FEATURES)), head])
     images = X[:40].reshape(2, 4, 5, FEATURES)
     expected = ops.convert_to_numpy(head.logit_covariance(images)).mean(axis=(0, 1, 2)) / head.temperature**2
-    monkeypatch.setattr(head.covariance.factor, "call", None)  # V is not computed
+    monkeypatch.setattr(head.covariance.factor_layer, "call", None)  # V is not computed
     np.testing.assert_allclose(covariance(model, images), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -138,9 +138,9 @@ def test_numbers_count_and_a_data_set():
 def test_of_several_models_a_pair_counts_that_all_have_with_one_sign():
     """Of two heads with the planted pairs, c and g go against each other in the one and together in the other."""
     one, other = plant(make_head()), plant(make_head())
-    kernel = ops.convert_to_numpy(other.covariance.factor.kernel).reshape(FEATURES, UNITS, FACTORS).copy()
+    kernel = ops.convert_to_numpy(other.covariance.factor_layer.kernel).reshape(FEATURES, UNITS, FACTORS).copy()
     kernel[:, 6] = kernel[:, 2]
-    other.covariance.factor.kernel.assign(kernel.reshape(FEATURES, -1))
+    other.covariance.factor_layer.kernel.assign(kernel.reshape(FEATURES, -1))
     models = [functional()(head) for head in (one, other)]
     assert {pair.covariance > 0 for pair in confused_pairs(models[1], X)} == {True}
     (pair,) = confused_pairs(models, X, NAMES)
@@ -234,10 +234,10 @@ def test_a_planted_pair_is_found_beside_classes_of_unequal_sizes(efficient):
     )
     weights[:, 5] = weights[:, 1] = rng.choice([-1.0, 1.0], weights[:, 1].shape)
     if efficient:
-        head.covariance.factor.kernel.assign(weights[0])
-        head.covariance.row_scale.bias.assign(np.ones(UNITS))
+        head.covariance.factor_layer.kernel.assign(weights[0])
+        head.covariance.row_scale_layer.bias.assign(np.ones(UNITS))
     else:
-        head.covariance.factor.kernel.assign(weights.reshape(FEATURES, -1))
+        head.covariance.factor_layer.kernel.assign(weights.reshape(FEATURES, -1))
     (pair,) = confused_pairs(functional()(head), X, NAMES)
     assert (pair.first, pair.second, pair.covariance > 0) == ("b", "f", True)
 

@@ -18,8 +18,8 @@ def confusing():
     """A head that is right of all classes, and holds 0 and 1 for each other (against), 2 and 3 (together)."""
     head = HeteroscedasticDense(4, num_factors=2, temperature=2.0, seed=0)
     model = keras.Sequential([keras.Input((4,)), head])
-    head.loc.kernel.assign(4 * np.eye(4))
-    head.covariance.factor.bias.assign(np.array([[2, 0], [-2, 0], [0, 1], [0, 1.2]]).ravel())
+    head.loc_layer.kernel.assign(4 * np.eye(4))
+    head.covariance.factor_layer.bias.assign(np.array([[2, 0], [-2, 0], [0, 1], [0, 1.2]]).ravel())
     return model, head
 
 
@@ -94,7 +94,7 @@ def test_a_head_without_covariance_knows_nothing():
     """Of equal ranks each has the middle one, and none is listed."""
     head = HeteroscedasticDense(5, num_factors=0, link="normalized_sigmoid")
     model = keras.Sequential([keras.Input((5,)), head])
-    head.loc.kernel.assign(9.0 * np.eye(5))
+    head.loc_layer.kernel.assign(9.0 * np.eye(5))
     other = keras.Sequential([keras.Input((5,)), keras.layers.Dense(5, "softmax")])
     other.layers[0].kernel.assign(9.0 * np.eye(5)[[1, 2, 3, 4, 0]])
     assert disagreements(model, other, np.eye(5), np.arange(5)) == []

@@ -22,7 +22,7 @@ def model_of(units, **arguments):
     arguments = with_covariance(**{"temperature": 1.5, "initial_scale": 1.5, "seed": 0, **arguments})
     head = HeteroscedasticDense(units, **arguments)
     model = keras.Sequential([keras.Input((2,)), head])
-    head.loc.kernel.assign(np.random.default_rng(1).normal(size=(2, units)))
+    head.loc_layer.kernel.assign(np.random.default_rng(1).normal(size=(2, units)))
     return model, head
 
 
@@ -82,7 +82,7 @@ def test_other_heads_keep_the_bounds(arguments):
 def test_a_class_that_is_left_out_has_no_entropy():
     """Its logit is -inf, and 0 log 0 is 0, not nan."""
     model, head = model_of(3, num_factors=1)
-    head.loc.bias.assign([0.0, 0.0, -np.inf])
+    head.loc_layer.bias.assign([0.0, 0.0, -np.inf])
     found = uncertainty(model, X)
     assert np.isfinite(found.entropy).all()
     assert (found.entropy <= np.log(2) + 1e-6).all()

@@ -123,11 +123,11 @@ def test_the_covariance_has_a_learning_rate_of_its_own():
     for rate in (0.0, 1.0):
         model = recipe.make_model(task, recipe.Setting("full", rate=rate, num_samples=8), 0)
         head = model.layers[-1]
-        before = [layer.kernel.numpy() for layer in (head.loc, head.covariance.factor)]
+        before = [layer.kernel.numpy() for layer in (head.loc_layer, head.covariance.factor_layer)]
         model.fit(task.train.x[:64], task.train.y[:64], verbose=0)
         kernels[rate] = [
             np.abs(layer.kernel.numpy() - start).max()
-            for layer, start in zip((head.loc, head.covariance.factor), before, strict=True)
+            for layer, start in zip((head.loc_layer, head.covariance.factor_layer), before, strict=True)
         ]
     assert kernels[0.0][0] > 0
     assert kernels[0.0][1] == 0

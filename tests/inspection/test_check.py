@@ -426,9 +426,12 @@ def test_the_callbacks_check_at_the_start_of_fit(callback):
 
 
 def test_a_callback_without_fit_checks_nothing():
+    model = flips(layers.Dense(3, "log_softmax"))
+    with pytest.raises(ValueError):  # the model is one that `check` refuses
+        keras_het.check(model)
     callback = TransitionMonitor()
-    callback.set_model(flips(layers.Dense(3, "log_softmax")))
-    callback.on_train_begin()
+    callback.set_model(model)
+    assert callback.on_train_begin() is None
 
 
 @pytest.mark.smoke

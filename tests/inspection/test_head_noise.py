@@ -47,8 +47,8 @@ def test_a_large_shift_hides_nothing():
     """A part of V that all classes share, a thousand times the rest: no difference of large numbers is taken."""
     head = make_head(num_factors=3)
     expected = variances(head, standardized(head, X))
-    bias = ops.convert_to_numpy(head.covariance.factor.bias).reshape(7, 3)
-    head.covariance.factor.bias.assign((bias + 1000.0).ravel())
+    bias = ops.convert_to_numpy(head.covariance.factor_layer.bias).reshape(7, 3)
+    head.covariance.factor_layer.bias.assign((bias + 1000.0).ravel())
     np.testing.assert_allclose(variances(head, standardized(head, X)), expected, rtol=1e-2)
 
 
@@ -60,6 +60,6 @@ def test_a_shift_of_all_logits_is_no_noise_for_softmax():
             4, covariance=LowRank(1, min_scale=0.0, initial_scale=1e-6), link=link, temperature=1.0, seed=0
         )
         head.build((None, 6))
-        head.covariance.factor.bias.assign(np.ones(4))
+        head.covariance.factor_layer.bias.assign(np.ones(4))
         found = variances(head, standardized(head, X))
         np.testing.assert_allclose(found, np.full((5, 4), expected), atol=1e-6)

@@ -45,7 +45,7 @@ def dense(loc, scale_diag, factor, kernel):
 
 
 @pytest.mark.parametrize(
-    "options", [{"chunk_size": 8}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}], ids=str
+    "options", [{"chunk_size": 8}, {"loop": "plain"}, {"chunk_size": 8, "loop": "unrolled"}], ids=str
 )
 def test_values_and_gradients_are_those_of_the_dense_head(options):
     points = nodes()
@@ -56,7 +56,7 @@ def test_values_and_gradients_are_those_of_the_dense_head(options):
         return ops.sum(upstream * expectation(SoftmaxMean(), LatentNormal(*tensors), points, **options))
 
     def expected(tensors):
-        return ops.sum(upstream * expectation(SoftmaxMean(), dense(*tensors), plain, chunk_size=None))
+        return ops.sum(upstream * expectation(SoftmaxMean(), dense(*tensors), plain, loop="plain"))
 
     (value, found), (other, slopes) = (value_and_gradients(function, problem()) for function in (latent, expected))
     np.testing.assert_allclose(value, other, rtol=1e-5, atol=1e-5)

@@ -51,14 +51,16 @@ def test_without_noise_the_predictions_are_the_old_ones(activation):
     model = sharpen(sequential(activation))
     new = keras_het.heteroscedastic(model, covariance=LowRank(2, min_scale=1e-8))
     head = new.layers[-1]
-    head.covariance.factor.bias.assign(0 * head.covariance.factor.bias.numpy())
-    head.covariance.scale_diag.bias.assign(np.full(UNITS, -30.0))
+    head.covariance.factor_layer.bias.assign(0 * head.covariance.factor_layer.bias.numpy())
+    head.covariance.scale_diag_layer.bias.assign(np.full(UNITS, -30.0))
     np.testing.assert_allclose(probabilities(new, X), old_probabilities(model, X), rtol=2e-5, atol=1e-6)
 
 
 @pytest.mark.planted
 def test_planted_mean_without_the_temperature_is_caught(tmp_path, monkeypatch):
-    monkeypatch.setattr(keras_het.models.conversion, "_give_mean", lambda head, weights: head.loc.set_weights(weights))
+    monkeypatch.setattr(
+        keras_het.models.conversion, "_give_mean", lambda head, weights: head.loc_layer.set_weights(weights)
+    )
     with pytest.raises(AssertionError):
         check_conversion(sharpen(sequential()), X, Y, tmp_path)
 
@@ -85,16 +87,16 @@ def test_other_units_start_a_fresh_mean():
     model = functional("softmax")
     new = keras_het.heteroscedastic(model, units=3, seed=0)
     assert new.output_shape == (None, 3)
-    assert np.std(new.layers[-1].loc.kernel.numpy()) > 0.1
+    assert np.std(new.layers[-1].loc_layer.kernel.numpy()) > 0.1
     check_fit(new, X, Y % 3)
-    assert keras_het.heteroscedastic(model, units=UNITS).layers[-1].loc.bias.shape == (UNITS,)
+    assert keras_het.heteroscedastic(model, units=UNITS).layers[-1].loc_layer.bias.shape == (UNITS,)
 
 
 def test_a_cold_start_is_that_of_a_new_layer():
     model = functional()
     head = keras_het.heteroscedastic(model, 2, warm_start=False, temperature=3.0).layers[-1]
-    assert np.std(head.loc.kernel.numpy()) > 0.1
-    assert np.abs(head.loc.kernel.numpy() - 3.0 * model.layers[-1].kernel.numpy()).max() > 0.1
+    assert np.std(head.loc_layer.kernel.numpy()) > 0.1
+    assert np.abs(head.loc_layer.kernel.numpy() - 3.0 * model.layers[-1].kernel.numpy()).max() > 0.1
 
 
 def test_what_the_caller_starts_otherwise_is_kept():
@@ -102,9 +104,9 @@ def test_what_the_caller_starts_otherwise_is_kept():
         functional(), covariance=LowRank(2, initial_scale=0.4, initializer="ones"), name="het"
     ).layers[-1]
     assert head.name == "het"
-    np.testing.assert_allclose(head.covariance.factor.kernel.numpy(), 1)
+    np.testing.assert_allclose(head.covariance.factor_layer.kernel.numpy(), 1)
     np.testing.assert_allclose(
-        np.square(head.covariance.factor.bias.numpy()).sum(),
+        np.square(head.covariance.factor_layer.bias.numpy()).sum(),
         UNITS * 0.5 * (0.4 * head.temperature) ** 2,
         rtol=1e-5,
     )
@@ -113,7 +115,7 @@ def test_what_the_caller_starts_otherwise_is_kept():
 def test_a_bias_comes_or_stays_as_asked():
     model = sharpen(functional(use_bias=False))
     new = keras_het.heteroscedastic(model, use_bias=True)
-    np.testing.assert_array_equal(new.layers[-1].loc.bias.numpy(), 0)
+    np.testing.assert_array_equal(new.layers[-1].loc_layer.bias.numpy(), 0)
     with pytest.raises(ValueError, match="`use_bias` must be True"):
         keras_het.heteroscedastic(functional(), use_bias=False)
 
@@ -190,7 +192,7 @@ def test_one_sigmoid_becomes_a_softmax_of_more_classes():
 def test_fresh_kernels_follow_the_seed():
     model = functional()
     first, again, other = (
-        keras_het.heteroscedastic(model, units=3, seed=seed).layers[-1].loc.kernel.numpy() for seed in (1, 1, 2)
+        keras_het.heteroscedastic(model, units=3, seed=seed).layers[-1].loc_layer.kernel.numpy() for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 0.01
@@ -270,7 +272,7 @@ def test_a_quantised_model_keeps_its_head_and_reloads(tmp_path):
     assert sum("stays in full precision" in str(warning.message) for warning in caught) == 3
     after = new.predict(X, verbose=0)
     assert 0 < np.abs(np.exp(after) - np.exp(before)).max() < 0.1
-    assert new.layers[-1].loc.dtype_policy.name == "float32"
+    assert new.layers[-1].loc_layer.dtype_policy.name == "float32"
     new.save(tmp_path / "model.keras")
     np.testing.assert_allclose(
         keras.models.load_model(tmp_path / "model.keras").predict(X, verbose=0), after, rtol=1e-5, atol=1e-5

@@ -17,7 +17,7 @@ from tests.ops.test_softmax import UNITS, problem
 
 pytestmark = pytest.mark.once
 
-OPTIONS = [{"chunk_size": 8}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}]
+OPTIONS = [{"chunk_size": 8}, {"loop": "plain"}, {"chunk_size": 8, "loop": "unrolled"}]
 NODES = 28  # a loop over chunks, and a remainder
 
 
@@ -129,7 +129,7 @@ def test_streamed_gradient_equals_plain_autodiff(loc_scale, monkeypatch):
     loc, noise = diagonal(loc_scale=loc_scale)
     upstream = np.random.default_rng(1).normal(size=loc.shape).astype("float32")
     streamed = gradients(loc, noise, upstream, chunk_size=8)
-    for found, plain in zip(streamed, gradients(loc, noise, upstream, chunk_size=None), strict=True):
+    for found, plain in zip(streamed, gradients(loc, noise, upstream, loop="plain"), strict=True):
         np.testing.assert_allclose(found, plain, rtol=5e-5, atol=5e-5 * np.abs(plain).max())
 
 
@@ -162,7 +162,9 @@ def test_the_second_derivative_is_that_of_plain_operations(monkeypatch):
 
         return lambda t: ops.sum(directions[2] * ops.square(function(*moved(t), num_nodes=10, **options)))
 
-    expected, found = (second_derivative(along_a_line(chunk_size=size), 0.1) for size in (None, 5))
+    expected, found = (
+        second_derivative(along_a_line(**options), 0.1) for options in ({"loop": "plain"}, {"chunk_size": 5})
+    )
     np.testing.assert_allclose(found, expected, rtol=1e-3)
 
 

@@ -87,7 +87,7 @@ def loss(names, nodes, upstream, options):
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize(
-    "options", [{}, {"chunk_size": 8}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}], ids=str
+    "options", [{}, {"chunk_size": 8}, {"loop": "plain"}, {"chunk_size": 8, "loop": "unrolled"}], ids=str
 )
 def test_sampled_value_at_given_nodes(kind, options):
     arguments, nodes = problem(kind), nodes_of(kind)
@@ -97,13 +97,13 @@ def test_sampled_value_at_given_nodes(kind, options):
 
 @pytest.mark.parametrize("name", EXTREMES)
 @pytest.mark.parametrize("kind", grid(["diagonal", "full", "parameter_efficient"], span=["full"]))
-@pytest.mark.parametrize("chunk_size", [16, None])
-def test_extremes_are_finite_and_agree_with_float64(name, kind, chunk_size):
+@pytest.mark.parametrize("options", [{"chunk_size": 16}, {"loop": "plain"}], ids=str)
+def test_extremes_are_finite_and_agree_with_float64(name, kind, options):
     arguments, nodes = extreme(name, kind), nodes_of(kind)
-    logit = sampled_expected_sigmoid_logit(**{"factor": None, **arguments}, nodes=nodes, chunk_size=chunk_size)
+    logit = sampled_expected_sigmoid_logit(**{"factor": None, **arguments}, nodes=nodes, **options)
     np.testing.assert_allclose(ops.convert_to_numpy(logit), oracle(arguments, nodes), rtol=1e-3, atol=1e-3)
     upstream = np.eye(UNITS, dtype="float32")[[2]]  # the quiet class, where there is one
-    function = loss(list(arguments), nodes, upstream, {"chunk_size": chunk_size})
+    function = loss(list(arguments), nodes, upstream, options)
     for parameter, gradient in zip(arguments, value_and_gradients(function, list(arguments.values()))[1], strict=True):
         assert np.all(np.isfinite(gradient)), parameter
         check_slope(oracle, arguments, nodes, upstream, parameter, gradient)
@@ -117,8 +117,8 @@ def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, rows, monkeypa
     arguments, nodes = problem(kind, loc_scale=loc_scale), nodes_of(kind)
     upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
     streamed, plain = (
-        value_and_gradients(loss(list(arguments), nodes, upstream, {"chunk_size": size}), list(arguments.values()))[1]
-        for size in (8, None)
+        value_and_gradients(loss(list(arguments), nodes, upstream, options), list(arguments.values()))[1]
+        for options in ({"chunk_size": 8}, {"loop": "plain"})
     )
     for name, a, b in zip(arguments, streamed, plain, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max() + 1e-6, err_msg=name)

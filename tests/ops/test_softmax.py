@@ -65,7 +65,7 @@ def gradients(arguments, nodes, upstream, **options):
 @pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize(
     "options",
-    [{}, {"chunk_size": 8}, {"chunk_size": 1}, {"chunk_size": None}, {"chunk_size": 8, "unroll": True}],
+    [{}, {"chunk_size": 8}, {"chunk_size": 1}, {"loop": "plain"}, {"chunk_size": 8, "loop": "unrolled"}],
     ids=str,
 )
 def test_value_at_given_nodes(kind, options):
@@ -80,7 +80,7 @@ def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, chunk_size):
     arguments, nodes = problem(kind, loc_scale=loc_scale), nodes_of(kind)
     upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
     streamed = gradients(arguments, nodes, upstream, chunk_size=chunk_size)
-    plain = gradients(arguments, nodes, upstream, chunk_size=None)
+    plain = gradients(arguments, nodes, upstream, loop="plain")
     for name, gradient in plain.items():
         largest = np.abs(gradient).max()
         np.testing.assert_allclose(streamed[name], gradient, rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
@@ -204,21 +204,21 @@ def extreme(name, kind):
 
 @pytest.mark.parametrize("name", EXTREMES)
 @pytest.mark.parametrize(
-    ("kind", "chunk_size"),
+    ("kind", "loop"),
     [
-        pytest.param("diagonal", 16, marks=pytest.mark.once),
-        ("full", 16),
-        pytest.param("full", None, marks=pytest.mark.once),
-        pytest.param("parameter_efficient", 16, marks=pytest.mark.once),
+        pytest.param("diagonal", "streamed", marks=pytest.mark.once),
+        ("full", "streamed"),
+        pytest.param("full", "plain", marks=pytest.mark.once),
+        pytest.param("parameter_efficient", "streamed", marks=pytest.mark.once),
     ],
 )
-def test_extremes_are_finite_and_agree_with_float64(name, kind, chunk_size):
+def test_extremes_are_finite_and_agree_with_float64(name, kind, loop):
     arguments, nodes = extreme(name, kind), nodes_of(kind)
-    log_p = evaluate(arguments, nodes, chunk_size=chunk_size)
+    log_p = evaluate(arguments, nodes, chunk_size=16, loop=loop)
     np.testing.assert_allclose(log_p, oracle(arguments, nodes), rtol=1e-3, atol=1e-3)
     for label in range(0, UNITS, 2):  # the quiet class is one of them
         upstream = -np.eye(UNITS, dtype="float32")[[label]]
-        computed = gradients(arguments, nodes, upstream, chunk_size=chunk_size)
+        computed = gradients(arguments, nodes, upstream, chunk_size=16, loop=loop)
         for parameter, gradient in computed.items():
             assert np.all(np.isfinite(gradient)), (parameter, label)
             check_slope(oracle, arguments, nodes, upstream, parameter, gradient)
@@ -253,9 +253,9 @@ def check_hard_example(function):
 
 def test_a_mislabelled_example_keeps_its_gradient():
     nodes = pseudo_random((0, 0), 64, 3, 0, np)
-    for chunk_size in (16, None):
+    for options in ({"chunk_size": 16}, {"loop": "plain"}):
         check_hard_example(
-            lambda loc, c=chunk_size: log_expected_softmax(loc, ops.ones_like(loc), None, nodes, chunk_size=c)
+            lambda loc, options=options: log_expected_softmax(loc, ops.ones_like(loc), None, nodes, **options)
         )
 
 
@@ -265,7 +265,7 @@ def test_plain_operations_have_second_derivatives():
 
     def loss(t):
         moved = ops.convert_to_tensor(arguments["loc"]) + t * ops.convert_to_tensor(direction)
-        return log_expected_softmax(**{**arguments, "loc": moved}, nodes=nodes, chunk_size=None)[0, 0]
+        return log_expected_softmax(**{**arguments, "loc": moved}, nodes=nodes, loop="plain")[0, 0]
 
     step = 1e-3
     ends = [

@@ -20,7 +20,7 @@ def make_data(count=EXAMPLES, wrong=10, seed=0):
 def with_kernel(layer, scale=8.0):
     """A model of one layer that predicts the class of `make_data`."""
     model = keras.Sequential([keras.Input((CLASSES,)), layer], name="small")
-    kernel = layer.loc.kernel if isinstance(layer, HeteroscedasticDense) else layer.kernel
+    kernel = layer.loc_layer.kernel if isinstance(layer, HeteroscedasticDense) else layer.kernel
     kernel.assign(scale * np.eye(CLASSES))
     return model
 

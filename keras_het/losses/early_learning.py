@@ -80,9 +80,8 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
         self.memory_dtype = check_choice("memory_dtype", memory_dtype, ("float32", "float16"))
         self._check_memory()
         # The last row is for examples without an index, which would otherwise update another example.
-        self.rows = self.state.add_variable(
-            (self.num_examples + 1, self.num_classes), "zeros", self.memory_dtype, name="memory"
-        )
+        shape = (self.num_examples + 1, self.num_classes)
+        self.rows = self.state.remember("memory", shape, "zeros", self.memory_dtype)
 
     def _check_memory(self):
         size = (4 if self.memory_dtype == "float32" else 2) * self.num_examples * self.num_classes

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_het.base.replicas import check_one_replica
 from keras_het.base.validation import check_integer
 from keras_het.losses.state import StatefulCrossentropy
 
@@ -72,6 +73,7 @@ class IndexedCrossentropy(StatefulCrossentropy):
             )
         if sample_weight is None or len(sample_weight.shape) != 2 or sample_weight.shape[-1] != 2:
             return super().__call__((y_true, self._no_index(y_pred)), y_pred, sample_weight)
+        check_one_replica(f"The loss {self.name!r}", "each would remember its own examples and overwrite the others")
         self.check_attached()
         self._check_precision(sample_weight)
         self.state.is_in_use = True

@@ -27,7 +27,7 @@ class SelectingCrossentropy(StatefulCrossentropy):
         super().__init__(**kwargs)
         check_share("kept_share", kept_share)
         self.final_share = float(kept_share)
-        self.kept_share = self.state.add_variable((), keras.initializers.Constant(self.final_share), name="kept_share")
+        self.kept_share = self.state.remember("kept_share", (), keras.initializers.Constant(self.final_share))
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """As for any Keras loss.
@@ -189,8 +189,8 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
         if mentor is not None and not isinstance(mentor, keras.Model):
             raise ValueError(f"`mentor` must be a keras.Model or None. Received: a {type(mentor).__name__}")
         self.mentor: Any = mentor
-        self.threshold = self.state.add_variable((), keras.initializers.Constant(np.inf), name="threshold")
-        self.progress = self.state.add_variable((), "zeros", name="progress")
+        self.threshold = self.state.remember("threshold", (), keras.initializers.Constant(np.inf))
+        self.progress = self.state.remember("progress", (), "zeros")
 
     def set_epoch(self, share: float, progress: float) -> None:
         """See `SelectingCrossentropy`; a mentor sees the progress."""

@@ -2,12 +2,14 @@
 
 import warnings
 import weakref
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import keras
 from keras import ops
 
 from keras_het.base.internals import unlocked
+from keras_het.base.replicas import check_in_scope
+from keras_het.base.stateless import forgets
 from keras_het.losses.crossentropy import Crossentropy
 
 
@@ -20,6 +22,21 @@ class LossState(keras.metrics.Metric):
 
     is_in_use = False  # whether something was remembered
     owner: Any = None  # a weak reference to the model that it is attached to; None before that
+
+    def remember(self, name: str, shape: tuple[int, ...], initializer: Any, dtype: str = "float32") -> keras.Variable:
+        """A new variable, which holds the same on every replica of a model: the mean of what they assign.
+
+        Keras' `add_variable` is for sums of counts: it would divide an assigned number among the replicas.
+
+        Args:
+            name: of the variable.
+            shape: of the variable.
+            initializer: of its numbers.
+            dtype: of the variable.
+        """
+        made = keras.Variable(initializer, shape, dtype, trainable=False, aggregation="mean", name=name)
+        setattr(self, name, made)  # Keras tracks the variables among the attributes
+        return made
 
     def reset_state(self) -> None:
         """Does nothing: the memory must stay when Keras starts an epoch."""
@@ -67,7 +84,7 @@ def _replace(model: keras.Model, previous: LossState | None, state: LossState) -
 
 
 class StatefulCrossentropy(Crossentropy):
-    """Base class of losses with weights of their own, made by `self.state.add_variable` in the constructor.
+    """Base class of losses with weights of their own, made by `self.state.remember` in the constructor.
 
     Attach such a loss to the model that it trains before `fit`; `compile` may come before or after. A loaded or cloned
     model has a new loss: attach that, too. A model holds one such loss, and attaching another replaces it.
@@ -109,20 +126,25 @@ class StatefulCrossentropy(Crossentropy):
         return super().call(y_true, y_pred)
 
     def check_attached(self) -> None:
-        """Raises a ValueError if the loss is attached to no model: on JAX it would forget everything silently."""
+        """Raises a ValueError if no training carries the state: on JAX it would be forgotten silently."""
         if self.state.owner is None:
-            raise ValueError(
-                f"The loss {self.name!r} must be attached to the model that it trains: `model.compile(..., "
-                "loss.attach(model))`, or, after a model was loaded, `model.loss.attach(model)`. Received: a loss that "
-                "is not"
-            )
+            self._refuse("the model that it trains", "that is not")
+        if any(forgets(variable) for variable in self.state.variables):
+            self._refuse("the whole model that it trains, each model with a loss of its own", self._owner())
+        check_in_scope(f"The loss {self.name!r}", self.state.variables)
 
     def check_owner(self, model: keras.Model) -> None:
         """Raises a ValueError if the loss is not attached to the model that it is to train."""
         self.check_attached()
         if self.state.owner() is not model:
-            rule = (
-                f"be attached to the model that it trains, {model.name!r}: `model.loss.attach(model)`, each model with "
-                "a loss of its own"
-            )
-            raise ValueError(f"The loss {self.name!r} must {rule}. Received: one that is attached to another model")
+            self._refuse(f"the model that it trains, {model.name!r}, each model with a loss of its own", self._owner())
+
+    def _owner(self):
+        owner = self.state.owner()
+        return "whose model is gone" if owner is None else f"that is attached to another model, {owner.name!r}"
+
+    def _refuse(self, owner: str, found: str) -> NoReturn:
+        raise ValueError(
+            f"The loss {self.name!r} must be attached to {owner}: `model.compile(..., loss.attach(model))`, or, after "
+            f"a model was loaded or cloned, `model.loss.attach(model)`. Received: a loss {found}"
+        )

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.internals import mask_of
+from keras_het.base.replicas import check_in_scope
 from keras_het.base.validation import check_boolean, check_integer
 
 SMALLEST = float(np.finfo("float32").tiny)
@@ -66,6 +67,7 @@ class ProbabilityMetric(keras.metrics.Metric):
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch."""
+        check_in_scope(f"The metric {self.name!r}", self.variables)
         self.add(self._examples(y_true, y_pred, sample_weight))
 
     def add(self, examples: Examples) -> None:

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_het.base.replicas import check_one_replica
 from keras_het.base.validation import check_integer
 from keras_het.metrics.metric import LOWEST, ProbabilityMetric
 
@@ -50,6 +51,8 @@ class TableMetric(ProbabilityMetric):
 
     def store(self, *columns: Any) -> None:
         """Adds rows: scores, values and weights, `(N,)` each."""
+        rule = "each would fill a table of its own, and TensorFlow adds the tables number by number"
+        check_one_replica(f"The metric {self.name!r}", f"{rule}; evaluate without a strategy")
         count, size = ops.convert_to_tensor(self._count), ops.shape(columns[0])[0]
         places = ops.arange(self.capacity, dtype="int32") - count  # the row of the batch for each place
         new = ops.logical_and(places >= 0, places < size)

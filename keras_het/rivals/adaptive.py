@@ -98,7 +98,7 @@ class AdaptivelyRegularizedCrossentropy(IndexedCrossentropy):
         super().__init__(len(strengths), from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
         self._kernel: Callable | None = None  # None until the loss is attached
         # A weight, although it never changes: JAX would copy a constant of a million numbers into every program.
-        self._strengths = self.state.add_variable((len(strengths) + 1,), "zeros", "float32", name="strengths")
+        self._strengths = self.state.remember("strengths", (len(strengths) + 1,), "zeros")
         self._strengths.assign(np.append(strengths, 0.0))
 
     def attach(self, model: keras.Model, layer: keras.layers.Dense | None = None) -> Self:

@@ -83,8 +83,8 @@ class DataParametersCrossentropy(IndexedCrossentropy):
         learned = [float(rate > 0) for rate in (self.instance_rate, self.class_rate)]
         self._instance_start, self._class_start = (part / sum(learned) for part in learned)
         # The last row is for examples without an index, which would otherwise update another example.
-        self._instances = self.state.add_variable((self.num_examples + 1,), "zeros", "float32", name="instances")
-        self._classes = self.state.add_variable((self.num_classes,), "zeros", "float32", name="classes")
+        self._instances = self.state.remember("instances", (self.num_examples + 1,), "zeros")
+        self._classes = self.state.remember("classes", (self.num_classes,), "zeros")
 
     def indexed_crossentropy(self, targets: Any, log_probs: Any, index: Any, known: Any) -> Any:
         """The loss above: `(B, K)`, `(B, K)`, `(B,)`, `(B,)` to `(B,)`."""

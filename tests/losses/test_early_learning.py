@@ -172,7 +172,8 @@ def test_an_empty_batch_and_half_precision():
 def test_the_gradient_of_a_trained_model_is_exact(dtype, rounding):
     """Once t and p are nearly one, rounding of 1 - sum t p must not come into the gradient.
 
-    That rounding is a hundred times p's distance from one.
+    That rounding is a hundred times p's distance from one. The memory itself moves once more, and a compiler may round
+    that step up or down.
     """
     loss = make_loss(memory_dtype=dtype)
     logits = np.where(np.arange(UNITS) == 1, 18.0, 3.0 * LOGITS).astype("float32")
@@ -180,11 +181,15 @@ def test_the_gradient_of_a_trained_model_is_exact(dtype, rounding):
         loss(LABELS, logits, INDEX)
     _, (gradient,) = stateless(loss, lambda tensors: ops.sum(loss(LABELS, tensors[0], INDEX)), logits)
     p, memory = probabilities(logits), numpy(loss.memory).astype("float64")
-    largest = memory.max(axis=-1, keepdims=True)
-    slopes = p * (largest - memory)  # of the rest, for log p
-    rest = np.maximum(1 - largest, rounding) + slopes.sum(axis=-1, keepdims=True)
-    exact = p - np.eye(UNITS)[LABELS] + 3.0 * (slopes - p * slopes.sum(axis=-1, keepdims=True)) / rest
-    np.testing.assert_allclose(gradient, exact, rtol=0.02 if dtype == "float16" else 1e-3, atol=3e-4)
+    tolerances = {"rtol": 0.02 if dtype == "float16" else 1e-3, "atol": 3e-4}
+    fits = np.zeros(EXAMPLES, bool)
+    for moved in (-rounding, 0.0, rounding):
+        largest = memory.max(axis=-1, keepdims=True) + moved
+        slopes = p * np.where(np.arange(UNITS) == 1, 0.0, largest - memory)  # of the rest, for log p
+        rest = np.maximum(1 - largest, rounding) + slopes.sum(axis=-1, keepdims=True)
+        exact = p - np.eye(UNITS)[LABELS] + 3.0 * (slopes - p * slopes.sum(axis=-1, keepdims=True)) / rest
+        fits |= np.isclose(gradient, exact, **tolerances).all(axis=-1)
+    assert fits.all()
 
 
 def make(examples=8, units=3, **kwargs):

@@ -1,5 +1,6 @@
 """What a loss remembers belongs to the training of a model of any kind: it is carried along, saved, and never shown."""
 
+import gc
 import itertools
 
 import keras
@@ -105,7 +106,7 @@ def test_a_loss_that_is_not_attached_says_so():
     model.compile("sgd", loss)
     text = (
         "The loss 'early_learning_regularized_crossentropy' must be attached to the model that it trains: "
-        "`model.compile(..., loss.attach(model))`, or, after a model was loaded, `model.loss.attach(model)`. "
+        "`model.compile(..., loss.attach(model))`, or, after a model was loaded or cloned, `model.loss.attach(model)`. "
         "Received: a loss that is not"
     )
     for call in (
@@ -219,6 +220,39 @@ def test_a_loss_of_another_model_is_found():
     other.compile("sgd", loss)
     with pytest.raises(ValueError, match=r"must be attached to the model that it trains, 'functional.*another model"):
         keras_het.check(other)
+
+
+ON_JAX = pytest.mark.skipif(keras.config.backend() != "jax", reason="the others remember, whoever owns the state")
+
+
+@ON_JAX
+@pytest.mark.parametrize("kind", ["sequential", "functional", "subclassed"])
+def test_a_loss_of_another_model_is_refused_in_fit(kind):
+    _, loss = compiled(kind)
+    other = make_model(kind)
+    other.compile("sgd", loss)
+    with pytest.raises(ValueError, match=r"must be attached to the whole model that it trains.*to another model"):
+        fit(other)
+
+
+@ON_JAX
+def test_a_loss_of_an_inner_model_is_refused_in_fit():
+    inner = make_model()
+    inputs = keras.Input((5,))
+    outer, loss = keras.Model(inputs, inner(inputs)), make_loss()
+    outer.compile("sgd", loss.attach(inner))
+    with pytest.raises(ValueError, match=f"Received: a loss that is attached to another model, '{inner.name}'"):
+        fit(outer)
+
+
+@ON_JAX
+def test_a_loss_of_a_model_that_is_gone_is_refused_in_fit():
+    loss = compiled()[1]
+    gc.collect()
+    other = make_model()
+    other.compile("sgd", loss)
+    with pytest.raises(ValueError, match="Received: a loss whose model is gone"):
+        fit(other)
 
 
 def test_a_converted_model_has_a_loss_of_its_own():

@@ -43,7 +43,7 @@ def with_flips():
 
 def confuse(model, first, second):
     """Gives two classes noise against each other, and the others hardly any."""
-    factor = model.layers[-1].covariance.factor
+    factor = model.layers[-1].covariance.factor_layer
     kernel = 0.01 * np.random.default_rng(1).normal(size=(CLASSES, CLASSES, 2))
     kernel[:, first], kernel[:, second] = 1.0, -1.0
     factor.kernel.assign(kernel.reshape(CLASSES, -1))

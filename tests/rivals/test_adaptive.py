@@ -79,7 +79,8 @@ def test_the_gradient_reaches_the_kernel_by_both_ways():
 
 def _at(layer, loss, of_outputs, weights):
     """The loss with other weights of the layer, as a trainer of JAX has them."""
-    with keras.StatelessScope(state_mapping=list(zip(layer.trainable_variables, weights, strict=True))):
+    mapping = [*zip(layer.trainable_variables, weights, strict=True), *((v, v.value) for v in loss.state.variables)]
+    with keras.StatelessScope(state_mapping=mapping):
         return of_outputs(layer(X))
 
 

@@ -1,0 +1,119 @@
+"""Losses and metrics on two replicas of TensorFlow, beside one: `python -m tests.replicas FILE [NAMES]` writes JSON.
+
+A process of its own, since the devices must be made before TensorFlow starts.
+"""
+
+import contextlib
+import json
+import pathlib
+import sys
+
+import keras
+import numpy as np
+
+import keras_het
+from keras_het import losses, metrics, rivals
+from keras_het.callbacks import KeptShare
+from keras_het.metrics.table import TableMetric
+
+EXAMPLES, UNITS, BATCH = 24, 3, 8
+RNG = np.random.default_rng(0)
+X, LABELS = RNG.normal(size=(EXAMPLES, 5)).astype("float32"), RNG.integers(UNITS, size=EXAMPLES)
+OF_EACH = {
+    "ForwardCorrectedCrossentropy": {"transition": 0.8 * np.eye(UNITS) + 0.2 / UNITS},
+    "BackwardCorrectedCrossentropy": {"transition": 0.8 * np.eye(UNITS) + 0.2 / UNITS},
+    "BootstrappedCrossentropy": {"beta": 0.8},
+    "SmoothedCrossentropy": {"smoothing": 0.1},
+    "EarlyLearningRegularizedCrossentropy": {"num_examples": EXAMPLES, "num_classes": UNITS},
+    "DataParametersCrossentropy": {"num_examples": EXAMPLES, "num_classes": UNITS},
+    "AdaptivelyRegularizedCrossentropy": {"strengths": np.full(EXAMPLES, 0.1)},
+    "SelfPacedCrossentropy": {"kept_share": 0.5},
+    "CoTeaching": {"kept_share": 0.5},
+    "JoCoR": {"kept_share": 0.5},
+    "AnnotatorsLoss": {},
+}
+LOSSES = {
+    name: getattr(room, name)
+    for room in (losses, rivals)
+    for name in room.__all__
+    if isinstance(getattr(room, name), type) and issubclass(getattr(room, name), keras.losses.Loss)
+}
+METRICS = {name: getattr(metrics, name) for name in metrics.__all__}
+OUTSIDE = ("BrierScore", "SelfPacedCrossentropy")  # these are made outside of the scope, too
+
+
+def make_model(pair=False):
+    """A model, or two networks that learn together."""
+    keras.utils.set_random_seed(0)
+    if pair:
+        members = [keras.Sequential([keras.Input((5,)), keras.layers.Dense(UNITS)]) for _ in range(2)]
+        return keras_het.models.Pair(members, link="softmax", from_logits=True)
+    return keras.Sequential([keras.Input((5,)), keras.layers.Dense(UNITS)])
+
+
+def make(name, kinds):
+    """A loss or a metric of logits; metrics that hold a table are small."""
+    if name in LOSSES:
+        return LOSSES[name](**OF_EACH.get(name, {}), **({} if name == "AnnotatorsLoss" else {"from_logits": True}))
+    arguments = {"capacity": 100} if issubclass(kinds[name], TableMetric) else {}
+    return kinds[name](**arguments, **({} if name == "AnnotatorsMetric" else {"from_logits": True}))
+
+
+def of_metric(name, scope, made=None):
+    """The results of a metric, of `evaluate`."""
+    with scope():
+        model = make_model()
+        loss, metric = keras.losses.SparseCategoricalCrossentropy(from_logits=True), made or make(name, METRICS)
+        model.compile("sgd", loss, metrics=[metric], jit_compile=False)
+    return list(model.evaluate(X, LABELS, batch_size=BATCH, verbose=0, return_dict=True).values())
+
+
+def of_loss(name, scope, made=None):
+    """The weights after two epochs, the state of the loss, and which variables of it differ between replicas."""
+    with scope():
+        loss = made or make(name, LOSSES)
+        model = make_model(pair=name in ("CoTeaching", "JoCoR"))
+        given = loss.attach(model) if hasattr(loss, "attach") else loss
+        model.compile(keras.optimizers.SGD(0.1), given, jit_compile=False)
+    indexed = "num_examples" in loss.get_config() or "strengths" in loss.get_config()
+    weight = losses.with_index(EXAMPLES) if indexed else None
+    share = [KeptShare(num_epochs=1)] if hasattr(loss, "kept_share") else []
+    labels = LABELS[:, None] if name == "AnnotatorsLoss" else LABELS
+    model.fit(X, labels, sample_weight=weight, batch_size=BATCH, epochs=2, shuffle=False, callbacks=share, verbose=0)
+    if share:
+        loss.kept_share.assign(0.5)
+    state = loss.state.variables if hasattr(loss, "state") else []
+    copies = {variable.name: getattr(variable.value, "values", [variable.value]) for variable in state}
+    return {
+        "weights": np.concatenate([weight.ravel() for weight in model.get_weights()]).tolist(),
+        "state": {variable.name: float(np.sum(variable.numpy())) for variable in state},
+        "differ": [name for name, each in copies.items() if len({copy.numpy().tobytes() for copy in each}) > 1],
+    }
+
+
+def attempt(function, *arguments):
+    """The result of a function, or the text of its error."""
+    try:
+        return function(*arguments)
+    except ValueError as error:
+        return str(error)
+
+
+def main(path, *names):
+    """Writes the results of these losses and metrics, or of all, on one replica and on two."""
+    import tensorflow as tf
+
+    processor = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
+    scope = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope
+    found = {}
+    for kinds, function in ((METRICS, of_metric), (LOSSES, of_loss)):
+        for name in set(kinds) & set(names) if names else kinds:
+            found[name] = [attempt(function, name, where) for where in (contextlib.nullcontext, scope)]
+            if name in OUTSIDE:
+                found[f"{name}, made outside"] = attempt(function, name, scope, make(name, kinds))
+    pathlib.Path(path).write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,88 @@
+"""On two replicas every loss and every metric of the package is right, or refuses: `tests.replicas` runs them."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from tests.marks import grid
+from tests.replicas import LOSSES, METRICS, OF_EACH, OUTSIDE
+
+pytestmark = pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="only TensorFlow has such replicas")
+
+OWN_TABLE = {"AreaUnderRiskCoverage", "EqualMassCalibrationError", "GlobalAveragePrecision"}
+OWN_MEMORY = {name for name, arguments in OF_EACH.items() if {"num_examples", "strengths"} & set(arguments)}
+SELECTING = {"CoTeaching", "JoCoR", "SelfPacedCrossentropy"}
+
+# One of each kind by default, and all by `nox -s thorough`.
+SPAN = [
+    "AreaUnderRiskCoverage",
+    "BrierScore",
+    "EarlyLearningRegularizedCrossentropy",
+    "SelfPacedCrossentropy",
+    "SymmetricCrossentropy",
+]
+
+
+def cases(names):
+    return grid(sorted(names), span=set(names) & set(SPAN), beyond=pytest.mark.thorough)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory, pytestconfig):
+    """What losses and metrics did on one replica, and on two."""
+    names = [] if pytestconfig.getoption("--thorough") else SPAN
+    path, root = tmp_path_factory.mktemp("replicas") / "found.json", pathlib.Path(__file__).parent.parent
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.replicas", str(path), *names],
+        cwd=root,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("name", cases(METRICS))
+def test_a_metric_is_that_of_one_replica_or_refuses(found, name):
+    one, two = found[name]
+    if name in OWN_TABLE:
+        assert "must have one replica: each would fill a table of its own" in two
+        assert two.endswith("Received: a strategy of 2 replicas")
+    else:
+        np.testing.assert_allclose(two, one, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", cases(set(LOSSES) - OWN_MEMORY - SELECTING))
+def test_a_loss_without_a_state_trains_as_on_one_replica(found, name):
+    one, two = found[name]
+    assert one["state"] == two["state"] == {}
+    np.testing.assert_allclose(two["weights"], one["weights"], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", cases(OWN_MEMORY))
+def test_a_loss_that_remembers_examples_refuses(found, name):
+    assert "must have one replica: each would remember its own examples and overwrite the others" in found[name][1]
+
+
+@pytest.mark.parametrize("name", cases(SELECTING))
+def test_what_a_loss_holds_is_whole_and_the_same_on_both_replicas(found, name):
+    one, two = found[name]
+    assert two["differ"] == []
+    assert two["state"]["kept_share"] == 0.5  # as assigned, and not shared out
+    assert two["state"].get("progress") == one["state"].get("progress")
+    if "threshold" in one["state"]:  # of halves of the same batches
+        assert 0.5 < two["state"]["threshold"] / one["state"]["threshold"] < 2.0
+    assert np.isfinite(two["weights"]).all()
+
+
+@pytest.mark.parametrize("name", sorted(OUTSIDE))
+def test_one_that_is_made_outside_the_scope_is_refused(found, name):
+    text = "must be made inside `strategy.scope()`, as the model is. Received: one that was made outside"
+    assert text in found[f"{name}, made outside"]

@@ -40,7 +40,7 @@ def test_a_pointwise_convolution_is_a_dense_layer_of_every_pixel(make, clone, tm
     assert new.output_shape == model.output_shape
     p = np.exp(new.predict(IMAGES, verbose=0))
     assert np.abs(p - old_probabilities(model, IMAGES)).max() < 0.02
-    assert new.get_layer("predictions").loc.kernel.shape == (8, UNITS)
+    assert new.get_layer("predictions").loc_layer.kernel.shape == (8, UNITS)
     back = keras_het.homoscedastic(new)
     assert back.output_shape == model.output_shape
     kernel = model.get_layer("predictions").kernel.numpy()[0, 0]

@@ -83,6 +83,14 @@ def _replace(model: keras.Model, previous: LossState | None, state: LossState) -
     state.owner = weakref.ref(model)
 
 
+class PlainCrossentropy(Crossentropy):
+    """-log p(y), which scores held-out labels for losses whose own value depends on what they remember."""
+
+    def crossentropy(self, targets: Any, log_probs: Any) -> Any:
+        """See `Crossentropy`."""
+        return -ops.sum(targets * log_probs, axis=-1)
+
+
 class StatefulCrossentropy(Crossentropy):
     """Base class of losses with weights of their own, made by `self.state.remember` in the constructor.
 
@@ -96,6 +104,10 @@ class StatefulCrossentropy(Crossentropy):
     def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
         self.state = LossState(name=f"{self.name}_state")
+
+    def plain(self) -> PlainCrossentropy:
+        """The plain crossentropy of the same predictions and labels, which remembers nothing and leaves nothing out."""
+        return PlainCrossentropy(self.from_logits, self.ignore_class, dtype=self.dtype)
 
     def attach(self, model: keras.Model) -> Self:
         """Makes the weights of the loss a part of a model's training.

@@ -15,6 +15,7 @@ from keras_het.inspection.clean_and_noisy import CleanAndNoisy
 from keras_het.inspection.outputs import outputs_of
 from keras_het.inspection.rules import activation_for, loss_of, remade
 from keras_het.layers import NoiseTransition
+from keras_het.losses.state import StatefulCrossentropy
 
 
 class HeldOut:
@@ -57,21 +58,24 @@ class HeldOut:
         return self._sign * score > self._sign * other
 
     def __call__(self, model: keras.Model) -> float:
-        """The mean of the criterion over the examples.
+        """The mean of the criterion over the labels that count.
 
         Raises:
             ValueError: for no example, labels out of range, a model of several outputs, or one that does not fit the
                 criterion.
         """
         measure, losses = self._measure(model), _losses(model)
+        ignored = getattr(losses[0], "ignore_class", None) if len(losses) == 1 else None
         total, count = 0.0, 0
         for labels, predictions in self._batches(model):
             if len(losses) == 1 and activation_for(losses[0]) == "softmax":
-                _check_range(labels, predictions, getattr(losses[0], "ignore_class", None))
-            total += len(labels) * float(np.mean(ops.convert_to_numpy(measure(labels, predictions))))
-            count += len(labels)
+                _check_range(labels, predictions, ignored)
+            labels, predictions = _that_count(labels, predictions, ignored)
+            if len(labels):
+                total += len(labels) * float(np.mean(ops.convert_to_numpy(measure(labels, predictions))))
+                count += len(labels)
         if not count:
-            raise ValueError("`validation_data` must have at least one example. Received: none")
+            raise ValueError("`validation_data` must have at least one label that counts. Received: none")
         return total / count
 
     def _batches(self, model: keras.Model) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -95,7 +99,7 @@ class HeldOut:
             )
         loss = loss_of(losses[0])
         if self._criterion == "loss":
-            return _mean_of(loss)
+            return loss.plain() if isinstance(loss, StatefulCrossentropy) else _mean_of(loss)
         known = next((output for _, output in outputs_of(model)), None)  # None if no head is known
         if (known.activation if known else activation_for(losses[0])) == "sigmoid":
             logits = known.returns == "logits" if known else getattr(loss, "from_logits", False)
@@ -118,6 +122,14 @@ def _check_range(labels: np.ndarray, predictions: np.ndarray, ignored: int | Non
         raise ValueError(
             f"`validation_data` must have labels in [0, {units - 1}], the classes of the model. Received: {wrong[0]}"
         )
+
+
+def _that_count(labels: np.ndarray, predictions: np.ndarray, ignored: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """The labels, `(M,)`, and predictions, `(M, K)`, of all but ignored labels; all as they are if none is ignored."""
+    if ignored is None or labels.shape not in (predictions.shape[:-1], (*predictions.shape[:-1], 1)):
+        return labels, predictions
+    labels = labels.reshape(predictions.shape[:-1])
+    return labels[labels != ignored], predictions[labels != ignored]
 
 
 class _Function(keras.losses.Loss):

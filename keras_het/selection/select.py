@@ -107,10 +107,12 @@ def select(
         values: temperatures, strengths, or other arguments of `make_model`.
         x: training inputs: arrays, or a data set of batches (x, y) as for `fit`, that can be read more than once.
         y: labels, integers `(N,)` or whatever else the loss takes; None for a data set.
-        validation_data: `(x, y)`, or a data set; `fit` does not see it. Weights and masks do not count. Callbacks see
+        validation_data: `(x, y)`, or a data set; `fit` does not see it. Weights and masks do not count, and
+            neither do labels of the loss' `ignore_class`. Callbacks see
             `val_<criterion>` of every epoch and the metrics of the training, but no other `val_`.
         criterion: "loss", the model's own loss without penalties, which is the negative log-likelihood for a
-            crossentropy; "accuracy"; or a function `(labels, predictions)` that returns a number for each example, or
+            crossentropy, and for losses that leave out or remember examples, such as `SelfPacedCrossentropy`;
+            "accuracy"; or a function `(labels, predictions)` that returns a number for each example, or
             their mean, as the functions of `keras.losses` do. Behind a `NoiseTransition` the predictions are
             log-probabilities of the noisy labels, which must be integers.
         mode: "min" or "max", the direction of better scores; "auto" is "max" if the name of the criterion has

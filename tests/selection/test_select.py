@@ -3,8 +3,10 @@
 import keras
 import numpy as np
 import pytest
+from scipy import special
 
 import keras_het
+from keras_het import losses
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.selection import noisy_nll
 from keras_het.selection.held_out import HeldOut
@@ -54,6 +56,51 @@ def test_scores_are_those_of_keras(case):
     expected = model.evaluate(X, y, batch_size=20, verbose=0)
     for criterion, value in zip(("loss", "accuracy"), expected, strict=True):
         assert HeldOut((X, y), criterion, batch_size=20)(model) == pytest.approx(value, rel=1e-4), criterion
+
+
+@pytest.mark.parametrize("loss", [SPARSE, losses.GeneralizedCrossentropy, losses.SelfPacedCrossentropy])
+def test_labels_that_are_ignored_do_not_count(loss):
+    y = np.where(np.arange(50) % 20 < 15, -1, LABELS)  # most of the first batch, and all of the last
+    y[40:] = -1
+    share = {"kept_share": 0.5} if loss is losses.SelfPacedCrossentropy else {}
+    made = loss(from_logits=True, ignore_class=-1, **share)
+    model = model_of(keras.layers.Dense(3), loss=made)
+    counts, p = y >= 0, special.softmax(model.predict(X, verbose=0), axis=-1)
+    of_label = p[np.arange(50), y][counts]
+    each = (1 - of_label**0.7) / 0.7 if loss is losses.GeneralizedCrossentropy else -np.log(of_label)
+    assert HeldOut((X, y), "loss", batch_size=20)(model) == pytest.approx(each.mean(), rel=1e-5)
+    accuracy = (p.argmax(-1) == y)[counts].mean()
+    assert HeldOut((X, y), "accuracy", batch_size=20)(model) == pytest.approx(accuracy)
+    seen = []
+    HeldOut((X, y), lambda y, p: seen.append(y) or keras.losses.sparse_categorical_crossentropy(y, p), batch_size=20)(
+        model
+    )
+    assert np.concatenate(seen).tolist() == y[counts].tolist()
+    with pytest.raises(ValueError, match=r"`validation_data` must have at least one label that counts. Received: none"):
+        HeldOut((X, np.full(50, -1)), "loss")(model)
+
+
+@pytest.mark.smoke
+def test_a_loss_that_leaves_out_examples_is_scored_by_all_of_them_and_a_score_changes_nothing():
+    model = model_of(keras.layers.Dense(3), loss="mse")
+    loss = losses.SelfPacedCrossentropy(kept_share=0.2, from_logits=True).attach(model)
+    model.compile("sgd", loss)
+    model.fit(X, LABELS, verbose=0)
+    loss.kept_share.assign(0.2)
+    before = [variable.numpy().tolist() for variable in loss.state.variables]
+    p = special.softmax(model.predict(X, verbose=0), axis=-1)
+    score = HeldOut((X, LABELS), "loss", batch_size=20)(model)
+    assert score == pytest.approx(-np.log(p[np.arange(50), LABELS]).mean(), rel=1e-5)
+    assert [variable.numpy().tolist() for variable in loss.state.variables] == before
+
+
+def test_a_pair_of_networks_is_scored_by_its_mean():
+    keras.utils.set_random_seed(0)
+    members = [keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)]) for _ in range(2)]
+    pair = keras_het.models.Pair(members, link="softmax", from_logits=True)
+    pair.compile("sgd", losses.CoTeaching(0.5, from_logits=True).attach(pair))
+    log_p = pair.predict(X, verbose=0)
+    assert HeldOut((X, LABELS), "loss")(pair) == pytest.approx(-log_p[np.arange(50), LABELS].mean(), rel=1e-5)
 
 
 @pytest.mark.smoke

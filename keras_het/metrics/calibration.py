@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_het.base.validation import check_integer
 from keras_het.metrics.metric import Examples, ProbabilityMetric, confidence_and_success, place_in, sum_by
-from keras_het.metrics.table import TableMetric
+from keras_het.metrics.table import Rows, TableMetric
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -84,9 +84,8 @@ class EqualMassCalibrationError(TableMetric):
         confidence, success = confidence_and_success(examples)
         self.store(confidence, success - confidence, examples.weights)
 
-    def result(self) -> Any:
+    def figure(self, rows: Rows) -> Any:
         """The error, in [0, 1]."""
-        rows = self.rows()
         weight, gap = rows.weights, ops.where(rows.weights == 0, 0.0, rows.weights * rows.values)
         weight_above, gap_above = (rows.above(x, rows.after) for x in (weight, gap))
         of_score = rows.above(weight, rows.before) - weight_above, rows.above(gap, rows.before) - gap_above
@@ -94,11 +93,12 @@ class EqualMassCalibrationError(TableMetric):
         total = ops.sum(weight)
         ends = total * ops.convert_to_tensor(np.arange(self.bins + 1, dtype="float32") / self.bins)
         # Ascending, as `searchsorted` needs it: the weight from the top to the end of each score.
+        last = rows.scores.shape[0] - 1
         down = ops.flip(weight_above + of_score[0])
-        places = self.capacity - 1 - ops.minimum(ops.searchsorted(down, ends, side="left"), self.capacity - 1)
+        places = last - ops.minimum(ops.searchsorted(down, ends, side="left"), last)
         inside = ops.divide_no_nan(ends - ops.take(weight_above, places), ops.take(of_score[0], places))
         reached = ops.take(gap_above, places) + inside * ops.take(of_score[1], places)
-        return self.unless_full(ops.divide_no_nan(ops.sum(ops.abs(reached[1:] - reached[:-1])), total))
+        return ops.divide_no_nan(ops.sum(ops.abs(reached[1:] - reached[:-1])), total)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "bins": self.bins}

@@ -9,6 +9,7 @@ from keras import ops
 from keras_het.base.internals import mask_of
 from keras_het.base.replicas import check_in_scope
 from keras_het.base.validation import check_boolean, check_integer
+from keras_het.ops.labels import integer_labels
 
 SMALLEST = float(np.finfo("float32").tiny)
 ROUNDING = 1e-2  # how far outside [0, 1] a probability in half precision may be
@@ -37,9 +38,9 @@ class ProbabilityMetric(keras.metrics.Metric):
     """Base class of the metrics of probabilities.
 
     `update_state` takes integer labels `(...)` or `(..., 1)`, or label vectors `(..., K)`. Predictions are
-    probabilities or logits `(..., K)`; sample weights and Keras masks are `(...)`. A label outside [0, K) makes the
-    result nan, on every backend, and so does a prediction that is no probability. A head returns log-probabilities or
-    logits, so its metrics need `from_logits=True`.
+    probabilities or logits `(..., K)`; sample weights and Keras masks are `(...)`. A label that is no integer in [0, K)
+    makes the result nan, on every backend, and so does a prediction that is no probability. A head returns
+    log-probabilities or logits, so its metrics need `from_logits=True`.
 
     Args:
         from_logits: whether predictions are logits or log-probabilities, as a head returns them, rather than
@@ -97,7 +98,7 @@ class ProbabilityMetric(keras.metrics.Metric):
 
     def _examples(self, y_true, y_pred, sample_weight):
         mask = mask_of(y_pred)
-        y_pred, y_true = ops.cast(y_pred, "float32"), ops.convert_to_tensor(y_true)
+        y_pred, y_true = ops.cast(y_pred, "float32"), y_true if ops.is_tensor(y_true) else np.asarray(y_true)
         units = y_pred.shape[-1]
         weights = ops.ones_like(y_pred[..., 0])
         for factor in (sample_weight, mask):
@@ -106,7 +107,8 @@ class ProbabilityMetric(keras.metrics.Metric):
         if self._are_vectors(y_true, y_pred):
             targets = ops.cast(y_true, "float32")
         else:
-            labels = ops.cast(ops.squeeze(y_true, -1) if len(y_true.shape) == len(y_pred.shape) else y_true, "int32")
+            labels = integer_labels(y_true)
+            labels = ops.squeeze(labels, -1) if len(labels.shape) == len(y_pred.shape) else labels
             counts = (
                 ops.ones_like(labels, dtype="bool")
                 if self.ignore_class is None

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_het.metrics.calibration import check_exclusive
 from keras_het.metrics.metric import Examples, confidence_and_success
-from keras_het.metrics.table import TableMetric
+from keras_het.metrics.table import Rows, TableMetric
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -39,12 +39,11 @@ class GlobalAveragePrecision(TableMetric):
         weights = ops.broadcast_to(examples.weights[:, None], ops.shape(examples.p))
         self.store(*(ops.reshape(x, (-1,)) for x in (examples.p, examples.targets, weights)))
 
-    def result(self) -> Any:
+    def figure(self, rows: Rows) -> Any:
         """The average precision, in [0, 1]."""
-        rows = self.rows()
         positive = ops.where(rows.weights == 0, 0.0, rows.weights * rows.values)
         precision = ops.divide_no_nan(rows.above(positive, rows.before), rows.above(rows.weights, rows.before))
-        return self.unless_full(ops.divide_no_nan(ops.sum(positive * precision), ops.sum(positive)))
+        return ops.divide_no_nan(ops.sum(positive * precision), ops.sum(positive))
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -75,12 +74,11 @@ class AreaUnderRiskCoverage(TableMetric):
         confidence, success = confidence_and_success(examples)
         self.store(confidence, 1.0 - success, examples.weights)
 
-    def result(self) -> Any:
+    def figure(self, rows: Rows) -> Any:
         """The area, in [0, 1]."""
-        rows = self.rows()
         errors = ops.where(rows.weights == 0, 0.0, rows.weights * rows.values)
         kept, wrong = rows.above(rows.weights, rows.after), rows.above(errors, rows.after)
         of_score, wrong_of_score = (rows.above(x, rows.before) - y for x, y in ((rows.weights, kept), (errors, wrong)))
-        reached = rows.above(rows.weights, ops.arange(self.capacity))  # including this row
+        reached = rows.above(rows.weights, ops.arange(rows.scores.shape[0]))  # including this row
         risk = ops.divide_no_nan(wrong + ops.divide_no_nan(wrong_of_score * (reached - kept), of_score), reached)
-        return self.unless_full(ops.divide_no_nan(ops.sum(rows.weights * risk), ops.sum(rows.weights)))
+        return ops.divide_no_nan(ops.sum(rows.weights * risk), ops.sum(rows.weights))

@@ -1,11 +1,40 @@
-"""Labels of several annotators beside predictions.
+"""Labels as integers, and labels of several annotators beside predictions.
 
 Predictions have an axis of annotators in training and none at inference.
 """
 
+from typing import Any
+
+import numpy as np
 from keras import ops
 
 from keras_het.base.tensor import Tensor
+
+NO_CLASS = -(1 << 31)  # the label that stands for what is no integer
+
+
+def integer_labels(labels: Any) -> Tensor:
+    """Labels of any dtype as int32; what is no integer of 32 bits, such as nan, 1.5 or 2^32, becomes -2^31.
+
+    A plain cast would make a class of it, another one on every backend. JAX itself cuts tensors and the batches of
+    `fit` to 32 bits, before this sees them.
+
+    Args:
+        labels: numbers of any shape.
+    Returns:
+        int32, of the same shape.
+
+    Example:
+        >>> [int(label) for label in integer_labels([1.0, 1.5, float("nan")])]
+        [1, -2147483648, -2147483648]
+    """
+    if not ops.is_tensor(labels):
+        labels = np.asarray(labels)
+        if labels.dtype.kind in "iu":
+            labels = np.where((labels >= -(2**31)) & (labels < 2**31), labels, NO_CLASS).astype("int32")
+    labels = ops.convert_to_tensor(labels)
+    integers = ops.cast(labels, "int32")
+    return ops.where(ops.equal(ops.cast(integers, labels.dtype), labels), integers, NO_CLASS)
 
 
 def for_each_label(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor]:

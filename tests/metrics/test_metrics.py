@@ -21,6 +21,7 @@ KINDS = {
     "aurc": lambda **kwargs: metrics.AreaUnderRiskCoverage(capacity=EXAMPLES, **kwargs),
 }
 EXCLUSIVE = ["ece", "equal mass", "aurc"]
+TABLES = ["equal mass", "gap", "aurc"]
 
 
 def case(seed):
@@ -237,6 +238,42 @@ def test_what_is_no_probability_is_nan(name):
     expected = updated(KINDS[name](), labels[1:], p[1:])
     p[0], weights[0] = -7.0, 0.0
     assert updated(KINDS[name](), labels, p, weights) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "gap"]))
+@pytest.mark.parametrize("label", [np.nan, 1.5, -0.5, np.inf, 2**32, 2**32 + 1, np.uint64(2**63)], ids=str)
+def test_a_label_that_is_no_class_is_nan(name, label):
+    labels, logits = case(3)
+    wrong = labels.astype(np.result_type(label))
+    wrong[7] = label
+    assert np.isnan(updated(KINDS[name](from_logits=True), wrong, logits))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int64", "float16", "float64"])
+def test_labels_of_any_dtype(dtype):
+    labels, logits = case(3)
+    expected = updated(KINDS["nll"](from_logits=True), labels % 2, logits)
+    assert updated(KINDS["nll"](from_logits=True), (labels % 2).astype(dtype), logits) == expected
+    ignoring = KINDS["nll"](from_logits=True, ignore_class=-1)
+    assert updated(ignoring, (labels % 2).astype(dtype), logits) == expected
+
+
+@pytest.mark.parametrize("name", grid(TABLES, span=["gap"]))
+def test_the_order_of_all_examples_is_taken_at_the_end_of_an_epoch(name):
+    """A compiled step does not sort: its result is nan; training, validation and a stateless result have the figure."""
+    labels, logits = case(4)
+    metric, seen = KINDS[name](from_logits=True), []
+    model = keras.Sequential([keras.Input((UNITS,)), keras.layers.Dense(UNITS, kernel_initializer="identity")])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.0), loss, metrics=[metric])
+    see = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seen.append(logs[metric.name]))
+    fitted = model.fit(logits, labels, batch_size=16, verbose=0, validation_data=(logits, labels), callbacks=[see])
+    expected = updated(KINDS[name](from_logits=True), labels, logits)
+    for part in ("", "val_"):
+        assert fitted.history[part + metric.name] == [pytest.approx(expected, abs=1e-6)]
+    assert np.isnan(seen).all() == (keras.config.backend() != "torch")
+    state = metric.stateless_update_state([ops.zeros(v.shape, v.dtype) for v in metric.variables], labels, logits)
+    assert float(metric.stateless_result(state)) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", grid(KINDS, span=["nll", "gap"]))

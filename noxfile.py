@@ -19,6 +19,7 @@ nox.options.reuse_venv = "yes"
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 BACKENDS = ["jax", "tensorflow", "torch"]
+EXTRAS = {"jax": "jax", "tensorflow": "tensorflow-cpu", "torch": "torch"}  # the extra that installs a backend here
 TWO_WORKERS = ("-n", "2", "--dist", "worksteal")
 
 
@@ -82,7 +83,7 @@ def tests(session):
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--jobs", nargs="+", choices=list(JOBS), default=None)
     known, others = parser.parse_known_args(session.posargs)
-    install(session, "-e", ".[jax,tensorflow,torch,demo]", groups=["test", "export", "torchmetrics"])
+    install(session, "-e", ".[jax,tensorflow-cpu,torch,demo]", groups=["test", "export", "torchmetrics"])
     names = known.jobs or (BACKENDS if others else list(JOBS))
     folder = pathlib.Path(session.create_tmp()).resolve()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -157,7 +158,7 @@ JOBS = {
 @nox.parametrize("backend", [nox.param(b, id=b, tags=[f"thorough-{b}"]) for b in BACKENDS])
 def thorough(session, backend):
     """Every test on each backend, in an environment that has no other; weekly and before a release."""
-    install(session, "-e", f".[{backend},demo]", groups=test_groups(backend))
+    install(session, "-e", f".[{EXTRAS[backend]},demo]", groups=test_groups(backend))
     environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # a core for each worker
     if backend == "jax":
         environment |= compilation_cache(session) | COMPILE_FAST
@@ -174,7 +175,7 @@ def min_versions(session, backend):
     pins = pathlib.Path(session.create_tmp()) / "oldest.txt"
     pins.write_text("\n".join(oldest(*test_groups(backend))))
     requirements = nox.project.dependency_groups(PROJECT, *test_groups(backend))
-    session.install("--no-compile", "-c", str(pins), "-e", f".[{backend},demo]", *requirements)
+    session.install("--no-compile", "-c", str(pins), "-e", f".[{EXTRAS[backend]},demo]", *requirements)
     environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}
     if backend == "jax":
         environment |= compilation_cache(session)  # as users compile: JAX 0.6 rounds otherwise if it optimises less
@@ -200,12 +201,12 @@ def oldest(*groups):
 def demo(session):
     """Digits with noisy labels, a plain head beside heteroscedastic ones; `-- --backend torch` for another backend."""
     backend, arguments = split_backend(session)
-    install(session, "-e", f".[{backend},demo]")
+    install(session, "-e", f".[{EXTRAS[backend]},demo]")
     session.run("python", "-m", "keras_het", "demo", "--backend", backend, *arguments, env=backend_environment(backend))
 
 
 # What each benchmark needs beside the package and a backend: extras, dependency groups; and what it takes on two cores.
-EVERY = ",".join(BACKENDS)
+EVERY = ",".join(EXTRAS.values())
 BENCHMARKS = {
     "arena": ("demo", ["recipe"], "half an hour or more"),
     "arena.decay": ("demo", ["recipe"], "not timed"),
@@ -237,14 +238,14 @@ def bench(session):
         session.log("\n".join(["Benchmarks:", *(f"{known:28}{time}" for known, (*_, time) in BENCHMARKS.items())]))
         return session.error(f"There is no benchmark {name}") if name else None
     extras, groups, _ = BENCHMARKS[name]
-    install(session, "-e", f".[{','.join(filter(None, [backend, extras]))}]", groups=groups)
+    install(session, "-e", f".[{','.join(filter(None, [EXTRAS[backend], extras]))}]", groups=groups)
     return session.run("python", "-m", f"benchmarks.{name}", *arguments, env=backend_environment(backend))
 
 
 @nox.session
 def peers(session):
     """The same heads in edward2, in an environment of its own: imported weights compared, then time; `-- --quick`."""
-    install(session, "-e", ".[tensorflow]", groups=["test", "peers"])
+    install(session, "-e", ".[tensorflow-cpu]", groups=["test", "peers"])
     environment = {**backend_environment("tensorflow"), "TF_USE_LEGACY_KERAS": "1"}
     session.run("pytest", "tests/peers", env=environment)
     session.run("python", "-m", "benchmarks.cost.peers", *session.posargs)
@@ -261,13 +262,13 @@ def cleanlab(session):
 @nox.session
 def hub(session):
     """Real KerasHub classes on three backends: presets, preprocessing, conversion, files, LoRA, int8."""
-    on_every_backend(session, "tests/hub", "-e", ".[jax,tensorflow,torch,hub]")
+    on_every_backend(session, "tests/hub", "-e", ".[jax,tensorflow-cpu,torch,hub]")
 
 
 @nox.session
 def cv(session):
     """KerasCV classifiers on three backends."""
-    on_every_backend(session, "tests/cv", "-e", ".[jax,tensorflow,torch,cv]")
+    on_every_backend(session, "tests/cv", "-e", ".[jax,tensorflow-cpu,torch,cv]")
 
 
 def on_every_backend(session, tests, *requirements):
@@ -320,7 +321,7 @@ def first_of(*names):
 @nox.parametrize("backend", [nox.param(b, id=b, tags=[f"export-{b}"]) for b in BACKENDS])
 def export(session, backend):
     """Every export format of this backend, run by the format's own runtime."""
-    install(session, "-e", f".[{backend}]", groups=["test", f"export-{backend}"])
+    install(session, "-e", f".[{EXTRAS[backend]}]", groups=["test", f"export-{backend}"])
     # A package below litert-torch brings a plugin for pytest that warns when it is imported.
     session.run("pytest", "-p", "no:anyio", "tests/export", *session.posargs, env=backend_environment(backend))
 
@@ -329,7 +330,7 @@ def export(session, backend):
 def guides(session):
     """The guides, run on every backend; `-- --backend torch` for one."""
     backends = [split_backend(session)[0]] if session.posargs else BACKENDS
-    install(session, "-e", ".[jax,tensorflow,torch,hub,demo]")
+    install(session, "-e", ".[jax,tensorflow-cpu,torch,hub,demo]")
     for backend in backends:
         for guide in sorted(pathlib.Path("guides").resolve().glob("*.py")):
             session.chdir(session.create_tmp())

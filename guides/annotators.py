@@ -17,7 +17,7 @@ T[m, i, j] = p(m says j | true class i), together with a classifier of the true 
 Tanno et al. 2019). At inference it does nothing.
 
 Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
-needs `pip install "keras-het[jax,demo]"`, and takes about a minute on two cores.
+needs `pip install ".[jax,demo]"` in a clone, and takes about a minute on two cores.
 """
 
 import keras

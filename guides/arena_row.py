@@ -16,7 +16,7 @@ its first seed, in a user's own code: early-learning regularisation (Liu et al. 
 of which 45% have the label of another class.
 
 Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
-needs `pip install "keras-het[jax,demo]"`, and takes less than a minute on two cores.
+needs `pip install ".[jax,demo]"` in a clone, and takes less than a minute on two cores.
 """
 
 import keras

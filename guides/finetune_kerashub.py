@@ -15,7 +15,7 @@ You have a pretrained classifier, and new images whose labels are partly wrong: 
 fine-tune the classifier twice, with its plain head and with a heteroscedastic one, and look at both on clean labels.
 
 Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
-needs `pip install "keras-het[jax,hub,demo]"`, and takes some five minutes on two cores.
+needs `pip install ".[jax,hub,demo]"` in a clone, and takes some five minutes on two cores.
 """
 
 import pathlib

@@ -17,7 +17,7 @@ training it turns the prediction of the true class into a prediction of the nois
 the label. At inference it does nothing, so that the model predicts true classes (Sukhbaatar et al. 2014).
 
 Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
-needs `pip install "keras-het[jax,demo]"`, and takes one to five minutes on two cores.
+needs `pip install ".[jax,demo]"` in a clone, and takes one to five minutes on two cores.
 """
 
 import keras

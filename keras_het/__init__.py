@@ -60,7 +60,5 @@ def __getattr__(name: str) -> type:
     try:
         from keras_het.estimator.classifier import HeteroscedasticClassifier
     except ModuleNotFoundError as error:
-        raise ImportError(
-            f'HeteroscedasticClassifier needs scikit-learn: pip install "keras-het[sklearn]". {error}'
-        ) from error
+        raise ImportError(f"HeteroscedasticClassifier needs scikit-learn: pip install scikit-learn. {error}") from error
     return HeteroscedasticClassifier

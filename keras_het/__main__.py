@@ -82,9 +82,7 @@ def choose_backend(requested=None):
     if backend not in environment.BACKENDS:
         raise ValueError(f"`backend` must be one of {', '.join(environment.BACKENDS)}. Received: backend={backend!r}")
     if backend not in installed:
-        raise ValueError(
-            f'`backend` must be installed: pip install "keras-het[{backend}]". Received: backend={backend!r}'
-        )
+        raise ValueError(f"`backend` must be installed: {environment.install(backend)}. Received: backend={backend!r}")
     return backend
 
 

@@ -33,16 +33,18 @@ def wrong_backend(name: str | None, installed: list[str]) -> str | None:
         )
     if not installed:
         wanted = name or "jax"
-        return (
-            f'No backend is installed. Install one: pip install "keras-het[{wanted}]", then: export '
-            f"KERAS_BACKEND={wanted}"
-        )
+        return f"No backend is installed. Install one: {install(wanted)}, then: export KERAS_BACKEND={wanted}"
     if name and name not in installed:
         return (
-            f'KERAS_BACKEND is {name!r}, which is not installed. Install it: pip install "keras-het[{name}]". '
+            f"KERAS_BACKEND is {name!r}, which is not installed. Install it: {install(name)}. "
             f"Or take one that is: export KERAS_BACKEND={installed[0]}"
         )
     return None
+
+
+def install(backend: str) -> str:
+    """The command that installs a backend: by its own name, since that works without a release of this package."""
+    return f'pip install "{backend}>={OLDEST[backend]}"'
 
 
 def too_old(name: str, version: str | None) -> str | None:
@@ -75,7 +77,7 @@ def load_keras() -> None:
 def _failed(name, installed, error):
     reason = f"Keras could not be loaded: {type(error).__name__}: {error}."
     if name:
-        return f'{reason} Install its backend again: pip install --force-reinstall "keras-het[{name}]"'
+        return f"{reason} Install its backend again: pip install --force-reinstall {name}"
     there = f"these backends are installed: {', '.join(installed)}"
     return f"{reason} KERAS_BACKEND is not set; {there}. Try: export KERAS_BACKEND={installed[0]}"
 

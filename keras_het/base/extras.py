@@ -6,24 +6,21 @@ from typing import Any
 PACKAGES = {"sklearn": "scikit-learn", "PIL": "pillow"}  # packages whose modules have another name
 
 
-def import_extra(name: str, extra: str, user: str) -> Any:
+def import_extra(name: str, user: str) -> Any:
     """Imports a module that an extra of the package installs.
 
     Args:
         name: of the module, such as "matplotlib.pyplot".
-        extra: the extra that installs it, such as "plot".
         user: the part of the package that needs it, as the start of a sentence, such as "The demo".
     Raises:
         ImportError: if the module is missing; the error says which package to install.
 
     Example:
-        >>> import_extra("json", "plot", "The example").dumps([1])
+        >>> import_extra("json", "The example").dumps([1])
         '[1]'
     """
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        package = name.split(".")[0]
-        raise ImportError(
-            f'{user} needs {PACKAGES.get(package, package)}, which is not installed: pip install "keras-het[{extra}]"'
-        ) from error
+        package = PACKAGES.get(name.split(".")[0], name.split(".")[0])
+        raise ImportError(f"{user} needs {package}, which is not installed: pip install {package}") from error

@@ -21,7 +21,7 @@ NUM_PAIRS = 8
 
 def import_extra(name):
     """A module of the extra `demo`."""
-    return extras.import_extra(name, "demo", "The demo")
+    return extras.import_extra(name, "The demo")
 
 
 def mean_error(values):

@@ -56,7 +56,7 @@ def said(error: Exception) -> str:
 
 def again() -> str:
     """The advice for a backend that fails: to install it again."""
-    return f'Install the backend again: pip install --force-reinstall "keras-het[{keras.config.backend()}]"'
+    return f"Install the backend again: pip install --force-reinstall {keras.config.backend()}"
 
 
 def check_versions() -> Finding:

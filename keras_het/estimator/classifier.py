@@ -25,7 +25,7 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
 
     Adam trains it, and all is computed in float32. It works with all tools that take a scikit-learn estimator:
     pipelines, `cross_val_predict`, `GridSearchCV` (over the temperature, by `neg_log_loss`), cleanlab. It needs
-    scikit-learn: `pip install "keras-het[sklearn]"`.
+    scikit-learn: `pip install scikit-learn`.
 
     Equal data and an equal integer `random_state` give equal probabilities, to the bit on a CPU, whatever was drawn
     before. No global random state of Python, NumPy or Keras changes. Give a `Dropout` of your own a seed: without one

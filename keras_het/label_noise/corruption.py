@@ -172,7 +172,7 @@ def _examples(labels, per_class, rng):
 def _kinds():
     """Functions that make the raters."""
     naive_bayes, linear_model, neighbors, neural_network, tree = (
-        import_extra(f"sklearn.{name}", "sklearn", "weak_raters")
+        import_extra(f"sklearn.{name}", "weak_raters")
         for name in ("naive_bayes", "linear_model", "neighbors", "neural_network", "tree")
     )
     return (

@@ -70,7 +70,7 @@ def _picture(title: str, text: str, draw: Callable[[Any], Any], form: str = "svg
 
 def _drawn(draw: Callable[[Any], Any], style: list[str], form: str) -> str:
     """The data address of a figure; it depends on the numbers alone, not on the user's style."""
-    matplotlib, pyplot = (import_extra(name, "report", "The report") for name in ("matplotlib", "matplotlib.pyplot"))
+    matplotlib, pyplot = (import_extra(name, "The report") for name in ("matplotlib", "matplotlib.pyplot"))
     with pyplot.style.context(style), matplotlib.rc_context({"svg.hashsalt": "keras_het"}):
         figure = matplotlib.figure.Figure(figsize=(6.0, 4.6), layout="constrained")
         draw(figure.add_subplot())
@@ -94,7 +94,7 @@ def is_images(x: Any) -> bool:
 
 def thumbnails(images: Any, indices: Any) -> list[str]:
     """The addresses of small pictures of some of `(N, H, W)` or `(N, H, W, C)` images."""
-    image = import_extra("PIL.Image", "report", "The report")
+    image = import_extra("PIL.Image", "The report")
     return [_thumbnail(image, as_pictures(np.asarray(images[index])[None])[0]) for index in indices]  # one at a time
 
 

@@ -80,7 +80,7 @@ def report(
         >>> page.name, "cat" in page.read_text()
         ('report.html', True)
     """
-    import_extra("jinja2", "report", "The report")
+    import_extra("jinja2", "The report")
     found = collect(model, x, y, class_names, probabilities=probabilities, batch_size=batch_size)
     images = x if images is None and is_images(x) else images
     if images is not None and len(images) != len(found.labels):
@@ -99,8 +99,8 @@ def report(
 
 def render(found: Findings, images: Any = None) -> str:
     """The page as text. Names of classes are shown as plain text, whatever they hold."""
-    jinja = import_extra("jinja2", "report", "The report")
-    trusted = import_extra("markupsafe", "report", "The report").Markup  # for this package's own files only
+    jinja = import_extra("jinja2", "The report")
+    trusted = import_extra("markupsafe", "The report").Markup  # for this package's own files only
     environment = jinja.Environment(
         autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -53,7 +53,7 @@ def test_no_backend_is_installed(tmp_path):
     hide(tmp_path, "jax", "tensorflow", "torch")
     status, wrong = run_doctor(tmp_path)
     assert status == 1
-    assert f'No backend is installed. Install one: pip install "keras-het[{BACKEND}]"' in wrong
+    assert f'No backend is installed. Install one: pip install "{BACKEND}>={environment.OLDEST[BACKEND]}"' in wrong
 
 
 def test_the_backend_that_was_chosen_is_not_installed(tmp_path):
@@ -61,10 +61,7 @@ def test_the_backend_that_was_chosen_is_not_installed(tmp_path):
     hide(tmp_path, missing)
     status, wrong = run_doctor(tmp_path, missing)
     assert status == 1
-    assert (
-        f'KERAS_BACKEND is {missing!r}, which is not installed. Install it: pip install "keras-het[{missing}]".'
-        in wrong
-    )
+    assert f'KERAS_BACKEND is {missing!r}, which is not installed. Install it: pip install "{missing}>=' in wrong
 
 
 def test_no_backend_was_chosen_and_that_of_keras_is_not_installed(tmp_path):
@@ -174,5 +171,5 @@ def test_an_accelerator_is_named_and_its_lack_is_no_problem(monkeypatch):
 def test_the_oldest_versions_are_those_of_the_project():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    required = [*project["dependencies"], *(extras[name][-1].split(";")[0] for name in environment.BACKENDS)]
+    required = [*project["dependencies"], *(extras[name][-1] for name in environment.BACKENDS)]
     assert dict(requirement.split(">=") for requirement in required) == environment.OLDEST

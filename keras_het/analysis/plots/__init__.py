@@ -1,4 +1,4 @@
-"""Figures of results computed elsewhere; they need Matplotlib: pip install "keras-het[plot]".
+"""Figures of results computed elsewhere; they need Matplotlib: pip install matplotlib.
 
 Each function draws on `ax`, or on a new figure, and returns the axes. It opens no window and changes no setting of
 other figures. Text, edges and the middle of colour maps follow the style in use, light or dark.

@@ -17,7 +17,7 @@ def matplotlib(module: str = "") -> Any:
     Raises:
         ImportError: if it is missing; the error says which package to install.
     """
-    return import_extra(f"matplotlib{module}", "plot", "The figure")
+    return import_extra(f"matplotlib{module}", "The figure")
 
 
 def axes_or_new(ax: Any = None, **subplots: Any) -> Any:

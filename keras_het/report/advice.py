@@ -30,9 +30,10 @@ def _pairs(found: Findings) -> list[str]:
     """The first pair of classes, by the suspects if they tell one, else by the covariance."""
     if found.swapped:
         first, second, count = found.swapped[0]
-        pair = f"{_quoted(first)} and {_quoted(second)}"
-        of_all = f"{count:,} of {found.number_of_issues:,}, both ways together"
-        return [f"Between no two classes are more suspects than between {pair}: {of_all}."]
+        between = f"{count:,} of {found.number_of_issues:,} suspects are between the two"
+        return [
+            f"{_quoted(first)} and {_quoted(second)} are taken for each other more often than by chance: {between}."
+        ]
     if found.pairs:
         first = found.pairs[0]
         return [f"The two classes that share most noise are {_quoted(first.first)} and {_quoted(first.second)}."]

@@ -63,6 +63,7 @@ def add_report(commands):
     report.add_argument(
         "--output", default="report", help="folder for report.html and labels.csv (default: %(default)s)"
     )
+    report.add_argument("--title", help="title of the page (default: the name of the model)")
 
 
 def add_doctor(commands):
@@ -130,7 +131,8 @@ def run_report(parser, options):
     from keras_het.report import files, report
 
     try:
-        page = report(files.load_model(options.model), **files.load_data(options.data), path=options.output)
+        model, data = files.load_model(options.model), files.load_data(options.data)
+        page = report(model, **data, path=options.output, title=options.title)
     except (ValueError, ImportError, OSError) as error:
         parser.error(str(error))
     print(page)

@@ -4,6 +4,7 @@ from keras_het.analysis import plots
 from keras_het.analysis.annotators import annotators
 from keras_het.analysis.calibration import calibration
 from keras_het.analysis.confusion import confusion_matrices
+from keras_het.analysis.corrections import apply_corrections
 from keras_het.analysis.covariance import confused_pairs, covariance
 from keras_het.analysis.disagreement import disagreements, rank_histogram
 from keras_het.analysis.explanation import explain
@@ -16,6 +17,7 @@ from keras_het.inspection.probabilities import predict_probabilities
 
 __all__ = [
     "annotators",
+    "apply_corrections",
     "calibration",
     "confused_pairs",
     "confusion_matrices",

@@ -105,7 +105,7 @@ def annotators(
         labels: integers `(N, M)`, -1 where the annotator gave none; they are only counted. None if they are not known.
         prior: share of each class, `(K,)`; None for equal shares.
         names: of the annotators, a sequence; None numbers the annotators.
-        class_names: a sequence; None numbers the classes.
+        class_names: a sequence or a dict {class: name}; None numbers the classes.
         count: the number of confused pairs of each annotator, at least 0.
     Returns:
         `Annotators`; print it.

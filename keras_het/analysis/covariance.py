@@ -1,7 +1,7 @@
 """Which classes a head confuses: the covariance of its logits over a data set, and pairs of classes beyond chance."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -65,7 +65,7 @@ def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_si
 def confused_pairs(
     model: keras.Model | Sequence[keras.Model],
     x: Any,
-    class_names: Sequence | None = None,
+    class_names: Sequence | Mapping | None = None,
     count: int = 10,
     *,
     layer: str | None = None,
@@ -96,7 +96,7 @@ def confused_pairs(
         x: as for `covariance`.
         layer: as for `covariance`.
         batch_size: as for `covariance`.
-        class_names: K names; None for numbers.
+        class_names: K names, a sequence or a dict {class: name}; None for numbers.
         count: the largest number of pairs.
         draws: at least 1; each takes the time of a product of the factor's weights.
         seed: of the draws.

@@ -1,7 +1,7 @@
 """Examples that a model with a head predicts right and another wrong: whether the covariance foretold that."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -60,7 +60,7 @@ def disagreements(
     other: keras.Model,
     x: Any,
     labels: Any,
-    class_names: Sequence | None = None,
+    class_names: Sequence | Mapping | None = None,
     count: int = 10,
     *,
     layer: str | None = None,
@@ -75,7 +75,7 @@ def disagreements(
         other: another model of the same classes, such as one with a Dense layer.
         x: examples: an array, or a list, tuple or dict of them.
         labels: their classes, integers in [0, K), shape `(N,)`.
-        class_names: K names; None for numbers.
+        class_names: K names, a sequence or a dict {class: name}; None for numbers.
         count: the largest number of examples.
         layer: name of the head, if there are several.
         batch_size: of the predictions.

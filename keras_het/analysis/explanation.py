@@ -1,7 +1,7 @@
 """The explanation of one example by a head: classes, confused pairs and uncertainty."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -65,7 +65,12 @@ class Explanation:
 
 
 def explain(
-    model: keras.Model, x: Any, class_names: Sequence | None = None, count: int = 3, *, layer: str | None = None
+    model: keras.Model,
+    x: Any,
+    class_names: Sequence | Mapping | None = None,
+    count: int = 3,
+    *,
+    layer: str | None = None,
 ) -> Explanation:
     """Explains one example by a model's head: its most probable classes, the pairs it confuses, and its uncertainty.
 
@@ -75,7 +80,7 @@ def explain(
     Args:
         model: functional or Sequential, with a `HeteroscedasticDense` somewhere; it does not change.
         x: one example with a batch axis, such as x[:1].
-        class_names: K names; None for numbers.
+        class_names: K names, a sequence or a dict {class: name}; None for numbers.
         count: the number of classes and of pairs; at least 1.
         layer: name of the head, if there are several.
     Returns:

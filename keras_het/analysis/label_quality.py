@@ -1,6 +1,7 @@
 """Which labels are probably wrong, by a model's predictions out of sample."""
 
 import dataclasses
+import html
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -9,14 +10,19 @@ import keras
 import numpy as np
 
 from keras_het.analysis.covariance import ConfusedPair
+from keras_het.base.extras import import_extra
 from keras_het.base.validation import check_labels
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.label_noise.estimation import check_probabilities, confident_counts, systematic_flips
 
+SHOWN = 20  # lines of the table that is printed
+
 
 @dataclasses.dataclass(frozen=True)
 class LabelIssues:
-    """All labels, issues or not, the least score first; arrays of shape `(N,)`. They print as a table of the first 20.
+    """All labels, issues or not, the least score first; arrays of shape `(N,)`.
+
+    They print as a table of the first 20, also in a notebook; `to_frame` makes a pandas frame of all.
 
     Attributes:
         index: of the example.
@@ -41,21 +47,47 @@ class LabelIssues:
         """The labels one by one: index, given, suggested, score, is_issue, kind."""
         return zip(self.index, self.given, self.suggested, self.score, self.is_issue, self.kind, strict=True)
 
+    def to_frame(self) -> Any:
+        """The labels as a `pandas.DataFrame`, a line for each, the worst first; `sort_index()` gives the data's order.
+
+        Its index, named "index", is that of the examples; the columns are the other attributes.
+
+        Raises:
+            ImportError: without pandas.
+        """
+        pandas = import_extra("pandas", "The frame of label issues")
+        columns = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return pandas.DataFrame(columns).set_index("index")
+
     def __str__(self) -> str:
-        cells = [["index", "given", "suggested", "score", "kind"]]
-        for index, given, suggested, score, _, kind in itertools.islice(self.rows(), 20):
-            cells.append([str(index), str(given), str(suggested), f"{score:.4f}", kind])
+        cells = self._cells()
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [
             "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
         ]
+        return "\n".join([*lines, self._number()])
+
+    def _repr_html_(self) -> str:
+        """The same table for a notebook."""
+        head, *lines = self._cells()
+        body = "".join(_html_row(line, "td") for line in lines)
+        return f"<table><thead>{_html_row(head, 'th')}</thead><tbody>{body}</tbody></table><p>{self._number()}</p>"
+
+    def _cells(self) -> list[list[str]]:
+        """The first lines of the table as texts, below their titles."""
+        cells = [["index", "given", "suggested", "score", "kind"]]
+        for index, given, suggested, score, _, kind in itertools.islice(self.rows(), SHOWN):
+            cells.append([str(index), str(given), str(suggested), f"{score:.4f}", str(kind)])
+        return cells
+
+    def _number(self) -> str:
+        """How many labels are issues, in a sentence."""
         count, confusable = int(self.is_issue.sum()), int((self.kind == "confusable").sum())
-        return "\n".join(
-            [
-                *lines,
-                f"{count} of {len(self.index)} labels are probably wrong, {confusable} of them of confusable classes",
-            ]
-        )
+        return f"{count} of {len(self.index)} labels are probably wrong, {confusable} of them of confusable classes"
+
+
+def _html_row(cells: list[str], tag: str) -> str:
+    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
 def find_label_issues(
@@ -78,8 +110,8 @@ def find_label_issues(
     `cross_val_probabilities`.
 
     Args:
-        probabilities: of examples that were not trained on, shape `(N, K)`, each row of sum 1; or a model of exclusive
-            classes.
+        probabilities: of examples that were not trained on, shape `(N, K)`, each row of sum 1, which cleanlab calls
+            `pred_probs`, and takes behind the labels; or a model of exclusive classes.
         labels: integers in [0, K), shape `(N,)`; a class that no label has is never suggested.
         x: inputs of a model, arrays; None with probabilities.
         pairs: classes that are confusable, each (i, j), or a `ConfusedPair` of numbers, which does not count if its

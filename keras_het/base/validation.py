@@ -2,6 +2,7 @@
 
 import math
 import numbers
+from collections.abc import Mapping, Set
 from typing import Any
 
 import keras
@@ -147,12 +148,25 @@ def check_every_class(labels: Any, num_classes: int) -> None:
 
 
 def check_class_names(class_names: Any, num_classes: int) -> list:
-    """`class_names` as a list, if it is a sequence with a name for each class; numbers if it is None."""
+    """`class_names`, a sequence or a dict {class: name}, as a list of a name for each class; numbers if it is None."""
+    if isinstance(class_names, Mapping):
+        return _in_order(class_names, num_classes)
     names = list(range(num_classes) if class_names is None else class_names)
-    if len(names) != num_classes or isinstance(class_names, set | dict | str):
+    if len(names) != num_classes or isinstance(class_names, Set | str):
         rule = f"be a sequence with a name for each of the {num_classes} classes"
         raise ValueError(f"`class_names` must {rule}. Received: a {type(class_names).__name__} of {len(names)}")
     return names
+
+
+def _in_order(class_names: Mapping, num_classes: int) -> list:
+    """The names of a dict, by number, if its keys are the numbers of all classes."""
+    wrong = set(class_names) ^ set(range(num_classes))
+    if wrong:
+        key = min(wrong, key=repr)
+        rule = f"be a dict with the keys 0 to {num_classes - 1}, the numbers of the classes"
+        fault = f"{'with' if key in class_names else 'without'} {key!r}"
+        raise ValueError(f"`class_names` must {rule}. Received: a dict of {len(class_names)}, {fault}")
+    return [class_names[label] for label in range(num_classes)]
 
 
 def check_share(name: str, value: Any) -> None:

@@ -8,7 +8,9 @@ from keras_het.report.findings import Findings
 
 ECE = 0.05  # above this calibration error, confidence should not be read as a probability
 FEWEST = 20  # labels of a class; little can be said of a class with fewer
-FEWEST_SUSPECTS = 5  # between two classes; fewer may be chance
+NO_PAIR = (
+    "No two classes share more noise in the head than chance could give; that does not say that none are confused."
+)
 LITTLE_NOISE, MUCH_NOISE = 0.1, 3.0  # in temperatures: less changes no prediction, more may hide the classes
 
 
@@ -20,25 +22,22 @@ def summary(found: Findings) -> list[str]:
     lines.append(f"On average the model is {_confidence(found):.1%} sure of its prediction; {_calibrated(found)}")
     if found.issues is not None:
         lines.append(_issues(found, found.issues))
-    if swapped := _often_swapped(found):
-        first, second, count = swapped[0]
-        lines.append(
-            f"Most suspects, {count:,}, are labelled {_quoted(first)} or {_quoted(second)} instead of the other."
-        )
-    elif found.pairs:
-        first = found.pairs[0]
-        lines.append(f"The two classes that share most noise are {_quoted(first.first)} and {_quoted(first.second)}.")
-    elif found.pairs is not None:
-        lines.append(
-            "No pair of classes stands out enough for the test of the covariance, which does not say that none is "
-            "confused."
-        )
+    lines.extend(_pairs(found))
     return lines
 
 
-def _often_swapped(found: Findings) -> list:
-    """The pairs of classes with enough suspects between them. They count labels; a covariance also has other noise."""
-    return [pair for pair in found.swapped if pair[2] >= FEWEST_SUSPECTS]
+def _pairs(found: Findings) -> list[str]:
+    """The first pair of classes, by the suspects if they tell one, else by the covariance."""
+    if found.swapped:
+        first, second, count = found.swapped[0]
+        between = f"{count:,} of {found.number_of_issues:,} suspects are between the two"
+        return [
+            f"{_quoted(first)} and {_quoted(second)} are taken for each other more often than by chance: {between}."
+        ]
+    if found.pairs:
+        first = found.pairs[0]
+        return [f"The two classes that share most noise are {_quoted(first.first)} and {_quoted(first.second)}."]
+    return [] if found.pairs is None else [NO_PAIR]
 
 
 def _confidence(found: Findings) -> float:
@@ -105,7 +104,8 @@ def _look_at_labels(found: Findings) -> str | None:
         return None
     return (
         f"Look at the {found.number_of_issues:,} suspects, the worst first, in the table below and in labels.csv. They "
-        "are suspects: the model may be wrong, too. Correct or leave out those that you agree with, and train again."
+        "are suspects: the model may be wrong, too. Where a label is wrong, write the right class into the column "
+        "corrected of labels.csv; apply that by keras_het.analysis.apply_corrections, and train again."
     )
 
 
@@ -121,24 +121,33 @@ def _rare_classes(found: Findings) -> str | None:
 
 
 def _confused(found: Findings) -> str | None:
-    pairs = _often_swapped(found) or [(pair.first, pair.second) for pair in found.pairs or [] if pair.covariance < 0]
-    if not pairs:
+    if found.swapped:
+        return (
+            f"Look at examples of the classes that are taken for each other ({_named(found.swapped)}). Say in the "
+            "instructions for labelling how to tell them apart, or join them."
+        )
+    either = [(pair.first, pair.second) for pair in found.pairs or [] if pair.covariance < 0]
+    if not either:
         return None
-    named = "; ".join(f"{_quoted(pair[0])} and {_quoted(pair[1])}" for pair in pairs[:3])
     return (
-        f"Look at examples of the classes that are taken for each other ({named}). Say in the instructions for "
-        "labelling how to tell them apart, or join them."
+        f"The head has learned that some labels may be of the one or the other of two classes ({_named(either)}); the "
+        "suspects do not show it. Look at some examples of these classes before you change anything."
     )
+
+
+def _named(pairs: list) -> str:
+    return "; ".join(f"{_quoted(pair[0])} and {_quoted(pair[1])}" for pair in pairs[:3])
 
 
 def _badly_calibrated(found: Findings) -> str | None:
     error = found.calibration.error
     if error <= ECE:
         return None
+    remedy = "scale the probabilities by held-out labels (keras_het.models.scale_temperature)"
+    of_head = "choose the temperature of the head by held-out labels (keras_het.select), or "
     return (
-        f"The calibration error is {error:.3f}, above {ECE}: do not read the confidence as a probability. Choose the "
-        "temperature of the head by held-out labels (keras_het.select), or scale the probabilities by them "
-        "(keras_het.models.scale_temperature)."
+        f"The calibration error is {error:.3f}, above {ECE}: do not read the confidence as a probability. To mend it, "
+        f"{of_head if found.noise else ''}{remedy}."
     )
 
 

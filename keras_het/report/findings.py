@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -64,26 +64,26 @@ class Findings(NamedTuple):
     @property
     def flips(self) -> list[tuple[Any, Any, int]]:
         """(given label, suggested class, number of such suspects), the largest number first."""
-        if self.issues is None:
-            return []
-        found = zip(
-            self.issues.given[self.issues.is_issue].tolist(),
-            self.issues.suggested[self.issues.is_issue].tolist(),
-            strict=True,
-        )
-        names = self.class_names
-        return [
-            (names[given], names[suggested], count)
-            for (given, suggested), count in collections.Counter(found).most_common()
-        ]
+        return self._by_name(collections.Counter((given, suggested) for given, suggested, _ in self._suspects()))
 
     @property
     def swapped(self) -> list[tuple[Any, Any, int]]:
-        """(class, other class, number of suspects between the two), the largest number first."""
-        counts: collections.Counter = collections.Counter()
-        for given, suggested, count in self.flips:
-            counts[(suggested, given) if (suggested, given) in counts else (given, suggested)] += count
-        return [(*pair, count) for pair, count in counts.most_common()]
+        """(class, other class, number of suspects between the two), the largest number first.
+
+        Only pairs of which one class is taken for the other more often than by chance: some suspects are confusable.
+        """
+        pairs = [(min(pair), max(pair), kind) for *pair, kind in self._suspects()]
+        confusable = {(first, second) for first, second, kind in pairs if kind == "confusable"}
+        return self._by_name(collections.Counter(pair for *both, _ in pairs if (pair := tuple(both)) in confusable))
+
+    def _suspects(self) -> list[tuple[int, int, str]]:
+        """(given label, suggested class, kind) of each, by number."""
+        rows = () if self.issues is None else self.issues.rows()
+        return [(int(given), int(suggested), kind) for _, given, suggested, _, is_issue, kind in rows if is_issue]
+
+    def _by_name(self, counts: collections.Counter) -> list[tuple[Any, Any, int]]:
+        """(name, other name, number) of pairs of classes, the largest number first."""
+        return [(*(self.class_names[label] for label in pair), count) for pair, count in counts.most_common()]
 
     @property
     def number_of_issues(self) -> int:
@@ -95,7 +95,7 @@ def collect(
     model: keras.Model,
     x: Any,
     y: Any,
-    class_names: Sequence | None = None,
+    class_names: Sequence | Mapping | None = None,
     *,
     probabilities: Any = None,
     batch_size: int = 128,
@@ -106,7 +106,7 @@ def collect(
         model: of exclusive classes, with one output `(N, K)`.
         x: inputs of the model, arrays of N examples.
         y: their labels, integers in [0, K), `(N,)`; they may be wrong.
-        class_names: names of the K classes; None for numbers.
+        class_names: names of the K classes, a sequence or a dict {class: name}; None for numbers.
         probabilities: out of sample, `(N, K)`, each row of sum 1; None takes the model's predictions.
         batch_size: of the predictions.
     Returns:

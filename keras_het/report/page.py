@@ -6,19 +6,21 @@ import itertools
 import math
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
 import keras
 
+from keras_het.analysis.corrections import read_corrections
+from keras_het.analysis.label_table import table_of
 from keras_het.analysis.plots.classes import EITHER, TOGETHER
 from keras_het.base.extras import import_extra
 from keras_het.base.version import __version__
-from keras_het.report.advice import next_steps, summary
+from keras_het.report.advice import NO_PAIR, next_steps, summary
 from keras_het.report.figures import is_images, pictures, thumbnails
 from keras_het.report.findings import Findings, collect
-from keras_het.report.labels import write_labels
+from keras_het.report.folder import PAGE, TABLE, check_folder, replace_files
 
 MOST_SUSPECTS, MOST_PAIRS = 200, 20
 
@@ -39,17 +41,20 @@ def report(
     model: keras.Model,
     x: Any,
     y: Any,
-    class_names: Sequence | None = None,
+    class_names: Sequence | Mapping | None = None,
     path: str | os.PathLike = "report",
     *,
     probabilities: Any = None,
     images: Any = None,
     batch_size: int = 128,
+    title: str | None = None,
 ) -> pathlib.Path:
     """Writes a page about probably wrong labels, confused classes, and how far the confidence can be trusted.
 
     The page, `report.html`, is one file that needs nothing from elsewhere; beside it is `labels.csv`, with a line for
-    each label.
+    each label. Write the right class of a wrong label into its column `corrected`: `analysis.apply_corrections` applies
+    these corrections to labels, and the next report into the folder keeps them. No table is written where labels cannot
+    be judged.
 
     A model that was trained on these examples knows their labels, wrong ones too, and looks better than it is. So give
     `probabilities` of models that were not trained on them, or other examples. The page leaves out sections that the
@@ -59,18 +64,20 @@ def report(
         model: of exclusive classes, with one output `(N, K)`; with or without a head of this package.
         x: inputs of the model, arrays of N examples.
         y: their labels, integers in [0, K), `(N,)`; they may be wrong.
-        class_names: names of the K classes; None for numbers.
+        class_names: names of the K classes, a sequence or a dict {class: name}; None for numbers.
         path: the folder for the files; it is made, and files of earlier reports in it are replaced.
         probabilities: out of sample, `(N, K)`, each row of sum 1; None takes the model's predictions.
         images: pictures of the examples, to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels;
             None takes x if it has that last form.
         batch_size: of the predictions.
+        title: of the page, as plain text; None names the model.
     Returns:
         the path of the page.
     Raises:
         ImportError: without Matplotlib or Jinja.
         ValueError: for no example, labels out of range, predictions that are nan or not of exclusive classes, logits
-            that nothing marks as such, or arguments of other shapes.
+            that nothing marks as such, arguments of other shapes, a file of these names that no report wrote, or
+            corrections of other labels.
 
     Example:
         >>> import numpy as np, tempfile
@@ -81,23 +88,26 @@ def report(
         ('report.html', True)
     """
     import_extra("jinja2", "The report")
+    folder = pathlib.Path(path)
+    check_folder(folder)
     found = collect(model, x, y, class_names, probabilities=probabilities, batch_size=batch_size)
     images = x if images is None and is_images(x) else images
     if images is not None and len(images) != len(found.labels):
         raise ValueError(
             f"`images` must have one for each of the {len(found.labels)} examples. Received: {len(images)}"
         )
-    content = render(found, images)
-    folder = pathlib.Path(path)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "labels.csv").unlink(missing_ok=True)  # of an earlier report
-    if found.issues is not None:
-        write_labels(folder / "labels.csv", found.issues, found.class_names)
-    (folder / "report.html").write_text(content, encoding="utf-8", errors="replace")
-    return folder / "report.html"
+    table = _table(found, folder / TABLE)
+    replace_files(folder, table | {PAGE: render(found, images, title).encode("utf-8", "replace")})
+    return folder / PAGE
 
 
-def render(found: Findings, images: Any = None) -> str:
+def _table(found: Findings, old: pathlib.Path) -> dict[str, bytes]:
+    """The table of all labels as a file, with the corrections of the old one; none if labels cannot be judged."""
+    corrections = read_corrections(old, found.labels, found.class_names) if old.exists() else {}
+    return {} if found.issues is None else {old.name: table_of(found.issues, found.class_names, corrections)}
+
+
+def render(found: Findings, images: Any = None, title: str | None = None) -> str:
     """The page as text. Names of classes are shown as plain text, whatever they hold."""
     jinja = import_extra("jinja2", "The report")
     trusted = import_extra("markupsafe", "The report").Markup  # for this package's own files only
@@ -109,6 +119,7 @@ def render(found: Findings, images: Any = None) -> str:
     rows = suspects(found, images)
     return environment.from_string(template).render(
         found=found,
+        title=title,
         summary=summary(found),
         steps=next_steps(found),
         pictures=pictures(found),
@@ -116,6 +127,7 @@ def render(found: Findings, images: Any = None) -> str:
         images=images is not None,
         pairs=(found.pairs or [])[:MOST_PAIRS],
         flips=found.flips[:MOST_PAIRS],
+        no_pair=NO_PAIR,
         guess=math.log(len(found.class_names)),
         meaning={True: TOGETHER, False: EITHER},
         style=trusted(style),

@@ -1,5 +1,8 @@
 """Labels that are probably wrong: planted ones are found, and those of no doubt are not."""
 
+import dataclasses
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -53,6 +56,30 @@ def test_by_hand():
     assert sorted(found.index[found.is_issue]) == [1, 2]
     assert str(found).splitlines()[0].split() == ["index", "given", "suggested", "score", "kind"]
     assert str(found).splitlines()[-1] == "2 of 7 labels are probably wrong, 0 of them of confusable classes"
+
+
+def test_a_notebook_shows_the_worst_as_text(digits):
+    labels, _, p, *_ = digits
+    found = find_label_issues(p, labels)
+    kind = np.full(len(labels), "<b>&")
+    table = dataclasses.replace(found, kind=kind)._repr_html_()
+    assert table.count("<tr>") == 21
+    assert f"<tr><td>{found.index[0]}</td><td>{found.given[0]}</td>" in table
+    assert "&lt;b&gt;&amp;" in table
+    assert "<b>" not in table
+    assert found._repr_html_().endswith(f"<p>{str(found).splitlines()[-1]}</p>")
+
+
+def test_without_pandas_an_error_says_how_to_install_it(monkeypatch):
+    """With pandas: tests/cleanlab/test_label_issues.py."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="needs pandas, which is not installed: pip install pandas"):
+        find_label_issues([[0.5, 0.5]], [0]).to_frame()
+
+
+def test_arguments_in_the_order_of_cleanlab_are_refused():
+    with pytest.raises(ValueError, match=r"`probabilities` must .* of shape \(N, K\). Received: shape \(2,\)"):
+        find_label_issues([0, 1], [[0.9, 0.1], [0.2, 0.8]])
 
 
 def test_without_wrong_labels_there_is_no_issue():

@@ -149,7 +149,7 @@ def test_errors_say_what_is_wrong(call, text):
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(
-        ImportError, match=r'The figure needs matplotlib, which is not installed: pip install "keras-het\[plot\]"'
+        ImportError, match="The figure needs matplotlib, which is not installed: pip install matplotlib"
     ):
         plots.reliability(CALIBRATION)
 

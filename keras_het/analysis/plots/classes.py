@@ -1,6 +1,6 @@
 """Figures of classes: how the noise ties them to each other."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,14 +21,15 @@ TOGETHER, EITHER = "rise and fall together", "one or the other"
 OUTLIERS = 1e-3  # this share of the pairs may go beyond the colours, so that one pair does not make all others white
 
 
-def covariance(matrix: Any, class_names: Sequence | None = None, ax: Any = None) -> Any:
+def covariance(matrix: Any, class_names: Sequence | Mapping | None = None, ax: Any = None) -> Any:
     """A covariance as a heat map; classes of similar correlations are beside each other, by clustering.
 
     Variances are left out: they are the largest, and say nothing of two classes. Zero has the colour of the background.
 
     Args:
         matrix: `(K, K)`, of `analysis.covariance`.
-        class_names: K names; None for numbers. With many classes only some are written.
+        class_names: K names, a sequence or a dict {class: name}; None for numbers. With many classes only
+            some are written.
         ax: Matplotlib axes; None makes a figure.
     Returns:
         the axes; the covariances are `ax.images[0].get_array()`.

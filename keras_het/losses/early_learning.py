@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_het.base.validation import check_choice, check_integer, check_number
 from keras_het.losses.indexed import IndexedCrossentropy
-from keras_het.ops.log_space import largest
+from keras_het.ops.log_space import largest, weighted_logs
 
 MAX_BYTES = 2 << 30  # of the remembered predictions
 # The rounding error of a remembered number near one.
@@ -97,7 +97,7 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
         if log_probs.shape[-1] != self.num_classes:
             rule = f"have num_classes={self.num_classes} classes"
             raise ValueError(f"`y_pred` must {rule}. Received: shape {tuple(log_probs.shape)}")
-        plain = -ops.sum(targets * log_probs, axis=-1)
+        plain = -weighted_logs(targets, log_probs)
         before = ops.take(self.rows.value, index, axis=0)
         p = ops.exp(log_probs)
         memory = self.momentum * ops.cast(before, p.dtype) + (1.0 - self.momentum) * ops.stop_gradient(p)

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_het.base.validation import check_integer, check_number
 from keras_het.losses.indexed import IndexedCrossentropy
+from keras_het.ops.log_space import weighted_logs
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -102,7 +103,7 @@ class DataParametersCrossentropy(IndexedCrossentropy):
         slope = ops.stop_gradient(ops.where(counts, _slope(targets, log_probs, at_sigma, sigma), 0.0))
         self._step_of_instances(index, counts, slope * instance)
         self._step_of_classes(ops.where(counts[:, None], targets, 0.0), slope, class_)
-        return -ops.sum(targets * at_sigma, axis=-1)
+        return -weighted_logs(targets, at_sigma)
 
     def _step_of_instances(self, index, counts, slope):
         before = ops.take(self._instances.value, index)
@@ -143,5 +144,5 @@ def _slope(targets, log_probs, at_sigma, sigma):
 
     (sum_k y_k z_k - (sum_k y_k) sum_k p_k z_k) / sigma^2,   p = softmax(z / sigma)
     """
-    mean = ops.sum(ops.exp(at_sigma) * log_probs, axis=-1)
-    return (ops.sum(targets * log_probs, axis=-1) - ops.sum(targets, axis=-1) * mean) / ops.square(sigma)
+    mean = weighted_logs(ops.exp(at_sigma), log_probs)
+    return (weighted_logs(targets, log_probs) - ops.sum(targets, axis=-1) * mean) / ops.square(sigma)

@@ -12,6 +12,7 @@ from keras_het.base.validation import check_boolean, check_integer
 
 SMALLEST = float(np.finfo("float32").tiny)
 ROUNDING = 1e-2  # how far outside [0, 1] a probability in half precision may be
+MAX_BINS = 1 << 16  # a file may ask for any number
 LOWEST = -3e38  # the score of an empty place, below all others
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_het.base.validation import check_integer, check_number
+from keras_het.base.validation import MAX_CLASSES, check_integer, check_number
 from keras_het.losses.indexed import IndexedCrossentropy
 from keras_het.ops.log_space import weighted_logs
 
@@ -35,7 +35,7 @@ class DataParametersCrossentropy(IndexedCrossentropy):
 
     Args:
         num_examples: N, the number of training examples; at most 2^24.
-        num_classes: K >= 2.
+        num_classes: K, 2 to 2^24.
         instance_rate: the step size of s_n, at least 0.
         class_rate: the step size of s_k, at least 0; one of the two is larger than 0.
         penalty: the strength of L2, which draws s to its start, 0; at least 0.
@@ -72,7 +72,7 @@ class DataParametersCrossentropy(IndexedCrossentropy):
         **kwargs: Any,
     ):
         super().__init__(num_examples, from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
-        self.num_classes = check_integer("num_classes", num_classes, 2)
+        self.num_classes = check_integer("num_classes", num_classes, 2, MAX_CLASSES)
         self.instance_rate = check_number("instance_rate", instance_rate, low=0.0)
         self.class_rate = check_number("class_rate", class_rate, low=0.0)
         if not self.instance_rate + self.class_rate:

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+MAX_CLASSES = 1 << 24  # labels are float32 in losses, which would round larger ones to others
 _LARGEST, _SMALLEST = float(np.finfo("float32").max), float(np.finfo("float32").tiny)
 
 

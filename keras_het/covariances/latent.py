@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.tensor import Tensor
-from keras_het.base.validation import check_integer
+from keras_het.base.validation import MAX_CLASSES, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.low_rank import DEFAULT_NUM_FACTORS, LowRank
 from keras_het.ops.latent import LatentNormal
@@ -50,7 +50,7 @@ class Latent(LowRank):
 
     def check(self, units: int) -> None:
         if self.num_factors is not None:
-            self.num_factors = check_integer("num_factors", self.num_factors, 1)
+            self.num_factors = check_integer("num_factors", self.num_factors, 1, MAX_CLASSES)
 
     def take(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
         super().take(units, temperature, seed, trainable, dtype)

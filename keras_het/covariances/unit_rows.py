@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.tensor import Tensor
+from keras_het.base.validation import MAX_CLASSES, check_integer
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -23,7 +24,7 @@ class UnitRows(keras.initializers.Initializer):
     """
 
     def __init__(self, size: int, seed: int, norm: float = 1.0) -> None:
-        self.size, self.seed, self.norm = size, seed, norm
+        self.size, self.seed, self.norm = check_integer("size", size, 1, MAX_CLASSES), seed, norm
 
     def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
         rows = np.random.default_rng(self.seed).normal(size=(math.prod(shape) // self.size, self.size))

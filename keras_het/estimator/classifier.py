@@ -27,9 +27,10 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
     pipelines, `cross_val_predict`, `GridSearchCV` (over the temperature, by `neg_log_loss`), cleanlab. It needs
     scikit-learn: `pip install scikit-learn`.
 
-    Equal data and an equal integer `random_state` give equal probabilities, to the bit on a CPU, whatever was drawn
-    before. No global random state of Python, NumPy or Keras changes. Give a `Dropout` of your own a seed: without one
-    it draws from the global state of PyTorch.
+    Equal data and an equal integer `random_state` give equal probabilities on one backend and one machine, to the bit
+    on a CPU, whatever was drawn before. Another backend, machine or version rounds otherwise, and training makes the
+    difference grow. No global random state of Python, NumPy or Keras changes. Give a `Dropout` of your own a seed:
+    without one it draws from the global state of PyTorch.
 
     Args:
         hidden: the widths of Dense layers with relu, which take flat examples; or a function of the shape of an example
@@ -51,7 +52,8 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
             weights of the best epoch; 0 trains on all examples for all epochs.
         patience: epochs without a better loss after which training stops.
         verbose: see `fit` of Keras.
-        random_state: an integer, a `RandomState`, or None for another state every time.
+        random_state: an integer, a `RandomState`, or None for another state every time; see above for where an equal
+            one gives equal probabilities.
 
     Attributes:
         classes_: `(K,)`, sorted.

@@ -98,9 +98,9 @@ def _check_chunk_size(chunk_size: int | str | None) -> int | str | None:
     if chunk_size is None or (isinstance(chunk_size, str) and chunk_size == "auto"):
         return chunk_size
     try:
-        return check_integer("chunk_size", chunk_size, 1)
+        return check_integer("chunk_size", chunk_size, 1, MAX_NUM_SAMPLES)
     except ValueError:
-        rule = '`chunk_size` must be "auto", None or an integer at least 1.'
+        rule = '`chunk_size` must be "auto", None or an integer in [1, 1048576].'
         raise ValueError(f"{rule} Received: chunk_size={chunk_size!r}") from None
 
 

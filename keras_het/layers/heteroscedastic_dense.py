@@ -9,7 +9,7 @@ from keras import ops
 from keras_het import covariances, integrators, links
 from keras_het.base.precision import AffineMap, FullPrecision, check_autocast, check_dtype
 from keras_het.base.tensor import Tensor
-from keras_het.base.validation import check_boolean, check_integer, check_number
+from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_number
 from keras_het.base.version import check_format
 from keras_het.covariances.short import from_short
 from keras_het.layers.clock import Clock
@@ -42,7 +42,7 @@ class HeteroscedasticDense(FullPrecision):
     because V would then have no gradient. It grows where the labels ask for more.
 
     Args:
-        units: K, the number of classes, at least 2, or 1 for sigmoid.
+        units: K, the number of classes, 2 to 2^24, or from 1 for sigmoid.
         num_factors: R, from 0 (diagonal covariance) to units; None is min(15, units).
         parameter_efficient: V(x) = diag(v(x)) V, which adds 2 (D K + K) + K R weights to a Dense layer instead of
             D K + K + D K R + K R.
@@ -119,7 +119,7 @@ class HeteroscedasticDense(FullPrecision):
                 '`units` must be an integer at least 2; one unit, for two classes, needs link="sigmoid". Received: '
                 "units=1"
             )
-        self.units = check_integer("units", units, self.link.min_units)
+        self.units = check_integer("units", units, self.link.min_units, MAX_CLASSES)
         self._fixed_temperature, learned = _temperature(temperature)
         self.use_bias = check_boolean("use_bias", use_bias)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_het.base.precision import check_autocast, check_dtype
 from keras_het.base.tensor import Tensor
-from keras_het.base.validation import check_boolean, check_integer, check_transitions
+from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_transitions
 from keras_het.base.version import check_format
 from keras_het.constraints import RowStochastic
 from keras_het.label_noise import outlier
@@ -17,6 +17,7 @@ from keras_het.ops.transition import apply_transition
 
 START = 0.01  # how much of every row of a learned T is spread over all classes at the start
 MAX_BYTES = 1 << 30  # of T
+MAX_ANNOTATORS = 1 << 24  # before the size of T is computed: a file may have a number of any length
 LOWER = 1e-4  # smallest entry of a learned T, times K: the gradient of an entry is the inverse of a probability
 
 
@@ -54,7 +55,7 @@ class NoiseTransition(keras.layers.Layer):
         trainable: whether T is learned.
         regularizer: of T; see `keras_het.regularizers`.
         apply_at_inference: whether to act at inference too, to evaluate on noisy labels.
-        num_annotators: M >= 1; None is one T without an axis of annotators.
+        num_annotators: M, from 1 to as many as keep all T within 1 GiB; None is one T without an axis of annotators.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
     Input and output shape: `(..., K)`, or `(..., K + 1)` with outliers; log-probabilities. Rows of inputs give nan
         wherever T acts if their probabilities do not sum to one, within 10%. The output has the axis of annotators, if
@@ -84,11 +85,13 @@ class NoiseTransition(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(trainable=trainable, dtype=check_dtype(dtype), **kwargs)
-        self.num_classes = check_integer("num_classes", num_classes, 2)
+        self.num_classes = check_integer("num_classes", num_classes, 2, MAX_CLASSES)
         self.outlier = check_boolean("outlier", outlier)
         self.regularizer = keras.regularizers.get(regularizer)
         self.apply_at_inference = check_boolean("apply_at_inference", apply_at_inference)
-        self.num_annotators = None if num_annotators is None else check_integer("num_annotators", num_annotators, 1)
+        self.num_annotators = (
+            None if num_annotators is None else check_integer("num_annotators", num_annotators, 1, MAX_ANNOTATORS)
+        )
         self.size = self.num_classes + self.outlier
         self.axes = () if num_annotators is None else (self.num_annotators,)  # of the output, before its last
         self._check_memory()

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_het.losses.selecting import SelectingCrossentropy
+from keras_het.ops.log_space import weighted_logs
 
 
 class PairCrossentropy(SelectingCrossentropy):
@@ -31,7 +32,7 @@ class PairCrossentropy(SelectingCrossentropy):
 
     def selected(self, targets: Any, log_probs: Any, counts: Any) -> tuple[Any, Any]:
         """See `SelectingCrossentropy`."""
-        losses = -ops.sum(targets[:, None] * log_probs, axis=-1)
+        losses = -weighted_logs(targets[:, None], log_probs)
         return (losses, counts) if log_probs.shape[1] == 1 else self.of_pair(losses, log_probs, counts)
 
     def of_pair(self, losses: Any, log_probs: Any, counts: Any) -> tuple[Any, Any]:

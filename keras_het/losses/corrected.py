@@ -9,6 +9,7 @@ from keras import ops
 from keras_het.base.validation import check_number, check_transition
 from keras_het.label_noise import condition_number
 from keras_het.losses.crossentropy import Crossentropy
+from keras_het.ops.log_space import is_possible, weighted_logs
 from keras_het.ops.transition import apply_transition
 
 
@@ -68,7 +69,7 @@ class ForwardCorrectedCrossentropy(_Corrected):
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
         """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
-        return -ops.sum(targets * apply_transition(log_probs, self.transition), axis=-1)
+        return -weighted_logs(targets, apply_transition(log_probs, self.transition))
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -78,7 +79,8 @@ class BackwardCorrectedCrossentropy(_Corrected):
         -sum_k inv(T)[y, k] log p(true k)        (Patrini et al. 2017, Theorem 1)
 
     It is unbiased, but it may be negative and has no lower bound. Its variance grows with the condition number of T:
-    prefer the forward correction.
+    prefer the forward correction. The sum is over the classes that are possible: the terms of the others, of a logit of
+    -inf, would cancel in the mean over the noise.
 
     Args:
         transition: see `ForwardCorrectedCrossentropy`.
@@ -119,7 +121,7 @@ class BackwardCorrectedCrossentropy(_Corrected):
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
         """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
         inverse = ops.convert_to_tensor(self.inverse, log_probs.dtype)
-        return -ops.sum(ops.matmul(targets, inverse) * log_probs, axis=-1)
+        return -ops.sum(ops.matmul(targets, inverse) * ops.where(is_possible(log_probs), log_probs, 0.0), axis=-1)
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""

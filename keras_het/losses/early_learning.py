@@ -5,9 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_het.base.validation import check_choice, check_integer, check_number
+from keras_het.base.validation import MAX_CLASSES, check_choice, check_integer, check_number
 from keras_het.losses.indexed import IndexedCrossentropy
-from keras_het.ops.log_space import largest
+from keras_het.ops.log_space import largest, weighted_logs
 
 MAX_BYTES = 2 << 30  # of the remembered predictions
 # The rounding error of a remembered number near one.
@@ -37,7 +37,7 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
 
     Args:
         num_examples: N, the number of training examples; at most 2^24.
-        num_classes: K >= 2.
+        num_classes: K, 2 to 2^24.
         strength: lambda >= 0; the paper takes 3 for ten classes and 7 for a hundred.
         momentum: beta, in [0, 1); the paper takes 0.7 for ten classes and 0.9 for a hundred.
         memory_dtype: the dtype of t, "float32" or "float16".
@@ -72,7 +72,7 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
         **kwargs: Any,
     ):
         super().__init__(num_examples, from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
-        self.num_classes = check_integer("num_classes", num_classes, 2)
+        self.num_classes = check_integer("num_classes", num_classes, 2, MAX_CLASSES)
         self.strength = check_number("strength", strength, low=0.0)
         self.momentum = check_number("momentum", momentum, low=0.0)
         if self.momentum >= 1.0:
@@ -84,7 +84,7 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
         self.rows = self.state.remember("memory", shape, "zeros", self.memory_dtype)
 
     def _check_memory(self):
-        size = (4 if self.memory_dtype == "float32" else 2) * self.num_examples * self.num_classes
+        size = (4 if self.memory_dtype == "float32" else 2) * (self.num_examples + 1) * self.num_classes
         if size > MAX_BYTES:
             rule = f"keep within {MAX_BYTES >> 30} GiB, and has {size / 2**30:.3g}"
             raise ValueError(
@@ -97,7 +97,7 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
         if log_probs.shape[-1] != self.num_classes:
             rule = f"have num_classes={self.num_classes} classes"
             raise ValueError(f"`y_pred` must {rule}. Received: shape {tuple(log_probs.shape)}")
-        plain = -ops.sum(targets * log_probs, axis=-1)
+        plain = -weighted_logs(targets, log_probs)
         before = ops.take(self.rows.value, index, axis=0)
         p = ops.exp(log_probs)
         memory = self.momentum * ops.cast(before, p.dtype) + (1.0 - self.momentum) * ops.stop_gradient(p)

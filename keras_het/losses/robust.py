@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_het.base.validation import check_boolean, check_number
 from keras_het.losses.crossentropy import Crossentropy
+from keras_het.ops.log_space import is_possible, weighted_logs
 from keras_het.ops.transition import SMALLEST
 
 
@@ -180,7 +181,7 @@ class SymmetricCrossentropy(Crossentropy):
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
         """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
         reverse = reverse_crossentropy(targets, log_probs, self.log_of_zero)
-        return self.beta * reverse - self.alpha * ops.sum(targets * log_probs, axis=-1)
+        return self.beta * reverse - self.alpha * weighted_logs(targets, log_probs)
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""
@@ -194,6 +195,7 @@ class ActivePassiveCrossentropy(Crossentropy):
 
         alpha sum_k t_k log p_k / sum_j log p_j - beta sum_k p_k log t_k,   log 0 := A       (Ma et al. 2020, Section 3)
 
+    The sum over j is over the classes that are possible: without those that have a logit of -inf.
     The normalised crossentropy is between 0 and 1, and 1 / K where all classes are equally probable. Its gradient falls
     as the number K of classes grows, so many classes need a larger alpha. For one label the second part is
     -A beta (1 - p_y).
@@ -236,8 +238,9 @@ class ActivePassiveCrossentropy(Crossentropy):
         """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
         if log_probs.shape[-1] < 2:
             raise ValueError(f"`y_pred` must have at least two classes. Received: shape {tuple(log_probs.shape)}")
-        # |denominator| >= K log K is never zero: a small number added to it would only make the loss wrong.
-        normalized = ops.sum(targets * log_probs, axis=-1) / ops.sum(log_probs, axis=-1)
+        # At most -K log K for K possible classes: a small number added to it would only make the loss wrong.
+        total = ops.sum(ops.where(is_possible(log_probs), log_probs, 0.0), axis=-1)
+        normalized = weighted_logs(targets, log_probs) / ops.where(total == 0, -1.0, total)  # 0 for a single one
         return self.alpha * normalized + self.beta * reverse_crossentropy(targets, log_probs, self.log_of_zero)
 
     def get_config(self) -> dict[str, Any]:
@@ -293,7 +296,7 @@ class BootstrappedCrossentropy(Crossentropy):
             if self.hard
             else ops.exp(log_probs)
         )
-        return -ops.sum((self.beta * targets + (1.0 - self.beta) * own) * log_probs, axis=-1)
+        return -weighted_logs(self.beta * targets + (1.0 - self.beta) * own, log_probs)
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""
@@ -307,8 +310,10 @@ class SmoothedCrossentropy(Crossentropy):
         -sum_k ((1 - s) t_k + s / K) log p_k        (Wei et al. 2022, Section 2)
 
     s > 0 is Keras' `label_smoothing`, which makes predictions less certain. s < 0 does the opposite, and corrects for
-    wrong labels. If a share e of the labels is flipped evenly to the other classes, s = 1 - 1 / (1 - e K / (K - 1))
-    gives `BackwardCorrectedCrossentropy` with that T: its mean over the flips is the crossentropy of the true labels.
+    wrong labels. K counts only the classes that are possible: Keras also smooths over those of a logit of -inf, and is
+    infinite or nan there. If a share e of the labels is flipped evenly to the other classes,
+    s = 1 - 1 / (1 - e K / (K - 1)) gives `BackwardCorrectedCrossentropy` with that T: its mean over the flips is the
+    crossentropy of the true labels.
 
     With a negative s the loss has no lower bound: it falls without end as the model becomes sure of its labels, wrong
     labels too. Its gradient for the logits stays bounded. Limit the training (few epochs, weight decay); the paper
@@ -346,8 +351,9 @@ class SmoothedCrossentropy(Crossentropy):
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
         """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
-        smoothed = (1.0 - self.smoothing) * targets + self.smoothing / log_probs.shape[-1]
-        return -ops.sum(smoothed * log_probs, axis=-1)
+        possible = ops.cast(is_possible(log_probs), log_probs.dtype)
+        spread = possible / ops.sum(possible, axis=-1, keepdims=True)
+        return -weighted_logs((1.0 - self.smoothing) * targets + self.smoothing * spread, log_probs)
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""

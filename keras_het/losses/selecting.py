@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_het.base.validation import check_number, check_share
 from keras_het.losses.state import StatefulCrossentropy
-from keras_het.ops.log_space import largest
+from keras_het.ops.log_space import largest, weighted_logs
 
 
 class SelectingCrossentropy(StatefulCrossentropy):
@@ -199,7 +199,7 @@ class SelfPacedCrossentropy(SelectingCrossentropy):
 
     def selected(self, targets: Any, log_probs: Any, counts: Any) -> tuple[Any, Any]:
         """See above."""
-        losses = -ops.sum(targets * log_probs, axis=-1)
+        losses = -weighted_logs(targets, log_probs)
         seen = ops.cast(ops.stop_gradient(losses), "float32")
         selects = self.kept_share < 1.0
         threshold = self._moved(seen, counts, selects)

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.validation import check_integer
-from keras_het.metrics.metric import Examples, ProbabilityMetric, confidence_and_success, place_in, sum_by
+from keras_het.metrics.metric import MAX_BINS, Examples, ProbabilityMetric, confidence_and_success, place_in, sum_by
 from keras_het.metrics.table import Rows, TableMetric
 
 
@@ -21,7 +21,7 @@ class ExpectedCalibrationError(ProbabilityMetric):
         sum over bins b of |sum over i in b of 1[y_i = argmax p_i] - max p_i| / N
 
     Args:
-        bins: the number of bins.
+        bins: the number of bins, 1 to 2^16.
         name: the name of the metric.
         kwargs: arguments of `ProbabilityMetric` but `multi_label`, such as `from_logits=True` for the outputs of a
             head.
@@ -36,7 +36,7 @@ class ExpectedCalibrationError(ProbabilityMetric):
     def __init__(self, bins: int = 15, name: str | None = "ece", **kwargs: Any):
         super().__init__(name=name, **kwargs)
         check_exclusive(self)
-        self.bins = check_integer("bins", bins, 1)
+        self.bins = check_integer("bins", bins, 1, MAX_BINS)
         self._weight, self._gaps = self.sum_of("weight"), self.sum_of("gaps", (self.bins,))
 
     def add(self, examples: Examples) -> None:
@@ -60,8 +60,8 @@ class EqualMassCalibrationError(TableMetric):
     Examples of equal confidence may be divided between bins, in proportion, so their order does not matter.
 
     Args:
-        bins: the number of bins.
-        capacity: the number of examples that it can hold; with more, the result is nan.
+        bins: the number of bins, 1 to 2^16.
+        capacity: the number of examples that it can hold, 1 to 2^26; with more, the result is nan.
         name: the name of the metric.
         kwargs: arguments of `ProbabilityMetric` but `multi_label`, such as `from_logits=True` for the outputs of a
             head.
@@ -78,7 +78,7 @@ class EqualMassCalibrationError(TableMetric):
     def __init__(self, bins: int = 15, capacity: int = 1 << 17, name: str | None = "equal_mass_ece", **kwargs: Any):
         super().__init__(capacity=capacity, name=name, **kwargs)
         check_exclusive(self)
-        self.bins = check_integer("bins", bins, 1)
+        self.bins = check_integer("bins", bins, 1, MAX_BINS)
 
     def add(self, examples: Examples) -> None:
         confidence, success = confidence_and_success(examples)

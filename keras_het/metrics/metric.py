@@ -13,6 +13,7 @@ from keras_het.ops.labels import integer_labels
 
 SMALLEST = float(np.finfo("float32").tiny)
 ROUNDING = 1e-2  # how far outside [0, 1] a probability in half precision may be
+MAX_BINS = 1 << 16  # a file may ask for any number
 LOWEST = -3e38  # the score of an empty place, below all others
 
 

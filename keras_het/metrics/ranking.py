@@ -20,7 +20,7 @@ class GlobalAveragePrecision(TableMetric):
     that mean the same everywhere.
 
     Args:
-        capacity: the number of pairs that it can hold, K for each example; with more, the result is nan.
+        capacity: the number of pairs that it can hold, K for each example, 1 to 2^26; with more, the result is nan.
         name: the name of the metric.
         kwargs: arguments of `ProbabilityMetric`, such as `from_logits=True` for the outputs of a head.
     Source: Collier et al. 2021, section 4.1 (ImageNet-21k, JFT); equals
@@ -54,7 +54,7 @@ class AreaUnderRiskCoverage(TableMetric):
     over their orders.
 
     Args:
-        capacity: the number of examples that it can hold; with more, the result is nan.
+        capacity: the number of examples that it can hold, 1 to 2^26; with more, the result is nan.
         name: the name of the metric.
         kwargs: arguments of `ProbabilityMetric` but `multi_label`, such as `from_logits=True` for the outputs of a
             head.

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_het.base.validation import check_integer
-from keras_het.metrics.metric import Examples, ProbabilityMetric, place_in, sum_by
+from keras_het.metrics.metric import MAX_BINS, Examples, ProbabilityMetric, place_in, sum_by
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -57,7 +57,7 @@ class BrierScore(ProbabilityMetric):
     lost by taking a bin for one forecast. The score is from 0 to 2 where classes are exclusive, else from 0 to K.
 
     Args:
-        bins: the number of bins.
+        bins: the number of bins, 1 to 2^16.
         name: the name of the metric.
         kwargs: arguments of `ProbabilityMetric`, such as `from_logits=True` for the outputs of a head.
     Source: Brier 1950; Murphy 1973, "A new vector partition of the probability score"; `within` as Stephenson, Coelho
@@ -71,7 +71,7 @@ class BrierScore(ProbabilityMetric):
 
     def __init__(self, bins: int = 15, name: str | None = "brier_score", **kwargs: Any):
         super().__init__(name=name, **kwargs)
-        self.bins = check_integer("bins", bins, 1)
+        self.bins = check_integer("bins", bins, 1, MAX_BINS)
         self._weight, self._distance = self.sum_of("weight"), self.sum_of("distance")
         self._parts: tuple[Any, ...] = ()
 

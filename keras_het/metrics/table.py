@@ -11,6 +11,8 @@ from keras_het.base.stateless import in_compiled_step
 from keras_het.base.validation import check_integer
 from keras_het.metrics.metric import LOWEST, ProbabilityMetric
 
+MAX_CAPACITY = 1 << 26  # 768 MiB: a file may ask for any number
+
 
 class Rows(NamedTuple):
     """A table in ascending order of its scores; empty places come first, with a weight of zero.
@@ -44,13 +46,13 @@ class TableMetric(ProbabilityMetric):
     every step sorts the examples so far.
 
     Args:
-        capacity: the number of rows that it can hold; with more, the result is nan.
+        capacity: the number of rows that it can hold, 1 to 2^26; with more, the result is nan.
         kwargs: arguments of `ProbabilityMetric`, such as `from_logits=True` for the outputs of a head.
     """
 
     def __init__(self, capacity: int, **kwargs: Any):
         super().__init__(**kwargs)
-        self.capacity = check_integer("capacity", capacity, 1, 1 << 28)
+        self.capacity = check_integer("capacity", capacity, 1, MAX_CAPACITY)
         self._columns = [
             self.add_weight(shape=(self.capacity,), initializer="zeros", dtype="float32", name=name)
             for name in ("scores", "values", "weights")

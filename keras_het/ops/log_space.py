@@ -5,6 +5,7 @@ Nothing is clipped: a clip would zero the gradient of the hardest examples.
 
 import math
 
+import numpy as np
 from keras import ops
 
 from keras_het.base.tensor import Tensor
@@ -84,6 +85,28 @@ def erfcx_polynomial(t: Tensor) -> Tensor:
     for coefficient in _LOG_ERFCX[-3::-1]:
         polynomial = polynomial * t + coefficient
     return polynomial
+
+
+def weighted_logs(weights: Tensor, log_probs: Tensor) -> Tensor:
+    """sum_k w_k log p_k with 0 log 0 = 0, whose gradient is finite: a logit of -inf says that a class is impossible.
+
+    Args:
+        weights: w, of a shape that broadcasts to that of log_probs.
+        log_probs: log p, `(..., K)`; -inf for a class that is impossible.
+    Returns:
+        shape `(...)`; -inf where an impossible class has a weight.
+
+    Example:
+        >>> round(float(weighted_logs(ops.array([1.0, 0.0]), ops.array([-0.5, -np.inf]))), 4)
+        -0.5
+    """
+    counts = ops.logical_or(ops.not_equal(weights, 0.0), is_possible(log_probs))
+    return ops.sum(weights * ops.where(counts, log_probs, 0.0), axis=-1)
+
+
+def is_possible(log_probs: Tensor) -> Tensor:
+    """Whether each class has a probability at all; nan has, so that it stays visible. Booleans of the same shape."""
+    return ops.not_equal(log_probs, -np.inf)
 
 
 def largest(x: Tensor, least: float, axis: int) -> Tensor:

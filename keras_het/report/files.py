@@ -6,7 +6,8 @@ import zipfile
 from typing import Any
 
 import keras
-import numpy as np
+
+from keras_het.base.npz import read_arrays
 
 NEEDED, OPTIONAL = ("x", "y"), ("class_names", "probabilities", "images")
 
@@ -29,7 +30,8 @@ def load_model(path: str | os.PathLike) -> keras.Model:
 def load_data(path: str | os.PathLike) -> dict[str, Any]:
     """Loads the arguments of `report` from a `.npz` file.
 
-    They are `x` and `y`, and `class_names`, `probabilities` and `images` if the file has them.
+    They are `x` and `y`, and `class_names`, `probabilities` and `images` if the file has them. All together may have 4
+    GiB, and any size in a file without compression.
 
     Raises:
         ValueError: with a text that names the fault of the file.
@@ -39,38 +41,10 @@ def load_data(path: str | os.PathLike) -> dict[str, Any]:
         raise ValueError(
             f"`data` must be a .npz file, as numpy.savez(path, x=x, y=y) writes. Received: {path}, which is none"
         )
-    try:
-        return _content(path)
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"`data` must be a .npz file that is whole. Received: {path}; {error}") from error
-
-
-def _content(path: str | os.PathLike) -> dict[str, Any]:
-    """The arrays of a file, which must have known names."""
-    with np.load(path, allow_pickle=False) as content:
-        missing = [name for name in NEEDED if name not in content]
-        if missing:
-            raise ValueError(
-                f"`data` must have {' and '.join(NEEDED)}. Received: {path} with {', '.join(content) or 'nothing'}"
-            )
-        unknown = [name for name in content if name not in NEEDED + OPTIONAL]
-        if unknown:
-            rule = f"have no arrays but {', '.join(NEEDED + OPTIONAL)}"
-            raise ValueError(f"`data` must {rule}. Received: {path} with {', '.join(unknown)}")
-        return {name: _array(content, name) for name in (*NEEDED, *OPTIONAL) if name in content}
-
-
-def _array(content: Any, name: str) -> Any:
-    """An array of the file; the names of classes as a list of plain values."""
-    try:
-        array = content[name]
-    except ValueError as error:
-        rule = (
-            "hold numbers and texts, and no Python objects, which could run code; make texts an array of them: "
-            "np.array(names, str)"
-        )
-        raise ValueError(f"`{name}` must {rule}. Received: {error}") from error
-    return array.tolist() if name == "class_names" else array
+    arrays: dict[str, Any] = read_arrays("data", path, NEEDED, OPTIONAL)
+    if "class_names" in arrays:
+        arrays["class_names"] = arrays["class_names"].tolist()  # plain values
+    return arrays
 
 
 def _check_file(name: str, path: str | os.PathLike) -> None:

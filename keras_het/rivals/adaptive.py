@@ -10,7 +10,7 @@ from keras import ops
 from keras_het.base.graph import find_head
 from keras_het.base.validation import as_float64, check_every_class, check_labels, check_not_negative, check_share
 from keras_het.losses.indexed import IndexedCrossentropy
-from keras_het.ops.log_space import largest
+from keras_het.ops.log_space import largest, weighted_logs
 from keras_het.ops.transition import SMALLEST
 
 
@@ -120,7 +120,7 @@ class AdaptivelyRegularizedCrossentropy(IndexedCrossentropy):
 
     def indexed_crossentropy(self, targets: Any, log_probs: Any, index: Any, known: Any) -> Any:
         """The loss above: `(B, K)`, `(B, K)`, `(B,)`, `(B,)` to `(B,)`."""
-        plain = -ops.sum(targets * log_probs, axis=-1)
+        plain = -weighted_logs(targets, log_probs)
         if self._kernel is None:
             return plain
         strength = ops.cast(ops.take(self._strengths.value, index), log_probs.dtype)

@@ -6,8 +6,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_het.base.validation import check_integer, check_number
+from keras_het.base.validation import MAX_CLASSES, check_integer, check_number
 from keras_het.losses.indexed import IndexedCrossentropy
+from keras_het.ops.log_space import weighted_logs
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -34,7 +35,7 @@ class DataParametersCrossentropy(IndexedCrossentropy):
 
     Args:
         num_examples: N, the number of training examples; at most 2^24.
-        num_classes: K >= 2.
+        num_classes: K, 2 to 2^24.
         instance_rate: the step size of s_n, at least 0.
         class_rate: the step size of s_k, at least 0; one of the two is larger than 0.
         penalty: the strength of L2, which draws s to its start, 0; at least 0.
@@ -71,7 +72,7 @@ class DataParametersCrossentropy(IndexedCrossentropy):
         **kwargs: Any,
     ):
         super().__init__(num_examples, from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
-        self.num_classes = check_integer("num_classes", num_classes, 2)
+        self.num_classes = check_integer("num_classes", num_classes, 2, MAX_CLASSES)
         self.instance_rate = check_number("instance_rate", instance_rate, low=0.0)
         self.class_rate = check_number("class_rate", class_rate, low=0.0)
         if not self.instance_rate + self.class_rate:
@@ -102,7 +103,7 @@ class DataParametersCrossentropy(IndexedCrossentropy):
         slope = ops.stop_gradient(ops.where(counts, _slope(targets, log_probs, at_sigma, sigma), 0.0))
         self._step_of_instances(index, counts, slope * instance)
         self._step_of_classes(ops.where(counts[:, None], targets, 0.0), slope, class_)
-        return -ops.sum(targets * at_sigma, axis=-1)
+        return -weighted_logs(targets, at_sigma)
 
     def _step_of_instances(self, index, counts, slope):
         before = ops.take(self._instances.value, index)
@@ -143,5 +144,5 @@ def _slope(targets, log_probs, at_sigma, sigma):
 
     (sum_k y_k z_k - (sum_k y_k) sum_k p_k z_k) / sigma^2,   p = softmax(z / sigma)
     """
-    mean = ops.sum(ops.exp(at_sigma) * log_probs, axis=-1)
-    return (ops.sum(targets * log_probs, axis=-1) - ops.sum(targets, axis=-1) * mean) / ops.square(sigma)
+    mean = weighted_logs(ops.exp(at_sigma), log_probs)
+    return (weighted_logs(targets, log_probs) - ops.sum(targets, axis=-1) * mean) / ops.square(sigma)

@@ -54,7 +54,8 @@ class JoCoR(PairCrossentropy):
     def of_pair(self, losses: Any, log_probs: Any, counts: Any) -> tuple[Any, Any]:
         """See above."""
         first, second = log_probs[:, 0], log_probs[:, 1]
-        apart = ops.sum((ops.exp(first) - ops.exp(second)) * (first - second), axis=-1, keepdims=True)
+        ratio = ops.where(first == second, 0.0, first - second)  # also of a class that both hold for impossible
+        apart = ops.sum((ops.exp(first) - ops.exp(second)) * ratio, axis=-1, keepdims=True)
         losses = (1.0 - self.strength) * ops.sum(losses, axis=1, keepdims=True) + self.strength * apart
         return losses, self.smallest(losses, counts)
 

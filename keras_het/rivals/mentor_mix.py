@@ -27,8 +27,13 @@ class MentorMix(keras.utils.PyDataset):
 
     The paper computes v in every step, with the percentile of the batch, smoothed over the steps, and so needs two
     passes of the network in each step. Here v is at most one epoch old, and the percentile is over all examples. The
-    paper also weights the mixed examples by their own losses, which is left out here. The draws are a function of seed,
-    epoch and batch, so a resumed run draws the same examples as one that was not interrupted.
+    paper also weights the mixed examples by their own losses, which is left out here.
+
+    With the callback, the batches of an epoch and their order are a function of seed, epoch and weights, so a run that
+    is resumed (`initial_epoch`, `BackupAndRestore`) sees the same as one that was not interrupted. That holds for any
+    `shuffle` of `fit`: Keras would shuffle the numbers of the batches by Python's global `random`, but within an epoch
+    of `fit` the batch that is asked for first is always the first. Without the callback epochs are counted from when
+    the object was made.
 
     Args:
         x: examples, floats, `(N, ...)`.
@@ -79,6 +84,7 @@ class MentorMix(keras.utils.PyDataset):
             raise ValueError(f"`percentile` must be in [0, 100]. Received: percentile={percentile!r}")
         self.burn_in, self.seed = check_integer("burn_in", burn_in, 0), check_integer("seed", seed, 0)
         self.weights = np.ones(len(self._labels))
+        self._places: dict[int, int] | None = None  # of the batches that Keras asked for in an epoch; None outside one
         self._begin(0)
 
     def _begin(self, epoch):
@@ -89,6 +95,7 @@ class MentorMix(keras.utils.PyDataset):
         return -(-len(self._labels) // self.batch_size)
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        index = index if self._places is None else self._places.setdefault(index, len(self._places))
         rows = self._order[index * self.batch_size : (index + 1) * self.batch_size]
         partners, share = self._draw(self.weights[rows], random_generator([self.seed, self._epoch, index]))
         y = np.eye(self.num_classes, dtype="float32")[self._labels[rows]]
@@ -101,8 +108,20 @@ class MentorMix(keras.utils.PyDataset):
         share = generator.beta(self.alpha, self.alpha, size=len(weights))
         return partners, np.where(weights >= 0.5, np.maximum(share, 1.0 - share), np.minimum(share, 1.0 - share))
 
+    def on_epoch_begin(self) -> None:
+        """Starts to give batches in their order, whatever order their numbers have; Keras calls it.
+
+        Raises:
+            ValueError: for several workers, which would ask for batches in an order of their own.
+        """
+        if self.workers > 1 or self.use_multiprocessing:
+            found = f"workers={self.workers}, use_multiprocessing={self.use_multiprocessing}"
+            raise ValueError(f"`workers` must be 1, in this process, for batches in order. Received: {found}")
+        self._places = {}
+
     def on_epoch_end(self) -> None:
         """Starts another order and other draws; Keras calls it."""
+        self._places = None
         self._begin(self._epoch + 1)
 
     def refresh(self, model: keras.Model) -> None:

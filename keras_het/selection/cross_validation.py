@@ -1,21 +1,20 @@
 """Probabilities out of sample: each example's are predicted by a model that was not trained on it."""
 
-import hashlib
 import os
-import pathlib
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
-from keras import ops
 
 from keras_het.base.batches import as_numpy, count_examples, is_data_set, take
+from keras_het.base.fingerprint import fingerprint
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_choice, check_integer, check_labels, check_maker
 from keras_het.inspection.check import check
 from keras_het.inspection.probabilities import exclusive_probabilities
+from keras_het.selection.fold_files import FoldFiles
 
 REFUSED = ("x", "y", "validation_split", "shuffle", "verbose")
 
@@ -48,8 +47,9 @@ def cross_val_probabilities(
         sample_weight: of the examples in `fit`, shape `(N,)`, or None.
         seed: of the split and of the models.
         path: a folder that keeps each finished fold, `fold_0.npz` and so on; a later call goes on from there. It
-            refuses other data, and other arguments of `fit` that are numbers, texts and arrays. It does not know
-            `make_model` and callbacks: take another folder when they change.
+            refuses other data, and other arguments of `fit`: numbers, texts, arrays, and dicts and lists of them. Of
+            callbacks and other objects it knows only the class, and of `make_model` nothing: take another folder when
+            they change.
         verbose: 1 for a progress bar, 0 for none.
         fit_arguments: for `fit`, such as epochs, batch_size, callbacks.
     Returns:
@@ -57,7 +57,7 @@ def cross_val_probabilities(
     Raises:
         ValueError: for a data set instead of arrays, labels that are no integers, arguments out of range, models that
             return something else or other classes than the labels have, or a folder that has the folds of other data or
-            settings.
+            settings, or damaged files.
     Warns: if a class has fewer examples than there are folds, so that a model may see none of it.
 
     Example:
@@ -78,18 +78,21 @@ def cross_val_probabilities(
     check_choice("verbose", verbose, (0, 1))
     data = _Data(x, check_labels(y, np.inf, count_examples(x), "y"), _weights(sample_weight, y))
     fold_of = stratified_folds(data.y, folds, seed)
-    store = _Store(path, data.checksum(f"{folds} {seed} {sorted(fit_arguments)}", _plain(fit_arguments)))
+    files = FoldFiles(path, fingerprint([data, folds, seed, fit_arguments]))
     bar, found = keras.utils.Progbar(folds, verbose=verbose, unit_name="fold"), np.empty((len(data.y), 0), "float32")
     for fold in range(folds):
-        p = store.read(fold)
+        p = files.read(fold, int(np.sum(fold_of == fold)))
         if p is None:
             keras.utils.set_random_seed(seed + fold)
             order = random_generator([seed, fold]).permutation(np.flatnonzero(fold_of != fold))
             p = _fitted(make_model(), data.take(order), data.take(fold_of == fold).x, fit_arguments)
-            store.write(fold, p)
+            files.write(fold, p)
         if p.shape[1] <= data.y.max():
             raise ValueError(f"`y` must be in [0, {p.shape[1]}), the classes of the model. Received: {data.y.max()}")
-        found = found if found.size else np.empty((len(data.y), p.shape[1]), "float32")
+        found = found if fold else np.empty((len(data.y), p.shape[1]), "float32")
+        if p.shape[1] != found.shape[1]:
+            rule = "make models of the same classes, also those whose folds are in `path`"
+            raise ValueError(f"`make_model` must {rule}. Received: {found.shape[1]} classes, then {p.shape[1]}")
         found[fold_of == fold] = p
         bar.update(fold + 1)
     return found
@@ -127,51 +130,6 @@ class _Data(NamedTuple):
         """The data at these indices."""
         weight = None if self.sample_weight is None else self.sample_weight[indices]
         return _Data(take(self.x, indices), self.y[indices], weight)
-
-    def checksum(self, settings: str, arguments: list) -> str:
-        """A hash that changes with data and settings."""
-        found = hashlib.sha256(settings.encode())
-        for part in [*keras.tree.flatten(tuple(self)), *arguments]:
-            array = np.asarray(as_numpy(part))  # None, too
-            found.update(f"{array.dtype} {array.shape}".encode())
-            found.update(str(array.tolist()).encode() if array.dtype.kind in "OT" else array.tobytes())
-        return found.hexdigest()
-
-
-def _plain(arguments: dict[str, Any]) -> list:
-    """The arguments of `fit` that can be compared, sorted by name: numbers, texts and arrays."""
-    leaves = keras.tree.flatten([arguments[name] for name in sorted(arguments)])
-    return [
-        leaf for leaf in leaves if isinstance(leaf, int | float | str | np.generic | np.ndarray) or ops.is_tensor(leaf)
-    ]
-
-
-class _Store:
-    """Keeps the finished folds as files in a folder, or keeps nothing if `path` is None."""
-
-    def __init__(self, path: str | os.PathLike | None, checksum: str):
-        self.folder, self.checksum = None if path is None else pathlib.Path(path), checksum
-
-    def read(self, fold: int) -> np.ndarray | None:
-        """The probabilities of a fold, or None if it is not done."""
-        if self.folder is None or not (file := self.folder / f"fold_{fold}.npz").exists():
-            return None
-        with np.load(file) as stored:
-            if str(stored["checksum"]) != self.checksum:
-                rule = "be a folder of its own for other data or settings"
-                raise ValueError(
-                    f"`path` must {rule}. Received: path={str(self.folder)!r}, whose {file.name} is of others"
-                )
-            return stored["probabilities"]
-
-    def write(self, fold: int, probabilities: np.ndarray) -> None:
-        """Writes a fold, all of it or nothing."""
-        if self.folder is None:
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        half = self.folder / f"unfinished_{fold}.npz"
-        np.savez(half, probabilities=probabilities, checksum=self.checksum)
-        half.replace(self.folder / f"fold_{fold}.npz")
 
 
 def _check_model(model: keras.Model, labels: np.ndarray) -> None:

@@ -83,7 +83,7 @@ def test_numbers_of_samples_outside_the_range_are_refused(cls, name, value):
 @pytest.mark.parametrize("value", [0, -4, 1.5, "all"])
 def test_chunk_sizes_outside_the_range_are_refused(value):
     with pytest.raises(
-        ValueError, match=r'`chunk_size` must be "auto", None or an integer at least 1. Received: chunk_size='
+        ValueError, match=r'`chunk_size` must be "auto", None or an integer in \[1, 1048576\]. Received: chunk_size='
     ):
         QuasiMonteCarlo(chunk_size=value)
 

@@ -59,7 +59,7 @@ WRONG = {
         {"units": 1},
         '2; one unit, for two classes, needs link="sigmoid". Received: units=1',
     ),
-    "no class": ({"units": 0, "link": "sigmoid"}, "`units` must be an integer at least 1. Received: units=0"),
+    "no class": ({"units": 0, "link": "sigmoid"}, "`units` must be an integer in [1, 16777216]. Received: units=0"),
     "unknown link": (
         {"link": "probit"},
         "`link` must be a Link, one of the names 'softmax', 'sigmoid', 'normalized_sigmoid', 'normal_cdf', or",

@@ -139,7 +139,7 @@ def test_the_mean_covariance_of_a_data_set_is_that_of_its_examples():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_factors": 0}, "`num_factors` must be an integer at least 1. Received: num_factors=0"),
+        ({"num_factors": 0}, r"`num_factors` must be an integer in \[1, 16777216\]. Received: num_factors=0"),
         (
             {"num_factors": 9},
             r"`num_factors` must be None or an integer in \[1, features\]. Received: num_factors=9, 6 features",

@@ -273,7 +273,7 @@ def test_t_can_be_read_before_the_first_step():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: NoiseTransition(1), "`num_classes` must be an integer at least 2. Received: num_classes=1"),
+        (lambda: NoiseTransition(1), "`num_classes` must be an integer in [2, 16777216]. Received: num_classes=1"),
         (
             lambda: NoiseTransition(60_000),
             "T must keep within 1 GiB, and has 13.411. Received: num_classes=60000, outlier=False",

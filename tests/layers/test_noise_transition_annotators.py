@@ -302,7 +302,7 @@ def test_check_at_inference_too():
     [
         (
             lambda: NoiseTransition(3, num_annotators=0),
-            "`num_annotators` must be an integer at least 1. Received: num_annotators=0",
+            "`num_annotators` must be an integer in [1, 16777216]. Received: num_annotators=0",
         ),
         (
             lambda: NoiseTransition(1000, num_annotators=300),

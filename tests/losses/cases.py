@@ -42,7 +42,7 @@ def reverse(t, log_p, log_of_zero=-4.0):
 
 
 def hard(t, log_p):
-    return crossentropy(0.7 * t + 0.3 * np.eye(UNITS)[log_p.argmax(-1)], log_p)
+    return crossentropy(0.7 * t + 0.3 * np.eye(log_p.shape[-1])[log_p.argmax(-1)], log_p)
 
 
 CASES = {

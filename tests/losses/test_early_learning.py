@@ -201,7 +201,7 @@ def make(examples=8, units=3, **kwargs):
     ("call", "text"),
     [
         (lambda: make(0), "`num_examples` must be an integer in [1, 16777216]. Received: num_examples=0"),
-        (lambda: make(units=1), "`num_classes` must be an integer at least 2. Received: num_classes=1"),
+        (lambda: make(units=1), "`num_classes` must be an integer in [2, 16777216]. Received: num_classes=1"),
         (lambda: make(strength=-1.0), "`strength` must be a finite float32 number at least 0. Received: strength=-1.0"),
         (lambda: make(momentum=1.0), "`momentum` must be in [0, 1). Received: momentum=1.0"),
         (

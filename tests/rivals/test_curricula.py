@@ -1,5 +1,8 @@
 """Curricula by features and by losses, against counts and formulas by hand."""
 
+import contextlib
+import random
+
 import keras
 import numpy as np
 import pytest
@@ -129,6 +132,85 @@ def test_the_seed_and_the_epoch_give_the_batches():
     np.testing.assert_array_equal(same[1][1], before)
     first.on_epoch_end()
     assert not np.array_equal(first[1][1], before)
+
+
+class Watched(MentorMix):
+    """Remembers what Keras gets in each epoch."""
+
+    def __init__(self, *arguments, **kwargs):
+        self.seen = {}
+        super().__init__(*arguments, **kwargs)
+
+    def __getitem__(self, index):
+        found = super().__getitem__(index)
+        if self._places is not None:
+            self.seen.setdefault(self._epoch, []).append(found[0])
+        return found
+
+    def on_epoch_begin(self):
+        super().on_epoch_begin()
+        self.seen[self._epoch] = []  # also after a look at the first batches to build the model
+
+
+def small_model():
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3)])
+    model.compile("sgd", keras.losses.CategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+    return model  # Keras looks at a batch before the first epoch, to build the metrics
+
+
+def watch(model, draw, folder=None, stop_after=None, **fit_arguments):
+    """What a run sees, by epoch; `draw` seeds Python's global random."""
+    x, labels, _ = noisy_clusters(count=90)
+    mix = Watched(x.astype("float32"), labels, 3, batch_size=16, seed=5)
+    callbacks = [mix.callback()]
+    if folder is not None:
+        callbacks.append(keras.callbacks.BackupAndRestore(folder))
+    if stop_after is not None:
+        stop = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: interrupt(epoch, stop_after))
+        callbacks.append(stop)
+    random.seed(draw)
+    with contextlib.suppress(KeyboardInterrupt):
+        model.fit(mix, verbose=0, callbacks=callbacks, **fit_arguments)
+    return mix.seen
+
+
+def interrupt(epoch, stop_after):
+    if epoch == stop_after:
+        raise KeyboardInterrupt
+
+
+def check_same(one, other, epochs):
+    for epoch in epochs:
+        assert len(one[epoch]) == len(other[epoch]) == 6
+        for a, b in zip(one[epoch], other[epoch], strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.smoke
+def test_runs_of_a_seed_see_the_same_batches_in_the_same_order_whatever_is_shuffled():
+    runs = [watch(small_model(), draw, epochs=2, shuffle=draw < 2) for draw in range(3)]
+    check_same(runs[0], runs[1], range(2))
+    check_same(runs[0], runs[2], range(2))
+    assert not np.array_equal(runs[0][0][0], runs[0][1][0])
+
+
+@pytest.mark.smoke
+def test_a_run_that_is_interrupted_sees_the_same_when_it_is_resumed(tmp_path):
+    whole = watch(small_model(), 1, epochs=3)
+    watch(small_model(), 2, tmp_path / "backup", stop_after=1, epochs=3)
+    resumed = watch(small_model(), 3, tmp_path / "backup", epochs=3)
+    check_same(whole, resumed, (1, 2))
+    model = small_model()
+    watch(model, 4, epochs=1)
+    check_same(whole, watch(model, 5, epochs=3, initial_epoch=1), (1, 2))
+
+
+def test_several_workers_are_refused():
+    _, _, mix = make_mix()
+    mix.workers = 2
+    with pytest.raises(ValueError, match=r"`workers` must be 1, in this process, for batches in order. Received: work"):
+        mix.on_epoch_begin()
 
 
 @pytest.mark.smoke

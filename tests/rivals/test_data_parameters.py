@@ -163,7 +163,7 @@ def test_the_contract_of_indexed_losses(tmp_path):
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"num_classes": 1}, "`num_classes` must be an integer at least 2. Received: num_classes=1"),
+        ({"num_classes": 1}, "`num_classes` must be an integer in [2, 16777216]. Received: num_classes=1"),
         (
             {"instance_rate": -1},
             "`instance_rate` must be a finite float32 number at least 0. Received: instance_rate=-1",

@@ -105,13 +105,76 @@ def test_an_interrupted_run_goes_on_to_the_same_end(tmp_path):
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [({"class_weight": {0: 1.0}}, {"class_weight": {0: 2.0}}), ({"epochs": np.int64(1)}, {"epochs": np.int64(2)})],
-    ids=["dict", "NumPy"],
+    [
+        ({"class_weight": {0: 1.0}}, {"class_weight": {0: 2.0}}),
+        ({"class_weight": {0: 1.0}}, {"class_weight": {1: 1.0}}),
+        ({"nested": {"a": {"b": [1, 2]}}}, {"nested": {"a": {"c": [1, 2]}}}),
+        ({"nested": [[1], [2]]}, {"nested": [[1, 2], []]}),
+        ({"epochs": np.int64(1)}, {"epochs": np.int64(2)}),
+        ({"validation_data": None}, {"validation_data": False}),
+        ({"callbacks": []}, {"callbacks": [keras.callbacks.TerminateOnNaN()]}),
+    ],
+    ids=["value", "key", "nested key", "nested list", "NumPy", "None", "callbacks"],
 )
 def test_folds_of_other_arguments_are_not_taken(first, second, tmp_path):
     cross_val_probabilities(Memory, X, Y, folds=2, path=tmp_path, verbose=0, **first)
     with pytest.raises(ValueError, match="`path` must be a folder of its own"):
         cross_val_probabilities(Memory, X, Y, folds=2, path=tmp_path, verbose=0, **second)
+
+
+def test_folds_of_equal_arguments_are_taken(tmp_path):
+    arguments = {"class_weight": {0: 1.0, 1: 2.0}, "epochs": 2, "callbacks": [keras.callbacks.TerminateOnNaN()]}
+    cross_val_probabilities(Memory, X, Y, folds=2, path=tmp_path, verbose=0, **arguments)
+    again = {"callbacks": [keras.callbacks.TerminateOnNaN()], "epochs": np.int32(2), "class_weight": {1: 2.0, 0: 1.0}}
+    cross_val_probabilities(Memory, X, Y, folds=2, path=tmp_path, verbose=0, **again)
+    assert len(Memory.seen) == 2
+
+
+def renamed(stored):
+    return {"p": stored["probabilities"], "checksum": stored["checksum"]}
+
+
+def changed_to(make):
+    return lambda stored: {**stored, "probabilities": make(stored["probabilities"])}
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (None, "`path` must be a .npz file that is whole."),
+        (renamed, "`path` must have probabilities and checksum."),
+        (changed_to(lambda p: p.astype(object)), "`probabilities` must hold numbers and texts, and no Python objects"),
+        (changed_to(lambda p: p[:-1]), "`probabilities` must be float32 of shape (15, K). Received: float32 of shape"),
+        (changed_to(lambda p: p[0]), "`probabilities` must be float32 of shape (15, K). Received: float32 of shape"),
+        (changed_to(lambda p: p.astype(int)), "`probabilities` must be float32 of shape (15, K). Received: int64"),
+        (changed_to(lambda p: p * np.float32(2)), "`probabilities` must have rows that sum to one."),
+        (changed_to(lambda p: p * np.float32(np.nan)), "`probabilities` must not be negative. Received: nan"),
+        (changed_to(lambda p: p - np.float32(1)), "`probabilities` must not be negative. Received: -1"),
+    ],
+    ids=["truncated", "names", "objects", "rows", "axes", "dtype", "sum", "nan", "negative"],
+)
+def test_files_that_are_damaged_are_named(change, text, tmp_path):
+    cross_val_probabilities(Memory, X, Y, folds=2, path=tmp_path, verbose=0)
+    file = tmp_path / "fold_0.npz"
+    if change is None:
+        file.write_bytes(file.read_bytes()[:-50])
+    else:
+        with np.load(file) as stored:
+            content = change(dict(stored))
+        np.savez(file, **content)
+    with pytest.raises(ValueError) as error:
+        cross_val_probabilities(Memory, X, Y, folds=2, path=tmp_path, verbose=0)
+    assert f"`path` must hold folds as they were written: delete {file}, and it is trained anew. Received: " in str(
+        error.value
+    )
+    assert text in str(error.value)
+
+
+def test_folds_of_models_of_other_classes_are_refused(tmp_path):
+    cross_val_probabilities(Memory, X, Y, folds=2, path=tmp_path, verbose=0)
+    (tmp_path / "fold_1.npz").unlink()
+    with pytest.raises(ValueError, match=r"`make_model` must make models of the same classes.*: 4 classes, then 3"):
+        cross_val_probabilities(make_model, X, Y, folds=2, path=tmp_path, verbose=0)
 
 
 def test_inputs_may_be_a_dict_and_the_bar_is_shown(capsys):

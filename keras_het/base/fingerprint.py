@@ -1,0 +1,46 @@
+"""Hashes of data and settings, to tell whether they are the same as those of an earlier run."""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from keras_het.base.batches import as_numpy
+
+
+def fingerprint(value: Any) -> str:
+    """A hash of numbers, texts, None, arrays and tensors, also inside dicts and sequences.
+
+    A dict counts by its keys and values, in any order. Of any other object, such as a callback, only the class counts.
+
+    Example:
+        >>> fingerprint({"a": 1, "b": [2.0]}) == fingerprint({"b": [2.0], "a": 1})
+        True
+        >>> fingerprint({"a": 1}) == fingerprint({"b": 1})
+        False
+    """
+    if isinstance(value, dict):
+        return _hash("dict", *sorted(fingerprint(key) + fingerprint(part) for key, part in value.items()))
+    if isinstance(value, list | tuple):
+        return _hash("sequence", *map(fingerprint, value))
+    value = value.item() if isinstance(value, np.number | np.bool_ | np.character) else value
+    if value is None or isinstance(value, int | float | complex | str | bytes):
+        return _hash(type(value).__name__, repr(value))
+    found = as_numpy(value)
+    return _of_array(np.asarray(found)) if hasattr(found, "__array__") else _hash("object", type(value).__qualname__)
+
+
+def _of_array(array: np.ndarray) -> str:
+    kind = f"{array.dtype} {array.shape}"
+    if array.dtype.kind in "OT":  # the bytes of objects and of texts of any length are addresses
+        return _hash(kind, fingerprint(array.ravel().tolist()))
+    return _hash(kind, array.tobytes())
+
+
+def _hash(*parts: str | bytes) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        content = part.encode() if isinstance(part, str) else part
+        found.update(f"{len(content)} ".encode())
+        found.update(content)
+    return found.hexdigest()

@@ -1,0 +1,123 @@
+"""A logit of -inf says that a class is impossible: losses are what their formulas give over the possible classes."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from scipy import special
+
+from keras_het.losses import AnnotatorsLoss, CoTeaching, EarlyLearningRegularizedCrossentropy, SelfPacedCrossentropy
+from keras_het.rivals import AdaptivelyRegularizedCrossentropy, DataParametersCrossentropy, JoCoR
+from tests.gradients import value_and_gradients
+from tests.losses.cases import CASES, EXAMPLES, LOGITS, RNG, UNITS, VECTORS, T, crossentropy
+from tests.marks import grid
+
+POSSIBLE = np.array([[1, 1, 1, 1], [1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 1], [0, 0, 1, 1], [1, 1, 1, 0], [1, 0, 0, 1]])
+POSSIBLE = POSSIBLE.astype(bool)
+INFINITE = np.where(POSSIBLE, LOGITS, -np.inf).astype("float32")
+LOWEST = np.where(POSSIBLE, LOGITS, -1e4).astype("float32")  # near enough to -inf for what does not count classes
+LABELS = np.array([RNG.choice(np.flatnonzero(row)) for row in POSSIBLE])
+SHARES = VECTORS * POSSIBLE / (VECTORS * POSSIBLE).sum(-1, keepdims=True)
+
+# Noisy labels are of all classes, whatever true class is impossible.
+OF_NOISY_LABELS = {
+    "forward": lambda t, log_p, kept: -(t * np.log(np.exp(log_p) @ T[kept])).sum(-1),
+    "backward": lambda t, log_p, kept: crossentropy((t @ np.linalg.inv(T))[kept], log_p),
+}
+
+
+def of_possible(name, targets):
+    """The oracle of a loss for each example, on its possible classes alone."""
+
+    def of_one(t, logits, kept):
+        log_p = special.log_softmax(logits[kept].astype("float64"))
+        if name in OF_NOISY_LABELS:
+            return OF_NOISY_LABELS[name](t, log_p, kept)
+        return CASES[name].oracle(t[kept], log_p)
+
+    return [of_one(*one) for one in zip(targets.astype("float64"), LOGITS, POSSIBLE, strict=True)]
+
+
+def gradient_of(loss, labels, logits):
+    value, (gradient,) = value_and_gradients(lambda tensors: loss(labels, tensors[0]), [logits])
+    assert np.isfinite(value)
+    assert np.isfinite(gradient).all()
+    return gradient
+
+
+every_loss = pytest.mark.parametrize("name", grid(CASES, span=set(CASES) - {"generalized", "sharpened"}))
+
+
+@every_loss
+def test_values_over_the_possible_classes_and_finite_gradients(name):
+    for labels, targets in ((LABELS, np.eye(UNITS)[LABELS]), (SHARES, SHARES)):
+        loss = CASES[name].make(from_logits=True, reduction="none")
+        np.testing.assert_allclose(
+            ops.convert_to_numpy(loss(labels, INFINITE)), of_possible(name, targets), rtol=2e-6, atol=1e-6
+        )
+        gradient = gradient_of(CASES[name].make(from_logits=True), labels, INFINITE)
+        np.testing.assert_array_equal(gradient[~POSSIBLE], 0.0)
+
+
+@every_loss
+def test_one_possible_class_is_certain(name):
+    logits = np.where(np.arange(UNITS) == LABELS[:, None], LOGITS, -np.inf).astype("float32")
+    gradient_of(CASES[name].make(from_logits=True), LABELS, logits)
+
+
+@pytest.mark.parametrize("name", ["soft", "symmetric", "active_passive", "smoothed"])
+def test_a_label_that_is_impossible_has_an_infinite_loss(name):
+    loss = CASES[name].make(from_logits=True, reduction="none")(POSSIBLE.argmin(-1)[1:], INFINITE[1:])
+    np.testing.assert_array_equal(ops.convert_to_numpy(loss), np.inf)
+
+
+def test_impossible_answers_of_several_labels():
+    case, labels = CASES["symmetric"], POSSIBLE.astype("float32")
+    sure = np.where(POSSIBLE, np.where(LOGITS > 0, np.inf, LOGITS), -np.inf).astype("float32")
+    gradient = gradient_of(case.make(from_logits=True, multi_label=True), labels, sure)
+    clipped = gradient_of(case.make(from_logits=True, multi_label=True), labels, sure.clip(-1e4, 1e4))
+    np.testing.assert_allclose(gradient, clipped, rtol=1e-6)
+
+
+def attached(loss):
+    start = keras.initializers.GlorotUniform(seed=0)
+    model = keras.Sequential([keras.Input((UNITS,)), keras.layers.Dense(UNITS, kernel_initializer=start)])
+    return loss.attach(model)
+
+
+def with_indices(loss):
+    weights = np.stack([np.ones(EXAMPLES), np.arange(EXAMPLES)], axis=1).astype("float32")
+    return lambda labels, logits: attached(loss)(labels, logits, sample_weight=weights)
+
+
+def of_two(loss):
+    return lambda labels, logits: attached(loss)(labels, ops.stack([logits, 0.5 * logits], axis=1))
+
+
+def by_annotators(labels, logits):
+    return AnnotatorsLoss(CASES["smoothed"].make(from_logits=True, ignore_class=-1))(labels[:, None], logits)
+
+
+WITH_STATE = {
+    "early learning": lambda: with_indices(EarlyLearningRegularizedCrossentropy(EXAMPLES, UNITS, from_logits=True)),
+    "self-paced": lambda: attached(SelfPacedCrossentropy(0.6, from_logits=True)),
+    "co-teaching": lambda: of_two(CoTeaching(0.6, from_logits=True)),
+    "JoCoR": lambda: of_two(JoCoR(0.6, from_logits=True)),
+    "data parameters": lambda: with_indices(DataParametersCrossentropy(EXAMPLES, UNITS, from_logits=True)),
+    "adaptive": lambda: with_indices(AdaptivelyRegularizedCrossentropy(np.ones(EXAMPLES), from_logits=True)),
+}
+
+
+@pytest.mark.parametrize("name", WITH_STATE)
+def test_losses_with_a_state_are_those_of_a_very_small_logit(name):
+    found, near = WITH_STATE[name]()(LABELS, INFINITE), WITH_STATE[name]()(LABELS, LOWEST)
+    np.testing.assert_allclose(ops.convert_to_numpy(found), ops.convert_to_numpy(near), rtol=1e-6)
+    np.testing.assert_allclose(
+        gradient_of(WITH_STATE[name](), LABELS, INFINITE), gradient_of(WITH_STATE[name](), LABELS, LOWEST), atol=1e-6
+    )
+
+
+def test_labels_of_annotators():
+    value = by_annotators(LABELS, ops.convert_to_tensor(INFINITE))
+    exact = np.mean(of_possible("smoothed", np.eye(UNITS)[LABELS]))
+    assert float(ops.convert_to_numpy(value)) == pytest.approx(exact, rel=1e-6)

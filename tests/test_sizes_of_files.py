@@ -1,0 +1,103 @@
+"""A small file cannot ask for much memory: every size in a config is bounded before anything is allocated."""
+
+import resource
+import time
+
+import keras
+import numpy as np
+import pytest
+
+from keras_het import (
+    constraints,
+    covariances,
+    integrators,
+    layers,
+    links,
+    losses,
+    metrics,
+    models,
+    regularizers,
+    rivals,
+)
+from keras_het.covariances.unit_rows import UnitRows
+
+pytestmark = pytest.mark.refusal
+
+ROOMS = (constraints, covariances, integrators, layers, links, losses, metrics, models, regularizers, rivals)
+HUGE = (1 << 29, 10**12, 10**400)
+NO_SIZES = {"seed", "ignore_class"}
+OF_A_HEAD = ("Latent", "LowRank", "ParameterEfficient")  # the head that takes them checks their sizes
+
+
+def network():
+    return keras.Sequential([keras.Input((2,)), keras.layers.Dense(2, "log_softmax")])
+
+
+# How to make what needs arguments, or has sizes that may be None.
+MADE = {
+    "HeteroscedasticDense": lambda: layers.HeteroscedasticDense(4, seed=0),
+    "NoiseTransition": lambda: layers.NoiseTransition(3, num_annotators=2),
+    "Clock": lambda: layers.HeteroscedasticDense(4).clock,
+    "UnitRows": lambda: UnitRows(2, seed=0),
+    "Latent": lambda: covariances.Latent(2),
+    "LowRank": lambda: covariances.LowRank(2),
+    "ParameterEfficient": lambda: covariances.ParameterEfficient(2),
+    "MonteCarlo": lambda: integrators.MonteCarlo(8, inference_samples=8, chunk_size=4),
+    "QuasiMonteCarlo": lambda: integrators.QuasiMonteCarlo(8, inference_samples=8, chunk_size=4),
+    "ForwardCorrectedCrossentropy": lambda: losses.ForwardCorrectedCrossentropy(np.eye(2)),
+    "BackwardCorrectedCrossentropy": lambda: losses.BackwardCorrectedCrossentropy(np.eye(2)),
+    "EarlyLearningRegularizedCrossentropy": lambda: losses.EarlyLearningRegularizedCrossentropy(4, 2),
+    "SelfPacedCrossentropy": lambda: losses.SelfPacedCrossentropy(0.5),
+    "CoTeaching": lambda: losses.CoTeaching(0.5),
+    "JoCoR": lambda: rivals.JoCoR(0.5),
+    "DataParametersCrossentropy": lambda: rivals.DataParametersCrossentropy(4, 2),
+    "AdaptivelyRegularizedCrossentropy": lambda: rivals.AdaptivelyRegularizedCrossentropy(np.ones(2)),
+    "DeepEnsemble": lambda: models.DeepEnsemble([network()]),
+    "Pair": lambda: models.Pair([network(), network()]),
+}
+
+
+def config_of(kind):
+    """A config with all sizes given, or None for what takes arguments of which none is a size."""
+    return MADE.get(kind.__name__, kind)().get_config()
+
+
+def sizes_of(config):
+    return [name for name, value in config.items() if type(value) is int and name not in NO_SIZES]
+
+
+KNOWN = {name: kind for name, kind in keras.saving.get_custom_objects().items() if name.startswith("keras_het>")}
+KINDS = [kind for _, kind in sorted(KNOWN.items()) if kind.__name__ not in ("Loader", "PreprocessingModel")]
+SIZES = [(kind, size) for kind in KINDS for size in sizes_of(config_of(kind))]
+
+
+def test_every_size_is_looked_at():
+    rooms = {f"keras_het.{kind.__module__.split('.')[1]}" for kind in KINDS}
+    assert {room.__name__ for room in ROOMS} == rooms
+    assert {size for _, size in SIZES} == {
+        *("units", "num_classes", "num_annotators", "num_factors", "num_nodes", "num_samples", "inference_samples"),
+        *("chunk_size", "num_examples", "bins", "capacity", "size"),
+    }
+
+
+@pytest.mark.parametrize("huge", HUGE, ids=["2^29", "10^12", "10^400"])
+@pytest.mark.parametrize(("kind", "size"), SIZES, ids=[f"{kind.__name__}-{size}" for kind, size in SIZES])
+def test_a_huge_size_is_refused_quickly_and_without_memory(kind, size, huge):
+    config = {**config_of(kind), size: huge}
+    before, start = most_bytes(), time.perf_counter()
+    with pytest.raises((ValueError, TypeError), match="must") as error:  # Keras makes the errors of layers TypeErrors
+        make(kind, config)
+    assert "Received" in str(error.value)
+    assert time.perf_counter() - start < 2.0
+    assert most_bytes() - before < 50 << 20
+
+
+def make(kind, config):
+    made = kind.from_config(config)
+    if kind.__name__ in OF_A_HEAD:
+        layers.HeteroscedasticDense(4, covariance=made).build((None, 2))
+
+
+def most_bytes():
+    """The most memory that the process has held so far, by any allocator."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

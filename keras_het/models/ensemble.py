@@ -32,8 +32,8 @@ class DeepEnsemble(JointModel):
         members: built models with one output of one shape, `(..., K)`, that share no layer. They may have different
             heads and links, as long as all return log-probabilities of exclusive classes, or all return logits of
             labels that are not exclusive.
-        link: the link of members that do not end in a head of this package or in an activation: "softmax", "sigmoid",
-            or any other link.
+        link: the link of members that do not end in a head of this package or in an activation, and were not compiled
+            with a crossentropy, which tells it: "softmax", "sigmoid", or any other link.
         from_logits: for members whose last layer is unknown: True if they return logits or log-probabilities, False for
             probabilities.
         kwargs: arguments of `keras.Model`, such as `name`.

@@ -11,7 +11,9 @@ from keras_het.base.graph import find_head, has_graph, model_inputs
 from keras_het.base.internals import layers_of
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_boolean
+from keras_het.inspection.check import leaves
 from keras_het.inspection.outputs import Output, outputs_of
+from keras_het.inspection.rules import activation_for
 from keras_het.layers.clock import Clock
 from keras_het.links import Link
 from keras_het.models.conversion import RETURNS
@@ -100,17 +102,13 @@ def find_units(members: list[keras.Model]) -> int:
 
 
 def find_link(members: list[keras.Model], link: Any, units: int) -> Link:
-    """The link whose outputs the members return: the given link, or the link of their heads."""
-    known = {
-        index: output.activation
-        for index, member in enumerate(members)
-        if (output := known_output(member)) and output.activation
-    }
+    """The link whose outputs the members return: the given link, or the link of their heads or of their losses."""
+    known = {index: own for index, member in enumerate(members) if (own := _activation(member))}
     activation = _agreed("members", "have heads of one activation", known) if known else None
     if link is None and activation is None:
         raise ValueError(
-            '`link` must be given, such as "softmax", for members that do not end in a head or activation. Received: '
-            "None"
+            '`link` must be given, such as "softmax", for members that do not end in a head or activation, and are not '
+            "compiled with a crossentropy. Received: None"
         )
     found = links.get(activation if link is None else link)
     if activation not in (None, found.activation):
@@ -118,6 +116,14 @@ def find_link(members: list[keras.Model], link: Any, units: int) -> Link:
     if units < found.min_units:
         raise ValueError(f"`members` must return at least {found.min_units} classes for {found!r}. Received: {units}")
     return found
+
+
+def _activation(member: keras.Model) -> str | None:
+    """The activation, "softmax" or "sigmoid", by the end of a member or else by its loss; None if neither tells."""
+    output, losses = known_output(member), list(leaves(member.loss)) if member.compiled else []
+    if output and output.activation:
+        return output.activation
+    return activation_for(losses[0]) if len(losses) == 1 else None
 
 
 def find_from_logits(members: list[keras.Model], from_logits: Any) -> bool:

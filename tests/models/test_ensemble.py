@@ -68,6 +68,24 @@ def test_it_predicts_the_mean_of_the_probabilities(end):
     np.testing.assert_allclose(ensemble.link.average(of_members), found, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("loss", "activation"),
+    [
+        (keras.losses.SparseCategoricalCrossentropy(from_logits=True), "softmax"),
+        (keras.losses.BinaryCrossentropy(from_logits=True), "sigmoid"),
+        (keras_het.losses.GeneralizedCrossentropy(from_logits=True), "softmax"),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_the_loss_of_its_members_tells_the_link(loss, activation):
+    def make_model():
+        model = model_of(layers.Dense(UNITS))
+        model.compile("sgd", loss)
+        return model
+
+    assert DeepEnsemble.make(make_model, 2, seed=0).link.activation == activation
+
+
 @pytest.mark.planted
 def test_the_average_layer_of_keras_loses_probability_without_a_word():
     ensemble = ensemble_of("softmax head")

@@ -100,6 +100,11 @@ def select(
     are random within groups of classes, accuracy on noisy labels ranks models as accuracy on clean ones does, and the
     likelihood prefers models that are less sure (`benchmarks/results/recipe.md` has both on nine tasks).
 
+    A heteroscedastic head learns more slowly than a Dense layer, and the likelihood may stop it before its accuracy is
+    best. No other rule is better on tasks that had no say in its choice (`benchmarks/results/epochs.md`), so look: a
+    warning names a later epoch that is clearly more accurate, and the table says whether the best epoch is among the
+    last. Twice as many epochs then pay for a head. Elsewhere they change nothing, for the best epoch stays the same.
+
     The penalty of a `NoiseTransition` is chosen by the likelihood of the noisy labels under p(true | x) T. T stays at
     the identity if the penalty is too weak; the base model then fits the noise, which costs likelihood on new examples.
     T claims more noise than there is if the penalty is too strong. Let one of the strengths be so small that T stays at

@@ -103,7 +103,7 @@ def select(
     A heteroscedastic head learns more slowly than a Dense layer, and the likelihood may stop it before its accuracy is
     best. No other rule is better on tasks that had no say in its choice (`benchmarks/results/epochs.md`), so look: a
     warning names a later epoch that is clearly more accurate, and the table says whether the best epoch is among the
-    last. Twice as many epochs then pay for a head. Elsewhere they change nothing, for the best epoch stays the same.
+    last. Twice as many epochs may then pay for a head. Elsewhere they change nothing, for the best epoch stays.
 
     The penalty of a `NoiseTransition` is chosen by the likelihood of the noisy labels under p(true | x) T. T stays at
     the identity if the penalty is too weak; the base model then fits the noise, which costs likelihood on new examples.

@@ -222,6 +222,7 @@ BENCHMARKS = {
     "labels.co_teaching": ("demo", [], "twenty minutes"),
     "labels.early_learning": ("demo", [], "three minutes"),
     "labels.ensembles": ("demo", [], "eight minutes"),
+    "labels.epochs": ("demo", ["recipe"], 'some hours; with --tasks "digits, 40%" a few minutes'),
     "labels.label_flip": ("demo", [], "forty minutes"),
     "labels.label_issues": ("demo", ["cleanlab"], "an hour"),
     "labels.planted_pairs": ("demo", [], "a quarter of an hour"),

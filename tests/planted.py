@@ -117,8 +117,8 @@ BUGS = (
         "a mean over held-out examples that weighs a small last batch as the others",
         "keras_het/selection/held_out.py",
         "total += len(labels) * float(np.mean(ops.convert_to_numpy(measure(labels, predictions))))\n"
-        "            count += len(labels)",
-        "total += float(np.mean(ops.convert_to_numpy(measure(labels, predictions))))\n            count += 1",
+        "                count += len(labels)",
+        "total += float(np.mean(ops.convert_to_numpy(measure(labels, predictions))))\n                count += 1",
         ("selection",),
     ),
     Bug(

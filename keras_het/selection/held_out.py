@@ -1,7 +1,7 @@
 """How well a model predicts held-out labels, which may be noisy: no clean label is needed."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -16,6 +16,18 @@ from keras_het.inspection.outputs import outputs_of
 from keras_het.inspection.rules import activation_for, loss_of, remade
 from keras_het.layers import NoiseTransition
 from keras_het.losses.state import StatefulCrossentropy
+
+
+class Scores(NamedTuple):
+    """The scores of a model at one epoch.
+
+    Attributes:
+        criterion: its mean over the labels that count.
+        right: the share of labels that are right of each example, `(N,)`; None where the classes are not exclusive.
+    """
+
+    criterion: float
+    right: np.ndarray | None
 
 
 class HeldOut:
@@ -58,7 +70,11 @@ class HeldOut:
         return self._sign * score > self._sign * other
 
     def __call__(self, model: keras.Model) -> float:
-        """The mean of the criterion over the labels that count.
+        """The mean of the criterion over the labels that count; raises as `scores`."""
+        return self.scores(model).criterion
+
+    def scores(self, model: keras.Model) -> Scores:
+        """`Scores` by one prediction of every example.
 
         Raises:
             ValueError: for no example, labels out of range, a model of several outputs, or one that does not fit the
@@ -66,17 +82,20 @@ class HeldOut:
         """
         measure, losses = self._measure(model), _losses(model)
         ignored = getattr(losses[0], "ignore_class", None) if len(losses) == 1 else None
-        total, count = 0.0, 0
+        exclusive = len(losses) == 1 and activation_for(losses[0]) == "softmax"
+        total, count, right = 0.0, 0, []
         for labels, predictions in self._batches(model):
-            if len(losses) == 1 and activation_for(losses[0]) == "softmax":
+            if exclusive:
                 _check_range(labels, predictions, ignored)
+            if exclusive and _name_classes(labels, predictions):
+                right.append(_share_right(labels, predictions, ignored))
             labels, predictions = _that_count(labels, predictions, ignored)
             if len(labels):
                 total += len(labels) * float(np.mean(ops.convert_to_numpy(measure(labels, predictions))))
                 count += len(labels)
         if not count:
             raise ValueError("`validation_data` must have at least one label that counts. Received: none")
-        return total / count
+        return Scores(total / count, np.concatenate(right) if right else None)
 
     def _batches(self, model: keras.Model) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         if layers_of(model, NoiseTransition):
@@ -156,14 +175,28 @@ def _in_a_column(labels: np.ndarray, predictions: Any) -> np.ndarray:
     return labels[..., None] if tuple(predictions.shape) == (*labels.shape, 1) else labels
 
 
+def _name_classes(labels: np.ndarray, predictions: np.ndarray) -> bool:
+    """Whether labels, integers or vectors, name one of several classes each."""
+    vectors = labels.shape == predictions.shape
+    return predictions.shape[-1] > 1 and not (vectors and np.any(labels.sum(-1).round(3) != 1))
+
+
 def _is_right(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
     """Whether the most probable class is the label's, an integer or a vector."""
-    vectors = labels.shape == predictions.shape
-    if predictions.shape[-1] == 1 or (vectors and np.any(labels.sum(-1).round(3) != 1)):
+    if not _name_classes(labels, predictions):
         rule = 'be a function, or "loss", where the loss of the model does not tell what it predicts'
         raise ValueError(f"`criterion` must {rule}. Received: 'accuracy' of outputs of shape {predictions.shape}")
+    vectors = labels.shape == predictions.shape
     classes = labels.argmax(-1) if vectors else labels.reshape(predictions.shape[:-1])
     return predictions.argmax(-1) == classes
+
+
+def _share_right(labels: np.ndarray, predictions: np.ndarray, ignored: int | None) -> np.ndarray:
+    """The share of the labels of each example that are right, `(N,)`; an ignored label is right nowhere."""
+    right = _is_right(labels, predictions)
+    if ignored is not None and labels.shape != predictions.shape:
+        right &= labels.reshape(right.shape) != ignored
+    return right.reshape(len(right), -1).mean(1)
 
 
 def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float:

@@ -14,6 +14,8 @@ import numpy as np
 from keras_het.inspection.check import check
 from keras_het.selection.held_out import HeldOut
 
+LATE = 0.9  # of all epochs: a best epoch beyond it may be too early
+
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
@@ -24,12 +26,16 @@ class Trial:
         score: of the held-out labels, by the criterion.
         epoch: the epoch whose weights were scored, counted from 1.
         seconds: of `fit` and scoring.
+        epochs: how many were trained.
+        missed: a sentence if a later epoch is clearly more accurate, else an empty text.
     """
 
     value: Any
     score: float
     epoch: int
     seconds: float
+    epochs: int
+    missed: str = ""
 
 
 class Search:
@@ -77,6 +83,12 @@ class Search:
         numbers_alone = are_positive([trial.value for trial in self.trials])
         return sorted(self.trials, key=lambda trial: trial.value) if numbers_alone else self.trials
 
+    def advice(self) -> str:
+        """A sentence if the best epoch is among the last tenth of all, else an empty text."""
+        if not (self._keeps_best and self.best and self.best.epoch > LATE * self.best.epochs):
+            return ""
+        return f"The best epoch is {self.best.epoch} of {self.best.epochs}: more epochs may be better."
+
     def beyond(self) -> Any:
         """The next value beyond the end of the list where the best is; None if it is not at an end."""
         values = (
@@ -99,11 +111,12 @@ class Search:
         history = model.fit(
             **{**self._fit_arguments, "callbacks": [keep, *given] if self._keeps_best or given else None}
         )
+        epochs = history.epoch[-1] + 1
         if not self._keeps_best:
-            return Trial(value, self._held_out(model), history.epoch[-1] + 1, time.perf_counter() - start)
+            return Trial(value, self._held_out(model), epochs, time.perf_counter() - start, epochs)
         if keep.weights is not None:
             model.set_weights(keep.weights)  # after `fit`: a callback may have restored others
-        return Trial(value, keep.score, keep.epoch, time.perf_counter() - start)
+        return Trial(value, keep.score, keep.epoch, time.perf_counter() - start, epochs, keep.missed())
 
     def _check_new(self, model):
         """Refuses a model that shares variables or the optimizer with earlier ones: its training would change them."""
@@ -119,19 +132,45 @@ class Search:
 
 
 class _KeepBest(keras.callbacks.Callback):
-    """Scores every epoch, writes the score into the logs, and keeps the weights of the best one."""
+    """Scores every epoch, writes the score into the logs, and keeps the weights of the best one.
+
+    Of the later epochs it keeps the most accurate one of those that are clearly more accurate.
+    """
 
     def __init__(self, held_out):
         super().__init__()
         self.held_out, self.score, self.epoch, self.weights = held_out, math.nan, 0, None
+        self.right: Any = None
+        self.later: tuple[int, float] | None = None  # the epoch, and its accuracy
 
     def on_epoch_end(self, epoch, logs=None):
         """Keras calls it."""
-        score = self.held_out(self.model)
+        score, right = self.held_out.scores(self.model)
         if logs is not None:
             logs[f"val_{self.held_out.name}"] = score
         if np.isfinite(score) and (self.weights is None or self.held_out.better(score, self.score)):
             self.score, self.epoch, self.weights = score, epoch + 1, self.model.get_weights()
+            self.right, self.later = right, None
+        elif clearly_larger(right, self.right) and (self.later is None or right.mean() > self.later[1]):
+            self.later = epoch + 1, right.mean()
+
+    def missed(self) -> str:
+        """A sentence if a later epoch than the best one is clearly more accurate, else an empty text."""
+        if self.later is None:
+            return ""
+        epoch, accuracy = self.later
+        return (
+            f"Epoch {self.epoch}, the best by {self.held_out.name}, has an accuracy of {self.right.mean():.3f} on the "
+            f"validation labels, and epoch {epoch} {accuracy:.3f}, more by over two standard errors"
+        )
+
+
+def clearly_larger(values: np.ndarray | None, others: np.ndarray | None) -> bool:
+    """Whether the mean of values is larger than that of others of the same examples by two paired standard errors."""
+    if values is None or others is None or len(values) < 2:
+        return False
+    above = values - others
+    return bool(above.mean() > 2 * above.std(ddof=1) / math.sqrt(len(above)))
 
 
 def are_positive(values: list[Any]) -> bool:

@@ -24,12 +24,14 @@ class Selection:
         model: its fitted model, with the weights of the epoch that was chosen.
         trials: all trials; positive numbers are sorted.
         criterion: its name.
+        advice: a sentence if more epochs may be better, else an empty text.
     """
 
     best: Trial
     model: Any
     trials: list[Trial]
     criterion: str
+    advice: str = ""
 
     @property
     def value(self) -> Any:
@@ -47,7 +49,8 @@ class Selection:
             mark = "<- chosen" if trial is self.best else ""
             lines.append((text(trial.value), f"{trial.score:.4f}", str(trial.epoch), f"{trial.seconds:.1f}", mark))
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+        table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        return "\n".join([*table, *filter(None, [self.advice])])
 
     def plot(self) -> Any:
         """The scores over the values, as a `matplotlib.figure.Figure`: `.plot().savefig("scores.png")`.
@@ -97,6 +100,11 @@ def select(
     are random within groups of classes, accuracy on noisy labels ranks models as accuracy on clean ones does, and the
     likelihood prefers models that are less sure (`benchmarks/results/recipe.md` has both on nine tasks).
 
+    A heteroscedastic head learns more slowly than a Dense layer, and the likelihood may stop it before its accuracy is
+    best. No other rule is better on tasks that had no say in its choice (`benchmarks/results/epochs.md`), so look: a
+    warning names a later epoch that is clearly more accurate, and the table says whether the best epoch is among the
+    last. Twice as many epochs may then pay for a head. Elsewhere they change nothing, for the best epoch stays.
+
     The penalty of a `NoiseTransition` is chosen by the likelihood of the noisy labels under p(true | x) T. T stays at
     the identity if the penalty is too weak; the base model then fits the noise, which costs likelihood on new examples.
     T claims more noise than there is if the penalty is too strong. Let one of the strengths be so small that T stays at
@@ -125,10 +133,12 @@ def select(
         verbose: 1 for a progress bar and the table, 0 for neither; 2 shows the lines of `fit`, too.
         fit_arguments: for `fit`, such as epochs, batch_size, callbacks.
     Returns:
-        `Selection`.
+        `Selection`. Its text has a sentence on the epochs if the best one is among the last tenth.
     Raises:
         ValueError: for no value, arguments out of range, no validation data, a model that is not new, or was compiled
             with a wrong loss, no finite score, or a generator, which would be empty for the second value.
+    Warns: if a later epoch of the same training predicts clearly more of the held-out labels, by over two paired
+        standard errors; for models of exclusive classes, where every epoch is scored.
 
     Example:
         >>> import numpy as np
@@ -174,7 +184,9 @@ def select(
     if search.best is None:
         scores = ", ".join(f"{trial.score:g} of {text(trial.value)}" for trial in search.trials)
         raise ValueError(f"`values` must have one with a finite {held_out.name}. Received: {scores}")
-    found = Selection(search.best, search.model, search.in_order(), held_out.name)
+    found = Selection(search.best, search.model, search.in_order(), held_out.name, search.advice())
+    if search.best.missed:
+        warnings.warn(f'{search.best.missed}: try criterion="accuracy", and more epochs.', stacklevel=2)
     if verbose:
         print(found)
     return found

@@ -374,6 +374,78 @@ def two_outputs(value):
     return model
 
 
+class Script(keras.callbacks.Callback):
+    """Sets the kernel of every epoch."""
+
+    def __init__(self, kernels):
+        super().__init__()
+        self.kernels = kernels
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.model.layers[-1].set_weights([self.kernels[epoch]])
+
+
+GUESS, SURE, HALF = np.zeros((3, 3)), 30.0 * np.eye(3), np.diag([30.0, 0.0, 0.0])
+TRUE = np.arange(60) % 3
+FLIPPED = np.where(np.arange(60) < 6, (TRUE + 1) % 3, TRUE)  # 10%
+
+
+def scripted(kernels, criterion, y=FLIPPED, loss=SPARSE, **arguments):
+    """The `Selection` of a model whose kernels are given, by labels of which `SURE` knows nine in ten."""
+
+    def make(value):
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, use_bias=False)])
+        model.compile(keras.optimizers.SGD(0.0), loss(from_logits=True, **arguments))
+        return model
+
+    x, script = np.eye(3, dtype="float32")[TRUE][: len(y)], Script(kernels)
+    return keras_het.select(
+        make, [1], x, y, (x, y), criterion=criterion, epochs=len(kernels), callbacks=[script], verbose=0
+    )
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch and NumPy
+@pytest.mark.parametrize("loss", ["integers", "vectors", "one is ignored"])
+def test_a_later_epoch_that_is_clearly_more_accurate_is_named(loss):
+    """The likelihood prefers a model that guesses, for the other is sure also of what is wrong."""
+    labels = {
+        "integers": (FLIPPED, SPARSE, {}),
+        "vectors": (np.eye(3)[FLIPPED], ONE_HOT, {}),
+        "one is ignored": (np.where(np.arange(60) == 59, -1, FLIPPED), SPARSE, {"ignore_class": -1}),
+    }
+    y, kind, arguments = labels[loss]
+    accuracies = (0.333, 0.883) if arguments else (0.333, 0.9)
+    rule = (
+        f"Epoch 1, the best by loss, has an accuracy of {accuracies[0]:.3f} on the validation labels, and epoch 3 "
+        f'{accuracies[1]:.3f}, more by over two standard errors: try criterion="accuracy", and more epochs'
+    )
+    with pytest.warns(UserWarning, match=rule):
+        found = scripted([GUESS, HALF, SURE, SURE], "loss", y, kind, **arguments)
+    assert found.best.epoch == 1
+    assert scripted([GUESS, HALF, SURE, SURE], "accuracy", y, kind, **arguments).best.epoch == 3
+
+
+def test_no_epoch_is_named_that_may_be_better_by_chance():
+    for kernels, y in (([GUESS, SURE], FLIPPED[4:8]), ([SURE, GUESS], TRUE), ([GUESS, -SURE], FLIPPED)):
+        assert scripted(kernels, "loss", y).best.missed == ""
+
+
+def test_a_best_epoch_near_the_last_asks_for_more():
+    late = scripted([GUESS] * 19 + [SURE], "accuracy")
+    assert late.advice == "The best epoch is 20 of 20: more epochs may be better."
+    assert str(late).splitlines()[-1] == late.advice
+    for kernels in ([GUESS] * 17 + [SURE] * 3, [SURE] * 20):
+        assert scripted(kernels, "accuracy").advice == ""
+
+
+def test_labels_of_no_class_are_scored_without_an_accuracy():
+    for y, activation, loss in ((MANY, "sigmoid", BINARY()), (MANY, "softmax", ONE_HOT()), (X[:, :3], None, "mse")):
+        model = model_of(keras.layers.Dense(3, activation), loss=loss, metrics=())
+        found = HeldOut((X, y), "loss").scores(model)
+        assert found.right is None
+        assert found.criterion == pytest.approx(model.evaluate(X, y, verbose=0), rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -136,7 +136,7 @@ def is_a(layer: Any, kind: Any) -> bool:
     return isinstance(layer, kind) and type(layer).call is kind.call
 
 
-def _is_head(layer, kind):
+def is_head(layer, kind):
     """Whether a layer is of a class; for Dense also a 1x1 convolution, which is one at every place of an image.
 
     Raises:
@@ -157,7 +157,7 @@ def _is_head(layer, kind):
 def _layers_of(model, kind):
     """Layers of a class in a model and in the models inside it, in order."""
     for layer in model.layers:
-        if _is_head(layer, kind):
+        if is_head(layer, kind):
             yield layer
         elif has_graph(layer):
             yield from _layers_of(layer, kind)
@@ -168,7 +168,7 @@ def _last(tensor, kind):
     activation, behind = None, tuple[Any, ...]()
     while True:
         layer, node = producer(tensor)
-        if _is_head(layer, kind):
+        if is_head(layer, kind):
             return Head(layer, node.input_tensors[0], _joined(activation, _known_activation(layer), layer), behind)
         if has_graph(layer):
             inner = _last(inner_output(layer, tensor), kind)
@@ -203,7 +203,7 @@ def _named(tensor, kind, name):
             continue
         seen.add(id(tensor))
         layer, node = producer(tensor)
-        if layer.name == name and _is_head(layer, kind):
+        if layer.name == name and is_head(layer, kind):
             return Head(layer, node.input_tensors[0], _known_activation(layer))
         inner = _named(inner_output(layer, tensor), kind, name) if has_graph(layer) else None
         if inner is not None:

@@ -14,7 +14,7 @@ from keras import ops
 from keras_het.base.batches import as_numpy, count_examples, is_data_set, take
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_choice, check_integer, check_labels, check_maker
-from keras_het.inspection.check import check
+from keras_het.inspection.check import judge
 from keras_het.inspection.probabilities import exclusive_probabilities
 
 REFUSED = ("x", "y", "validation_split", "shuffle", "verbose")
@@ -178,7 +178,7 @@ def _check_model(model: keras.Model, labels: np.ndarray) -> None:
     """Raises a ValueError if a model is not compiled, has a wrong loss, is not new, or lacks a class of the labels."""
     if not getattr(model, "compiled", False):
         raise ValueError(f"`make_model` must make compiled models. Received: a {type(model).__name__}, which is not")
-    check(model)
+    judge(model)
     if getattr(model.optimizer, "built", False) and int(model.optimizer.iterations) > 0:
         raise ValueError(
             "`make_model` must make a new model each time, or one would have seen what it predicts. Received: a "

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.inspection.check import check
+from keras_het.inspection.check import judge
 from keras_het.selection.held_out import HeldOut
 
 
@@ -66,7 +66,7 @@ class Search:
         if not isinstance(model, keras.Model):
             raise ValueError(f"`make_model` must return a compiled model. Received: a {type(model).__name__}")
         self._check_new(model)
-        check(model)
+        judge(model)
         trial = self._fit(value, model)
         self.trials.append(trial)
         if np.isfinite(trial.score) and (self.best is None or self._held_out.better(trial.score, self.best.score)):

@@ -144,7 +144,7 @@ def _judged(argument: str, identifier: Any, output: Output) -> bool:
 
 def _not_checked(model: keras.Model, outputs: list, losses: list[list], any_judged: bool) -> list[str]:
     """What was not checked, in sentences; none if all was."""
-    reasons = [f"it is not known what {output.source} returns" for _, output in outputs if output.returns == "anything"]
+    reasons = [f"the outputs of {output.source} are not known" for _, output in outputs if output.returns == "anything"]
     if not outputs:
         reasons = ["its layers cannot be read (call it once, if it was not called yet)"]
     reasons += [

@@ -248,7 +248,7 @@ def _dense_output(layer: Any, units: int) -> Output | None:
 def _activated(layer: Any, activation: str, units: int, shape: tuple = ()) -> Output:
     """The output of a layer with an activation, whatever it takes."""
     if activation not in ACTIVATIONS:
-        return _unknown(f"{_named(layer)[:-1]} with the activation {activation},", units, shape)
+        return _unknown(f"{_named(layer)} with the activation {activation}", units, shape)
     return Output(f"the layer {layer.name!r}", *ACTIVATIONS[activation], units, is_head=False, shape=shape)
 
 
@@ -257,7 +257,7 @@ def _unknown(source: str, units: int = 0, shape: tuple = ()) -> Output:
 
 
 def _named(layer: Any) -> str:
-    return f"the layer {layer.name!r}, a {type(layer).__name__},"
+    return f"the layer {layer.name!r} ({type(layer).__name__})"
 
 
 def _softmax_before(head: Any, layer: Any) -> str:

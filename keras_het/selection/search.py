@@ -60,13 +60,13 @@ class Search:
         """Fits a new model for a value, and keeps its trial.
 
         Raises:
-            ValueError: for a model that is not new, or was compiled with a wrong loss.
+            ValueError: for a model that is not new, or was compiled with a wrong loss, or for data that do not fit it.
         """
         model = self._make_model(value)
         if not isinstance(model, keras.Model):
             raise ValueError(f"`make_model` must return a compiled model. Received: a {type(model).__name__}")
         self._check_new(model)
-        judge(model)
+        judge(model, self._fit_arguments.get("x"), self._fit_arguments.get("y"))
         trial = self._fit(value, model)
         self.trials.append(trial)
         if np.isfinite(trial.score) and (self.best is None or self._held_out.better(trial.score, self.best.score)):

@@ -442,6 +442,19 @@ RIGHT = [
 ]
 
 
+def test_the_end_of_a_published_network_is_read():
+    model = keras.applications.MobileNet(
+        (32, 32, 3), alpha=0.25, weights=None, classes=3
+    )  # convolution, shape, softmax
+    model.compile("sgd", SPARSE_NAME, metrics=["accuracy"])
+    assert keras_het.check(model) is None
+    model.compile("sgd", SPARSE)
+    with pytest.raises(
+        ValueError, match=r"`loss` must take probabilities: .* for the layer 'predictions' returns them"
+    ):
+        keras_het.check(model)
+
+
 @pytest.mark.parametrize(("make", "arguments"), RIGHT)
 def test_nothing_is_said_of_what_is_right(make, arguments):
     model = make()
@@ -449,7 +462,7 @@ def test_nothing_is_said_of_what_is_right(make, arguments):
     assert keras_het.check(model) is None
 
 
-LOSS_UNKNOWN, LAYER_UNKNOWN = "is neither of Keras nor of keras_het", "it is not known what the layer"
+LOSS_UNKNOWN, LAYER_UNKNOWN = "is neither of Keras nor of keras_het", "the outputs of the layer"
 UNKNOWN = [
     (make, {"loss": None}, "Nothing was checked of the model 'm': it has no loss."),
     (
@@ -466,16 +479,16 @@ UNKNOWN = [
     (
         lambda: make("softmax", layers.Rescaling(-1.0, name="scale")),
         {"loss": "mse"},
-        f"Nothing was checked of the model 'm': {LAYER_UNKNOWN} 'scale', a Rescaling, returns.",
+        f"Nothing was checked of the model 'm': {LAYER_UNKNOWN} 'scale' (Rescaling) are not known.",
     ),
-    (lambda: keras.Sequential([keras.Input((6,)), Tempered(3)]), {"loss": SPARSE_NAME}, "a Tempered, returns"),
+    (lambda: keras.Sequential([keras.Input((6,)), Tempered(3)]), {"loss": SPARSE_NAME}, "(Tempered) are not known"),
     (Subclassed, {"loss": SPARSE_NAME}, "its layers cannot be read (call it once, if it was not called yet)"),
     (lambda: called(Subclassed(behind=refused_symbols)), {"loss": SPARSE_NAME}, "its layers cannot be"),
     (dense(), {"loss": custom, "metrics": ["accuracy"]}, "Nothing was checked"),
     (dense(None, 1), {"loss": custom, "metrics": ["accuracy", metrics.AUC()]}, "Nothing was checked"),
-    (dense("relu"), {"loss": SPARSE}, f"{LAYER_UNKNOWN} 'last', a Dense with the activation relu, returns"),
-    (dense(None, 3, layers.Rescaling(2.0)), {"loss": SPARSE_NAME}, "a Rescaling, returns"),
-    (plain(layers.Conv2D(3, 2), shape=(2, 2, 6)), {"loss": SPARSE_NAME}, "a Conv2D, returns"),
+    (dense("relu"), {"loss": SPARSE}, f"{LAYER_UNKNOWN} 'last' (Dense) with the activation relu are not"),
+    (dense(None, 3, layers.Rescaling(2.0)), {"loss": SPARSE_NAME}, "(Rescaling) are not known"),
+    (plain(layers.Conv2D(3, 2), shape=(2, 2, 6)), {"loss": SPARSE_NAME}, "(Conv2D) are not known"),
     (
         one_head_of_two,
         {"loss": [SPARSE, custom]},

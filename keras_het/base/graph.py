@@ -3,7 +3,7 @@
 Only the graph of symbolic tensors is read: no layer gets a new call, and nothing changes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import keras
@@ -106,6 +106,20 @@ def predictor(model: keras.Model, tensor: Any) -> Callable[[Any], Any]:
     if preprocess is None:
         return part.predict_on_batch
     return lambda batch: part.predict_on_batch(keras.utils.unpack_x_y_sample_weight(preprocess(batch))[0])
+
+
+def learning_inputs(model: keras.Model) -> Iterator[Any]:
+    """Yields the symbolic inputs of the layers with weights in the graph of a model; a user's own are not known."""
+    waiting, seen = list(model.outputs), set()
+    while waiting:
+        tensor = waiting.pop()
+        if id(tensor) in seen:
+            continue
+        seen.add(id(tensor))
+        layer, node = producer(tensor)
+        if type(layer).__module__.startswith(("keras.", "keras_het.")) and getattr(layer, "weights", None):
+            yield from node.input_tensors
+        waiting += node.input_tensors
 
 
 def single_output(model: keras.Model) -> Any:

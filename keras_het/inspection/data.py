@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_het.base.batches import as_numpy, check_again, first_batches, is_data_set
-from keras_het.base.graph import has_graph, model_inputs
+from keras_het.base.graph import has_graph, learning_inputs, model_inputs, predictor
 from keras_het.inspection.outputs import Output
 from keras_het.inspection.rules import ignored_by, labels_for
 
@@ -115,17 +115,21 @@ def _text(shape: Any) -> str:
 
 
 def _check_finite(model: keras.Model, x: Any) -> None:
-    """Raises an error for nan or infinity in examples, unless the model predicts numbers for such an example."""
+    """Raises an error for nan or infinity in examples, unless the model replaces them."""
     for part in _arrays(x):
         if (row := _not_finite(part)) is None:
             continue
         example = keras.tree.map_structure(lambda each, row=row: each[row : row + 1], x)
-        if not model.built or not _predicts_numbers(model, example):
+        if not _replaces(model, example):
             raise ValueError(f"`x` must be finite. Received: nan or infinity in example {row}")
 
 
-def _predicts_numbers(model: keras.Model, example: Any) -> bool:
-    return all(np.all(np.isfinite(as_numpy(part))) for part in keras.tree.flatten(model.predict_on_batch(example)))
+def _replaces(model: keras.Model, example: Any) -> bool:
+    """Whether all layers that learn get finite numbers; the outputs do not show it, for a relu may make 0 of nan."""
+    if not has_graph(model):
+        return False
+    found = predictor(model, [*learning_inputs(model), *model.outputs])(example)
+    return all(np.all(np.isfinite(as_numpy(part))) for part in keras.tree.flatten(found))
 
 
 def _not_finite(part: Any) -> int | None:

@@ -1,5 +1,6 @@
 """Reads inputs of `fit` and `predict`, arrays or a data set with its own labels, batch by batch in one pass."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -80,7 +81,18 @@ def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
         cardinality
     ) == -1:  # tf.data.INFINITE_CARDINALITY
         raise ValueError("`x` must be a data set with an end. Received: one without")
-    for batch in (x[i] for i in range(x.num_batches)) if isinstance(x, keras.utils.PyDataset) else x:
+    yield from _of_data_set(x)
+
+
+def first_batches(x: Any, count: int) -> Iterator[tuple[Any, Any]]:
+    """Yields the first pairs of inputs and labels of a data set, which may be without an end."""
+    return itertools.islice(_of_data_set(x), count)
+
+
+def _of_data_set(x: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields the pairs of inputs and labels of a data set; labels are None if it has none."""
+    numbers = itertools.count() if getattr(x, "num_batches", None) is None else range(x.num_batches)
+    for batch in (x[i] for i in numbers) if isinstance(x, keras.utils.PyDataset) else x:
         inputs, labels, _ = keras.utils.unpack_x_y_sample_weight(tuple(batch) if isinstance(batch, list) else batch)
         yield keras.tree.map_structure(_of_this_backend, inputs), labels
 

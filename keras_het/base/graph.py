@@ -3,7 +3,7 @@
 Only the graph of symbolic tensors is read: no layer gets a new call, and nothing changes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import keras
@@ -108,6 +108,20 @@ def predictor(model: keras.Model, tensor: Any) -> Callable[[Any], Any]:
     return lambda batch: part.predict_on_batch(keras.utils.unpack_x_y_sample_weight(preprocess(batch))[0])
 
 
+def learning_inputs(model: keras.Model) -> Iterator[Any]:
+    """Yields the symbolic inputs of the layers with weights in the graph of a model; a user's own are not known."""
+    waiting, seen = list(model.outputs), set()
+    while waiting:
+        tensor = waiting.pop()
+        if id(tensor) in seen:
+            continue
+        seen.add(id(tensor))
+        layer, node = producer(tensor)
+        if type(layer).__module__.startswith(("keras.", "keras_het.")) and getattr(layer, "weights", None):
+            yield from node.input_tensors
+        waiting += node.input_tensors
+
+
 def single_output(model: keras.Model) -> Any:
     """The symbolic output of a functional or built Sequential model, which must have one."""
     if not has_graph(model) or not getattr(model, "outputs", None):
@@ -136,7 +150,7 @@ def is_a(layer: Any, kind: Any) -> bool:
     return isinstance(layer, kind) and type(layer).call is kind.call
 
 
-def _is_head(layer, kind):
+def is_head(layer, kind):
     """Whether a layer is of a class; for Dense also a 1x1 convolution, which is one at every place of an image.
 
     Raises:
@@ -157,7 +171,7 @@ def _is_head(layer, kind):
 def _layers_of(model, kind):
     """Layers of a class in a model and in the models inside it, in order."""
     for layer in model.layers:
-        if _is_head(layer, kind):
+        if is_head(layer, kind):
             yield layer
         elif has_graph(layer):
             yield from _layers_of(layer, kind)
@@ -168,7 +182,7 @@ def _last(tensor, kind):
     activation, behind = None, tuple[Any, ...]()
     while True:
         layer, node = producer(tensor)
-        if _is_head(layer, kind):
+        if is_head(layer, kind):
             return Head(layer, node.input_tensors[0], _joined(activation, _known_activation(layer), layer), behind)
         if has_graph(layer):
             inner = _last(inner_output(layer, tensor), kind)
@@ -203,7 +217,7 @@ def _named(tensor, kind, name):
             continue
         seen.add(id(tensor))
         layer, node = producer(tensor)
-        if layer.name == name and _is_head(layer, kind):
+        if layer.name == name and is_head(layer, kind):
             return Head(layer, node.input_tensors[0], _known_activation(layer))
         inner = _named(inner_output(layer, tensor), kind, name) if has_graph(layer) else None
         if inner is not None:

@@ -6,7 +6,7 @@ import keras
 
 from keras_het.base.batches import examples_and_labels, labelled_batches
 from keras_het.base.validation import check_integer
-from keras_het.inspection.check import check
+from keras_het.inspection.check import judge
 from keras_het.inspection.head_noise import HeadReader
 from keras_het.inspection.probabilities import predict_probabilities
 from keras_het.metrics import ExpectedCalibrationError
@@ -62,7 +62,7 @@ class HeteroscedasticMonitor(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if self.model.compiled:
-            check(self.model)
+            judge(self.model)
         self.reader = HeadReader(self.model, self.layer)  # one for all epochs: a new one would compile its model again
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_het.base.validation import check_integer, check_number
-from keras_het.inspection.check import check, leaves
+from keras_het.inspection.check import judge, leaves
 from keras_het.losses.selecting import SelectingCrossentropy
 
 
@@ -65,7 +65,7 @@ class KeptShare(keras.callbacks.Callback):
         return losses
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        check(self.model)
+        judge(self.model)
         for loss in self.losses:
             loss.check_attached()
 

@@ -11,7 +11,7 @@ from keras import ops
 from keras_het.base.batches import examples_and_labels
 from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_choice, check_integer, check_transitions
-from keras_het.inspection.check import check
+from keras_het.inspection.check import judge
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
 from keras_het.label_noise import condition_number, total_variation
 from keras_het.label_noise.measures import trace
@@ -38,7 +38,7 @@ class TransitionCallback(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if self.model.compiled:
-            check(self.model)
+            judge(self.model)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if epoch == 0 and math.isnan((logs or {}).get("loss", 0.0)):

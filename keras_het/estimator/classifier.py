@@ -13,6 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from keras_het.base.validation import check_integer, check_number
 from keras_het.estimator.network import make_network, penalty
+from keras_het.inspection.check import judge
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import model_from_bytes, model_to_bytes, unchanged_seed
 from keras_het.models.shuffled import ShuffledBatches
@@ -153,10 +154,12 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
     def _train(self, x: np.ndarray, labels: np.ndarray, weights: np.ndarray, seed: int) -> None:
         epochs, batch_size = check_integer("epochs", self.epochs, 1), check_integer("batch_size", self.batch_size, 1)
         train, held_out = self._split(labels, seed)
+        data = x[train], labels[train], weights[train]
         with unchanged_seed(seed):
-            self.model_ = self._network(x[train], weights[train])
+            self.model_ = self._network(data[0], data[2])
+        judge(self.model_, data[0], data[1])
         self.history_ = self.model_.fit(
-            ShuffledBatches((x[train], labels[train], weights[train]), batch_size, seed),
+            ShuffledBatches(data, batch_size, seed),
             validation_data=(x[held_out], labels[held_out], weights[held_out]) if len(held_out) else None,
             validation_batch_size=batch_size,
             callbacks=self._callbacks() if len(held_out) else None,

@@ -1,7 +1,7 @@
-"""Checks that a model was compiled with a loss and metrics that take its heads' outputs, and names ones that do.
+"""Checks that a model was compiled with a loss and metrics that take its outputs, and names ones that do.
 
-A head returns log-probabilities (softmax) or logits (sigmoid). Keras' losses take probabilities unless they are told
-otherwise. A wrong loss raises no error: on two backends it trains the model backwards.
+A Dense layer without activation returns logits, and a head log-probabilities (softmax) or logits (sigmoid). Losses take
+probabilities unless they are told otherwise. A wrong loss raises no error: on two backends it trains a head backwards.
 """
 
 import functools
@@ -16,8 +16,17 @@ import keras
 import numpy as np
 
 from keras_het.base.internals import compile_arguments
-from keras_het.inspection.outputs import Output, found_in
-from keras_het.inspection.rules import MODULES, activation_for, counterpart, leaves_out_missing, of_annotators
+from keras_het.inspection.data import check_data
+from keras_het.inspection.outputs import Found, Output, found_in
+from keras_het.inspection.rules import (
+    MODULES,
+    activation_for,
+    counterpart,
+    is_known,
+    leaves_out_missing,
+    of_annotators,
+    with_link,
+)
 from keras_het.losses.state import StatefulCrossentropy
 
 ROLES = {"loss": keras.losses, "metrics": keras.metrics, "weighted_metrics": keras.metrics}
@@ -30,71 +39,124 @@ FITTING = {
 }
 
 
-def check(model: keras.Model) -> None:
-    """Raises an error if a loss or metric that a model was compiled with does not take the outputs of its heads.
+def check(model: keras.Model, x: Any = None, y: Any = None) -> None:
+    """Raises an error if a loss or metric does not take the outputs of its model, or if data do not fit the two.
 
-    A wrong one raises no error in Keras, and may train the model backwards. All forms that `compile` takes are read:
-    strings, functions, classes and instances, alone or in lists and dicts. Losses and metrics that are neither of Keras
-    nor of this package are not judged. Outputs that other layers change are not judged either. A subclassed model is
-    judged once it was called or fitted: the first check runs its `call` once, with symbolic inputs.
+    A wrong one raises no error in Keras, and may train the model backwards, or not at all. Models are judged whose last
+    layer is one of this package, a Dense, a 1x1 Conv2D, or a softmax or sigmoid; layers that only reshape may follow.
+    All forms that `compile` takes are read: strings, functions, classes and instances, alone or in lists and dicts. A
+    warning says what was not checked: other last layers, and losses that are neither of Keras nor of this package. A
+    subclassed model is judged once it was called or fitted: the first check runs its `call` once, with symbolic inputs.
+
+    Data, if they are given, are judged by the model and its losses: labels outside the classes, one-hot vectors where
+    the loss takes integers and the reverse, names, nan and infinity, shapes and lengths. Labels that a loss leaves out
+    (`ignore_class`, and -1 of an annotator) may stand in them. Of a data set the first four batches are read.
 
     Args:
         model: a compiled model.
+        x: examples: arrays as for `fit`, or a data set of batches (x, y) that can be read more than once; None for no
+            check of examples.
+        y: labels as for `fit`; None for a data set, or for no check of labels.
     Raises:
-        ValueError: if the model is not compiled, or if a loss or metric is wrong (the error names a remedy). Also if a
-            layer that learns, such as a head, stands behind a `NoiseTransition`, if an activation of the other link
-            stands behind a head, or if a loss that remembers something is attached to another model.
+        ValueError: if the model is not compiled, if a loss or metric is wrong (the error names a remedy), or if the
+            model cannot learn from the data. Also if a layer that learns, such as a head, stands behind a
+            `NoiseTransition`, if an activation of the other link stands behind a head, or if a loss that remembers
+            something is attached to another model.
     Warns:
-        UserWarning: if a softmax of as many classes stands before a head, which learns little from it.
+        UserWarning: if something was not checked, and why; if all labels are of one class; and if a softmax of as many
+            classes stands before a head, which learns little from it.
 
     Example:
-        >>> from keras_het.layers import HeteroscedasticDense
-        >>> model = keras.Sequential([keras.Input((8,)), HeteroscedasticDense(3, name="head")])
+        >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(3, name="last")])
         >>> model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
         >>> check(model)
-        >>> model.compile(loss="kl_divergence")
+        >>> model.compile(loss="sparse_categorical_crossentropy")
         >>> check(model)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        ValueError: `loss` must take log-probabilities, as keras.losses.SparseCategoricalCrossentropy(...
+        ValueError: `loss` must take logits: keras.losses.SparseCategoricalCrossentropy(from_logits=True), for the...
+        >>> model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        >>> check(model, np.zeros((3, 8)), np.array([1, 2, 3]))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        ValueError: `y` must be in [0, 3), the classes of the model (y - 1, for labels that begin with 1). Receiv...
     """
+    if open_questions := judge(model, x, y):
+        warnings.warn(" ".join(open_questions), stacklevel=2)
+
+
+def judge(model: keras.Model, x: Any = None, y: Any = None) -> list[str]:
+    """Raises the errors of `check`, and returns what `check` warns of, in sentences; for callers that run it often."""
     if not getattr(model, "compiled", False):
         raise ValueError(
             f"`model` must be compiled: model.compile(...). Received: model={getattr(model, 'name', model)!r}, which "
             "is not"
         )
-    outputs, followed, misfit = found_in(model)
-    if followed is not None:
+    found, arguments = found_in(model), compile_arguments(model)
+    _check_layers(found)
+    for loss in leaves(arguments.get("loss")):
+        if isinstance(loss, StatefulCrossentropy):
+            loss.check_owner(model)
+    losses = _of_each(arguments.get("loss"), found.outputs)
+    outputs = [(names, with_link(output, own)) for (names, output), own in zip(found.outputs, losses, strict=True)]
+    judged = [_judged(argument, *pair) for argument in ROLES for pair in _pairs(arguments.get(argument), outputs)]
+    return _not_checked(model, outputs, losses, any(judged)) + check_data(model, x, y, outputs, losses)
+
+
+def _check_layers(found: Found) -> None:
+    """Raises an error for layers that must not stand behind or before others, and warns of a softmax before a head."""
+    if found.followed is not None:
         raise ValueError(
-            f"The layer {followed[0]!r} must be the last, but for activations and layers that reshape: it gives the "
-            f"log-probabilities of the noisy labels, which the loss takes. Received: {followed[1]}, behind it"
+            f"The layer {found.followed[0]!r} must be the last, but for activations and layers that reshape: it gives "
+            f"the log-probabilities of the noisy labels, which the loss takes. Received: {found.followed[1]}, behind it"
         )
-    if misfit is not None:
-        output, activation = misfit
+    if found.misfit is not None:
+        output, activation = found.misfit
         rule = (
             f"The activation behind {output.source} must be {output.activation_layer}, or none, for it returns "
             f"{output.returns}"
         )
         raise ValueError(f"{rule}. Received: {activation!r}")
-    for _, found in outputs:
-        if found is not None and found.softmax_before:
+    for _, output in found.outputs:
+        if output.softmax_before:
             warnings.warn(
-                f"The layer {found.softmax_before!r} before {found.source} is a softmax of as many classes. A head "
+                f"The layer {output.softmax_before!r} before {output.source} is a softmax of as many classes. A head "
                 "stands in the place of that layer: it takes features, and from a softmax it learns little. Remove the "
                 "layer or its softmax.",
-                stacklevel=2,
+                stacklevel=4,
             )
-    arguments = compile_arguments(model)
-    for loss in leaves(arguments.get("loss")):
-        if isinstance(loss, StatefulCrossentropy):
-            loss.check_owner(model)
-    for argument, module in ROLES.items():
-        for identifier, output in _pairs(arguments.get(argument), outputs):
-            fitting = counterpart(identifier, output, module)
-            if fitting is not identifier:
-                raise ValueError(advice(argument, identifier, fitting, output))
-            if output.annotators and of_annotators(identifier) is None:
-                _check_missing(argument, identifier, output)
+
+
+def _judged(argument: str, identifier: Any, output: Output) -> bool:
+    """Raises an error for a loss or metric that does not fit; returns whether it could be judged."""
+    numbers = output.returns == "numbers"
+    if output.returns == "anything" or (numbers and argument != "loss"):
+        return False
+    fitting = counterpart(identifier, output, ROLES[argument])
+    if fitting is not identifier:
+        if numbers:  # no link is known: that of the classes
+            output = output._replace(returns="logits", activation="sigmoid" if output.units == 1 else "softmax")
+        raise ValueError(advice(argument, identifier, fitting, output))
+    if output.annotators and of_annotators(identifier) is None:
+        _check_missing(argument, identifier, output)
+    return is_known(identifier, ROLES[argument])
+
+
+def _not_checked(model: keras.Model, outputs: list, losses: list[list], any_judged: bool) -> list[str]:
+    """What was not checked, in sentences; none if all was."""
+    reasons = [f"the outputs of {output.source} are not known" for _, output in outputs if output.returns == "anything"]
+    if not outputs:
+        reasons = ["its layers cannot be read (call it once, if it was not called yet)"]
+    reasons += [
+        f"the loss {spelled(identifier)} is neither of Keras nor of keras_het"
+        for (_, output), own in zip(outputs, losses, strict=True)
+        for identifier in own
+        if output.returns != "anything" and not is_known(identifier)
+    ]
+    if not reasons and not any_judged:
+        reasons = ["it has no loss"]
+    extent = "Not all" if any_judged else "Nothing"
+    return [f"{extent} was checked of the model {model.name!r}: {'; '.join(reasons)}."] if reasons else []
 
 
 def _check_missing(argument: str, identifier: Any, output: Output) -> None:
@@ -108,24 +170,26 @@ def _check_missing(argument: str, identifier: Any, output: Output) -> None:
     )
 
 
-def _pairs(given: Any, outputs: list[tuple[set, Output | None]]) -> Iterator[tuple[Any, Output]]:
-    """Yields each loss or metric with each head's output that it is for."""
-    if given is None:
-        return
-    by_name = isinstance(given, dict) and "class_name" not in given
-    for index, (names, output) in enumerate(outputs):
-        if output is None:
-            continue
-        if len(outputs) == 1:
-            part = given
-        elif by_name:
-            part = [value for name, value in given.items() if name in names]
-        elif isinstance(given, list | tuple):
-            part = given[index] if len(given) == len(outputs) else None
-        else:
-            part = given
-        for identifier in leaves(part):
+def _pairs(given: Any, outputs: list[tuple[set, Output]]) -> Iterator[tuple[Any, Output]]:
+    """Yields each loss or metric with each output that it is for."""
+    for (_, output), own in zip(outputs, _of_each(given, outputs), strict=True):
+        for identifier in own:
             yield identifier, output
+
+
+def _of_each(given: Any, outputs: list[tuple[set, Output]]) -> list[list]:
+    """The losses or metrics of each output."""
+    by_name = isinstance(given, dict) and "class_name" not in given
+    in_order = isinstance(given, list | tuple)
+    found = []
+    for index, (names, _) in enumerate(outputs):
+        part = given
+        if len(outputs) > 1 and by_name:
+            part = [value for name, value in given.items() if name in names]
+        elif len(outputs) > 1 and in_order:
+            part = given[index] if len(given) == len(outputs) else None
+        found.append(list(leaves(part)))
+    return found
 
 
 def leaves(given: Any) -> Iterator[Any]:
@@ -141,25 +205,17 @@ def leaves(given: Any) -> Iterator[Any]:
 
 def advice(argument: str, identifier: Any, fitting: Any, output: Output) -> str:
     """The error text for a loss or metric that does not fit, with a remedy."""
-    received = f"Received: {argument}={spelled(identifier)}"
-    if output.returns == "probabilities":
-        mend = "keras.losses.BinaryCrossentropy()" if fitting is None else spelled(fitting)
-        return (
-            f"`{argument}` must take probabilities: {mend}, for an activation behind {output.source} makes them. "
-            f"{received}"
-        )
+    received, role = f"Received: {argument}={spelled(identifier)}", "loss" if argument == "loss" else "metric"
+    if output.returns == "probabilities" and fitting is None:
+        fitting = ROLES[argument].BinaryCrossentropy()
     if fitting is not None:
-        return (
-            f"`{argument}` must take {output.returns}: {spelled(fitting)}, for {output.source} returns them. {received}"
-        )
+        return f"`{argument}` must take {output.returns}: {spelled(fitting)}, {output.reason}. {received}"
     like = f", as {FITTING[output.activation]}" if argument == "loss" else ""
-    behind = (
-        f"or put {output.activation_layer} behind it, for a {'loss' if argument == 'loss' else 'metric'} of "
-        "probabilities"
-    )
+    behind = f" put {output.activation_layer} behind it, for a {role} of probabilities"
     if (output.activation, activation_for(identifier, ROLES[argument])) == ("softmax", "sigmoid"):
-        behind = 'or, if an example may have several labels, give the head link="sigmoid"'
-    return f"`{argument}` must take {output.returns}{like}, for {output.source} returns them; {behind}. {received}"
+        several = 'give the head link="sigmoid"' if output.is_head else "make it a sigmoid"
+        behind = f", if an example may have several labels, {several}"
+    return f"`{argument}` must take {output.returns}{like}, {output.reason}; or{behind}. {received}"
 
 
 def spelled(identifier: Any) -> str:

@@ -1,7 +1,8 @@
-"""Finds which outputs of a model are a head's, and whether they are log-probabilities, logits or probabilities.
+"""Finds whether the outputs of a model are log-probabilities, logits or probabilities, and which layer makes them.
 
-Nothing is said where this cannot be known: for layers and operations that are not known here, and for models that have
-no graph and get none from a call with symbolic inputs.
+A head of this package says it. A Dense layer without activation returns numbers, which a loss may take for logits. A
+softmax or sigmoid says it whatever stands before. Nothing is said of other layers and operations, and of models that
+have no graph and get none from a call with symbolic inputs.
 """
 
 import weakref
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_het.base.graph import activation_of, has_graph, inner_output, is_a, is_activation
+from keras_het.base.graph import activation_of, has_graph, inner_output, is_a, is_activation, is_head
 from keras_het.base.internals import is_symbolic, layers_of, producer
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
@@ -24,12 +25,18 @@ MOVING = (
 )
 # Operations of `keras.ops` that do the same; a cast changes only the precision of values.
 MOVING_OPERATIONS = {"Reshape", "Cast", "GetItem", "Squeeze", "ExpandDims", "Transpose", "Identity"}
-# The kind of outputs that an activation makes of a head's outputs; nothing is known of other pairs.
+# The kind of outputs that an activation makes of outputs of a kind.
 MAKES = {
     ("log-probabilities", "log_softmax"): "log-probabilities",
     ("log-probabilities", "softmax"): "probabilities",
     ("log-probabilities", "exponential"): "probabilities",
     ("logits", "sigmoid"): "probabilities",
+}
+# The link that an activation is of, and what it returns, whatever it takes; nothing is known of others.
+ACTIVATIONS = {
+    "softmax": ("softmax", "probabilities"),
+    "log_softmax": ("softmax", "log-probabilities"),
+    "sigmoid": ("sigmoid", "probabilities"),
 }
 # Activations of the other link: their values are no probabilities of the head's classes.
 MISFITS = {("log-probabilities", "sigmoid"), ("logits", "exponential")}
@@ -38,17 +45,21 @@ _FOUND: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 class Output(NamedTuple):
-    """An output of a head.
+    """An output of a model.
 
     Attributes:
-        source: the head, as errors name it, such as "the head 'predictions'".
-        activation: "softmax" or "sigmoid", the `activation` of the head's link.
-        returns: "log-probabilities" or "logits", or "probabilities" where an activation behind the head makes them.
-        units: the number of classes.
+        source: the layer that makes it, as errors name it, such as "the head 'predictions'".
+        activation: "softmax" or "sigmoid", the `activation` of the link; "" if it is not known.
+        returns: "log-probabilities", "logits" or "probabilities". It is "numbers" for a Dense layer without activation,
+            and "anything" if it is not known.
+        units: the number of classes; 0 if it is not known.
         annotators: the number of annotators of a `NoiseTransition`, whose output has an axis of them in training; else
             0.
         always: whether that output has the axis at inference, too.
         softmax_before: the name of a layer that gives the head a softmax of as many classes, or "".
+        is_head: whether a layer or model of this package makes it.
+        shape: of the output, None where a size is not known; () if nothing is known.
+        is_activated: whether an activation behind `source` makes the probabilities.
     """
 
     source: str
@@ -58,32 +69,40 @@ class Output(NamedTuple):
     annotators: int = 0
     always: bool = False
     softmax_before: str = ""
+    is_head: bool = True
+    shape: tuple = ()
+    is_activated: bool = False
 
     @property
     def activation_layer(self) -> str:
-        """The layer that makes probabilities of the head's outputs."""
+        """The layer that makes probabilities of the outputs."""
         return "keras.layers.Softmax()" if self.activation == "softmax" else "keras.layers.Activation('sigmoid')"
+
+    @property
+    def reason(self) -> str:
+        """The end of an error: the layer that makes the output."""
+        made = f"an activation behind {self.source} makes" if self.is_activated else f"{self.source} returns"
+        return f"for {made} them"
 
 
 class Found(NamedTuple):
     """The outputs of a model, as far as they are known.
 
     Attributes:
-        outputs: the names and the kind of each, in order; the kind is None for an output that is not known to be a
-            head's.
+        outputs: the names and the kind of each, in order; none if the model cannot be read.
         followed: the name of a `NoiseTransition` behind which another layer computes, and that layer, in words; None if
             there is none.
-        misfit: an output, and the activation of the other link behind its head; None if there is none. In `outputs`
-            that output is None.
+        misfit: an output, and the activation of the other link behind it; None if there is none. In `outputs` that
+            output returns "anything".
     """
 
-    outputs: list[tuple[set, Output | None]]
+    outputs: list[tuple[set, Output]]
     followed: tuple[str, str] | None = None
     misfit: tuple[Output, str] | None = None
 
 
 def outputs_of(model: keras.Model) -> list[tuple[set, Output | None]]:
-    """The names and the kind of each output, in order.
+    """The names and the kind of each output, in order, for the outputs of heads.
 
     The kind is None for an output that is not known to be a head's. An output has the name that the model gives it, or
     its key where the model returns a dict.
@@ -94,7 +113,7 @@ def outputs_of(model: keras.Model) -> list[tuple[set, Output | None]]:
         >>> found.source, found.activation, found.returns
         ("the head 'head'", 'softmax', 'probabilities')
     """
-    return found_in(model).outputs
+    return [(names, output if output.is_head else None) for names, output in found_in(model).outputs]
 
 
 def found_in(model: keras.Model) -> Found:
@@ -123,21 +142,19 @@ def _found(model: keras.Model, structure: Any) -> Found:
         return Found([])
     names = getattr(model, "output_names", None)
     leaves = keras.tree.flatten_with_path(structure)
-    outputs: list[tuple[set, Output | tuple[Output, str] | None]] = []
+    outputs: list[tuple[set, Output | tuple[Output, str]]] = []
     for index, (path, tensor) in enumerate(leaves):
         own = {names[index]} if names and len(names) == len(leaves) else set()
-        outputs.append((own | {key for key in path[-1:] if isinstance(key, str)}, output_of(_backwards(tensor))))
+        keys = {key for key in path[-1:] if isinstance(key, str)}
+        outputs.append((own | keys, output_of(_backwards(tensor), tuple(tensor.shape))))
     return _judged(outputs, _followed([tensor for _, tensor in leaves]))
 
 
 def _judged(outputs: list, followed: tuple[str, str] | None = None) -> Found:
     """Makes a `Found` of the results of `output_of` for each output."""
     misfits = [output for _, output in outputs if type(output) is tuple]
-    return Found(
-        [(names, None if output in misfits else output) for names, output in outputs],
-        followed,
-        next(iter(misfits), None),
-    )
+    known = [(names, _unknown(output[0].source) if output in misfits else output) for names, output in outputs]
+    return Found(known, followed, next(iter(misfits), None))
 
 
 def _followed(tensors: list) -> tuple[str, str] | None:
@@ -181,30 +198,66 @@ def _is_layer(layer: Any) -> bool:
     return isinstance(layer, keras.layers.Layer)
 
 
-def output_of(operations: Iterable[Any]) -> Output | tuple[Output, str] | None:
-    """The output of a head after the layers and operations behind it, given last first.
+def output_of(operations: Iterable[Any], shape: tuple = ()) -> Output | tuple[Output, str]:
+    """The output of the last layer that is known, after the layers and operations behind it, given last first.
 
-    If an activation behind the head does not fit it, the result is the output and the name of the activation. The
-    result is None if there is no head, or if a layer or operation behind it is not known.
+    If an activation behind a head does not fit it, the result is the output and the name of the activation.
+
+    Args:
+        operations: the layers and operations, the last first.
+        shape: of the output; () if it is not known.
     """
     behind: list[Any] = []
     layers = map(_unwrapped, operations)
+    units = (shape[-1] if shape else 0) or 0
     for layer in layers:
-        if is_a(layer, HeteroscedasticDense):
-            link, softmax = layer.link, _softmax_before(layer, next(layers, None))
-            output = Output(f"the head {layer.name!r}", link.activation, link.returns, layer.units)
-            return _behind(output._replace(softmax_before=softmax), behind)
-        if is_a(layer, NoiseTransition):
-            annotators = (layer.num_annotators or 0, layer.apply_at_inference)
-            return _behind(
-                Output(f"the layer {layer.name!r}", "softmax", "log-probabilities", layer.size, *annotators), behind
-            )
-        if (own := _own_output(layer)) is not None:
-            return _behind(own, behind)
-        behind.append(layer)
+        made = _head_output(layer, layers) or _dense_output(layer, units)
+        if made is not None:
+            return _behind(made._replace(shape=shape), behind)
         if not _is_known(layer):
+            return _behind(_unknown(_named(layer), units, shape), behind)
+        behind.append(layer)
+    return _behind(_unknown("the last layer", units, shape), behind)
+
+
+def _head_output(layer: Any, before: Iterator[Any]) -> Output | None:
+    """The output of a layer of this package, or None; `before` gives the layers before it, if one is asked for."""
+    if is_a(layer, HeteroscedasticDense):
+        link, softmax = layer.link, _softmax_before(layer, next(before, None))
+        output = Output(f"the head {layer.name!r}", link.activation, link.returns, layer.units)
+        return output._replace(softmax_before=softmax)
+    if is_a(layer, NoiseTransition):
+        annotators = (layer.num_annotators or 0, layer.apply_at_inference)
+        return Output(f"the layer {layer.name!r}", "softmax", "log-probabilities", layer.size, *annotators)
+    return _own_output(layer)
+
+
+def _dense_output(layer: Any, units: int) -> Output | None:
+    """The output of a Dense layer or a 1x1 convolution, or None."""
+    try:
+        if not is_head(layer, keras.layers.Dense):
             return None
-    return None
+        activation = activation_of(layer)
+    except ValueError:  # of other channels, or not one of Keras
+        return None
+    units = units or getattr(layer, "units", 0) or layer.filters
+    numbers = Output(f"the layer {layer.name!r}", "", "numbers", units, is_head=False)
+    return numbers if activation is None else _activated(layer, activation, units)
+
+
+def _activated(layer: Any, activation: str, units: int, shape: tuple = ()) -> Output:
+    """The output of a layer with an activation, whatever it takes."""
+    if activation not in ACTIVATIONS:
+        return _unknown(f"{_named(layer)} with the activation {activation}", units, shape)
+    return Output(f"the layer {layer.name!r}", *ACTIVATIONS[activation], units, is_head=False, shape=shape)
+
+
+def _unknown(source: str, units: int = 0, shape: tuple = ()) -> Output:
+    return Output(source, "", "anything", units, is_head=False, shape=shape)
+
+
+def _named(layer: Any) -> str:
+    return f"the layer {layer.name!r} ({type(layer).__name__})"
 
 
 def _softmax_before(head: Any, layer: Any) -> str:
@@ -225,19 +278,21 @@ def _own_output(layer: Any) -> Output | None:
     return own if isinstance(own, Output) else None
 
 
-def _behind(output: Output, layers: list) -> Output | tuple[Output, str] | None:
-    """The output after the layers behind the head, given last first; returned as by `output_of`."""
+def _behind(output: Output, layers: list) -> Output | tuple[Output, str]:
+    """The output after the layers behind it, given last first; returned as by `output_of`."""
     for layer in reversed(layers):
         try:
             activation = activation_of(layer) if is_activation(layer) else None
         except ValueError:  # over another axis, or not one of Keras
-            return None
-        if activation is not None:
-            if (output.returns, activation) in MISFITS:
-                return output, activation
-            if (output.returns, activation) not in MAKES:
-                return None
-            output = output._replace(returns=MAKES[output.returns, activation])
+            output, activation = _unknown(_named(layer), output.units, output.shape), None
+        kind = (output.returns, activation)
+        if kind in MISFITS:
+            return output, str(activation)
+        if kind in MAKES:
+            returns = MAKES[kind]
+            output = output._replace(returns=returns, is_activated=returns == "probabilities")
+        elif activation is not None:
+            output = _activated(layer, activation, output.units, output.shape)
     return output
 
 
@@ -275,8 +330,9 @@ def _reversed(model: keras.Sequential) -> Iterator[Any]:
 
 
 def _shapes(model: keras.Model) -> Any:
-    """The shapes that a subclassed model was built for; None if it is not built, or has no head."""
-    if not model.built or not layers_of(model, (HeteroscedasticDense, NoiseTransition)):
+    """The shapes that a subclassed model was built for; None if it is not built, or has no layer that is known."""
+    known = (HeteroscedasticDense, NoiseTransition, keras.layers.Dense, keras.layers.Conv2D)
+    if not model.built or not layers_of(model, known):
         return None
     return (model.get_build_config() or {}).get("input_shape")
 

@@ -9,7 +9,7 @@ from keras import ops
 from keras_het.base.batches import batches
 from keras_het.base.validation import check_integer
 from keras_het.inspection.check import leaves
-from keras_het.inspection.outputs import found_in
+from keras_het.inspection.outputs import outputs_of
 from keras_het.inspection.rules import activation_for, loss_of
 
 ROUNDING = 1e-2  # how far the sum over one example may be from 1, as it is in half precision
@@ -86,7 +86,7 @@ def _checked(outputs: Any, model: keras.Model) -> np.ndarray:
 
 def _activation(model: keras.Model, outputs: np.ndarray) -> Any:
     """The function that makes probabilities of outputs."""
-    known = [output for _, output in found_in(model).outputs if output is not None]
+    known = [output for _, output in outputs_of(model) if output is not None]
     if known:
         if known[0].returns == "probabilities":
             return np.asarray

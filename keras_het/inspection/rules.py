@@ -43,6 +43,11 @@ def _only_probabilities(config, output):
     return config if output.returns == "probabilities" else None
 
 
+def _numbers(config, output):
+    """Losses of numbers take probabilities, and whatever is not said to be logits."""
+    return config if output.returns in ("probabilities", "numbers") else None
+
+
 def _any(config, output):
     return config
 
@@ -110,10 +115,11 @@ _RULES: dict[Rule, str] = {
     Rule(None, _thresholds): "Precision Recall TruePositives TrueNegatives FalsePositives FalseNegatives",
     Rule(None, _largest): "F1Score FBetaScore",
     Rule(None, _of_each(_score)): "Hinge SquaredHinge",
-    Rule(None, _only_probabilities): "KLDivergence Poisson CategoricalGeneralizedCrossEntropy Dice Tversky "
-    "MeanSquaredError RootMeanSquaredError MeanAbsoluteError MeanAbsolutePercentageError MeanSquaredLogarithmicError "
-    "Huber LogCosh LogCoshError CosineSimilarity R2Score PearsonCorrelation ConcordanceCorrelation "
+    Rule(None, _only_probabilities): "KLDivergence CategoricalGeneralizedCrossEntropy Dice Tversky "
     "PrecisionAtRecall RecallAtPrecision SensitivityAtSpecificity SpecificityAtSensitivity",
+    Rule(None, _numbers): "Poisson MeanSquaredError RootMeanSquaredError MeanAbsoluteError MeanAbsolutePercentageError "
+    "MeanSquaredLogarithmicError Huber LogCosh LogCoshError CosineSimilarity R2Score PearsonCorrelation "
+    "ConcordanceCorrelation",
     Rule(
         None, _any
     ): "Accuracy CategoricalAccuracy SparseCategoricalAccuracy TopKCategoricalAccuracy SparseTopKCategoricalAccuracy "
@@ -161,7 +167,7 @@ def counterpart(identifier: Any, output: Output, module: Any = keras.losses, tru
         fitting = counterpart(wrapped, output, module, trust_unknown)
         return identifier if fitting is wrapped else fitting and type(identifier)(fitting)
     name = identifier.lower() if isinstance(identifier, str) else ""
-    if name in BY_SHAPE and output.units > 1:
+    if name in BY_SHAPE and output.units != 1:
         fits = BY_SHAPE[name] == "binary_accuracy" or output.returns == "probabilities"
         return identifier if fits else None
     known = _instance(BY_SHAPE.get(name, identifier), module)
@@ -169,15 +175,46 @@ def counterpart(identifier: Any, output: Output, module: Any = keras.losses, tru
     if kind is None:
         return identifier if trust_unknown else None
     rule: Any = _rule_of(kind)
-    if rule.activation not in (None, output.activation) and not (
-        rule.activation == "sigmoid" and output.returns == "probabilities"
-    ):
+    if not _of_link(rule.activation, output):
         return None
     config = kind.get_config(known)
     fitting = rule.fit(config, output)
     if fitting is None:
         return None
     return identifier if fitting == config else _made(known, fitting, identifier)
+
+
+def _of_link(activation: str | None, output: Output) -> bool:
+    """Whether an output may be of the link that a loss is for: a softmax is of several classes."""
+    if activation == "sigmoid" and output.returns == "probabilities":
+        return True
+    return activation is None or (activation == output.activation and (activation, output.units) != ("softmax", 1))
+
+
+def with_link(output: Output, losses: list) -> Output:
+    """The output, but where it is numbers the logits of the link that the first of the losses is for, if one says it.
+
+    Example:
+        >>> output = Output("the layer 'dense'", "", "numbers", units=3, is_head=False)
+        >>> with_link(output, ["mse", "sparse_categorical_crossentropy"]).activation
+        'softmax'
+    """
+    if output.returns != "numbers":
+        return output
+    logits = [output._replace(activation=activation, returns="logits") for activation in ("softmax", "sigmoid")]
+    for loss in losses:
+        told = [each for each in logits if counterpart(loss, each) is not None]
+        if len(told) == 1:
+            return told[0]
+    return output
+
+
+def is_known(identifier: Any, module: Any = keras.losses) -> bool:
+    """Whether a loss or metric is of Keras or of this package, or computes the same."""
+    if (wrapped := of_annotators(identifier)) is not None:
+        return is_known(wrapped, module)
+    named = isinstance(identifier, str) and identifier.lower() in BY_SHAPE
+    return named or _kind_of(_instance(identifier, module)) is not None
 
 
 def of_annotators(identifier: Any) -> Any:
@@ -201,6 +238,39 @@ def activation_for(identifier: Any, module: Any = keras.losses) -> str | None:
     """The activation, "softmax" or "sigmoid", that a loss or metric is for, or None if it is for any, or not known."""
     rule = _rule_of(_kind_of(_instance(identifier, module)))
     return rule and rule.activation
+
+
+# The labels that losses of classes take; those of this package take "either" integers or vectors, and others numbers.
+LABELS = {
+    keras.losses.SparseCategoricalCrossentropy: "integers",
+    keras.losses.CategoricalCrossentropy: "vectors",
+    keras.losses.CategoricalFocalCrossentropy: "vectors",
+    keras.losses.KLDivergence: "vectors",
+    keras.losses.BinaryCrossentropy: "each",
+    keras.losses.BinaryFocalCrossentropy: "each",
+}
+
+
+def labels_for(identifier: Any, units: int) -> str:
+    """The form of the labels that a loss takes, for an output of `units` classes; "" for a loss that is not known.
+
+    It is "integers", "vectors" or "either" of classes, "each" for a number in [0, 1] for each class, "annotations" of
+    several annotators, or "numbers".
+    """
+    if of_annotators(identifier) is not None:
+        return "annotations"
+    if isinstance(identifier, str) and identifier.lower() in BY_SHAPE:
+        return "each" if units == 1 else "either"
+    kind = _kind_of(instance := _instance(identifier, keras.losses))
+    if kind is not None and issubclass(kind, Crossentropy):
+        return "each" if getattr(instance, "multi_label", False) else "either"
+    return LABELS.get(kind, "numbers" if kind else "")
+
+
+def ignored_by(identifier: Any) -> int | None:
+    """The label that a loss of Keras or of this package leaves out, or None."""
+    loss = _instance(identifier, keras.losses)
+    return getattr(loss, "ignore_class", arguments_of(loss).get("ignore_class"))
 
 
 def loss_of(identifier: Any) -> Any:

@@ -8,7 +8,7 @@ import keras
 
 from keras_het.base.batches import check_again
 from keras_het.base.validation import check_integer
-from keras_het.inspection.check import check
+from keras_het.inspection.check import judge
 from keras_het.models.copying import unchanged_seed
 from keras_het.models.joint import JointModel
 from keras_het.models.members import check_different_noise, check_different_start, member_seed
@@ -121,15 +121,15 @@ class DeepEnsemble(JointModel):
         Returns:
             the `keras.callbacks.History` of each member.
         Raises:
-            ValueError: for a member that is not compiled or has a wrong loss, heads with equal seeds, or data that can
-                be read only once.
+            ValueError: for a member that is not compiled or has a wrong loss, data that `keras_het.check` refuses, or
+                that can be read only once, or heads with equal seeds.
         """
         for index, member in enumerate(self.members):
             if not member.compiled:
                 raise ValueError(
                     f"`members` must be compiled, each of them, to be trained. Received: member {index}, which is not"
                 )
-            check(member)
+            judge(member, x, y)
         check_different_noise(self.members)
         check_again("x", x)
         check_again("validation_data", arguments.get("validation_data"))

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_het.inspection.check import check
+from keras_het.inspection.check import judge
 from keras_het.models.joint import JointModel
 from keras_het.models.members import check_different_noise, equal_members, symbolic_inputs
 
@@ -80,7 +80,7 @@ class Pair(JointModel):
         Raises a ValueError for a loss of probabilities.
         """
         if self._checked is not self.loss:  # once: eager training would check in every step
-            check(self)
+            judge(self)
             self._checked = self.loss
         y_pred = y_pred if len(y_pred.shape) == 3 else ops.expand_dims(y_pred, 1)
         return super().compute_loss(x, y, y_pred, sample_weight, training)

@@ -15,6 +15,7 @@ from keras_het.analysis.risk import RiskCoverage
 from keras_het.base.batches import count_examples, is_data_set
 from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_class_names, check_integer, check_labels
+from keras_het.inspection.check import judge
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.layers import HeteroscedasticDense
 from keras_het.report.noise import Noise, find_noise, unless_impossible
@@ -126,6 +127,8 @@ def collect(
     count = count_examples(x)
     if not count:
         raise ValueError("`x` must have at least one example. Received: none")
+    if getattr(model, "compiled", False):
+        judge(model, x)
     labels = check_labels(y, np.inf, count, "y")
     p = exclusive_probabilities(model, x, batch_size) if probabilities is None else _given(probabilities, count)
     labels = check_labels(labels, p.shape[1], name="y")

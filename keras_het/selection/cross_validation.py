@@ -12,7 +12,7 @@ from keras_het.base.batches import as_numpy, count_examples, is_data_set, take
 from keras_het.base.fingerprint import fingerprint
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_choice, check_integer, check_labels, check_maker
-from keras_het.inspection.check import check
+from keras_het.inspection.check import judge
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.selection.fold_files import FoldFiles
 
@@ -85,7 +85,7 @@ def cross_val_probabilities(
         if p is None:
             keras.utils.set_random_seed(seed + fold)
             order = random_generator([seed, fold]).permutation(np.flatnonzero(fold_of != fold))
-            p = _fitted(make_model(), data.take(order), data.take(fold_of == fold).x, fit_arguments)
+            p = _fitted(make_model(), data, order, fold_of == fold, fit_arguments)
             files.write(fold, p)
         if p.shape[1] <= data.y.max():
             raise ValueError(f"`y` must be in [0, {p.shape[1]}), the classes of the model. Received: {data.y.max()}")
@@ -132,19 +132,19 @@ class _Data(NamedTuple):
         return _Data(take(self.x, indices), self.y[indices], weight)
 
 
-def _check_model(model: keras.Model, labels: np.ndarray) -> None:
-    """Raises a ValueError if a model is not compiled, has a wrong loss, is not new, or lacks a class of the labels."""
+def _check_model(model: keras.Model, data: _Data) -> None:
+    """Raises a ValueError if a model is not compiled, has a wrong loss, is not new, or cannot learn from the data."""
     if not getattr(model, "compiled", False):
         raise ValueError(f"`make_model` must make compiled models. Received: a {type(model).__name__}, which is not")
-    check(model)
+    judge(model, data.x, data.y)
     if getattr(model.optimizer, "built", False) and int(model.optimizer.iterations) > 0:
         raise ValueError(
             "`make_model` must make a new model each time, or one would have seen what it predicts. Received: a "
             "trained one"
         )
     units = model.output_shape[-1] if getattr(model, "outputs", None) and len(model.outputs) == 1 else None
-    if units is not None and labels.max() >= units:
-        raise ValueError(f"`y` must be in [0, {units}), the classes of the model. Received: {labels.max()}")
+    if units is not None and data.y.max() >= units:
+        raise ValueError(f"`y` must be in [0, {units}), the classes of the model. Received: {data.y.max()}")
 
 
 def _weights(sample_weight: Any, y: Any) -> np.ndarray | None:
@@ -154,8 +154,11 @@ def _weights(sample_weight: Any, y: Any) -> np.ndarray | None:
     return weights
 
 
-def _fitted(model: keras.Model, data: _Data, x: Any, arguments: dict[str, Any]) -> np.ndarray:
-    """Trains a model, and predicts probabilities of other examples, `(N, K)`."""
-    _check_model(model, data.y)
-    model.fit(data.x, data.y, sample_weight=data.sample_weight, verbose=0, **arguments)
-    return exclusive_probabilities(model, x, arguments.get("batch_size") or 128)
+def _fitted(
+    model: keras.Model, data: _Data, train: np.ndarray, others: np.ndarray, arguments: dict[str, Any]
+) -> np.ndarray:
+    """Trains a model on some examples, and predicts probabilities of others, `(N, K)`."""
+    _check_model(model, data)
+    part = data.take(train)
+    model.fit(part.x, part.y, sample_weight=part.sample_weight, verbose=0, **arguments)
+    return exclusive_probabilities(model, data.take(others).x, arguments.get("batch_size") or 128)

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.inspection.check import check
+from keras_het.inspection.check import judge
 from keras_het.selection.held_out import HeldOut
 
 LATE = 0.9  # of all epochs: a best epoch beyond it may be too early
@@ -66,13 +66,13 @@ class Search:
         """Fits a new model for a value, and keeps its trial.
 
         Raises:
-            ValueError: for a model that is not new, or was compiled with a wrong loss.
+            ValueError: for a model that is not new, or was compiled with a wrong loss, or for data that do not fit it.
         """
         model = self._make_model(value)
         if not isinstance(model, keras.Model):
             raise ValueError(f"`make_model` must return a compiled model. Received: a {type(model).__name__}")
         self._check_new(model)
-        check(model)
+        judge(model, self._fit_arguments.get("x"), self._fit_arguments.get("y"))
         trial = self._fit(value, model)
         self.trials.append(trial)
         if np.isfinite(trial.score) and (self.best is None or self._held_out.better(trial.score, self.best.score)):

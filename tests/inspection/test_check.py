@@ -1,7 +1,8 @@
-"""Losses and metrics that do not take what a head returns are named, with those that do; nothing else is."""
+"""Losses and metrics that do not take the outputs of a model are named, with those that do; nothing else is."""
 
 import ast
 import pathlib
+import re
 from functools import partial
 
 import keras
@@ -12,7 +13,13 @@ from keras import layers, losses, metrics
 import keras_het
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
-from keras_het.losses import BootstrappedCrossentropy, ForwardCorrectedCrossentropy
+from keras_het.losses import (
+    AnnotatorsLoss,
+    BootstrappedCrossentropy,
+    ForwardCorrectedCrossentropy,
+    GeneralizedCrossentropy,
+    SymmetricCrossentropy,
+)
 from tests.layers.heads import HEADS, UNITS, X, make_head, make_model, targets
 from tests.models.small_models import MODELS
 
@@ -37,6 +44,16 @@ def make(link="softmax", *behind, units=3):
 
 def sigmoid():
     return make("sigmoid")
+
+
+def plain(*end, shape=(6,)):
+    """A model without a layer of this package."""
+    return lambda: keras.Sequential([keras.Input(shape), layers.Dense(4, "relu"), *end])
+
+
+def dense(activation=None, units=3, *behind):
+    """A model that ends in a Dense layer."""
+    return plain(layers.Dense(units, activation, name="last"), *behind)
 
 
 def two_heads(as_dict=False):
@@ -66,6 +83,17 @@ class Subclassed(keras.Model):
         return x if self.behind is None else self.behind(x)
 
 
+class PlainSubclassed(keras.Model):
+    """A Dense layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = layers.Dense(3, name="last")
+
+    def call(self, inputs):
+        return self.last(inputs)
+
+
 def steps():
     inputs = keras.Input((2, 6))
     return keras.Model(inputs, layers.TimeDistributed(head("softmax"))(inputs))
@@ -74,6 +102,13 @@ def steps():
 def moved(move):
     inputs = keras.Input((6,))
     return keras.Model(inputs, move(head("softmax")(inputs)))
+
+
+def refused_symbols(x):
+    """A function that takes no symbolic tensors."""
+    if keras.utils.is_keras_tensor(x):
+        raise TypeError("numbers alone")
+    return x
 
 
 def called(model, x=X):
@@ -91,6 +126,11 @@ def loss(make, value, *parts):
 
 def metric(make, value, *parts):
     return wrong(make, "metrics", value, *parts)
+
+
+def both(make, fitting, value, *parts):
+    """A metric that is wrong beside a loss that is right."""
+    return make, {"loss": fitting, "metrics": [value]}, ("`metrics` must", *parts)
 
 
 WRONG = [
@@ -173,6 +213,44 @@ WRONG = [
     loss(
         lambda: called(Subclassed("sigmoid", layers.Activation("sigmoid"))), SPARSE, "keras.losses.BinaryCrossentropy()"
     ),
+    loss(
+        dense(),
+        GeneralizedCrossentropy(),
+        "must take logits: keras_het.losses.GeneralizedCrossentropy(from_logits=True), for the layer 'last' returns",
+    ),
+    loss(dense(), SPARSE_NAME, SOFTMAX_MEND),
+    loss(dense(), "crossentropy", SOFTMAX_MEND),
+    loss(dense(), "binary_crossentropy", SIGMOID_MEND),
+    loss(dense(), SymmetricCrossentropy(multi_label=True), "(from_logits=True, multi_label=True)"),
+    loss(dense(), "kl_divergence", SOFTMAX_MEND, "or put keras.layers.Softmax() behind it"),
+    loss(
+        dense(),
+        AnnotatorsLoss(losses.SparseCategoricalCrossentropy(ignore_class=-1)),
+        "keras_het.losses.AnnotatorsLoss",
+    ),
+    loss(dense(None, 1), "crossentropy", SIGMOID_MEND),
+    loss(dense(None, 1), SPARSE, SIGMOID_MEND),
+    loss(dense("softmax"), SPARSE, "must take probabilities: keras.losses.SparseCategoricalCrossentropy(), for the la"),
+    loss(dense("softmax", 1), "categorical_crossentropy", "keras.losses.BinaryCrossentropy()"),
+    loss(dense("sigmoid"), SPARSE_NAME, "keras.losses.BinaryCrossentropy()"),
+    loss(dense("sigmoid"), losses.BinaryCrossentropy(from_logits=True), "keras.losses.BinaryCrossentropy()"),
+    loss(dense("log_softmax"), SPARSE_NAME, SOFTMAX_MEND, "must take log-probabilities"),
+    loss(dense("log_softmax"), "binary_crossentropy", "or, if an example may have several labels, make it a sigmoid"),
+    loss(dense(None, 3, layers.Softmax(name="p")), SPARSE, "for the layer 'p' returns them"),
+    loss(dense("log_softmax", 3, layers.Softmax()), SPARSE, "for an activation behind the layer 'last' makes them"),
+    loss(dense(None, 3, layers.Rescaling(2.0), layers.Activation("softmax", name="p")), SPARSE, "the layer 'p'"),
+    loss(plain(layers.Conv2D(3, 1, name="map"), shape=(2, 2, 6)), VECTOR_NAME, "for the layer 'map' returns them"),
+    loss(plain(layers.Conv2D(3, 1), layers.Flatten(), layers.Softmax(), shape=(1, 1, 6)), SPARSE, "probabilities"),
+    loss(plain(layers.TimeDistributed(layers.Dense(3)), shape=(2, 6)), SPARSE_NAME, SOFTMAX_MEND),
+    loss(lambda: keras.Sequential([layers.Dense(3)]), SPARSE_NAME, SOFTMAX_MEND),
+    loss(one_head_of_two, [SPARSE, SPARSE], "must take probabilities", "for the layer 'b' returns them"),
+    loss(lambda: called(PlainSubclassed()), SPARSE_NAME, SOFTMAX_MEND),
+    both(dense(), SPARSE, metrics.SparseCategoricalCrossentropy(), "SparseCategoricalCrossentropy(from_logits=True)"),
+    both(dense(), losses.BinaryCrossentropy(from_logits=True), metrics.AUC(), "keras.metrics.AUC(from_logits=True)"),
+    both(dense(None, 1), losses.BinaryCrossentropy(from_logits=True), "accuracy", "BinaryAccuracy(threshold=0.0)"),
+    both(dense(None, 1), "hinge", "accuracy", "keras.metrics.BinaryAccuracy(threshold=0.0)"),
+    metric(dense("softmax"), [metrics.AUC(from_logits=True)], "keras.metrics.AUC()"),
+    metric(dense("sigmoid"), [SPARSE_NAME], "keras.metrics.BinaryCrossentropy()"),
 ]
 
 
@@ -316,13 +394,7 @@ RIGHT = [
             "metrics": ["accuracy", "acc", metrics.SparseTopKCategoricalAccuracy(2), metrics.AUC(from_logits=True)],
         },
     ),
-    (make, {"loss": None}),
-    (make, {"loss": custom, "metrics": [custom, metrics.Mean()]}),
-    (make, {"loss": lambda y_true, y_pred: keras.ops.mean(y_pred)}),
-    (make, {"loss": binary_crossentropy}),
-    (make, {"loss": Own()}),
     (make, {"loss": "categorical_hinge"}),
-    (make, {"loss": partial(custom), "metrics": [metrics.MeanMetricWrapper(custom)]}),
     (make, {"loss": partial(SPARSE)}),
     (make, {"loss": partial(losses.categorical_crossentropy, from_logits=True)}),
     (make, {"loss": {"class_name": "CategoricalCrossentropy", "config": {"from_logits": True}}}),
@@ -344,27 +416,102 @@ RIGHT = [
         {"loss": "binary_crossentropy", "metrics": [metrics.Precision()]},
     ),
     (lambda: make("sigmoid", layers.Softmax()), {"loss": SPARSE_NAME}),  # whatever it is meant to be
-    (lambda: make("softmax", layers.Softmax(axis=-2)), {"loss": "mse"}),
     (lambda: make("softmax", layers.Dense(2)), {"loss": "mse"}),
-    (lambda: make("softmax", layers.Rescaling(-1.0)), {"loss": "mse"}),
-    (lambda: keras.Sequential([keras.Input((6,)), layers.Dense(3, "softmax")]), {"loss": SPARSE_NAME}),
-    (lambda: keras.Sequential([keras.Input((6,)), Tempered(3)]), {"loss": SPARSE_NAME}),
     (two_heads, {"loss": [SPARSE, losses.BinaryCrossentropy(from_logits=True)], "metrics": {"a": ["accuracy"]}}),
     (two_heads, {"loss": {"a": SPARSE, "b": None}}),
     (one_head_of_two, {"loss": [SPARSE, VECTOR_NAME], "metrics": [["accuracy"], [metrics.AUC()]]}),
     (lambda: flips(layers.Dense(3, "log_softmax")), {"loss": SPARSE}),
-    (lambda: flips(layers.Dense(3, "log_softmax")), {"loss": SPARSE}),
-    (Subclassed, {"loss": SPARSE_NAME}),  # not known before it is built
     (lambda: called(Subclassed(behind=keras.ops.softmax)), {"loss": SPARSE_NAME}),
-    (lambda: called(Subclassed(behind=lambda x: keras.ops.convert_to_numpy(x) + 1)), {"loss": SPARSE_NAME}),
+    (dense("softmax"), {"loss": SPARSE_NAME, "metrics": ["accuracy", metrics.AUC(), metrics.Precision(), "mse"]}),
+    (dense("softmax", 2), {"loss": "binary_crossentropy"}),
+    (dense("softmax"), {"loss": GeneralizedCrossentropy()}),
+    (dense(), {"loss": SPARSE, "metrics": ["accuracy", metrics.SparseTopKCategoricalAccuracy(2)]}),
+    (dense(), {"loss": SymmetricCrossentropy(from_logits=True)}),
+    (dense(), {"loss": SymmetricCrossentropy(from_logits=True, multi_label=True), "metrics": [metrics.F1Score()]}),
+    (dense(), {"loss": losses.BinaryCrossentropy(from_logits=True), "metrics": [metrics.AUC(from_logits=True)]}),
+    (dense(), {"loss": "hinge", "metrics": ["accuracy"]}),
+    (dense(None, 1), {"loss": "mse", "metrics": ["mae", metrics.R2Score()]}),
+    *((dense(), {"loss": loss, "metrics": [loss]}) for loss in ("mse", "mae", "msle", "mape", "poisson", "log_cosh")),
+    (dense(), {"loss": losses.Huber(), "metrics": ["cosine_similarity"]}),
+    (dense("sigmoid", 1), {"loss": "crossentropy", "metrics": ["accuracy", metrics.Precision(), metrics.AUC()]}),
+    (dense("sigmoid"), {"loss": "mse", "metrics": ["mae"]}),
+    (dense("log_softmax"), {"loss": SPARSE, "metrics": ["accuracy"]}),
+    (dense(None, 3, layers.Rescaling(2.0), layers.Softmax()), {"loss": VECTOR_NAME}),
+    (dense(None, 12, layers.Reshape((4, 3)), layers.Softmax()), {"loss": SPARSE_NAME, "metrics": ["accuracy"]}),
+    (plain(layers.Conv2D(1, 1, activation="sigmoid"), shape=(2, 2, 6)), {"loss": "bce", "metrics": ["accuracy"]}),
 ]
 
 
+def test_the_end_of_a_published_network_is_read():
+    model = keras.applications.MobileNet(
+        (32, 32, 3), alpha=0.25, weights=None, classes=3
+    )  # convolution, shape, softmax
+    model.compile("sgd", SPARSE_NAME, metrics=["accuracy"])
+    assert keras_het.check(model) is None
+    model.compile("sgd", SPARSE)
+    with pytest.raises(
+        ValueError, match=r"`loss` must take probabilities: .* for the layer 'predictions' returns them"
+    ):
+        keras_het.check(model)
+
+
 @pytest.mark.parametrize(("make", "arguments"), RIGHT)
-def test_what_is_right_or_not_known_is_left_alone(make, arguments):
+def test_nothing_is_said_of_what_is_right(make, arguments):
     model = make()
     model.compile("sgd", **arguments)
     assert keras_het.check(model) is None
+
+
+LOSS_UNKNOWN, LAYER_UNKNOWN = "is neither of Keras nor of keras_het", "the outputs of the layer"
+UNKNOWN = [
+    (make, {"loss": None}, "Nothing was checked of the model 'm': it has no loss."),
+    (
+        make,
+        {"loss": custom, "metrics": [custom, metrics.Mean()]},
+        f"Nothing was checked of the model 'm': the loss custom {LOSS_UNKNOWN}.",
+    ),
+    (make, {"loss": custom, "metrics": ["accuracy"]}, "Not all was checked of the model 'm': the loss custom is"),
+    (make, {"loss": lambda y_true, y_pred: keras.ops.mean(y_pred)}, LOSS_UNKNOWN),
+    (make, {"loss": binary_crossentropy}, f"the loss binary_crossentropy {LOSS_UNKNOWN}"),
+    (make, {"loss": Own()}, "the loss Own("),
+    (make, {"loss": partial(custom), "metrics": [metrics.MeanMetricWrapper(custom)]}, LOSS_UNKNOWN),
+    (lambda: make("softmax", layers.Softmax(axis=-2)), {"loss": "mse"}, LAYER_UNKNOWN),
+    (
+        lambda: make("softmax", layers.Rescaling(-1.0, name="scale")),
+        {"loss": "mse"},
+        f"Nothing was checked of the model 'm': {LAYER_UNKNOWN} 'scale' (Rescaling) are not known.",
+    ),
+    (lambda: keras.Sequential([keras.Input((6,)), Tempered(3)]), {"loss": SPARSE_NAME}, "(Tempered) are not known"),
+    (Subclassed, {"loss": SPARSE_NAME}, "its layers cannot be read (call it once, if it was not called yet)"),
+    (lambda: called(Subclassed(behind=refused_symbols)), {"loss": SPARSE_NAME}, "its layers cannot be"),
+    (dense(), {"loss": custom, "metrics": ["accuracy"]}, "Nothing was checked"),
+    (dense(None, 1), {"loss": custom, "metrics": ["accuracy", metrics.AUC()]}, "Nothing was checked"),
+    (dense("relu"), {"loss": SPARSE}, f"{LAYER_UNKNOWN} 'last' (Dense) with the activation relu are not"),
+    (dense(None, 3, layers.Rescaling(2.0)), {"loss": SPARSE_NAME}, "(Rescaling) are not known"),
+    (plain(layers.Conv2D(3, 2), shape=(2, 2, 6)), {"loss": SPARSE_NAME}, "(Conv2D) are not known"),
+    (
+        one_head_of_two,
+        {"loss": [SPARSE, custom]},
+        f"Not all was checked of the model 'm': the loss custom {LOSS_UNKNOWN}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "arguments", "text"), UNKNOWN)
+def test_what_is_not_known_is_left_alone_and_said(make, arguments, text):
+    model = make()
+    model.name = "m"
+    model.compile("sgd", **arguments)
+    with pytest.warns(UserWarning, match=re.escape(text)):
+        keras_het.check(model)
+
+
+def test_what_is_not_known_is_not_said_in_fit():
+    model = flips(layers.Dense(3, "log_softmax"))
+    model.compile("sgd", custom)
+    model.fit(
+        X, LABELS % 3, epochs=2, verbose=0, callbacks=[ReleaseTransition(after=1)]
+    )  # a warning would be an error here
 
 
 def test_no_false_alarm_over_the_heads_and_models_of_this_suite():
@@ -373,7 +520,8 @@ def test_no_false_alarm_over_the_heads_and_models_of_this_suite():
         keras_het.check(make_model(make_head(kind), layers.Dense(5), metrics=["accuracy"]))
     for make_plain in MODELS.values():
         model = make_plain()
-        model.compile("sgd", SPARSE_NAME, metrics=["accuracy", metrics.AUC()])
+        logits = not np.allclose(model.predict(np.ones((2, *model.input_shape[1:])), verbose=0).sum(axis=1), 1.0)
+        model.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=logits), metrics=["accuracy"])
         keras_het.check(model)
         new = keras_het.heteroscedastic(model, 1)
         new.compile("sgd", SPARSE, metrics=["accuracy"])

@@ -8,6 +8,7 @@ import pytest
 from keras import layers, losses, metrics
 
 import keras_het
+from keras_het.inspection.check import judge
 from keras_het.layers import HeteroscedasticDense
 from tests.models.checks import UNITS, check_file, probabilities, sharpen
 from tests.models.small_models import X, Y, functional, sequential
@@ -26,7 +27,7 @@ def converted(model, **arguments):
     """Compiled, with nothing warned of, for that is an error here, and checked."""
     new = keras_het.heteroscedastic(model, 1, **arguments)
     assert new.compiled
-    keras_het.check(new)
+    judge(new)
     return new
 
 

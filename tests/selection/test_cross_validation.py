@@ -194,7 +194,7 @@ def test_models_that_cannot_be_right_are_refused_before_they_are_trained():
     shared = make_model()
     for make, y, message in (
         (wrong_loss, Y, "`loss` must take log-probabilities"),
-        (make_model, Y + 1, r"`y` must be in \[0, 3\), the classes of the model. Received: 3"),
+        (make_model, Y + 1, r"`y` must be in \[0, 3\), the classes of the model \(y - 1, .* Received: 3"),
         (lambda: shared, Y, "`make_model` must make a new model each time"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -1,0 +1,278 @@
+"""Checks that data fit a model and the losses that it was compiled with, before it is trained on them."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from keras_het.base.batches import as_numpy, check_again, first_batches, is_data_set
+from keras_het.base.graph import has_graph, learning_inputs, model_inputs, predictor
+from keras_het.inspection.outputs import Output
+from keras_het.inspection.rules import ignored_by, labels_for
+
+NUM_BATCHES = 4  # of a data set that are looked at
+CHUNK = 1 << 22  # numbers of x that are looked at together
+
+
+class Task(NamedTuple):
+    """What an output of a model learns from labels.
+
+    Attributes:
+        labels: the labels, an array.
+        form: the form that the loss takes, as by `labels_for`.
+        shape: of the output, `(..., K)`, None where a size is not known; () if nothing is known.
+        classes: K, or 0 if it is not known.
+        annotators: as of the `Output`.
+        ignored: the label that the loss leaves out, or None.
+    """
+
+    labels: np.ndarray
+    form: str
+    shape: tuple
+    classes: int
+    annotators: int
+    ignored: int | None
+
+
+def check_data(model: keras.Model, x: Any, y: Any, outputs: list[tuple[set, Output]], losses: list[list]) -> list[str]:
+    """Raises an error for data that a model cannot learn from, and returns what else is odd, in sentences.
+
+    All labels and examples of arrays are looked at, and the first batches of a data set.
+
+    Args:
+        model: the model.
+        x: examples: arrays, or a data set with its own labels; None if they are not to be checked.
+        y: labels, or None.
+        outputs: of the model.
+        losses: of each output.
+    """
+    if is_data_set(x) and y is not None:
+        raise ValueError("`y` must be None for a data set, which has its own labels. Received: labels")
+    check_again("x", x)
+    odd: list[str] = []
+    for inputs, labels in first_batches(x, NUM_BATCHES) if is_data_set(x) else [(x, y)]:
+        _check_lengths(inputs, labels)
+        _check_shapes(model, inputs)
+        for task in _tasks(model, inputs, labels, outputs, losses):
+            odd += _check_labels(task)
+        _check_finite(model, inputs)
+    return [] if is_data_set(x) else odd
+
+
+def _arrays(data: Any) -> list[Any]:
+    return [part for part in keras.tree.flatten(data) if len(getattr(part, "shape", None) or ())]
+
+
+def _check_lengths(x: Any, y: Any) -> None:
+    """Raises an error for arrays of several lengths."""
+    sizes = {name: {int(part.shape[0]) for part in _arrays(data) if part.shape[0]} for name, data in _named(x, y)}
+    for name, found in sizes.items():
+        if len(found) > 1:
+            first, second, *_ = sorted(found)
+            raise ValueError(f"`{name}` must be arrays of one length. Received: {first} and {second} examples")
+    if all(sizes.values()) and sizes["x"] != sizes["y"]:
+        rule = f"have an entry for each of the {sizes['x'].pop()} examples"
+        raise ValueError(f"`y` must {rule}. Received: {sizes['y'].pop()}")
+
+
+def _named(x: Any, y: Any) -> list[tuple[str, Any]]:
+    """Data by name; labels in a Python list as an array."""
+    lists = isinstance(y, list | tuple) and not _arrays(y)
+    return [("x", x), ("y", np.asarray(y) if lists else y)]
+
+
+def _check_shapes(model: keras.Model, x: Any) -> None:
+    """Raises an error for examples of another shape than the inputs of the model, where both are known."""
+    if not has_graph(model) or hasattr(model, "preprocess_samples"):
+        return
+    expected = model_inputs(model)
+    if _form_of(x) != _form_of(expected):
+        return
+    for part, symbol in zip(_arrays(x), keras.tree.flatten(expected), strict=False):
+        if not _fits(part.shape, symbol.shape):
+            raise ValueError(f"`x` must have the shape {_text(symbol.shape)}. Received: shape {tuple(part.shape)}")
+
+
+def _form_of(data: Any) -> Any:
+    """The names in a dict, or the number of arrays."""
+    return sorted(data) if isinstance(data, dict) else len(_arrays(data))
+
+
+def _fits(shape: Any, expected: Any) -> bool:
+    """Whether a shape is as expected beyond its first axis; Keras adds or drops a last axis of 1."""
+    sizes, others = list(shape[1:]), list(expected[1:])
+    if abs(len(sizes) - len(others)) == 1 and max(sizes, others, key=len)[-1] == 1:
+        max(sizes, others, key=len).pop()
+    pairs = zip(sizes, others, strict=False)
+    return len(sizes) == len(others) and all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+
+def _text(shape: Any) -> str:
+    """A shape in words, with N for its first axis."""
+    sizes = ["N", *("..." if size is None else str(size) for size in shape[1:])]
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
+
+def _check_finite(model: keras.Model, x: Any) -> None:
+    """Raises an error for nan or infinity in examples, unless the model replaces them."""
+    for part in _arrays(x):
+        if (row := _not_finite(part)) is None:
+            continue
+        example = keras.tree.map_structure(lambda each, row=row: each[row : row + 1], x)
+        if not _replaces(model, example):
+            raise ValueError(f"`x` must be finite. Received: nan or infinity in example {row}")
+
+
+def _replaces(model: keras.Model, example: Any) -> bool:
+    """Whether all layers that learn get finite numbers; the outputs do not show it, for a relu may make 0 of nan."""
+    if not has_graph(model):
+        return False
+    found = predictor(model, [*learning_inputs(model), *model.outputs])(example)
+    return all(np.all(np.isfinite(as_numpy(part))) for part in keras.tree.flatten(found))
+
+
+def _not_finite(part: Any) -> int | None:
+    """The first row of an array that is not finite; None if there is none, and for what holds no such numbers."""
+    if not hasattr(part, "__getitem__"):
+        return None
+    rows = max(1, CHUNK // max(1, int(np.prod([size or 1 for size in part.shape[1:]]))))
+    for start in range(0, part.shape[0] or 0, rows):
+        numbers = as_numpy(part[start : start + rows])
+        if not isinstance(numbers, np.ndarray) or numbers.dtype.kind != "f":
+            return None
+        finite = np.isfinite(numbers)
+        if not finite.all():
+            return start + int(np.flatnonzero(~finite.reshape(len(finite), -1).all(axis=1))[0])
+    return None
+
+
+def _tasks(model: keras.Model, x: Any, y: Any, outputs: list, losses: list[list]) -> Iterator[Task]:
+    """Yields the labels of each output with each loss that is known."""
+    if y is None:
+        return
+    for index, ((names, output), own) in enumerate(zip(outputs, losses, strict=True)):
+        if (labels := _part(y, names, index, len(outputs))) is None:
+            continue
+        shape = output.shape or _shape_without_graph(model, x)
+        classes = (shape[-1] if shape else output.units) or 0
+        for loss in own:
+            if form := labels_for(loss, classes):
+                form = "annotations" if output.annotators else form
+                yield Task(labels, form, shape, classes, output.annotators, ignored_by(loss))
+
+
+def _part(y: Any, names: set, index: int, count: int) -> np.ndarray | None:
+    """The labels of one of `count` outputs, or None if they cannot be told from the others."""
+    if isinstance(y, dict):
+        y = next((labels for name, labels in y.items() if name in names or count == 1), None)
+    elif isinstance(y, list | tuple) and _arrays(y):
+        y = y[index] if len(y) == count else None
+    elif count > 1:
+        y = None
+    labels = None if y is None else np.asarray(as_numpy(y))
+    return labels.astype("int8") if labels is not None and labels.dtype == bool else labels
+
+
+def _shape_without_graph(model: keras.Model, x: Any) -> tuple:
+    """The shape of the output of a Sequential model that is not built, or ()."""
+    if not isinstance(model, keras.Sequential) or len(_arrays(x)) != 1:
+        return ()
+    try:
+        return tuple(model.compute_output_shape((None, *_arrays(x)[0].shape[1:])))
+    except Exception:  # a layer of the caller's own may raise anything
+        return ()
+
+
+def _check_labels(task: Task) -> list[str]:
+    """Raises an error for labels that the loss cannot take; returns what else is odd."""
+    labels = task.labels
+    if labels.dtype.kind in "OSUT":
+        rule = "be numbers, as np.unique(y, return_inverse=True)[1] of names"
+        raise ValueError(f"`y` must {rule}. Received: dtype {labels.dtype}")
+    _refuse("be finite", labels, ~np.isfinite(labels))
+    return CHECKS[_form(task)](task)
+
+
+def _form(task: Task) -> str:
+    """The form of the labels, where the loss takes integers and vectors."""
+    if task.form != "either":
+        return task.form
+    if task.labels.ndim == 1 or task.labels.shape[-1] == 1 or task.labels.ndim < len(task.shape):
+        return "integers"
+    return "vectors"
+
+
+def _check_integers(task: Task) -> list[str]:
+    labels, shape = task.labels, task.shape
+    if shape and not _fits(labels.shape, shape[:-1]):
+        made = ""
+        if _fits(labels.shape, shape):
+            made = ", as y.argmax(-1) of label vectors (or take a loss for those, as CategoricalCrossentropy)"
+        raise ValueError(f"`y` must be integers of shape {_text(shape[:-1])}{made}. Received: shape {labels.shape}")
+    return _check_classes(task)
+
+
+def _check_annotations(task: Task) -> list[str]:
+    labels, count = task.labels, task.annotators
+    if labels.ndim > 1 and count and labels.shape[1] not in (1, count):
+        raise ValueError(f"`y` must have shape (N, {count}), with -1 for missing. Received: shape {labels.shape}")
+    return _check_classes(task._replace(ignored=-1))
+
+
+def _check_classes(task: Task) -> list[str]:
+    """Checks that integers are classes."""
+    labels, classes = task.labels, task.classes
+    _refuse("be integers", labels, labels != np.floor(labels))
+    counted = labels[labels != task.ignored]
+    if classes:
+        hint = ""
+        if counted.size and counted.min() == 1 and counted.max() == classes:
+            hint = " (y - 1, for labels that begin with 1)"
+        elif (counted == -1).any():
+            hint = " (ignore_class=-1 of the loss leaves out missing labels)"
+        wrong = ((labels < 0) | (labels >= classes)) & (labels != task.ignored)
+        _refuse(f"be in [0, {classes}), the classes of the model{hint}", labels, wrong)
+    return _check_several(counted)
+
+
+def _check_several(labels: np.ndarray) -> list[str]:
+    found = labels.reshape(-1)[:1].tolist()
+    if labels.size and not np.all(labels == found[0]):
+        return []
+    return [f"`y` has no more than one class{f', {found[0]:g}' if found else ''}: there is nothing to learn from it."]
+
+
+def _check_vectors(task: Task) -> list[str]:
+    labels, shape = task.labels, task.shape
+    if not shape or (labels.ndim == len(shape) and _fits(labels.shape, shape)):
+        return []
+    made = ""
+    if _fits(labels.shape, shape[:-1]):
+        made = f", as keras.utils.to_categorical(y, {task.classes}) (or take SparseCategoricalCrossentropy)"
+    raise ValueError(f"`y` must be label vectors of shape {_text(shape)}{made}. Received: shape {labels.shape}")
+
+
+def _check_each(task: Task) -> list[str]:
+    labels, shape = task.labels, task.shape
+    if shape and not _fits(labels.shape, shape):
+        rule = f"have shape {_text(shape)}, 0 or 1 for each class"
+        raise ValueError(f"`y` must {rule}. Received: shape {labels.shape}")
+    _refuse("be in [0, 1]", labels, (labels < 0) | (labels > 1))
+    return _check_several(labels) if task.classes == 1 else []
+
+
+def _refuse(rule: str, labels: np.ndarray, wrong: np.ndarray) -> None:
+    """Raises an error that names the first of the labels that are wrong."""
+    if np.any(wrong):
+        place = np.argwhere(wrong)[0]
+        raise ValueError(f"`y` must {rule}. Received: {labels[tuple(place)]:g} at {place.tolist()}")
+
+
+CHECKS: dict[str, Callable[[Task], list[str]]] = {
+    "integers": _check_integers,
+    "vectors": _check_vectors,
+    "each": _check_each,
+    "annotations": _check_annotations,
+    "numbers": lambda task: [],
+}

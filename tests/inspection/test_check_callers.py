@@ -1,0 +1,72 @@
+"""Whatever trains a model, or reports on one, checks it and the data first."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, losses
+
+import keras_het
+from keras_het.models import DeepEnsemble
+from keras_het.selection import cross_val_probabilities
+from tests.inspection.test_check import LABELS, dense
+from tests.layers.heads import X
+
+pytestmark = pytest.mark.once
+
+X, Y = X.astype("float32"), LABELS % 3
+BROKEN = np.where(np.arange(len(X))[:, None] == 3, np.nan, X)
+SPARSE = losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def make(loss=SPARSE):
+    model = dense()()
+    model.compile("sgd", loss)
+    return model
+
+
+def select(x, y, loss=SPARSE):
+    keras_het.select(lambda value: make(loss), [1.0], x, y, (X, Y), extend=False, verbose=0)
+
+
+def cross_validate(x, y, loss=SPARSE):
+    cross_val_probabilities(lambda: make(loss), x, y, folds=2, verbose=0)
+
+
+def fit_ensemble(x, y, loss=SPARSE):
+    DeepEnsemble([make(loss), make(loss)], link="softmax").fit(x, y, verbose=0)
+
+
+@pytest.mark.parametrize("call", [select, cross_validate, fit_ensemble])
+@pytest.mark.parametrize(
+    ("x", "y", "loss", "text"),
+    [
+        (X, Y, keras_het.losses.GeneralizedCrossentropy(), "`loss` must take logits: keras_het.losses.Generalized"),
+        (X, Y + 1, SPARSE, r"`y` must be in \[0, 3\), the classes of the model \(y - 1, for labels that begin with 1"),
+        (X, Y, losses.CategoricalCrossentropy(from_logits=True), "`y` must be label vectors of shape"),
+        (BROKEN, Y, SPARSE, "`x` must be finite. Received: nan or infinity in example 3"),
+    ],
+)
+def test_nothing_is_trained_that_cannot_learn(call, x, y, loss, text, monkeypatch):
+    monkeypatch.setattr(keras.Model, "fit", lambda *arguments, **named: pytest.fail("it was trained"))
+    with pytest.raises(ValueError, match=text):
+        call(x, y, loss)
+
+
+@pytest.mark.parametrize(
+    ("x", "loss", "text"),
+    [(X, "sparse_categorical_crossentropy", "`loss` must take logits"), (BROKEN, SPARSE, "`x` must be finite")],
+)
+def test_nothing_is_reported_of_what_cannot_be_right(x, loss, text, tmp_path):
+    pytest.importorskip("jinja2")
+    with pytest.raises(ValueError, match=text):
+        keras_het.report(make(loss), x, Y, path=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_estimator_checks_its_network(monkeypatch):
+    pytest.importorskip("sklearn")
+    monkeypatch.setattr(keras.Model, "fit", lambda *arguments, **named: 1 / 0)
+    estimator = keras_het.HeteroscedasticClassifier(lambda shape: [layers.Dense(3, "softmax", name="old")], epochs=1)
+    text = "The layer 'old' before the head .* is a softmax of as many classes"
+    with pytest.raises(ZeroDivisionError), pytest.warns(UserWarning, match=text):
+        estimator.fit(X, Y)

@@ -39,7 +39,8 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
         num_factors: see `HeteroscedasticDense`.
         parameter_efficient: see `HeteroscedasticDense`.
         covariance: see `HeteroscedasticDense`.
-        temperature: see `HeteroscedasticDense`.
+        temperature: see `HeteroscedasticDense`. The default is for noisy labels, and hardly worse without wrong ones;
+            `GridSearchCV` chooses another.
         integrator: see `HeteroscedasticDense`.
         head_arguments: a dict of other arguments of the head, such as {"link": "normalized_sigmoid"}; None for none.
         standardize: whether the model first gives the features, or the channels of images, mean 0 and variance 1. Set
@@ -50,7 +51,8 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
         learning_rate: of Adam.
         l2: the strength of the penalty on the kernels of mu and of hidden layers that are given as widths.
         validation_fraction: the share of the examples held out for early stopping by their loss, which keeps the
-            weights of the best epoch; 0 trains on all examples for all epochs.
+            weights of the best epoch; 0 trains on all examples for all epochs. Few examples are worth more in training
+            than as a reason to stop; with thousands, or without `l2`, hold some out.
         patience: epochs without a better loss after which training stops.
         verbose: see `fit` of Keras.
         random_state: an integer, a `RandomState`, or None for another state every time; see above for where an equal
@@ -76,7 +78,7 @@ class HeteroscedasticClassifier(ClassifierMixin, BaseEstimator):
         num_factors: int | None = None,
         parameter_efficient: bool = False,
         covariance: Any = None,
-        temperature: Any = 1.5,
+        temperature: Any = 5.0,
         integrator: Any = None,
         head_arguments: dict[str, Any] | None = None,
         standardize: bool = True,

@@ -12,6 +12,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
@@ -70,11 +71,15 @@ def convolution(shape):
     ]
 
 
-def test_the_defaults_learn_digits():
+def test_the_defaults_learn_digits_of_noisy_labels():
+    """40% of the labels name another class; logistic regression learns a part of them by heart."""
     x, y = load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(x))
-    fitted = HeteroscedasticClassifier(random_state=0).fit(x[order[:1000]], y[order[:1000]])
-    assert fitted.score(x[order[1000:]], y[order[1000:]]) > 0.95
+    rng = np.random.default_rng(0)
+    train, test = np.split(rng.permutation(len(x)), [1000])
+    noisy = np.where(rng.random(len(y)) < 0.4, (y + rng.integers(1, 10, len(y))) % 10, y)[train]
+    plain = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)).fit(x[train], noisy)
+    fitted = HeteroscedasticClassifier(random_state=0).fit(x[train], noisy)
+    assert fitted.score(x[test], y[test]) > max(0.9, plain.score(x[test], y[test]) + 0.05)
 
 
 def test_names_probabilities_and_their_order():

@@ -223,6 +223,7 @@ BENCHMARKS = {
     "labels.early_learning": ("demo", [], "three minutes"),
     "labels.ensembles": ("demo", [], "eight minutes"),
     "labels.epochs": ("demo", ["recipe"], 'some hours; with --tasks "digits, 40%" a few minutes'),
+    "labels.estimator": ("demo", [], "ten minutes"),
     "labels.label_flip": ("demo", [], "forty minutes"),
     "labels.label_issues": ("demo", ["cleanlab"], "an hour"),
     "labels.planted_pairs": ("demo", [], "a quarter of an hour"),

@@ -40,6 +40,7 @@ def apply_corrections(
         [0, 1, 0]
     """
     labels = check_labels(labels, np.inf)
+    class_names = class_names if class_names is None or hasattr(class_names, "__len__") else list(class_names)
     names = check_class_names(class_names, labels.max(initial=0) + 1 if class_names is None else len(class_names))
     corrected = check_labels(labels, len(names)).copy()
     path = pathlib.Path(path)
@@ -91,7 +92,7 @@ def _classes_of_cells(class_names: list) -> dict[str, set[int]]:
 
 def _index(cell: str, count: int, seen: set[int]) -> int:
     """The number of the example."""
-    if not (cell.isascii() and cell.isdigit() and int(cell) < count):
+    if not (cell.isascii() and cell.isdigit() and len(cell) < 20 and int(cell) < count):
         raise ValueError(f"`path` must have an index in [0, {count}) in each line. Received: {cell!r}")
     if int(cell) in seen:
         raise ValueError(f"`path` must have each index once. Received: {cell!r} again")

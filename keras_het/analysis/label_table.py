@@ -88,10 +88,12 @@ def _lines(text: str) -> tuple[Any, list[str]]:
     """The reader of the lines behind the first, and the columns that the first names; StopIteration if none does."""
     readers = (csv.reader(io.StringIO(text, newline=""), delimiter=separator) for separator in SEPARATORS)
     headed = ((lines, [name.strip() for name in next(lines, [])]) for lines in readers)
-    return next((lines, columns) for lines, columns in headed if {*READ} <= {*columns})
+    return next((lines, columns) for lines, columns in headed if all(columns.count(name) == 1 for name in READ))
 
 
 def _cells(columns: list[str], cells: list[str]) -> list[str]:
-    """The cells of `READ` of a line, empty where the line is too short."""
+    """The cells of `READ` of a line, empty where the line is too short; csv.Error for cells without a column."""
+    if any(cells[len(columns) :]):
+        raise csv.Error("a line has more cells than the first")
     line = dict(zip(columns, cells, strict=False))
     return [line.get(name, "").strip() for name in READ]

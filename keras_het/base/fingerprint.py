@@ -9,7 +9,7 @@ from keras_het.base.batches import as_numpy
 
 
 def fingerprint(value: Any) -> str:
-    """A hash of numbers, texts, None, arrays and tensors, also inside dicts and sequences.
+    """A hash of numbers, texts, None, arrays and tensors, also inside dicts, sets and sequences.
 
     A dict counts by its keys and values, in any order. Of any other object, such as a callback, only the class counts.
 
@@ -21,7 +21,9 @@ def fingerprint(value: Any) -> str:
     """
     if isinstance(value, dict):
         return _hash("dict", *sorted(fingerprint(key) + fingerprint(part) for key, part in value.items()))
-    if isinstance(value, list | tuple):
+    if isinstance(value, set | frozenset):
+        return _hash("set", *sorted(map(fingerprint, value)))
+    if isinstance(value, list | tuple | range):
         return _hash("sequence", *map(fingerprint, value))
     value = value.item() if isinstance(value, np.number | np.bool_ | np.character) else value
     if value is None or isinstance(value, int | float | complex | str | bytes):

@@ -85,8 +85,15 @@ def check(model: keras.Model, x: Any = None, y: Any = None) -> None:
         warnings.warn(" ".join(open_questions), stacklevel=2)
 
 
-def judge(model: keras.Model, x: Any = None, y: Any = None) -> list[str]:
-    """Raises the errors of `check`, and returns what `check` warns of, in sentences; for callers that run it often."""
+def judge(model: keras.Model, x: Any = None, y: Any = None, trains: bool = True) -> list[str]:
+    """Raises the errors of `check`, and returns what `check` warns of, in sentences; for callers that run it often.
+
+    Args:
+        model: as of `check`.
+        x: as of `check`.
+        y: as of `check`.
+        trains: False for a caller that does not train, who needs no loss that is attached.
+    """
     if not getattr(model, "compiled", False):
         raise ValueError(
             f"`model` must be compiled: model.compile(...). Received: model={getattr(model, 'name', model)!r}, which "
@@ -95,7 +102,7 @@ def judge(model: keras.Model, x: Any = None, y: Any = None) -> list[str]:
     found, arguments = found_in(model), compile_arguments(model)
     _check_layers(found)
     for loss in leaves(arguments.get("loss")):
-        if isinstance(loss, StatefulCrossentropy):
+        if trains and isinstance(loss, StatefulCrossentropy):
             loss.check_owner(model)
     losses = _of_each(arguments.get("loss"), found.outputs)
     outputs = [(names, with_link(output, own)) for (names, output), own in zip(found.outputs, losses, strict=True)]

@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_het.base.batches import as_numpy, check_again, first_batches, is_data_set
 from keras_het.base.graph import has_graph, learning_inputs, model_inputs, predictor
+from keras_het.base.internals import layers_of
 from keras_het.inspection.outputs import Output
 from keras_het.inspection.rules import ignored_by, labels_for
 
@@ -56,7 +57,7 @@ def check_data(model: keras.Model, x: Any, y: Any, outputs: list[tuple[set, Outp
         _check_shapes(model, inputs)
         for task in _tasks(model, inputs, labels, outputs, losses):
             odd += _check_labels(task)
-        _check_finite(model, inputs)
+        odd += _check_finite(model, inputs)
     return [] if is_data_set(x) else odd
 
 
@@ -114,20 +115,30 @@ def _text(shape: Any) -> str:
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
-def _check_finite(model: keras.Model, x: Any) -> None:
-    """Raises an error for nan or infinity in examples, unless the model replaces them."""
+def _check_finite(model: keras.Model, x: Any) -> list[str]:
+    """Raises an error for nan or infinity in examples, unless the model replaces them; says where nobody can tell."""
+    odd = []
     for part in _arrays(x):
         if (row := _not_finite(part)) is None:
+            continue
+        if _is_opaque(model):
+            odd.append(
+                f"`x` has nan or infinity in example {row}, and whether the model replaces them was not checked."
+            )
             continue
         example = keras.tree.map_structure(lambda each, row=row: each[row : row + 1], x)
         if not _replaces(model, example):
             raise ValueError(f"`x` must be finite. Received: nan or infinity in example {row}")
+    return odd
+
+
+def _is_opaque(model: keras.Model) -> bool:
+    """Whether a model has no graph, or has a model inside that may replace numbers before its layers see them."""
+    return not has_graph(model) or bool(layers_of(model, keras.Model, include_self=False))
 
 
 def _replaces(model: keras.Model, example: Any) -> bool:
     """Whether all layers that learn get finite numbers; the outputs do not show it, for a relu may make 0 of nan."""
-    if not has_graph(model):
-        return False
     found = predictor(model, [*learning_inputs(model), *model.outputs])(example)
     return all(np.all(np.isfinite(as_numpy(part))) for part in keras.tree.flatten(found))
 
@@ -190,6 +201,8 @@ def _check_labels(task: Task) -> list[str]:
     if labels.dtype.kind in "OSUT":
         rule = "be numbers, as np.unique(y, return_inverse=True)[1] of names"
         raise ValueError(f"`y` must {rule}. Received: dtype {labels.dtype}")
+    if labels.dtype.kind == "c":
+        raise ValueError(f"`y` must be real numbers. Received: dtype {labels.dtype}")
     _refuse("be finite", labels, ~np.isfinite(labels))
     return CHECKS[_form(task)](task)
 

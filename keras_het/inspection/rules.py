@@ -262,6 +262,8 @@ def labels_for(identifier: Any, units: int) -> str:
     if isinstance(identifier, str) and identifier.lower() in BY_SHAPE:
         return "each" if units == 1 else "either"
     kind = _kind_of(instance := _instance(identifier, keras.losses))
+    if arguments_of(instance).get("axis", -1) != -1:  # the classes are not on the last axis
+        return ""
     if kind is not None and issubclass(kind, Crossentropy):
         return "each" if getattr(instance, "multi_label", False) else "either"
     return LABELS.get(kind, "numbers" if kind else "")

@@ -142,7 +142,8 @@ class StatefulCrossentropy(Crossentropy):
         if self.state.owner is None:
             self._refuse("the model that it trains", "that is not")
         if any(forgets(variable) for variable in self.state.variables):
-            self._refuse("the whole model that it trains, each model with a loss of its own", self._owner())
+            lost = ". Make or load the model anew: Keras on JAX drops the weights of a model whose step fails"
+            self._refuse("the whole model that it trains, each model with a loss of its own", self._owner() + lost)
         check_in_scope(f"The loss {self.name!r}", self.state.variables)
 
     def check_owner(self, model: keras.Model) -> None:

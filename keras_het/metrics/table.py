@@ -41,9 +41,10 @@ class TableMetric(ProbabilityMetric):
     """Base class of metrics that keep a score, a value and a weight of every example, up to a capacity.
 
     A subclass defines `figure`. Keras asks for the result after every step of `fit` and `evaluate`, and to sort the
-    table takes far longer than a step. So within a compiled step, on JAX and TensorFlow, the result is nan, which the
-    progress bar shows; at the end of an epoch, and for every other call, it is the figure of all examples. On PyTorch
-    every step sorts the examples so far.
+    table takes far longer than a step. So within a compiled step, on JAX and TensorFlow, the result is nan. The
+    progress bar, `train_on_batch` and `test_on_batch` show it, and so does an epoch whose `train_step` returns other
+    logs than the metrics, for then Keras takes the logs of the last step. Otherwise the logs of an epoch have the
+    figure of all examples, and `metric.result()` always does. On PyTorch every step sorts the examples so far.
 
     Args:
         capacity: the number of rows that it can hold, 1 to 2^26; with more, the result is nan.
@@ -79,7 +80,9 @@ class TableMetric(ProbabilityMetric):
     def store(self, *columns: Any) -> None:
         """Adds rows: scores, values and weights, `(N,)` each."""
         rule = "each would fill a table of its own, and TensorFlow adds the tables number by number"
-        check_one_replica(f"The metric {self.name!r}", f"{rule}; evaluate without a strategy")
+        check_one_replica(
+            f"The metric {self.name!r}", f"{rule}; outside of the strategy, update it with y and model.predict(x)"
+        )
         count, size = ops.convert_to_tensor(self._count), ops.shape(columns[0])[0]
         # Without enough room the last rows are overwritten: the result is nan then.
         start = ops.minimum(count, self.capacity - ops.minimum(size, self.capacity))

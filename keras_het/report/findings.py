@@ -128,7 +128,7 @@ def collect(
     if not count:
         raise ValueError("`x` must have at least one example. Received: none")
     if getattr(model, "compiled", False):
-        judge(model, x)
+        judge(model, x, trains=False)
     labels = check_labels(y, np.inf, count, "y")
     p = exclusive_probabilities(model, x, batch_size) if probabilities is None else _given(probabilities, count)
     labels = check_labels(labels, p.shape[1], name="y")

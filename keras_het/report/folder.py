@@ -27,9 +27,9 @@ def _is_page(path: pathlib.Path) -> bool:
 
 
 def _is_table(path: pathlib.Path) -> bool:
-    """Whether the file is a table without columns that a person has added."""
+    """Whether the file is a table of a report, without columns that a person has added or taken away."""
     try:
-        return {*read_table(path).columns} <= {*COLUMNS}
+        return sorted(read_table(path).columns) == sorted(COLUMNS)
     except ValueError:
         return False
 

@@ -7,13 +7,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.batches import count_examples, examples_and_labels, labelled_batches
+from keras_het.base.batches import count_examples, examples_and_labels, labelled_batches, take
 from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_choice
 from keras_het.inspection.check import leaves
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
 from keras_het.inspection.outputs import outputs_of
-from keras_het.inspection.rules import activation_for, loss_of, remade
+from keras_het.inspection.rules import activation_for, ignored_by, loss_of, remade
 from keras_het.layers import NoiseTransition
 from keras_het.losses.state import StatefulCrossentropy
 
@@ -81,10 +81,10 @@ class HeldOut:
                 criterion.
         """
         measure, losses = self._measure(model), _losses(model)
-        ignored = getattr(losses[0], "ignore_class", None) if len(losses) == 1 else None
+        ignored = ignored_by(losses[0]) if len(losses) == 1 else None
         exclusive = len(losses) == 1 and activation_for(losses[0]) == "softmax"
         total, count, right = 0.0, 0, []
-        for labels, predictions in self._batches(model):
+        for labels, predictions in self._batches(model, ignored):
             if exclusive:
                 _check_range(labels, predictions, ignored)
             if exclusive and _name_classes(labels, predictions):
@@ -97,9 +97,12 @@ class HeldOut:
             raise ValueError("`validation_data` must have at least one label that counts. Received: none")
         return Scores(total / count, np.concatenate(right) if right else None)
 
-    def _batches(self, model: keras.Model) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _batches(self, model: keras.Model, ignored: int | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         if layers_of(model, NoiseTransition):
-            for batch in CleanAndNoisy(model).batches(self._x, self._y, self._batch_size, "validation_data"):
+            x, y = self._x, self._y
+            if ignored is not None and y is not None and np.ndim(y) == 1:  # T has no row for such a label
+                x, y = take(x, np.flatnonzero(y != ignored)), y[y != ignored]
+            for batch in CleanAndNoisy(model).batches(x, y, self._batch_size, "validation_data"):
                 yield batch.labels, batch.noisy.astype("float32")
             return
         for x, labels in labelled_batches(self._x, self._y, self._batch_size, "validation_data"):

@@ -116,7 +116,16 @@ def test_two_classes_of_one_name_cannot_be_corrections(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [None, b"", b"name,age\nAnn,3\n", b"\xff\xfei\x00n\x00", b'"' + b"x" * 200_000, b"index;given,corrected\n"],
+    [
+        None,
+        b"",
+        b"name,age\nAnn,3\n",
+        b"\xff\xfei\x00n\x00",
+        b'"' + b"x" * 200_000,
+        b"index;given,corrected\n",
+        b"index,given,corrected,corrected\n1,b,a,\n",
+        b"index,given,corrected\n1,b,a,c\n",
+    ],
 )
 def test_another_file_is_no_table(content, tmp_path):
     path = tmp_path / "labels.csv"

@@ -1,6 +1,7 @@
 """Data that a model cannot learn from are named before it is trained on them; data that are right are not."""
 
 import re
+import warnings
 
 import keras
 import numpy as np
@@ -207,6 +208,44 @@ def test_nothing_is_said_of_data_that_are_right(make, loss, x, y):
     model = make()
     model.compile("sgd", loss)
     assert keras_het.check(model, x, y) is None
+
+
+@keras.saving.register_keras_serializable("keras_het_tests")
+class Imputing(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(3)
+
+    def call(self, inputs):
+        return self.dense(keras.ops.where(keras.ops.isnan(inputs), 0.0, inputs))
+
+
+def nested():
+    return keras.Sequential([keras.Input((6,)), imputing(), layers.Dense(3)])
+
+
+@pytest.mark.parametrize("make", [lambda: called(Imputing(), X), nested])
+def test_nan_is_no_error_where_nobody_can_tell_whether_it_is_replaced(make):
+    model = make()
+    model.compile("sgd", SPARSE)
+    text = "`x` has nan or infinity in example 6, and whether the model replaces them was not checked"
+    with pytest.warns(UserWarning, match=text):
+        keras_het.check(model, changed(X, (6, 1), np.nan), Y)
+
+
+def test_classes_on_another_axis_are_left_to_keras():
+    model = keras.Sequential([keras.Input((5, 6)), layers.Dense(4), layers.Permute((2, 1))])
+    model.compile("sgd", keras.losses.CategoricalCrossentropy(from_logits=True, axis=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        keras_het.check(model, np.ones((8, 5, 6)), np.ones((8, 4, 5)))
+
+
+def test_complex_labels_are_refused():
+    model = dense()()
+    model.compile("sgd", SPARSE)
+    with pytest.raises(ValueError, match=r"`y` must be real numbers. Received: dtype complex128"):
+        keras_het.check(model, X, Y + 0j)
 
 
 def test_labels_of_a_loss_that_is_not_known_may_be_anything():

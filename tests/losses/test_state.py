@@ -231,8 +231,13 @@ def test_a_loss_of_another_model_is_refused_in_fit(kind):
     _, loss = compiled(kind)
     other = make_model(kind)
     other.compile("sgd", loss)
-    with pytest.raises(ValueError, match=r"must be attached to the whole model that it trains.*to another model"):
+    with pytest.raises(ValueError, match=r"attached to the whole model .* Make or load the model anew: Keras on"):
         fit(other)
+    anew = make_model(kind)
+    again = make_loss()
+    anew.compile(keras.optimizers.SGD(0.0), again.attach(anew))
+    fit(anew)
+    check_memory(anew, again, 1)
 
 
 @ON_JAX

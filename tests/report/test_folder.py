@@ -33,6 +33,8 @@ def contents(folder):
         ("labels.csv", "file,label\na.png,cat\n"),
         ("labels.csv", ""),
         ("labels.csv", "index,given,corrected,my notes\n0,ant,,blurred\n"),
+        ("labels.csv", "index,given,corrected\n0,ant,,blurred\n"),
+        ("labels.csv", "index,given,corrected,kind\n0,ant,,blurred\n"),
         ("report.html", "<title>The year</title>"),
         ("report.html", None),
     ],

@@ -1,5 +1,7 @@
 """`select`: its scores beside Keras' own, the epoch, the ends of a list, what it shows, and its errors."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -78,6 +80,21 @@ def test_labels_that_are_ignored_do_not_count(loss):
     assert np.concatenate(seen).tolist() == y[counts].tolist()
     with pytest.raises(ValueError, match=r"`validation_data` must have at least one label that counts. Received: none"):
         HeldOut((X, np.full(50, -1)), "loss")(model)
+
+
+def test_ignored_labels_behind_a_noise_transition_and_in_a_partial():
+    y = np.where(np.arange(50) % 5 == 0, -1, LABELS)
+    loss = SPARSE(from_logits=True, ignore_class=-1)
+    flips = model_of(
+        keras.layers.Dense(3, "log_softmax"), NoiseTransition(3, transition=0.4 * np.eye(3) + 0.2), loss=loss
+    )
+    kept = HeldOut((X[y >= 0], y[y >= 0]), "loss")(flips)
+    assert HeldOut((X, y), "loss", batch_size=20)(flips) == pytest.approx(kept, rel=1e-5)
+    of_function = functools.partial(keras.losses.sparse_categorical_crossentropy, from_logits=True, ignore_class=-1)
+    model = model_of(keras.layers.Dense(3), loss=of_function)
+    p = special.softmax(model.predict(X, verbose=0), axis=-1)[y >= 0]
+    nll = -np.log(p[np.arange(len(p)), y[y >= 0]]).mean()
+    assert HeldOut((X, y), "loss", batch_size=20)(model) == pytest.approx(nll, rel=1e-5)
 
 
 @pytest.mark.smoke

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import warnings
 
 import keras
 import numpy as np
@@ -67,6 +68,21 @@ def test_what_a_method_chooses_is_the_best_of_its_list_by_noisy_labels():
     assert found.covariance.shape == (10, 10)
     again = demo.train("full", 0, data, settings)
     assert (again.accuracy, again.scores) == (found.accuracy, found.scores)
+
+
+def test_the_demo_does_not_repeat_the_advice_of_select(monkeypatch):
+    """Its criterion is fixed, and its epochs are rounds."""
+    real = demo.select
+
+    def advising(*arguments, **named):
+        warnings.warn("Epoch 4, the best by loss, has an accuracy of 0.7 on the validation labels", stacklevel=2)
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(demo, "select", advising)
+    settings = demo.Settings(temperatures=(1.5,), epochs=5, extend=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Epoch")
+        assert demo.train("Dense", 0, demo.load_data(0.4, seed=0), settings).temperature == 1.5
 
 
 def test_verdict_admits_that_the_plain_head_wins_and_when_nothing_is_clear():

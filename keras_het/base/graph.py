@@ -110,16 +110,21 @@ def predictor(model: keras.Model, tensor: Any) -> Callable[[Any], Any]:
 
 def learning_inputs(model: keras.Model) -> Iterator[Any]:
     """Yields the symbolic inputs of the layers with weights in the graph of a model; a user's own are not known."""
-    waiting, seen = list(model.outputs), set()
-    while waiting:
-        tensor = waiting.pop()
-        if id(tensor) in seen:
-            continue
-        seen.add(id(tensor))
-        layer, node = producer(tensor)
+    for _, layer, node in _origins(model.outputs):
         if type(layer).__module__.startswith(("keras.", "keras_het.")) and getattr(layer, "weights", None):
             yield from node.input_tensors
-        waiting += node.input_tensors
+
+
+def _origins(tensors: list[Any]) -> Iterator[tuple[Any, Any, Any]]:
+    """Yields every symbolic tensor that these come from, once, with the layer and the node that made it."""
+    waiting, seen = list(tensors), set()
+    while waiting:
+        tensor = waiting.pop()
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            layer, node = producer(tensor)
+            yield tensor, layer, node
+            waiting += node.input_tensors
 
 
 def single_output(model: keras.Model) -> Any:
@@ -210,19 +215,12 @@ def _last_of_name(tensor, kind, name):
 
 def _named(tensor, kind, name):
     """Finds the head of this name that a tensor comes from."""
-    waiting, seen = [tensor], set()
-    while waiting:
-        tensor = waiting.pop()
-        if id(tensor) in seen:
-            continue
-        seen.add(id(tensor))
-        layer, node = producer(tensor)
+    for found, layer, node in _origins([tensor]):
         if layer.name == name and is_head(layer, kind):
             return Head(layer, node.input_tensors[0], _known_activation(layer))
-        inner = _named(inner_output(layer, tensor), kind, name) if has_graph(layer) else None
+        inner = _named(inner_output(layer, found), kind, name) if has_graph(layer) else None
         if inner is not None:
             return inner._replace(features=_outside(layer, inner.features, node))
-        waiting += node.input_tensors
     return None
 
 

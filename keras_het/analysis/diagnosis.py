@@ -92,6 +92,10 @@ class NoiseDiagnosis:
     def __str__(self) -> str:
         return "\n".join(f"{title}: {text}" for title, text in self._lines())
 
+    def evidence(self) -> str:
+        """The kind and the evidence as text, without the advice."""
+        return "\n".join(f"{title}: {text}" for title, text in self._lines()[:-1])
+
     def _repr_html_(self) -> str:
         """The same as a table for a notebook."""
         rows = (f"<tr><th>{title}</th><td>{html.escape(text)}</td></tr>" for title, text in self._lines())

@@ -53,6 +53,34 @@ def encode(y: Any, count: int | None = None, name: str = "y") -> Encoded:
     return found
 
 
+def encode_among(y: Any, classes: np.ndarray, name: str) -> np.ndarray:
+    """Reads labels of classes that are known from other labels, as `encode` returned them.
+
+    Args:
+        y: labels of any form that `encode` takes.
+        classes: of the other labels.
+        name: of the argument, for errors.
+    Returns:
+        the places of the labels among the classes, `(N,)`.
+    Raises:
+        ValueError: for no label at all, or one that is none of the classes.
+
+    Example:
+        >>> encode_among(["dog", "dog"], encode(["dog", "cat"]).classes, "y").tolist()
+        [1, 1]
+    """
+    given = np.asarray(as_numpy(y))
+    if given.ndim == 2 and given.shape[1] > 1:
+        given = _of_vectors(given, name).labels
+    values = given.reshape(len(given)).tolist()
+    places = {label: place for place, label in enumerate(classes.tolist())}
+    wrong = [label for label in values if label not in places]
+    if wrong or not values:
+        rule = "have at least one label, and only those of `y`"
+        raise ValueError(f"`{name}` must {rule}. Received: {repr(wrong[0]) if wrong else 'none'}")
+    return np.array([places[label] for label in values])
+
+
 def _of_vectors(given: np.ndarray, name: str) -> Encoded:
     if not (np.all((given == 0) | (given == 1)) and np.all(given.sum(axis=1) == 1)):
         raise ValueError(f"`{name}` must name one class for each example. Received: vectors of other numbers")

@@ -3,6 +3,7 @@
 import hashlib
 from typing import Any
 
+import keras
 import numpy as np
 
 from keras_het.base.batches import as_numpy
@@ -11,7 +12,9 @@ from keras_het.base.batches import as_numpy
 def fingerprint(value: Any) -> str:
     """A hash of numbers, texts, None, arrays and tensors, also inside dicts, sets and sequences.
 
-    A dict counts by its keys and values, in any order. Of any other object, such as a callback, only the class counts.
+    A dict counts by its keys and values, in any order; an optimizer or a loss by its class and its config, without the
+    names, which Keras counts up with every object that is made. Of a function only the name counts, of any other
+    object, such as a callback, only the class.
 
     Example:
         >>> fingerprint({"a": 1, "b": [2.0]}) == fingerprint({"b": [2.0], "a": 1})
@@ -28,8 +31,20 @@ def fingerprint(value: Any) -> str:
     value = value.item() if isinstance(value, np.number | np.bool_ | np.character) else value
     if value is None or isinstance(value, int | float | complex | str | bytes):
         return _hash(type(value).__name__, repr(value))
+    if isinstance(value, keras.optimizers.Optimizer | keras.losses.Loss):
+        return _hash(type(value).__qualname__, fingerprint(_without_names(value.get_config())))
     found = as_numpy(value)
-    return _of_array(np.asarray(found)) if hasattr(found, "__array__") else _hash("object", type(value).__qualname__)
+    return _of_array(np.asarray(found)) if hasattr(found, "__array__") else _hash("object", _name_of(value))
+
+
+def _name_of(value: Any) -> str:
+    return str(getattr(value, "__qualname__", type(value).__qualname__))
+
+
+def _without_names(config: Any) -> Any:
+    if isinstance(config, dict):
+        return {key: _without_names(value) for key, value in config.items() if key != "name"}
+    return [_without_names(value) for value in config] if isinstance(config, list | tuple) else config
 
 
 def _of_array(array: np.ndarray) -> str:

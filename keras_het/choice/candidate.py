@@ -89,7 +89,7 @@ class Candidate:
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def labels(self, task: Task, strength: Any) -> Any:
-        """The targets of the loss, a row for each example; by default the labels as they are.
+        """The targets of the loss, `(N,)` or `(N, K)`; by default the labels as they are.
 
         Args:
             task: the examples to train on.
@@ -98,7 +98,7 @@ class Candidate:
         return task.y
 
     def sample_weight(self, task: Task, strength: Any) -> Any:
-        """Weights of the examples; by default None.
+        """Weights of the examples, `(N,)`; by default None.
 
         Args:
             task: the examples to train on.

@@ -51,7 +51,7 @@ class Choice:
         diagnosis: the `NoiseDiagnosis`: which kind of wrong labels there are, how many, and the evidence.
         probabilities: of the held-out examples by the plain training, each by a model that did not see it; `(N, K)` in
             the order of the data, or of the validation data. Rows of folds that were not measured are nan.
-        classes: the labels as they were given, in the order of the outputs.
+        classes: the labels as they were given, in the order of the outputs, `(K,)`.
         trainings: how many there were, with the last one.
         seconds: of all.
     """
@@ -79,7 +79,7 @@ class Choice:
         cells = self._cells()
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
-        return "\n".join([*table, self.reason, *str(self.diagnosis).splitlines()[:-1]])
+        return "\n".join([*table, self.reason, self.diagnosis.evidence()])
 
     def _repr_html_(self) -> str:
         """The same table for a notebook."""

@@ -109,7 +109,7 @@ def choose(
     epochs, folds = check_integer("epochs", epochs, 1), check_integer("folds", folds, 2)
     arms = _arms(candidates, check_integer("trainings", trainings, 2))
     data = prepared(below, x, y, validation_data, verified_labels, folds, seed, epochs)
-    checksum = fingerprint([data, seed, batch_size, fit_arguments, _settings_of(optimizer), list(map(_of_arm, arms))])
+    checksum = fingerprint([data, seed, batch_size, fit_arguments, optimizer, list(map(_of_arm, arms))])
     trainer = Trainer(below, optimizer, epochs, batch_size, fit_arguments)
     search = Search(trainer, data, arms, trainings, seed, ResultFiles(path, checksum, "training"), verbose)
     found = search.run(below)
@@ -131,20 +131,6 @@ def _arms(candidates: Iterable[Candidate] | None, trainings: int) -> list[Arm]:
     if twice:
         raise ValueError(f"`candidates` must have different names and strengths. Received: {twice[0]!r} twice")
     return arms[: trainings - 1]
-
-
-def _settings_of(optimizer: Any) -> Any:
-    """What tells one optimizer from another; of a function, nothing but its name."""
-    if hasattr(optimizer, "get_config"):
-        return [type(optimizer).__name__, _without_names(optimizer.get_config())]
-    return optimizer if isinstance(optimizer, str | dict) else getattr(optimizer, "__name__", type(optimizer).__name__)
-
-
-def _without_names(config: Any) -> Any:
-    """A config without names, which Keras counts up with every object that is made."""
-    if isinstance(config, dict):
-        return {key: _without_names(value) for key, value in config.items() if key != "name"}
-    return [_without_names(value) for value in config] if isinstance(config, list | tuple) else config
 
 
 def _of_arm(arm: Arm) -> Any:

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_het.base.batches import as_arrays, as_numpy, count_examples, examples_and_labels, take
-from keras_het.base.classes import encode
+from keras_het.base.batches import as_arrays, count_examples, examples_and_labels, take
+from keras_het.base.classes import encode, encode_among
 from keras_het.choice.candidate import Task
 from keras_het.choice.networks import LayersBelow
 from keras_het.choice.race import Split
@@ -62,36 +62,25 @@ def prepared(
 def _validation(data: Any, classes: np.ndarray) -> tuple[Any, np.ndarray]:
     """Validation examples, and their labels as integers."""
     x, y = as_arrays(*examples_and_labels("validation_data", data), "validation_data")
-    given = np.asarray(as_numpy(y))
-    given = given.argmax(-1) if given.ndim == 2 and given.shape[1] > 1 else given.reshape(len(given))
-    places = {label: place for place, label in enumerate(classes.tolist())}
-    wrong = [label for label in given.tolist() if label not in places]
-    if wrong or not len(given):
-        rule = "have at least one label, and only those of `y`"
-        raise ValueError(
-            f"`validation_data` must {rule}. Received: {wrong[0]!r}"
-            if wrong
-            else f"`validation_data` must {rule}. Received: none"
-        )
-    place = np.array([places[label] for label in given.tolist()])
-    if count_examples(x) != len(given):
+    labels = encode_among(y, classes, "validation_data")
+    if count_examples(x) != len(labels):
         rule = "have a label for each example"
-        raise ValueError(f"`validation_data` must {rule}. Received: {len(given)} labels of {count_examples(x)}")
-    return x, place
+        raise ValueError(f"`validation_data` must {rule}. Received: {len(labels)} labels of {count_examples(x)}")
+    return x, labels
 
 
 def _verified(given: Mapping | None, count: int, classes: np.ndarray) -> np.ndarray:
     """Verified labels as integers, -1 where there is none, `(N,)`."""
-    found, places = np.full(count, -1), {label: place for place, label in enumerate(classes.tolist())}
-    if given is not None and not isinstance(given, Mapping):
+    found = np.full(count, -1)
+    if given is None or (isinstance(given, Mapping) and not given):
+        return found
+    if not isinstance(given, Mapping):
         rule = "be a dict from the indices of examples to their labels"
         raise ValueError(f"`verified_labels` must {rule}. Received: a {type(given).__name__}")
-    for index, label in (given or {}).items():
-        if isinstance(index, bool) or index not in range(count):
-            raise ValueError(f"`verified_labels` must have indices in [0, {count}). Received: {index!r}")
-        if label not in places:
-            raise ValueError(f"`verified_labels` must have labels of `y`. Received: {label!r} of example {index}")
-        found[index] = places[label]
+    wrong = [index for index in given if isinstance(index, bool) or index not in range(count)]
+    if wrong:
+        raise ValueError(f"`verified_labels` must have indices in [0, {count}). Received: {wrong[0]!r}")
+    found[list(given)] = encode_among(list(given.values()), classes, "verified_labels")
     return found
 
 

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_het.base.batches import batches
-from keras_het.base.graph import find_head, has_graph, model_inputs, predictor, single_output
+from keras_het.base.graph import has_graph, model_inputs, single_output
+from keras_het.inspection.features import input_of_head, predicted
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.raw_inputs import with_preprocessor
 
-HEADS = ("softmax", "log_softmax", "sigmoid", "log_sigmoid")  # activations that only a head has
+PROBABILITIES = ("softmax", "sigmoid", "log_sigmoid")  # activations, not of logits or log-probabilities of one class
+HEADS = (*PROBABILITIES, "log_softmax")  # activations that only a head has
 
 
 class Network(NamedTuple):
@@ -44,10 +45,12 @@ class LayersBelow:
         """A new network for examples like `x`.
 
         Raises:
-            ValueError: if the function makes something else, a head, or features of another shape than `(N, D)`.
+            ValueError: if the function makes something else, a head, or features of another shape than `(N, D)`; or if
+                the head makes probabilities.
         """
         inputs, found = self._features(x)
         _check_features(found)
+        _check_log_probabilities(head[-1])
         outputs = _applied(head, found)
         return Network(keras.Model(inputs, _applied(tail, outputs)), keras.Model(inputs, outputs))
 
@@ -88,9 +91,7 @@ class Features(LayersBelow):
 
     def inputs(self, x: Any) -> np.ndarray:
         """The features, `(N, D)`."""
-        predict = predictor(self._model, self._features_of)
-        parts = [keras.ops.convert_to_numpy(predict(part)) for part, _ in batches(x, self._batch_size)]
-        return np.concatenate(parts).astype("float32")
+        return predicted(self._model, self._features_of, x, self._batch_size)
 
     def whole(self, model: keras.Model) -> keras.Model:
         """The frozen layers with the new head, for the inputs of the old model."""
@@ -116,12 +117,11 @@ def layers_below(make_body: Any, batch_size: int) -> LayersBelow:
 
 def _features_of(model: keras.Model) -> Any:
     """The symbolic input of the head of a model, or its output if it ends in none."""
-    for kind in (HeteroscedasticDense, keras.layers.Dense):
-        try:
-            return find_head(model, kind).features
-        except ValueError:
-            single_output(model)  # raises for a model without a graph
-    return single_output(model)
+    output = single_output(model)  # raises for a model without a graph
+    try:
+        return input_of_head(model)
+    except ValueError:
+        return output
 
 
 def _applied(layers: Any, tensor: Any) -> Any:
@@ -139,7 +139,20 @@ def _check_features(tensor: Any) -> None:
 def _check_no_head(layers: list[keras.layers.Layer]) -> None:
     """Raises a ValueError if the last layer is a head: `choose` makes the head."""
     for layer in layers:
-        name = getattr(getattr(layer, "activation", None), "__name__", "")
+        name = _activation_of(layer)
         if isinstance(layer, HeteroscedasticDense | keras.layers.Softmax) or name in HEADS:
             found = type(layer).__name__ + (f" with activation {name!r}" if name else "")
             raise ValueError(f"`make_body` must make the layers below the head, which is added. Received: a {found}")
+
+
+def _check_log_probabilities(layer: keras.layers.Layer) -> None:
+    """Raises a ValueError if the last layer of a candidate's head makes probabilities."""
+    if (name := _activation_of(layer)) in PROBABILITIES or isinstance(layer, keras.layers.Softmax):
+        rule = "make logits or log-probabilities of exclusive classes"
+        found = type(layer).__name__ + (f" with activation {name!r}" if name else "")
+        raise ValueError(f"The head of a candidate must {rule}. Received: a {found}")
+
+
+def _activation_of(layer: keras.layers.Layer) -> str:
+    """The name of the activation of a layer, empty if it has none."""
+    return getattr(getattr(layer, "activation", None), "__name__", "")

@@ -9,10 +9,9 @@ import numpy as np
 from keras_het.base.result_files import ResultFiles
 from keras_het.base.validation import check_rows
 from keras_het.choice.candidate import Arm, Task
-from keras_het.choice.rule import Difference, best_epoch, compare
+from keras_het.choice.rule import BEHIND, Difference, best_epoch, compare
 from keras_het.choice.training import Fitted, Trainer
 
-BEHIND = 2.0  # paired standard errors behind the best one, at which a candidate is dropped
 ARRAYS = ("right", "probabilities", "seconds")  # of a finished training, in its file
 
 
@@ -79,27 +78,29 @@ class Race:
                 if not entry.is_dropped:
                     entry.fits.append(self._fit(entry.arm, part, split, number))
                     self._done()
-            if base is not None:
+            if base is not None and split is not self.splits[-1]:
                 self._drop([base, *entries], number + 1)
 
     def difference(self, entry: Entry, other: Entry) -> Difference:
         """The paired difference on the splits that both have."""
         count = min(len(entry.fits), len(other.fits))
-        weights = np.concatenate([split.weights for split in self.splits[:count]])
         one, second = (each.right(count)[self.epoch(each, count)] for each in (entry, other))
-        return compare(one, second, weights)
+        return compare(one, second, self._weights(count))
 
     def epoch(self, entry: Entry, count: int | None = None) -> int:
         """The best epoch of an arm, from 0, by the first splits, or by all that it has."""
         count = len(entry.fits) if count is None else count
-        weights = np.concatenate([split.weights for split in self.splits[:count]])
-        return best_epoch(entry.right(count), weights)
+        return best_epoch(entry.right(count), self._weights(count))
 
     def accuracy(self, entry: Entry, count: int | None = None) -> float:
         """The weighted share of held-out labels that are predicted at the best epoch, of the first splits or of all."""
         count = len(entry.fits) if count is None else count
-        weights = np.concatenate([split.weights for split in self.splits[:count]])
+        weights = self._weights(count)
         return float(entry.right(count)[self.epoch(entry, count)] @ weights / weights.sum())
+
+    def _weights(self, count: int) -> np.ndarray:
+        """The weights of the held-out labels of the first splits."""
+        return np.concatenate([split.weights for split in self.splits[:count]])
 
     def _fit(self, arm: Arm, part: Task, split: Split, number: int) -> Fitted:
         name = f"{arm.file_name}_{number}"
@@ -129,4 +130,4 @@ class Race:
         best = max(alive, key=lambda entry: self.accuracy(entry, count))
         for entry in alive[1:]:
             if entry is not best and self.difference(best, entry).is_above(BEHIND):
-                entry.is_dropped = count < len(self.splits)
+                entry.is_dropped = True

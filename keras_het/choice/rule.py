@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+CLEAR = 1.0  # paired standard errors that make a difference clear
+BEHIND = 2.0  # paired standard errors behind the best one, at which a candidate is dropped
 WIDTH = 5  # epochs, of the moving mean by which the epoch is chosen
 
 

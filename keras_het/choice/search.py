@@ -15,10 +15,8 @@ from keras_het.choice.choice import CandidateScore, Choice
 from keras_het.choice.data import Prepared
 from keras_het.choice.networks import LayersBelow
 from keras_het.choice.race import Entry, Race
-from keras_het.choice.rule import WIDTH, Difference, choose_one
+from keras_het.choice.rule import CLEAR, WIDTH, Difference, choose_one
 from keras_het.choice.training import Trainer
-
-CLEAR = 1.0  # paired standard errors that make a difference clear
 
 
 class Search:

@@ -9,9 +9,9 @@ import numpy as np
 from scipy.special import softmax
 
 from keras_het.base.batches import batches
-from keras_het.base.internals import layers_of, not_decayed
+from keras_het.base.internals import not_decayed
 from keras_het.choice.candidate import Arm, Task
-from keras_het.choice.networks import LayersBelow, Network
+from keras_het.choice.networks import LayersBelow
 from keras_het.inspection.check import judge
 from keras_het.inspection.rules import remade
 from keras_het.losses.state import StatefulCrossentropy
@@ -67,7 +67,7 @@ class Trainer:
         tail = candidate.tail(task, strength)
         network = self._below.network(task.x, task.units, candidate.head(task, strength), tail)
         loss, start = candidate.loss(task, strength), time.perf_counter()
-        network.trained.compile(self._optimizer_of(network), loss)
+        network.trained.compile(self._optimizer_of(network.trained, tail), loss)
         if isinstance(loss, StatefulCrossentropy):
             loss.attach(network.trained)
         labels = candidate.labels(task, strength)
@@ -98,13 +98,11 @@ class Trainer:
             return keras.optimizers.get(given)
         return remade(given) if isinstance(given, keras.optimizers.Optimizer) else given(model)
 
-    def _optimizer_of(self, network: Network) -> Any:
+    def _optimizer_of(self, model: keras.Model, tail: list[keras.layers.Layer]) -> Any:
         """A new optimizer, which lets no layer decay that stands behind the head."""
-        found = self._new_optimizer(network.trained)
-        below = {id(layer) for layer in layers_of(network.predictor)}
-        behind = [layer for layer in layers_of(network.trained) if id(layer) not in below and layer.variables]
-        variables, _, pattern = not_decayed(found, network.trained.variables)
-        own = [variable for layer in behind[1:] for variable in layer.variables]
+        found = self._new_optimizer(model)
+        variables, _, pattern = not_decayed(found, model.variables)
+        own = [variable for layer in tail for variable in layer.variables]
         if own:
             found.exclude_from_weight_decay([*variables, *own], pattern)
         return found

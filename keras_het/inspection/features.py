@@ -31,13 +31,23 @@ def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: i
         (5, 8)
     """
     single_output(model)
-    predict = predictor(model, _input_of_head(model) if layer is None else _output_of(model, layer))
-    parts = [ops.convert_to_numpy(predict(part)) for part, _ in batches(x, check_integer("batch_size", batch_size, 1))]
-    rows = np.concatenate(parts).astype("float32")
+    tensor = input_of_head(model) if layer is None else _output_of(model, layer)
+    rows = predicted(model, tensor, x, check_integer("batch_size", batch_size, 1))
     return rows.reshape(len(rows), -1)
 
 
-def _input_of_head(model):
+def predicted(model: keras.Model, tensor: Any, x: Any, batch_size: int) -> np.ndarray:
+    """The values of a symbolic tensor of a model for each example, float32."""
+    predict = predictor(model, tensor)
+    return np.concatenate([ops.convert_to_numpy(predict(part)) for part, _ in batches(x, batch_size)]).astype("float32")
+
+
+def input_of_head(model: keras.Model) -> Any:
+    """The symbolic input of the head of a model.
+
+    Raises:
+        ValueError: if the model has no graph, or does not end in a `Dense` or a head of this package.
+    """
     try:
         return find_head(model, HeteroscedasticDense).features
     except ValueError:  # no such head: then it must be a Dense layer

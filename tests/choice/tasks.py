@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_het.choice import Candidate
+from keras_het.choice import Candidate, choose
 
 CENTERS = np.random.default_rng(0).normal(size=(3, 6))
 
@@ -46,3 +46,12 @@ class Unlucky(Candidate):
 
     def sample_weight(self, task, strength):
         return np.zeros(len(task.y))
+
+
+X, Y, TRUE = clusters(240, seed=1)
+SHORT = {"epochs": 3, "folds": 3, "batch_size": 32, "verbose": 0, "optimizer": keras.optimizers.Adam(0.02)}
+
+
+def short(*given, x=X, y=Y, **arguments):
+    """A choice among the plain training and the given candidates, of few epochs and folds."""
+    return choose(make_body, x, y, candidates=list(given), **{**SHORT, **arguments})

@@ -1,4 +1,4 @@
-"""What the labels and the predictions of examples out of sample say about the noise, and how right that is."""
+"""What is said about the noise beside what was planted, and how right the wrong labels are that are named."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,6 @@ import numpy as np
 
 from keras_het.analysis.pairs import top_pairs
 from keras_het.label_noise import systematic_flips
-from keras_het.label_noise.estimation import confident_counts
 
 
 class Flip(NamedTuple):
@@ -15,7 +14,7 @@ class Flip(NamedTuple):
     Attributes:
         true: the class that they are of.
         label: the class that they name.
-        count: how many.
+        count: how many; of those that are said, among the examples of which the class is clear.
     """
 
     true: int
@@ -28,35 +27,29 @@ class Diagnosis(NamedTuple):
 
     Attributes:
         share: of wrong labels.
-        flips: those that are too frequent for chance, the most frequent first.
+        flips: those that are too frequent for chance.
     """
 
     share: float
     flips: list[Flip]
 
 
-def diagnose(probabilities, labels):
-    """The `Diagnosis` by the confident joint: of probabilities out of sample, `(N, K)`, and labels, `(N,)`."""
-    counts = confident_counts(labels, probabilities.astype("float64"))
-    right = np.diagonal(counts) / np.maximum(counts.sum(axis=0), 1.0)  # of the labels of each class
-    return Diagnosis(float(np.mean(1.0 - right[labels])), flips_of(counts))
+def said(diagnosis):
+    """The share and the flips of a `NoiseDiagnosis`."""
+    return Diagnosis(diagnosis.share, [Flip(flip.true, flip.label, flip.count) for flip in diagnosis.flips])
 
 
 def planted(data):
     """The `Diagnosis` by somebody who knows the right labels."""
-    return Diagnosis(float(data.wrong.mean()), flips_of(confusions(data)))
+    counts = confusions(data)
+    found = np.argwhere(systematic_flips(counts)).tolist()
+    return Diagnosis(float(data.wrong.mean()), [Flip(i, j, int(counts[i, j])) for i, j in found])
 
 
 def confusions(data):
     """How many examples of class i have the label j, `(K, K)`."""
     size = max(data.true.max(), data.labels.max()) + 1
     return np.bincount(data.true * size + data.labels, minlength=size * size).reshape(size, size)
-
-
-def flips_of(counts):
-    """The flips of a table that are too frequent for chance, the most frequent first."""
-    found = np.argwhere(systematic_flips(counts)).tolist()
-    return sorted((Flip(i, j, int(counts[i, j])) for i, j in found), key=lambda flip: -flip.count)
 
 
 def planted_pairs(data, count):

@@ -11,7 +11,7 @@ from keras_het.analysis import find_label_issues
 from keras_het.commands.demo import training
 from keras_het.commands.demo.data import Data, import_extra, load_data
 from keras_het.commands.demo.figure import draw
-from keras_het.commands.demo.findings import Diagnosis, Quality, diagnose, planted, planted_pairs, quality
+from keras_het.commands.demo.findings import Diagnosis, Quality, planted, planted_pairs, quality, said
 from keras_het.commands.demo.settings import Settings, check_settings
 from keras_het.commands.demo.texts import describe
 from keras_het.report import report
@@ -115,7 +115,7 @@ def _trial(noise, seed, settings, progress):
         training.accuracy(choice.model, data),
         choice.name,
         choice.reason,
-        diagnose(choice.probabilities, data.labels),
+        said(choice.diagnosis),
         planted(data),
         quality(issues, data.wrong),
         None if pairs is None else [[pair.first, pair.second] for pair in pairs],

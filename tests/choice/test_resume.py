@@ -1,0 +1,89 @@
+"""`choose` goes on where it was interrupted, to the bit, and refuses a folder of something else."""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+
+from keras_het.choice import Candidate
+from tests.choice.tasks import Cheat, Constant, X, Y, short
+
+pytestmark = pytest.mark.once
+
+
+def test_a_callback_may_stop_a_training(tmp_path):
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training = epoch == 1
+
+    one = short(Constant(), epochs=4, callbacks=[Stop()], path=tmp_path)
+    again = short(Constant(), epochs=4, callbacks=[Stop()], path=tmp_path)
+    assert again.scores == one.scores
+    np.testing.assert_array_equal(again.model.predict(X, verbose=0), one.model.predict(X, verbose=0))
+    right = np.load(tmp_path / "early_stopping_0.npz")["right"]
+    np.testing.assert_array_equal(right[1:], right[[1, 1, 1]])  # nothing changes after the second epoch
+
+
+def test_a_run_goes_on_with_an_optimizer_that_is_made_again(tmp_path):
+    short(path=tmp_path, optimizer=keras.optimizers.Adam(0.02))
+    kept = sorted(path.stat().st_mtime_ns for path in tmp_path.glob("*.npz"))
+    short(path=tmp_path, optimizer=keras.optimizers.Adam(0.02))
+    assert sorted(path.stat().st_mtime_ns for path in tmp_path.glob("*.npz")) == kept
+    with pytest.raises(ValueError, match="is of others"):
+        short(path=tmp_path, optimizer=keras.optimizers.Adam(0.03))
+
+
+def test_a_folder_of_other_candidates_is_refused(tmp_path):
+    class Weighted(Candidate):
+        name = "weighted"
+
+        def __init__(self, weight):
+            self.weight = weight
+
+    short(Weighted(1.0), path=tmp_path)
+    with pytest.raises(ValueError, match="is of others"):
+        short(Weighted(2.0), path=tmp_path)
+
+
+class StopError(Exception):
+    """An interruption."""
+
+
+def test_an_interrupted_run_goes_on_to_the_bit(tmp_path):
+    def stop_after(count):
+        calls = []
+
+        class Interrupting(keras.callbacks.Callback):
+            def on_train_begin(self, logs=None):
+                calls.append(1)
+                if count is not None and len(calls) > count:
+                    raise StopError
+
+        return {"callbacks": [Interrupting()]}, calls
+
+    arguments, _ = stop_after(5)
+    with pytest.raises(StopError):
+        short(Cheat(), Constant(), path=tmp_path / "run", **arguments)
+    kept = {path: path.stat().st_mtime_ns for path in sorted((tmp_path / "run").glob("*.npz"))}
+    assert len(kept) == 5
+    arguments, calls = stop_after(None)
+    resumed = short(Cheat(), Constant(), path=tmp_path / "run", **arguments)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    whole = short(Cheat(), Constant(), **stop_after(None)[0])
+    assert len(calls) == whole.trainings - 5
+    for one, other in zip(resumed.model.get_weights(), whole.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(resumed.probabilities, whole.probabilities)
+    assert [(s.name, s.accuracy, s.difference, s.error, s.epoch) for s in resumed.scores] == [
+        (s.name, s.accuracy, s.difference, s.error, s.epoch) for s in whole.scores
+    ]
+
+
+def test_a_folder_of_other_data_is_refused(tmp_path):
+    short(path=tmp_path)
+    with pytest.raises(ValueError, match=re.escape("whose early_stopping_0.npz is of others")):
+        short(path=tmp_path, y=np.roll(Y, 1))
+    (tmp_path / "early_stopping_0.npz").write_bytes(b"damaged")
+    with pytest.raises(ValueError, match="it is trained anew"):
+        short(path=tmp_path)

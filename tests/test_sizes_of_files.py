@@ -33,6 +33,11 @@ def network():
     return keras.Sequential([keras.Input((2,)), keras.layers.Dense(2, "log_softmax")])
 
 
+def joint_network():
+    inputs = keras.Input((2,))
+    return inputs, layers.JointHeteroscedasticDense(2, seed=0)(inputs)
+
+
 # How to make what needs arguments, or has sizes that may be None.
 MADE = {
     "HeteroscedasticDense": lambda: layers.HeteroscedasticDense(4, seed=0),
@@ -53,6 +58,8 @@ MADE = {
     "DataParametersCrossentropy": lambda: rivals.DataParametersCrossentropy(4, 2),
     "AdaptivelyRegularizedCrossentropy": lambda: rivals.AdaptivelyRegularizedCrossentropy(np.ones(2)),
     "DeepEnsemble": lambda: models.DeepEnsemble([network()]),
+    "DistributionModel": lambda: models.DistributionModel(*joint_network()),
+    "JointHeteroscedasticDense": lambda: layers.JointHeteroscedasticDense(4, seed=0),
     "Pair": lambda: models.Pair([network(), network()]),
 }
 

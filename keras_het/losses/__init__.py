@@ -13,6 +13,7 @@ from keras_het.losses.co_teaching import CoTeaching
 from keras_het.losses.corrected import BackwardCorrectedCrossentropy, ForwardCorrectedCrossentropy
 from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
 from keras_het.losses.indexed import with_index
+from keras_het.losses.joint import JointMultiLabelCrossentropy
 from keras_het.losses.mixed_labels import BootstrappedCrossentropy, SmoothedCrossentropy
 from keras_het.losses.robust import ActivePassiveCrossentropy, GeneralizedCrossentropy, SymmetricCrossentropy
 from keras_het.losses.selecting import SelfPacedCrossentropy
@@ -26,6 +27,7 @@ __all__ = [
     "EarlyLearningRegularizedCrossentropy",
     "ForwardCorrectedCrossentropy",
     "GeneralizedCrossentropy",
+    "JointMultiLabelCrossentropy",
     "SelfPacedCrossentropy",
     "SmoothedCrossentropy",
     "SymmetricCrossentropy",

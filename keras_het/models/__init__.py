@@ -1,6 +1,7 @@
-"""Whole models: conversion of pretrained models, weights of other packages, ensembles, pairs, temperature scaling."""
+"""Whole models: conversion of pretrained models, joint distributions, ensembles, pairs, temperature scaling."""
 
 from keras_het.models.conversion import heteroscedastic, homoscedastic
+from keras_het.models.distribution_model import DistributionModel
 from keras_het.models.edward2 import from_edward2
 from keras_het.models.ensemble import DeepEnsemble
 from keras_het.models.pair import Pair
@@ -8,6 +9,7 @@ from keras_het.models.temperature_scaler import scale_temperature
 
 __all__ = [
     "DeepEnsemble",
+    "DistributionModel",
     "Pair",
     "from_edward2",
     "heteroscedastic",

@@ -16,9 +16,11 @@ class Mean:
 
     Attributes:
         num_terms: the number of values for each logit that are averaged.
+        always_in_logs: whether the values themselves may overflow, so that only their logarithms are used.
     """
 
     num_terms = 1
+    always_in_logs = False
 
     def terms(self, logits: Tensor) -> tuple[Tensor, ...]:
         """The values that are averaged, each of the shape of the logits."""
@@ -75,6 +77,26 @@ class LogMean(Mean):
 
     def sensitivity(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
         return upstream[..., None] * ops.exp(self.log_slope(logits) - value[..., None])
+
+
+class LogMeanExp(Mean):
+    """log mean_s exp(u_s), for logits that are log-likelihoods already.
+
+    d / d u_s = exp(u_s - log mean exp) / S
+    """
+
+    always_in_logs = True
+
+    def terms(self, logits: Tensor) -> tuple[Tensor, ...]:
+        """exp(u), which may overflow."""
+        return (ops.exp(logits),)
+
+    def log_terms(self, logits: Tensor, axis: int) -> tuple[Tensor, ...]:
+        """u."""
+        return (logits,)
+
+    def sensitivity(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
+        return upstream[..., None] * ops.exp(logits - value[..., None])
 
 
 def log_sigmoid_slope(logits: Tensor) -> Tensor:

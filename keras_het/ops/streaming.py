@@ -222,9 +222,12 @@ def _log_averages(mean: Mean, chunks: "Chunks", normal: Normal) -> tuple[tuple, 
         # Not from -inf: the difference of two infinities in logaddexp is NaN.
         return chunks.fold(add_in_logs, (ops.full_like(normal.loc, -1e30),) * mean.num_terms)
 
-    sums = chunks.fold(add, (ops.zeros_like(normal.loc),) * mean.num_terms)
-    safe = ops.all(ops.stack(sums) > SMALLEST_MEAN * chunks.num_samples)
-    log_sums = ops.cond(safe, lambda: tuple(ops.log(s) for s in sums), in_logs)
+    if mean.always_in_logs:
+        log_sums = in_logs()
+    else:
+        sums = chunks.fold(add, (ops.zeros_like(normal.loc),) * mean.num_terms)
+        safe = ops.all(ops.stack(sums) > SMALLEST_MEAN * chunks.num_samples)
+        log_sums = ops.cond(safe, lambda: tuple(ops.log(s) for s in sums), in_logs)
     return (mean.result([s - math.log(chunks.num_samples) for s in log_sums]),), ()
 
 

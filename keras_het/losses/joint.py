@@ -1,0 +1,110 @@
+"""Losses of the joint likelihood of several labels, for heads that return the distribution of their logits."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.base.internals import compute_dtype, serialized_policy
+from keras_het.base.validation import check_integer
+from keras_het.losses.crossentropy import Crossentropy
+from keras_het.ops.label_vectors import MISSING, log_joint_labels
+from keras_het.ops.nodes import quasi_random
+from keras_het.ops.packed import unpack
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class JointMultiLabelCrossentropy(keras.losses.Loss):
+    """-log p of the whole label vector, for `layers.JointHeteroscedasticDense` and its sigmoid link.
+
+        -log E_{e_R}[ prod_c p(y_c | e_R) ],     p(1 | e_R) = q_c + (1 - q_c - f_c) E_{e_c}[sigmoid(u_c)],
+        u = mu + d e_K + V e_R in temperatures,  f_c = p(label 0 | true label 1),  q_c = p(label 1 | true label 0)
+
+    Labels that are seen together more often than their own probabilities say make V point in the same direction. Binary
+    crossentropy of the mean probabilities cannot see that. The noise of each label by itself is integrated in closed
+    form, and that of the factors by quasi-random nodes, which are drawn anew at every training step and are the same
+    in `evaluate`.
+
+    Rates of wrong labels, if they are known, keep the model from learning them: it predicts the true labels. Missing
+    positives, such as objects that nobody marked, are false negatives.
+
+    Args:
+        num_samples: S, the number of nodes.
+        false_negative_rate: f, of each label, or one number; in [0, 1).
+        false_positive_rate: q, of each label, or one number; in [0, 1), with f + q < 1.
+        seed: of the nodes, in [0, 2^31).
+        name: as for any Keras loss.
+        reduction: as for any Keras loss.
+        dtype: as for any Keras loss.
+    Input shape: labels `(..., C)`, 0 or 1, or -1 for a label that is not known; any other number makes the loss nan. A
+        row of unknown labels alone counts neither in the sum nor in the mean. Predictions `(..., C (2 + R) + 1)`.
+    Raises:
+        ValueError: for arguments outside these ranges, or predictions that are no distribution of C logits.
+    Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 2; the joint form is that of
+        Monteiro et al. 2020, Eq. 5, for labels.
+
+    Example:
+        >>> from keras_het.layers import JointHeteroscedasticDense
+        >>> from keras_het.models import DistributionModel
+        >>> inputs = keras.Input((8,))
+        >>> model = DistributionModel(inputs, JointHeteroscedasticDense(5, num_factors=2)(inputs))
+        >>> model.compile("adam", JointMultiLabelCrossentropy(), metrics=["binary_accuracy"])
+        >>> history = model.fit(np.ones((4, 8)), np.ones((4, 5)), verbose=0)
+        >>> model.predict(np.ones((4, 8)), verbose=0).shape
+        (4, 5)
+    """
+
+    def __init__(
+        self,
+        num_samples: int = 128,
+        false_negative_rate: Any = 0.0,
+        false_positive_rate: Any = 0.0,
+        seed: int = 0,
+        name: str = "joint_multi_label_crossentropy",
+        reduction: str | None = "sum_over_batch_size",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.num_samples = check_integer("num_samples", num_samples, 1, 1 << 20)
+        self.seed = check_integer("seed", seed, 0, (1 << 31) - 1)
+        self.false_negative_rate = _check_rates("false_negative_rate", false_negative_rate)
+        self.false_positive_rate = _check_rates("false_positive_rate", false_positive_rate)
+        if np.any(self.false_negative_rate + self.false_positive_rate >= 1.0):
+            rule = "be less than 1 with `false_positive_rate`, or labels say nothing"
+            raise ValueError(f"`false_negative_rate` must {rule}. Received: {false_negative_rate!r}")
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the computation: float32 for half precision."""
+        return "float32" if compute_dtype(self) in ("float16", "bfloat16") else compute_dtype(self)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """The loss of every label vector, `(...)`."""
+        normal, step = unpack(y_pred, y_true.shape[-1])
+        nodes = quasi_random((self.seed, step), self.num_samples if normal.size[1] else 1, 0, normal.size[1])
+        losses = -log_joint_labels(normal, y_true, nodes, self._flips())
+        return Crossentropy.without_ignored(losses, ops.any(ops.not_equal(y_true, MISSING), axis=-1))
+
+    def _flips(self) -> tuple[Any, Any] | None:
+        rates = self.false_negative_rate, self.false_positive_rate
+        return rates if any(np.any(rate > 0.0) for rate in rates) else None
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        return {
+            **super().get_config(),
+            "num_samples": self.num_samples,
+            "false_negative_rate": self.false_negative_rate.tolist(),
+            "false_positive_rate": self.false_positive_rate.tolist(),
+            "seed": self.seed,
+            "dtype": serialized_policy(self),
+        }
+
+
+def _check_rates(name: str, rates: Any) -> np.ndarray:
+    """Rates of wrong labels as an array, `()` or `(C,)`."""
+    found = np.asarray(rates, "float64")
+    if found.ndim > 1 or not np.all((found >= 0.0) & (found < 1.0)):
+        raise ValueError(f"`{name}` must be a number in [0, 1), or one for each label. Received: {rates!r}")
+    return found

@@ -1,0 +1,152 @@
+"""A model of label vectors: trained by a joint loss, it predicts probabilities, and learns which labels go together."""
+
+import keras
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
+from keras_het.losses import JointMultiLabelCrossentropy
+from keras_het.models import DistributionModel
+
+FEATURES, LABELS, FACTORS = 3, 6, 2
+
+
+def label_vectors(count, seed):
+    """Features, label vectors, and the planted covariance of the logits."""
+    rng = np.random.default_rng(seed)
+    x, factor = rng.normal(size=(count, FEATURES)), 2.0 * rng.normal(size=(LABELS, FACTORS))
+    noise = rng.normal(size=(count, FACTORS)) @ factor.T
+    u = x @ rng.normal(size=(FEATURES, LABELS)) + noise
+    y = rng.random(u.shape) < 1.0 / (1.0 + np.exp(-u))
+    return x.astype("float32"), y.astype("float32"), factor @ factor.T
+
+
+def joint_model(loss=None, **arguments):
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((FEATURES,))
+    head = JointHeteroscedasticDense(LABELS, FACTORS, seed=0, name="head", **arguments)
+    model = DistributionModel(inputs, head(inputs), name="joint")
+    model.compile(keras.optimizers.Adam(0.05), loss or JointMultiLabelCrossentropy(32), metrics=["binary_accuracy"])
+    return model
+
+
+X, Y, PLANTED = label_vectors(1500, seed=0)
+
+
+def test_it_trains_predicts_evaluates_and_comes_back_from_a_file(tmp_path):
+    model = joint_model()
+    history = model.fit(X[:256], Y[:256], epochs=4, verbose=0, validation_data=(X[256:300], Y[256:300])).history
+    assert history["loss"][-1] < history["loss"][0]
+    p = model.predict(X[:20], verbose=0)
+    assert p.shape == (20, LABELS)
+    assert ((p > 0) & (p < 1)).all()
+    loss, accuracy = model.evaluate(X[:256], Y[:256], verbose=0)
+    found = np.mean((model.predict(X[:256], verbose=0) > 0.5) == Y[:256])
+    assert accuracy == pytest.approx(found, abs=1e-6)
+    assert int(model.head.clock.step) == 4 * 8
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert type(loaded) is DistributionModel
+    np.testing.assert_array_equal(loaded.predict(X[:20], verbose=0), p)
+    np.testing.assert_array_equal(loaded.predict_on_batch(X[:20]), model.predict_on_batch(X[:20]))
+    assert loaded.evaluate(X[:256], Y[:256], verbose=0)[0] == pytest.approx(loss, rel=1e-6)
+
+
+def test_the_predictions_are_those_of_the_head_of_each_label():
+    """The same weights in a head of marginals give the same probabilities."""
+    model, inputs = joint_model(), keras.Input((FEATURES,))
+    head = HeteroscedasticDense(LABELS, FACTORS, link="sigmoid", temperature=1.0, seed=0)
+    marginal = keras.Model(inputs, head(inputs))
+    head.set_weights(model.head.get_weights())
+    expected = 1.0 / (1.0 + np.exp(-marginal.predict(X[:9], verbose=0)))
+    np.testing.assert_allclose(model.predict(X[:9], verbose=0), expected, rtol=1e-5)
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(model.head.probabilities(X[:9])), expected, rtol=1e-5)
+
+
+@pytest.mark.once
+def test_the_joint_loss_learns_the_planted_correlations():
+    model, below = joint_model(), np.tril_indices(LABELS, -1)
+    model.fit(X, Y, batch_size=128, epochs=10, verbose=0)
+    covariance = keras.ops.convert_to_numpy(model.head.logit_covariance(X[:200], centered=False)).mean(0)
+    assert spearmanr(covariance[below], PLANTED[below])[0] > 0.8
+
+
+@pytest.mark.once
+@pytest.mark.planted
+def test_the_marginal_loss_does_not_learn_them():
+    """Binary crossentropy of the probabilities fails the check above."""
+    inputs = keras.Input((FEATURES,))
+    keras.utils.set_random_seed(0)
+    head = HeteroscedasticDense(LABELS, FACTORS, link="sigmoid", temperature=1.0, seed=0)
+    model = keras.Model(inputs, head(inputs))
+    model.compile(keras.optimizers.Adam(0.05), keras.losses.BinaryCrossentropy(from_logits=True))
+    model.fit(X, Y, batch_size=128, epochs=10, verbose=0)
+    end = keras.ops.convert_to_numpy(head.logit_covariance(X[:200])).mean(0)
+    below = np.tril_indices(LABELS, -1)
+    assert spearmanr(end[below], PLANTED[below])[0] < 0.8
+
+
+@pytest.mark.once
+def test_the_noise_is_new_at_every_step_and_the_same_in_evaluation():
+    model = joint_model()
+
+    def loss(training):
+        return float(keras.ops.convert_to_numpy(model.loss(Y[:8], model(X[:8], training=training))))
+
+    values = [loss(True), loss(True)]
+    assert values[0] != values[1]
+    model.head.clock.step.assign(0)
+    assert loss(True) == values[0]
+    assert loss(False) == loss(False)
+
+
+@pytest.mark.once
+def test_unknown_rows_leave_the_mean():
+    model, y = joint_model(), Y[:4].copy()
+    outputs = model(X[:4])
+    y[1:] = -1
+    found, expected = (keras.ops.convert_to_numpy(model.loss(*pair)) for pair in ((y, outputs), (y[:1], outputs[:1])))
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.once
+def test_known_rates_of_missing_positives_give_the_true_probabilities():
+    """Half of the positive labels are missing; all of the first label would be right."""
+    rng = np.random.default_rng(0)
+    hidden = np.array([0.0, *[0.5] * (LABELS - 1)])
+    y = Y * (rng.random(Y.shape) >= hidden)
+    means = []
+    for rate in (0.0, hidden):
+        model = joint_model(JointMultiLabelCrossentropy(16, false_negative_rate=rate))
+        model.fit(X, y, batch_size=256, epochs=10, verbose=0)
+        means.append(model.predict(X, verbose=0).mean(0))
+    assert np.abs(means[0][1:] - Y.mean(0)[1:]).min() > 0.1
+    np.testing.assert_allclose(means[1], Y.mean(0), atol=0.06)
+
+
+@pytest.mark.once
+def test_the_loss_comes_back_from_its_config():
+    loss = JointMultiLabelCrossentropy(16, [0.1, 0.2], 0.05, seed=3, reduction="sum")
+    again = keras.losses.deserialize(keras.losses.serialize(loss))
+    assert again.get_config() == loss.get_config()
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: JointMultiLabelCrossentropy(0), "`num_samples` must be an integer in"),
+        (lambda: JointMultiLabelCrossentropy(false_negative_rate=1.0), "`false_negative_rate` must be a number in"),
+        (lambda: JointMultiLabelCrossentropy(4, 0.5, 0.5), "`false_negative_rate` must be less than 1 with"),
+        (lambda: JointMultiLabelCrossentropy()(Y[:2], np.zeros((2, 10))), "`y_pred` must have shape"),
+        (lambda: DistributionModel(*[keras.Input((2,))] * 2), "`outputs` must be those of a layer that returns a"),
+        (
+            lambda: JointHeteroscedasticDense(4, covariance=keras.saving.get_registered_object("keras_het>Latent")(2)),
+            "`covariance` must have noise of the logits",
+        ),
+    ],
+)
+@pytest.mark.refusal
+def test_refusals(make, text):
+    with pytest.raises(ValueError, match=text):
+        make()

@@ -1,0 +1,163 @@
+"""The joint likelihood of label vectors against float64, against itself summed over all vectors, and its gradients."""
+
+import itertools
+
+import numpy as np
+import pytest
+from keras import ops
+from scipy.special import expit, logsumexp
+
+from keras_het.ops import log_expected_sigmoid, low_rank_normal, quasi_random
+from keras_het.ops.label_vectors import log_joint_labels
+from keras_het.ops.nodes import Nodes
+from keras_het.ops.sigmoid import log_expected_sigmoid_slopes
+from tests.gradients import value_and_gradients
+from tests.ops.test_sigmoid import GRID
+
+LABELS, FACTORS, BATCH = 4, 2, 3
+POINTS, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+FALSE_NEGATIVE, FALSE_POSITIVE = np.array([0.1, 0.3, 0.0, 0.2]), np.array([0.05, 0.0, 0.2, 0.1])
+
+
+def problem(seed=0, labels=LABELS, factors=FACTORS):
+    """Means, standard deviations and factors as float64, and labels."""
+    rng = np.random.default_rng(seed)
+    loc, scale = rng.normal(size=(BATCH, labels)), rng.uniform(0.1, 1.0, (BATCH, labels))
+    return (loc, scale, rng.normal(size=(BATCH, labels, factors))), rng.integers(2, size=(BATCH, labels))
+
+
+def oracle(loc, scale, factor, labels, noise, log_weights, flips=(0.0, 0.0)):
+    """log sum_s w_s prod_c p(y_c | e_s) in float64, with 80 nodes of Gauss and Hermite for each label's own noise."""
+    u = loc[:, None] + np.einsum("bcr,sr->bsc", factor, noise)
+    u = u[..., None] + scale[:, None, :, None] * POINTS
+    p, q = (np.einsum("m,bscm->bsc", WEIGHTS, expit(sign * u)) for sign in (1, -1))
+    y, kept = labels[:, None], 1.0 - flips[0] - flips[1]
+    log_p = np.where(y == 1, np.log(flips[1] + kept * p), np.where(y == 0, np.log(flips[0] + kept * q), 0.0))
+    return logsumexp(log_p.sum(-1) + log_weights, axis=1)
+
+
+def exact(loc, scale, factor, labels, flips=(0.0, 0.0)):
+    """The same with 80 nodes of Gauss and Hermite for each of the two factors."""
+    noise = np.array(list(itertools.product(POINTS, POINTS)))
+    return oracle(loc, scale, factor, labels, noise, np.log(np.outer(WEIGHTS, WEIGHTS).ravel()), flips)
+
+
+def computed(tensors, labels, nodes, **arguments):
+    normal = low_rank_normal(*(ops.convert_to_tensor(x, "float32") for x in tensors))
+    return ops.convert_to_numpy(log_joint_labels(normal, labels, nodes, **arguments))
+
+
+def test_slopes_are_those_of_the_closed_form():
+    mean, variance = GRID[0], GRID[1] ** 2
+    found = [ops.convert_to_numpy(x) for x in log_expected_sigmoid_slopes(mean, variance)]
+    _, expected = value_and_gradients(lambda x: ops.sum(log_expected_sigmoid(*x)[0]), [mean, variance])
+    np.testing.assert_allclose(found[0], ops.convert_to_numpy(log_expected_sigmoid(mean, variance)[0]), rtol=1e-6)
+    for one, other in zip(found[1:], expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=5e-6)  # the closed form itself is that near
+
+
+def test_the_likelihood_of_nodes_against_float64():
+    tensors, labels = problem()
+    nodes = quasi_random((0, 0), 96, 0, FACTORS)
+    noise = ops.convert_to_numpy(nodes.eps_factor).astype("float64")
+    expected = oracle(*tensors, labels, noise, -np.log(96))
+    for arguments in ({}, {"chunk_size": 40}, {"loop": "plain"}, {"loop": "unrolled"}):
+        np.testing.assert_allclose(computed(tensors, labels, nodes, **arguments), expected, atol=2e-5)
+
+
+@pytest.mark.once
+def test_quasi_random_nodes_against_the_integral():
+    """The error of 2^20 pseudo-random nodes would be about 1e-3; here 1024 quasi-random ones are compared."""
+    tensors, labels = problem(seed=1)
+    nodes = quasi_random((0, 0), 1024, 0, FACTORS)
+    np.testing.assert_allclose(computed(tensors, labels, nodes), exact(*tensors, labels), atol=2e-3)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("flips", [None, (FALSE_NEGATIVE, FALSE_POSITIVE)], ids=["right", "flips"])
+def test_the_probabilities_of_all_vectors_sum_to_one(flips):
+    tensors, _ = problem()
+    nodes = quasi_random((0, 0), 64, 0, FACTORS)
+    vectors = np.array(list(itertools.product((0, 1), repeat=LABELS)))
+    of_each = [computed(tensors, np.tile(vector, (BATCH, 1)), nodes, flips=flips) for vector in vectors]
+    np.testing.assert_allclose(np.exp(of_each).sum(0), 1.0, atol=1e-4)
+
+
+def test_flips_and_missing_labels():
+    tensors, labels = problem()
+    labels[0, 1], labels[1] = -1, -1
+    nodes = quasi_random((0, 0), 64, 0, FACTORS)
+    noise = ops.convert_to_numpy(nodes.eps_factor).astype("float64")
+    flips = FALSE_NEGATIVE, FALSE_POSITIVE
+    found = computed(tensors, labels, nodes, flips=flips)
+    np.testing.assert_allclose(found, oracle(*tensors, labels, noise, -np.log(64), flips), atol=2e-5)
+    assert found[1] == 0.0
+    both = [computed(tensors, np.where([[0, 1, 0, 0]], y, labels), nodes, flips=flips)[0] for y in (0, 1)]
+    assert logsumexp(both) == pytest.approx(found[0], abs=1e-5)
+
+
+def test_gradients_against_finite_differences():
+    tensors, labels = problem()
+    labels[0, 1] = -1
+    nodes = quasi_random((0, 0), 96, 0, FACTORS)
+    noise, log_weight = ops.convert_to_numpy(nodes.eps_factor).astype("float64"), -np.log(96)
+    flips = FALSE_NEGATIVE, FALSE_POSITIVE
+
+    def total(values):
+        normal = low_rank_normal(*values[:3])
+        return ops.sum(log_joint_labels(normal, labels, nodes, flips=tuple(values[3:]), chunk_size=40))
+
+    given = [*tensors, *flips]
+    _, gradients = value_and_gradients(total, [np.float32(x) for x in given])
+    for place, gradient in enumerate(gradients):
+        for index in itertools.islice(np.ndindex(given[place].shape), 0, None, 3):
+            shifted = []
+            for step in (1e-5, -1e-5):
+                moved = [x.copy() for x in given]
+                moved[place][index] += step
+                shifted.append(oracle(*moved[:3], labels, noise, log_weight, moved[3:]).sum())
+            assert gradient[index] == pytest.approx((shifted[0] - shifted[1]) / 2e-5, rel=2e-3, abs=2e-4)
+
+
+@pytest.mark.once
+def test_the_marginal_likelihood_sees_no_correlation_and_the_joint_one_does():
+    """Two factors of the same variances, one with equal signs and one with opposite ones."""
+    loc, scale = np.zeros((1, 2), "float32"), np.full((1, 2), 0.5, "float32")
+    same, opposite = np.array([[[1.0], [1.0]]], "float32"), np.array([[[1.0], [-1.0]]], "float32")
+    nodes = quasi_random((0, 0), 256, 0, 1)
+    marginal, joint = [], []
+    for factor in (same, opposite):
+        normal = low_rank_normal(loc, scale, factor)
+        marginal.append(float(ops.sum(log_expected_sigmoid(normal.loc, normal.variance())[0])))
+        joint.append(float(log_joint_labels(normal, np.ones((1, 2)), nodes)[0]))
+    assert marginal[0] == marginal[1]
+    assert joint[0] > joint[1] + 0.2
+
+
+def test_no_factors_need_no_nodes():
+    (loc, scale, _), labels = problem()
+    normal = low_rank_normal(*(ops.convert_to_tensor(x, "float32") for x in (loc, scale)))
+    nodes = Nodes(np.zeros((1, 0), "float32"), np.zeros((1, 0), "float32"))
+    found = ops.convert_to_numpy(log_joint_labels(normal, labels, nodes))
+    np.testing.assert_allclose(found, oracle(loc, scale, np.zeros((BATCH, LABELS, 1)), labels, [[0.0]], 0.0), atol=2e-5)
+
+
+def test_extreme_logits_stay_finite():
+    loc = np.array([[1e4, -1e4, 0.0, 50.0]], "float32")
+    tensors = loc, np.full_like(loc, 1e-3), np.full((1, 4, 2), 1e3, "float32")
+    nodes = quasi_random((0, 0), 32, 0, 2)
+    value, gradients = value_and_gradients(
+        lambda x: ops.sum(log_joint_labels(low_rank_normal(*x), np.array([[0, 1, 1, 0]]), nodes)), list(tensors)
+    )
+    assert np.isfinite(value)
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+
+
+def test_other_labels_are_nan():
+    tensors, labels = problem()
+    nodes = quasi_random((0, 0), 32, 0, FACTORS)
+    for row, wrong in enumerate((2, 0.5, np.nan)):
+        labels = labels.astype("float64")
+        labels[row, 0] = wrong
+    assert np.isnan(computed(tensors, labels, nodes)).all()

@@ -9,6 +9,7 @@ from keras_het.analysis.covariance import confused_pairs, covariance
 from keras_het.analysis.diagnosis import diagnose_noise
 from keras_het.analysis.disagreement import disagreements, rank_histogram
 from keras_het.analysis.explanation import explain
+from keras_het.analysis.joint_labels import joint_labels
 from keras_het.analysis.label_quality import find_label_issues
 from keras_het.analysis.members import ensemble_uncertainty
 from keras_het.analysis.risk import risk_coverage
@@ -29,6 +30,7 @@ __all__ = [
     "explain",
     "features",
     "find_label_issues",
+    "joint_labels",
     "plots",
     "predict_probabilities",
     "rank_histogram",

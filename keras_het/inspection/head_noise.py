@@ -12,7 +12,7 @@ from keras_het.base.graph import Head, find_head, has_graph, predictor
 from keras_het.base.internals import layers_of
 from keras_het.base.validation import as_float64, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
-from keras_het.layers import HeteroscedasticDense
+from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
 
 
 class Figures(NamedTuple):
@@ -78,9 +78,10 @@ def find_noisy_head(model: keras.Model, name: str | None = None) -> Head:
             "`members`"
         )
         raise ValueError(f"`model` must {rule}. Received: a {type(model).__name__}")
+    kind = JointHeteroscedasticDense if layers_of(model, JointHeteroscedasticDense) else HeteroscedasticDense
     names = {layer.name for layer in layers_of(model, HeteroscedasticDense)}
     only = names.pop() if len(names) == 1 else None
-    return find_head(model, HeteroscedasticDense, name or only)
+    return find_head(model, kind, name or only)
 
 
 class HeadReader:

@@ -1,0 +1,166 @@
+"""What a joint model says of whole label vectors: their probabilities, samples, and each label given the others."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from keras_het.base.batches import as_numpy
+from keras_het.base.seeds import random_generator
+from keras_het.base.tensor import Tensor
+from keras_het.base.validation import check_integer
+from keras_het.layers import JointHeteroscedasticDense
+from keras_het.ops.label_vectors import MISSING, log_joint_labels
+from keras_het.ops.low_rank import low_rank_normal
+from keras_het.ops.nodes import Nodes, quasi_random
+from keras_het.ops.packed import unpack
+from keras_het.ops.sigmoid import log_expected_sigmoid
+
+BLOCK_ELEMENTS = 1 << 22  # logits at the nodes, of examples that are computed at once
+
+
+@dataclasses.dataclass(frozen=True)
+class JointLabels:
+    """The distributions of the label vectors of N examples; see `joint_labels`.
+
+    Attributes:
+        probabilities: of each label by itself, `(N, C)`.
+        outputs: of the head: the Gaussians of the logits, `(N, C (2 + R) + 1)`.
+        num_samples: S, the number of nodes that an expectation over the factors takes.
+    """
+
+    probabilities: np.ndarray
+    outputs: np.ndarray
+    num_samples: int
+
+    def log_prob(self, labels: Any) -> np.ndarray:
+        """The log-probability of a label vector for each example, `(N,)`.
+
+        Args:
+            labels: `(N, C)`, or `(C,)` for all examples: 0, 1, or -1 for labels that are summed over.
+        """
+        y = self._checked(labels)
+        return self._by_blocks(lambda normal, part: log_joint_labels(normal, part, self._nodes(normal)), y)
+
+    def most_likely(self, candidates: Any) -> np.ndarray:
+        """The index of the most probable one of some label vectors, for each example, `(N,)`.
+
+        Args:
+            candidates: `(M, C)`, zeros and ones, such as the vectors that occur in the training data.
+        """
+        vectors = np.asarray(as_numpy(candidates))
+        if vectors.ndim != 2 or not len(vectors):
+            raise ValueError(f"`candidates` must have shape (M, C), M > 0. Received: shape {vectors.shape}")
+        return np.stack([self.log_prob(vector) for vector in vectors]).argmax(axis=0)
+
+    def given_others(self, labels: Any) -> np.ndarray:
+        """The probability that each label is 1, given the other labels of the example, `(N, C)`.
+
+            p(y_c = 1 | all others) = E[w_c p(1 | e_R)] / E[w_c],     w_c = prod_{k != c} p(y_k | e_R)
+
+        A label that fits the picture alone, and not the labels beside it, is probably wrong; a missing label (-1) gets
+        its probability by those that are known.
+
+        Args:
+            labels: `(N, C)`: 0, 1, or -1 for labels that are not known.
+        """
+        return self._by_blocks(lambda normal, y: _given_others(normal, y, self._nodes(normal)), self._checked(labels))
+
+    def sample(self, num_samples: int = 1, seed: int = 0) -> np.ndarray:
+        """Label vectors, drawn from the joint distribution, `(num_samples, N, C)`, int8.
+
+        Labels that go together are drawn together, other than by the probabilities of each label alone.
+
+        Args:
+            num_samples: how many for each example.
+            seed: of the draws.
+        """
+        rng, (normal, _) = random_generator(seed), unpack(ops.convert_to_tensor(self.outputs), self._units)
+        draws = []
+        for _ in range(check_integer("num_samples", num_samples, 1)):
+            loc, scale, factor = (
+                ops.convert_to_numpy(x) for x in (normal.loc, normal.scale_diag, normal.scaled_factor())
+            )
+            noise = rng.standard_normal((len(loc), factor.shape[-1])).astype("float32")
+            u = loc + scale * rng.standard_normal(loc.shape) + np.einsum("ncr,nr->nc", factor, noise)
+            draws.append(rng.random(loc.shape) * (1.0 + np.exp(-u)) < 1.0)
+        return np.stack(draws).astype("int8")
+
+    @property
+    def _units(self) -> int:
+        return self.probabilities.shape[1]
+
+    def _checked(self, labels: Any) -> np.ndarray:
+        y = np.asarray(as_numpy(labels))
+        if y.shape not in (self.probabilities.shape, (self._units,)) or not np.isin(y, (0, 1, MISSING)).all():
+            rule = f"be 0, 1 or -1, of shape {self.probabilities.shape} or ({self._units},)"
+            found = f"shape {y.shape}" if y.shape[-1:] != (self._units,) else "others"
+            raise ValueError(f"`labels` must {rule}. Received: {found}")
+        return np.broadcast_to(y, self.probabilities.shape)
+
+    def _nodes(self, normal: Any) -> Nodes:
+        factors = normal.size[1]
+        return quasi_random((0, 0), self.num_samples if factors else 1, 0, factors, np)
+
+    def _by_blocks(self, function: Any, labels: np.ndarray) -> np.ndarray:
+        """Applies a function of a Gaussian and labels to some examples at a time."""
+        rows, parts = max(1, BLOCK_ELEMENTS // (self.num_samples * self._units)), []
+        for start in range(0, len(labels), rows):
+            part = slice(start, start + rows)
+            normal = unpack(ops.convert_to_tensor(self.outputs[part]), self._units).normal
+            parts.append(ops.convert_to_numpy(function(normal, labels[part])))
+        return np.concatenate(parts)
+
+
+def joint_labels(model: Any, x: Any, *, num_samples: int = 256, batch_size: int = 128) -> JointLabels:
+    """The joint distributions of label vectors, by a model that ends in a `layers.JointHeteroscedasticDense`.
+
+        p(y | x) = E_{e_R}[ prod_c p(y_c | e_R, x) ]
+
+    The probabilities of each label by itself do not tell which labels go together, and the vector of the most probable
+    labels need not be a probable vector.
+
+    Args:
+        model: a `models.DistributionModel` of such a head, with a sigmoid link.
+        x: as for `predict`.
+        num_samples: S, the number of nodes for the factors.
+        batch_size: of the predictions.
+    Returns:
+        `JointLabels`.
+    Raises:
+        ValueError: for another model.
+    Source: Collier et al. 2021, section 2; Monteiro et al. 2020, section 3, for pixels.
+
+    Example:
+        >>> import keras
+        >>> from keras_het.models import DistributionModel
+        >>> inputs = keras.Input((4,))
+        >>> model = DistributionModel(inputs, JointHeteroscedasticDense(3, num_factors=1)(inputs))
+        >>> found = joint_labels(model, np.zeros((5, 4)))
+        >>> found.log_prob([1, 0, 1]).shape, found.sample(10).shape, found.given_others([1, 0, -1]).shape
+        ((5,), (10, 5, 3), (5, 3))
+    """
+    head = getattr(model, "head", None)
+    if not isinstance(head, JointHeteroscedasticDense) or head.link.activation != "sigmoid":
+        rule = "be a DistributionModel of a JointHeteroscedasticDense with a sigmoid link"
+        raise ValueError(f"`model` must {rule}. Received: a {type(model).__name__}")
+    outputs = model.predict_distribution(x, batch_size=check_integer("batch_size", batch_size, 1), verbose=0)
+    return JointLabels(
+        ops.convert_to_numpy(head.predictions(ops.convert_to_tensor(outputs))),
+        outputs,
+        check_integer("num_samples", num_samples, 1, 1 << 20),
+    )
+
+
+def _given_others(normal: Any, labels: np.ndarray, nodes: Nodes) -> Tensor:
+    """p(y_c = 1 | the others), `(B, C)`, from the log-probabilities of every label at every node, `(B, S, C)`."""
+    factor = normal.scaled_factor() if normal.size[1] else None
+    quiet = low_rank_normal(normal.loc, ops.zeros_like(normal.loc), factor)
+    zeros = ops.zeros((nodes.num_samples, normal.size[0]))
+    u = quiet.logits(Nodes(zeros, ops.convert_to_tensor(nodes.eps_factor)))
+    log_p, log_q = log_expected_sigmoid(u, ops.square(normal.scale_diag)[..., None, :])
+    y = ops.convert_to_tensor(labels)[..., None, :]
+    own = ops.where(ops.equal(y, 1), log_p, ops.where(ops.equal(y, 0), log_q, 0.0))
+    others = ops.sum(own, axis=-1, keepdims=True) - own
+    return ops.exp(ops.logsumexp(others + log_p, axis=-2) - ops.logsumexp(others, axis=-2))

@@ -9,8 +9,10 @@ from keras_het import links
 from keras_het.base.graph import find_head, model_inputs
 from keras_het.base.validation import check_boolean
 from keras_het.inspection.outputs import Output, outputs_of
-from keras_het.layers import HeteroscedasticDense
+from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
+from keras_het.losses import JointMultiLabelCrossentropy
 from keras_het.models.copying import copy_model, unchanged_seed
+from keras_het.models.distribution_model import DistributionModel
 from keras_het.models.ending import activated, compile_like, free_name, reshaped
 from keras_het.models.raw_inputs import with_preprocessor
 
@@ -30,6 +32,7 @@ def heteroscedastic(
     warm_start: bool = True,
     clone: bool = False,
     keep_activation: bool = False,
+    joint: bool = False,
     **head_arguments: Any,
 ) -> keras.Model:
     """Returns a new model with the last Dense layer, or 1x1 Conv2D, replaced by a `HeteroscedasticDense`.
@@ -45,6 +48,10 @@ def heteroscedastic(
     `keep_activation=True` the losses and metrics of probabilities stay as they are. The new model is not compiled, and
     a warning says so, if a loss or metric has no such form, such as `kl_divergence`, or is your own and may take
     probabilities. The same holds if a metric or the optimizer cannot be made again from its configuration.
+
+    With `joint=True` the head is a `JointHeteroscedasticDense` and the new model a `DistributionModel`, for labels that
+    are not exclusive. It is compiled with `losses.JointMultiLabelCrossentropy`, whatever the old loss was, and the old
+    metrics in the form that takes probabilities, which it predicts.
 
     A KerasHub task gives a model that keeps the task's preprocessor: `fit`, `evaluate` and `predict` take raw images or
     strings.
@@ -69,6 +76,7 @@ def heteroscedastic(
         keep_activation: whether to put the activation of the old head behind the new one, in a layer of its own. A
             model that returned probabilities then still does, and takes ordinary losses and metrics, without
             `from_logits`.
+        joint: whether the new model learns which labels go together, for a sigmoid link.
         head_arguments: other arguments of `HeteroscedasticDense`. `use_bias`, `name`, `kernel_regularizer` and
             `bias_regularizer` are taken from the old layer unless given; its constraints, activity regularizer and
             `trainable` are not kept.
@@ -76,7 +84,8 @@ def heteroscedastic(
         a functional `keras.Model` whose last layer is the head, except for layers that reshape and a kept activation.
     Raises:
         ValueError: if there is no graph, no such layer, or more than one output, if the old head has another
-            activation, or if it is a convolution of "channels_first".
+            activation, or if it is a convolution of "channels_first"; for `joint`, if the link is not the sigmoid, or
+            if a layer behind the head is to be kept.
     Warns: if the old model was compiled with something that has no counterpart, or that cannot be made again.
     Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 4.2 (transfer, in the other
         direction).
@@ -104,13 +113,21 @@ def heteroscedastic(
         _check_warm(old, arguments)
     if keep:
         _check_kept(head, units, arguments["link"])
+    if check_boolean("joint", joint):
+        _check_joint(model, head, keep, arguments["link"])
     with unchanged_seed(head_arguments.get("seed")):
         body = _body(model, head, clone)
-        new = HeteroscedasticDense(units, num_factors, **{"name": free_name(old.name, body), **arguments})
-        converted = with_preprocessor(_with_head(body, new, head, new.link.activation, keep), model)
+        kind = JointHeteroscedasticDense if joint else HeteroscedasticDense
+        new = kind(units, num_factors, **{"name": free_name(old.name, body), **arguments})
+        if joint:
+            converted = DistributionModel(model_inputs(body), new(body.outputs[0]), name=body.name)
+        else:
+            converted = with_preprocessor(_with_head(body, new, head, new.link.activation, keep), model)
     if warm:
         _give_mean(new, _weights_of(old))
-    compile_like(converted, model, outputs_of(converted)[0][1], head.activation, RETURNS[head.activation])
+    output = Output(new.name, "sigmoid", "probabilities", units) if joint else outputs_of(converted)[0][1]
+    loss = JointMultiLabelCrossentropy() if joint else None
+    compile_like(converted, model, output, head.activation, RETURNS[head.activation], loss)
     return converted
 
 
@@ -184,15 +201,28 @@ def _with_head(body, new, head, activation, keep):
     return keras.Model(model_inputs(body), outputs, name=body.name)
 
 
+def _check_joint(model, head, keep, link):
+    if links.get(link).activation != "sigmoid":
+        rule = "be False where classes are exclusive: one label has no correlations"
+        raise ValueError(f"`joint` must {rule}. Received: joint=True, link={link!r}")
+    if keep or head.behind:
+        rule = "be False where an activation is kept or a layer behind the head reshapes: the loss takes its output"
+        raise ValueError(f"`joint` must {rule}. Received: joint=True")
+    if getattr(model, "preprocessor", None) is not None:
+        rule = "be False for a task with a preprocessor: convert keras.Model(task.input, task.output) instead"
+        raise ValueError(f"`joint` must {rule}. Received: joint=True, model={model.name!r}")
+
+
 def _check_not_converted(model):
-    try:
-        name = find_head(model, HeteroscedasticDense).layer.name
-    except ValueError:
-        return
-    raise ValueError(
-        f"The head {name!r} is a HeteroscedasticDense already; `homoscedastic(model)` makes it a Dense again. "
-        f"Received: model={model.name!r}"
-    )
+    for kind in (HeteroscedasticDense, JointHeteroscedasticDense):
+        try:
+            name = find_head(model, kind).layer.name
+        except ValueError:
+            continue
+        raise ValueError(
+            f"The head {name!r} is a {kind.__name__} already; `homoscedastic(model)` makes a HeteroscedasticDense a "
+            f"Dense again. Received: model={model.name!r}"
+        )
 
 
 def _link(head, units, warm, given):

@@ -51,7 +51,12 @@ def activated(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any
 
 
 def compile_like(
-    new: keras.Model, old: keras.Model, output: Output | None, activation: str | None, returned: str
+    new: keras.Model,
+    old: keras.Model,
+    output: Output | None,
+    activation: str | None,
+    returned: str,
+    loss: keras.losses.Loss | None = None,
 ) -> None:
     """Compiles a model as another one was, with losses and metrics that take its outputs.
 
@@ -65,10 +70,13 @@ def compile_like(
         activation: of the old head, if `keep_activation` would keep it.
         returned: the kind of the old model's outputs, as `Output.returns`. If the new model's outputs are of another
             kind, an unknown loss or metric has no counterpart.
+        loss: in place of the old loss; None for a counterpart of it.
     """
     arguments = compile_arguments(old)
     if not old.compiled or not arguments:
         return
+    if loss is not None:
+        arguments.update(loss=None, loss_weights=None)
     same = output is None or output.returns in (returned, "log-probabilities" if returned == "logits" else "")
     try:
         for argument, module in ROLES.items():
@@ -84,6 +92,7 @@ def compile_like(
         if isinstance(arguments["loss_weights"], dict):
             arguments["loss_weights"] = dict(zip(new.output_names, arguments["loss_weights"].values(), strict=True))
     # False, for the copied optimizer scales the loss if the old one did: Keras would scale it twice.
+    arguments["loss"] = loss or arguments["loss"]
     new.compile(**{**arguments, "jit_compile": old.jit_compile, "auto_scale_loss": False})
 
 

@@ -12,6 +12,7 @@ from keras_het.analysis.explanation import explain
 from keras_het.analysis.joint_labels import joint_labels
 from keras_het.analysis.label_quality import find_label_issues
 from keras_het.analysis.members import ensemble_uncertainty
+from keras_het.analysis.multi_label_issues import find_multi_label_issues
 from keras_het.analysis.risk import risk_coverage
 from keras_het.analysis.uncertainty import uncertainty
 from keras_het.inspection.features import features
@@ -30,6 +31,7 @@ __all__ = [
     "explain",
     "features",
     "find_label_issues",
+    "find_multi_label_issues",
     "joint_labels",
     "plots",
     "predict_probabilities",

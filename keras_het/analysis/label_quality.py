@@ -232,6 +232,14 @@ def check_distributions(probabilities: Any) -> np.ndarray:
     return p
 
 
+def confident_issues(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Whether each label is probably wrong by confident learning, `(N,)`, of labels `(N,)` and probabilities `(N, K)`.
+
+    A label that is the most probable class is none.
+    """
+    return _issues(labels, p, _joint(labels, confident_counts(labels, p))) & (p.argmax(axis=1) != labels)
+
+
 def _issues(labels: np.ndarray, p: np.ndarray, joint: np.ndarray) -> np.ndarray:
     """Whether each label is an issue: for each pair (label i, class j) the `joint[i, j]` of the largest p_j - p_i."""
     is_issue = np.zeros(len(p), bool)

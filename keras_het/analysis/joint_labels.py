@@ -50,9 +50,16 @@ class JointLabels:
             candidates: `(M, C)`, zeros and ones, such as the vectors that occur in the training data.
         """
         vectors = np.asarray(as_numpy(candidates))
-        if vectors.ndim != 2 or not len(vectors):
-            raise ValueError(f"`candidates` must have shape (M, C), M > 0. Received: shape {vectors.shape}")
-        return np.stack([self.log_prob(vector) for vector in vectors]).argmax(axis=0)
+        if vectors.ndim != 2 or not len(vectors) or not np.isin(vectors, (0, 1)).all():
+            raise ValueError(f"`candidates` must be 0 or 1, of shape (M, C), M > 0. Received: shape {vectors.shape}")
+        vectors = ops.convert_to_tensor(np.broadcast_to(vectors, (len(vectors), self._units)), "float32")
+
+        def best(normal: Any, _: np.ndarray) -> Tensor:
+            log_p, log_q = _at_nodes(normal, self._nodes(normal))
+            of_each = ops.matmul(log_p, ops.transpose(vectors)) + ops.matmul(log_q, ops.transpose(1.0 - vectors))
+            return ops.argmax(ops.logsumexp(of_each, axis=-2), axis=-1)
+
+        return self._by_blocks(best, self.probabilities, len(vectors))
 
     def given_others(self, labels: Any) -> np.ndarray:
         """The probability that each label is 1, given the other labels of the example, `(N, C)`.
@@ -103,9 +110,9 @@ class JointLabels:
         factors = normal.size[1]
         return quasi_random((0, 0), self.num_samples if factors else 1, 0, factors, np)
 
-    def _by_blocks(self, function: Any, labels: np.ndarray) -> np.ndarray:
-        """Applies a function of a Gaussian and labels to some examples at a time."""
-        rows, parts = max(1, BLOCK_ELEMENTS // (self.num_samples * self._units)), []
+    def _by_blocks(self, function: Any, labels: np.ndarray, width: int = 0) -> np.ndarray:
+        """Applies a function of a Gaussian and labels to some examples at a time; a node has C or `width` numbers."""
+        rows, parts = max(1, BLOCK_ELEMENTS // (self.num_samples * max(width, self._units))), []
         for start in range(0, len(labels), rows):
             part = slice(start, start + rows)
             normal = unpack(ops.convert_to_tensor(self.outputs[part]), self._units).normal
@@ -154,13 +161,18 @@ def joint_labels(model: Any, x: Any, *, num_samples: int = 256, batch_size: int 
 
 
 def _given_others(normal: Any, labels: np.ndarray, nodes: Nodes) -> Tensor:
-    """p(y_c = 1 | the others), `(B, C)`, from the log-probabilities of every label at every node, `(B, S, C)`."""
-    factor = normal.scaled_factor() if normal.size[1] else None
-    quiet = low_rank_normal(normal.loc, ops.zeros_like(normal.loc), factor)
-    zeros = ops.zeros((nodes.num_samples, normal.size[0]))
-    u = quiet.logits(Nodes(zeros, ops.convert_to_tensor(nodes.eps_factor)))
-    log_p, log_q = log_expected_sigmoid(u, ops.square(normal.scale_diag)[..., None, :])
+    """p(y_c = 1 | the others), `(B, C)`."""
+    log_p, log_q = _at_nodes(normal, nodes)
     y = ops.convert_to_tensor(labels)[..., None, :]
     own = ops.where(ops.equal(y, 1), log_p, ops.where(ops.equal(y, 0), log_q, 0.0))
     others = ops.sum(own, axis=-1, keepdims=True) - own
     return ops.exp(ops.logsumexp(others + log_p, axis=-2) - ops.logsumexp(others, axis=-2))
+
+
+def _at_nodes(normal: Any, nodes: Nodes) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of the labels 1 and 0 at every node of the factors, `(B, S, C)`."""
+    factor = normal.scaled_factor() if normal.size[1] else None
+    quiet = low_rank_normal(normal.loc, ops.zeros_like(normal.loc), factor)
+    zeros = ops.zeros((nodes.num_samples, normal.size[0]))
+    u = quiet.logits(Nodes(zeros, ops.convert_to_tensor(nodes.eps_factor)))
+    return log_expected_sigmoid(u, ops.square(normal.scale_diag)[..., None, :])

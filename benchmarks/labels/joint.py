@@ -1,0 +1,198 @@
+"""Label vectors with planted correlations, and with missing positives: a joint loss beside losses of each label.
+
+python -m benchmarks.labels.joint [--seeds 5] [--epochs 20] [--output FOLDER] [--quick]      (on KERAS_BACKEND)
+
+Eight labels of five features: u = W x + V e + .5 e', with two factors, and p(label 1) = sigmoid(u). All models are one
+layer, without a choice to make: Adam with a step of .02, batches of 128, the same epochs. Test vectors are clean.
+
+* rank correlation: Spearman's, of the covariances of pairs of labels, learned and planted; nothing for a Dense layer;
+* NLL: of a whole label vector; of the planted model it is the least that is possible;
+* exact match: the share of test vectors that are predicted wholly right, by the most probable of all 256 vectors;
+* missing positives: of the training labels 1, .3 are 0. Accuracy and average precision of single labels, by the
+  probabilities that are predicted, and the mean of these beside the mean of the clean labels.
+"""
+
+import itertools
+
+import numpy as np
+
+from benchmarks.lib import harness
+from benchmarks.lib.results import publish
+
+LABELS, FACTORS, FEATURES, OWN, MISSING = 8, 2, 5, 0.5, 0.3
+TRAIN, TEST = 4000, 2000
+ROWS = {
+    "correlations": ("Dense, binary crossentropy", "head, binary crossentropy", "joint"),
+    "missing": (
+        "Dense, binary crossentropy",
+        "Dense, focal loss",
+        "Dense, asymmetric loss",
+        "joint",
+        "joint, rate known",
+    ),
+}
+VECTORS = np.array(list(itertools.product((0, 1), repeat=LABELS)))
+
+
+class Task:
+    """Examples and the model that made them."""
+
+    def __init__(self, seed):
+        rng = np.random.default_rng(seed)
+        self.kernel = rng.normal(size=(FEATURES, LABELS))
+        self.factor = 2.0 * rng.normal(size=(LABELS, FACTORS))
+        self.x = rng.normal(size=(TRAIN + TEST, FEATURES)).astype("float32")
+        noise = rng.normal(size=(len(self.x), FACTORS)) @ self.factor.T + OWN * rng.normal(size=(len(self.x), LABELS))
+        u = self.x @ self.kernel + noise
+        self.y = (rng.random(u.shape) * (1.0 + np.exp(-u)) < 1.0).astype("float32")
+        self.with_missing = self.y * (rng.random(u.shape) >= MISSING)
+
+    @property
+    def test(self):
+        """Clean examples that no model is trained on."""
+        return self.x[TRAIN:], self.y[TRAIN:]
+
+    def oracle(self):
+        """The joint distributions by the planted model."""
+        from keras.ops import convert_to_numpy
+
+        from keras_het.analysis.joint_labels import JointLabels
+        from keras_het.ops import low_rank_normal
+        from keras_het.ops.packed import pack
+
+        loc = (self.test[0] @ self.kernel).astype("float32")
+        factor = np.broadcast_to(self.factor, (len(loc), *self.factor.shape)).astype("float32")
+        return JointLabels(loc, convert_to_numpy(pack(low_rank_normal(loc, np.full_like(loc, OWN), factor))), 256)
+
+
+def asymmetric(y_true, y_pred):
+    """The asymmetric loss of Ridnik et al. 2021 with its defaults: exponents 1 and 4, and negatives shifted by .05."""
+    from keras import ops
+
+    p, below = ops.sigmoid(y_pred), ops.maximum(ops.sigmoid(y_pred) - 0.05, 0.0)
+    positive = y_true * (1.0 - p) * ops.log_sigmoid(y_pred)
+    negative = (1.0 - y_true) * below**4 * ops.log(ops.maximum(1.0 - below, 1e-8))
+    return -ops.mean(positive + negative, axis=-1)
+
+
+def models():
+    """Functions of a seed and the rate of missing positives, which make a model that predicts logits or jointly."""
+    import keras
+
+    from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
+    from keras_het.losses import JointMultiLabelCrossentropy
+    from keras_het.models import DistributionModel
+
+    def of(layer, loss):
+        inputs = keras.Input((FEATURES,))
+        kind = DistributionModel if isinstance(layer, JointHeteroscedasticDense) else keras.Model
+        model = kind(inputs, layer(inputs))
+        model.compile(keras.optimizers.Adam(0.02), loss)
+        return model
+
+    def joint(seed):
+        return JointHeteroscedasticDense(LABELS, FACTORS, seed=seed)
+
+    def marginal(seed):
+        return HeteroscedasticDense(LABELS, FACTORS, link="sigmoid", temperature=1.0, seed=seed)
+
+    crossentropy, focal = (
+        keras.losses.BinaryCrossentropy(from_logits=True),
+        keras.losses.BinaryFocalCrossentropy(from_logits=True),
+    )
+    return {
+        "Dense, binary crossentropy": lambda seed: of(keras.layers.Dense(LABELS), crossentropy),
+        "Dense, focal loss": lambda seed: of(keras.layers.Dense(LABELS), focal),
+        "Dense, asymmetric loss": lambda seed: of(keras.layers.Dense(LABELS), asymmetric),
+        "head, binary crossentropy": lambda seed: of(marginal(seed), crossentropy),
+        "joint": lambda seed: of(joint(seed), JointMultiLabelCrossentropy(64)),
+        "joint, rate known": lambda seed: of(joint(seed), JointMultiLabelCrossentropy(64, false_negative_rate=MISSING)),
+    }
+
+
+def fitted(make, seed, x, y, epochs):
+    """A trained model, and its probabilities of each label by itself."""
+    import keras
+
+    keras.utils.set_random_seed(seed)
+    model = make(seed)
+    model.fit(x[:TRAIN], y[:TRAIN], batch_size=128, epochs=epochs, verbose=0)
+    outputs = model.predict(x[TRAIN:], verbose=0)
+    return model, outputs if hasattr(model, "head") else 1.0 / (1.0 + np.exp(-outputs))
+
+
+def correlations(task, model, p):
+    """Rank correlation, NLL and exact match."""
+    from scipy.stats import spearmanr
+
+    from keras_het.analysis import covariance, joint_labels
+
+    x, y = task.test
+    rank = np.nan
+    if "heteroscedastic" in model.layers[-1].name:
+        below = np.tril_indices(LABELS, -1)
+        rank = spearmanr(covariance(model, x)[below], (task.factor @ task.factor.T)[below])[0]
+    if hasattr(model, "head"):
+        return rank, *judged(joint_labels(model, x), y)
+    nll = -np.log(np.where(y == 1, p, 1.0 - p)).sum(1).mean()
+    return rank, nll, np.mean(((p > 0.5) == y).all(1))
+
+
+def judged(joint, y):
+    """NLL and exact match of joint distributions."""
+    return -joint.log_prob(y).mean(), np.mean((VECTORS[joint.most_likely(VECTORS)] == y).all(1))
+
+
+def of_single_labels(p, y):
+    """Accuracy, average precision, and the mean probability, of all labels."""
+    from sklearn.metrics import average_precision_score
+
+    return np.mean((p > 0.5) == y), average_precision_score(y, p, average="macro"), p.mean()
+
+
+def main():
+    parser = harness.parser_of(__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--quick", action="store_true", help="one seed, one epoch")
+    options = parser.parse_args()
+    seeds, epochs = range(1 if options.quick else options.seeds), 1 if options.quick else options.epochs
+    found = {}
+    for seed in seeds:
+        task = Task(seed)
+        found.setdefault(("correlations", "the planted model"), []).append((1.0, *judged(task.oracle(), task.test[1])))
+        truth = task.test[1]
+        found.setdefault(("missing", "the clean labels"), []).append((np.nan, np.nan, truth.mean()))
+        for name, make in models().items():
+            for labels, y in (("correlations", task.y), ("missing", task.with_missing)):
+                if name not in ROWS[labels]:
+                    continue
+                model, p = fitted(make, seed, task.x, y, epochs)
+                figures = correlations(task, model, p) if labels == "correlations" else of_single_labels(p, truth)
+                found.setdefault((labels, name), []).append(figures)
+                print(seed, labels, name, *(f"{figure:.3f}" for figure in figures), flush=True)
+    heads = {
+        "correlations": ["model", "rank correlation", "NLL of a vector", "exact match"],
+        "missing": ["model", "accuracy", "average precision", "mean probability"],
+    }
+    titles = {"correlations": "planted correlations", "missing": "a third of the positives missing"}
+    tables = {
+        titles[kind]: [
+            head,
+            *([name, *map(_cell, zip(*rows, strict=True))] for (of, name), rows in found.items() if of == kind),
+        ]
+        for kind, head in heads.items()
+    }
+    publish(options.output, "joint", tables, seeds)
+
+
+def _cell(values):
+    """Mean and standard error, or nothing."""
+    if np.isnan(values).all():
+        return ""
+    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    return f"{np.mean(values):.3f} +- {error:.3f}"
+
+
+if __name__ == "__main__":
+    main()

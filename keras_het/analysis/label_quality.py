@@ -181,6 +181,7 @@ def find_label_issues(
     if (probabilities is None) == (features is None):
         rule = "be given without `features`, and one of the two must be given"
         raise ValueError(f"`probabilities` must {rule}. Received: {'none' if features is None else 'both'}")
+    _check_given(probabilities, labels, x)
     if features is None:
         p, labels, margins = _evidence(probabilities, labels, x, batch_size)
     else:
@@ -196,17 +197,24 @@ def find_label_issues(
     return LabelIssues(order, *(part[order] for part in (labels, suggested, score, is_issue, kind)))
 
 
+def _check_given(probabilities: Any, labels: Any, x: Any) -> None:
+    """Raises a ValueError if labels or x are missing, or x is given where nothing would look at it."""
+    if labels is None and not hasattr(probabilities, "record"):
+        raise ValueError("`labels` must be given, except for a TrainingDynamics. Received: labels=None")
+    is_model = isinstance(probabilities, keras.Model)
+    if is_model == (x is None):
+        rule, other = (
+            "be given for a model, and only for a model",
+            "features" if probabilities is None else "probabilities",
+        )
+        raise ValueError(f"`x` must {rule}. Received: {'a model without x' if is_model else f'x beside {other}'}")
+
+
 def _evidence(given: Any, labels: Any, x: Any, batch_size: int) -> Evidence:
     """The evidence of probabilities, of a model and its inputs, or of a training."""
-    if labels is None and not hasattr(given, "record"):
-        raise ValueError("`labels` must be given, except for a TrainingDynamics. Received: labels=None")
-    is_model = isinstance(given, keras.Model)
-    if is_model == (x is None):
-        rule = "be given for a model, and only for a model"
-        raise ValueError(f"`x` must {rule}. Received: {'a model without x' if is_model else 'x beside probabilities'}")
     if hasattr(given, "record"):
         return _of_training(given, labels)
-    p = check_distributions(exclusive_probabilities(given, x, batch_size) if is_model else given)
+    p = check_distributions(exclusive_probabilities(given, x, batch_size) if x is not None else given)
     return Evidence(p, check_labels(labels, p.shape[1], len(p)))
 
 

@@ -43,7 +43,7 @@ class ResultFiles:
         if self.folder is None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        half = self.folder / f"unfinished_{name}.npz"
+        half = self.folder / f"{name}.unfinished.npz"
         np.savez(half, allow_pickle=False, checksum=self.checksum, **arrays)
         half.replace(self.folder / f"{name}.npz")
 

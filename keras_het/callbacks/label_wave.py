@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_het.base.validation import check_integer
 from keras_het.callbacks.training_dynamics import TrainingDynamics
+from keras_het.inspection.training_record import TrainingRecord
 
 
 class LabelWave(keras.callbacks.Callback):
@@ -19,17 +20,19 @@ class LabelWave(keras.callbacks.Callback):
     is followed; training stops when it has had no new minimum for `patience` epochs, and the model gets the weights of
     the epoch of the minimum, also if `fit` ends before.
 
-    It uses the predictions of a `TrainingDynamics`, which must stand before it in the list of callbacks. In a resumed
-    run (`BackupAndRestore`, and the dynamics with a path) the numbers are those of the whole run, but weights of an
-    epoch before the interruption are not restored. `benchmarks/results/dynamics_stopping.md` has it beside early
-    stopping by noisy validation labels.
+    It uses the predictions of a `TrainingDynamics`, which must stand before it in the list of callbacks. In a `fit`
+    that goes on (`initial_epoch`) with the same two callbacks, the numbers and the weights are those of the whole run.
+    In one that was resumed in a new process (`BackupAndRestore`, and the dynamics with a path) the numbers are, too,
+    but weights of an epoch before the interruption are not restored. `benchmarks/results/dynamics_stopping.md` has it
+    beside early stopping by noisy validation labels.
 
     Args:
         dynamics: the other callback.
         width: how many numbers a mean is of, at least 1. The first mean comes after `width` + 1 epochs.
         patience: epochs without a new minimum after which training stops, at least 1.
     Raises:
-        ValueError: for other arguments; when an epoch ends, if `dynamics` has not seen it.
+        ValueError: for other arguments; when an epoch begins, if the epochs before it have stopped training; when it
+            ends, if `dynamics` has not seen it.
     Warns: if the weights of the minimum are not there, for the run was interrupted after it.
     Source: Yuan, Feng and Liu 2024, "Early stopping against label noise without validation data" (Label Wave). They
         predict in training, while the weights change, and here all predictions are of one model.
@@ -50,6 +53,7 @@ class LabelWave(keras.callbacks.Callback):
             raise ValueError(f"`dynamics` must be a TrainingDynamics. Received: a {type(dynamics).__name__}")
         self.dynamics = dynamics
         self.width, self.patience = check_integer("width", width, 1), check_integer("patience", patience, 1)
+        self._kept: tuple[TrainingRecord, int, list[np.ndarray]] | None = None
 
     @staticmethod
     def best_epoch(changes: Sequence[int], width: int, patience: int) -> tuple[int | None, int | None]:
@@ -69,8 +73,17 @@ class LabelWave(keras.callbacks.Callback):
                 return best, epoch
         return best, None
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        self._weights: tuple[int, list[np.ndarray]] | None = None
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        record = self.dynamics.record
+        if record is None or record.first + record.epochs != epoch:
+            return
+        best, stop = self.best_epoch(record.changes, self.width, self.patience)
+        if best is not None and stop is not None:  # else it would stop again after one epoch, which nobody wants
+            rule = "be new for a `fit` that trains on after it has stopped"
+            found = (
+                f"one that stopped training after epoch {record.first + stop}, for the best epoch {record.first + best}"
+            )
+            raise ValueError(f"`dynamics` must {rule}. Received: {found}")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         record = self.dynamics.record
@@ -79,17 +92,21 @@ class LabelWave(keras.callbacks.Callback):
             raise ValueError(f"`dynamics` must {rule}. Received: one that has not seen epoch {epoch}")
         best, stop = self.best_epoch(record.changes, self.width, self.patience)
         if best == record.epochs - 1:
-            self._weights = (best, self.model.get_weights())
+            self._kept = (record, best, self.model.get_weights())
         if stop is not None:
             self.model.stop_training = True
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        best, _ = self.best_epoch(self.dynamics.changes.tolist(), self.width, self.patience)
-        if self._weights is not None and self._weights[0] == best:
-            self.model.set_weights(self._weights[1])
+        record = self.dynamics.record
+        if record is None or not record.epochs:  # no epoch was left to train
+            return
+        best, _ = self.best_epoch(record.changes, self.width, self.patience)
+        if self._kept is not None and self._kept[0] is record and self._kept[1] == best:
+            self.model.set_weights(self._kept[2])
         elif best is not None:
             warnings.warn(
-                f"LabelWave has not the weights of epoch {best}, which was before this call of `fit`: the model keeps "
-                "those of the last epoch. Save the weights of each epoch by keras.callbacks.ModelCheckpoint.",
+                f"LabelWave has not the weights of epoch {record.first + best}, which was before this call of `fit`: "
+                "the model keeps those of the last epoch. Save the weights of each epoch by "
+                "keras.callbacks.ModelCheckpoint.",
                 stacklevel=2,
             )

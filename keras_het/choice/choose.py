@@ -89,6 +89,7 @@ def choose(
     Raises:
         ValueError: for labels or arguments out of range, one class, fewer examples than folds, layers that make no
             features, or a folder of other data.
+    Warns: if the layers below the head end in what looks like a head: a Dense layer of K units without an activation.
     Source: the rule, the list and their constants are those that did best on digits of the arena
         (`benchmarks/labels/choice.py`, which has data that had no say, too); the candidates' own sources are in
         `losses` and `layers`.
@@ -125,9 +126,13 @@ def _arms(candidates: Iterable[Candidate] | None, trainings: int) -> list[Arm]:
     if wrong:
         rule = "be a list of objects of `Candidate`, each with a name"
         raise ValueError(f"`candidates` must {rule}. Received: {wrong[0]!r}")
+    empty = [candidate.name for candidate in given if not len(candidate.strengths)]
+    if empty:
+        rule = "have at least one strength each, (None,) if there is nothing to choose"
+        raise ValueError(f"`candidates` must {rule}. Received: {empty[0]!r} without one")
     arms = [Arm(candidate, strength) for candidate in (PLAIN(), *given) for strength in candidate.strengths]
-    names = [arm.file_name for arm in arms]
-    twice = [arm.name for arm in arms if names.count(arm.file_name) > 1]
+    names = [arm.file_name.casefold() for arm in arms]  # some file systems take "A" for "a"
+    twice = [arm.name for arm, name in zip(arms, names, strict=True) if names.count(name) > 1]
     if twice:
         raise ValueError(f"`candidates` must have different names and strengths. Received: {twice[0]!r} twice")
     return arms[: trainings - 1]

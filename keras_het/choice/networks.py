@@ -1,5 +1,6 @@
 """The network of a training: the user's layers, the head of a candidate, and its layers for training alone."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ class LayersBelow:
 
     def __init__(self, make_body: Callable[[], Any]):
         self._make_body = make_body
+        self._has_warned = False
 
     def inputs(self, x: Any) -> Any:
         """The examples as the network takes them."""
@@ -48,7 +50,7 @@ class LayersBelow:
             ValueError: if the function makes something else, a head, or features of another shape than `(N, D)`; or if
                 the head makes probabilities.
         """
-        inputs, found = self._features(x)
+        inputs, found = self._features(x, units)
         _check_features(found)
         _check_log_probabilities(head[-1])
         outputs = _applied(head, found)
@@ -58,10 +60,10 @@ class LayersBelow:
         """The model that the user gets."""
         return predictor
 
-    def _features(self, x: Any) -> tuple[Any, Any]:
+    def _features(self, x: Any, units: int) -> tuple[Any, Any]:
         body = self._make_body()
         if isinstance(body, keras.Model) and has_graph(body):
-            _check_no_head(body.layers[-1:])
+            self._check_no_head(body.layers[-1:], units)
             return body.inputs if len(body.inputs) > 1 else body.inputs[0], single_output(body)
         if not isinstance(body, list | tuple) or not all(isinstance(layer, keras.layers.Layer) for layer in body):
             rule = "make a list of new Keras layers, or a new functional model, without a head"
@@ -70,9 +72,30 @@ class LayersBelow:
             rule = "make a functional model where examples have several parts"
             raise ValueError(f"`make_body` must {rule}. Received: a list of layers for a {type(x).__name__}")
         layers = [layer for layer in body if not isinstance(layer, keras.layers.InputLayer)]
-        _check_no_head(layers[-1:])
-        inputs = keras.Input(tuple(x.shape[1:]), dtype=str(x.dtype))
+        self._check_no_head(layers[-1:], units)
+        inputs = keras.Input(tuple(x.shape[1:]), dtype=_input_dtype(x, layers[:1]))
         return inputs, _applied(layers, inputs)
+
+    def _check_no_head(self, layers: list[keras.layers.Layer], units: int) -> None:
+        """Raises a ValueError if the last layer is a head, which `choose` makes; warns, once, if it looks like one."""
+        for layer in layers:
+            name = _activation_of(layer)
+            if isinstance(layer, HeteroscedasticDense | keras.layers.Softmax) or name in HEADS:
+                found = type(layer).__name__ + (f" with activation {name!r}" if name else "")
+                raise ValueError(
+                    f"`make_body` must make the layers below the head, which is added. Received: a {found}"
+                )
+            if isinstance(layer, keras.layers.Dense) and name == "linear" and layer.units == units:
+                self._warn_of_head(layer)
+
+    def _warn_of_head(self, layer: keras.layers.Dense) -> None:
+        if not self._has_warned:
+            warnings.warn(
+                f"`make_body` ends in a Dense layer of {layer.units} units without an activation, as many as there are "
+                "classes, like a head. Leave it out if it is one: the head is added, and would see no other features.",
+                stacklevel=2,
+            )
+        self._has_warned = True
 
 
 class Features(LayersBelow):
@@ -124,6 +147,16 @@ def _features_of(model: keras.Model) -> Any:
         return output
 
 
+def _input_dtype(x: Any, first: list[keras.layers.Layer]) -> str:
+    """The type of the inputs: integers become what the first layer computes with, as in `fit` of a Sequential model.
+
+    Else a convolution of images of uint8 fails on PyTorch and TensorFlow. A layer that takes numbers of words, such as
+    an Embedding, gets them as they are.
+    """
+    converted = first and first[0].autocast and np.issubdtype(x.dtype, np.integer)
+    return first[0].variable_dtype if converted else str(x.dtype)
+
+
 def _applied(layers: Any, tensor: Any) -> Any:
     for layer in layers:
         tensor = layer(tensor)
@@ -134,15 +167,6 @@ def _check_features(tensor: Any) -> None:
     if len(tensor.shape) != 2:
         rule = "end in features of shape (N, D), such as by Flatten or GlobalAveragePooling2D"
         raise ValueError(f"`make_body` must {rule}. Received: shape {tuple(tensor.shape)}")
-
-
-def _check_no_head(layers: list[keras.layers.Layer]) -> None:
-    """Raises a ValueError if the last layer is a head: `choose` makes the head."""
-    for layer in layers:
-        name = _activation_of(layer)
-        if isinstance(layer, HeteroscedasticDense | keras.layers.Softmax) or name in HEADS:
-            found = type(layer).__name__ + (f" with activation {name!r}" if name else "")
-            raise ValueError(f"`make_body` must make the layers below the head, which is added. Received: a {found}")
 
 
 def _check_log_probabilities(layer: keras.layers.Layer) -> None:

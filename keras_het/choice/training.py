@@ -127,9 +127,8 @@ class _Record(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Keras calls it."""
         current = self.predictor.get_weights()
-        self.sums = [
-            MOMENTUM * total + weight for total, weight in zip(self.sums or [0.0] * len(current), current, strict=True)
-        ]
+        sums = self.sums or [0.0] * len(current)
+        self.sums = [MOMENTUM * total + _at_least_float32(w) for total, w in zip(sums, current, strict=True)]
         self.count = MOMENTUM * self.count + 1.0
         if self.held_out is None:
             return
@@ -149,7 +148,7 @@ class _Record(keras.callbacks.Callback):
         """Gives the predictor the averages; what is no fraction, such as a counter, stays as it is."""
         current = self.predictor.get_weights()
         averages = [
-            (total / self.count).astype(weight.dtype) if weight.dtype.kind == "f" else weight
+            (total / self.count).astype(weight.dtype) if _is_fraction(weight) else weight
             for total, weight in zip(self.sums, current, strict=True)
         ]
         self.predictor.set_weights(averages)
@@ -160,6 +159,16 @@ class _Record(keras.callbacks.Callback):
         rows = self.right + self.right[-1:] * (epochs - len(self.right))  # a callback may have stopped it
         right = np.stack(rows) if self.right else np.zeros((0, 0), bool)
         return Fitted(self.predictor, right, self.probabilities, seconds)
+
+
+def _is_fraction(weight: np.ndarray) -> bool:
+    """Whether an array is of floats, also of bfloat16, which is of no kind that NumPy knows."""
+    return "float" in weight.dtype.name
+
+
+def _at_least_float32(weight: np.ndarray) -> np.ndarray:
+    """Floats of half precision as float32: sums of them would lose what an epoch changes."""
+    return weight.astype("float32") if _is_fraction(weight) and weight.dtype.itemsize < 4 else weight
 
 
 def probabilities(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:

@@ -40,6 +40,7 @@ class NoisyLabelClassifier(ClassifierMixin, NetworkClassifier):
         l2: the strength of the penalty on the kernels of hidden layers that are given as widths.
         folds: see `choose`.
         trainings: see `choose`.
+        verbose: see `choose`.
         random_state: an integer, a `RandomState`, or None for another state every time.
 
     Attributes:
@@ -67,6 +68,7 @@ class NoisyLabelClassifier(ClassifierMixin, NetworkClassifier):
         l2: float = 1e-3,
         folds: int = 5,
         trainings: int = 30,
+        verbose: int = 0,
         random_state: Any = None,
     ):
         self.hidden = hidden
@@ -78,19 +80,24 @@ class NoisyLabelClassifier(ClassifierMixin, NetworkClassifier):
         self.l2 = l2
         self.folds = folds
         self.trainings = trainings
+        self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, **refused: Any) -> Self:
         """Chooses a method, and trains a new network by it.
 
         Args:
             X: numbers of shape `(N, D)`, or images `(N, height, width, channels)`.
             y: labels, `(N,)`: integers, strings or booleans, of at least two classes.
+            refused: no other argument is taken, above all no `sample_weight`: the candidates use the weights.
         Returns:
             itself.
         Raises:
-            ValueError: for other data, or arguments out of range.
+            ValueError: for other data or arguments, or arguments out of range.
         """
+        if refused:  # not an argument of its own: scikit-learn would take that for the weights to work
+            rule = "be called with X and y alone: the candidates use the weights"
+            raise ValueError(f"`fit` must {rule}. Received: {', '.join(refused)}")
         X, labels = self._checked(X, y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1 - 1000))
         rate, weights = check_number("learning_rate", self.learning_rate, above=0.0), np.ones(len(X), "float32")
@@ -106,7 +113,7 @@ class NoisyLabelClassifier(ClassifierMixin, NetworkClassifier):
                 folds=self.folds,
                 trainings=self.trainings,
                 seed=seed,
-                verbose=0,
+                verbose=self.verbose,
             )
         self.model_ = self.choice_.model
         return self

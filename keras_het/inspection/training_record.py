@@ -93,12 +93,17 @@ class RecordFile:
 
     def __init__(self, path: str | os.PathLike, checksum: str):
         self.path, self.checksum = pathlib.Path(path), checksum
-        self.previous = self.path.with_suffix(".previous.npz")
+        self.previous = self._beside("previous")
+
+    def _beside(self, word: str) -> pathlib.Path:
+        """The path of a file beside it; not by `with_suffix`, by which "run.1" and "run.2" would share it."""
+        name = self.path.name.removesuffix(".npz")
+        return self.path.with_name(f"{name}.{word}{self.path.name[len(name) :]}")
 
     def write(self, record: TrainingRecord) -> None:
         """Writes a record, all of it or nothing."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        half = self.path.with_suffix(".unfinished.npz")
+        half = self._beside("unfinished")
         parts = {name: getattr(record, name) for name in SUMS + HISTORIES}
         parts["changes"] = np.array(record.changes, int)  # also if there is none, which would make it floats
         with half.open("wb") as file:

@@ -265,6 +265,14 @@ def test_neighbours_by_hand_leave_the_example_itself_out():
             "`features` must be finite numbers, and not all 0 in a row. Received: row 1 of length 0",
         ),
         (
+            {"features": [[1.0], [1.0]], "labels": [0, 1], "x": [[1.0], [1.0]]},
+            "`x` must be given for a model, and only for a model. Received: x beside features",
+        ),
+        (
+            {"features": [[1.0], [1.0]]},
+            "`labels` must be given, except for a TrainingDynamics. Received: labels=None",
+        ),
+        (
             {"features": [[1.0], [1.0]], "labels": [0]},
             "`labels` must have an entry for each of the 2 examples. Received: 1",
         ),

@@ -27,12 +27,17 @@ class Planned(keras.callbacks.Callback):
         self.weights.append(np.eye(2)[self.predicted])
 
 
-def run(changes, width, patience, epochs=None, before=True):
-    """The model after `fit`, the weights of each epoch, and the callback. Every example has an input of its own."""
-    x, labels = np.eye(len(X), dtype="float32"), LABELS % 2
+def model_of():
+    """A model in which every example has an input of its own."""
     model = keras.Sequential([keras.Input((len(X),)), keras.layers.Dense(2, use_bias=False)])
     model.compile(keras.optimizers.SGD(0.0), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    planned, dynamics = Planned(changes), TrainingDynamics(x, labels)
+    return model
+
+
+def run(changes, width, patience, epochs=None, before=True):
+    """The model after `fit`, the weights of each epoch, and the callback."""
+    x, labels = np.eye(len(X), dtype="float32"), LABELS % 2
+    model, planned, dynamics = model_of(), Planned(changes), TrainingDynamics(x, labels)
     wave = LabelWave(dynamics, width=width, patience=patience)
     callbacks = [planned, dynamics, wave] if before else [planned, wave, dynamics]
     model.fit(x, labels, epochs=epochs or len(changes) + 1, verbose=0, callbacks=callbacks)
@@ -92,6 +97,42 @@ def test_weights_from_before_an_interruption_are_missed():
         model.fit(dynamics.x, dynamics.labels, initial_epoch=5, epochs=6, verbose=0, callbacks=[Flip(), dynamics, wave])
     texts = [str(warning.message) for warning in caught]
     assert any("LabelWave has not the weights of epoch 2, which was before this call" in text for text in texts)
+
+
+@pytest.mark.smoke
+def test_a_fit_that_goes_on_has_the_weights_of_the_whole_run():
+    changes = [20, 6, 9, 14, 30]
+    whole, weights, _ = run(changes, 1, 9)
+    x, labels = np.eye(len(X), dtype="float32"), LABELS % 2
+    model, planned, dynamics = model_of(), Planned(changes), TrainingDynamics(x, labels)
+    callbacks = [planned, dynamics, LabelWave(dynamics, width=1, patience=9)]
+    model.fit(x, labels, epochs=4, verbose=0, callbacks=callbacks)
+    model.fit(x, labels, initial_epoch=4, epochs=6, verbose=0, callbacks=callbacks)
+    assert dynamics.epochs == 6
+    np.testing.assert_array_equal(model.get_weights()[0], weights[2])
+    np.testing.assert_array_equal(model.get_weights()[0], whole.get_weights()[0])
+
+
+def test_a_first_fit_may_begin_at_a_later_epoch():
+    x, labels = np.eye(len(X), dtype="float32"), LABELS % 2
+    planned, dynamics = Planned([0, 0, 0, 20, 6, 9, 14]), TrainingDynamics(x, labels)
+    wave, model = LabelWave(dynamics, width=1, patience=2), model_of()
+    model.fit(x, labels, initial_epoch=3, epochs=12, verbose=0, callbacks=[planned, dynamics, wave])
+    assert dynamics.changes.tolist() == [20, 6, 9, 14]
+    np.testing.assert_array_equal(model.get_weights()[0], planned.weights[2])
+
+
+def test_training_on_after_a_stop_is_refused_before_an_epoch():
+    model, _, dynamics = run([20, 6, 9, 14], 1, 2)
+    before = model.get_weights()[0]
+    wave = LabelWave(dynamics, width=1, patience=2)
+    with pytest.raises(ValueError) as error:
+        model.fit(dynamics.x, dynamics.labels, initial_epoch=5, epochs=9, verbose=0, callbacks=[Flip(), dynamics, wave])
+    assert str(error.value) == (
+        "`dynamics` must be new for a `fit` that trains on after it has stopped. Received: one that stopped training "
+        "after epoch 4, for the best epoch 2"
+    )
+    np.testing.assert_array_equal(model.get_weights()[0], before)
 
 
 class Flip(keras.callbacks.Callback):

@@ -249,3 +249,15 @@ def test_a_model_of_labels_that_are_not_exclusive_is_refused():
     )
     with pytest.raises(ValueError, match=f"{rule} logits of each label"):
         model.fit(X, np.eye(3)[LABELS], verbose=0, callbacks=[TrainingDynamics(X, LABELS)])
+
+
+def test_files_of_names_with_a_point_are_apart(tmp_path):
+    """By `with_suffix`, "run.1" and "run.2" had the same file for the epoch before."""
+    names = ("run.1", "run.2", "run.npz", "run", "run.1.npz")
+    beside = {
+        file for name in names for file in (tmp_path / name, training_record.RecordFile(tmp_path / name, "").previous)
+    }
+    assert len(beside) == 2 * len(names)
+    for name, labels in (("run.1", LABELS), ("run.2", LABELS[::-1])):
+        fit(model_of(), TrainingDynamics(X, labels, path=tmp_path / name), epochs=2)
+    assert {path.name for path in tmp_path.iterdir()} == {"run.1", "run.2", "run.1.previous", "run.2.previous"}

@@ -79,6 +79,11 @@ def test_verified_labels_replace_the_given_ones_and_count_more():
     assert together.tolist() == np.bincount(np.r_[TRUE[:40], Y[40:]], minlength=3).tolist()
 
 
+def named(name, strengths=(None,)):
+    """A candidate with this name and these strengths, which differs in nothing else from a plain training."""
+    return type("Named", (Candidate,), {"name": name, "strengths": strengths})()
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -102,6 +107,8 @@ def test_verified_labels_replace_the_given_ones_and_count_more():
         ({"trainings": 1}, "`trainings` must be an integer"),
         ({"candidates": [Cheat]}, "`candidates` must be a list of objects of `Candidate`, each with a name. Received"),
         ({"candidates": [Cheat(), Cheat()]}, "`candidates` must have different names and strengths. Received: 'cheat'"),
+        ({"candidates": [Cheat(), named("CHEAT")]}, "`candidates` must have different names and strengths. Received"),
+        ({"candidates": [named("a", ())]}, "`candidates` must have at least one strength each, (None,) if there is"),
         ({"shuffle": False}, "`fit_arguments` must be without"),
         ({"class_weight": {0: 1.0}}, "`fit_arguments` must be without"),
         (

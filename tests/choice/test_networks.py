@@ -1,11 +1,14 @@
 """The networks of `choose`: a body of layers or a model, frozen features, a head, and a tail in training alone."""
 
+import warnings
+
 import keras
+import ml_dtypes
 import numpy as np
 import pytest
 
 import keras_het
-from keras_het.choice import Candidate, choose
+from keras_het.choice import Candidate, choose, training
 from tests.choice.tasks import SHORT, X, Y, short
 
 pytestmark = pytest.mark.once
@@ -99,3 +102,64 @@ def test_a_head_of_probabilities_is_refused():
 
     with pytest.raises(ValueError, match="must make logits or log-probabilities of exclusive classes"):
         short(Probabilities())
+
+
+@pytest.mark.smoke
+def test_images_of_bytes_reach_a_convolution_as_numbers():
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(256, size=(40, 6, 6, 1)).astype("uint8"), np.arange(40) % 2
+    x[y == 1, :3] //= 8
+    arguments = {**SHORT, "candidates": [], "folds": 2, "epochs": 1, "trainings": 2}
+    bytes_, floats = (
+        choose(lambda: [keras.layers.Conv2D(2, 3), keras.layers.Flatten()], given, y, **arguments).model
+        for given in (x, x.astype("float32"))
+    )
+    np.testing.assert_array_equal(bytes_.predict(x, verbose=0), floats.predict(x, verbose=0))
+
+
+def test_an_embedding_gets_large_numbers_as_they_are():
+    x, seen = np.full((40, 2), 2**24 + 1), []
+
+    class Last(keras.layers.Embedding):
+        def call(self, inputs):
+            seen.append(str(inputs.dtype))
+            return super().call(inputs % 3)
+
+    choose(lambda: [Last(3, 2), keras.layers.Flatten()], x, np.arange(40) % 2, candidates=[], **SHORT)
+    assert all("int64" in dtype for dtype in seen)  # float32 would round them to 2**24
+
+
+def test_what_looks_like_a_head_is_said_once():
+    def make_body():
+        return [keras.layers.Dense(8, "relu"), keras.layers.Dense(3)]
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        choose(make_body, X, Y, candidates=[], **SHORT)
+    texts = [str(warning.message) for warning in caught]
+    assert len([text for text in texts if "ends in a Dense layer of 3 units without an activation" in text]) == 1
+
+
+def average(dtype):
+    """The average of a weight of this type that is 256 at the first epoch, and then 1 for long; and a counter."""
+
+    class Weights:
+        def get_weights(self):
+            return [np.full(2, 256.0 if epoch == 0 else 1.0, dtype), np.array([7], "uint32")]
+
+        def set_weights(self, weights):
+            found.extend(weights)
+
+    found, record = [], training._Record(Weights(), None, 32)
+    for epoch in range(30):
+        record.on_epoch_end(epoch)
+    record.use_averages()
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16])
+def test_weights_of_half_precision_are_averaged_in_float32(dtype):
+    half, counter = average(dtype)
+    np.testing.assert_array_equal(half, average("float32")[0].astype(dtype))
+    assert half.dtype == dtype
+    assert counter.tolist() == [7]

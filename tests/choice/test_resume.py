@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_het.base.result_files import ResultFiles
 from keras_het.choice import Candidate
 from tests.choice.tasks import Cheat, Constant, X, Y, short
 
@@ -87,3 +88,18 @@ def test_a_folder_of_other_data_is_refused(tmp_path):
     (tmp_path / "early_stopping_0.npz").write_bytes(b"damaged")
     with pytest.raises(ValueError, match="it is trained anew"):
         short(path=tmp_path)
+
+
+def test_a_half_written_file_has_the_name_of_no_other_training(tmp_path, monkeypatch):
+    """With a word before the name it was that of a candidate of such a name, whose training was then lost."""
+    written, savez = [], np.savez
+
+    def save(file, **arrays):
+        written.append(file.name)
+        savez(file, **arrays)
+
+    monkeypatch.setattr("keras_het.base.result_files.np.savez", save)
+    files = ResultFiles(tmp_path, "a", "training")
+    files.write("early_stopping_0", seconds=1.0)
+    assert written == ["early_stopping_0.unfinished.npz"]  # the names of trainings end in a number
+    assert [path.name for path in tmp_path.iterdir()] == ["early_stopping_0.npz"]

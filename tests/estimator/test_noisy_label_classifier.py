@@ -8,6 +8,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_no_attributes_set_in_init, check_parameters_default_constructible
+from sklearn.utils.validation import has_fit_parameter
 
 import keras_het
 from keras_het import NoisyLabelClassifier
@@ -56,6 +57,16 @@ def test_it_is_an_estimator_of_scikit_learn():
     assert search.fit(X, Y).best_params_["noisylabelclassifier__hidden"] in ((4,), (8,))
     p = cross_val_predict(NoisyLabelClassifier(**SHORT), X, Y, cv=2, method="predict_proba")
     assert p.shape == (240, 3)
+
+
+def test_weights_are_refused_and_the_table_is_shown_if_wanted(capsys):
+    with pytest.raises(ValueError, match=r"`fit` must be called with X and y alone: .* Received: sample_weight"):
+        NoisyLabelClassifier(**SHORT).fit(X, Y, sample_weight=np.ones(240))
+    assert not has_fit_parameter(NoisyLabelClassifier(), "sample_weight")
+    NoisyLabelClassifier(**SHORT).fit(X, Y)
+    assert capsys.readouterr().out == ""
+    NoisyLabelClassifier(**SHORT, verbose=1).fit(X, Y)
+    assert "<- chosen" in capsys.readouterr().out
 
 
 def test_a_pickle_predicts_the_same():

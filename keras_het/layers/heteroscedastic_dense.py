@@ -1,26 +1,21 @@
 """The head: a Dense layer whose logits carry input-dependent, correlated Gaussian noise."""
 
-import random
 from typing import Any
 
 import keras
-from keras import ops
 
 from keras_het import covariances, integrators, links
-from keras_het.base.precision import AffineMap, FullPrecision, check_autocast, check_dtype
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_number
-from keras_het.base.version import check_format
-from keras_het.covariances.short import from_short
 from keras_het.layers.clock import Clock
 from keras_het.layers.learned_temperature import LearnedTemperature
+from keras_het.layers.noisy_dense import NoisyDense, chosen_covariance
 
-MAX_WEIGHT_BYTES = 16 << 30
 OF_COVARIANCE = ("min_scale", "initial_scale", "covariance_initializer", "covariance_regularizer")
 
 
 @keras.saving.register_keras_serializable("keras_het")
-class HeteroscedasticDense(FullPrecision):
+class HeteroscedasticDense(NoisyDense):
     """A drop-in `Dense` for classification under noisy labels.
 
         u(x) = mu(x) + d(x) * e_K + V(x) e_R,    e_K ~ N(0, I_K), e_R ~ N(0, I_R)       (Collier et al. 2021, section 2)
@@ -72,7 +67,7 @@ class HeteroscedasticDense(FullPrecision):
     Example:
         >>> import numpy as np
         >>> head = HeteroscedasticDense(10, num_factors=3)
-        >>> p = ops.convert_to_numpy(head.probabilities(np.zeros((2, 8))))
+        >>> p = keras.ops.convert_to_numpy(head.probabilities(np.zeros((2, 8))))
         >>> p.shape, round(float(p[0].sum()), 4)
         ((2, 10), 1.0)
     """
@@ -103,7 +98,7 @@ class HeteroscedasticDense(FullPrecision):
                 f"activation={kwargs['activation']!r}"
             )
         if given := [name for name in OF_COVARIANCE if name in kwargs]:
-            kind = type(_covariance(covariance, num_factors, parameter_efficient)).__name__
+            kind = type(chosen_covariance(covariance, num_factors, parameter_efficient)).__name__
             rule = f"be an argument of the covariance: covariance=keras_het.covariances.{kind}(..., "
             name = given[0].removeprefix("covariance_")
             raise ValueError(f"`{given[0]}` must {rule}{name}=...). Received: {given[0]}={kwargs[given[0]]!r}")
@@ -112,36 +107,28 @@ class HeteroscedasticDense(FullPrecision):
                 "`num_factors` must be None or an integer, the second argument: a head has no activation. Received: "
                 f"num_factors={num_factors!r}"
             )
-        super().__init__(dtype=check_dtype(dtype), **kwargs)
-        self._link = links.get(link)
-        if units == 1 < self.link.min_units:
+        link = links.get(link)
+        if units == 1 < link.min_units:
             raise ValueError(
                 '`units` must be an integer at least 2; one unit, for two classes, needs link="sigmoid". Received: '
                 "units=1"
             )
-        self.units = check_integer("units", units, self.link.min_units, MAX_CLASSES)
-        self._fixed_temperature, learned = _temperature(temperature)
-        self.use_bias = check_boolean("use_bias", use_bias)
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.bias_initializer = keras.initializers.get(bias_initializer)
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
-        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
-        self.seed = random.randrange(1 << 31) if seed is None else check_integer("seed", seed, 0, (1 << 31) - 1)
-        self.supports_masking = True
-        self.loc_layer = AffineMap(
-            self.units,
-            use_bias=self.use_bias,
-            kernel_initializer=self.kernel_initializer,
-            bias_initializer=self.bias_initializer,
-            kernel_regularizer=self.kernel_regularizer,
-            bias_regularizer=self.bias_regularizer,
-            name="loc",
-            trainable=self.trainable,
-            dtype=self.dtype_policy,
+        super().__init__(
+            check_integer("units", units, link.min_units, MAX_CLASSES),
+            num_factors,
+            parameter_efficient=parameter_efficient,
+            covariance=covariance,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+            seed=seed,
+            dtype=dtype,
+            **kwargs,
         )
-        check_boolean("parameter_efficient", parameter_efficient)
-        self._is_short = covariance is None
-        self.covariance = _covariance(covariance, num_factors, parameter_efficient)
+        self._link = link
+        self._fixed_temperature, learned = _temperature(temperature)
         self.learned_temperature = learned
         if learned is not None:
             learned.start(self.name, self.trainable, self.dtype_policy)
@@ -175,41 +162,21 @@ class HeteroscedasticDense(FullPrecision):
         """tau as it is now, a number."""
         return self._fixed_temperature if self.learned_temperature is None else self.learned_temperature.number
 
-    @property
-    def num_factors(self) -> Any:
-        """R, the number of factors of the covariance."""
-        return self.covariance.num_factors
-
-    @property
-    def parameter_efficient(self) -> bool:
-        """Whether all inputs share V."""
-        return isinstance(self.covariance, covariances.ParameterEfficient)
-
     def build(self, input_shape: Any) -> None:
-        if len(input_shape) < 2 or input_shape[-1] is None:
-            raise ValueError(
-                "The input must have shape (..., D) with D known and a leading axis. Received: "
-                f"input_shape={input_shape}"
-            )
-        # All that may be refused comes before anything is made: the head can then be built again.
-        self.covariance.fit_features(input_shape[-1])
-        self._check_memory(input_shape[-1])
-        self.integrator.check(self.link, *self.covariance.size)
-        self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: input_shape[-1]})
-        for layer in (self.loc_layer, self.covariance, self.learned_temperature, self.clock):
+        super().build(input_shape)
+        for layer in (self.learned_temperature, self.clock):
             if layer is not None:
                 layer.build(input_shape)
         self.integrator.prepare(*self.covariance.size)
 
-    def _check_memory(self, features: int) -> None:
-        """Raises ValueError for sizes that a hostile file may ask for, before anything is allocated."""
-        size = 4 * (features * self.units + self.covariance.count_weights(features, self.units))
-        if size > MAX_WEIGHT_BYTES:
-            raise ValueError(
-                f"The weights must keep within {MAX_WEIGHT_BYTES >> 30} GiB, and have {size / 2**30:.4g}. Received: "
-                f"units={self.units}, num_factors={self.num_factors}, parameter_efficient={self.parameter_efficient}, "
-                f"{features} features"
-            )
+    def check_build(self, input_shape: Any) -> None:
+        """As that of the base class, with the integrator.
+
+        Args:
+            input_shape: `(..., D)`.
+        """
+        super().check_build(input_shape)
+        self.integrator.check(self.link, *self.covariance.size)
 
     def call(self, inputs: Tensor, training: bool = False) -> Any:
         normal = self.logit_distribution(inputs).standardized(self.link.center, self._temperature_now())
@@ -240,15 +207,7 @@ class HeteroscedasticDense(FullPrecision):
             a Gaussian, such as `keras_het.ops.low_rank_normal` makes, with `loc`, `variance()`, `covariance()`,
                 `sample(nodes)` and `log_prob(value)`; noise of the features has no `log_prob`.
         """
-        return self.covariance.normal(self._prepared(x), self.loc_layer)
-
-    def _prepared(self, x: Tensor) -> Tensor:
-        """Returns the inputs as a tensor, and builds the layer if it is not built."""
-        check_autocast(self.compute_dtype)
-        x = ops.convert_to_tensor(x, dtype=self.compute_dtype)
-        if not self.built:
-            self.build(tuple(x.shape))
-        return x
+        return self.covariance.normal(self.prepared(x), self.loc_layer)
 
     def logit_covariance(self, x: Tensor, centered: bool | None = None) -> Any:
         """Covariance of the logits u, shape `(..., K, K)`.
@@ -276,28 +235,12 @@ class HeteroscedasticDense(FullPrecision):
     def compute_output_shape(self, input_shape: Any) -> tuple:
         return (*input_shape[:-1], self.units)
 
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
-        """The head of a config; raises ValueError for arguments that this version does not know."""
-        check_format(cls, config)
-        return super().from_config(config)
-
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "units": self.units,
             "link": keras.saving.serialize_keras_object(self.link),
             "temperature": self._fixed_temperature or keras.saving.serialize_keras_object(self.learned_temperature),
             "integrator": keras.saving.serialize_keras_object(self.integrator),
-            "use_bias": self.use_bias,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
-            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
-            "num_factors": self.num_factors if self._is_short else None,
-            "parameter_efficient": self._is_short and self.parameter_efficient,
-            "covariance": None if self._is_short else keras.saving.serialize_keras_object(self.covariance),
-            "seed": self.seed,
         }
 
 
@@ -312,17 +255,3 @@ def _temperature(temperature: Any) -> tuple[Any, Any]:
             f"`temperature` must be a number, or a LearnedTemperature(...). Received: temperature={temperature!r}"
         )
     return check_number("temperature", temperature, above=0.0), None
-
-
-def _covariance(covariance: Any, num_factors: int | None, parameter_efficient: bool) -> covariances.Covariance:
-    """The given covariance, or, for None, the covariance of the short spelling."""
-    if covariance is None:
-        return from_short(num_factors, parameter_efficient)
-    short = {"num_factors": num_factors, "parameter_efficient": parameter_efficient or None}
-    given = [f"{name}={value!r}" for name, value in short.items() if value is not None]
-    covariance = covariances.get(covariance)
-    if given:
-        name, kind = given[0].split("=")[0], type(covariance).__name__
-        rule = f"be None, or `{name}` its default: give it to the covariance, as covariance={kind}(...)."
-        raise ValueError(f"`covariance` must {rule} Received: {given[0]}")
-    return covariance

@@ -72,20 +72,27 @@ class DiagonalNormal(Normal):
         return self.loc[..., None, :] + self.scale_diag[..., None, :] * nodes.eps_diag
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0.
+        """Log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0."""
+        distance, log_det = self.distance_and_log_det(value)
+        return -0.5 * (distance + log_det + self.loc.shape[-1] * math.log(2.0 * math.pi))
+
+    def distance_and_log_det(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """(value - loc)' Sigma^-1 (value - loc) and log det Sigma, `(...,)` each; needs scale_diag > 0.
 
         Let w = W / d and r = (value - loc) / d. The quadratic form is the least of |r - w c|^2 + |c|^2 over c, and the
         determinant equals the determinant of I + w' w. Both come from a QR factorisation of w above I, `(K + R, R)`, in
         O(K R^2) instead of O(K^3). This forms no w' w, beside which the I would be lost, and no difference of large
         squares, so float32 is enough where the factor noise is large.
+
+        Args:
+            value: `(..., K)`.
         """
         residual, factor = (ops.convert_to_tensor(value) - self.loc) / self.scale_diag, self.scaled_factor()
         log_det = 2.0 * ops.sum(ops.log(self.scale_diag), axis=-1)
         if factor.shape[-1]:
             residual, triangular = _least_squares(factor / self.scale_diag[..., None], residual)
             log_det = log_det + 2.0 * ops.sum(ops.log(ops.abs(ops.diagonal(triangular, axis1=-2, axis2=-1))), axis=-1)
-        quadratic = ops.sum(ops.square(residual), axis=-1)
-        return -0.5 * (quadratic + log_det + self.loc.shape[-1] * math.log(2.0 * math.pi))
+        return ops.sum(ops.square(residual), axis=-1), log_det
 
     def tables(self, nodes: Nodes) -> tuple[Tensor, ...]:
         return (nodes.eps_diag,)

@@ -1,0 +1,180 @@
+"""A head for regression: the mean and the covariance of the targets."""
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+from scipy.special import ndtri
+
+from keras_het import covariances
+from keras_het.base.tensor import Tensor
+from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_number
+from keras_het.layers.noisy_dense import NoisyDense
+from keras_het.ops.packed import pack, packed_width, unpack
+from keras_het.ops.random import random_normals
+
+SAMPLES_STREAM = 0
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class HeteroscedasticNormal(NoisyDense):
+    """A head for regression, which predicts the mean of K targets and how far, and in what way, they stray from it.
+
+        y ~ N(mu(x), diag(d(x)^2) + V(x) V(x)')
+
+    mu is an affine map of the input, as in `Dense`, d = softplus(affine) + min_scale the standard deviations of the
+    targets by themselves. V is an affine map reshaped to `(K, R)`, or diag(v(x)) V with `parameter_efficient`. With
+    one target and no factors it is the mean-variance network of Nix and Weigend 1994.
+
+    The output is one tensor, `(..., K (2 + R) + 1)`, for `losses.MultivariateNormalNLL`: mu, d, V, and a number that
+    only heads with nodes use. A `models.DistributionModel` that ends in this head trains on that output, and predicts
+    mu, so that the metrics of Keras see the mean.
+
+    Standardise the targets. The noise then starts as large as they are.
+
+    Args:
+        units: K, the number of targets, from 1.
+        num_factors: R, from 0 (independent targets) to units; None is min(15, units).
+        parameter_efficient: V(x) = diag(v(x)) V, as in `HeteroscedasticDense`.
+        initial_scale: the standard deviation of each target at the start; None is 1, or that of `covariance`.
+        stop_features: whether d and V get the features without passing a gradient on, so that the layers before the
+            head learn from the mean alone; for `MultivariateNormalNLL(form="faithful")`.
+        covariance: an instance from `keras_het.covariances` in place of num_factors, parameter_efficient and
+            initial_scale.
+        use_bias: whether mu has a bias, as in `Dense`.
+        kernel_initializer: of mu, as in `Dense`.
+        bias_initializer: of mu, as in `Dense`.
+        kernel_regularizer: of mu, as in `Dense`.
+        bias_regularizer: of mu, as in `Dense`.
+        seed: of the initial weights of V, in [0, 2^31). None draws one from Python's `random`.
+        dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
+        kwargs: as for any Keras layer.
+    Input shape: `(..., D)`, with at least one leading axis.
+    Output shape: `(..., K (2 + R) + 1)`.
+    Raises:
+        ValueError: for arguments outside these ranges, or noise of the features.
+    Source: Nix and Weigend, ICNN 1994; Bishop and Quazaz, NIPS 1996; Collier, Mustafa, Kokiopoulou, Jenatton and
+        Berent, CVPR 2021, Eq. 4. The low-rank covariance is that of the latter, section 2, on targets instead of
+        logits.
+
+    Example:
+        >>> import numpy as np
+        >>> head = HeteroscedasticNormal(3, num_factors=1)
+        >>> outputs = head(np.zeros((2, 8)))
+        >>> tuple(outputs.shape), tuple(head.predictions(outputs).shape)
+        ((2, 10), (2, 3))
+        >>> lower, upper = head.interval(outputs, level=0.95)  # of one standard deviation, the same for all inputs
+        >>> round(float(ops.convert_to_numpy(upper)[0, 0]), 2)
+        1.96
+    """
+
+    def __init__(
+        self,
+        units: int,
+        num_factors: int | None = 0,
+        *,
+        parameter_efficient: bool = False,
+        initial_scale: float | None = None,
+        stop_features: bool = False,
+        covariance: covariances.Covariance | None = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        seed: int | None = None,
+        dtype: Any = "float32",
+        **kwargs: Any,
+    ) -> None:
+        if isinstance(num_factors, str) or "activation" in kwargs:
+            rule = "be None: mu is an affine map, and a head has no activation"
+            raise ValueError(f"`activation` must {rule}. Received: {kwargs.get('activation', num_factors)!r}")
+        super().__init__(
+            check_integer("units", units, 1, MAX_CLASSES),
+            num_factors if covariance is None else num_factors or None,
+            parameter_efficient=parameter_efficient,
+            covariance=covariance,
+            initial_scale=1.0 if covariance is None and initial_scale is None else initial_scale,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+            seed=seed,
+            dtype=dtype,
+            **kwargs,
+        )
+        self.stop_features = check_boolean("stop_features", stop_features)
+        if self.covariance.noise_of != "logits":
+            rule = "have noise of the targets: noise of the features has no standard deviations of its own"
+            raise ValueError(f"`covariance` must {rule}. Received: a {type(self.covariance).__name__}")
+        self.covariance.take(self.units, 1.0, self.seed, self.trainable, self.dtype_policy)
+
+    def distribution(self, x: Tensor) -> Any:
+        """The Gaussian of the targets for inputs `(..., D)`.
+
+        Args:
+            x: inputs, `(..., D)`.
+        Returns:
+            a Gaussian, as `keras_het.ops.low_rank_normal` makes one.
+        """
+        x = self.prepared(x)
+        return self.covariance.distribution(ops.stop_gradient(x) if self.stop_features else x, self.loc_layer(x))
+
+    def call(self, inputs: Tensor) -> Any:
+        return pack(self.distribution(inputs))
+
+    def predictions(self, outputs: Tensor) -> Any:
+        """The means, `(..., K)`, of outputs of this head, `(..., K (2 + R) + 1)`."""
+        return outputs[..., : self.units]
+
+    def interval(self, outputs: Tensor, level: float = 0.9) -> tuple[Any, Any]:
+        """The central interval of each target by itself, mu -+ z sqrt(diag(d^2 + V V')), of outputs of this head.
+
+        Args:
+            outputs: `(..., K (2 + R) + 1)`.
+            level: the probability of the interval, in (0, 1).
+        Returns:
+            the lower and the upper ends, `(..., K)` each.
+        Raises:
+            ValueError: for a level outside (0, 1).
+        """
+        normal = unpack(ops.convert_to_tensor(outputs), self.units).normal
+        half_width = ndtri(0.5 + 0.5 * check_level(level)) * ops.sqrt(normal.variance())
+        return normal.loc - half_width, normal.loc + half_width
+
+    def sample(self, outputs: Tensor, num_samples: int, seed: int = 0) -> Any:
+        """Independent draws of the targets of each example, of outputs of this head; the same for the same seed.
+
+        Args:
+            outputs: `(..., K (2 + R) + 1)`.
+            num_samples: S.
+            seed: in [0, 2^31).
+        Returns:
+            shape `(S, ..., K)`.
+        """
+        normal = unpack(ops.convert_to_tensor(outputs), self.units).normal
+        shape = (check_integer("num_samples", num_samples, 1), *normal.loc.shape[:-1], sum(normal.size))
+        key = check_integer("seed", seed, 0, (1 << 31) - 1), 0
+        noise = random_normals(key, SAMPLES_STREAM, math.prod(shape))
+        noise = ops.reshape(ops.cast(noise, normal.loc.dtype), shape)
+        shared = ops.einsum("...kr,s...r->s...k", normal.scaled_factor(), noise[..., self.units :])
+        return normal.loc + normal.scale_diag * noise[..., : self.units] + shared
+
+    def compute_output_shape(self, input_shape: Any) -> tuple:
+        return (*input_shape[:-1], packed_width(*self.covariance.size))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "initial_scale": self.covariance.initial_scale if self._is_short else None,
+            "stop_features": self.stop_features,
+        }
+
+
+def check_level(level: Any) -> float:
+    """`level` as a float, if it is in (0, 1)."""
+    if not 0.0 < check_number("level", level) < 1.0:
+        raise ValueError(f"`level` must be in (0, 1). Received: {level!r}")
+    return float(level)

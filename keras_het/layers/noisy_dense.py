@@ -1,0 +1,168 @@
+"""The base class of heads: a Dense layer whose outputs have the noise of a covariance."""
+
+import random
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_het import covariances
+from keras_het.base.precision import AffineMap, FullPrecision, check_autocast, check_dtype
+from keras_het.base.tensor import Tensor
+from keras_het.base.validation import check_boolean, check_integer
+from keras_het.base.version import check_format
+from keras_het.covariances.short import from_short
+
+MAX_WEIGHT_BYTES = 16 << 30
+
+
+class NoisyDense(FullPrecision):
+    """Base class of heads: a mean mu, an affine map of the input, and a covariance.
+
+    A subclass lets the covariance `take` its units, builds what else it has, and defines `call`.
+
+    Args:
+        units: K, checked.
+        num_factors: see `HeteroscedasticDense`.
+        parameter_efficient: see `HeteroscedasticDense`.
+        covariance: see `HeteroscedasticDense`.
+        initial_scale: of a covariance that the other arguments make; None for its default.
+        use_bias: whether mu has a bias.
+        kernel_initializer: of mu.
+        bias_initializer: of mu.
+        kernel_regularizer: of mu.
+        bias_regularizer: of mu.
+        seed: in [0, 2^31); None draws one from Python's `random`.
+        dtype: "float32", or "float64" on a backend that computes in it.
+        kwargs: as for any Keras layer.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        num_factors: int | None,
+        *,
+        parameter_efficient: bool,
+        covariance: Any,
+        initial_scale: float | None = None,
+        use_bias: bool,
+        kernel_initializer: Any,
+        bias_initializer: Any,
+        kernel_regularizer: Any,
+        bias_regularizer: Any,
+        seed: int | None,
+        dtype: Any,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(dtype=check_dtype(dtype), **kwargs)
+        self.units = units
+        self.use_bias = check_boolean("use_bias", use_bias)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.seed = random.randrange(1 << 31) if seed is None else check_integer("seed", seed, 0, (1 << 31) - 1)
+        self.supports_masking = True
+        self.loc_layer = AffineMap(
+            self.units,
+            use_bias=self.use_bias,
+            kernel_initializer=self.kernel_initializer,
+            bias_initializer=self.bias_initializer,
+            kernel_regularizer=self.kernel_regularizer,
+            bias_regularizer=self.bias_regularizer,
+            name="loc",
+            trainable=self.trainable,
+            dtype=self.dtype_policy,
+        )
+        check_boolean("parameter_efficient", parameter_efficient)
+        self._is_short = covariance is None
+        self.covariance = chosen_covariance(covariance, num_factors, parameter_efficient, initial_scale)
+
+    @property
+    def num_factors(self) -> Any:
+        """R, the number of factors of the covariance."""
+        return self.covariance.num_factors
+
+    @property
+    def parameter_efficient(self) -> bool:
+        """Whether all inputs share V."""
+        return isinstance(self.covariance, covariances.ParameterEfficient)
+
+    def build(self, input_shape: Any) -> None:
+        self.check_build(input_shape)
+        self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: input_shape[-1]})
+        self.loc_layer.build(input_shape)
+        self.covariance.build(input_shape)
+
+    def check_build(self, input_shape: Any) -> None:
+        """Raises ValueError for what may be refused, before anything is made: the head can then be built again.
+
+        The sizes are those that a hostile file may ask for.
+
+        Args:
+            input_shape: `(..., D)`.
+        """
+        if len(input_shape) < 2 or input_shape[-1] is None:
+            raise ValueError(
+                "The input must have shape (..., D) with D known and a leading axis. Received: "
+                f"input_shape={input_shape}"
+            )
+        features = input_shape[-1]
+        self.covariance.fit_features(features)
+        size = 4 * (features * self.units + self.covariance.count_weights(features, self.units))
+        if size > MAX_WEIGHT_BYTES:
+            raise ValueError(
+                f"The weights must keep within {MAX_WEIGHT_BYTES >> 30} GiB, and have {size / 2**30:.4g}. Received: "
+                f"units={self.units}, num_factors={self.num_factors}, parameter_efficient={self.parameter_efficient}, "
+                f"{features} features"
+            )
+
+    def prepared(self, x: Tensor) -> Tensor:
+        """The inputs as a tensor; it builds the layer if it is not built.
+
+        Args:
+            x: inputs, `(..., D)`.
+        """
+        check_autocast(self.compute_dtype)
+        x = ops.convert_to_tensor(x, dtype=self.compute_dtype)
+        if not self.built:
+            self.build(tuple(x.shape))
+        return x
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """The head of a config; raises ValueError for arguments that this version does not know."""
+        check_format(cls, config)
+        return super().from_config(config)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
+            "num_factors": self.num_factors if self._is_short else None,
+            "parameter_efficient": self._is_short and self.parameter_efficient,
+            "covariance": None if self._is_short else keras.saving.serialize_keras_object(self.covariance),
+            "seed": self.seed,
+        }
+
+
+def chosen_covariance(
+    covariance: Any, num_factors: int | None, parameter_efficient: bool, initial_scale: float | None = None
+) -> covariances.Covariance:
+    """The given covariance, or, for None, the covariance of the short spelling."""
+    start = {} if initial_scale is None else {"initial_scale": initial_scale}
+    if covariance is None:
+        return from_short(num_factors, parameter_efficient, **start)
+    short = {"num_factors": num_factors, "parameter_efficient": parameter_efficient or None, **start}
+    given = [f"{name}={value!r}" for name, value in short.items() if value is not None]
+    covariance = covariances.get(covariance)
+    if given:
+        name, kind = given[0].split("=")[0], type(covariance).__name__
+        rule = f"be None, or `{name}` its default: give it to the covariance, as covariance={kind}(...)."
+        raise ValueError(f"`covariance` must {rule} Received: {given[0]}")
+    return covariance

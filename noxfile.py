@@ -231,6 +231,7 @@ BENCHMARKS = {
     "labels.epochs": ("demo", ["recipe"], 'some hours; with --tasks "digits, 40%" a few minutes'),
     "labels.estimator": ("demo", [], "ten minutes"),
     "labels.head": ("demo", [], "ten minutes"),
+    "labels.joint": ("demo", [], "ten minutes"),
     "labels.label_flip": ("demo", [], "forty minutes"),
     "labels.label_issues": ("demo", ["cleanlab"], "an hour"),
     "labels.planted_pairs": ("demo", [], "a quarter of an hour"),

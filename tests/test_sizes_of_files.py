@@ -19,6 +19,7 @@ from keras_het import (
     regularizers,
     rivals,
 )
+from keras_het.covariances.over_pixels import OverPixels
 from keras_het.covariances.unit_rows import UnitRows
 
 pytestmark = pytest.mark.refusal
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.refusal
 ROOMS = (constraints, covariances, integrators, layers, links, losses, metrics, models, regularizers, rivals)
 HUGE = (1 << 29, 10**12, 10**400)
 NO_SIZES = {"seed", "ignore_class"}
-OF_A_HEAD = ("Latent", "LowRank", "ParameterEfficient")  # the head that takes them checks their sizes
+OF_A_HEAD = ("Latent", "LowRank", "OverPixels", "ParameterEfficient")  # the head that takes them checks their sizes
 
 
 def network():
@@ -60,6 +61,9 @@ MADE = {
     "DeepEnsemble": lambda: models.DeepEnsemble([network()]),
     "DistributionModel": lambda: models.DistributionModel(*joint_network()),
     "JointHeteroscedasticDense": lambda: layers.JointHeteroscedasticDense(4, seed=0),
+    "JointSegmentationCrossentropy": lambda: losses.JointSegmentationCrossentropy(2),
+    "OverPixels": lambda: OverPixels(2),
+    "StochasticSegmentation": lambda: layers.StochasticSegmentation(4, seed=0),
     "Pair": lambda: models.Pair([network(), network()]),
 }
 

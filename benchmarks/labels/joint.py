@@ -175,7 +175,7 @@ def main():
         "correlations": ["model", "rank correlation", "NLL of a vector", "exact match"],
         "missing": ["model", "accuracy", "average precision", "mean probability"],
     }
-    titles = {"correlations": "planted correlations", "missing": "a third of the positives missing"}
+    titles = {"correlations": "planted correlations", "missing": "30% of the positives missing"}
     tables = {
         titles[kind]: [
             head,

@@ -14,6 +14,7 @@ from keras_het.analysis.label_quality import find_label_issues
 from keras_het.analysis.members import ensemble_uncertainty
 from keras_het.analysis.multi_label_issues import find_multi_label_issues
 from keras_het.analysis.risk import risk_coverage
+from keras_het.analysis.segmentation import sample_segmentations, segmentation_scores
 from keras_het.analysis.uncertainty import uncertainty
 from keras_het.inspection.features import features
 from keras_het.inspection.probabilities import predict_probabilities
@@ -37,5 +38,7 @@ __all__ = [
     "predict_probabilities",
     "rank_histogram",
     "risk_coverage",
+    "sample_segmentations",
+    "segmentation_scores",
     "uncertainty",
 ]

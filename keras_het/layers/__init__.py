@@ -5,6 +5,7 @@ from keras_het.layers.heteroscedastic_normal import HeteroscedasticNormal
 from keras_het.layers.joint_heteroscedastic_dense import JointHeteroscedasticDense
 from keras_het.layers.learned_temperature import LearnedTemperature
 from keras_het.layers.noise_transition import NoiseTransition
+from keras_het.layers.stochastic_segmentation import StochasticSegmentation
 
 __all__ = [
     "HeteroscedasticDense",
@@ -12,4 +13,5 @@ __all__ = [
     "JointHeteroscedasticDense",
     "LearnedTemperature",
     "NoiseTransition",
+    "StochasticSegmentation",
 ]

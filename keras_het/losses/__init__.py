@@ -14,6 +14,7 @@ from keras_het.losses.corrected import BackwardCorrectedCrossentropy, ForwardCor
 from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
 from keras_het.losses.indexed import with_index
 from keras_het.losses.joint import JointMultiLabelCrossentropy
+from keras_het.losses.joint_segmentation import JointSegmentationCrossentropy
 from keras_het.losses.mixed_labels import BootstrappedCrossentropy, SmoothedCrossentropy
 from keras_het.losses.multivariate_normal import MultivariateNormalNLL
 from keras_het.losses.robust import ActivePassiveCrossentropy, GeneralizedCrossentropy, SymmetricCrossentropy
@@ -29,6 +30,7 @@ __all__ = [
     "ForwardCorrectedCrossentropy",
     "GeneralizedCrossentropy",
     "JointMultiLabelCrossentropy",
+    "JointSegmentationCrossentropy",
     "MultivariateNormalNLL",
     "SelfPacedCrossentropy",
     "SmoothedCrossentropy",

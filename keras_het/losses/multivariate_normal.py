@@ -26,7 +26,7 @@ class MultivariateNormalNLL(keras.losses.Loss):
     if the targets are independent with equal variances. The paper has one target; here the weight is a power of the
     geometric mean of the variances along the axes of Sigma, one for all targets. "faithful" leaves the mean exactly
     that of the squared error if the head has `stop_features=True`; without it d and V also move the layers before the
-    head. The three have different values: compare models by `analysis.score_regression`.
+    head. The values of the three cannot be compared with each other.
 
     It costs O(K R^2) for each example, and no K by K matrix is made.
 

@@ -74,9 +74,38 @@ class DistributionModel(keras.Model):
         """
         return super().predict(x, **kwargs)
 
+    def predict_interval(self, x: Any, level: float = 0.9, **kwargs: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The lower and the upper ends of the central interval of each target, `(N, K)` each, for a regression.
+
+        Args:
+            x: as for `keras.Model.predict`.
+            level: the probability of the interval, in (0, 1).
+            kwargs: other arguments of `keras.Model.predict`.
+        Raises:
+            ValueError: for another level, or a head of labels.
+        """
+        if not hasattr(self.head, "interval"):
+            rule = "be a regression, which ends in a HeteroscedasticNormal, to predict intervals"
+            raise ValueError(f"The model must {rule}. Received: one that ends in a {type(self.head).__name__}")
+        low, high = self.head.interval(self.predict_distribution(x, **kwargs), level)
+        return keras.ops.convert_to_numpy(low), keras.ops.convert_to_numpy(high)
+
     def export(self, *args: Any, **kwargs: Any) -> Any:
         """Exports what the head predicts, as `keras.Model.export`."""
         return self._predicting().export(*args, **kwargs)
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        """Keras calls it; the loss gets the distribution.
+
+        Raises:
+            ValueError: for targets of another width than the head's: the tensor would be read as another distribution.
+        """
+        if y is not None and len(y.shape) == len(y_pred.shape) and y.shape[-1] not in (1, self.head.units):
+            rule = f"have shape (..., {self.head.units}), as the head has units"
+            raise ValueError(f"`y` must {rule}. Received: shape {tuple(y.shape)}")
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """Keras calls it; the metrics get what the head predicts."""

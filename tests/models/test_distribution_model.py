@@ -1,12 +1,14 @@
 """A model of label vectors: trained by a joint loss, it predicts probabilities, and learns which labels go together."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
-from keras_het.losses import JointMultiLabelCrossentropy
+from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense
+from keras_het.losses import JointMultiLabelCrossentropy, MultivariateNormalNLL
 from keras_het.models import DistributionModel
 
 FEATURES, LABELS, FACTORS = 3, 6, 2
@@ -123,6 +125,37 @@ def test_known_rates_of_missing_positives_give_the_true_probabilities():
         means.append(model.predict(X, verbose=0).mean(0))
     assert np.abs(means[0][1:] - Y.mean(0)[1:]).min() > 0.1
     np.testing.assert_allclose(means[1], Y.mean(0), atol=0.06)
+
+
+def test_a_regression_predicts_means_and_intervals(tmp_path):
+    rng = np.random.default_rng(0)
+    y = X @ [[1.0, -1.0], [0.5, 0.0], [0.0, 2.0]] + [0.5, 1.0] * rng.normal(size=(len(X), 2))
+    inputs = keras.Input((FEATURES,))
+    model = DistributionModel(inputs, HeteroscedasticNormal(2, 1, seed=0)(inputs))
+    model.compile(keras.optimizers.Adam(0.05), MultivariateNormalNLL(), metrics=["mae"])
+    model.fit(X, y, batch_size=128, epochs=15, verbose=0)
+    mean, (low, high) = model.predict(X, verbose=0), model.predict_interval(X, 0.9, verbose=0)
+    assert mean.shape == low.shape == (len(X), 2)
+    inside = (low < y) & (y < high)
+    np.testing.assert_allclose(inside.mean(0), 0.9, atol=0.04)
+    np.testing.assert_allclose((high - low).mean(0) / (2 * 1.645), [0.5, 1.0], rtol=0.1)
+    assert model.evaluate(X, y, verbose=0)[1] == pytest.approx(np.abs(mean - y).mean(), rel=1e-4)
+    model.save(tmp_path / "model.keras")
+    np.testing.assert_array_equal(keras.models.load_model(tmp_path / "model.keras").predict(X, verbose=0), mean)
+
+
+@pytest.mark.once
+def test_targets_of_another_width_are_refused():
+    """Two targets with two factors have as many numbers as four targets without factors."""
+    inputs = keras.Input((FEATURES,))
+    model = DistributionModel(inputs, HeteroscedasticNormal(2, 2)(inputs))
+    model.compile("adam", MultivariateNormalNLL())
+    with pytest.raises(
+        ValueError, match=re.escape("`y` must have shape (..., 2), as the head has units. Received: sha")
+    ):
+        model.fit(X[:8], np.zeros((8, 4)), verbose=0)
+    with pytest.raises(ValueError, match="The model must be a regression"):
+        joint_model().predict_interval(X[:8])
 
 
 @pytest.mark.once

@@ -1,0 +1,114 @@
+"""Label maps drawn from a model of segmentation, and how near they are to those of several annotators."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from keras_het.base.validation import check_integer
+
+
+@dataclasses.dataclass(frozen=True)
+class SegmentationScores:
+    """Scores of drawn label maps, means over the images; d = 1 - IoU, and 0 if both maps lack the class.
+
+    Attributes:
+        energy_distance: GED^2 = 2 E d(x, y) - E d(x, x') - E d(y, y'), at least 0; x and x' are any two of the drawn
+            maps, y and y' any two of the given ones, the same one included.
+        diversity: E d(x, x').
+        matched_iou: mean IoU after the best matching of drawn and given maps, each repeated until they are as many.
+        num_samples: drawn maps of each image, on which all scores depend.
+        num_references: given maps of each image.
+    """
+
+    energy_distance: float
+    diversity: float
+    matched_iou: float
+    num_samples: int
+    num_references: int
+
+
+def sample_segmentations(model: Any, x: Any, num_samples: int, seed: int = 0, batch_size: int = 32) -> np.ndarray:
+    """Label maps drawn from a model: the largest logits of each pixel, where the pixels of an image share their noise.
+
+    Args:
+        model: a `models.DistributionModel` that ends in a `layers.StochasticSegmentation`.
+        x: images, as for `predict`.
+        num_samples: S, the number of maps of each image.
+        seed: of the noise, in [0, 2^31).
+        batch_size: of the predictions.
+    Returns:
+        integer classes, `(S, N, ...)`, such as `(S, N, H, W)`.
+    Raises:
+        ValueError: for arguments outside these ranges.
+    Source: Monteiro et al. 2020, section 3.
+
+    Example:
+        >>> import keras
+        >>> from keras_het.layers import StochasticSegmentation
+        >>> from keras_het.models import DistributionModel
+        >>> inputs = keras.Input((8, 8, 3))
+        >>> model = DistributionModel(inputs, StochasticSegmentation(2)(inputs))
+        >>> sample_segmentations(model, np.zeros((5, 8, 8, 3)), num_samples=4).shape
+        (4, 5, 8, 8)
+    """
+    num_samples = check_integer("num_samples", num_samples, 1, 1 << 20)
+    rng = np.random.default_rng(check_integer("seed", seed, 0, (1 << 31) - 1))
+    units = model.head.units
+    packed = model.predict_distribution(x, batch_size=batch_size, verbose=0)
+    loc, scale = packed[..., :units], packed[..., units : 2 * units]
+    factor = packed[..., 2 * units : -1].reshape(*loc.shape, -1)
+    found = np.empty((num_samples, *loc.shape[:-1]), "int32")
+    for sample in found:  # one at a time: all logits of all maps would be S times as large
+        noise = rng.normal(size=(len(loc), factor.shape[-1])).astype(loc.dtype)
+        own = scale * rng.normal(size=loc.shape).astype(loc.dtype)
+        sample[:] = np.argmax(loc + own + np.einsum("n...r,nr->n...", factor, noise), axis=-1)
+    return found
+
+
+def segmentation_scores(samples: Any, references: Any, num_classes: int = 2) -> SegmentationScores:
+    """How near drawn label maps are to those of several annotators, as a distribution.
+
+    Args:
+        samples: drawn label maps, integers `(S, N, ...)`.
+        references: given label maps of the same images, `(M, N, ...)`.
+        num_classes: C; d is the mean over the classes 1 to C - 1, for class 0 is the background.
+    Returns:
+        `SegmentationScores`.
+    Raises:
+        ValueError: for label maps of different shapes.
+    Source: Kohl et al. 2018 (energy distance) and 2019 (matched IoU).
+
+    Example:
+        >>> on, off = np.ones((1, 1, 4), int), np.zeros((1, 1, 4), int)
+        >>> segmentation_scores(np.concatenate([on, off]), np.concatenate([off, on])).energy_distance
+        0.0
+    """
+    samples, references = np.asarray(samples), np.asarray(references)
+    if samples.shape[1:] != references.shape[1:]:
+        rule = f"have the shape of `samples` but for the first axis, {samples.shape[1:]}"
+        raise ValueError(f"`references` must {rule}. Received: shape {references.shape}")
+    classes = range(1, check_integer("num_classes", num_classes, 2, 1 << 20))
+    count = math.lcm(len(samples), len(references))
+    rows = []
+    for image in range(samples.shape[1]):
+        drawn, given = (maps[:, image].reshape(len(maps), -1) for maps in (samples, references))
+        across, among, own = (_distances(*pair, classes) for pair in ((drawn, given), (drawn, drawn), (given, given)))
+        repeated = np.repeat(np.repeat(across, count // len(drawn), axis=0), count // len(given), axis=1)
+        matched = 1.0 - repeated[linear_sum_assignment(repeated)].mean()
+        rows.append([2.0 * across.mean() - among.mean() - own.mean(), among.mean(), matched])
+    distance, diversity, matched = map(float, np.mean(rows, axis=0))
+    return SegmentationScores(distance, diversity, matched, len(samples), len(references))
+
+
+def _distances(first: np.ndarray, second: np.ndarray, classes: Any) -> np.ndarray:
+    """1 - IoU of every pair of flat label maps, the mean over the classes, `(S, M)`."""
+    total = np.zeros((len(first), len(second)))
+    for label in classes:
+        a, b = ((maps == label).astype("float64") for maps in (first, second))
+        common = a @ b.T
+        union = a.sum(1)[:, None] + b.sum(1) - common
+        total += np.where(union > 0, 1.0 - common / np.maximum(union, 1.0), 0.0)
+    return total / len(classes)

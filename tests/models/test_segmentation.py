@@ -1,0 +1,133 @@
+"""A model of label maps: it trains by the joint loss of all pixels, and ignored pixels leave it."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_het.covariances import LowRank
+from keras_het.layers import StochasticSegmentation
+from keras_het.losses import JointSegmentationCrossentropy
+from keras_het.models import DistributionModel
+from tests import layer_contract
+
+CLASSES, IGNORED = 3, 255
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(8, 4, 4, 2)).astype("float32")
+Y = (X[..., 0] > 0) + 1 * (X[..., 1] > 0.5)
+
+
+def segmentation(num_factors=4, loss=None, shape=(4, 4, 2)):
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input(shape)
+    features = keras.layers.Dense(8, "relu")(inputs)
+    head = StochasticSegmentation(CLASSES, num_factors, seed=0, name="head")
+    model = DistributionModel(inputs, head(features))
+    loss = loss or JointSegmentationCrossentropy(CLASSES, 8)
+    model.compile(keras.optimizers.Adam(0.03), loss, metrics=["sparse_categorical_accuracy"])
+    return model
+
+
+def test_it_trains_predicts_evaluates_and_comes_back_from_a_file(tmp_path):
+    model = segmentation()
+    history = model.fit(X, Y, batch_size=4, epochs=8, verbose=0).history
+    assert history["loss"][-1] < 0.8 * history["loss"][0]
+    p = model.predict(X, verbose=0)
+    np.testing.assert_allclose(p.sum(-1), 1.0, atol=1e-5)
+    loss, accuracy = model.evaluate(X, Y[..., None], verbose=0)
+    assert accuracy == pytest.approx(np.mean(p.argmax(-1) == Y), abs=1e-6)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded.predict(X, verbose=0), p)
+    assert loaded.evaluate(X, Y, verbose=0)[0] == pytest.approx(loss, rel=1e-6)
+
+
+class TestEdward2:
+    """What edward2 0.x tests of its `MCSoftmaxDenseFASegmentation`: `heteroscedastic_test.py`, SegLayerTest."""
+
+    @pytest.mark.once
+    @pytest.mark.parametrize("num_factors", [5, 0])
+    def test_outputs_and_a_train_step(self, num_factors):
+        rng = np.random.default_rng(0)
+        x, y = rng.normal(size=(4, 32, 32, 16)), rng.integers(10, size=(4, 32, 32))
+        inputs = keras.Input((32, 32, 16))
+        head = StochasticSegmentation(10, num_factors)
+        model = DistributionModel(inputs, head(keras.layers.Dense(16)(inputs)))
+        assert tuple(model(x).shape) == (4, 32, 32, 10 * (2 + num_factors) + 1)
+        p = model.predict(x, verbose=0)
+        assert p.shape == (4, 32, 32, 10)
+        np.testing.assert_allclose(p.sum(-1), 1.0, atol=1e-2)
+        model.compile("adam", JointSegmentationCrossentropy(10, 4))
+        before = [weight.numpy() for weight in model.trainable_weights]
+        assert 0.0 < model.train_on_batch(x, y) < np.inf
+        assert all(np.abs(w.numpy() - b).max() > 0 for w, b in zip(model.trainable_weights, before, strict=True))
+
+
+@pytest.mark.once
+def test_the_head_keeps_the_contract_of_layers(tmp_path):
+    def make():
+        return StochasticSegmentation(CLASSES, 5, seed=0)
+
+    layer_contract.check_config(make)
+    layer_contract.check_shapes(make, X)
+    layer_contract.check_saved_weights(make, X, tmp_path)
+
+
+@pytest.mark.once
+def test_signals_have_one_axis_of_places():
+    model = segmentation(shape=(16, 2))
+    x, y = X.reshape(8, 16, 2), Y.reshape(8, 16)
+    losses = JointSegmentationCrossentropy(CLASSES, 8, reduction=None)
+    of_signals = keras.ops.convert_to_numpy(losses(y, model(x)))
+    of_images = keras.ops.convert_to_numpy(losses(Y, segmentation()(X)))
+    assert of_signals.shape == (8,)
+    np.testing.assert_allclose(of_signals, of_images, rtol=1e-5)
+
+
+@pytest.mark.once
+def test_ignored_pixels_leave_the_loss_and_images_of_them_alone_its_mean():
+    loss = JointSegmentationCrossentropy(CLASSES, 8, ignore_class=IGNORED)
+    outputs, y = segmentation().predict_distribution(X, verbose=0), Y.copy()
+    y[1:], y[0, :2] = IGNORED, IGNORED
+    found = float(loss(y, outputs))
+    assert found == pytest.approx(float(loss(y[:1, 2:], outputs[:1, 2:])), rel=1e-5)
+    assert float(loss(np.full_like(Y, IGNORED), outputs)) == 0.0
+    assert np.isnan(float(JointSegmentationCrossentropy(CLASSES, 8)(y, outputs)))
+
+
+@pytest.mark.once
+def test_the_noise_is_new_at_every_step_and_the_same_in_evaluation():
+    model = segmentation()
+
+    def loss(training):
+        return float(keras.ops.convert_to_numpy(model.loss(Y, model(X, training=training))))
+
+    values = [loss(True), loss(True)]
+    assert values[0] != values[1]
+    model.head.clock.step.assign(0)
+    assert loss(True) == values[0]
+    assert loss(False) == loss(False)
+
+
+@pytest.mark.once
+def test_the_loss_comes_back_from_its_config():
+    loss = JointSegmentationCrossentropy(CLASSES, 16, IGNORED, seed=3, reduction="sum")
+    again = keras.losses.deserialize(keras.losses.serialize(loss))
+    assert again.get_config() == loss.get_config()
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: JointSegmentationCrossentropy(1), "`num_classes` must be an integer in"),
+        (lambda: JointSegmentationCrossentropy(3, ignore_class=0.5), "`ignore_class` must be an integer in"),
+        (lambda: JointSegmentationCrossentropy(3)(Y, np.zeros((8, 4, 4, 11))), "`y_pred` must have shape"),
+        (lambda: JointSegmentationCrossentropy(3)(Y[:, :2], np.zeros((8, 4, 4, 10))), "`y_true` must have the shape"),
+        (lambda: StochasticSegmentation(3, link="sigmoid"), "`link` must be a softmax"),
+        (lambda: StochasticSegmentation(3, 4, covariance=LowRank(2)), "`covariance` must be None"),
+        (lambda: StochasticSegmentation(3, 2000), "`num_factors` must be an integer in"),
+    ],
+)
+@pytest.mark.refusal
+def test_refusals(make, text):
+    with pytest.raises(ValueError, match=text):
+        make()

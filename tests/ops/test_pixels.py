@@ -1,0 +1,156 @@
+"""The joint likelihood of label maps against float64, against itself summed over all maps, and its gradients."""
+
+import itertools
+
+import numpy as np
+import pytest
+from keras import ops
+from scipy.special import log_softmax, logsumexp, softmax
+from scipy.stats import norm, qmc
+
+from keras_het.ops import low_rank_normal, quasi_random
+from keras_het.ops.pixels import log_joint_pixels
+from tests.gradients import value_and_gradients
+
+BATCH, SIDES, CLASSES, FACTORS = 3, (2, 3), 3, 2
+NODES = 48
+
+
+def problem(seed=0, sides=SIDES, own=(0.1, 1.0)):
+    """Means, standard deviations and factors as float64, and labels."""
+    rng = np.random.default_rng(seed)
+    shape = (BATCH, *sides, CLASSES)
+    tensors = rng.normal(size=shape), rng.uniform(*own, shape), rng.normal(size=(*shape, FACTORS))
+    return tensors, rng.integers(CLASSES, size=shape[:-1])
+
+
+def noise_of(nodes):
+    return ops.convert_to_numpy(nodes.eps_factor).astype("float64")
+
+
+def second_order(c, scale):
+    """log p of all classes, given logits without own noise."""
+    variance = 4 * scale**2 / (4 + scale**2)
+    return log_softmax(c + variance * (0.5 - softmax(c, -1)), -1)
+
+
+def oracle(loc, scale, factor, labels, noise, valid=None, of_pixel=second_order):
+    """log mean_s prod_i p(y_i | e_s) in float64, one image, node and pixel at a time."""
+    found = np.zeros(len(loc))
+    for image in range(len(loc)):
+        totals = np.zeros(len(noise))
+        for s, place in itertools.product(range(len(noise)), np.ndindex(loc.shape[1:-1])):
+            index = (image, *place)
+            if valid is None or valid[index]:
+                c = loc[index] + factor[index] @ noise[s]
+                totals[s] += of_pixel(c, scale[index])[labels[index]]
+        found[image] = logsumexp(totals) - np.log(len(noise))
+    return found
+
+
+def by_own_noise(c, scale):
+    """log E softmax, by 512 points of the noise of each class."""
+    points = norm.ppf(qmc.Sobol(CLASSES, seed=0).random(512))
+    return logsumexp(log_softmax(c + scale * points, -1), axis=0) - np.log(512)
+
+
+def computed(tensors, labels, nodes, **arguments):
+    normal = low_rank_normal(*(ops.convert_to_tensor(x, "float32") for x in tensors))
+    return ops.convert_to_numpy(log_joint_pixels(normal, labels, nodes, **arguments))
+
+
+NOISE = quasi_random((0, 0), NODES, 0, FACTORS)
+
+
+def test_the_likelihood_of_nodes_against_float64():
+    tensors, labels = problem()
+    expected = oracle(*tensors, labels, noise_of(NOISE))
+    for arguments in ({}, {"chunk_size": 20}, {"loop": "plain"}, {"loop": "unrolled"}):
+        np.testing.assert_allclose(computed(tensors, labels, NOISE, **arguments), expected, atol=2e-5)
+
+
+@pytest.mark.once
+def test_the_own_noise_is_nearly_that_of_the_sampled_softmax():
+    tensors, labels = problem(own=(0.1, 0.7))
+    expected = oracle(*tensors, labels, noise_of(NOISE), of_pixel=by_own_noise)
+    none = computed((tensors[0], 0 * tensors[1], tensors[2]), labels, NOISE)
+    found = computed(tensors, labels, NOISE)
+    assert np.abs(found - expected).max() < 0.02
+    assert np.abs(none - expected).max() > 0.1
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("own", [0.5, 5.0])
+def test_the_probabilities_of_all_label_maps_sum_to_one(own):
+    tensors, _ = problem(sides=(3,), own=(own, own))
+    maps = np.array(list(itertools.product(range(CLASSES), repeat=3)))
+    of_each = [computed(tensors, np.tile(labels, (BATCH, 1)), NOISE) for labels in maps]
+    np.testing.assert_allclose(np.exp(of_each).sum(0), 1.0, atol=1e-4)
+
+
+def test_gradients_against_finite_differences():
+    tensors, labels = problem(sides=(3,))
+    valid = np.array([[True, False, True], [True, True, True], [False, False, False]])
+
+    def total(values):
+        found = log_joint_pixels(low_rank_normal(*values), labels, NOISE, ops.convert_to_tensor(valid), chunk_size=20)
+        return ops.sum(found * ops.convert_to_tensor(np.float32([1.0, 2.0, 3.0])))
+
+    _, gradients = value_and_gradients(total, [np.float32(x) for x in tensors])
+    for place, gradient in enumerate(gradients):
+        np.testing.assert_array_equal(gradient[~valid], 0.0)
+        for index in itertools.islice(np.ndindex(tensors[place].shape), 0, None, 2):
+            shifted = []
+            for step in (1e-5, -1e-5):
+                moved = [x.copy() for x in tensors]
+                moved[place][index] += step
+                shifted.append(oracle(*moved, labels, noise_of(NOISE), valid) @ [1.0, 2.0, 3.0])
+            assert gradient[index] == pytest.approx((shifted[0] - shifted[1]) / 2e-5, rel=2e-3, abs=2e-4)
+
+
+@pytest.mark.once
+def test_pixels_that_do_not_count_count_for_nothing_whatever_their_logits_and_labels():
+    tensors, labels = problem()
+    valid = np.random.default_rng(1).random(labels.shape) < 0.6
+    valid[2] = False
+    spoiled = [np.where(valid.reshape(*valid.shape, *[1] * (x.ndim - 3)), x, np.inf) for x in tensors]
+    found = computed(spoiled, np.where(valid, labels, 99), NOISE, valid=ops.convert_to_tensor(valid))
+    np.testing.assert_allclose(found, oracle(*tensors, labels, noise_of(NOISE), valid), atol=2e-5)
+    assert found[2] == 0.0
+
+
+@pytest.mark.once
+def test_all_pixels_share_the_noise_of_the_factors():
+    """Two factors of the same variances in each pixel, one of equal signs and one of opposite ones."""
+    loc, scale, joint = np.zeros((1, 2, 2)), np.full((1, 2, 2), 0.1), []
+    for sign in (1.0, -1.0):
+        factor = np.array([[[[2.0], [-2.0]], [[2.0 * sign], [-2.0 * sign]]]])
+        joint.append(computed((loc, scale, factor), np.zeros((1, 2), int), quasi_random((0, 0), 256, 0, 1))[0])
+    assert joint[0] > joint[1] + 0.5
+
+
+def test_no_factors_need_no_nodes():
+    (loc, scale, factor), labels = problem()
+    normal = low_rank_normal(*(ops.convert_to_tensor(x, "float32") for x in (loc, scale)))
+    found = ops.convert_to_numpy(log_joint_pixels(normal, labels, quasi_random((0, 0), 1, 0, 0)))
+    np.testing.assert_allclose(found, oracle(loc, scale, 0 * factor, labels, np.zeros((1, FACTORS))), atol=2e-5)
+
+
+def test_extreme_logits_stay_finite():
+    loc = np.array([[[1e4, -1e4, 0.0], [-1e20, 50.0, 0.0]]], "float32")
+    tensors = loc, np.full_like(loc, 1e4), np.full((1, 2, 3, 2), 1e3, "float32")
+    value, gradients = value_and_gradients(
+        lambda x: ops.sum(log_joint_pixels(low_rank_normal(*x), np.array([[1, 2]]), NOISE)), list(tensors)
+    )
+    assert np.isfinite(value)
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+
+
+@pytest.mark.once
+def test_a_label_that_is_no_class_makes_its_image_nan():
+    tensors, labels = problem()
+    for image, wrong in enumerate((-1, CLASSES)):
+        labels[image, 0, 0] = wrong
+    np.testing.assert_array_equal(np.isnan(computed(tensors, labels, NOISE)), [True, True, False])
+    floats = np.where(labels < 0, 0.5, labels)
+    np.testing.assert_array_equal(np.isnan(computed(tensors, floats, NOISE)), [True, True, False])

@@ -60,6 +60,7 @@ MADE = {
     "AdaptivelyRegularizedCrossentropy": lambda: rivals.AdaptivelyRegularizedCrossentropy(np.ones(2)),
     "DeepEnsemble": lambda: models.DeepEnsemble([network()]),
     "DistributionModel": lambda: models.DistributionModel(*joint_network()),
+    "HeteroscedasticNormal": lambda: layers.HeteroscedasticNormal(4, 2, seed=0),
     "JointHeteroscedasticDense": lambda: layers.JointHeteroscedasticDense(4, seed=0),
     "JointSegmentationCrossentropy": lambda: losses.JointSegmentationCrossentropy(2),
     "OverPixels": lambda: OverPixels(2),

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_het.analysis.label_quality import check_distributions
 from keras_het.analysis.second_choices import Agreement, agreement, ranks_of_clearness, unclear
+from keras_het.base.classes import encode
 from keras_het.base.validation import check_class_names, check_labels
 from keras_het.label_noise.decoding import Decoded, decode
 from keras_het.label_noise.estimation import SYSTEMATIC, flip_p_values
@@ -136,8 +137,9 @@ def diagnose_noise(probabilities: Any, labels: Any, *, class_names: Sequence | M
 
     Args:
         probabilities: out of sample, by `cross_val_probabilities`, shape `(N, K)`, K >= 2, each row of sum 1.
-        labels: integers in [0, K), shape `(N,)`.
-        class_names: a sequence or a dict {class: name}; None numbers the classes.
+        labels: integers in [0, K), shape `(N,)`, or label vectors, or names: in sorted order, or that of `class_names`,
+            they are the classes of the probabilities.
+        class_names: a sequence or a dict {class: name}; None takes the names of the labels, or numbers the classes.
     Returns:
         `NoiseDiagnosis`; print it.
     Raises:
@@ -156,10 +158,8 @@ def diagnose_noise(probabilities: Any, labels: Any, *, class_names: Sequence | M
 that is found here.
     """
     p = check_distributions(probabilities)
-    labels = check_labels(labels, p.shape[1], len(p))
-    if len(np.unique(labels)) < 2:
-        raise ValueError(f"`labels` must be of two classes or more. Received: only class {labels[0]}")
-    names, size = check_class_names(class_names, p.shape[1]), p.shape[1]
+    size = p.shape[1]
+    labels, names = _read(labels, class_names, len(p), size)
     found = decode(labels, p)
     wrong, place = labels != found.classes, ranks_of_clearness(found.margin, found.classes)
     clear = place < CLEAR
@@ -184,6 +184,18 @@ that is found here.
         agreed.p_value,
         of_unclear,
     )
+
+
+def _read(labels: Any, class_names: Any, count: int, size: int) -> tuple[np.ndarray, list]:
+    """Labels of any form as integers in [0, size), and the names of the classes."""
+    own, places = encode(labels, count, "labels")
+    if own.dtype.kind == "i":
+        return check_labels(places, size), check_class_names(class_names, size)
+    names = own.tolist() if class_names is None else check_class_names(class_names, size)
+    if len(names) != size or not set(own.tolist()) <= set(names):
+        rule = f"be names of the {size} classes of `probabilities`, with `class_names` if some do not occur"
+        raise ValueError(f"`labels` must {rule}. Received: {', '.join(map(repr, own.tolist()))}")
+    return np.array([names.index(name) for name in own.tolist()])[places], names
 
 
 def _counts(classes: np.ndarray, labels: np.ndarray, size: int) -> np.ndarray:

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from keras_het.base.batches import count_examples, is_data_set, take
+from keras_het.base.classes import encode
 from keras_het.base.fingerprint import fingerprint
 from keras_het.base.validation import check_boolean, check_integer, check_labels
 from keras_het.inspection.check import judge
@@ -36,8 +37,8 @@ class TrainingDynamics(keras.callbacks.Callback):
 
     Args:
         x: the training examples, as for `fit`: arrays of N examples, in a list or dict if there are several inputs.
-        y: their labels, integers in [0, K), `(N,)`; they may be wrong. Also for a model that is trained on label
-            vectors or by batches of a data set.
+        y: their labels, integers in [0, K), `(N,)`, or label vectors; they may be wrong. No names, for
+            only the caller knows their order in the model. Also for a model that is trained by batches of a data set.
         history: whether to keep the margins and the losses of every epoch, float16. Without, only sums are kept.
         path: a .npz file to go on from; it is written after every epoch, and refused for other x or y. None for none.
         batch_size: of the predictions.
@@ -66,7 +67,7 @@ class TrainingDynamics(keras.callbacks.Callback):
         count = count_examples(x)
         if not count:
             raise ValueError("`x` must have at least one example. Received: none")
-        self.x, self.labels = x, check_labels(y, np.inf, count, "y")
+        self.x, self.labels = x, _integers(y, count)
         self.history, self.batch_size = check_boolean("history", history), check_integer("batch_size", batch_size, 1)
         self.path = path
         self.record: TrainingRecord | None = None
@@ -157,3 +158,9 @@ class TrainingDynamics(keras.callbacks.Callback):
         if not self.history:
             raise ValueError("`history` must be True for the values of every epoch. Received: history=False")
         return self._seen()
+
+
+def _integers(y: Any, count: int) -> np.ndarray:
+    """Labels of any form but names as integers."""
+    classes, labels = encode(y, count)
+    return labels if classes.dtype.kind == "i" else check_labels(classes[labels], np.inf, name="y")

@@ -1,6 +1,7 @@
 """The whole way from labels that may be wrong to a model without them."""
 
 import os
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,11 +10,13 @@ import numpy as np
 
 from keras_het.analysis import diagnose_noise
 from keras_het.analysis.label_quality import LabelIssues, check_distributions
-from keras_het.base.batches import as_numpy, count_examples, take
+from keras_het.base.batches import as_arrays, as_numpy, count_examples, take
 from keras_het.base.classes import Encoded, encode
 from keras_het.base.validation import as_float64, check_choice, check_maker
 from keras_het.cleaning.issues import issues_of
 from keras_het.cleaning.result import CleanedLabels
+from keras_het.inspection.check import leaves
+from keras_het.inspection.rules import labels_for
 from keras_het.report import report
 from keras_het.selection import cross_val_probabilities
 
@@ -23,7 +26,7 @@ ACTIONS = ("drop", "correct")
 def clean_labels(
     make_model: Callable[[], keras.Model],
     x: Any,
-    y: Any,
+    y: Any = None,
     folds: int = 5,
     *,
     probabilities: Any = None,
@@ -47,9 +50,12 @@ def clean_labels(
     `classes`; `to_frame()` has the names.
 
     Args:
-        make_model: function without arguments that returns a new compiled model of the K classes of `y`.
-        x: examples: an array, a list, tuple or dict of them, or a pandas frame of numbers.
-        y: their labels, `(N,)`: texts or integers, also a Series or Categorical of pandas.
+        make_model: function without arguments that returns a new compiled model of the K classes of `y`, whose loss
+            takes integers, for all labels become integers here.
+        x: examples: an array, a list, tuple or dict of them, or a pandas frame of numbers; or a data set of batches
+            (x, y), which is read once and kept in memory, and numbered in that order.
+        y: their labels, `(N,)`: texts or integers, also a Series or Categorical of pandas, or label vectors; None for a
+            data set.
         folds: the number of parts, and of models, from 2 to N; every class needs as many examples.
         probabilities: out of sample, `(N, K)`, each row of sum 1, the classes in sorted order (of a Categorical: in its
             own); None trains models for them.
@@ -63,8 +69,9 @@ def clean_labels(
         `CleanedLabels`; print it.
     Raises:
         ValueError: for one class, missing labels, a class of fewer examples than folds, other lengths, models of other
-            classes, or what the steps refuse.
+            classes or of a loss of label vectors, or what the steps refuse.
         ImportError: for a report without Matplotlib or Jinja.
+    Warns: if no example of a class is left to train on.
 
     Example:
         >>> def make_model():
@@ -77,16 +84,15 @@ def clean_labels(
         >>> sorted(found.issues.index[:3].tolist()), found.classes[found.issues.suggested[:3]].tolist()
         ([0, 1, 2], ['cat', 'cat', 'cat'])
     """
-    check_maker(make_model)
+    make = _maker(make_model)
     check_choice("action", action, ACTIONS)
-    index, x = _index(x, y), _arrays(x)
+    index, (x, y) = _index(x, y), as_arrays(_arrays(x), y)
     encoded = encode(y, count_examples(x))
     _check(encoded, folds if probabilities is None else 1)
     if probabilities is None:
         probabilities = cross_val_probabilities(
-            make_model, x, encoded.labels, folds, sample_weight=sample_weight, seed=seed, verbose=verbose,
-            **fit_arguments,
-        )  # fmt: skip
+            make, x, encoded.labels, folds, sample_weight=sample_weight, seed=seed, verbose=verbose, **fit_arguments
+        )
     p = as_float64(probabilities)
     if p.ndim != 2 or p.shape[1] != len(encoded.classes):
         rule = f"be of the {len(encoded.classes)} classes of `y`, shape (N, {len(encoded.classes)})"
@@ -96,8 +102,9 @@ def clean_labels(
     issues = issues_of(p, encoded.labels, diagnosis)
     labels, kept = cleaned(encoded.labels, issues, action)
     weight = None if sample_weight is None else np.asarray(as_numpy(sample_weight))[kept]
+    _warn_of_lost(encoded, labels[kept])
     keras.utils.set_random_seed(seed + folds)
-    model = make_model()
+    model = make()
     model.fit(take(x, kept), labels[kept], sample_weight=weight, verbose=0, **fit_arguments)
     page = None
     if report_path is not None:
@@ -112,6 +119,34 @@ def cleaned(labels: np.ndarray, issues: LabelIssues, action: str) -> tuple[np.nd
         return found, np.setdiff1d(np.arange(len(labels)), wrong)
     found[wrong] = issues.suggested[issues.is_issue]
     return found, np.arange(len(labels))
+
+
+def _maker(make_model: Callable[[], keras.Model]) -> Callable[[], keras.Model]:
+    """The function, whose models must have a loss that takes integers, or is not known."""
+    check_maker(make_model)
+
+    def make() -> keras.Model:
+        model = make_model()
+        for loss in leaves(model.loss) if getattr(model, "compiled", False) else ():
+            if labels_for(loss, 0) == "vectors":
+                rule = (
+                    "make models of a loss of integers, as SparseCategoricalCrossentropy, for all labels become those"
+                )
+                raise ValueError(f"`make_model` must {rule}. Received: {getattr(loss, 'name', loss)}")
+        return model
+
+    return make
+
+
+def _warn_of_lost(encoded: Encoded, labels: np.ndarray) -> None:
+    """Warns of classes of which no label is left."""
+    lost = [str(encoded.classes[place]) for place in np.setdiff1d(encoded.labels, labels)]
+    if lost:
+        warnings.warn(
+            f"No example of {', '.join(lost)} is left to train on, for every label of it is an issue. It may be too "
+            'rare for the folds: look at `issues`; action="correct" keeps the examples.',
+            stacklevel=3,
+        )
 
 
 def _index(x: Any, y: Any) -> Any:

@@ -103,10 +103,36 @@ def test_a_thousand_classes_take_seconds():
 
 
 def test_labels_of_one_class_are_refused():
-    with pytest.raises(ValueError, match=r"`labels` must be of two classes or more. Received: only class 1"):
+    with pytest.raises(ValueError, match=r"`labels` must be of at least two classes\. Received: 1"):
         diagnose_noise([[0.5, 0.5]] * 3, [1, 1, 1])
 
 
 def test_arguments_in_the_order_of_cleanlab_are_refused():
     with pytest.raises(ValueError, match=r"`probabilities` must .* of shape \(N, K\). Received: shape \(2,\)"):
         diagnose_noise([0, 1], [[0.9, 0.1], [0.2, 0.8]])
+
+
+def test_names_of_labels_appear_in_the_flips():
+    p, labels = make("pairs")
+    names = np.array([f"class {letter}" for letter in "hgfedcba"])
+    order = np.argsort(names)
+    expected = diagnose_noise(p, labels, class_names=names.tolist())
+    for found in (
+        diagnose_noise(p, names[labels], class_names=names.tolist()),
+        diagnose_noise(p[:, order], names[labels]),  # by no names: in sorted order
+        diagnose_noise(p, np.eye(8)[labels], class_names=names.tolist()),
+    ):
+        assert {(flip.true, flip.label) for flip in found.flips} == {(flip.true, flip.label) for flip in expected.flips}
+        assert found.share == expected.share
+    assert expected.flips[0].true.startswith("class ")
+
+
+def test_names_of_other_classes_are_refused():
+    with pytest.raises(ValueError) as error:
+        diagnose_noise(np.full((3, 3), 1 / 3), ["b", "a", "b"])
+    assert str(error.value) == (
+        "`labels` must be names of the 3 classes of `probabilities`, with `class_names` if some do not occur. "
+        "Received: 'a', 'b'"
+    )
+    found = diagnose_noise(np.full((3, 3), 1 / 3), ["b", "a", "b"], class_names=["a", "c", "b"])
+    assert found.kind == "unknown"

@@ -165,6 +165,13 @@ def test_a_resumed_run_has_the_record_of_one_that_was_not_interrupted(after, tmp
     same(run(tmp_path / "parts"), whole)
 
 
+@pytest.mark.parametrize(
+    "form", [lambda y: np.eye(UNITS)[y], lambda y: y[:, None], lambda y: y.astype("float32"), list]
+)
+def test_labels_of_other_forms_are_the_same(form):
+    np.testing.assert_array_equal(TrainingDynamics(X, form(LABELS)).labels, LABELS)
+
+
 def test_a_later_fit_goes_on_or_starts_anew():
     dynamics, whole, model = TrainingDynamics(X, LABELS), TrainingDynamics(X, LABELS), model_of()
     fit(model, dynamics, epochs=2)
@@ -215,10 +222,17 @@ def test_without_history_the_sums_are_the_same_and_the_rest_is_refused(tmp_path)
             "`x` must be arrays, so that examples have a number. Received: a list_iterator",
         ),
         (lambda: TrainingDynamics(X[:0], LABELS[:0]), "`x` must have at least one example. Received: none"),
-        (lambda: TrainingDynamics(X, LABELS[:3]), "`y` must have an entry for each of the 40 examples. Received: 3"),
+        (lambda: TrainingDynamics(X, LABELS[:3]), "`y` must have a label for each of the 40 examples. Received: 3"),
         (
-            lambda: TrainingDynamics(X[:4], np.eye(3, dtype=int)[LABELS[:4]]),
-            "`y` must be integers of shape (N,), as y.argmax(-1) of label vectors. Received: shape (4, 3), dtype int64",
+            lambda: TrainingDynamics(X[:3], ["b", "a", "b"]),
+            (
+                "`y` must be integers of shape (N,), as np.unique(y, return_inverse=True)[1] of names. "
+                "Received: shape (3,), dtype <U1"
+            ),
+        ),
+        (
+            lambda: TrainingDynamics(X, np.full((EXAMPLES, 3), 0.3)),
+            "`y` must name one class for each example. Received: vectors of other numbers",
         ),
         (lambda: TrainingDynamics(X, LABELS, history=1), "`history` must be True or False. Received: history=1"),
         (

@@ -1,5 +1,7 @@
 """The whole way in one call: planted wrong labels are found, and the new model does without them."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -108,6 +110,46 @@ def test_a_report_is_written_with_the_names(tmp_path):
     assert found.page == tmp_path / "report" / "report.html"
     assert "owl" in found.page.read_text()
     assert str(found).endswith(f"report: {found.page}")
+
+
+def test_a_data_set_gives_the_same_as_its_arrays():
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return 6
+
+        def __getitem__(self, index):
+            part = slice(40 * index, 40 * (index + 1))
+            return X[part], LABELS[part]
+
+    found, expected = clean(None, Batches()), clean()
+    np.testing.assert_array_equal(found.issues.index, expected.issues.index)
+    for weight, other in zip(found.model.get_weights(), expected.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, other)
+
+
+def test_label_vectors_are_integers_for_a_loss_of_integers():
+    found, expected = clean(np.eye(3)[LABELS]), clean()
+    np.testing.assert_array_equal(found.issues.given, expected.issues.given)
+
+
+def test_a_loss_of_label_vectors_is_refused():
+    def make():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "softmax")])
+        model.compile("sgd", "categorical_crossentropy")
+        return model
+
+    for probabilities in (None, out_of_sample()):
+        with pytest.raises(ValueError, match="`make_model` must make models of a loss of integers"):
+            keras_het.clean_labels(make, X, np.eye(3)[LABELS], folds=3, probabilities=probabilities, verbose=0)
+
+
+def test_a_class_that_is_lost_is_named():
+    names = np.where(np.arange(240) < 4, "elk", NAMES[LABELS])
+    p = np.insert(out_of_sample(), 2, 0.0, axis=1)  # cat, dog, elk, owl
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        keras_het.clean_labels(lambda: make_model(4), X, names, probabilities=p, epochs=1, verbose=0)
+    assert any(str(warning.message).startswith("No example of elk is left to train on") for warning in caught)
 
 
 REFUSED = {

@@ -99,8 +99,8 @@ def segmentation_scores(samples: Any, references: Any, num_classes: int = 2) -> 
         repeated = np.repeat(np.repeat(across, count // len(drawn), axis=0), count // len(given), axis=1)
         matched = 1.0 - repeated[linear_sum_assignment(repeated)].mean()
         rows.append([2.0 * across.mean() - among.mean() - own.mean(), among.mean(), matched])
-    distance, diversity, matched = map(float, np.mean(rows, axis=0))
-    return SegmentationScores(distance, diversity, matched, len(samples), len(references))
+    energy, diversity, iou = (float(mean) for mean in np.mean(rows, axis=0))
+    return SegmentationScores(energy, diversity, iou, len(samples), len(references))
 
 
 def _distances(first: np.ndarray, second: np.ndarray, classes: Any) -> np.ndarray:

@@ -72,4 +72,4 @@ def test_the_view_has_the_row_of_each_data_set():
 
     table = views.choice_elsewhere(of)
     assert table[0] == ["wrong labels", FIRST, SECOND, "chosen"]
-    assert [row[1] for row in table[1:]] == ["MNIST", "words", "table"]
+    assert [row[1] for row in table[1:]] == ["image", "MNIST", "words", "table"]

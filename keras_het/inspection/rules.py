@@ -52,6 +52,11 @@ def _any(config, output):
     return config
 
 
+def _distributions(config, output):
+    """Joint likelihoods take the outputs of heads of distributions, which are of no kind that is known here."""
+    return config if output.returns == "anything" else None
+
+
 def _of_each(fit: Callable[[dict, Output], dict | None]) -> Callable[[dict, Output], dict | None]:
     """`fit` for metrics that judge each class alone: for them a single logit of a softmax means nothing."""
     return lambda config, output: (
@@ -103,8 +108,8 @@ def _largest(config, output):
     return config if fits else None
 
 
-# Names in `keras.losses` and `keras.metrics`, and in `metrics` of this package. A loss of this package carries its own
-# rule; others are not known.
+# Names in `keras.losses` and `keras.metrics`, and in `losses` and `metrics` of this package. A crossentropy of this
+# package carries its own rule; others are not known.
 _RULES: dict[Rule, str] = {
     Rule("softmax", _from_logits): "SparseCategoricalCrossentropy CategoricalCrossentropy CategoricalFocalCrossentropy",
     Rule("sigmoid", _from_logits): "BinaryCrossentropy BinaryFocalCrossentropy",
@@ -120,6 +125,7 @@ _RULES: dict[Rule, str] = {
     Rule(None, _numbers): "Poisson MeanSquaredError RootMeanSquaredError MeanAbsoluteError MeanAbsolutePercentageError "
     "MeanSquaredLogarithmicError Huber LogCosh LogCoshError CosineSimilarity R2Score PearsonCorrelation "
     "ConcordanceCorrelation",
+    Rule(None, _distributions): "JointMultiLabelCrossentropy JointSegmentationCrossentropy MultivariateNormalNLL",
     Rule(
         None, _any
     ): "Accuracy CategoricalAccuracy SparseCategoricalAccuracy TopKCategoricalAccuracy SparseTopKCategoricalAccuracy "
@@ -130,7 +136,7 @@ RULES = {
     getattr(module, name): rule
     for rule, names in _RULES.items()
     for name in names.split()
-    for module in (keras.losses, keras.metrics, metrics)
+    for module in (keras.losses, keras.metrics, losses, metrics)
     if hasattr(module, name)
 }
 

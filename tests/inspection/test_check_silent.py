@@ -211,7 +211,9 @@ PAGES = [
     *(
         page
         for page in sorted((ROOT / "docs").glob("*.md"))
-        if "    model.compile(" in page.read_text() or "\nmodel.compile(" in page.read_text()
+        if ("    model.compile(" in page.read_text() or "\nmodel.compile(" in page.read_text())
+        and "DistributionModel("
+        not in page.read_text()  # whose losses are not for the classifier that is compiled here
     ),
 ]
 PROGRAMS = [ROOT / "keras_het" / "commands" / "demo" / "training.py", *sorted((ROOT / "guides").glob("*.py")), *PAGES]

@@ -6,16 +6,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.internals import compute_dtype, serialized_policy
-from keras_het.base.validation import check_integer
 from keras_het.losses.crossentropy import Crossentropy
+from keras_het.losses.distribution_loss import JointLoss
 from keras_het.ops.label_vectors import MISSING, log_joint_labels
-from keras_het.ops.nodes import quasi_random
 from keras_het.ops.packed import unpack
 
 
 @keras.saving.register_keras_serializable("keras_het")
-class JointMultiLabelCrossentropy(keras.losses.Loss):
+class JointMultiLabelCrossentropy(JointLoss):
     """-log p of the whole label vector, for `layers.JointHeteroscedasticDense` and its sigmoid link.
 
         -log E_{e_R}[ prod_c p(y_c | e_R) ],     p(1 | e_R) = q_c + (1 - q_c - f_c) E_{e_c}[sigmoid(u_c)],
@@ -65,25 +63,17 @@ class JointMultiLabelCrossentropy(keras.losses.Loss):
         reduction: str | None = "sum_over_batch_size",
         dtype: Any = None,
     ) -> None:
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
-        self.num_samples = check_integer("num_samples", num_samples, 1, 1 << 20)
-        self.seed = check_integer("seed", seed, 0, (1 << 31) - 1)
+        super().__init__(num_samples, seed, name=name, reduction=reduction, dtype=dtype)
         self.false_negative_rate = _check_rates("false_negative_rate", false_negative_rate)
         self.false_positive_rate = _check_rates("false_positive_rate", false_positive_rate)
         if np.any(self.false_negative_rate + self.false_positive_rate >= 1.0):
             rule = "be less than 1 with `false_positive_rate`, or labels say nothing"
             raise ValueError(f"`false_negative_rate` must {rule}. Received: {false_negative_rate!r}")
 
-    @property
-    def dtype(self) -> str:
-        """The dtype of the computation: float32 for half precision."""
-        return "float32" if compute_dtype(self) in ("float16", "bfloat16") else compute_dtype(self)
-
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of every label vector, `(...)`."""
-        normal, step = unpack(y_pred, y_true.shape[-1])
-        nodes = quasi_random((self.seed, step), self.num_samples if normal.size[1] else 1, 0, normal.size[1])
-        losses = -log_joint_labels(normal, y_true, nodes, self._flips())
+        found = unpack(y_pred, y_true.shape[-1])
+        losses = -log_joint_labels(found.normal, y_true, self.nodes(found), self._flips())
         return Crossentropy.without_ignored(losses, ops.any(ops.not_equal(y_true, MISSING), axis=-1))
 
     def _flips(self) -> tuple[Any, Any] | None:
@@ -94,11 +84,8 @@ class JointMultiLabelCrossentropy(keras.losses.Loss):
         """Arguments of the constructor."""
         return {
             **super().get_config(),
-            "num_samples": self.num_samples,
             "false_negative_rate": self.false_negative_rate.tolist(),
             "false_positive_rate": self.false_positive_rate.tolist(),
-            "seed": self.seed,
-            "dtype": serialized_policy(self),
         }
 
 

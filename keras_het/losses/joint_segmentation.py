@@ -6,16 +6,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.internals import compute_dtype, serialized_policy
 from keras_het.base.validation import MAX_CLASSES, check_integer
 from keras_het.losses.crossentropy import Crossentropy
-from keras_het.ops.nodes import quasi_random
+from keras_het.losses.distribution_loss import JointLoss
 from keras_het.ops.packed import unpack
 from keras_het.ops.pixels import log_joint_pixels
 
 
 @keras.saving.register_keras_serializable("keras_het")
-class JointSegmentationCrossentropy(keras.losses.Loss):
+class JointSegmentationCrossentropy(JointLoss):
     """-log p of a whole label map, for `layers.StochasticSegmentation`.
 
         -log E_{e_R}[ prod_i E_{e_i}[softmax(mu_i + d_i e_i + V_i e_R)_{y_i}] ],     e_R one for all pixels i
@@ -66,40 +65,26 @@ class JointSegmentationCrossentropy(keras.losses.Loss):
         reduction: str | None = "sum_over_batch_size",
         dtype: Any = None,
     ) -> None:
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        super().__init__(num_samples, seed, name=name, reduction=reduction, dtype=dtype)
         self.num_classes = check_integer("num_classes", num_classes, 2, MAX_CLASSES)
-        self.num_samples = check_integer("num_samples", num_samples, 1, 1 << 20)
         self.ignore_class = (
             None if ignore_class is None else check_integer("ignore_class", ignore_class, -(2**24), 2**24)
         )
-        self.seed = check_integer("seed", seed, 0, (1 << 31) - 1)
-
-    @property
-    def dtype(self) -> str:
-        """The dtype of the computation: float32 for half precision."""
-        return "float32" if compute_dtype(self) in ("float16", "bfloat16") else compute_dtype(self)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of every image, `(B,)`."""
-        normal, step = unpack(y_pred, self.num_classes)
+        found = unpack(y_pred, self.num_classes)
         labels = ops.squeeze(y_true, -1) if len(y_true.shape) == len(y_pred.shape) else y_true
         if tuple(labels.shape)[1:] != tuple(y_pred.shape)[1:-1]:
             rule = f"have the shape of the pixels, {tuple(y_pred.shape)[:-1]}, or one more axis of length 1"
             raise ValueError(f"`y_true` must {rule}. Received: shape {tuple(y_true.shape)}")
-        nodes = quasi_random((self.seed, step), self.num_samples if normal.size[1] else 1, 0, normal.size[1])
+        nodes = self.nodes(found)
         if self.ignore_class is None:
-            return -log_joint_pixels(normal, labels, nodes)
+            return -log_joint_pixels(found.normal, labels, nodes)
         valid = ops.not_equal(labels, self.ignore_class)
         any_valid = ops.any(ops.reshape(valid, (ops.shape(valid)[0], int(np.prod(labels.shape[1:])))), axis=-1)
-        return Crossentropy.without_ignored(-log_joint_pixels(normal, labels, nodes, valid), any_valid)
+        return Crossentropy.without_ignored(-log_joint_pixels(found.normal, labels, nodes, valid), any_valid)
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "num_classes": self.num_classes,
-            "num_samples": self.num_samples,
-            "ignore_class": self.ignore_class,
-            "seed": self.seed,
-            "dtype": serialized_policy(self),
-        }
+        return {**super().get_config(), "num_classes": self.num_classes, "ignore_class": self.ignore_class}

@@ -6,15 +6,15 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_het.base.internals import compute_dtype, serialized_policy
 from keras_het.base.validation import check_choice, check_number
+from keras_het.losses.distribution_loss import DistributionLoss
 from keras_het.ops.packed import unpack
 
 FORMS = ("nll", "beta", "faithful")
 
 
 @keras.saving.register_keras_serializable("keras_het")
-class MultivariateNormalNLL(keras.losses.Loss):
+class MultivariateNormalNLL(DistributionLoss):
     """-log N(y; mu, Sigma) of K targets, for `layers.HeteroscedasticNormal`; Sigma = diag(d^2) + V V'.
 
         nll       ((y - mu)' Sigma^-1 (y - mu) + log det Sigma + K log(2 pi)) / 2
@@ -61,11 +61,6 @@ class MultivariateNormalNLL(keras.losses.Loss):
         self.form = check_choice("form", form, FORMS)
         self.beta = check_number("beta", beta, low=0.0)
 
-    @property
-    def dtype(self) -> str:
-        """The dtype of the computation: float32 for half precision."""
-        return "float32" if compute_dtype(self) in ("float16", "bfloat16") else compute_dtype(self)
-
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of every example, `(...)`."""
         y_true = y_true[..., None] if len(y_true.shape) < len(y_pred.shape) else y_true
@@ -84,4 +79,4 @@ class MultivariateNormalNLL(keras.losses.Loss):
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""
-        return {**super().get_config(), "form": self.form, "beta": self.beta, "dtype": serialized_policy(self)}
+        return {**super().get_config(), "form": self.form, "beta": self.beta}

@@ -13,7 +13,7 @@ from keras_het.base.internals import not_decayed
 from keras_het.choice.candidate import Arm, Task
 from keras_het.choice.networks import LayersBelow
 from keras_het.inspection.check import judge
-from keras_het.inspection.rules import remade
+from keras_het.inspection.counterparts import remade
 from keras_het.losses.state import StatefulCrossentropy
 
 MOMENTUM = 0.8  # of the average of weights, for an epoch

@@ -16,7 +16,7 @@ from keras_het.base.validation import as_float64, check_choice, check_maker
 from keras_het.cleaning.issues import issues_of
 from keras_het.cleaning.result import CleanedLabels
 from keras_het.inspection.check import leaves
-from keras_het.inspection.rules import labels_for
+from keras_het.inspection.counterparts import labels_for
 from keras_het.report import report
 from keras_het.selection import cross_val_probabilities
 

@@ -16,10 +16,7 @@ import keras
 import numpy as np
 
 from keras_het.base.internals import compile_arguments
-from keras_het.inspection.data import check_data
-from keras_het.inspection.outputs import Found, Output, found_in
-from keras_het.inspection.rules import (
-    MODULES,
+from keras_het.inspection.counterparts import (
     activation_for,
     counterpart,
     is_known,
@@ -27,8 +24,11 @@ from keras_het.inspection.rules import (
     of_annotators,
     with_link,
 )
+from keras_het.inspection.data import check_data
+from keras_het.inspection.outputs import Found, Output, found_in
 from keras_het.losses.state import StatefulCrossentropy
 
+MODULES = ("keras.losses", "keras.metrics", "keras_het.metrics")
 ROLES = {"loss": keras.losses, "metrics": keras.metrics, "weighted_metrics": keras.metrics}
 # The loss that an error recommends for an activation, if the given loss has no counterpart.
 FITTING = {
@@ -36,6 +36,12 @@ FITTING = {
         "keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or CategoricalCrossentropy, for label vectors)"
     ),
     "sigmoid": "keras.losses.BinaryCrossentropy(from_logits=True)",
+}
+# The same for the losses of a `DistributionModel`; "" is a regression.
+OF_DISTRIBUTIONS = {
+    "softmax": "keras_het.losses.JointSegmentationCrossentropy({})",
+    "sigmoid": "keras_het.losses.JointMultiLabelCrossentropy()",
+    "": "keras_het.losses.MultivariateNormalNLL()",
 }
 
 
@@ -136,6 +142,8 @@ def _check_layers(found: Found) -> None:
 
 def _judged(argument: str, identifier: Any, output: Output) -> bool:
     """Raises an error for a loss or metric that does not fit; returns whether it could be judged."""
+    if output.of_distribution and argument == "loss":
+        return _judged_of_distribution(identifier, output)
     numbers = output.returns == "numbers"
     if output.returns == "anything" or (numbers and argument != "loss"):
         return False
@@ -147,6 +155,15 @@ def _judged(argument: str, identifier: Any, output: Output) -> bool:
     if output.annotators and of_annotators(identifier) is None:
         _check_missing(argument, identifier, output)
     return is_known(identifier, ROLES[argument])
+
+
+def _judged_of_distribution(identifier: Any, output: Output) -> bool:
+    """As `_judged`, for the loss of a `DistributionModel`."""
+    if counterpart(identifier, output._replace(returns="distributions")) is None:
+        fitting = OF_DISTRIBUTIONS[output.activation].format(output.units)
+        rule = f"take distributions: {fitting}, for {output.source} gives its loss the distribution of a head"
+        raise ValueError(f"`loss` must {rule}. Received: loss={spelled(identifier)}")
+    return is_known(identifier)
 
 
 def _not_checked(model: keras.Model, outputs: list, losses: list[list], any_judged: bool) -> list[str]:

@@ -9,8 +9,8 @@ import numpy as np
 from keras_het.base.batches import as_numpy, check_again, first_batches, is_data_set
 from keras_het.base.graph import has_graph, learning_inputs, model_inputs, predictor
 from keras_het.base.internals import layers_of
+from keras_het.inspection.counterparts import ignored_by, labels_for
 from keras_het.inspection.outputs import Output
-from keras_het.inspection.rules import ignored_by, labels_for
 
 NUM_BATCHES = 4  # of a data set that are looked at
 CHUNK = 1 << 22  # numbers of x that are looked at together
@@ -275,6 +275,21 @@ def _check_each(task: Task) -> list[str]:
     return _check_several(labels) if task.classes == 1 else []
 
 
+def _check_each_or_missing(task: Task) -> list[str]:
+    _refuse("be 0 or 1, or -1 for a label that is not known", task.labels, ~np.isin(task.labels, (-1, 0, 1)))
+    return _check_each(task._replace(labels=np.maximum(task.labels, 0)))
+
+
+def _check_targets(task: Task) -> list[str]:
+    labels, shape = task.labels, task.shape
+    if shape and not _fits(labels.shape, shape):
+        raise ValueError(f"`y` must have shape {_text(shape)}. Received: shape {labels.shape}")
+    constant = (
+        [index for index, one in enumerate(labels.reshape(-1, shape[-1]).T) if np.ptp(one) == 0] if labels.size else []
+    )
+    return [f"`y` has targets that are constant, {constant}: there is no noise to learn from them."] if constant else []
+
+
 def _refuse(rule: str, labels: np.ndarray, wrong: np.ndarray) -> None:
     """Raises an error that names the first of the labels that are wrong."""
     if np.any(wrong):
@@ -286,6 +301,8 @@ CHECKS: dict[str, Callable[[Task], list[str]]] = {
     "integers": _check_integers,
     "vectors": _check_vectors,
     "each": _check_each,
+    "each or missing": _check_each_or_missing,
     "annotations": _check_annotations,
+    "targets": _check_targets,
     "numbers": lambda task: [],
 }

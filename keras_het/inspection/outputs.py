@@ -60,6 +60,7 @@ class Output(NamedTuple):
         is_head: whether a layer or model of this package makes it.
         shape: of the output, None where a size is not known; () if nothing is known.
         is_activated: whether an activation behind `source` makes the probabilities.
+        of_distribution: whether a loss gets the distribution that the output is made of, as in a `DistributionModel`.
     """
 
     source: str
@@ -72,6 +73,7 @@ class Output(NamedTuple):
     is_head: bool = True
     shape: tuple = ()
     is_activated: bool = False
+    of_distribution: bool = False
 
     @property
     def activation_layer(self) -> str:

@@ -10,8 +10,8 @@ from keras import ops
 from keras_het.base.batches import batches
 from keras_het.base.validation import check_integer
 from keras_het.inspection.check import leaves
+from keras_het.inspection.counterparts import activation_for, loss_of
 from keras_het.inspection.outputs import outputs_of
-from keras_het.inspection.rules import activation_for, loss_of
 
 ROUNDING = 1e-2  # how far the sum over one example may be from 1, as it is in half precision
 # What makes probabilities of the outputs of each kind, and what makes log-probabilities of exclusive classes.

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from keras_het.base.internals import producer
+from keras_het.inspection.outputs import Output
 
 
 class _Predictions(keras.layers.Layer):
@@ -56,6 +57,15 @@ class DistributionModel(keras.Model):
     def head(self) -> Any:
         """The last layer."""
         return producer(self.output)[0]
+
+    @property
+    def head_output(self) -> Output:
+        """The kind of its predictions, for `keras_het.check`."""
+        link = getattr(self.head, "link", None)
+        kind = ("", "numbers") if link is None else (link.activation, "probabilities")
+        shape = (*self.output.shape[:-1], self.head.units)
+        source = f"the model {self.name!r}"
+        return Output(source, *kind, shape[-1], is_head=link is not None, shape=shape, of_distribution=True)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """What the head predicts, as `keras.Model.predict`; `(N, K)`."""

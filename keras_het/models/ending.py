@@ -7,8 +7,8 @@ import keras
 
 from keras_het.base.internals import compile_arguments, not_decayed
 from keras_het.inspection.check import ROLES, advice, spelled
+from keras_het.inspection.counterparts import counterpart, remade
 from keras_het.inspection.outputs import Output
-from keras_het.inspection.rules import counterpart, remade
 from keras_het.losses.state import StatefulCrossentropy
 
 

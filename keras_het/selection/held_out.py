@@ -12,8 +12,8 @@ from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_choice
 from keras_het.inspection.check import leaves
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
+from keras_het.inspection.counterparts import activation_for, ignored_by, loss_of, remade
 from keras_het.inspection.outputs import outputs_of
-from keras_het.inspection.rules import activation_for, ignored_by, loss_of, remade
 from keras_het.layers import NoiseTransition
 from keras_het.losses.state import StatefulCrossentropy
 

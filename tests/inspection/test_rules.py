@@ -46,7 +46,7 @@ def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, label
     """With noise to spare, so that a loss of log-probabilities that forgot a setting would differ."""
     model = make_model(make_head(kind))
     module = getattr(keras, {"loss": "losses"}.get(role, role))
-    fitting = keras_het.inspection.rules.counterpart(
+    fitting = keras_het.inspection.counterparts.counterpart(
         identifier, keras_het.inspection.outputs.outputs_of(model)[0][1], module
     )
     assert fitting is not identifier
@@ -62,7 +62,7 @@ def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, label
 def test_of_every_loss_of_this_package_it_is_known_what_it_takes():
     kinds = {getattr(room, name) for room in (keras_het.losses, keras_het.rivals) for name in room.__all__}
     losses = {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, keras.losses.Loss)}
-    assert {kind for kind in losses if keras_het.inspection.rules._rule_of(kind) is None} == {
+    assert {kind for kind in losses if keras_het.inspection.rules.rule_of(kind) is None} == {
         AnnotatorsLoss
     }  # which is judged by the loss that it wraps
 
@@ -77,4 +77,4 @@ def test_a_joint_likelihood_behind_a_dense_layer_is_refused():
 @pytest.mark.parametrize(("kind", "multi_label"), [("full", True), ("sigmoid", False)])
 def test_a_symmetric_crossentropy_of_the_other_kind_of_labels_does_not_fit(kind, multi_label):
     output = keras_het.inspection.outputs.outputs_of(make_model(make_head(kind)))[0][1]
-    assert keras_het.inspection.rules.counterpart(SymmetricCrossentropy(multi_label=multi_label), output) is None
+    assert keras_het.inspection.counterparts.counterpart(SymmetricCrossentropy(multi_label=multi_label), output) is None

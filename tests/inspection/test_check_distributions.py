@@ -1,0 +1,99 @@
+"""`keras_het.check` of models of a distribution: losses, metrics and labels that fit, and those that do not."""
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+
+import keras_het
+from keras_het import layers, losses
+
+pytestmark = pytest.mark.once
+HEADS = {
+    "labels": (lambda: layers.JointHeteroscedasticDense(3, 1), losses.JointMultiLabelCrossentropy(4), (4,)),
+    "pixels": (lambda: layers.StochasticSegmentation(3, 1), losses.JointSegmentationCrossentropy(3), (2, 2, 4)),
+    "targets": (lambda: layers.HeteroscedasticNormal(3, 1), losses.MultivariateNormalNLL(), (4,)),
+}
+METRICS = {"labels": "binary_accuracy", "pixels": "accuracy", "targets": "mae"}
+X = {name: np.ones((5, *shape)) for name, (_, _, shape) in HEADS.items()}
+Y = {
+    "labels": np.tile([[0.0], [1.0], [-1.0], [0.0], [1.0]], (1, 3)),
+    "pixels": np.arange(20).reshape(5, 2, 2) % 3,
+    "targets": np.random.default_rng(0).normal(size=(5, 3)),
+}
+
+
+def model_of(name, loss=None, metrics=()):
+    make, own, shape = HEADS[name]
+    inputs = keras.Input(shape)
+    model = keras_het.models.DistributionModel(inputs, make()(inputs), name="model")
+    model.compile("adam", loss or own, metrics=list(metrics))
+    return model
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_right_losses_metrics_and_labels_pass_without_a_warning(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        keras_het.check(model_of(name, metrics=[METRICS[name]]), X[name], Y[name])
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("loss", ["mse", keras.losses.BinaryCrossentropy(from_logits=True), *HEADS])
+def test_the_loss_of_another_head_is_refused(name, loss):
+    loss = HEADS[loss][1] if str(loss) in HEADS else loss
+    if loss is HEADS[name][1]:
+        return
+    advised = type(HEADS[name][1]).__name__
+    with pytest.raises(ValueError, match=rf"`loss` must take distributions: keras_het.losses.{advised}\(.*the model "):
+        keras_het.check(model_of(name, loss))
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [("labels", keras.metrics.BinaryCrossentropy(from_logits=True)), ("pixels", "binary_accuracy")],
+)
+def test_metrics_get_probabilities(name, metric):
+    """A metric of logits, or of the other link, does not fit."""
+    if name == "labels":
+        with pytest.raises(ValueError, match="`metrics` must take probabilities"):
+            keras_het.check(model_of(name, metrics=[metric]))
+    else:
+        keras_het.check(model_of(name, metrics=[metric]))
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "text"),
+    [
+        (
+            "labels",
+            2.0 * Y["labels"],
+            r"`y` must be 0 or 1, or -1 for a label that is not known. Received: 2 at \[1, 0\]",
+        ),
+        ("labels", Y["labels"][:, :2], r"`y` must have shape \(N, 3\), 0 or 1 for each class"),
+        ("pixels", Y["pixels"] + 1, r"`y` must be in \[0, 3\), the classes of the model"),
+        ("pixels", np.zeros((5, 2, 3)), r"`y` must be integers of shape \(N, 2, 2\)"),
+        ("targets", np.full((5, 3), np.nan), "`y` must be finite. Received"),
+        ("targets", Y["targets"][:, :2], r"`y` must have shape \(N, 3\). Received: shape \(5, 2\)"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(name, labels, text):
+    with pytest.raises(ValueError, match=text):
+        keras_het.check(model_of(name), X[name], labels)
+
+
+def test_constant_targets_are_warned_of():
+    y = Y["targets"].copy()
+    y[:, 1] = 2.0
+    with pytest.warns(UserWarning, match=r"targets that are constant, \[1\]: there is no noise"):
+        keras_het.check(model_of("targets"), X["targets"], y)
+
+
+def test_wrong_and_right_losses_of_a_plain_model():
+    """A distribution's loss behind a plain layer is refused, whichever it is."""
+    for _, loss, shape in HEADS.values():
+        model = keras.Sequential([keras.Input(shape), keras.layers.Dense(3)])
+        model.compile("adam", loss)
+        with pytest.raises(ValueError, match="`loss` must take logits"):
+            keras_het.check(model)

@@ -29,6 +29,7 @@ ROWS = {
         "Dense, asymmetric loss",
         "joint",
         "joint, rate known",
+        "joint, rates learned",
     ),
 }
 VECTORS = np.array(list(itertools.product((0, 1), repeat=LABELS)))
@@ -90,8 +91,8 @@ def models():
         model.compile(keras.optimizers.Adam(0.02), loss)
         return model
 
-    def joint(seed):
-        return JointHeteroscedasticDense(LABELS, FACTORS, seed=seed)
+    def joint(seed, **arguments):
+        return JointHeteroscedasticDense(LABELS, FACTORS, seed=seed, **arguments)
 
     def marginal(seed):
         return HeteroscedasticDense(LABELS, FACTORS, link="sigmoid", temperature=1.0, seed=seed)
@@ -107,6 +108,7 @@ def models():
         "head, binary crossentropy": lambda seed: of(marginal(seed), crossentropy),
         "joint": lambda seed: of(joint(seed), JointMultiLabelCrossentropy(64)),
         "joint, rate known": lambda seed: of(joint(seed), JointMultiLabelCrossentropy(64, false_negative_rate=MISSING)),
+        "joint, rates learned": lambda seed: of(joint(seed, learn_flips=True), JointMultiLabelCrossentropy(64)),
     }
 
 

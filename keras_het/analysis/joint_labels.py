@@ -83,7 +83,7 @@ class JointLabels:
             num_samples: how many for each example.
             seed: of the draws.
         """
-        rng, (normal, _) = random_generator(seed), unpack(ops.convert_to_tensor(self.outputs), self._units)
+        rng, normal = random_generator(seed), unpack(ops.convert_to_tensor(self.outputs), self._units, True).normal
         draws = []
         for _ in range(check_integer("num_samples", num_samples, 1)):
             loc, scale, factor = (
@@ -115,7 +115,7 @@ class JointLabels:
         rows, parts = max(1, BLOCK_ELEMENTS // (self.num_samples * max(width, self._units))), []
         for start in range(0, len(labels), rows):
             part = slice(start, start + rows)
-            normal = unpack(ops.convert_to_tensor(self.outputs[part]), self._units).normal
+            normal = unpack(ops.convert_to_tensor(self.outputs[part]), self._units, True).normal
             parts.append(ops.convert_to_numpy(function(normal, labels[part])))
         return np.concatenate(parts)
 

@@ -1,13 +1,19 @@
 """A head that returns the whole distribution of its logits, for losses of several labels at once."""
 
+import math
 from typing import Any
 
 import keras
+import numpy as np
+from keras import ops
 
 from keras_het import links
 from keras_het.base.tensor import Tensor
+from keras_het.base.validation import check_boolean
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 from keras_het.ops.packed import pack, packed_width, unpack
+
+START = 0.05  # f and q at the start
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -24,15 +30,26 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
     and R = 15 it has 68 kB for each example. A `models.DistributionModel` that ends in this head trains on that output,
     and predicts probabilities.
 
+    Labels may be wrong at rates that nobody knows, such as objects that are not marked. With `learn_flips`, two rates
+    for each label are learned with the rest,
+
+        p(label 1) = q_c + (1 - q_c - f_c) p(true label 1),     f_c, q_c = softmax((a_c, b_c, 0))_{1, 2}
+
+    and the head predicts the true labels. What tells f from a rare label is that p(label 1) goes no higher than 1 - f,
+    however certain the features are. Noise of each label by itself that grows with the features looks the same, so d
+    stays at its start. A rate that is known is better given to the loss.
+
     Args:
         units: K, the number of labels.
         num_factors: R, from 0 to units; None is min(15, units).
         link: "sigmoid" for labels that are not exclusive, "softmax" for the classes of a pixel.
         temperature: tau > 0, or a `LearnedTemperature`.
+        learn_flips: whether to learn f = p(label 0 | true label 1) and q = p(label 1 | true label 0) of each label,
+            which start at .05 (sigmoid only).
         kwargs: other arguments of `HeteroscedasticDense`; `integrator` is that of the predictions of each label by
             itself.
     Input shape: `(..., D)`, with at least one leading axis.
-    Output shape: `(..., K (2 + R) + 1)`.
+    Output shape: `(..., K (2 + R) + 1)`, or `(..., K (4 + R) + 2)` with `learn_flips`.
     Raises:
         ValueError: for arguments outside these ranges, or noise of the features.
     Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 4 (multi-label).
@@ -51,20 +68,45 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         *,
         link: str | links.Link = "sigmoid",
         temperature: Any = 1.0,
+        learn_flips: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(units, num_factors, link=link, temperature=temperature, **kwargs)
         if self.covariance.noise_of != "logits":
             rule = "have noise of the logits: noise of the features has no standard deviations of its own"
             raise ValueError(f"`covariance` must {rule}. Received: a {type(self.covariance).__name__}")
+        self.learn_flips = check_boolean("learn_flips", learn_flips)
+        if self.learn_flips and not isinstance(self.link, links.Sigmoid):
+            raise ValueError(f"`learn_flips` must be False for classes that are exclusive. Received: link={link!r}")
+
+    def build(self, input_shape: Any) -> None:
+        super().build(input_shape)
+        if self.learn_flips:
+            start = keras.initializers.Constant(math.log(START / (1.0 - 2.0 * START)))
+            self.covariance.scale_diag_layer.trainable = False
+            self.flip_logits = self.add_weight(shape=(2, self.units), initializer=start, name="flip_logits")
+
+    @property
+    def flip_rates(self) -> np.ndarray | None:
+        """The learned f and q of each label, `(2, K)`; None without `learn_flips`, or before the layer is built."""
+        return (
+            np.stack([ops.convert_to_numpy(rates) for rates in self._flips()]) if hasattr(self, "flip_logits") else None
+        )
+
+    def _flips(self) -> tuple[Tensor, Tensor]:
+        logits = ops.convert_to_tensor(self.flip_logits)
+        rates = ops.softmax(ops.concatenate([logits, ops.zeros_like(logits[:1])], axis=0), axis=0)
+        return rates[0], rates[1]
 
     def call(self, inputs: Tensor, training: bool = False) -> Any:
         normal = self.logit_distribution(inputs).standardized(self.link.center, self._temperature_now())
-        return pack(normal, self.clock.tick()[1] if training else None)
+        step = self.clock.tick()[1] if training else None
+        return pack(normal, step, self._flips() if self.learn_flips else None)
 
     def predictions(self, outputs: Tensor) -> Any:
         """The probabilities of each label by itself, `(..., K)`, of outputs of this head, `(..., K (2 + R) + 1)`."""
-        return self.link.probabilities(self.integrator.integrate(self.link, unpack(outputs, self.units).normal))
+        normal = unpack(outputs, self.units, self.learn_flips).normal
+        return self.link.probabilities(self.integrator.integrate(self.link, normal))
 
     def probabilities(self, x: Tensor) -> Any:
         """The probabilities of each label by itself at inference, `(..., K)`.
@@ -75,4 +117,7 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         return self.predictions(self.call(x))
 
     def compute_output_shape(self, input_shape: Any) -> tuple:
-        return (*input_shape[:-1], packed_width(*self.covariance.size))
+        return (*input_shape[:-1], packed_width(*self.covariance.size, self.learn_flips))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "learn_flips": self.learn_flips}

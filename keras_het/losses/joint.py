@@ -9,7 +9,7 @@ from keras import ops
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.losses.distribution_loss import JointLoss
 from keras_het.ops.label_vectors import MISSING, log_joint_labels
-from keras_het.ops.packed import unpack
+from keras_het.ops.packed import Unpacked, unpack
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -25,7 +25,7 @@ class JointMultiLabelCrossentropy(JointLoss):
     in `evaluate`.
 
     Rates of wrong labels, if they are known, keep the model from learning them: it predicts the true labels. Missing
-    positives, such as objects that nobody marked, are false negatives.
+    positives, such as objects that nobody marked, are false negatives. A head with `learn_flips=True` learns them.
 
     Args:
         num_samples: S, the number of nodes.
@@ -36,7 +36,8 @@ class JointMultiLabelCrossentropy(JointLoss):
         reduction: as for any Keras loss.
         dtype: as for any Keras loss.
     Input shape: labels `(..., C)`, 0 or 1, or -1 for a label that is not known; any other number makes the loss nan. A
-        row of unknown labels alone counts neither in the sum nor in the mean. Predictions `(..., C (2 + R) + 1)`.
+        row of unknown labels alone counts neither in the sum nor in the mean. Predictions `(..., C (2 + R) + 1)`, or
+        2 C + 1 more numbers, with the rates that a head learns.
     Raises:
         ValueError: for arguments outside these ranges, or predictions that are no distribution of C logits.
     Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 2; the joint form is that of
@@ -72,13 +73,17 @@ class JointMultiLabelCrossentropy(JointLoss):
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of every label vector, `(...)`."""
-        found = unpack(y_pred, y_true.shape[-1])
-        losses = -log_joint_labels(found.normal, y_true, self.nodes(found), self._flips())
+        found = unpack(y_pred, y_true.shape[-1], takes_flips=True)
+        losses = -log_joint_labels(found.normal, y_true, self.nodes(found), self._flips(found))
         return Crossentropy.without_ignored(losses, ops.any(ops.not_equal(y_true, MISSING), axis=-1))
 
-    def _flips(self) -> tuple[Any, Any] | None:
+    def _flips(self, found: Unpacked) -> tuple[Any, Any] | None:
         rates = self.false_negative_rate, self.false_positive_rate
-        return rates if any(np.any(rate > 0.0) for rate in rates) else None
+        given = any(np.any(rate > 0.0) for rate in rates)
+        if given and found.flips is not None:
+            rule = "be 0 behind a head that learns the rates of wrong labels (learn_flips=True)"
+            raise ValueError(f"`false_negative_rate` and `false_positive_rate` must {rule}. Received: {rates}")
+        return rates if given else found.flips
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""

@@ -18,28 +18,33 @@ class Unpacked(NamedTuple):
     Attributes:
         normal: the Gaussian.
         step: the training step of the noise, int32, a scalar; -1 at inference.
+        flips: rates of wrong labels, `(..., K)` each, of true labels 1 and of true labels 0; None for right labels.
     """
 
     normal: DiagonalNormal
     step: Tensor
+    flips: tuple[Tensor, Tensor] | None = None
 
 
-def packed_width(units: int, num_factors: int) -> int:
+def packed_width(units: int, num_factors: int, has_flips: bool = False) -> int:
     """The numbers for each row: K means, K standard deviations, K R entries of the factor, and the step.
+
+    Rates of wrong labels are 2 K more, and one that is always 0: by it the width tells them from two factors more.
 
     Example:
         >>> packed_width(1000, 15)
         17001
     """
-    return units * (2 + num_factors) + 1
+    return units * (2 + num_factors) + 1 + (2 * units + 1 if has_flips else 0)
 
 
-def pack(normal: Any, step: Tensor | None = None) -> Tensor:
-    """The tensor (mu, d, V, step) of a Gaussian, `(..., K (2 + R) + 1)`.
+def pack(normal: Any, step: Tensor | None = None, flips: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    """The tensor (mu, d, V, step) of a Gaussian, `(..., K (2 + R) + 1)`, or (mu, d, V, flips, 0, step).
 
     Args:
         normal: of K logits, with R factors.
         step: the training step, an integer scalar; None at inference.
+        flips: rates of wrong labels, `(K,)` each; None for none.
 
     Example:
         >>> from keras_het.ops import low_rank_normal
@@ -47,30 +52,37 @@ def pack(normal: Any, step: Tensor | None = None) -> Tensor:
         >>> tuple(packed.shape), int(unpack(packed, units=3).step)
         ((5, 13), -1)
     """
-    loc, factor = normal.loc, normal.scaled_factor()
-    last = ops.zeros_like(loc[..., :1]) + (INFERENCE if step is None else ops.cast(step % MOST_STEPS, loc.dtype))
-    if not normal.size[1]:
-        return ops.concatenate([loc, normal.scale_diag, last], axis=-1)
-    flat = ops.reshape(factor, (*ops.shape(loc)[:-1], normal.size[0] * normal.size[1]))
-    return ops.concatenate([loc, normal.scale_diag, flat, last], axis=-1)
+    loc, parts = normal.loc, [normal.loc, normal.scale_diag]
+    if normal.size[1]:
+        parts += [ops.reshape(normal.scaled_factor(), (*ops.shape(loc)[:-1], normal.size[0] * normal.size[1]))]
+    zero = ops.zeros_like(loc[..., :1])
+    if flips is not None:
+        parts += [*(rates + ops.zeros_like(loc) for rates in flips), zero]
+    last = zero + (INFERENCE if step is None else ops.cast(step % MOST_STEPS, loc.dtype))
+    return ops.concatenate([*parts, last], axis=-1)
 
 
-def unpack(packed: Tensor, units: int) -> Unpacked:
+def unpack(packed: Tensor, units: int, takes_flips: bool = False) -> Unpacked:
     """The Gaussian and the training step that `pack` put together.
 
     Args:
         packed: `(..., K (2 + R) + 1)`.
         units: K.
+        takes_flips: whether rates of wrong labels may stand in it, 2 K + 1 numbers more.
     Raises:
         ValueError: for another width.
     """
-    factors, rest = divmod(packed.shape[-1] - 1 - 2 * units, units)
+    width = packed.shape[-1]
+    has_flips = takes_flips and (width - 1) % units == 1 % units and width >= packed_width(units, 0, True)
+    factors, rest = divmod(width - packed_width(units, 0, has_flips), units)
     if rest or factors < 0:
         rule = f"have shape (..., {units} (2 + R) + 1), the distribution of {units} logits with R factors"
         raise ValueError(f"`y_pred` must {rule}. Received: shape {tuple(packed.shape)}")
     step = ops.cast(ops.max(packed[..., -1]), "int32")
+    end = (2 + factors) * units
     loc, scale_diag = packed[..., :units], packed[..., units : 2 * units]
+    flips = (packed[..., end : end + units], packed[..., end + units : end + 2 * units]) if has_flips else None
     if not factors:
-        return Unpacked(DiagonalNormal(loc, scale_diag), step)
-    factor = ops.reshape(packed[..., 2 * units : -1], (*ops.shape(packed)[:-1], units, factors))
-    return Unpacked(LowRankNormal(loc, scale_diag, factor, size=(units, factors)), step)
+        return Unpacked(DiagonalNormal(loc, scale_diag), step, flips)
+    factor = ops.reshape(packed[..., 2 * units : end], (*ops.shape(packed)[:-1], units, factors))
+    return Unpacked(LowRankNormal(loc, scale_diag, factor, size=(units, factors)), step, flips)

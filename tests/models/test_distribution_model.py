@@ -127,6 +127,44 @@ def test_known_rates_of_missing_positives_give_the_true_probabilities():
     np.testing.assert_allclose(means[1], Y.mean(0), atol=0.06)
 
 
+@pytest.mark.once
+def test_rates_of_missing_positives_are_learned(tmp_path):
+    """However certain the features are, p(label 1) is at most 1 - f: the rate shows there."""
+    rng = np.random.default_rng(1)
+    y = (rng.random(Y.shape) < 1.0 / (1.0 + np.exp(-6.0 * X @ rng.normal(size=(FEATURES, LABELS))))).astype("float32")
+    hidden = np.array([0.0, *[0.4] * (LABELS - 1)])
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((FEATURES,))
+    model = DistributionModel(inputs, JointHeteroscedasticDense(LABELS, 0, seed=0, learn_flips=True)(inputs))
+    model.compile(keras.optimizers.Adam(0.1), JointMultiLabelCrossentropy(1))
+    model.fit(X, y * (rng.random(Y.shape) >= hidden), batch_size=500, epochs=50, verbose=0)
+    missing, false = model.head.flip_rates
+    np.testing.assert_allclose(missing, hidden, atol=0.08)
+    assert false.max() < 0.05
+    p = model.predict(X, verbose=0)
+    np.testing.assert_allclose(p.mean(0), y.mean(0), atol=0.06)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded.predict(X, verbose=0), p)
+    np.testing.assert_array_equal(loaded.head.flip_rates, model.head.flip_rates)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("factors", [0, 2])
+def test_learned_rates_are_those_that_the_loss_would_be_given(factors):
+    """The loss of a head that learns them, at its start, is the loss of a plain head with the rates of that start."""
+    values = []
+    for learns, rate in ((True, 0.0), (False, 0.05)):
+        inputs = keras.Input((FEATURES,))
+        keras.utils.set_random_seed(0)
+        model = DistributionModel(
+            inputs, JointHeteroscedasticDense(LABELS, factors, seed=0, learn_flips=learns)(inputs)
+        )
+        loss = JointMultiLabelCrossentropy(8, rate, rate)(Y[:9], model(X[:9]))
+        values.append(float(keras.ops.convert_to_numpy(loss)))
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
 def test_a_regression_predicts_means_and_intervals(tmp_path):
     rng = np.random.default_rng(0)
     y = X @ [[1.0, -1.0], [0.5, 0.0], [0.0, 2.0]] + [0.5, 1.0] * rng.normal(size=(len(X), 2))
@@ -172,6 +210,13 @@ def test_the_loss_comes_back_from_its_config():
         (lambda: JointMultiLabelCrossentropy(false_negative_rate=1.0), "`false_negative_rate` must be a number in"),
         (lambda: JointMultiLabelCrossentropy(4, 0.5, 0.5), "`false_negative_rate` must be less than 1 with"),
         (lambda: JointMultiLabelCrossentropy()(Y[:2], np.zeros((2, 10))), "`y_pred` must have shape"),
+        (lambda: JointHeteroscedasticDense(4, link="softmax", learn_flips=True), "`learn_flips` must be False for cl"),
+        (
+            lambda: JointMultiLabelCrossentropy(4, 0.1)(
+                Y[:2], JointHeteroscedasticDense(6, 1, learn_flips=True)(X[:2])
+            ),
+            "`false_negative_rate` and `false_positive_rate` must be 0 behind a head that learns",
+        ),
         (lambda: DistributionModel(*[keras.Input((2,))] * 2), "`outputs` must be those of a layer that returns a"),
         (
             lambda: JointHeteroscedasticDense(4, covariance=keras.saving.get_registered_object("keras_het>Latent")(2)),

@@ -36,6 +36,12 @@ LINKS = {  # name of a case: link, integrator
     "sigmoid": ("sigmoid", ("ClosedForm", None)),
     "sigmoid MonteCarlo": ("sigmoid", ("MonteCarlo", {})),
 }
+JOINT = {  # heads that return a distribution: learning rates
+    "joint labels": 0.1,
+    "joint labels, learned flips": 0.1,
+    "joint pixels": 0.05,
+    "joint targets": 0.01,
+}
 FITTED = ("softmax", "normalized sigmoid", "sigmoid", "sigmoid MonteCarlo")
 
 
@@ -147,13 +153,20 @@ def make_head(kind, link):
         UNITS, **HEADS[kind], link=link, temperature=1.5, integrator=integrator, seed=SEED, name="head"
     )
     head.build((None, FEATURES))
+    set_weights(head)
+    return head
+
+
+def set_weights(head):
+    """Gives a built head fixed NumPy weights, and its clock, if it has one, a step."""
     rng = np.random.default_rng(SEED)
     weights = [
         0.5 * rng.standard_normal(w.shape) / np.sqrt(max(1, w.shape[0] if len(w.shape) == 2 else 1))
-        for w in head.weights[:-1]
+        if "float" in w.dtype
+        else np.array(7)
+        for w in head.weights
     ]
-    head.set_weights([*(w.astype("float32") for w in weights), np.int32(7)])
-    return head
+    head.set_weights([w.astype(weight.dtype) for w, weight in zip(weights, head.weights, strict=True)])
 
 
 def set_largest_logit(head, x, size):
@@ -288,6 +301,51 @@ def write_transition_fit(results, jit):
     write_trajectory(results, "NoiseTransition", model.trainable_weights, model, *examples)
 
 
+def joint_case(name, examples):
+    """A built head that returns a distribution, its loss, and (x, y)."""
+    from keras_het import layers, losses
+
+    rng = np.random.default_rng(SEED + 2)
+    pixels = (5,) if name == "joint pixels" else ()
+    x = rng.standard_normal((examples, *pixels, FEATURES)).astype("float32")
+    if name == "joint pixels":
+        head = layers.StochasticSegmentation(UNITS, NUM_FACTORS, seed=SEED, name="head")
+        loss = losses.JointSegmentationCrossentropy(UNITS, NUM_SAMPLES, ignore_class=UNITS)
+        y = rng.integers(UNITS + 1, size=(examples, *pixels)).astype("int32")
+    elif name == "joint targets":
+        head = layers.HeteroscedasticNormal(UNITS, NUM_FACTORS, seed=SEED, name="head")
+        loss, y = losses.MultivariateNormalNLL(), rng.standard_normal((examples, UNITS)).astype("float32")
+    else:
+        learns = name.endswith("flips")
+        head = layers.JointHeteroscedasticDense(UNITS, NUM_FACTORS, learn_flips=learns, seed=SEED, name="head")
+        loss = losses.JointMultiLabelCrossentropy(NUM_SAMPLES)
+        y = rng.integers(-1, 2, size=(examples, UNITS)).astype("float32")
+    head.build(x.shape)
+    set_weights(head)
+    return head, loss, x, y
+
+
+def write_joint(results, name, jit):
+    """Outputs of a head of distributions, gradients of its loss, and its weights at every step of `fit` by SGD."""
+    import keras
+
+    from keras_het.models import DistributionModel
+    from tests.gradients import layer_gradients
+
+    head, loss, x, y = joint_case(name, BATCH)
+    results[f"outputs/{name}/distribution"] = keras.ops.convert_to_numpy(head(x))
+    results[f"outputs/{name}/predictions"] = keras.ops.convert_to_numpy(head.predictions(head(x)))
+    whole = keras.Sequential([keras.Input(x.shape[1:]), head])  # which takes `training` whether the head does or not
+    _, gradients = layer_gradients(whole, lambda outputs: loss(y, outputs), x)
+    for weight, gradient in gradients.items():
+        results[f"gradients/{name}/{weight}"] = gradient
+    head, loss, x, y = joint_case(name, BATCH * FIT_STEPS // FIT_EPOCHS)
+    inputs = keras.Input(x.shape[1:])
+    model = DistributionModel(inputs, head(inputs))
+    model.compile(keras.optimizers.SGD(JOINT[name]), loss, jit_compile=jit)
+    write_trajectory(results, name, head.trainable_weights, model, x, y)
+
+
 def write(file, jit="auto"):
     """Computes everything on the active backend and saves it."""
     import keras
@@ -301,6 +359,8 @@ def write(file, jit="auto"):
     for kind, link in itertools.product(HEADS, FITTED):
         write_fit(results, kind, link, jit)
     write_transition_fit(results, jit)
+    for name in JOINT:
+        write_joint(results, name, jit)
     np.savez_compressed(file, **results)
     print(f"{keras.config.backend()}: {len(results)} quantities in {file}")
 

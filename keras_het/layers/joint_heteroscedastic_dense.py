@@ -11,7 +11,7 @@ from keras_het import links
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
-from keras_het.ops.packed import pack, packed_width, unpack
+from keras_het.ops.packed import pack, packed_width, unpack_sized
 
 START = 0.05  # f and q at the start
 
@@ -105,7 +105,7 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
 
     def predictions(self, outputs: Tensor) -> Any:
         """The probabilities of each label by itself, `(..., K)`, of outputs of this head, `(..., K (2 + R) + 1)`."""
-        normal = unpack(outputs, self.units, self.learn_flips).normal
+        normal = unpack_sized(outputs, *self.covariance.size, self.learn_flips).normal
         return self.link.probabilities(self.integrator.integrate(self.link, normal))
 
     def probabilities(self, x: Tensor) -> Any:

@@ -102,7 +102,9 @@ class DistributionModel(keras.Model):
 
     def export(self, *args: Any, **kwargs: Any) -> Any:
         """Exports what the head predicts, as `keras.Model.export`."""
-        return self._predicting().export(*args, **kwargs)
+        predicting = self._predicting()
+        predicting(self.input)  # Keras exports only a model that was called
+        return predicting.export(*args, **kwargs)
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True

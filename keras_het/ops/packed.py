@@ -78,11 +78,23 @@ def unpack(packed: Tensor, units: int, takes_flips: bool = False) -> Unpacked:
     if rest or factors < 0:
         rule = f"have shape (..., {units} (2 + R) + 1), the distribution of {units} logits with R factors"
         raise ValueError(f"`y_pred` must {rule}. Received: shape {tuple(packed.shape)}")
+    return unpack_sized(packed, units, factors, has_flips)
+
+
+def unpack_sized(packed: Tensor, units: int, num_factors: int, has_flips: bool = False) -> Unpacked:
+    """As `unpack`, of a tensor whose sizes are known; exporters of PyTorch have no sizes as numbers.
+
+    Args:
+        packed: `(..., K (2 + R) + 1)`.
+        units: K.
+        num_factors: R.
+        has_flips: whether rates of wrong labels stand in it.
+    """
     step = ops.cast(ops.max(packed[..., -1]), "int32")
-    end = (2 + factors) * units
+    end = (2 + num_factors) * units
     loc, scale_diag = packed[..., :units], packed[..., units : 2 * units]
     flips = (packed[..., end : end + units], packed[..., end + units : end + 2 * units]) if has_flips else None
-    if not factors:
+    if not num_factors:
         return Unpacked(DiagonalNormal(loc, scale_diag), step, flips)
-    factor = ops.reshape(packed[..., 2 * units : end], (*ops.shape(packed)[:-1], units, factors))
-    return Unpacked(LowRankNormal(loc, scale_diag, factor, size=(units, factors)), step, flips)
+    factor = ops.reshape(packed[..., 2 * units : end], (*ops.shape(packed)[:-1], units, num_factors))
+    return Unpacked(LowRankNormal(loc, scale_diag, factor, size=(units, num_factors)), step, flips)

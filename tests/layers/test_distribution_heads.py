@@ -1,0 +1,111 @@
+"""The heads that return a distribution keep the contract of layers, and their models can be exported."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+
+from keras_het import layers, losses
+from keras_het.models import DistributionModel
+from tests import layer_contract
+from tests.layers.heads import set_random_weights
+from tests.layers.test_heteroscedastic_dense_export import apply, assert_plain, onnx_test
+
+UNITS, FEATURES, PIXELS, EXAMPLES = 3, 4, 5, 6
+RNG = np.random.default_rng(0)
+HEADS = {  # how to make one; its loss; the axes between examples and features
+    "labels": (lambda **arguments: layers.JointHeteroscedasticDense(UNITS, 2, **arguments), "labels", ()),
+    "learned flips": (
+        lambda **arguments: layers.JointHeteroscedasticDense(UNITS, 2, learn_flips=True, **arguments),
+        "labels",
+        (),
+    ),
+    "pixels": (lambda **arguments: layers.StochasticSegmentation(UNITS, 2, **arguments), "pixels", (PIXELS,)),
+    "targets": (lambda **arguments: layers.HeteroscedasticNormal(UNITS, 2, **arguments), "targets", ()),
+    "diagonal": (lambda **arguments: layers.JointHeteroscedasticDense(UNITS, 0, **arguments), "labels", ()),
+}
+LOSSES = {
+    "labels": (losses.JointMultiLabelCrossentropy(8), RNG.integers(2, size=(EXAMPLES, UNITS)).astype("float32")),
+    "pixels": (losses.JointSegmentationCrossentropy(UNITS, 8), RNG.integers(UNITS, size=(EXAMPLES, PIXELS))),
+    "targets": (losses.MultivariateNormalNLL(), RNG.normal(size=(EXAMPLES, UNITS)).astype("float32")),
+}
+
+
+def parts(kind, seed=1, **arguments):
+    """A function that makes the head, features, and (loss, labels)."""
+    make, task, axes = HEADS[kind]
+    x = np.random.default_rng(2).normal(size=(EXAMPLES, *axes, FEATURES)).astype("float32")
+    return functools.partial(make, seed=seed, **arguments), x, *LOSSES[task]
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.once
+def test_config_shapes_and_batches(kind):
+    make, x, *_ = parts(kind)
+    layer_contract.check_config(make)
+    layer_contract.check_config(functools.partial(make, use_bias=False, kernel_regularizer="l2", name="mine"))
+    layer_contract.check_shapes(make, x)
+    layer_contract.check_unknown_batch(make, x)
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_step_moves_every_weight(kind):
+    make, x, loss, y = parts(kind)
+    layer_contract.check_train_step(make, x, y, loss)
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.once
+def test_half_precision(kind):
+    make, x, loss, y = parts(kind)
+    layer_contract.check_half_precision(make, x, y, loss, "mixed_bfloat16")
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.once
+def test_files(kind, tmp_path):
+    make, x, *_ = parts(kind)
+    layer_contract.check_saved_model(make, x, tmp_path)
+    layer_contract.check_saved_weights(make, x, tmp_path)
+
+
+def exported_model(kind):
+    make, x, *_ = parts(kind)
+    inputs = keras.Input(x.shape[1:])
+    model = DistributionModel(inputs, make()(keras.layers.Dense(FEATURES, "relu")(inputs)))
+    set_random_weights(model)
+    return model, x
+
+
+@apply(onnx_test)
+@pytest.mark.parametrize("kind", HEADS)
+def test_onnx_gives_what_the_model_predicts(kind, tmp_path):
+    import onnx
+    import onnxruntime
+
+    model, x = exported_model(kind)
+    model.export(tmp_path / "model.onnx", format="onnx", verbose=False)
+    assert_plain({node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node})
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    (name,) = (value.name for value in session.get_inputs())
+    check_predictions(lambda inputs: session.run(None, {name: inputs})[0], model, x)
+
+
+@pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="a SavedModel needs TensorFlow")
+@pytest.mark.parametrize("kind", ["learned flips", "pixels", "targets"])
+def test_saved_model_gives_what_the_model_predicts(kind, tmp_path):
+    import tensorflow as tf
+
+    model, x = exported_model(kind)
+    model.export(tmp_path / "model", format="tf_saved_model", verbose=False)
+    loaded = tf.saved_model.load(tmp_path / "model")  # `serve` alone does not keep the variables
+    check_predictions(loaded.serve, model, x)
+
+
+def check_predictions(run, model, x):
+    """Probabilities or means, for any batch size."""
+    for part in (x[:1], x):
+        found, expected = np.asarray(run(part)), model.predict(part, verbose=0)
+        assert found.shape == (*part.shape[:-1], UNITS)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)

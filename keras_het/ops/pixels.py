@@ -77,10 +77,10 @@ def pixel_vectors(normal: Any, labels: Tensor, valid: Tensor | None = None) -> "
     pixels = math.prod(places) if all(isinstance(size, int) for size in places) else -1
     is_class = ops.equal(integer_labels(labels)[..., None], ops.arange(classes, dtype="int32"))
     targets = ops.where(ops.any(is_class, axis=-1, keepdims=True), ops.cast(is_class, loc.dtype), float("nan"))
-    variance = ops.square(normal.scale_diag)
-    rows = [loc, MOST_VARIANCE * variance / (MOST_VARIANCE + variance), factor, targets]
-    if valid is not None:  # not only the loss: a masked product of an infinite logit would be nan
+    rows = [loc, normal.scale_diag, factor, targets]
+    if valid is not None:  # before anything is computed: at an infinite logit or variance, 0 times a slope would be nan
         rows = [ops.where(valid[..., None, None] if x is factor else valid[..., None], x, 0.0) for x in rows]
+    rows[1] = MOST_VARIANCE * ops.square(rows[1]) / (MOST_VARIANCE + ops.square(rows[1]))
     shape = (ops.shape(loc)[0], pixels, classes)
     loc, variance, factor, targets = (
         ops.reshape(x, (*shape, normal.size[1]) if len(x.shape) > len(loc.shape) else shape) for x in rows

@@ -236,6 +236,7 @@ BENCHMARKS = {
     "labels.label_issues": ("demo", ["cleanlab"], "an hour"),
     "labels.planted_pairs": ("demo", [], "a quarter of an hour"),
     "labels.recipe": ("demo", ["recipe"], 'several hours; with --seeds 1 --tasks "digits, 40%" a few minutes'),
+    "labels.segmentation": ("demo", [], "ten minutes"),
 }
 
 

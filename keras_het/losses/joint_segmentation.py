@@ -3,7 +3,6 @@
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_het.base.validation import MAX_CLASSES, check_integer
@@ -44,6 +43,7 @@ class JointSegmentationCrossentropy(JointLoss):
     Source: Monteiro et al. 2020, Eq. 5.
 
     Example:
+        >>> import numpy as np
         >>> from keras_het.layers import StochasticSegmentation
         >>> from keras_het.models import DistributionModel
         >>> inputs = keras.Input((8, 8, 3))
@@ -75,16 +75,22 @@ class JointSegmentationCrossentropy(JointLoss):
         """The loss of every image, `(B,)`."""
         found = unpack(y_pred, self.num_classes)
         labels = ops.squeeze(y_true, -1) if len(y_true.shape) == len(y_pred.shape) else y_true
-        if tuple(labels.shape)[1:] != tuple(y_pred.shape)[1:-1]:
+        if not _fit(tuple(labels.shape)[1:], tuple(y_pred.shape)[1:-1]):
             rule = f"have the shape of the pixels, {tuple(y_pred.shape)[:-1]}, or one more axis of length 1"
             raise ValueError(f"`y_true` must {rule}. Received: shape {tuple(y_true.shape)}")
         nodes = self.nodes(found)
         if self.ignore_class is None:
             return -log_joint_pixels(found.normal, labels, nodes)
         valid = ops.not_equal(labels, self.ignore_class)
-        any_valid = ops.any(ops.reshape(valid, (ops.shape(valid)[0], int(np.prod(labels.shape[1:])))), axis=-1)
+        any_valid = ops.any(valid, axis=tuple(range(1, len(valid.shape))))
         return Crossentropy.without_ignored(-log_joint_pixels(found.normal, labels, nodes, valid), any_valid)
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""
         return {**super().get_config(), "num_classes": self.num_classes, "ignore_class": self.ignore_class}
+
+
+def _fit(shape: tuple, expected: tuple) -> bool:
+    """Whether two shapes are equal as far as they are known."""
+    pairs = zip(shape, expected, strict=False)
+    return len(shape) == len(expected) and all(size == other or None in (size, other) for size, other in pairs)

@@ -120,5 +120,7 @@ class DistributionModel(keras.Model):
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """Keras calls it; the metrics get what the head predicts."""
-        return super().compute_metrics(x, y, self.head.predictions(y_pred), sample_weight)
+        """Keras calls it; the metrics get what the head predicts, which costs nothing if there are none."""
+        if all(metric.name == "loss" for metric in self.metrics):
+            return self.get_metrics_result()
+        return super().compute_metrics(x, y, self.head.predictions(keras.ops.stop_gradient(y_pred)), sample_weight)

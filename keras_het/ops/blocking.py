@@ -16,6 +16,7 @@ BLOCK_ELEMENTS = 1 << 20  # logits of one block: 4 MiB of float32
 ACCELERATOR_ELEMENTS = 1 << 24
 CHUNK_SIZE = 64  # nodes of one block: fewer make thin matrix products
 FEWEST_NODES = 8  # of a block of a whole batch
+LARGEST_BLOCK = 8  # budgets, of a block of two rows
 MOST_CHUNKS = 32
 TYPICAL_BATCH = 128  # stands in for a batch size that is unknown when the graph is made
 UNKNOWN_ROWS = 32  # of a block of such a batch; the default batch size of `fit`
@@ -45,11 +46,11 @@ def block_sizes(
 ) -> tuple[int | None, int]:
     """(rows, nodes) of a block of the budget.
 
-    With "auto" a block has `CHUNK_SIZE` nodes, or more if the whole batch leaves room. On PyTorch it has fewer, but at
-    least 8, if two rows with so many are above the budget. It never has more than all nodes. It has at least two rows,
-    because XLA shares out the work on a block by rows. A block that must have the whole batch has all rows, None, and
-    fewer nodes instead. A batch is cut evenly. Blocks of an unknown batch are small: the last one may be mostly
-    padding.
+    With "auto" a block has `CHUNK_SIZE` nodes, or more if the whole batch leaves room. It has fewer, but at least 8, if
+    two rows with so many are above the budget on PyTorch, or above eight budgets elsewhere. It never has more than all
+    nodes. It has at least two rows, because XLA shares out the work on a block by rows. A block that must have the
+    whole batch has all rows, None, and fewer nodes instead. A batch is cut evenly. Blocks of an unknown batch are
+    small: the last one may be mostly padding.
     """
     batch, budget = loc.shape[0], _budget(loc)
     if whole_batch:
@@ -57,9 +58,10 @@ def block_sizes(
         return None, min(num_samples, fitting if chunk_size == "auto" else chunk_size)
     if chunk_size == "auto":
         chunk_size = max(CHUNK_SIZE, budget // (units * max(1, batch or TYPICAL_BATCH)))
-        if keras.config.backend() == "torch":
-            # Every pass on PyTorch writes a new block to memory: a block above the budget is slower than a thin one.
-            chunk_size = min(chunk_size, max(8, budget // (2 * units)))
+        # Every pass on PyTorch writes a new block to memory: a block above the budget is slower than a thin one. XLA
+        # fuses passes, and likes thick ones; but an image may have more logits than any head of classes.
+        most = budget * (1 if keras.config.backend() == "torch" else LARGEST_BLOCK)
+        chunk_size = min(chunk_size, max(FEWEST_NODES, most // (2 * units)))
     chunk_size = min(num_samples, chunk_size)
     rows = max(2, budget // (units * chunk_size))
     if batch is None:

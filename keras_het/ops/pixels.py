@@ -17,6 +17,8 @@ from keras_het.ops.nodes import Nodes
 from keras_het.ops.normal import Normal
 from keras_het.ops.streaming import expectation
 
+TYPICAL_PIXELS = 1 << 16  # stands in for a number of pixels that is unknown when the graph is made
+
 # Own variances saturate here: without a limit the second order exceeds every bound, and would pay for large d. Of 2 to
 # 8 it has the least error for ten classes (for two, 2 has).
 MOST_VARIANCE = 4.0
@@ -42,8 +44,7 @@ def log_joint_pixels(
     pixels at once.
 
     Args:
-        normal: the Gaussian of u in temperatures, with `loc` `(B, ..., C)`, `scale_diag` and `scaled_factor()`. The
-            number of pixels must be known.
+        normal: the Gaussian of u in temperatures, with `loc` `(B, ..., C)`, `scale_diag` and `scaled_factor()`.
         labels: classes, integers `(B, ...)`; a label outside [0, C) gives nan.
         nodes: `Nodes` of R factors; their e_K are not used.
         valid: which pixels count, booleans `(B, ...)`; None for all. The others get no gradient, whatever their logits.
@@ -51,8 +52,6 @@ def log_joint_pixels(
         loop: over the chunks of nodes: "streamed", "unrolled" or "plain", see `expectation`.
     Returns:
         shape `(B,)`; 0 for an image without valid pixels.
-    Raises:
-        ValueError: for images of unknown size.
     Source: Monteiro et al. 2020, Eq. 5, with another estimate of it.
 
     Example:
@@ -74,16 +73,15 @@ def log_joint_pixels(
 def pixel_vectors(normal: Any, labels: Tensor, valid: Tensor | None = None) -> "PixelVectors":
     """The log-likelihood of label maps as a function of the factors' noise; see `log_joint_pixels`."""
     loc, factor = normal.loc, normal.scaled_factor()
-    if any(not isinstance(size, int) for size in loc.shape[1:]):
-        raise ValueError(f"`y_pred` must be of images of known size. Received: shape {tuple(loc.shape)}")
-    batch, pixels, classes = ops.shape(loc)[0], math.prod(loc.shape[1:-1]), loc.shape[-1]
+    places, classes = loc.shape[1:-1], loc.shape[-1]
+    pixels = math.prod(places) if all(isinstance(size, int) for size in places) else -1
     is_class = ops.equal(integer_labels(labels)[..., None], ops.arange(classes, dtype="int32"))
     targets = ops.where(ops.any(is_class, axis=-1, keepdims=True), ops.cast(is_class, loc.dtype), float("nan"))
-    variance = ops.square(normal.scale_diag)
-    rows = [loc, MOST_VARIANCE * variance / (MOST_VARIANCE + variance), factor, targets]
-    if valid is not None:  # not only the loss: a masked product of an infinite logit would be nan
+    rows = [loc, normal.scale_diag, factor, targets]
+    if valid is not None:  # before anything is computed: at an infinite logit or variance, 0 times a slope would be nan
         rows = [ops.where(valid[..., None, None] if x is factor else valid[..., None], x, 0.0) for x in rows]
-    shape = (batch, pixels, classes)
+    rows[1] = MOST_VARIANCE * ops.square(rows[1]) / (MOST_VARIANCE + ops.square(rows[1]))
+    shape = (ops.shape(loc)[0], pixels, classes)
     loc, variance, factor, targets = (
         ops.reshape(x, (*shape, normal.size[1]) if len(x.shape) > len(loc.shape) else shape) for x in rows
     )
@@ -115,7 +113,8 @@ class PixelVectors(Normal):
 
     @property
     def num_logits(self) -> int:
-        return math.prod(self.factor.shape[1:3])
+        pixels, classes = self.factor.shape[1:3]
+        return classes * (pixels if isinstance(pixels, int) else TYPICAL_PIXELS)
 
     @property
     def row_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -154,14 +153,14 @@ class PixelVectors(Normal):
             ops.sum(sensitivity, axis=-1),
             ops.sum(of_u, axis=-1),
             ops.sum(slopes * (0.5 - shares), axis=-1),
-            ops.reshape(of_factor, (-1, *self.factor.shape[1:])),
+            ops.reshape(of_factor, ops.shape(self.factor)),
             ops.zeros_like(self.targets),
         )
 
     def _at(self, chunk: tuple[Tensor, ...]) -> Tensor:
         """Logits without the pixels' own noise, `(B, P, C, nodes)`."""
         shared = ops.matmul(ops.reshape(self.factor, (-1, self.size[1])), chunk[0])
-        return self.mean_logits[..., None] + ops.reshape(shared, (-1, *self.factor.shape[1:3], chunk[0].shape[-1]))
+        return self.mean_logits[..., None] + ops.reshape(shared, (*ops.shape(self.factor)[:3], chunk[0].shape[-1]))
 
     def _log_likelihoods(self, u: Tensor) -> Tensor:
         """`(B, 1, nodes)` at logits without the pixels' own noise, `(B, P, C, nodes)`."""

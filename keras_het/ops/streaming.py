@@ -181,7 +181,7 @@ def _by_blocks(
         return _by_python(of_block, rows, block_size)
     missing = -batch % block_size if batch is not None else _missing(ops.shape(rows[0])[0], block_size)
     results, totals = ops.map(of_block, tuple(_to_blocks(x, block_size, missing) for x in rows))
-    joined = (ops.reshape(ops.swapaxes(x, 0, 1), (-1, *x.shape[2:])) for x in results)
+    joined = (ops.reshape(ops.swapaxes(x, 0, 1), (-1, *ops.shape(x)[2:])) for x in results)
     return tuple(x[: ops.shape(rows[0])[0]] for x in joined), tuple(ops.sum(x, axis=0) for x in totals)
 
 
@@ -201,7 +201,7 @@ def _missing(batch: Any, block_size: int | None) -> Tensor:
 
 def _to_blocks(x: Tensor, block_size: int | None, missing: Any) -> Tensor:
     padded = ops.pad(x, [[0, missing]] + [[0, 0]] * (len(x.shape) - 1))
-    return ops.swapaxes(ops.reshape(padded, (block_size, -1, *x.shape[1:])), 0, 1)
+    return ops.swapaxes(ops.reshape(padded, (block_size, -1, *ops.shape(x)[1:])), 0, 1)
 
 
 def _log_averages(mean: Mean, chunks: "Chunks", normal: Normal) -> tuple[tuple, tuple]:

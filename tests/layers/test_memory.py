@@ -1,15 +1,11 @@
 """Peak memory of a training step does not grow with the number of nodes: design, promise 4."""
 
-import os
-import subprocess
-import sys
-
 import keras
 import pytest
 
-# Not ru_maxrss: on Linux a child inherits that of the process that started it, and a test session may have grown large.
+from tests.peak_memory import peak_mebibytes_of
+
 STEP = """
-import resource, sys
 import keras, keras_het
 import numpy as np
 
@@ -29,11 +25,6 @@ if "{mode}" == "predict":
 else:
     loss = model.train_on_batch(x, rng.integers(K, size=B))
     assert np.isfinite(loss) and np.any(head.get_weights()[1]), "no training step was taken"
-try:
-    kibibytes = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
-except FileNotFoundError:
-    kibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
-print(kibibytes / 1024)
 """
 
 
@@ -43,14 +34,7 @@ def peak_mebibytes(num_samples, chunk_size="auto", mode="train"):
     The step includes gradients and update.
     """
     code = STEP.format(num_samples=num_samples, chunk_size=chunk_size, mode=mode)
-    # glibc keeps freed blocks of up to 32 MiB, fragmented by chance (PyTorch: 1.1 to 1.9 GiB for one and the same
-    # step). With a fixed threshold it gives them back, and the peak is what the step holds. A step that JAX finds
-    # compiled would miss the memory of its compilation; and it is optimised as for users.
-    as_users = {"JAX_ENABLE_COMPILATION_CACHE": "false", "JAX_DISABLE_MOST_OPTIMIZATIONS": "false", "XLA_FLAGS": ""}
-    environment = {**os.environ, **as_users, "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-    assert result.returncode == 0, result.stderr
-    return float(result.stdout.split()[-1])
+    return peak_mebibytes_of(code)
 
 
 # Minutes, and the same code on every backend; JAX is the quickest.

@@ -183,6 +183,27 @@ def test_a_regression_predicts_means_and_intervals(tmp_path):
 
 
 @pytest.mark.once
+def test_a_training_step_predicts_only_for_metrics_and_keeps_no_gradient_of_that(monkeypatch):
+    calls, predictions = [], JointHeteroscedasticDense.predictions
+
+    def counted(self, outputs):
+        calls.append(outputs)
+        return predictions(self, outputs)
+
+    with_metric = joint_model()
+    without = DistributionModel(with_metric.input, with_metric.output)
+    without.compile("sgd", JointMultiLabelCrossentropy(8))
+    monkeypatch.setattr(JointHeteroscedasticDense, "predictions", counted)
+    assert np.isfinite(without.train_on_batch(X[:8], Y[:8]))
+    assert not calls
+    for _ in range(2):  # the first step makes the metrics, too
+        calls.clear()
+        assert len(with_metric.train_on_batch(X[:8], Y[:8])) == 2
+    assert len(calls) == 1
+    assert not getattr(calls[0], "requires_grad", False)
+
+
+@pytest.mark.once
 def test_targets_of_another_width_are_refused():
     """Two targets with two factors have as many numbers as four targets without factors."""
     inputs = keras.Input((FEATURES,))

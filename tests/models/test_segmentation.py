@@ -90,8 +90,34 @@ def test_ignored_pixels_leave_the_loss_and_images_of_them_alone_its_mean():
     y[1:], y[0, :2] = IGNORED, IGNORED
     found = float(loss(y, outputs))
     assert found == pytest.approx(float(loss(y[:1, 2:], outputs[:1, 2:])), rel=1e-5)
-    assert float(loss(np.full_like(Y, IGNORED), outputs)) == 0.0
+    total = JointSegmentationCrossentropy(CLASSES, 8, IGNORED, reduction="sum")
+    assert float(total(y, outputs)) == pytest.approx(found, rel=1e-6)
+    assert float(loss(np.full_like(Y, IGNORED), outputs)) == float(total(np.full_like(Y, IGNORED), outputs)) == 0.0
     assert np.isnan(float(JointSegmentationCrossentropy(CLASSES, 8)(y, outputs)))
+
+
+@pytest.mark.once
+def test_a_batch_of_ignored_pixels_alone_moves_nothing():
+    model = segmentation()
+    model.compile(keras.optimizers.SGD(1.0), JointSegmentationCrossentropy(CLASSES, 8, ignore_class=IGNORED))
+    before = [weight.numpy() for weight in model.trainable_weights]
+    assert model.train_on_batch(X, np.full_like(Y, IGNORED))[0] == 0.0
+    for weight, kept in zip(model.trainable_weights, before, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), kept)
+
+
+def test_images_of_unknown_size_train_as_those_of_a_known_one():
+    """Fully convolutional networks; more images than fit into a block of unknown images, and two sizes."""
+    losses = []
+    for shape in ((None, None, 2), (4, 4, 2)):
+        model = segmentation(loss=JointSegmentationCrossentropy(CLASSES, 8, ignore_class=IGNORED), shape=shape)
+        y = np.where(np.arange(4) == 0, IGNORED, Y)
+        losses.append([model.train_on_batch(X, y)[0], model.evaluate(X, y, batch_size=8, verbose=0)[0]])
+        if shape[0] is None:
+            assert np.isfinite(model.train_on_batch(np.tile(X[:3], (1, 2, 1, 1)), np.tile(Y[:3], (1, 2, 1)))[0])
+            model = segmentation(0, shape=shape)
+            assert np.isfinite(model.train_on_batch(X, Y)[0])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
 
 
 @pytest.mark.once

@@ -9,7 +9,10 @@ from scipy.special import log_softmax, logsumexp, softmax
 from scipy.stats import norm, qmc
 
 from keras_het.ops import low_rank_normal, quasi_random
-from keras_het.ops.pixels import log_joint_pixels
+from keras_het.ops.mean import LogMeanExp
+from keras_het.ops.nodes import Nodes
+from keras_het.ops.pixels import log_joint_pixels, pixel_vectors
+from keras_het.ops.streaming import expectation
 from tests.gradients import value_and_gradients
 
 BATCH, SIDES, CLASSES, FACTORS = 3, (2, 3), 3, 2
@@ -54,8 +57,8 @@ def by_own_noise(c, scale):
     return logsumexp(log_softmax(c + scale * points, -1), axis=0) - np.log(512)
 
 
-def computed(tensors, labels, nodes, **arguments):
-    normal = low_rank_normal(*(ops.convert_to_tensor(x, "float32") for x in tensors))
+def computed(tensors, labels, nodes, dtype="float32", **arguments):
+    normal = low_rank_normal(*(ops.convert_to_tensor(x, dtype) for x in tensors))
     return ops.convert_to_numpy(log_joint_pixels(normal, labels, nodes, **arguments))
 
 
@@ -81,11 +84,13 @@ def test_the_own_noise_is_nearly_that_of_the_sampled_softmax():
 
 @pytest.mark.once
 @pytest.mark.parametrize("own", [0.5, 5.0])
-def test_the_probabilities_of_all_label_maps_sum_to_one(own):
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_probabilities_of_all_label_maps_sum_to_one(own, dtype):
     tensors, _ = problem(sides=(3,), own=(own, own))
     maps = np.array(list(itertools.product(range(CLASSES), repeat=3)))
-    of_each = [computed(tensors, np.tile(labels, (BATCH, 1)), NOISE) for labels in maps]
-    np.testing.assert_allclose(np.exp(of_each).sum(0), 1.0, atol=1e-4)
+    of_each = np.array([computed(tensors, np.tile(labels, (BATCH, 1)), NOISE, dtype) for labels in maps])
+    of_each, tolerance = of_each.astype("float64"), 1e-12 if of_each.dtype == "float64" else 1e-4
+    np.testing.assert_allclose(np.exp(of_each).sum(0), 1.0, atol=tolerance)
 
 
 def test_gradients_against_finite_differences():
@@ -108,15 +113,65 @@ def test_gradients_against_finite_differences():
             assert gradient[index] == pytest.approx((shifted[0] - shifted[1]) / 2e-5, rel=2e-3, abs=2e-4)
 
 
-@pytest.mark.once
-def test_pixels_that_do_not_count_count_for_nothing_whatever_their_logits_and_labels():
+def check_that_ignored_pixels_leave(likelihood):
+    """Means, standard deviations and factors of ignored pixels get gradients of exactly 0, even if they are infinite.
+
+    Args:
+        likelihood: as `log_joint_pixels`.
+    """
     tensors, labels = problem()
     valid = np.random.default_rng(1).random(labels.shape) < 0.6
     valid[2] = False
-    spoiled = [np.where(valid.reshape(*valid.shape, *[1] * (x.ndim - 3)), x, np.inf) for x in tensors]
-    found = computed(spoiled, np.where(valid, labels, 99), NOISE, valid=ops.convert_to_tensor(valid))
-    np.testing.assert_allclose(found, oracle(*tensors, labels, noise_of(NOISE), valid), atol=2e-5)
-    assert found[2] == 0.0
+    values, labels, expected = [], np.where(valid, labels, 99), oracle(*tensors, labels, noise_of(NOISE), valid)
+    for spoil in (3.0, np.inf):
+        spoiled = [np.where(valid.reshape(*valid.shape, *[1] * (x.ndim - 3)), x, spoil) for x in tensors]
+
+        def total(parts):
+            found = likelihood(low_rank_normal(*parts), labels, NOISE, ops.convert_to_tensor(valid))
+            values.append(ops.convert_to_numpy(ops.stop_gradient(found)))
+            return ops.sum(found)
+
+        gradients = value_and_gradients(total, [np.float32(x) for x in spoiled])[1]
+        for gradient in gradients:
+            np.testing.assert_array_equal(gradient[~valid], 0.0)
+            assert (np.abs(gradient[valid]) > 0).all()
+        np.testing.assert_allclose(values[-1], expected, atol=2e-5)
+    assert values[-1][2] == 0.0
+
+
+@pytest.mark.once
+def test_pixels_that_do_not_count_count_for_nothing_whatever_their_logits_and_labels():
+    check_that_ignored_pixels_leave(log_joint_pixels)
+
+
+def means_alone(normal, labels, nodes, valid):
+    """The mean logits of ignored pixels leave, and the rest stays."""
+    loc = ops.where(valid[..., None], normal.loc, 0.0)
+    masked = low_rank_normal(loc, normal.scale_diag, normal.scaled_factor())
+    uncounted = ops.sum(ops.cast(~valid, "float32"), axis=(1, 2)) * np.log(CLASSES)
+    return log_joint_pixels(masked, np.where(labels < CLASSES, labels, 0), nodes) + uncounted
+
+
+def weighted(normal, labels, nodes, valid):
+    """The whole log-probability, weighted by the share of pixels that count."""
+    share = ops.mean(ops.cast(valid, "float32"), axis=(1, 2))
+    return share * log_joint_pixels(normal, np.where(labels < CLASSES, labels, 0), nodes)
+
+
+def labels_alone(normal, labels, nodes, valid):
+    """The labels of ignored pixels leave the sum, and their logits stay in it."""
+    images = pixel_vectors(normal, np.where(labels < CLASSES, labels, 0))
+    counts = ops.reshape(ops.cast(valid, "float32"), (BATCH, -1, 1))
+    images = images.with_rows((*images.tensors[:4], images.targets * counts))
+    return ops.squeeze(expectation(LogMeanExp(), images, Nodes(nodes.eps_diag[:, :0], nodes.eps_factor)), -1)
+
+
+@pytest.mark.once
+@pytest.mark.planted
+@pytest.mark.parametrize("planted", [means_alone, weighted, labels_alone])
+def test_planted_ways_to_ignore_less_than_all_are_caught(planted):
+    with pytest.raises(AssertionError):
+        check_that_ignored_pixels_leave(planted)
 
 
 @pytest.mark.once

@@ -18,8 +18,8 @@ class MultivariateNormalNLL(DistributionLoss):
     """-log N(y; mu, Sigma) of K targets, for `layers.HeteroscedasticNormal`; Sigma = diag(d^2) + V V'.
 
         nll       ((y - mu)' Sigma^-1 (y - mu) + log det Sigma + K log(2 pi)) / 2
-        beta      stop(det(Sigma)^(beta / K)) nll                          (Seitzer et al. 2022, Eq. 5, for K = 1)
-        faithful  |y - mu|^2 / 2 + nll with stop(mu)                       (Stirn et al. 2023, Eq. 10, for any Sigma)
+        beta      stop(det(Sigma)^(beta / K)) nll                          (Seitzer et al. 2022, for K = 1)
+        faithful  |y - mu|^2 / 2 + nll with stop(mu)                       (Stirn et al. 2023, here for any Sigma)
 
     In "nll" an example whose variance is large gives the mean little gradient, so an example that is hard to predict at
     the start may stay so. "beta" gives some of the gradient back: beta = 1 leaves the mean that of the squared error,

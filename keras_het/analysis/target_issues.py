@@ -84,15 +84,15 @@ def find_target_issues(outputs: Any, targets: Any, *, level: float = 0.05) -> Ta
         >>> outputs = np.tile([0.0, 1.0, -1.0], (8, 1))  # mu = 0 and d = 1 of one target
         >>> print(find_target_issues(outputs, [0.3, -0.6, 0.9, -1.1, 7.0, 0.1, -0.8, 0.5]))
         index  target  given  predicted        p  issue
-            4       0      7          0  4.3e-11  wrong
-            3       0   -1.1          0  3.0e-01
-            2       0    0.9          0  4.0e-01
+            4       0      7          0  2.4e-11  wrong
+            3       0   -1.1          0  2.9e-01
+            2       0    0.9          0  3.9e-01
             6       0   -0.8          0  4.5e-01
             1       0   -0.6          0  5.7e-01
-            7       0    0.5          0  6.4e-01
-            0       0    0.3          0  7.8e-01
-            5       0    0.1          0  9.3e-01
-        1 of 8 examples have targets that are probably wrong; variances times 1.08
+            7       0    0.5          0  6.3e-01
+            0       0    0.3          0  7.7e-01
+            5       0    0.1          0  9.2e-01
+        1 of 8 examples have targets that are probably wrong; variances times 1.1
     """
     if not isinstance(level, float) or not 0.0 < level < 1.0:
         raise ValueError(f"`level` must be in (0, 1). Received: {level!r}")

@@ -235,6 +235,7 @@ BENCHMARKS = {
     "labels.label_flip": ("demo", [], "forty minutes"),
     "labels.label_issues": ("demo", ["cleanlab"], "an hour"),
     "labels.planted_pairs": ("demo", [], "a quarter of an hour"),
+    "labels.regression": ("demo", [], "ten minutes"),
     "labels.recipe": ("demo", ["recipe"], 'several hours; with --seeds 1 --tasks "digits, 40%" a few minutes'),
 }
 

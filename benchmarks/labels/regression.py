@@ -5,12 +5,14 @@ python -m benchmarks.labels.regression [--seeds 5] [--output FOLDER] [--quick]  
 Data: scikit-learn's diabetes (442 x 10, one target) and linnerud (20 x 3, three targets), in random splits, and a
 synthetic task of five targets whose covariance is planted: y = m(x) + d(x) e + V(x) e', with two factors. All are
 standardised by the training examples. One network, Dense(32) and the head, Adam with a step of .01; each model stops
-by its own loss on validation examples, with a patience of 20 epochs, and keeps its best epoch.
+by its own loss on validation examples, with a patience of 20 epochs, and keeps its best epoch. Linnerud is so small
+that each of its examples is a test example in turn, in four folds.
 
 * without inputs: the mean and the variance of the training targets;
 * constant variance: trained by the squared error; the variance of each target is that of the validation residuals;
 * constant covariance: the same, with the covariances of these residuals (not for the few examples of linnerud);
 * NLL, beta-NLL, faithful: the forms of `MultivariateNormalNLL`, from the start;
+* stopped by NLL: by the likelihood of the validation examples instead of the model's own loss;
 * natural: mu = f1 / softplus(f2), variance 1 / softplus(f2) (Immer et al. 2023), without correlations;
 * from a trained mean: `heteroscedastic_regression` of the network of constant variance, trained on; "mean fixed" with
   train_mean=False.
@@ -32,7 +34,7 @@ HEAD = ["model", "NLL", "NLL beside constant variance", "RMSE", "CRPS", "inside 
 OF_COVARIANCE = ["rank correlation", "Frobenius error"]
 
 
-def splits(name, seed):
+def splits(name, seed, fold=0):
     """Training, validation and test parts, pairs of x and y, and the planted covariances of the test part or None."""
     rng = np.random.default_rng(seed)
     if name == "planted covariance":
@@ -41,7 +43,7 @@ def splits(name, seed):
         from sklearn import datasets
 
         x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
-        y, covariance, order = y.reshape(len(x), -1), None, rng.permutation(len(x))
+        y, covariance, order = y.reshape(len(x), -1), None, np.roll(rng.permutation(len(x)), 5 * fold)
         x, y, sizes = x[order], y[order], {"diabetes": (260, 90), "linnerud": (11, 4)}[name]
     ends = np.cumsum(sizes)
     scale = y[: ends[0]].std(0)
@@ -96,15 +98,25 @@ def features_of(inputs):
     return keras.layers.Dense(HIDDEN, "relu")(inputs)
 
 
-def trained(model, parts, batch_size, epochs):
-    """The model at its best epoch."""
+def trained(model, parts, batch_size, epochs, by="val_loss"):
+    """The model at its best epoch, by its loss or by "val_nll"."""
     import keras
 
-    stopping = keras.callbacks.EarlyStopping(patience=PATIENCE, restore_best_weights=True)
-    model.fit(
-        *parts[0], validation_data=parts[1], batch_size=batch_size, epochs=epochs, callbacks=[stopping], verbose=0
-    )
+    callbacks = [keras.callbacks.EarlyStopping(by, patience=PATIENCE, mode="min", restore_best_weights=True)]
+    if by == "val_nll":
+        callbacks.insert(0, keras.callbacks.LambdaCallback(on_epoch_end=likelihood(model, *parts[1])))
+    model.fit(*parts[0], validation_data=parts[1], batch_size=batch_size, epochs=epochs, callbacks=callbacks, verbose=0)
     return model
+
+
+def likelihood(model, x, y):
+    """A function of an epoch and its logs, which adds the likelihood of the validation examples."""
+    from keras_het.analysis import regression_scores
+
+    def add(epoch, logs):
+        logs["val_nll"] = regression_scores(model.predict_distribution(x, batch_size=512, verbose=0), y).nll
+
+    return add
 
 
 def models(parts, factors, batch_size, epochs, seed):
@@ -117,12 +129,12 @@ def models(parts, factors, batch_size, epochs, seed):
 
     features, units = (part.shape[1] for part in parts[0])
 
-    def fresh(head, loss, kind=DistributionModel):
+    def fresh(head, loss, kind=DistributionModel, by="val_loss"):
         keras.utils.set_random_seed(seed)
         inputs = keras.Input((features,))
         model = kind(inputs, head()(features_of(inputs)))
         model.compile(keras.optimizers.Adam(STEP), loss)
-        return trained(model, parts, batch_size, epochs)
+        return trained(model, parts, batch_size, epochs, by)
 
     def predicting(model):
         return lambda x: model.predict_distribution(x, batch_size=512, verbose=0)
@@ -132,9 +144,14 @@ def models(parts, factors, batch_size, epochs, seed):
     yield "constant variance", predicting(heteroscedastic_regression(mean, *parts[1]))
     if len(parts[1][0]) > 10 * units > 10:
         yield "constant covariance", constant_covariance(mean, *parts[1])
-    for form, name in (("nll", "NLL"), ("beta", "beta-NLL"), ("faithful", "faithful")):
+    for form, name, by in (
+        ("nll", "NLL", "val_loss"),
+        ("beta", "beta-NLL", "val_loss"),
+        ("beta", "beta-NLL, stopped by NLL", "val_nll"),
+        ("faithful", "faithful", "val_loss"),
+    ):
         head = lambda form=form: HeteroscedasticNormal(units, factors, stop_features=form == "faithful", seed=seed)  # noqa: E731
-        yield name, predicting(fresh(head, MultivariateNormalNLL(form)))
+        yield name, predicting(fresh(head, MultivariateNormalNLL(form), by=by))
     yield "natural", predicting(fresh(lambda: natural_head(units), MultivariateNormalNLL()))
     for name, train_mean in (("from a trained mean", True), ("the same, mean fixed", False)):
         keras.utils.set_random_seed(seed)
@@ -198,9 +215,13 @@ def main():
     for task, (factors, batch_size) in TASKS.items():
         found = {}
         for seed in seeds:
-            parts, covariance = splits(task, seed)
-            for name, predict in models(parts, factors, batch_size, epochs, seed):
-                row = figures(predict(parts[2][0]), parts[2][1], covariance)
+            of_folds = {}
+            for fold in range(4 if task == "linnerud" else 1):
+                parts, covariance = splits(task, seed, fold)
+                for name, predict in models(parts, factors, batch_size, epochs, seed):
+                    of_folds.setdefault(name, []).append(figures(predict(parts[2][0]), parts[2][1], covariance))
+            for name, rows in of_folds.items():
+                row = np.mean(rows, axis=0).tolist()
                 found.setdefault(name, []).append(row)
                 print(task, seed, name, *(f"{figure:.3f}" for figure in row), flush=True)
         beside(found)

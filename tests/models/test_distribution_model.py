@@ -140,6 +140,9 @@ def test_a_regression_predicts_means_and_intervals(tmp_path):
     inside = (low < y) & (y < high)
     np.testing.assert_allclose(inside.mean(0), 0.9, atol=0.04)
     np.testing.assert_allclose((high - low).mean(0) / (2 * 1.645), [0.5, 1.0], rtol=0.1)
+    covariance = model.predict_covariance(X, verbose=0)
+    np.testing.assert_allclose(np.diagonal(covariance, axis1=1, axis2=2), ((high - low) / (2 * 1.6449)) ** 2, rtol=1e-3)
+    np.testing.assert_allclose(covariance.mean(0), np.cov((y - mean).T), atol=0.06)
     assert model.evaluate(X, y, verbose=0)[1] == pytest.approx(np.abs(mean - y).mean(), rel=1e-4)
     model.save(tmp_path / "model.keras")
     np.testing.assert_array_equal(keras.models.load_model(tmp_path / "model.keras").predict(X, verbose=0), mean)
@@ -200,6 +203,8 @@ def test_targets_of_another_width_are_refused():
         model.fit(X[:8], np.zeros((8, 4)), verbose=0)
     with pytest.raises(ValueError, match="The model must be a regression"):
         joint_model().predict_interval(X[:8])
+    with pytest.raises(ValueError, match="to predict covariances of targets"):
+        joint_model().predict_covariance(X[:8])
 
 
 @pytest.mark.once

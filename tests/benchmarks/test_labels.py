@@ -217,3 +217,16 @@ def test_the_conditional_logit_has_the_published_likelihood_and_the_head_begins_
     assert [tuple(weight.shape) for weight in head.trainable_weights] == [(6, 1), (4,)]
     logs = head.predict(x, verbose=0)[np.arange(210), y].sum()
     assert logs == pytest.approx(likelihood, abs=1.0)
+
+
+def test_the_mixed_logit_of_the_head_is_that_of_quadrature():
+    pytest.importorskip("statsmodels")
+    x, y, back = mode_choice.people()
+    scale = np.array([3.3, 1e-3, 1e-3, 1e-3])  # the others cannot be less
+    values = np.linalg.solve(back, mode_choice.PUBLISHED["normal error of air, published"][1:])
+    plain = mode_choice.conditional_logit()
+    plain.set_weights([values[:, None]])
+    head = mode_choice.mixed_logit(plain, 0, seed=0)
+    head.layers[-1].covariance.scale_diag_layer.bias.assign(np.log(np.expm1(scale - 1e-3 + 1e-9)))
+    logs = head.predict(x, verbose=0)[np.arange(210), y].sum()
+    assert logs == pytest.approx(mode_choice.by_quadrature(x, y, np.append(values, 3.3)), abs=0.01)

@@ -26,7 +26,10 @@ class MultivariateNormalNLL(DistributionLoss):
     if the targets are independent with equal variances. The paper has one target; here the weight is a power of the
     geometric mean of the variances along the axes of Sigma, one for all targets. "faithful" leaves the mean exactly
     that of the squared error if the head has `stop_features=True`; without it d and V also move the layers before the
-    head. The values of the three cannot be compared with each other.
+    head. The values of the three cannot be compared with each other, and that of "beta" is no score: a variance that is
+    too small also lowers it, so do not stop training by it.
+
+    The road that needs none of these is to train the mean first: `models.heteroscedastic_regression`.
 
     It costs O(K R^2) for each example, and no K by K matrix is made.
 

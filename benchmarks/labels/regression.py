@@ -1,13 +1,12 @@
 """Regression with a covariance: likelihood, error of the mean, and coverage, beside a network of constant variance.
 
-python -m benchmarks.labels.regression [--seeds 5] [--task "steep sine"] [--output FOLDER] [--quick]
+python -m benchmarks.labels.regression [--seeds 5] [--output FOLDER] [--quick]      (on KERAS_BACKEND)
 
 Data: scikit-learn's diabetes (442 x 10, one target) and linnerud (20 x 3, three targets), in random splits, and a
 synthetic task of five targets whose covariance is planted: y = m(x) + d(x) e + V(x) e', with two factors. All are
 standardised by the training examples. One network, Dense(32) and the head, Adam with a step of .01; each model stops
 by its own loss on validation examples, with a patience of 20 epochs, and keeps its best epoch. Linnerud is so small
-that each of its examples is a test example in turn, in four folds. `--task "steep sine"` is another run, of a task as
-that of Seitzer et al. 2022 on which a likelihood fails: y = sin(3 pi x), a noise of .02, and two layers of 64.
+that each of its examples is a test example in turn, in four folds.
 
 * without inputs: the mean and the variance of the training targets;
 * constant variance: trained by the squared error; the variance of each target is that of the validation residuals;
@@ -23,28 +22,13 @@ are means over the targets. For the planted covariance: Spearman's rank correlat
 targets of all test examples with the planted ones, and the relative error in Frobenius' norm, a mean over examples.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from benchmarks.lib import harness
 from benchmarks.lib.results import publish
 
-PATIENCE, EPOCHS = 20, 300
-
-
-class Task(NamedTuple):
-    """The factors of the covariance, the batch size, and the network."""
-
-    factors: int
-    batch_size: int
-    hidden: tuple = (32,)
-    activation: str = "relu"
-    step: float = 0.01
-
-
-TASKS = {"diabetes": Task(0, 32), "linnerud": Task(1, 16), "planted covariance": Task(2, 128)}
-OTHERS = {"steep sine": Task(0, 64, (64, 64), "tanh", 0.002)}
+HIDDEN, STEP, PATIENCE, EPOCHS = 32, 0.01, 20, 300
+TASKS = {"diabetes": (0, 32), "linnerud": (1, 16), "planted covariance": (2, 128)}  # factors, and batch size
 LEVELS = (0.5, 0.9, 0.95)
 HEAD = ["model", "NLL", "NLL beside constant variance", "RMSE", "CRPS", "inside 50%", "inside 90%", "inside 95%"]
 OF_COVARIANCE = ["rank correlation", "Frobenius error"]
@@ -55,9 +39,6 @@ def splits(name, seed, fold=0):
     rng = np.random.default_rng(seed)
     if name == "planted covariance":
         x, y, covariance, sizes = planted(rng)
-    elif name == "steep sine":
-        x, covariance, sizes = rng.uniform(-1.0, 1.0, size=(1400, 1)), None, (400, 200)
-        y = np.sin(3.0 * np.pi * x) + 0.02 * rng.normal(size=x.shape)
     else:
         from sklearn import datasets
 
@@ -110,25 +91,21 @@ def natural_head(units):
     return Natural()
 
 
-def features_of(inputs, task):
-    """The hidden layers, of new weights."""
+def features_of(inputs):
+    """The hidden layer, of new weights."""
     import keras
 
-    for width in task.hidden:
-        inputs = keras.layers.Dense(width, task.activation)(inputs)
-    return inputs
+    return keras.layers.Dense(HIDDEN, "relu")(inputs)
 
 
-def trained(model, parts, task, epochs, by="val_loss"):
+def trained(model, parts, batch_size, epochs, by="val_loss"):
     """The model at its best epoch, by its loss or by "val_nll"."""
     import keras
 
     callbacks = [keras.callbacks.EarlyStopping(by, patience=PATIENCE, mode="min", restore_best_weights=True)]
     if by == "val_nll":
         callbacks.insert(0, keras.callbacks.LambdaCallback(on_epoch_end=likelihood(model, *parts[1])))
-    model.fit(
-        *parts[0], validation_data=parts[1], batch_size=task.batch_size, epochs=epochs, callbacks=callbacks, verbose=0
-    )
+    model.fit(*parts[0], validation_data=parts[1], batch_size=batch_size, epochs=epochs, callbacks=callbacks, verbose=0)
     return model
 
 
@@ -142,7 +119,7 @@ def likelihood(model, x, y):
     return add
 
 
-def models(parts, task, epochs, seed):
+def models(parts, factors, batch_size, epochs, seed):
     """Yields names and functions of x that predict packed distributions."""
     import keras
 
@@ -155,9 +132,9 @@ def models(parts, task, epochs, seed):
     def fresh(head, loss, kind=DistributionModel, by="val_loss"):
         keras.utils.set_random_seed(seed)
         inputs = keras.Input((features,))
-        model = kind(inputs, head()(features_of(inputs, task)))
-        model.compile(keras.optimizers.Adam(task.step), loss)
-        return trained(model, parts, task, epochs, by)
+        model = kind(inputs, head()(features_of(inputs)))
+        model.compile(keras.optimizers.Adam(STEP), loss)
+        return trained(model, parts, batch_size, epochs, by)
 
     def predicting(model):
         return lambda x: model.predict_distribution(x, batch_size=512, verbose=0)
@@ -173,15 +150,15 @@ def models(parts, task, epochs, seed):
         ("beta", "beta-NLL, stopped by NLL", "val_nll"),
         ("faithful", "faithful", "val_loss"),
     ):
-        head = lambda form=form: HeteroscedasticNormal(units, task.factors, stop_features=form == "faithful", seed=seed)  # noqa: E731
+        head = lambda form=form: HeteroscedasticNormal(units, factors, stop_features=form == "faithful", seed=seed)  # noqa: E731
         yield name, predicting(fresh(head, MultivariateNormalNLL(form), by=by))
     yield "natural", predicting(fresh(lambda: natural_head(units), MultivariateNormalNLL()))
     for name, train_mean in (("from a trained mean", True), ("the same, mean fixed", False)):
         keras.utils.set_random_seed(seed)
         model = heteroscedastic_regression(
-            mean, *parts[1], num_factors=task.factors, train_mean=train_mean, clone=True, seed=seed
+            mean, *parts[1], num_factors=factors, train_mean=train_mean, clone=True, seed=seed
         )
-        yield name, predicting(trained(model, parts, task, epochs))
+        yield name, predicting(trained(model, parts, batch_size, epochs))
 
 
 def constant_covariance(mean, x, y):
@@ -231,26 +208,26 @@ def recovered(outputs, covariance):
 def main():
     parser = harness.parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--task", choices=OTHERS, help="another run of one task")
     parser.add_argument("--quick", action="store_true", help="one seed, two epochs")
     options = parser.parse_args()
     seeds, epochs = range(1 if options.quick else options.seeds), 2 if options.quick else EPOCHS
     tables = {}
-    for name_of_task, task in ({options.task: OTHERS[options.task]} if options.task else TASKS).items():
+    for task, (factors, batch_size) in TASKS.items():
         found = {}
         for seed in seeds:
             of_folds = {}
-            for fold in range(4 if name_of_task == "linnerud" else 1):
-                parts, covariance = splits(name_of_task, seed, fold)
-                for name, predict in models(parts, task, epochs, seed):
+            for fold in range(4 if task == "linnerud" else 1):
+                parts, covariance = splits(task, seed, fold)
+                for name, predict in models(parts, factors, batch_size, epochs, seed):
                     of_folds.setdefault(name, []).append(figures(predict(parts[2][0]), parts[2][1], covariance))
             for name, rows in of_folds.items():
-                found.setdefault(name, []).append(np.mean(rows, axis=0).tolist())
-                print(name_of_task, seed, name, *(f"{figure:.3f}" for figure in found[name][-1]), flush=True)
+                row = np.mean(rows, axis=0).tolist()
+                found.setdefault(name, []).append(row)
+                print(task, seed, name, *(f"{figure:.3f}" for figure in row), flush=True)
         beside(found)
         head = [*HEAD, *(OF_COVARIANCE if covariance is not None else ())]
-        tables[name_of_task] = [head, *([name, *map(cell, zip(*rows, strict=True))] for name, rows in found.items())]
-    publish(options.output, "regression_sine" if options.task else "regression", tables, seeds)
+        tables[task] = [head, *([name, *map(cell, zip(*rows, strict=True))] for name, rows in found.items())]
+    publish(options.output, "regression", tables, seeds)
 
 
 def cell(values):

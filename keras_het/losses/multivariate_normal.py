@@ -29,7 +29,7 @@ class MultivariateNormalNLL(DistributionLoss):
     head. The values of the three cannot be compared with each other, and that of "beta" is no score: a variance that is
     too small also lowers it, so do not stop training by it.
 
-    The road that needs none of these is to train the mean first: `models.heteroscedastic_regression`.
+    `models.heteroscedastic_regression` is the other road: the mean first, by the squared error.
 
     It costs O(K R^2) for each example, and no K by K matrix is made.
 

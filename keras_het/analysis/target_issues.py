@@ -103,5 +103,12 @@ def find_target_issues(outputs: Any, targets: Any, *, level: float = 0.05) -> Ta
     order, place = np.argsort(p_value, kind="stable"), np.argmax(np.abs(found.error) / found.scale, axis=1)
     given, error = (array[np.arange(count), place] for array in (found.target, found.error))
     is_issue = false_discovery_control(p_value) <= level
-    columns = (np.arange(count), place, given, given - error, p_value, is_issue)
-    return TargetIssues(*(column[order] for column in columns), scale)
+    return TargetIssues(
+        index=order,
+        target=place[order],
+        given=given[order],
+        predicted=(given - error)[order],
+        p_value=p_value[order],
+        is_issue=is_issue[order],
+        scale=scale,
+    )

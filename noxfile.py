@@ -234,7 +234,9 @@ BENCHMARKS = {
     "labels.joint": ("demo", [], "ten minutes"),
     "labels.label_flip": ("demo", [], "forty minutes"),
     "labels.label_issues": ("demo", ["cleanlab"], "an hour"),
+    "labels.mode_choice": ("demo", ["econometrics"], "ten minutes"),
     "labels.planted_pairs": ("demo", [], "a quarter of an hour"),
+    "labels.regression": ("demo", [], "ten minutes"),
     "labels.recipe": ("demo", ["recipe"], 'several hours; with --seeds 1 --tasks "digits, 40%" a few minutes'),
     "labels.segmentation": ("demo", [], "ten minutes"),
 }

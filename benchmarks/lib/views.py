@@ -328,3 +328,25 @@ HOW = {
     "gain": "[when it pays](docs/when-it-pays.md)",
     "T": "[how](docs/swapped-classes.md)",
 }
+
+
+def diabetes(of):
+    """Regressions of one target."""
+    return regressions(of("regression", "diabetes"))
+
+
+def linnerud(of):
+    """Regressions of three targets of twenty examples."""
+    return regressions(of("regression", "linnerud"))
+
+
+def planted_covariance(of):
+    """Regressions of five targets with a known covariance."""
+    return regressions(of("regression", "planted covariance"), "rank correlation", "Frobenius error")
+
+
+def regressions(table, *more):
+    """Chosen columns of a table of `labels.regression`."""
+    names = ["model", "NLL", "NLL beside constant variance", "RMSE", "inside 90%", *more]
+    places = [table[0].index(name) for name in names]
+    return [[row[place] for place in places] for row in table]

@@ -13,8 +13,10 @@ from keras_het.analysis.joint_labels import joint_labels
 from keras_het.analysis.label_quality import find_label_issues
 from keras_het.analysis.members import ensemble_uncertainty
 from keras_het.analysis.multi_label_issues import find_multi_label_issues
+from keras_het.analysis.regression import regression_scores
 from keras_het.analysis.risk import risk_coverage
 from keras_het.analysis.segmentation import sample_segmentations, segmentation_scores
+from keras_het.analysis.target_issues import find_target_issues
 from keras_het.analysis.uncertainty import uncertainty
 from keras_het.inspection.features import features
 from keras_het.inspection.probabilities import predict_probabilities
@@ -33,10 +35,12 @@ __all__ = [
     "features",
     "find_label_issues",
     "find_multi_label_issues",
+    "find_target_issues",
     "joint_labels",
     "plots",
     "predict_probabilities",
     "rank_histogram",
+    "regression_scores",
     "risk_coverage",
     "sample_segmentations",
     "segmentation_scores",

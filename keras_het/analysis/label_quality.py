@@ -12,6 +12,7 @@ import scipy.special
 
 from keras_het.analysis.covariance import ConfusedPair
 from keras_het.analysis.neighbors import neighbor_shares
+from keras_het.analysis.text import aligned
 from keras_het.base.extras import import_extra
 from keras_het.base.validation import check_labels
 from keras_het.inspection.probabilities import exclusive_probabilities
@@ -65,12 +66,7 @@ class LabelIssues:
         return pandas.DataFrame(columns).set_index("index")
 
     def __str__(self) -> str:
-        cells = self._cells()
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
-        ]
-        return "\n".join([*lines, self._number()])
+        return "\n".join([*aligned(self._cells()), self._number()])
 
     def _repr_html_(self) -> str:
         """The same table for a notebook."""

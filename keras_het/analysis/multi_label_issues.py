@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_het.analysis.label_quality import SHOWN, confident_issues
+from keras_het.analysis.text import aligned
 from keras_het.base.batches import as_numpy
 from keras_het.base.extras import import_extra
 from keras_het.base.validation import check_class_names
@@ -49,11 +50,9 @@ class MultiLabelIssues:
         for index, label, given, score, is_issue in itertools.islice(rows, SHOWN):
             found = ("missing", "wrong")[int(given)] if is_issue else ""
             cells.append([str(index), str(label), str(given), f"{score:.4f}", found])
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = ["  ".join(map(str.rjust, line, widths)).rstrip() for line in cells]
         missing = int((self.is_issue & (self.given == 0)).sum())
         counts = f"{int(self.is_issue.sum())} of {len(self.index)} labels are probably wrong"
-        return "\n".join([*lines, f"{counts}, of which {missing} are missing positives"])
+        return "\n".join([*aligned(cells), f"{counts}, of which {missing} are missing positives"])
 
 
 def find_multi_label_issues(

@@ -192,6 +192,23 @@ class Covariance(FullPrecision):
     def restart(self, kernel: np.ndarray) -> None:
         """Sets the starting noise again, for a kernel of the mean, `(D, K)`, from another model."""
 
+    def restart_at(self, scales: np.ndarray) -> None:
+        """Sets the standard deviation of the starting noise of each class by itself, of a covariance that is built.
+
+        Args:
+            scales: in the units of the mean, `(K,)`; those below 2 min_scale are taken for that.
+        """
+        shares = np.maximum(scales * (math.sqrt(0.5) if self.num_factors else 1.0), 2.0 * self.min_scale)
+        self.scale_diag_layer.bias.assign([softplus_inverse(share - self.min_scale) for share in shares])
+        self.restart_factor_at(shares)
+
+    def restart_factor_at(self, scales: np.ndarray) -> None:
+        """Sets the standard deviation that the factor alone gives each class at the start.
+
+        Args:
+            scales: `(K,)`.
+        """
+
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),

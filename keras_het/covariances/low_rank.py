@@ -79,6 +79,11 @@ class LowRank(Covariance):
             _classes_first(factor), _classes_first(np.tensordot(second, factor, 1)).T, diagonal
         )
 
+    def restart_factor_at(self, scales: np.ndarray) -> None:
+        rows = as_float64(self.factor_layer.bias).reshape(self.units, self.num_factors)
+        rows *= (scales / np.linalg.norm(rows, axis=1))[:, None]
+        self.factor_layer.bias.assign(rows.ravel())
+
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_factors": self.num_factors}
 

@@ -62,6 +62,9 @@ class ParameterEfficient(LowRank):
         """V, `(1, K, R)`."""
         return as_float64(self.factor_layer.kernel)[None]
 
+    def restart_factor_at(self, scales: np.ndarray) -> None:
+        self.row_scale_layer.bias.assign(scales)
+
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
         """V V' times E[v v'], entry by entry; v is the map A of z, and E[v v'] is A' E[z z'] A."""
         affine = np.concatenate(

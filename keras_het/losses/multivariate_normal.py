@@ -18,15 +18,18 @@ class MultivariateNormalNLL(DistributionLoss):
     """-log N(y; mu, Sigma) of K targets, for `layers.HeteroscedasticNormal`; Sigma = diag(d^2) + V V'.
 
         nll       ((y - mu)' Sigma^-1 (y - mu) + log det Sigma + K log(2 pi)) / 2
-        beta      stop(det(Sigma)^(beta / K)) nll                          (Seitzer et al. 2022, Eq. 5, for K = 1)
-        faithful  |y - mu|^2 / 2 + nll with stop(mu)                       (Stirn et al. 2023, Eq. 10, for any Sigma)
+        beta      stop(det(Sigma)^(beta / K)) nll                          (Seitzer et al. 2022, for K = 1)
+        faithful  |y - mu|^2 / 2 + nll with stop(mu)                       (Stirn et al. 2023, here for any Sigma)
 
     In "nll" an example whose variance is large gives the mean little gradient, so an example that is hard to predict at
     the start may stay so. "beta" gives some of the gradient back: beta = 1 leaves the mean that of the squared error,
     if the targets are independent with equal variances. The paper has one target; here the weight is a power of the
     geometric mean of the variances along the axes of Sigma, one for all targets. "faithful" leaves the mean exactly
     that of the squared error if the head has `stop_features=True`; without it d and V also move the layers before the
-    head. The values of the three cannot be compared with each other.
+    head. The values of the three cannot be compared with each other, and that of "beta" is no score: a variance that is
+    too small also lowers it, so do not stop training by it.
+
+    `models.heteroscedastic_regression` is the other road: the mean first, by the squared error.
 
     It costs O(K R^2) for each example, and no K by K matrix is made.
 

@@ -5,6 +5,7 @@ from keras_het.models.distribution_model import DistributionModel
 from keras_het.models.edward2 import from_edward2
 from keras_het.models.ensemble import DeepEnsemble
 from keras_het.models.pair import Pair
+from keras_het.models.regression import heteroscedastic_regression
 from keras_het.models.temperature_scaler import scale_temperature
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Pair",
     "from_edward2",
     "heteroscedastic",
+    "heteroscedastic_regression",
     "homoscedastic",
     "scale_temperature",
 ]

@@ -7,11 +7,12 @@ import numpy as np
 
 from keras_het import links
 from keras_het.base.graph import find_head, model_inputs
+from keras_het.base.internals import compile_arguments
 from keras_het.base.validation import check_boolean
 from keras_het.inspection.outputs import Output, outputs_of
-from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
+from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense
 from keras_het.losses import JointMultiLabelCrossentropy
-from keras_het.models.copying import copy_model, unchanged_seed
+from keras_het.models.copying import body_of, unchanged_seed, weights_of
 from keras_het.models.distribution_model import DistributionModel
 from keras_het.models.ending import activated, compile_like, free_name, reshaped
 from keras_het.models.raw_inputs import with_preprocessor
@@ -21,6 +22,10 @@ RETURNS = {
     None: "logits", "softmax": "probabilities", "sigmoid": "probabilities",
     "log_softmax": "log-probabilities", "log_sigmoid": "",
 }  # fmt: skip
+OF_REGRESSION = (  # losses of Keras, without _
+    "mse", "meansquarederror", "mae", "meanabsoluteerror", "mape", "meanabsolutepercentageerror",
+    "msle", "meansquaredlogarithmicerror", "huber", "logcosh",
+)  # fmt: skip
 
 
 def heteroscedastic(
@@ -85,7 +90,7 @@ def heteroscedastic(
     Raises:
         ValueError: if there is no graph, no such layer, or more than one output, if the old head has another
             activation, or if it is a convolution of "channels_first"; for `joint`, if the link is not the sigmoid, or
-            if a layer behind the head is to be kept.
+            if a layer behind the head is to be kept; for a regression, which `heteroscedastic_regression` converts.
     Warns: if the old model was compiled with something that has no counterpart, or that cannot be made again.
     Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 4.2 (transfer, in the other
         direction).
@@ -97,8 +102,9 @@ def heteroscedastic(
         >>> bool(np.abs(p - old.predict(np.ones((1, 8)), verbose=0)).max() < 0.02)
         True
     """
-    _check_not_converted(model)
+    check_not_converted(model)
     head = find_head(model, keras.layers.Dense, layer)
+    _check_classifier(model, head, head_arguments.get("link"))
     old, units = head.layer, head.units if units is None else units
     warm = check_boolean("warm_start", warm_start) and units == head.units
     keep = check_boolean("keep_activation", keep_activation)
@@ -116,7 +122,7 @@ def heteroscedastic(
     if check_boolean("joint", joint):
         _check_joint(model, head, keep, arguments["link"])
     with unchanged_seed(head_arguments.get("seed")):
-        body = _body(model, head, clone)
+        body = body_of(model, head, clone)
         kind = JointHeteroscedasticDense if joint else HeteroscedasticDense
         new = kind(units, num_factors, **{"name": free_name(old.name, body), **arguments})
         if joint:
@@ -124,7 +130,7 @@ def heteroscedastic(
         else:
             converted = with_preprocessor(_with_head(body, new, head, new.link.activation, keep), model)
     if warm:
-        _give_mean(new, _weights_of(old))
+        _give_mean(new, weights_of(old))
     output = Output(new.name, "sigmoid", "probabilities", units) if joint else outputs_of(converted)[0][1]
     loss = JointMultiLabelCrossentropy() if joint else None
     compile_like(converted, model, output, head.activation, RETURNS[head.activation], loss)
@@ -175,7 +181,7 @@ def homoscedastic(
         raise ValueError(f"`model` must {rule}. Received: link={old.link!r}")
     keep = check_boolean("keep_activation", keep_activation)
     with unchanged_seed(seed):
-        body = _body(model, head, clone)
+        body = body_of(model, head, clone)
         new = keras.layers.Dense(
             units,
             use_bias=old.use_bias,
@@ -186,7 +192,7 @@ def homoscedastic(
         )
         converted = with_preprocessor(_with_head(body, new, head, old.link.activation, keep), model)
     if units == old.units:
-        new.set_weights([weight / old.temperature for weight in _weights_of(old.loc_layer)])
+        new.set_weights([weight / old.temperature for weight in weights_of(old.loc_layer)])
     before = outputs_of(model)[0][1]
     returns = RETURNS[head.activation] if keep and head.activation != "log_softmax" else "logits"
     output = Output(f"the layer {new.name!r}", old.link.activation, returns, units) if returns else None
@@ -213,8 +219,26 @@ def _check_joint(model, head, keep, link):
         raise ValueError(f"`joint` must {rule}. Received: joint=True, model={model.name!r}")
 
 
-def _check_not_converted(model):
-    for kind in (HeteroscedasticDense, JointHeteroscedasticDense):
+def _check_classifier(model, head, link):
+    """A Dense layer without activation may be a classifier or a regression: the loss tells, or the link."""
+    loss = compile_arguments(model).get("loss")
+    if head.activation is None and link is None and _is_of_regression(loss):
+        rule = "be a classifier, or `link` be given: heteroscedastic_regression(model, x, y) converts a regression"
+        raise ValueError(f"`model` must {rule}. Received: loss={loss!r} behind a layer without activation")
+
+
+def _is_of_regression(loss):
+    name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+    return name.lower().replace("_", "") in OF_REGRESSION
+
+
+def check_not_converted(model: keras.Model) -> None:
+    """Raises a ValueError for a model that ends in a head of this package.
+
+    Args:
+        model: to be converted.
+    """
+    for kind in (HeteroscedasticDense, JointHeteroscedasticDense, HeteroscedasticNormal):
         try:
             name = find_head(model, kind).layer.name
         except ValueError:
@@ -260,19 +284,6 @@ def _check_kept(head, units, link):
     if exclusive and head.units > 1 and "sigmoid" in (head.activation or ""):
         rule = "be False where classes are exclusive by the new link, and not by the old activation"
         raise ValueError(f"`keep_activation` must {rule}. Received: link={link!r}, the activation {head.activation!r}")
-
-
-def _body(model, head, clone):
-    """The model up to its head: its own layers, or copies of them."""
-    body = keras.Model(model_inputs(model), head.features, name=model.name)
-    return copy_model(body) if check_boolean("clone", clone) else body
-
-
-def _weights_of(dense):
-    """Kernel, `(D, K)`, and bias as arrays; the kernel with its LoRA update, if there is one."""
-    tensors = (dense.kernel, dense.bias) if dense.use_bias else (dense.kernel,)
-    kernel, *bias = (keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in tensors)
-    return [kernel.reshape(kernel.shape[-2:]), *bias]
 
 
 def _give_mean(head, weights):

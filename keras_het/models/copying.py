@@ -6,8 +6,11 @@ import random
 import tempfile
 
 import keras
+import numpy as np
 
+from keras_het.base.graph import model_inputs
 from keras_het.base.internals import layers_of
+from keras_het.base.validation import check_boolean
 
 
 @contextlib.contextmanager
@@ -54,6 +57,19 @@ def copy_model(model):
             if original.trainable != other.trainable:
                 other.trainable = original.trainable
     return copied
+
+
+def body_of(model, head, clone):
+    """The model up to its head: its own layers, or copies of them."""
+    body = keras.Model(model_inputs(model), head.features, name=model.name)
+    return copy_model(body) if check_boolean("clone", clone) else body
+
+
+def weights_of(dense):
+    """Kernel, `(D, K)`, and bias as arrays; the kernel with its LoRA update, if there is one."""
+    tensors = (dense.kernel, dense.bias) if dense.use_bias else (dense.kernel,)
+    kernel, *bias = (keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in tensors)
+    return [np.reshape(kernel, kernel.shape[-2:]), *bias]
 
 
 def model_to_bytes(model: keras.Model) -> bytes:

@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_het.base.internals import producer
 from keras_het.inspection.outputs import Output
+from keras_het.ops.packed import unpack
 
 
 class _Predictions(keras.layers.Layer):
@@ -94,11 +95,27 @@ class DistributionModel(keras.Model):
         Raises:
             ValueError: for another level, or a head of labels.
         """
-        if not hasattr(self.head, "interval"):
-            rule = "be a regression, which ends in a HeteroscedasticNormal, to predict intervals"
-            raise ValueError(f"The model must {rule}. Received: one that ends in a {type(self.head).__name__}")
+        self._check_regression("intervals")
         low, high = self.head.interval(self.predict_distribution(x, **kwargs), level)
         return keras.ops.convert_to_numpy(low), keras.ops.convert_to_numpy(high)
+
+    def predict_covariance(self, x: Any, **kwargs: Any) -> np.ndarray:
+        """The covariances of the targets, `(N, K, K)`, for a regression.
+
+        Args:
+            x: as for `keras.Model.predict`.
+            kwargs: other arguments of `keras.Model.predict`.
+        Raises:
+            ValueError: for a head of labels.
+        """
+        self._check_regression("covariances of targets")
+        outputs = keras.ops.convert_to_tensor(self.predict_distribution(x, **kwargs))
+        return keras.ops.convert_to_numpy(unpack(outputs, self.head.units).normal.covariance())
+
+    def _check_regression(self, predicted: str) -> None:
+        if not hasattr(self.head, "interval"):
+            rule = f"be a regression, which ends in a HeteroscedasticNormal, to predict {predicted}"
+            raise ValueError(f"The model must {rule}. Received: one that ends in a {type(self.head).__name__}")
 
     def export(self, *args: Any, **kwargs: Any) -> Any:
         """Exports what the head predicts, as `keras.Model.export`."""

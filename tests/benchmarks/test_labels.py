@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from benchmarks.labels import demo, dynamics, dynamics_stopping, early_learning, ensembles, label_issues, planted_pairs
+from benchmarks.labels import (
+    demo,
+    dynamics,
+    dynamics_stopping,
+    early_learning,
+    ensembles,
+    label_issues,
+    mode_choice,
+    planted_pairs,
+    regression,
+)
 from benchmarks.lib import tasks, views
 from keras_het.analysis import find_label_issues
 
@@ -160,3 +170,63 @@ def test_gains_and_losses_beyond_two_standard_errors_are_bold():
         ["**-3.0 +- 1.0**", "b"],
         ["+2.0 +- 1.0", "c"],
     ]
+
+
+def test_the_folds_of_linnerud_have_every_example_once():
+    parts = [regression.splits("linnerud", 0, fold)[0] for fold in range(4)]
+    assert {len(part[0]) for fold in parts for part in fold} == {11, 4, 5}
+    whole = [np.concatenate([x for x, _ in fold]) * 1.0 for fold in parts]
+    assert all(len(np.unique(x, axis=0)) == len(np.unique(whole[0], axis=0)) for x in whole)
+    order = [np.roll(np.random.default_rng(0).permutation(20), 5 * fold)[15:] for fold in range(4)]
+    assert sorted(np.concatenate(order)) == list(range(20))
+
+
+def test_the_planted_covariance_is_that_of_the_noise_and_is_recovered_from_itself():
+    x, y, covariance, _ = regression.planted(np.random.default_rng(0), count=20_000)
+    rows = np.abs(x).max(1) < 0.4  # where the covariance hardly changes
+    centred = (
+        y[rows]
+        - np.concatenate([x[rows], np.ones((rows.sum(), 1))], 1)
+        @ np.linalg.lstsq(np.concatenate([x[rows], np.ones((rows.sum(), 1))], 1), y[rows], rcond=None)[0]
+    )
+    np.testing.assert_allclose(centred.T @ centred / rows.sum(), covariance[rows].mean(0), atol=0.35)
+    factor = np.linalg.cholesky(covariance - 1e-6 * np.eye(5))
+    packed = np.concatenate([y, np.full_like(y, 1e-3), factor.reshape(len(y), -1), -np.ones((len(y), 1))], axis=1)
+    assert regression.recovered(packed, covariance) == pytest.approx((1.0, 0.0), abs=1e-6)
+
+
+def test_the_natural_head_has_the_mean_and_the_variance_of_its_parameters():
+    head = regression.natural_head(2)
+    outputs = keras.ops.convert_to_numpy(head(np.ones((1, 3), "float32")))[0]
+    first, second = np.split(np.ones(3) @ keras.ops.convert_to_numpy(head.maps.kernel), 2)
+    precision = np.log1p(np.exp(second))
+    np.testing.assert_allclose(outputs, [*(first / precision), *precision**-0.5, -1.0], rtol=1e-4)
+
+
+def test_the_conditional_logit_has_the_published_likelihood_and_the_head_begins_at_it():
+    pytest.importorskip("statsmodels")
+    x, y, back = mode_choice.people()
+    values = np.linalg.solve(back, mode_choice.PUBLISHED["conditional logit, published"][1:])
+    plain = mode_choice.conditional_logit()
+    plain.set_weights([values[:, None]])
+    np.testing.assert_allclose(mode_choice.coefficients(plain, back)[0], -0.0155, atol=1e-4)
+    utilities = plain.predict(x, verbose=0).astype("float64")
+    likelihood = (utilities[np.arange(210), y] - np.log(np.exp(utilities).sum(1))).sum()
+    assert likelihood == pytest.approx(-199.1284, abs=1e-3)
+    head = mode_choice.mixed_logit(plain, 0, seed=0)
+    assert [tuple(weight.shape) for weight in head.trainable_weights] == [(6, 1), (4,)]
+    logs = head.predict(x, verbose=0)[np.arange(210), y].sum()
+    assert logs == pytest.approx(likelihood, abs=1.0)
+
+
+def test_the_mixed_logit_of_the_head_is_that_of_quadrature():
+    pytest.importorskip("statsmodels")
+    x, y, back = mode_choice.people()
+    scale = np.array([3.3, 1e-3, 1e-3, 1e-3])  # the others cannot be less
+    values = np.linalg.solve(back, mode_choice.PUBLISHED["normal error of air, published"][1:])
+    plain = mode_choice.conditional_logit()
+    plain.set_weights([values[:, None]])
+    head = mode_choice.mixed_logit(plain, 0, seed=0)
+    head.layers[-1].covariance.scale_diag_layer.bias.assign(np.log(np.expm1(scale - 1e-3 + 1e-9)))
+    logs = head.predict(x, verbose=0)[np.arange(210), y].sum()
+    assert logs == pytest.approx(mode_choice.by_quadrature(x, y, np.append(values, 3.3)), abs=0.01)

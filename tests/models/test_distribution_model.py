@@ -10,6 +10,7 @@ from scipy.stats import spearmanr
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense
 from keras_het.losses import JointMultiLabelCrossentropy, MultivariateNormalNLL
 from keras_het.models import DistributionModel
+from tests.gradients import layer_gradients
 
 FEATURES, LABELS, FACTORS = 3, 6, 2
 
@@ -177,9 +178,55 @@ def test_a_regression_predicts_means_and_intervals(tmp_path):
     inside = (low < y) & (y < high)
     np.testing.assert_allclose(inside.mean(0), 0.9, atol=0.04)
     np.testing.assert_allclose((high - low).mean(0) / (2 * 1.645), [0.5, 1.0], rtol=0.1)
+    covariance = model.predict_covariance(X, verbose=0)
+    np.testing.assert_allclose(np.diagonal(covariance, axis1=1, axis2=2), ((high - low) / (2 * 1.6449)) ** 2, rtol=1e-3)
+    np.testing.assert_allclose(covariance.mean(0), np.cov((y - mean).T), atol=0.06)
     assert model.evaluate(X, y, verbose=0)[1] == pytest.approx(np.abs(mean - y).mean(), rel=1e-4)
     model.save(tmp_path / "model.keras")
     np.testing.assert_array_equal(keras.models.load_model(tmp_path / "model.keras").predict(X, verbose=0), mean)
+
+
+def regression(units=2, factors=1, **arguments):
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((FEATURES,))
+    head = HeteroscedasticNormal(units, factors, seed=0)
+    model = DistributionModel(inputs, head(keras.layers.Dense(8, "relu")(inputs)))
+    model.compile(keras.optimizers.Adam(0.05), MultivariateNormalNLL(**arguments))
+    return model
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("units", [1, 2])
+@pytest.mark.parametrize("form", ["nll", "beta", "faithful"])
+def test_constant_targets_have_a_finite_loss(form, units):
+    """d has a least value, so no density is infinite."""
+    model = regression(units, 1, form=form)
+    history = model.fit(X[:320], np.full((320, units), 3.0), epochs=6, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    low, high = model.predict_interval(X, verbose=0)
+    assert (high > low).all()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("form", ["nll", "beta", "faithful"])
+def test_extreme_inputs_have_finite_losses_and_gradients_through_the_head(form):
+    model, x = regression(form=form), X[:64].copy()
+    model.fit(X, Y[:, :2], batch_size=128, epochs=2, verbose=0)  # the kernels of d and V leave their start, 0
+    x[::4] *= 1e4
+    x[1] = -1e4
+    for target in (Y[:64, :2], 1e4 * Y[:64, :2]):
+        loss = MultivariateNormalNLL(form)
+        value, gradients = layer_gradients(model, lambda out, y=target, loss=loss: loss(y, out), x)
+        assert np.isfinite(value)
+        assert all(np.isfinite(gradient).all() for gradient in gradients.values())
+    assert np.isfinite(model.predict_distribution(x, verbose=0)).all()
+
+
+@pytest.mark.once
+def test_a_nan_target_makes_the_loss_nan_and_is_seen():
+    y = np.array(Y[:, :2])
+    y[5, 1] = np.nan
+    assert np.isnan(regression().evaluate(X, y, batch_size=len(X), verbose=0))
 
 
 @pytest.mark.once
@@ -215,6 +262,8 @@ def test_targets_of_another_width_are_refused():
         model.fit(X[:8], np.zeros((8, 4)), verbose=0)
     with pytest.raises(ValueError, match="The model must be a regression"):
         joint_model().predict_interval(X[:8])
+    with pytest.raises(ValueError, match="to predict covariances of targets"):
+        joint_model().predict_covariance(X[:8])
 
 
 @pytest.mark.once

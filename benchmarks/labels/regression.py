@@ -1,0 +1,242 @@
+"""Regression with a covariance: likelihood, error of the mean, and coverage, beside a network of constant variance.
+
+python -m benchmarks.labels.regression [--seeds 5] [--output FOLDER] [--quick]      (on KERAS_BACKEND)
+
+Data: scikit-learn's diabetes (442 x 10, one target) and linnerud (20 x 3, three targets), in random splits, and a
+synthetic task of five targets whose covariance is planted: y = m(x) + d(x) e + V(x) e', with two factors. All are
+standardised by the training examples. One network, Dense(32) and the head, Adam with a step of .01; each model stops
+by its own loss on validation examples, with a patience of 20 epochs, and keeps its best epoch. Linnerud is so small
+that each of its examples is a test example in turn, in four folds.
+
+* without inputs: the mean and the variance of the training targets;
+* constant variance: trained by the squared error; the variance of each target is that of the validation residuals;
+* constant covariance: the same, with the covariances of these residuals (not for the few examples of linnerud);
+* NLL, beta-NLL, faithful: the forms of `MultivariateNormalNLL`, from the start;
+* stopped by NLL: by the likelihood of the validation examples instead of the model's own loss;
+* natural: mu = f1 / softplus(f2), variance 1 / softplus(f2) (Immer et al. 2023), without correlations;
+* from a trained mean: `heteroscedastic_regression` of the network of constant variance, trained on; "mean fixed" with
+  train_mean=False.
+
+NLL is of an example, all targets together; its difference is to constant variance, paired by split. The other columns
+are means over the targets. For the planted covariance: Spearman's rank correlation of the covariances of all pairs of
+targets of all test examples with the planted ones, and the relative error in Frobenius' norm, a mean over examples.
+"""
+
+import numpy as np
+
+from benchmarks.lib import harness
+from benchmarks.lib.results import publish
+
+HIDDEN, STEP, PATIENCE, EPOCHS = 32, 0.01, 20, 300
+TASKS = {"diabetes": (0, 32), "linnerud": (1, 16), "planted covariance": (2, 128)}  # factors, and batch size
+LEVELS = (0.5, 0.9, 0.95)
+HEAD = ["model", "NLL", "NLL beside constant variance", "RMSE", "CRPS", "inside 50%", "inside 90%", "inside 95%"]
+OF_COVARIANCE = ["rank correlation", "Frobenius error"]
+
+
+def splits(name, seed, fold=0):
+    """Training, validation and test parts, pairs of x and y, and the planted covariances of the test part or None."""
+    rng = np.random.default_rng(seed)
+    if name == "planted covariance":
+        x, y, covariance, sizes = planted(rng)
+    else:
+        from sklearn import datasets
+
+        x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+        y, covariance, order = y.reshape(len(x), -1), None, np.roll(rng.permutation(len(x)), 5 * fold)
+        x, y, sizes = x[order], y[order], {"diabetes": (260, 90), "linnerud": (11, 4)}[name]
+    ends = np.cumsum(sizes)
+    scale = y[: ends[0]].std(0)
+    x, y = ((part - part[: ends[0]].mean(0)) / part[: ends[0]].std(0) for part in (x, y))
+    parts = list(zip(*(np.split(part.astype("float32"), ends) for part in (x, y)), strict=True))
+    return parts, None if covariance is None else covariance[ends[1] :] / np.outer(scale, scale)
+
+
+def planted(rng, count=4500, features=4, units=5, factors=2):
+    """Examples of a mean that is not linear, and of a covariance that depends on the input."""
+    x = rng.normal(size=(count, features))
+    mean = np.sin(x @ rng.normal(size=(features, units))) + x @ rng.normal(size=(features, units)) * 0.5
+    scale = 0.3 * np.exp(0.5 * x @ rng.normal(size=(features, units)) / np.sqrt(features))
+    constant, slopes = rng.normal(size=(units, factors)), rng.normal(size=(features, units, factors))
+    factor = 0.7 * (constant + 0.5 * np.tensordot(x, slopes, 1))
+    noise = scale * rng.normal(size=mean.shape) + np.einsum("nkr,nr->nk", factor, rng.normal(size=(count, factors)))
+    covariance = factor @ factor.swapaxes(1, 2) + scale[:, :, None] ** 2 * np.eye(units)
+    return x, mean + noise, covariance, (2000, 500)
+
+
+def natural_head(units):
+    """A head of the natural parameters, which packs its mean and its standard deviations as our heads do."""
+    import keras
+    from keras import ops
+
+    from keras_het.ops import low_rank_normal
+    from keras_het.ops.packed import pack
+
+    class Natural(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.units, self.maps = units, keras.layers.Dense(2 * units)
+
+        def call(self, x):
+            first, second = ops.split(self.maps(x), 2, axis=-1)
+            precision = ops.softplus(second) + 1e-6
+            return pack(low_rank_normal(first / precision, 1.0 / ops.sqrt(precision)))
+
+        def compute_output_shape(self, shape):
+            return (*shape[:-1], 2 * units + 1)
+
+        def predictions(self, outputs):
+            return outputs[..., :units]
+
+    return Natural()
+
+
+def features_of(inputs):
+    """The hidden layer, of new weights."""
+    import keras
+
+    return keras.layers.Dense(HIDDEN, "relu")(inputs)
+
+
+def trained(model, parts, batch_size, epochs, by="val_loss"):
+    """The model at its best epoch, by its loss or by "val_nll"."""
+    import keras
+
+    callbacks = [keras.callbacks.EarlyStopping(by, patience=PATIENCE, mode="min", restore_best_weights=True)]
+    if by == "val_nll":
+        callbacks.insert(0, keras.callbacks.LambdaCallback(on_epoch_end=likelihood(model, *parts[1])))
+    model.fit(*parts[0], validation_data=parts[1], batch_size=batch_size, epochs=epochs, callbacks=callbacks, verbose=0)
+    return model
+
+
+def likelihood(model, x, y):
+    """A function of an epoch and its logs, which adds the likelihood of the validation examples."""
+    from keras_het.analysis import regression_scores
+
+    def add(epoch, logs):
+        logs["val_nll"] = regression_scores(model.predict_distribution(x, batch_size=512, verbose=0), y).nll
+
+    return add
+
+
+def models(parts, factors, batch_size, epochs, seed):
+    """Yields names and functions of x that predict packed distributions."""
+    import keras
+
+    from keras_het.layers import HeteroscedasticNormal
+    from keras_het.losses import MultivariateNormalNLL
+    from keras_het.models import DistributionModel, heteroscedastic_regression
+
+    features, units = (part.shape[1] for part in parts[0])
+
+    def fresh(head, loss, kind=DistributionModel, by="val_loss"):
+        keras.utils.set_random_seed(seed)
+        inputs = keras.Input((features,))
+        model = kind(inputs, head()(features_of(inputs)))
+        model.compile(keras.optimizers.Adam(STEP), loss)
+        return trained(model, parts, batch_size, epochs, by)
+
+    def predicting(model):
+        return lambda x: model.predict_distribution(x, batch_size=512, verbose=0)
+
+    yield "without inputs", lambda x: np.tile([0.0] * units + [1.0] * units + [-1.0], (len(x), 1))
+    mean = fresh(lambda: keras.layers.Dense(units), "mse", keras.Model)
+    yield "constant variance", predicting(heteroscedastic_regression(mean, *parts[1]))
+    if len(parts[1][0]) > 10 * units > 10:
+        yield "constant covariance", constant_covariance(mean, *parts[1])
+    for form, name, by in (
+        ("nll", "NLL", "val_loss"),
+        ("beta", "beta-NLL", "val_loss"),
+        ("beta", "beta-NLL, stopped by NLL", "val_nll"),
+        ("faithful", "faithful", "val_loss"),
+    ):
+        head = lambda form=form: HeteroscedasticNormal(units, factors, stop_features=form == "faithful", seed=seed)  # noqa: E731
+        yield name, predicting(fresh(head, MultivariateNormalNLL(form), by=by))
+    yield "natural", predicting(fresh(lambda: natural_head(units), MultivariateNormalNLL()))
+    for name, train_mean in (("from a trained mean", True), ("the same, mean fixed", False)):
+        keras.utils.set_random_seed(seed)
+        model = heteroscedastic_regression(
+            mean, *parts[1], num_factors=factors, train_mean=train_mean, clone=True, seed=seed
+        )
+        yield name, predicting(trained(model, parts, batch_size, epochs))
+
+
+def constant_covariance(mean, x, y):
+    """Distributions with the covariance of the residuals for all inputs."""
+    residuals = y - mean.predict(x, verbose=0)
+    factor = np.linalg.cholesky(residuals.T @ residuals / len(x) - 1e-4 * np.eye(y.shape[1]))
+
+    def predict(x):
+        loc = mean.predict(x, verbose=0)
+        rest = np.concatenate([np.full(y.shape[1], 1e-2), factor.ravel(), [-1.0]])
+        return np.concatenate([loc, np.broadcast_to(rest, (len(x), len(rest)))], axis=1)
+
+    return predict
+
+
+def figures(outputs, y, covariance):
+    """All columns of a row but the difference of the NLL."""
+    from keras_het.analysis import regression_scores
+
+    scores = regression_scores(outputs, y, LEVELS)
+    found = [scores.nll, scores.rmse.mean(), scores.crps.mean(), *scores.coverage.mean(1)]
+    return found if covariance is None else [*found, *recovered(outputs, covariance)]
+
+
+def beside(found):
+    """Puts the differences to the NLL of constant variance behind the NLL."""
+    reference = [row[0] for row in found["constant variance"]]
+    for name, rows in found.items():
+        for row, nll in zip(rows, reference, strict=True):
+            row.insert(1, np.nan if name == "constant variance" else row[0] - nll)
+
+
+def recovered(outputs, covariance):
+    """Rank correlation of the covariances of pairs of targets, and relative error, of predicted covariances."""
+    from scipy.stats import spearmanr
+
+    units = covariance.shape[1]
+    below = np.tril_indices(units, -1)
+    scale, factor = outputs[:, units : 2 * units], outputs[:, 2 * units : -1].reshape(len(outputs), units, -1)
+    predicted = factor @ factor.swapaxes(1, 2) + scale[:, :, None] ** 2 * np.eye(units)
+    pairs = [matrices[:, below[0], below[1]].ravel() for matrices in (predicted, covariance)]
+    rank = spearmanr(*pairs)[0] if factor.shape[2] else np.nan
+    error, norm = (np.linalg.norm(matrices, axis=(1, 2)) for matrices in (predicted - covariance, covariance))
+    return rank, np.mean(error / norm)
+
+
+def main():
+    parser = harness.parser_of(__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="one seed, two epochs")
+    options = parser.parse_args()
+    seeds, epochs = range(1 if options.quick else options.seeds), 2 if options.quick else EPOCHS
+    tables = {}
+    for task, (factors, batch_size) in TASKS.items():
+        found = {}
+        for seed in seeds:
+            of_folds = {}
+            for fold in range(4 if task == "linnerud" else 1):
+                parts, covariance = splits(task, seed, fold)
+                for name, predict in models(parts, factors, batch_size, epochs, seed):
+                    of_folds.setdefault(name, []).append(figures(predict(parts[2][0]), parts[2][1], covariance))
+            for name, rows in of_folds.items():
+                row = np.mean(rows, axis=0).tolist()
+                found.setdefault(name, []).append(row)
+                print(task, seed, name, *(f"{figure:.3f}" for figure in row), flush=True)
+        beside(found)
+        head = [*HEAD, *(OF_COVARIANCE if covariance is not None else ())]
+        tables[task] = [head, *([name, *map(cell, zip(*rows, strict=True))] for name, rows in found.items())]
+    publish(options.output, "regression", tables, seeds)
+
+
+def cell(values):
+    """Mean and standard error, or nothing."""
+    if np.isnan(values).all():
+        return ""
+    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    return f"{np.mean(values):.3f} +- {error:.3f}"
+
+
+if __name__ == "__main__":
+    main()

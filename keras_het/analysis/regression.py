@@ -1,0 +1,146 @@
+"""How good the predicted means and covariances of a regression are."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from keras import ops
+from scipy.special import ndtr, ndtri
+
+from keras_het.analysis.text import aligned
+from keras_het.base.batches import as_numpy
+from keras_het.base.validation import as_float64
+from keras_het.ops.packed import unpack
+
+
+@dataclasses.dataclass(frozen=True)
+class RegressionScores:
+    """Scores of the predicted distributions of K targets, in the units of the targets. They print as a table.
+
+    Attributes:
+        nll: the mean of -log p(y | x) over the examples, in nats, of all targets of an example together.
+        distance: the mean of (y - mu)' Sigma^-1 (y - mu) / K: 1 if the covariances are as large as the errors, more if
+            they are too small.
+        rmse: the root mean square error of the mean, `(K,)`.
+        mae: the mean absolute error of the mean, `(K,)`.
+        crps: the continuous ranked probability score, `(K,)`; for a standard deviation of 0 it is the absolute error.
+        levels: L probabilities.
+        coverage: the share of the targets inside the central intervals of these probabilities, `(L, K)`.
+        width: the mean width of these intervals, `(L, K)`.
+    """
+
+    nll: float
+    distance: float
+    rmse: np.ndarray
+    mae: np.ndarray
+    crps: np.ndarray
+    levels: tuple[float, ...]
+    coverage: np.ndarray
+    width: np.ndarray
+
+    def __str__(self) -> str:
+        names = [f"{part} {level:.0%}" for level in self.levels for part in ("inside", "width")]
+        cells = [["target", "rmse", "mae", "crps", *names]]
+        for place, errors in enumerate(zip(self.rmse, self.mae, self.crps, strict=True)):
+            inside = (f"{part[place]:.3g}" for pair in zip(self.coverage, self.width, strict=True) for part in pair)
+            cells.append([str(place), *(f"{error:.4g}" for error in errors), *inside])
+        return "\n".join([*aligned(cells), f"nll {self.nll:.4g}, mean distance {self.distance:.3g}"])
+
+
+def regression_scores(outputs: Any, targets: Any, levels: Sequence[float] = (0.5, 0.9, 0.95)) -> RegressionScores:
+    """The likelihood, the errors of the mean, and the coverage of intervals, of a model with a `HeteroscedasticNormal`.
+
+        CRPS = integral of (F(t) - 1[y <= t])^2 dt = s (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)),  z = (y - mu) / s
+
+    Read the error of the mean beside the likelihood: a covariance that is learned may pay for a mean that is not.
+
+    Args:
+        outputs: of `DistributionModel.predict_distribution`, `(N, K (2 + R) + 1)`.
+        targets: `(N, K)`, or `(N,)` for one.
+        levels: probabilities of the intervals, in (0, 1).
+    Returns:
+        `RegressionScores`.
+    Raises:
+        ValueError: for other shapes, numbers that are not finite, or no example.
+    Source: Gneiting and Raftery, JASA 2007 (the score); its closed form for a Gaussian: Gneiting, Raftery, Westveld and
+        Goldman, Monthly Weather Review 2005.
+
+    Example:
+        >>> outputs = [[0.0, 1.0, -1.0]] * 3  # mu = 0 and d = 1 of one target
+        >>> print(regression_scores(outputs, [-1.0, 0.0, 1.0], levels=[0.5]))
+        target    rmse     mae    crps  inside 50%  width 50%
+             0  0.8165  0.6667  0.4795       0.333       1.35
+        nll 1.252, mean distance 0.667
+    """
+    levels = tuple(map(float, levels))
+    if not levels or not all(0.0 < level < 1.0 for level in levels):
+        raise ValueError(f"`levels` must be in (0, 1), at least one. Received: {levels}")
+    found = judged(outputs, targets)
+    units, error = found.error.shape[1], np.abs(found.error)
+    z = error / found.scale
+    crps = found.scale * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * _density(z) - 1.0 / math.sqrt(math.pi))
+    quantiles = ndtri(0.5 + 0.5 * np.array(levels))[:, None]
+    return RegressionScores(
+        nll=float(np.mean(found.distance + found.log_det + units * math.log(2.0 * math.pi))) / 2.0,
+        distance=float(found.distance.mean()) / units,
+        rmse=np.sqrt(np.square(error).mean(0)),
+        mae=error.mean(0),
+        crps=crps.mean(0),
+        levels=levels,
+        coverage=np.mean(z <= quantiles[..., None], axis=1),
+        width=2.0 * quantiles * found.scale.mean(0),
+    )
+
+
+class Judged(NamedTuple):
+    """Targets under their predicted distributions, float64.
+
+    Attributes:
+        target: y, `(N, K)`.
+        error: y - mu, `(N, K)`.
+        scale: the standard deviations of the targets by themselves, `(N, K)`.
+        distance: (y - mu)' Sigma^-1 (y - mu), `(N,)`.
+        log_det: log det Sigma, `(N,)`.
+    """
+
+    target: np.ndarray
+    error: np.ndarray
+    scale: np.ndarray
+    distance: np.ndarray
+    log_det: np.ndarray
+
+
+def judged(outputs: Any, targets: Any) -> Judged:
+    """Targets and the distributions that a model predicts of them, checked.
+
+    Args:
+        outputs: `(N, K (2 + R) + 1)`.
+        targets: `(N, K)` or `(N,)`.
+    """
+    outputs, targets = np.asarray(as_numpy(outputs), "float32"), np.asarray(as_numpy(targets), "float64")
+    y = targets[:, None] if targets.ndim == 1 else targets
+    if outputs.ndim != 2 or y.ndim != 2 or len(y) != len(outputs) or not len(y):
+        rule = "have shape (N, K), or (N,), with a row for each row of `outputs`, (N, K (2 + R) + 1)"
+        raise ValueError(f"`targets` must {rule}. Received: {targets.shape} and {outputs.shape}")
+    factors, rest = divmod(outputs.shape[1] - 1 - 2 * y.shape[1], y.shape[1])
+    if rest or not 0 <= factors <= y.shape[1]:
+        rule = f"have {y.shape[1]} (2 + R) + 1 columns, the distribution of {y.shape[1]} targets with R factors at most"
+        raise ValueError(f"`outputs` must {rule}. Received: shape {outputs.shape}")
+    for name, array in (("outputs", outputs), ("targets", y)):
+        if not np.isfinite(array).all():
+            raise ValueError(f"`{name}` must be finite. Received: {_first_wrong(array)}")
+    normal = unpack(ops.convert_to_tensor(outputs), y.shape[1]).normal
+    distance, log_det = normal.distance_and_log_det(y.astype("float32"))
+    scale = np.sqrt(as_float64(normal.variance()))
+    return Judged(y, y - as_float64(normal.loc), scale, as_float64(distance), as_float64(log_det))
+
+
+def _density(z: np.ndarray) -> np.ndarray:
+    return np.exp(-0.5 * np.square(z)) / math.sqrt(2.0 * math.pi)
+
+
+def _first_wrong(array: np.ndarray) -> str:
+    row, column = np.argwhere(~np.isfinite(array))[0]
+    return f"{array[row, column]} at [{row}, {column}]"

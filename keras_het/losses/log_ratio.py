@@ -29,9 +29,9 @@ class LogRatioSquaredError(Crossentropy):
     covariance and its shift. A wrong label pulls the logits to a finite place instead of ever further, and the
     best prediction for labels of several classes is the mean of their targets, so that the most frequent label wins.
 
-    The probabilities are not calibrated: where labels of an input are c with probability q_c, logits are q times the
-    log-ratio of a label, log(1 + K (1 - eps) / eps). Values are some tens of times those of crossentropy: lower the
-    learning rate of an optimizer that does not rescale gradients, such as SGD.
+    The probabilities are not those of the labels: where an input has the label k with probability q_k, the best logits
+    are q_k log(1 + K (1 - eps) / eps). Values are some tens of times those of crossentropy: lower the learning rate of
+    an optimizer that does not rescale gradients, such as SGD.
 
     Args:
         smoothing: eps, in (0, 1); the smaller it is, the farther apart the logits of classes.
@@ -46,9 +46,8 @@ class LogRatioSquaredError(Crossentropy):
 
     Example:
         >>> loss = LogRatioSquaredError(smoothing=0.2, from_logits=True)
-        >>> # s = (0.9, 0.1): two log-ratios of size log(9) / 2
-        >>> round(float(loss([0], [[0.0, 0.0]])), 4)
-        1.207
+        >>> round(float(loss([0], [[0.0, 0.0]])), 4)  # s = (0.9, 0.1), and C log s = (1, -1) log(9) / 2
+        1.2069
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Rivals: methods of the literature that the arena recommends for none of seven noises, kept for comparisons.
 
-The arena compares 27 methods on digits, and nine more in a later run (docs/rivals.md). Each docstring begins with its
+The arena compares 27 methods on digits, and some more in later runs (docs/rivals.md). Each docstring begins with its
 result: points of accuracy on clean test labels, compared with crossentropy that stops early, both with a Dense head,
 means of five seeds. "Better" and "worse" mean by more than two standard errors.
 """

@@ -15,7 +15,7 @@ from keras_het.ops.log_ratios import logits_of
 
 @keras.saving.register_keras_serializable("keras_het")
 class LogisticNormal(FullPrecision):
-    """A head of K classes whose log-ratios are Gaussian, so that classification is a regression, for SGN.
+    """The head of `ShiftedGaussianNLL` (SGN), and as little use: K classes whose log-ratios are Gaussian.
 
         ilr(p) ~ N(mu(x), I + V(x) V(x)') in K - 1 dimensions,     prediction: ilr^-1(mu) = softmax(H mu)
 

@@ -33,7 +33,8 @@ class ShiftedGaussianNLL(IndexedCrossentropy):
     **Not as in the paper:** there m_n is mu of a second network, whose weights are averages with a momentum of 0.9999
     a step. Here it is the average of the predictions of each example in earlier epochs, which needs no second network
     and no second forward pass, but the index of each example, from `losses.with_index`, and N K numbers. The epoch is
-    counted by the visits of each example. An example without an index, as in validation, has the plain density.
+    counted by the visits of each example. The two differ on none of the seven noises. An example without an index, as
+    in validation, has the plain density.
 
     Args:
         num_examples: N, the number of training examples; at most 2^24.

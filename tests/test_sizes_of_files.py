@@ -20,6 +20,7 @@ from keras_het import (
     rivals,
 )
 from keras_het.covariances.over_pixels import OverPixels
+from keras_het.covariances.unit_diagonal import UnitDiagonal
 from keras_het.covariances.unit_rows import UnitRows
 
 pytestmark = pytest.mark.refusal
@@ -27,7 +28,13 @@ pytestmark = pytest.mark.refusal
 ROOMS = (constraints, covariances, integrators, layers, links, losses, metrics, models, regularizers, rivals)
 HUGE = (1 << 29, 10**12, 10**400)
 NO_SIZES = {"seed", "ignore_class"}
-OF_A_HEAD = ("Latent", "LowRank", "OverPixels", "ParameterEfficient")  # the head that takes them checks their sizes
+OF_A_HEAD = (
+    "Latent",
+    "LowRank",
+    "OverPixels",
+    "ParameterEfficient",
+    "UnitDiagonal",
+)  # the head that takes them checks their sizes
 
 
 def network():
@@ -63,8 +70,11 @@ MADE = {
     "HeteroscedasticNormal": lambda: layers.HeteroscedasticNormal(4, 2, seed=0),
     "JointHeteroscedasticDense": lambda: layers.JointHeteroscedasticDense(4, seed=0),
     "JointSegmentationCrossentropy": lambda: losses.JointSegmentationCrossentropy(2),
+    "LogisticNormal": lambda: rivals.LogisticNormal(4, seed=0),
     "OverPixels": lambda: OverPixels(2),
+    "ShiftedGaussianNLL": lambda: rivals.ShiftedGaussianNLL(4, 2),
     "StochasticSegmentation": lambda: layers.StochasticSegmentation(4, seed=0),
+    "UnitDiagonal": lambda: UnitDiagonal(2),
     "Pair": lambda: models.Pair([network(), network()]),
 }
 

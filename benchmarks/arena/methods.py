@@ -6,7 +6,7 @@ A row makes a `trial.Plan` of a `trial.Trial`.
 import keras
 import numpy as np
 
-from benchmarks.arena import additions, rivals
+from benchmarks.arena import additions, regression, rivals
 from benchmarks.arena.trial import BATCH, Method, Plan, Stage, of_indexed_loss, of_loss, of_transition
 from keras_het import label_noise
 from keras_het.losses import (
@@ -127,4 +127,5 @@ METHODS = [
     ),
     *rivals.METHODS,
     *additions.METHODS,
+    *regression.METHODS,
 ]

@@ -19,6 +19,10 @@ SIMPLER = {  # what else a method is compared with: what it adds something to, o
     "removal by neighbours": "symmetric crossentropy",
     "labels of neighbours": "removal by neighbours",
     "Label Wave": "crossentropy, last epoch",
+    "squared log-ratios": "symmetric crossentropy",
+    "SGN": "SGN without covariance",
+    "SGN without covariance": "squared log-ratios",
+    "SGN, averaged network": "SGN",
 }
 
 

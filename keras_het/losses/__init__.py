@@ -15,6 +15,7 @@ from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
 from keras_het.losses.indexed import with_index
 from keras_het.losses.joint import JointMultiLabelCrossentropy
 from keras_het.losses.joint_segmentation import JointSegmentationCrossentropy
+from keras_het.losses.log_ratio import LogRatioSquaredError
 from keras_het.losses.mixed_labels import BootstrappedCrossentropy, SmoothedCrossentropy
 from keras_het.losses.multivariate_normal import MultivariateNormalNLL
 from keras_het.losses.robust import ActivePassiveCrossentropy, GeneralizedCrossentropy, SymmetricCrossentropy
@@ -31,6 +32,7 @@ __all__ = [
     "GeneralizedCrossentropy",
     "JointMultiLabelCrossentropy",
     "JointSegmentationCrossentropy",
+    "LogRatioSquaredError",
     "MultivariateNormalNLL",
     "SelfPacedCrossentropy",
     "SmoothedCrossentropy",

@@ -129,8 +129,13 @@ class DistributionModel(keras.Model):
         """Keras calls it; the loss gets the distribution.
 
         Raises:
-            ValueError: for targets of another width than the head's: the tensor would be read as another distribution.
+            ValueError: for targets, or a loss, of another width than the head's: the tensor would be read as another
+                distribution.
         """
+        classes = getattr(self.loss, "num_classes", self.head.units)
+        if classes != self.head.units:
+            rule = f"have num_classes={self.head.units}, as the head has units"
+            raise ValueError(f"The loss {self.loss.name!r} must {rule}. Received: num_classes={classes}")
         if y is not None and len(y.shape) == len(y_pred.shape) and y.shape[-1] not in (1, self.head.units):
             rule = f"have shape (..., {self.head.units}), as the head has units"
             raise ValueError(f"`y` must {rule}. Received: shape {tuple(y.shape)}")

@@ -11,6 +11,7 @@ from keras_het.losses import (
     BootstrappedCrossentropy,
     ForwardCorrectedCrossentropy,
     GeneralizedCrossentropy,
+    LogRatioSquaredError,
     SmoothedCrossentropy,
     SymmetricCrossentropy,
 )
@@ -52,6 +53,13 @@ def epsilon_softmax(t, log_p, m=2.0, alpha=0.7, beta=0.4, smallest=1e-8):
     return -alpha * (t * np.log(np.maximum(q, smallest))).sum(-1) + 2 * beta * (t * (1 - p)).sum(-1)
 
 
+def log_ratio(t, log_p, smoothing=0.1):
+    """By the log-ratios of all pairs of classes, a double sum over K^2."""
+    units = log_p.shape[-1]
+    error = log_p - np.log((1 - smoothing) * t + smoothing / units)
+    return np.square(error[..., :, None] - error[..., None, :]).sum((-2, -1)) / (4 * units)
+
+
 CASES = {
     "forward": Case(
         lambda **kwargs: ForwardCorrectedCrossentropy(T, **kwargs),
@@ -79,6 +87,7 @@ CASES = {
         lambda t, log_p: 2.0 * crossentropy(t, log_p) / -log_p.sum(-1) + 0.5 * reverse(t, log_p, -5.0),
     ),
     "epsilon_softmax": Case(lambda **kwargs: EpsilonSoftmaxCrossentropy(2.0, 0.7, 0.4, **kwargs), epsilon_softmax),
+    "log_ratio": Case(lambda **kwargs: LogRatioSquaredError(0.1, **kwargs), log_ratio),
     "smoothed": Case(
         lambda **kwargs: SmoothedCrossentropy(0.2, **kwargs),
         lambda t, log_p: crossentropy(0.8 * t + 0.2 / log_p.shape[-1], log_p),

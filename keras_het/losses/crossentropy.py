@@ -49,9 +49,11 @@ class Crossentropy(keras.losses.Loss):
     Attributes:
         activation: "softmax" or "sigmoid" for a loss that takes only outputs of links with this `activation`; None for
             any link.
+        of_distributions: whether the loss takes the distribution that a `DistributionModel` gives it.
     """
 
     activation: str | None = "softmax"
+    of_distributions: bool = False
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_het import links
 from keras_het.base.precision import FullPrecision, check_dtype
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_integer
@@ -63,6 +64,11 @@ class LogisticNormal(FullPrecision):
             dtype=self.dtype_policy,
             name="normal",
         )
+
+    @property
+    def link(self) -> links.Link:
+        """The link of its predictions: the softmax."""
+        return links.get("softmax")
 
     @property
     def num_factors(self) -> int:

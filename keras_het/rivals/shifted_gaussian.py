@@ -68,6 +68,7 @@ class ShiftedGaussianNLL(IndexedCrossentropy):
     """
 
     activation = None  # of no link: the outputs are those of a `LogisticNormal`
+    of_distributions = True
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class ShiftedGaussianNLL(IndexedCrossentropy):
     @staticmethod
     def config_for(config: dict[str, Any], output: Any) -> dict[str, Any] | None:
         """The config with which the loss takes an output, see `Crossentropy`: that of a head of distributions."""
-        return config if output.returns == "anything" else None
+        return config if output.returns in ("distributions", "anything") else None
 
     def targets(self, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
         """See `Crossentropy`."""

@@ -17,6 +17,7 @@ import itertools
 import numpy as np
 
 from benchmarks.lib import harness
+from benchmarks.lib.lines import with_error
 from benchmarks.lib.results import publish
 
 LABELS, FACTORS, FEATURES, OWN, MISSING = 8, 2, 5, 0.5, 0.3
@@ -181,19 +182,11 @@ def main():
     tables = {
         titles[kind]: [
             head,
-            *([name, *map(_cell, zip(*rows, strict=True))] for (of, name), rows in found.items() if of == kind),
+            *([name, *map(with_error, zip(*rows, strict=True))] for (of, name), rows in found.items() if of == kind),
         ]
         for kind, head in heads.items()
     }
     publish(options.output, "joint", tables, seeds)
-
-
-def _cell(values):
-    """Mean and standard error, or nothing."""
-    if np.isnan(values).all():
-        return ""
-    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
-    return f"{np.mean(values):.3f} +- {error:.3f}"
 
 
 if __name__ == "__main__":

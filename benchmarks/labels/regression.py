@@ -25,6 +25,7 @@ targets of all test examples with the planted ones, and the relative error in Fr
 import numpy as np
 
 from benchmarks.lib import harness
+from benchmarks.lib.lines import with_error
 from benchmarks.lib.results import publish
 
 HIDDEN, STEP, PATIENCE, EPOCHS = 32, 0.01, 20, 300
@@ -226,16 +227,8 @@ def main():
                 print(task, seed, name, *(f"{figure:.3f}" for figure in row), flush=True)
         beside(found)
         head = [*HEAD, *(OF_COVARIANCE if covariance is not None else ())]
-        tables[task] = [head, *([name, *map(cell, zip(*rows, strict=True))] for name, rows in found.items())]
+        tables[task] = [head, *([name, *map(with_error, zip(*rows, strict=True))] for name, rows in found.items())]
     publish(options.output, "regression", tables, seeds)
-
-
-def cell(values):
-    """Mean and standard error, or nothing."""
-    if np.isnan(values).all():
-        return ""
-    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
-    return f"{np.mean(values):.3f} +- {error:.3f}"
 
 
 if __name__ == "__main__":

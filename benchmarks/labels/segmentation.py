@@ -23,6 +23,7 @@ the same epochs. Heads of each pixel draw the class of each pixel by its probabi
 import numpy as np
 
 from benchmarks.lib import harness
+from benchmarks.lib.lines import with_error
 from benchmarks.lib.results import publish
 
 SIZE, TRAIN, TEST = 24, 320, 40
@@ -225,16 +226,8 @@ def main():
                 found.setdefault(name, []).append(figures)
                 print(seed, kind.title, name, *(f"{figure:.3f}" for figure in figures), flush=True)
         columns = [*head, *(["whole", "of 4 maps"] if kind is Segments else []), "NLL"]
-        tables[kind.title] = [columns, *([name, *map(_cell, zip(*of, strict=True))] for name, of in found.items())]
+        tables[kind.title] = [columns, *([name, *map(with_error, zip(*of, strict=True))] for name, of in found.items())]
     publish(options.output, "segmentation", tables, seeds)
-
-
-def _cell(values):
-    """Mean and standard error, or nothing."""
-    if np.isnan(values).all():
-        return ""
-    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
-    return f"{np.mean(values):.3f} +- {error:.3f}"
 
 
 if __name__ == "__main__":

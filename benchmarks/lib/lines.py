@@ -14,6 +14,8 @@ def distinct(lines, name):
 
 
 def with_error(values):
-    """Mean +- standard error as text."""
+    """Mean +- standard error as text, or nothing if there are no numbers."""
+    if np.isnan(np.asarray(values, float)).all():
+        return ""
     error = f" +- {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}" if len(values) > 1 else ""
     return f"{np.mean(values):.3f}{error}"

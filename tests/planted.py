@@ -64,8 +64,8 @@ BUGS = (
     Bug(
         "rows of a batch that blocks bring into another order",
         "keras_het/ops/streaming.py",
-        "return ops.swapaxes(ops.reshape(padded, (block_size, -1, *x.shape[1:])), 0, 1)",
-        "return ops.reshape(padded, (-1, block_size, *x.shape[1:]))",
+        "return ops.swapaxes(ops.reshape(padded, (block_size, -1, *ops.shape(x)[1:])), 0, 1)",
+        "return ops.reshape(padded, (-1, block_size, *ops.shape(x)[1:]))",
         ("ops",),
         ("jax", "tensorflow"),  # PyTorch cuts blocks by slices
     ),

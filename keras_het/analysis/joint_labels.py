@@ -9,9 +9,9 @@ from keras import ops
 from keras_het.base.batches import as_numpy
 from keras_het.base.seeds import random_generator
 from keras_het.base.tensor import Tensor
-from keras_het.base.validation import check_integer
+from keras_het.base.validation import check_integer, check_label_vectors
 from keras_het.layers import JointHeteroscedasticDense
-from keras_het.ops.label_vectors import MISSING, log_joint_labels
+from keras_het.ops.label_vectors import log_joint_labels
 from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.nodes import Nodes, quasi_random
 from keras_het.ops.packed import unpack
@@ -46,8 +46,11 @@ class JointLabels:
     def most_likely(self, candidates: Any) -> np.ndarray:
         """The index of the most probable one of some label vectors, for each example, `(N,)`.
 
+        The vectors themselves are `candidates[index]`.
+
         Args:
-            candidates: `(M, C)`, zeros and ones, such as the vectors that occur in the training data.
+            candidates: `(M, C)`, zeros and ones, such as the vectors that occur in the training data,
+                `np.unique(y, axis=0)`.
         """
         vectors = np.asarray(as_numpy(candidates))
         if vectors.ndim != 2 or not len(vectors) or not np.isin(vectors, (0, 1)).all():
@@ -99,11 +102,7 @@ class JointLabels:
         return self.probabilities.shape[1]
 
     def _checked(self, labels: Any) -> np.ndarray:
-        y = np.asarray(as_numpy(labels))
-        if y.shape not in (self.probabilities.shape, (self._units,)) or not np.isin(y, (0, 1, MISSING)).all():
-            rule = f"be 0, 1 or -1, of shape {self.probabilities.shape} or ({self._units},)"
-            found = f"shape {y.shape}" if y.shape[-1:] != (self._units,) else "others"
-            raise ValueError(f"`labels` must {rule}. Received: {found}")
+        y = check_label_vectors(labels, (self.probabilities.shape, (self._units,)))
         return np.broadcast_to(y, self.probabilities.shape)
 
     def _nodes(self, normal: Any) -> Nodes:

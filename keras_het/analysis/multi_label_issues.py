@@ -11,7 +11,7 @@ from keras_het.analysis.label_quality import SHOWN, confident_issues
 from keras_het.analysis.text import aligned
 from keras_het.base.batches import as_numpy
 from keras_het.base.extras import import_extra
-from keras_het.base.validation import check_class_names
+from keras_het.base.validation import check_class_names, check_label_vectors
 from keras_het.ops.label_vectors import MISSING
 
 
@@ -89,12 +89,12 @@ def find_multi_label_issues(
             2    dog      1  0.9500
         1 of 6 labels are probably wrong, of which 1 are missing positives
     """
-    p, y = np.asarray(as_numpy(probabilities), "float64"), np.asarray(as_numpy(labels))
+    p = np.asarray(as_numpy(probabilities), "float64")
     if p.ndim != 2 or not ((p >= 0.0) & (p <= 1.0)).all():
         raise ValueError(f"`probabilities` must be in [0, 1], of shape (N, C). Received: shape {p.shape}")
-    if y.shape != p.shape or not np.isin(y, (0, 1, MISSING)).all() or np.all(y == MISSING):
-        rule = f"be 0, 1 or -1, not all of them -1, of shape {p.shape}"
-        raise ValueError(f"`labels` must {rule}. Received: shape {y.shape}")
+    y = check_label_vectors(labels, (p.shape,))
+    if np.all(y == MISSING):
+        raise ValueError("`labels` must have one that is known. Received: -1 alone")
     names, parts = np.asarray(check_class_names(class_names, p.shape[1])), []
     for place, name in enumerate(names):
         index = np.flatnonzero(y[:, place] != MISSING)

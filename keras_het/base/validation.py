@@ -2,12 +2,14 @@
 
 import math
 import numbers
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
+
+from keras_het.base.batches import as_numpy
 
 MAX_CLASSES = 1 << 24  # labels are float32 in losses, which would round larger ones to others
 _LARGEST, _SMALLEST = float(np.finfo("float32").max), float(np.finfo("float32").tiny)
@@ -139,6 +141,18 @@ def check_labels(labels: Any, num_classes: float, count: int | None = None, name
     if count is not None and len(labels) != count:
         raise ValueError(f"`{name}` must have an entry for each of the {count} examples. Received: {len(labels)}")
     return labels
+
+
+def check_label_vectors(labels: Any, shapes: Sequence[tuple[int, ...]]) -> np.ndarray:
+    """Label vectors as an array of one of some shapes, if they are 0, 1, or -1 for a label that is not known."""
+    y = np.asarray(as_numpy(labels))
+    if y.shape not in shapes:
+        raise ValueError(f"`labels` must have shape {' or '.join(map(str, shapes))}. Received: shape {y.shape}")
+    wrong = ~np.isin(y, (-1, 0, 1))
+    if wrong.any():
+        place = np.argwhere(wrong)[0].tolist()
+        raise ValueError(f"`labels` must be 0, 1, or -1 if not known. Received: {y[tuple(place)]} at {place}")
+    return y
 
 
 def check_every_class(labels: Any, num_classes: int) -> None:

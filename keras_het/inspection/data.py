@@ -277,7 +277,10 @@ def _check_each(task: Task) -> list[str]:
 
 def _check_each_or_missing(task: Task) -> list[str]:
     _refuse("be 0 or 1, or -1 for a label that is not known", task.labels, ~np.isin(task.labels, (-1, 0, 1)))
-    return _check_each(task._replace(labels=np.maximum(task.labels, 0)))
+    odd = _check_each(task._replace(labels=np.maximum(task.labels, 0)))
+    if np.any(task.labels == -1):
+        odd.append("`y` has labels of -1: the loss leaves them out, but metrics of Keras count them as wrong.")
+    return odd
 
 
 def _check_targets(task: Task) -> list[str]:

@@ -82,7 +82,8 @@ def heteroscedastic(
             model that returned probabilities then still does, and takes ordinary losses and metrics, without
             `from_logits`.
         joint: whether the new model learns which labels go together, for a sigmoid link.
-        head_arguments: other arguments of `HeteroscedasticDense`. `use_bias`, `name`, `kernel_regularizer` and
+        head_arguments: other arguments of the head, a `HeteroscedasticDense`, or with `joint` a
+            `JointHeteroscedasticDense`. `use_bias`, `name`, `kernel_regularizer` and
             `bias_regularizer` are taken from the old layer unless given; its constraints, activity regularizer and
             `trainable` are not kept.
     Returns:

@@ -31,7 +31,7 @@ class DistributionModel(keras.Model):
 
     Args:
         inputs: as for `keras.Model`.
-        outputs: of a `JointHeteroscedasticDense`.
+        outputs: of a `JointHeteroscedasticDense`, `StochasticSegmentation` or `HeteroscedasticNormal`.
         name: as for `keras.Model`.
         kwargs: as for `keras.Model`.
     Raises:
@@ -63,10 +63,10 @@ class DistributionModel(keras.Model):
     def head_output(self) -> Output:
         """The kind of its predictions, for `keras_het.check`."""
         link = getattr(self.head, "link", None)
-        kind = ("", "numbers") if link is None else (link.activation, "probabilities")
-        shape = (*self.output.shape[:-1], self.head.units)
-        source = f"the model {self.name!r}"
-        return Output(source, *kind, shape[-1], is_head=link is not None, shape=shape, of_distribution=True)
+        activation, returns = ("", "numbers") if link is None else (link.activation, "probabilities")
+        units, source = self.head.units, f"the model {self.name!r}"
+        shape = (*self.output.shape[:-1], units)
+        return Output(source, activation, returns, units, is_head=link is not None, shape=shape, of_distribution=True)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """What the head predicts, as `keras.Model.predict`; `(N, K)`."""

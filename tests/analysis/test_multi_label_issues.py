@@ -49,9 +49,9 @@ def test_the_frame():
     ("p", "y", "text"),
     [
         (np.full((3, 2), 1.5), np.zeros((3, 2)), "`probabilities` must be in"),
-        (np.full((3, 2), 0.5), np.zeros(3), "`labels` must be 0, 1 or -1"),
-        (np.full((3, 2), 0.5), np.full((3, 2), 2), "`labels` must be 0, 1 or -1"),
-        (np.full((3, 2), 0.5), np.full((3, 2), -1), "`labels` must be 0, 1 or -1"),
+        (np.full((3, 2), 0.5), np.zeros(3), "`labels` must have shape"),
+        (np.full((3, 2), 0.5), np.full((3, 2), 2), "`labels` must be 0, 1, or -1 if not known. Received: 2 at"),
+        (np.full((3, 2), 0.5), np.full((3, 2), -1), "`labels` must have one that is known"),
     ],
 )
 def test_refusals(p, y, text):

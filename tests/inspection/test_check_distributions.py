@@ -18,7 +18,7 @@ HEADS = {
 METRICS = {"labels": "binary_accuracy", "pixels": "accuracy", "targets": "mae"}
 X = {name: np.ones((5, *shape)) for name, (_, _, shape) in HEADS.items()}
 Y = {
-    "labels": np.tile([[0.0], [1.0], [-1.0], [0.0], [1.0]], (1, 3)),
+    "labels": np.tile([[0.0], [1.0], [1.0], [0.0], [1.0]], (1, 3)),
     "pixels": np.arange(20).reshape(5, 2, 2) % 3,
     "targets": np.random.default_rng(0).normal(size=(5, 3)),
 }
@@ -81,6 +81,11 @@ def test_metrics_get_probabilities(name, metric):
 def test_labels_that_do_not_fit_are_refused(name, labels, text):
     with pytest.raises(ValueError, match=text):
         keras_het.check(model_of(name), X[name], labels)
+
+
+def test_unknown_labels_are_right_for_the_loss_and_warned_of_for_metrics():
+    with pytest.warns(UserWarning, match="labels of -1: the loss leaves them out, but metrics of Keras count them"):
+        keras_het.check(model_of("labels"), X["labels"], np.where(np.eye(5, 3) == 1, -1.0, Y["labels"]))
 
 
 def test_constant_targets_are_warned_of():

@@ -215,7 +215,7 @@ BENCHMARKS = {
     "cost.example_memory": (EVERY, [], "not timed"),
     "cost.nodes": ("", [], "ten minutes"),
     "cost.quadrature": ("", [], "not timed"),
-    "cost.plan": (EVERY, [], "an hour"),
+    "cost.estimate": (EVERY, [], "an hour"),
     "cost.speed": (f"{EVERY},plot", [], "three quarters of an hour"),
     "labels.annotators": ("demo", ["recipe"], "not timed"),
     "labels.choice": ("demo", ["recipe"], "an hour and a half; with --seeds 1 twenty minutes"),

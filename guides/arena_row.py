@@ -23,7 +23,7 @@ import keras
 import numpy as np
 from sklearn.datasets import load_digits
 
-from keras_het import label_noise, select
+from keras_het import label_noise, tune
 from keras_het.losses import EarlyLearningRegularizedCrossentropy, with_index
 
 """
@@ -43,7 +43,7 @@ labels = label_noise.corrupt_labels(true[:1280], label_noise.symmetric(10, 0.45)
 
 `keras_het.losses.EarlyLearningRegularizedCrossentropy` remembers the model's predictions for each example, so it has to
 know which example is which: `with_index` puts the index beside the weight, and `attach` makes the memory a part of the
-model's training. Validation data have no index, and need none. `keras_het.select` takes the strength, of three, and the
+model's training. Validation data have no index, and need none. `keras_het.tune` takes the strength, of three, and the
 epoch with the best accuracy on the noisy validation labels.
 """
 
@@ -62,7 +62,7 @@ def make_model(strength):
 
 
 def fitted(strengths, **arguments):
-    """`Selection`, with the same arguments as every row of the arena."""
+    """`TuningResult`, with the same arguments as every row of the arena."""
     arguments |= {
         "criterion": "accuracy",
         "extend": False,
@@ -70,7 +70,7 @@ def fitted(strengths, **arguments):
         "epochs": 50,
         "sample_weight": with_index(1024),
     }
-    return select(
+    return tune(
         make_model, strengths, x[train], labels[train], (x[validation], labels[validation]), verbose=0, **arguments
     )
 

@@ -88,7 +88,7 @@ print(f"largest change of a probability by the conversion: {np.abs(after - befor
 """
 ## Fine-tune both heads
 
-The same recipe for both, three times: Adam, whose learning rate and number of epochs `keras_het.select` chooses by the
+The same recipe for both, three times: Adam, whose learning rate and number of epochs `keras_het.tune` chooses by the
 likelihood of held-out *noisy* labels, because no clean labels are at hand. `keras_het.homoscedastic` is the way back,
 and gives the plain head in the same wrapping. The models come compiled as the task is, with a loss that takes their
 outputs; here they get an optimizer of their own. Like every task of KerasHub they do not shuffle, so each run shuffles
@@ -103,7 +103,7 @@ heads = {
 
 
 def fine_tune(name, seed):
-    """The `Selection`, and the accuracy and negative log-likelihood of its model on the clean test set."""
+    """The `TuningResult`, and the accuracy and negative log-likelihood of its model on the clean test set."""
 
     def make_model(learning_rate):
         keras.utils.set_random_seed(seed)
@@ -115,7 +115,7 @@ def fine_tune(name, seed):
 
     shuffled = np.random.default_rng(seed).permutation(train)
     held_out = (images[validation], noisy_labels[validation])
-    found = keras_het.select(
+    found = keras_het.tune(
         make_model, (1e-3, 3e-3, 1e-2), images[shuffled], noisy_labels[shuffled], held_out,
         epochs=8, shuffle=False, extend=False, verbose=0,
     )  # fmt: skip
@@ -133,7 +133,7 @@ for name in heads:
     print(f"{name:18}{figures}   ", ", ".join(f"{found.value:g}: {found.best.epoch}" for found, _, _ in runs))
 
 """
-The temperature of the heteroscedastic head is its default here, 5; `keras_het.select` chooses it in the same way, by a
+The temperature of the heteroscedastic head is its default here, 5; `keras_het.tune` chooses it in the same way, by a
 `make_model` of the temperature.
 
 ## Which classes are confused

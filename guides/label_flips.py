@@ -28,7 +28,7 @@ import keras_het
 from keras_het import label_noise
 from keras_het.analysis import confusion_matrices
 from keras_het.label_noise import corrupt_labels, look_alike_transitions
-from keras_het.selection import noisy_nll, select
+from keras_het.selection import noisy_nll, tune
 
 """
 ## The data
@@ -70,7 +70,7 @@ def learn(x, labels, part=train, strengths=(None, 0.03, 0.07, 0.14)):
     """T, released after ten epochs, at the strength and the epoch that explain the noisy validation labels best."""
     release = keras_het.callbacks.ReleaseTransition(after=10)
     arguments = {"batch_size": 128, "epochs": 80, "verbose": 0, "callbacks": [release]}
-    return select(make_model, strengths, x[part], labels[part], (x[validation], labels[validation]), **arguments)
+    return tune(make_model, strengths, x[part], labels[part], (x[validation], labels[validation]), **arguments)
 
 
 def error(model):

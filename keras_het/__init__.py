@@ -1,6 +1,7 @@
 """Classification under noisy labels in Keras 3: heteroscedastic heads for JAX, TensorFlow and PyTorch."""
 
 import importlib
+import sys
 
 import keras_het.base.environment as _environment  # noqa: F401 first: later imports would fail with an unclear error
 from keras_het import (
@@ -20,17 +21,21 @@ from keras_het import (
     rivals,
     selection,
 )
+from keras_het.base.missing_name import missing_name as _missing_name
 from keras_het.base.version import __version__ as __version__
 from keras_het.choice import choose
 from keras_het.cleaning import clean_labels
 from keras_het.inspection.check import check
-from keras_het.layers.plan import plan
+from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.layers.estimate_cost import estimate_cost
 from keras_het.models import DeepEnsemble, heteroscedastic, homoscedastic
 from keras_het.report import report
-from keras_het.selection import select
+from keras_het.selection import tune
 
 __all__ = [
     "DeepEnsemble",
+    "HeteroscedasticDense",
+    "NoiseTransition",
     "analysis",
     "callbacks",
     "check",
@@ -38,6 +43,7 @@ __all__ = [
     "choose",
     "clean_labels",
     "covariances",
+    "estimate_cost",
     "heteroscedastic",
     "homoscedastic",
     "integrators",
@@ -48,12 +54,11 @@ __all__ = [
     "metrics",
     "models",
     "ops",
-    "plan",
     "regularizers",
     "report",
     "rivals",
-    "select",
     "selection",
+    "tune",
 ]
 
 
@@ -67,7 +72,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> type:
     """Imports the classes that need scikit-learn only when they are used."""
     if name not in ESTIMATORS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise _missing_name(sys.modules[__name__], name)
     try:
         module = importlib.import_module(f"keras_het.estimator.{ESTIMATORS[name]}")
     except ModuleNotFoundError as error:

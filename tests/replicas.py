@@ -47,7 +47,7 @@ def make_model(pair=False):
     keras.utils.set_random_seed(0)
     if pair:
         members = [keras.Sequential([keras.Input((5,)), keras.layers.Dense(UNITS)]) for _ in range(2)]
-        return keras_het.models.Pair(members, link="softmax", from_logits=True)
+        return keras_het.models.PeerNetworks(members, link="softmax", from_logits=True)
     return keras.Sequential([keras.Input((5,)), keras.layers.Dense(UNITS)])
 
 

@@ -75,7 +75,7 @@ MADE = {
     "ShiftedGaussianNLL": lambda: rivals.ShiftedGaussianNLL(4, 2),
     "StochasticSegmentation": lambda: layers.StochasticSegmentation(4, seed=0),
     "UnitDiagonal": lambda: UnitDiagonal(2),
-    "Pair": lambda: models.Pair([network(), network()]),
+    "PeerNetworks": lambda: models.PeerNetworks([network(), network()]),
 }
 
 

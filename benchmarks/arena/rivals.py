@@ -16,7 +16,7 @@ from keras_het.losses import (
     SymmetricCrossentropy,
     with_index,
 )
-from keras_het.models import Pair
+from keras_het.models import PeerNetworks
 from keras_het.rivals import AdaptivelyRegularizedCrossentropy, DataParametersCrossentropy, JoCoR, adaptive_strengths
 
 TWO = "two networks"
@@ -37,7 +37,7 @@ def self_paced(trial):
 
 def pair_of(trial, loss, fit=None, start=0):
     """Two networks with a loss of both; their mean predicts."""
-    pair = Pair([trial.network(start=2 * start + index) for index in range(2)])
+    pair = PeerNetworks([trial.network(start=2 * start + index) for index in range(2)])
     pair.compile(trial.optimizer(pair), loss.attach(pair))
     return Plan(pair, [Stage(trial.task.train, fit or {})])
 

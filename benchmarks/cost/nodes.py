@@ -7,7 +7,7 @@ labels flipped within the group. A small network with the full head is trained t
 weights at the start, equal batches, other noise. How far the two end up from each other is the *training noise*. The
 error of a prediction is the distance of its log p from that of the same weights at 2^13 nodes. Both are root mean
 squares weighted by p, over clean test data. Beside them stands a plain Dense layer, after as many epochs, and at the
-temperature and the epoch that `keras_het.select` chooses by noisy validation labels.
+temperature and the epoch that `keras_het.tune` chooses by noisy validation labels.
 
 The first table needs no training: the error of log p of one draw of the default number of nodes, against 2^17 of Monte
 Carlo, over examples with mu ~ 2 N(0, 1), d = sd and rows of V of length sd, all in units of the temperature.
@@ -27,7 +27,7 @@ from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.ops import log_expected_softmax
 from keras_het.ops.nodes import Nodes
-from keras_het.selection import select
+from keras_het.selection import tune
 
 FULL = {"units": 1000, "per_class": 20, "num_factors": 15, "epochs": 14, "samples": [16, 64, 256]}
 QUICK = {"units": 50, "per_class": 40, "num_factors": 5, "epochs": 1, "samples": [16, 64]}
@@ -171,11 +171,11 @@ def training_table(task, sizes, x, y):
 
 
 def dense_rows(task, sizes, x, y):
-    """Dense after all epochs, and as `select` leaves it."""
+    """Dense after all epochs, and as `tune` leaves it."""
     last = plain(task, TEMPERATURE)
     last.train_on_batch(task.train.x[:BATCH], task.train.y[:BATCH])
     milliseconds = fit(last, task, sizes["epochs"])
-    found = select(
+    found = tune(
         lambda temperature: plain(task, temperature), (TEMPERATURE, 3 * TEMPERATURE), *task.train, task.validation,
         batch_size=BATCH, epochs=sizes["epochs"], verbose=0,
     )  # fmt: skip

@@ -4,7 +4,7 @@ python -m benchmarks.labels.clean_probabilities [--tasks NAME ...] [--seeds 5] [
 (on the backend of KERAS_BACKEND)
 
 A model that is calibrated for noisy labels is less sure of the true classes than it could be. Every model here is
-chosen by noisy validation labels (`keras_het.select`: temperature, L2 and epoch, or the strength of T's penalty and the
+chosen by noisy validation labels (`keras_het.tune`: temperature, L2 and epoch, or the strength of T's penalty and the
 epoch). Its probabilities are then raised to a power, the same for all examples, that is fitted to 50 or 200 clean
 labels. All figures are of the other clean labels.
 """
@@ -20,7 +20,7 @@ from benchmarks.labels import recipe
 from benchmarks.lib import harness, tasks
 from benchmarks.lib.lines import with_error
 from benchmarks.lib.results import publish
-from keras_het import select
+from keras_het import tune
 from keras_het.analysis import calibration
 from keras_het.callbacks import ReleaseTransition
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
@@ -60,7 +60,7 @@ def chosen(task, method, seed, values=None):
     arguments = {"batch_size": recipe.BATCH, "epochs": task.epochs, "extend": False, "verbose": 0}
     if method.endswith("T"):
         arguments["callbacks"] = [ReleaseTransition(min(RELEASE, task.epochs // 3))]
-    return select(
+    return tune(
         lambda choice: make_model(task, method, choice, seed),
         values or choices(method, task),
         *task.train,

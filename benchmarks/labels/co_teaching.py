@@ -61,7 +61,7 @@ def trained(method, task, rate, seed, epochs, others=(), **arguments_of_loss):
     """A model, its history and its accuracy of test data by epoch."""
     kind, is_pair, selects = METHODS[method]
     keras.utils.set_random_seed(seed)
-    model = models.Pair([network(task, index) for index in range(2)]) if is_pair else network(task, 0)
+    model = models.PeerNetworks([network(task, index) for index in range(2)]) if is_pair else network(task, 0)
     loss = kind(1.0 - rate if selects else 1.0, from_logits=True, **arguments_of_loss)
     model.compile(keras.optimizers.Adam(1e-3), loss.attach(model), metrics=["accuracy"])
     test = TestAccuracy(*task.test)

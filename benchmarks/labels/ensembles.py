@@ -19,7 +19,7 @@ from benchmarks.labels import recipe
 from benchmarks.lib import harness, tasks
 from benchmarks.lib.lines import with_error
 from benchmarks.lib.results import publish
-from keras_het import select
+from keras_het import tune
 from keras_het.analysis import calibration
 from keras_het.models import DeepEnsemble
 from keras_het.models.temperature_scaler import TemperatureScaler
@@ -29,8 +29,8 @@ FIGURES = ("accuracy", "NLL", "ECE")
 
 
 def fitted(task, method, choices, seed):
-    """`Selection` among pairs of a temperature and L2, and among epochs."""
-    return select(
+    """`TuningResult` among pairs of a temperature and L2, and among epochs."""
+    return tune(
         lambda choice: recipe.make_model(task, recipe.Setting(method, *choice), seed),
         choices, *task.train, task.validation,
         batch_size=recipe.BATCH, epochs=task.epochs, extend=False, verbose=0,

@@ -20,7 +20,7 @@ from keras_het import covariances
 from keras_het.analysis import calibration
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
-from keras_het.selection import select as choose_temperature
+from keras_het.selection import tune as choose_temperature
 
 PLAIN = "Dense"
 METHODS = {  # name: arguments of the head, None for the plain one
@@ -76,7 +76,7 @@ def train(method, seed, temperatures=TEMPERATURES, epochs=EPOCHS, extend=True):
         return model
 
     with warnings.catch_warnings():
-        # The criterion is the same for every method, and what `select` counts as epochs are rounds here.
+        # The criterion is the same for every method, and what `tune` counts as epochs are rounds here.
         warnings.filterwarnings("ignore", "Epoch .* the best by loss")
         found = choose_temperature(
             compiled, temperatures, task.train.x[order], task.train.y[order], task.validation,

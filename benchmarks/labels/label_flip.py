@@ -28,7 +28,7 @@ from keras_het.integrators import QuasiMonteCarlo
 from keras_het.label_noise import corrupt_labels
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import BootstrappedCrossentropy, ForwardCorrectedCrossentropy
-from keras_het.selection import noisy_nll, select
+from keras_het.selection import noisy_nll, tune
 
 CLASSES, TRAIN, VALIDATION, BATCH, EPOCHS, RELEASE = 10, 1024, 256, 128, 80, 10
 LEARNING_RATE, WEIGHT_DECAY, DECAYS = 4e-3, 2e-3, (0.0, 1e-3, 2e-3, 5e-3)
@@ -133,7 +133,7 @@ def stopped_early(task, data):
 
 
 def learned(task, data, penalty="L2", units=CLASSES, epoch="last", decay=WEIGHT_DECAY):
-    """`Selection` of a learned T."""
+    """`TuningResult` of a learned T."""
 
     def make(strength):
         flips = NoiseTransition(units, regularizer=PENALTIES[penalty](strength))
@@ -141,7 +141,7 @@ def learned(task, data, penalty="L2", units=CLASSES, epoch="last", decay=WEIGHT_
 
     strengths = STRENGTHS if penalty != "none" else (0.0,)
     arguments = {"epoch": epoch, "extend": False, **fit_arguments(task, ReleaseTransition(RELEASE))}
-    return select(make, strengths, *data.train, data.validation, **arguments)
+    return tune(make, strengths, *data.train, data.validation, **arguments)
 
 
 def estimated(stopped, data):
@@ -240,7 +240,7 @@ def outlier_digits(share, seed):
     inside, outside = (np.flatnonzero(kind)[:NUM_INLIERS] for kind in (y[:known] < INLIERS, y[:known] >= INLIERS))
     outside = outside[: round(NUM_INLIERS * share / (1.0 - share))]
     order = np.random.default_rng([seed, 6]).permutation(np.concatenate([inside, outside]))
-    matrix = label_noise.outlier(INLIERS, LABELLED)
+    matrix = label_noise.outlier_class(INLIERS, LABELLED)
     noisy = corrupt_labels(np.minimum(y, INLIERS), matrix, [seed, 5])
     test = x[known:], y[known:]
     return Data((x[order], noisy[order]), test, test, matrix)
@@ -254,8 +254,8 @@ def compare_outliers(task):
     results = {"none": make_model(task.seed, units=INLIERS)}
     results["none"].fit(x[inside], y[inside], **fit_arguments(task))
     for name, flips in {
-        "learned share": NoiseTransition(INLIERS, outlier=True),
-        "true share": NoiseTransition(INLIERS, outlier=True, transition=data.transition, trainable=False),
+        "learned share": NoiseTransition(INLIERS, outlier_class=True),
+        "true share": NoiseTransition(INLIERS, outlier_class=True, transition=data.transition, trainable=False),
     }.items():
         results[name] = make_model(task.seed, [flips], INLIERS + 1)
         results[name].fit(x, y, **fit_arguments(task, ReleaseTransition(RELEASE)))

@@ -48,14 +48,12 @@ def found_pairs(seed, temperatures, epochs):
     """The chosen temperature, what `confused_pairs` returns for that model, and what it returns for four others."""
     import keras
 
-    from keras_het import select
+    from keras_het import tune
     from keras_het.analysis import confused_pairs
 
     x, y = planted(seed)
     train, held_out = (x[:1400], y[:1400]), (x[1400:], y[1400:])
-    chosen = select(
-        lambda t: make_model(t, seed), temperatures, *train, held_out, epochs=epochs, extend=False, verbose=0
-    )
+    chosen = tune(lambda t: make_model(t, seed), temperatures, *train, held_out, epochs=epochs, extend=False, verbose=0)
     members = [make_model(chosen.value, 100 * seed + member) for member in range(MEMBERS)]
     for member in members:
         stop = keras.callbacks.EarlyStopping(patience=10, restore_best_weights=True)

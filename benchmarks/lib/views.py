@@ -252,9 +252,9 @@ def clean_probabilities(of):
     return lines
 
 
-def plan(of):
+def estimate(of):
     """Planned and measured costs of every head, averaged over the default nodes."""
-    head, *rows = of("plan", '{"units": 1000, "features": 2048, "batch": 128}')
+    head, *rows = of("estimate", '{"units": 1000, "features": 2048, "batch": 128}')
     return [head, *(row for row in rows if row[1] == "QuasiMonteCarlo")]
 
 

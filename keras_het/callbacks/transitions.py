@@ -53,11 +53,11 @@ class TransitionCallback(keras.callbacks.Callback):
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         for layer in self.layers:
             share = ops.convert_to_numpy(layer.transition)[..., -1, -1].min()
-            if layer.outlier and layer.trainable_weights and share < COLLAPSED:
+            if layer.outlier_class and layer.trainable_weights and share < COLLAPSED:
                 warnings.warn(
                     f"The share of outliers labelled as such that {layer.name!r} learned has collapsed to {share:.2g}: "
                     f"without examples of label {layer.num_classes} it cannot be learned. Add some, or give the share: "
-                    "transition=outlier(num_classes, alpha), trainable=False, with alpha=0 if none is labelled.",
+                    "transition=outlier_class(num_classes, alpha), trainable=False, with alpha=0 if none is labelled.",
                     stacklevel=2,
                 )
 
@@ -212,7 +212,7 @@ class TransitionMonitor(TransitionCallback):
         references = np.broadcast_to(np.eye(layer.size) if self.reference is None else self.reference, each.shape)
         found = {"trace": [trace(t) for t in each], "condition": [condition_number(t) for t in each]}
         found["distance"] = [total_variation(*pair) for pair in zip(each, references, strict=True)]
-        return {**found, "outlier_share": [float(t[-1, -1]) for t in each]} if layer.outlier else found
+        return {**found, "outlier_share": [float(t[-1, -1]) for t in each]} if layer.outlier_class else found
 
     def _warn_of_validation_loss(self, loss: float, val_loss: float) -> None:
         learned = [layer for layer in self.layers if layer.has_moved and not layer.apply_at_inference]

@@ -90,7 +90,7 @@ def from_confusion(counts: Any) -> np.ndarray:
     return counts / counts.sum(axis=1, keepdims=True)
 
 
-def outlier(num_classes: int, alpha: float = 0.0) -> np.ndarray:
+def outlier_class(num_classes: int, alpha: float = 0.0) -> np.ndarray:
     """T of K classes and a last one, the outliers: examples of no class, whose labels are of all classes equally.
 
     Classes keep their labels. A share alpha of the outliers is labelled as such.
@@ -105,7 +105,7 @@ def outlier(num_classes: int, alpha: float = 0.0) -> np.ndarray:
     Source: Sukhbaatar et al. 2014, Eq. 8.
 
     Example:
-        >>> outlier(2, 0.5).tolist()
+        >>> outlier_class(2, 0.5).tolist()
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5]]
     """
     check_integer("num_classes", num_classes, 1)

@@ -11,7 +11,7 @@ from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_transitions
 from keras_het.base.version import check_format
 from keras_het.constraints import RowStochastic
-from keras_het.label_noise import outlier
+from keras_het.label_noise import outlier_class
 from keras_het.layers.log_probabilities import check_log_probabilities, nan_unless_log_probabilities
 from keras_het.ops.transition import apply_transition
 
@@ -45,13 +45,14 @@ class NoiseTransition(keras.layers.Layer):
     Args:
         num_classes: K >= 2, without the outliers; at most 16384 in float32, where T has 1 GiB.
         transition: T, `(K, K)`. It is fixed ("true Q*") with `trainable=False`. A learned T starts at 0.99
-            T + 0.01 / K, with K + 1 for K if there are outliers. None is the identity, but see `outlier`. All
+            T + 0.01 / K, with K + 1 for K if there are outliers. None is the identity, but see `outlier_class`. All
             annotators share it, unless it has the shape `(M, K, K)`.
-        outlier: whether a further, last class holds examples that belong to no class. T is then `(K + 1, K + 1)`, and
-            by default starts near `label_noise.outlier(K, alpha=0.5)` (Eq. 8). The share alpha of outliers that are
-            labelled as such is learned with the rest of T, or given: `transition=outlier(K, alpha), trainable=False`. A
-            learned share goes to zero if no example is labelled as an outlier, and T becomes singular; the callbacks
-            warn of it. (A ridge hides it, and spreads the classes: use none here.)
+        outlier_class: whether a further, last class holds examples that belong to no class. T is then
+            `(K + 1, K + 1)`, and by default starts near `label_noise.outlier_class(K, alpha=0.5)` (Eq. 8). The share
+            alpha of outliers that are labelled as such is learned with the rest of T, or given:
+            `transition=outlier_class(K, alpha), trainable=False`. A learned share goes to zero if no example is
+            labelled as an outlier, and T becomes singular; the callbacks warn of it. (A ridge hides it, and spreads the
+            classes: use none here.)
         trainable: whether T is learned.
         regularizer: of T; see `keras_het.regularizers`.
         apply_at_inference: whether to act at inference too, to evaluate on noisy labels.
@@ -76,7 +77,7 @@ class NoiseTransition(keras.layers.Layer):
         num_classes: int,
         *,
         transition: Any = None,
-        outlier: bool = False,
+        outlier_class: bool = False,
         trainable: bool = True,
         regularizer: Any = None,
         apply_at_inference: bool = False,
@@ -86,13 +87,13 @@ class NoiseTransition(keras.layers.Layer):
     ) -> None:
         super().__init__(trainable=trainable, dtype=check_dtype(dtype), **kwargs)
         self.num_classes = check_integer("num_classes", num_classes, 2, MAX_CLASSES)
-        self.outlier = check_boolean("outlier", outlier)
+        self.outlier_class = check_boolean("outlier_class", outlier_class)
         self.regularizer = keras.regularizers.get(regularizer)
         self.apply_at_inference = check_boolean("apply_at_inference", apply_at_inference)
         self.num_annotators = (
             None if num_annotators is None else check_integer("num_annotators", num_annotators, 1, MAX_ANNOTATORS)
         )
-        self.size = self.num_classes + self.outlier
+        self.size = self.num_classes + self.outlier_class
         self.axes = () if num_annotators is None else (self.num_annotators,)  # of the output, before its last
         self._check_memory()
         self.initial_transition = None if transition is None else check_transitions(transition)
@@ -111,12 +112,12 @@ class NoiseTransition(keras.layers.Layer):
             annotators = f", num_annotators={self.num_annotators}" if self.axes else ""
             raise ValueError(
                 f"T must keep within {MAX_BYTES >> 30} GiB, and has {size / 2**30:.5g}. Received: "
-                f"num_classes={self.num_classes}, outlier={self.outlier}{annotators}"
+                f"num_classes={self.num_classes}, outlier_class={self.outlier_class}{annotators}"
             )
 
     def build(self, input_shape: Any) -> None:
         if input_shape[-1] != self.size:
-            rule = f"have the size of T, {self.size} (num_classes, and one more with outlier=True)"
+            rule = f"have the size of T, {self.size} (num_classes, and one more with outlier_class=True)"
             raise ValueError(f"The last axis of the input must {rule}. Received: input_shape={input_shape}")
         self.input_spec = keras.layers.InputSpec(min_ndim=1, axes={-1: self.size})
         self.start = start = self._start()
@@ -137,8 +138,10 @@ class NoiseTransition(keras.layers.Layer):
     def _start(self) -> np.ndarray:
         """T at the start; every entry of one that is learned is positive."""
         start = self.initial_transition
-        if start is None:
-            start = outlier(self.num_classes, 0.5 if self.trainable else 0.0) if self.outlier else np.eye(self.size)
+        if start is None and self.outlier_class:
+            start = outlier_class(self.num_classes, 0.5 if self.trainable else 0.0)
+        elif start is None:
+            start = np.eye(self.size)
         start = np.broadcast_to(start, (*self.axes, self.size, self.size))
         return (1.0 - START) * start + START / self.size if self.trainable else start
 
@@ -213,7 +216,7 @@ class NoiseTransition(keras.layers.Layer):
             **super().get_config(),
             "num_classes": self.num_classes,
             "transition": None if self.initial_transition is None else self.initial_transition.tolist(),
-            "outlier": self.outlier,
+            "outlier_class": self.outlier_class,
             "regularizer": keras.regularizers.serialize(self.regularizer),
             "apply_at_inference": self.apply_at_inference,
             "num_annotators": self.num_annotators,

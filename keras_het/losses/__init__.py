@@ -5,7 +5,7 @@ They take integer labels of shape `(...)` or `(..., 1)`, or label vectors `(...,
 K) makes the loss nan, on every backend. A logit of -inf says that a class is impossible: the losses are what their
 formulas give over the possible classes; a crossentropy is infinite for a label that is impossible. Logits need
 `from_logits=True`: without it they are taken for probabilities, and the loss hardly changes in training. `CoTeaching`
-takes the predictions of two networks, `(B, 2, K)`, as a `models.Pair` gives them.
+takes the predictions of two networks, `(B, 2, K)`, as a `models.PeerNetworks` gives them.
 """
 
 from keras_het.losses.annotators_loss import AnnotatorsLoss

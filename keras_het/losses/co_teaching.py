@@ -12,14 +12,14 @@ from keras_het.ops.log_space import weighted_logs
 class PairCrossentropy(SelectingCrossentropy):
     """Base class of losses of two networks; a subclass defines `of_pair`.
 
-    Predictions `(B, 1, K)` give the plain crossentropy: in validation, a `models.Pair` passes the mean of both networks
-    in this shape.
+    Predictions `(B, 1, K)` give the plain crossentropy: in validation, a `models.PeerNetworks` passes the mean of both
+    networks in this shape.
     """
 
     def check_shape(self, shape: tuple) -> None:
         """Raises a ValueError for predictions of another shape than `(B, 2, K)`, or `(B, 1, K)`."""
         if len(shape) != 3 or shape[1] not in (1, 2):
-            rule = "have shape (B, 2, K), those of two networks, as of keras_het.models.Pair"
+            rule = "have shape (B, 2, K), those of two networks, as of keras_het.models.PeerNetworks"
             raise ValueError(f"`y_pred` must {rule}. Received: shape {shape}")
 
     def selects(self, shape: tuple) -> bool:
@@ -73,7 +73,7 @@ class CoTeaching(PairCrossentropy):
         >>> import numpy as np
         >>> from keras_het import callbacks, models
         >>> members = [keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]) for _ in range(2)]
-        >>> pair = models.Pair(members, link="softmax", from_logits=True)
+        >>> pair = models.PeerNetworks(members, link="softmax", from_logits=True)
         >>> pair.compile("adam", CoTeaching(kept_share=0.6, from_logits=True).attach(pair), metrics=["accuracy"])
         >>> share = callbacks.KeptShare(num_epochs=2)
         >>> history = pair.fit(np.ones((8, 2)), np.arange(8) % 3, epochs=3, callbacks=[share], verbose=0)

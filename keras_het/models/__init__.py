@@ -4,14 +4,14 @@ from keras_het.models.conversion import heteroscedastic, homoscedastic
 from keras_het.models.distribution_model import DistributionModel
 from keras_het.models.edward2 import from_edward2
 from keras_het.models.ensemble import DeepEnsemble
-from keras_het.models.pair import Pair
+from keras_het.models.peer_networks import PeerNetworks
 from keras_het.models.regression import heteroscedastic_regression
 from keras_het.models.temperature_scaler import scale_temperature
 
 __all__ = [
     "DeepEnsemble",
     "DistributionModel",
-    "Pair",
+    "PeerNetworks",
     "from_edward2",
     "heteroscedastic",
     "heteroscedastic_regression",

@@ -2,6 +2,6 @@
 
 from keras_het.selection.cross_validation import cross_val_probabilities
 from keras_het.selection.held_out import noisy_nll
-from keras_het.selection.select import select
+from keras_het.selection.tune import tune
 
-__all__ = ["cross_val_probabilities", "noisy_nll", "select"]
+__all__ = ["cross_val_probabilities", "noisy_nll", "tune"]

@@ -35,7 +35,7 @@ class HeldOut:
 
     Args:
         data: `(x, y)`, or a data set of batches (x, y) that can be read more than once.
-        criterion: "accuracy", "loss", or a function `(labels, predictions)`: see `select`.
+        criterion: "accuracy", "loss", or a function `(labels, predictions)`: see `tune`.
         mode: "min", "max" or "auto".
         batch_size: of the predictions from arrays.
     Raises:

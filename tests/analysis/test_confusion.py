@@ -9,7 +9,7 @@ from keras_het import label_noise
 from keras_het.analysis import confusion_matrices
 from keras_het.label_noise import corrupt_labels
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
-from keras_het.selection import noisy_nll, select
+from keras_het.selection import noisy_nll, tune
 
 pytestmark = pytest.mark.once
 
@@ -112,9 +112,9 @@ def test_a_likelihood_that_is_not_a_number_is_never_the_best():
         model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         return model
 
-    assert select(make, (0, 1), X, LABELS, (X, LABELS), verbose=0).value == 1
+    assert tune(make, (0, 1), X, LABELS, (X, LABELS), verbose=0).value == 1
     with pytest.raises(ValueError, match="must have one with a finite loss"):
-        select(make, (0,), X, LABELS, (X, LABELS), verbose=0)
+        tune(make, (0,), X, LABELS, (X, LABELS), verbose=0)
 
 
 @pytest.mark.parametrize("activation", [None, "softmax"])
@@ -140,11 +140,9 @@ def test_the_strength_of_highest_noisy_likelihood_is_chosen_with_its_model():
     x = (rng.normal(size=(400, 2)) + 4 * y[:, None]).astype("float32")
     noisy = corrupt_labels(y, [[0.7, 0.3], [0.0, 1.0]])
     held_out = (x[300:], noisy[300:])
-    found = select(
-        make_candidate, (0.0, 0.02, 3.0), x[:300], noisy[:300], held_out, epochs=30, batch_size=75, verbose=0
-    )
+    found = tune(make_candidate, (0.0, 0.02, 3.0), x[:300], noisy[:300], held_out, epochs=30, batch_size=75, verbose=0)
     assert found.value == min(found.scores, key=found.scores.get)
-    too_strong = select(
+    too_strong = tune(
         make_candidate, (0.0, 3.0), x[:300], y[:300], (x[300:], y[300:]), epochs=30, batch_size=75, verbose=0
     )
     assert too_strong.value == 0.0  # without noise T is the identity
@@ -200,11 +198,11 @@ def test_a_data_set_is_as_good_as_arrays(kind):
 def test_every_strength_has_a_model_of_its_own_that_is_compiled_right():
     model = make_candidate(0.01)
     with pytest.raises(ValueError, match="`make_model` must make a new model at every call"):
-        select(lambda strength: model, (0.01, 0.1), X[:, :2], LABELS % 2, (X[:, :2], LABELS % 2), verbose=0)
+        tune(lambda strength: model, (0.01, 0.1), X[:, :2], LABELS % 2, (X[:, :2], LABELS % 2), verbose=0)
     model = make_candidate(0.01)
     model.compile("sgd", "sparse_categorical_crossentropy")
     with pytest.raises(ValueError, match="`loss` must take log-probabilities"):
-        select(lambda strength: model, (0.01,), X[:, :2], LABELS % 2, (X[:, :2], LABELS % 2), verbose=0)
+        tune(lambda strength: model, (0.01,), X[:, :2], LABELS % 2, (X[:, :2], LABELS % 2), verbose=0)
 
 
 def test_a_strength_is_chosen_from_data_sets():
@@ -213,7 +211,7 @@ def test_a_strength_is_chosen_from_data_sets():
         model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         return model
 
-    found = select(make, (0.01,), Batches(X, LABELS), validation_data=Batches(X, LABELS), verbose=0)
+    found = tune(make, (0.01,), Batches(X, LABELS), validation_data=Batches(X, LABELS), verbose=0)
     assert found.scores[0.01] == pytest.approx(noisy_nll(found.model, X, LABELS), rel=1e-5)
 
 
@@ -234,16 +232,16 @@ def test_a_strength_is_chosen_from_data_sets():
         (lambda: noisy_nll(make_model(), [], LABELS), "make lists arrays. Received: an empty list"),
         (lambda: noisy_nll(make_model(), iter([])), "`x` must have at least one example. Received: none"),
         (
-            lambda: select(make_candidate, (1.0,), X[:, :2], LABELS % 2, (X[:0], LABELS[:0]), verbose=0),
+            lambda: tune(make_candidate, (1.0,), X[:, :2], LABELS % 2, (X[:0], LABELS[:0]), verbose=0),
             "`validation_data` must have at least one example. Received: none",
         ),
         (lambda: noisy_nll(make_model(), X[:0], LABELS[:0]), "`x` must have at least one example. Received: none"),
         (
-            lambda: select(make_candidate, (1.0,), iter([(X, LABELS)]), None, (X, LABELS)),
+            lambda: tune(make_candidate, (1.0,), iter([(X, LABELS)]), None, (X, LABELS)),
             "`x` must be readable more than once. Received: a list_iterator",
         ),
         (
-            lambda: select(make_candidate, (1.0,), X, LABELS),
+            lambda: tune(make_candidate, (1.0,), X, LABELS),
             "`validation_data` must be (x, y) or a data set. Received: valid",
         ),
         (
@@ -262,7 +260,7 @@ def test_a_strength_is_chosen_from_data_sets():
             lambda: noisy_nll(make_model(), X, LABELS[:8]),
             "`y` must have an entry for each of the 60 examples. Received: 8",
         ),
-        (lambda: select(make_candidate, (), X, LABELS, (X, LABELS)), "`values` must have at least one. Received: none"),
+        (lambda: tune(make_candidate, (), X, LABELS, (X, LABELS)), "`values` must have at least one. Received: none"),
     ],
 )
 def test_errors_say_what_is_wrong(call, text):

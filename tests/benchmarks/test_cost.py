@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.cost import plan, speed
+from benchmarks.cost import estimate, speed
 
 pytestmark = pytest.mark.once
 
@@ -50,7 +50,7 @@ def test_the_table_of_plans_has_a_column_for_each_backend():
         return {"backend": backend, "sizes": {"units": 5}, "plan": head | costs, "measured": found}
 
     lines = [line("jax", "Taylor", 2.0, 2.5), line("torch", "Taylor", 3.0, 3.5), line("jax", "OwnNoise", 4.0, 4.5)]
-    (table,) = plan.report(lines).values()
+    (table,) = estimate.report(lines).values()
     assert table[0][3:5] == ["step: jax", "step: torch"]
     assert table[1] == [
         "low_rank",

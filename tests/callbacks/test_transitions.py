@@ -318,7 +318,7 @@ def test_a_validation_loss_that_grows_is_warned_of_once():
 
 
 def test_a_share_without_labelled_outliers_collapses_and_is_warned_of():
-    layer = NoiseTransition(UNITS, outlier=True, name="flips")
+    layer = NoiseTransition(UNITS, outlier_class=True, name="flips")
     model = make_model(layer, keras.optimizers.SGD(1.0))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
@@ -332,8 +332,8 @@ def test_a_share_without_labelled_outliers_collapses_and_is_warned_of():
 def test_a_share_with_labelled_outliers_or_one_that_is_given_is_not_warned_of():
     labels = np.where(X[:, 0] > 0.5, UNITS, LABELS)
     for layer in (
-        NoiseTransition(UNITS, outlier=True),
-        NoiseTransition(UNITS, outlier=True, transition=label_noise.outlier(UNITS, 0.0), trainable=False),
+        NoiseTransition(UNITS, outlier_class=True),
+        NoiseTransition(UNITS, outlier_class=True, transition=label_noise.outlier_class(UNITS, 0.0), trainable=False),
     ):
         model = make_model(layer, keras.optimizers.SGD(0.1))
         with warnings.catch_warnings():

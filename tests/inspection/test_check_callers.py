@@ -25,7 +25,7 @@ def make(loss=SPARSE):
 
 
 def select(x, y, loss=SPARSE):
-    keras_het.select(lambda value: make(loss), [1.0], x, y, (X, Y), extend=False, verbose=0)
+    keras_het.tune(lambda value: make(loss), [1.0], x, y, (X, Y), extend=False, verbose=0)
 
 
 def cross_validate(x, y, loss=SPARSE):

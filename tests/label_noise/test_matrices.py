@@ -15,7 +15,7 @@ def test_matrices_are_row_stochastic():
     for matrix in MATRICES.values():
         np.testing.assert_array_equal(check_transition(matrix), matrix)
     assert label_noise.pair_flip(3, 0.2)[2].tolist() == [0.2, 0.0, 0.8]
-    assert label_noise.outlier(3, 0.4)[3].tolist() == pytest.approx([0.2, 0.2, 0.2, 0.4])
+    assert label_noise.outlier_class(3, 0.4)[3].tolist() == pytest.approx([0.2, 0.2, 0.2, 0.4])
     flips = label_noise.random_flip(6, 0.3, seed=1)
     np.testing.assert_allclose(flips.diagonal(), 0.7)
     np.testing.assert_allclose(flips.sum(axis=1), 1)
@@ -29,7 +29,7 @@ def test_diagnostics():
     # The eigenvalues of a pair flip are 1 - q + q w, with w the K-th roots of one.
     assert label_noise.condition_number(label_noise.pair_flip(4, 0.45)) == pytest.approx(1 / 0.1)
     assert label_noise.condition_number(np.roll(np.eye(3), 1, axis=0)) == pytest.approx(1)
-    for singular in (label_noise.symmetric(4, 0.75), label_noise.outlier(3), label_noise.pair_flip(4, 0.5)):
+    for singular in (label_noise.symmetric(4, 0.75), label_noise.outlier_class(3), label_noise.pair_flip(4, 0.5)):
         assert label_noise.condition_number(singular) == np.inf
 
 
@@ -69,7 +69,7 @@ def test_estimators_find_the_transition():
             lambda: label_noise.random_flip(1, 0.5),
             "`num_classes` must be an integer at least 2. Received: num_classes=1",
         ),
-        (lambda: label_noise.outlier(3, -0.1), "`alpha` must be in [0, 1]. Received: alpha=-0.1"),
+        (lambda: label_noise.outlier_class(3, -0.1), "`alpha` must be in [0, 1]. Received: alpha=-0.1"),
         (
             lambda: label_noise.estimate_by_anchors([[0.5, 0.5], [0.0, 0.0]]),
             "`probabilities` must have rows of a positive sum. Received: row 1 sums to 0",
@@ -90,7 +90,10 @@ def test_estimators_find_the_transition():
             lambda: label_noise.estimate_by_confident_joint([0, 1], [[0.5, 0.5]] * 3),
             "an entry for each of the 3 examples. Received: 2",
         ),
-        (lambda: label_noise.outlier(True), "`num_classes` must be an integer at least 1. Received: num_classes=True"),
+        (
+            lambda: label_noise.outlier_class(True),
+            "`num_classes` must be an integer at least 1. Received: num_classes=True",
+        ),
         (lambda: label_noise.symmetric(3, True), "`noise` must be in [0, 1]. Received: noise=True"),
         (
             lambda: label_noise.total_variation([[1, 0]], np.eye(2)),
@@ -101,7 +104,7 @@ def test_estimators_find_the_transition():
             "`reference` must have the shape of `transition`, (3, 3). Received",
         ),
         (lambda: measures.trace([1, 2]), "`transition` must be a square matrix. Received: shape (2,)"),
-        (lambda: label_noise.outlier(0), "`num_classes` must be an integer at least 1. Received: num_classes=0"),
+        (lambda: label_noise.outlier_class(0), "`num_classes` must be an integer at least 1. Received: num_classes=0"),
         (
             lambda: label_noise.symmetric(2.5, 0.1),
             "`num_classes` must be an integer at least 2. Received: num_classes=2.5",

@@ -24,7 +24,7 @@ KINDS = {
     "projected": {},
     "regularized": {"regularizer": regularizers.Trace(0.1)},
     "started": {"transition": T},
-    "outliers": {"transition": label_noise.outlier(UNITS - 1, 0.4), "outlier": True},
+    "outliers": {"transition": label_noise.outlier_class(UNITS - 1, 0.4), "outlier_class": True},
 }
 
 
@@ -42,7 +42,7 @@ def rows(layer):
 @pytest.mark.parametrize("kind", grid(KINDS, span=["projected", "outliers"]))
 def test_contract(kind, tmp_path):
     def make():
-        return NoiseTransition(UNITS - ("outlier" in KINDS[kind]), **KINDS[kind])
+        return NoiseTransition(UNITS - ("outlier_class" in KINDS[kind]), **KINDS[kind])
 
     layer_contract.check_config(make)
     layer_contract.check_shapes(make, LOG_P)
@@ -72,7 +72,7 @@ def test_inference_gives_the_true_classes():
 
 @pytest.mark.parametrize("kind", grid(KINDS, span=["projected", "outliers"]))
 def test_rows_stay_stochastic_after_every_step(kind):
-    layer = NoiseTransition(UNITS - ("outlier" in KINDS[kind]), **KINDS[kind])
+    layer = NoiseTransition(UNITS - ("outlier_class" in KINDS[kind]), **KINDS[kind])
     model = make_model(layer)
     model.compile(keras.optimizers.SGD(5.0, clipvalue=1.0), LOSS)  # steps far out of the simplex
     before = rows(layer)
@@ -150,15 +150,17 @@ def test_the_start_is_near_the_identity():
 
 
 def test_outliers():
-    layer = NoiseTransition(UNITS, outlier=True, transition=label_noise.outlier(UNITS, 0.3), trainable=False)
+    layer = NoiseTransition(
+        UNITS, outlier_class=True, transition=label_noise.outlier_class(UNITS, 0.3), trainable=False
+    )
     model = make_model(layer)
     assert model.output_shape == (None, UNITS + 1)
     model.compile("adam", LOSS)
     assert np.isfinite(model.fit(X, LABELS, verbose=0).history["loss"][0])
-    learned = NoiseTransition(UNITS, outlier=True)
+    learned = NoiseTransition(UNITS, outlier_class=True)
     learned.build((None, UNITS + 1))
     np.testing.assert_allclose(
-        rows(learned), 0.99 * label_noise.outlier(UNITS, 0.5) + 0.01 / (UNITS + 1), rtol=1e-5, atol=1e-7
+        rows(learned), 0.99 * label_noise.outlier_class(UNITS, 0.5) + 0.01 / (UNITS + 1), rtol=1e-5, atol=1e-7
     )
 
 
@@ -276,21 +278,21 @@ def test_t_can_be_read_before_the_first_step():
         (lambda: NoiseTransition(1), "`num_classes` must be an integer in [2, 16777216]. Received: num_classes=1"),
         (
             lambda: NoiseTransition(60_000),
-            "T must keep within 1 GiB, and has 13.411. Received: num_classes=60000, outlier=False",
+            "T must keep within 1 GiB, and has 13.411. Received: num_classes=60000, outlier_class=False",
         ),
         (
-            lambda: NoiseTransition(16_384, outlier=True),
-            "T must keep within 1 GiB, and has 1.0001. Received: num_classes=16384, outlier=True",
+            lambda: NoiseTransition(16_384, outlier_class=True),
+            "T must keep within 1 GiB, and has 1.0001. Received: num_classes=16384, outlier_class=True",
         ),
         (
             lambda: NoiseTransition(3, transition=np.eye(4)),
             "`transition` must have shape (3, 3). Received: shape (4, 4)",
         ),
-        (lambda: NoiseTransition(3, outlier=True, transition=np.eye(3)), "`transition` must have shape (4, 4)"),
+        (lambda: NoiseTransition(3, outlier_class=True, transition=np.eye(3)), "`transition` must have shape (4, 4)"),
         (lambda: NoiseTransition(2, transition=[[1, 0], [0.2, 0.3]]), "row 1 sums to 0.5"),
         (
             lambda: NoiseTransition(3)(LOG_P),
-            "size of T, 3 (num_classes, and one more with outlier=True). Received: input_shape=(64, 4)",
+            "size of T, 3 (num_classes, and one more with outlier_class=True). Received: input_shape=(64, 4)",
         ),
         (lambda: RowStochastic(0.5)(ops.ones((3, 3))), "`lower` must be below 1 / 3"),
         (lambda: regularizers.Trace(-1), "`strength` must be a finite float32 number at least 0"),

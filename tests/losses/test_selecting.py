@@ -253,7 +253,7 @@ def test_a_round_trip_of_the_config(kind):
         (
             lambda: made("JoCoR")(LABELS, LOGITS[:, 0]),
             (
-                "`y_pred` must have shape (B, 2, K), those of two networks, as of keras_het.models.Pair. "
+                "`y_pred` must have shape (B, 2, K), those of two networks, as of keras_het.models.PeerNetworks. "
                 "Received: shape (11, 4)"
             ),
         ),

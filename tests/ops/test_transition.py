@@ -14,7 +14,7 @@ MATRICES = {
     "random": np.random.default_rng(2).dirichlet(np.ones(UNITS), size=UNITS),
     "pair flip": label_noise.pair_flip(UNITS, 0.45),
     "symmetric": label_noise.symmetric(UNITS, 0.7),
-    "outlier": label_noise.outlier(UNITS - 1, 0.3),
+    "outlier": label_noise.outlier_class(UNITS - 1, 0.3),
 }
 
 
@@ -107,7 +107,7 @@ def test_gradients_against_finite_differences_in_float64(name):
 
 @pytest.mark.parametrize(
     "matrix",
-    [np.eye(UNITS), label_noise.outlier(UNITS - 1), np.roll(np.eye(UNITS), 1, axis=0)],
+    [np.eye(UNITS), label_noise.outlier_class(UNITS - 1), np.roll(np.eye(UNITS), 1, axis=0)],
     ids=["I", "outlier", "swap"],
 )
 @pytest.mark.parametrize("scale", [1.0, 1e3])

@@ -8,7 +8,7 @@ from keras_het.choice import choose
 from keras_het.commands.demo.data import CLASSES
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
-from keras_het.selection import select
+from keras_het.selection import tune
 
 UNITS, LEARNING_RATE, WEIGHT_DECAY, BATCH = 128, 4e-3, 1.0, 128
 HEAD_EPOCHS, MOST_PAIRS = 20, 8
@@ -61,7 +61,7 @@ def early_stopping(data, settings, seed, progress):
 
     cut = 4 * len(data.x) // 5
     train, held_out = (data.x[:cut], data.labels[:cut]), (data.x[cut:], data.labels[cut:])
-    found = select(
+    found = tune(
         make_model, range(settings.starts), *train, held_out, criterion="accuracy", extend=False,
         epochs=settings.epochs, batch_size=BATCH, callbacks=[progress], verbose=0,
     )  # fmt: skip

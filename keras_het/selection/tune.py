@@ -16,8 +16,8 @@ MOST_BEYOND = 6  # values that are tried beyond the ends of a list
 
 
 @dataclasses.dataclass(frozen=True)
-class Selection:
-    """The result of `select`; `print` shows it as a table.
+class TuningResult:
+    """The result of `tune`; `print` shows it as a table.
 
     Attributes:
         best: the `Trial` of the best value.
@@ -76,7 +76,7 @@ class Selection:
         return figure
 
 
-def select(
+def tune(
     make_model: Callable[[Any], Any],
     values: Iterable,
     x: Any,
@@ -89,7 +89,7 @@ def select(
     extend: bool = True,
     verbose: int = 1,
     **fit_arguments: Any,
-) -> Selection:
+) -> TuningResult:
     """Chooses a hyperparameter, and the epoch to stop at, by held-out labels, which may be as noisy as training labels.
 
         the value and the epoch of the least mean of -log p(y | x)
@@ -133,7 +133,7 @@ def select(
         verbose: 1 for a progress bar and the table, 0 for neither; 2 shows the lines of `fit`, too.
         fit_arguments: for `fit`, such as epochs, batch_size, callbacks.
     Returns:
-        `Selection`. Its text has a sentence on the epochs if the best one is among the last tenth.
+        `TuningResult`. Its text has a sentence on the epochs if the best one is among the last tenth.
     Raises:
         ValueError: for no value, arguments out of range, no validation data, a model that is not new, or was compiled
             with a wrong loss, no finite score, or a generator, which would be empty for the second value.
@@ -149,7 +149,7 @@ def select(
         ...     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         ...     return model
         >>> x, y = np.eye(3)[:, :2].repeat(4, axis=0), np.arange(3).repeat(4)
-        >>> found = select(make_model, (1.5, 5.0), x, y, (x, y), epochs=3, extend=False, verbose=0)
+        >>> found = tune(make_model, (1.5, 5.0), x, y, (x, y), epochs=3, extend=False, verbose=0)
         >>> sorted(found.scores), found.value in (1.5, 5.0)
         ([1.5, 5.0], True)
     """
@@ -184,7 +184,7 @@ def select(
     if search.best is None:
         scores = ", ".join(f"{trial.score:g} of {text(trial.value)}" for trial in search.trials)
         raise ValueError(f"`values` must have one with a finite {held_out.name}. Received: {scores}")
-    found = Selection(search.best, search.model, search.in_order(), held_out.name, search.advice())
+    found = TuningResult(search.best, search.model, search.in_order(), held_out.name, search.advice())
     if search.best.missed:
         warnings.warn(f'{search.best.missed}: try criterion="accuracy", and more epochs.', stacklevel=2)
     if verbose:
@@ -202,7 +202,7 @@ def _extend(search, bar):
         try:
             search.add(value)
         except Exception as error:
-            rule = f"`select` stays at {text(search.best.value)}"
+            rule = f"`tune` stays at {text(search.best.value)}"
             warnings.warn(f"{rule}: {text(value)}, beyond the list, failed with: {error}", stacklevel=3)
             return
         bar.update(len(search.trials), finalize=False)

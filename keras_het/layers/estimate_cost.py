@@ -1,4 +1,4 @@
-"""Plans a head before it is made: its weights, operations, memory and time, for every covariance and integrator."""
+"""The costs of a head before it is made: weights, operations, memory and time, for every covariance and integrator."""
 
 import dataclasses
 from typing import NamedTuple
@@ -41,7 +41,7 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """The sizes to plan for: K, D, B, R and S."""
+    """The sizes that costs are estimated for: K, D, B, R and S."""
 
     units: int
     features: int
@@ -51,7 +51,7 @@ class Sizes:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class CostEstimates:
     """The estimates, the first for the Dense layer; it prints as a table.
 
     Attributes:
@@ -131,7 +131,8 @@ class _Costs(NamedTuple):
     arrays: int = 0
 
 
-# Fitted to measurements of `benchmarks/cost/plan.py`, by backend, per logit and node; Taylor, ClosedForm have no nodes.
+# Fitted to measurements of `benchmarks/cost/estimate.py`, by backend, per logit and node; Taylor and ClosedForm have
+# no nodes.
 _COSTS = {
     "jax": {
         "QuasiMonteCarlo": _Costs(120, 280, 16),
@@ -165,7 +166,7 @@ _COVARIANCES = {
 _SERVES = {"Quadrature": ("diagonal",)}  # the only covariances of this integrator; others serve all
 
 
-def plan(
+def estimate_cost(
     units: int,
     features: int,
     batch: int = 128,
@@ -173,10 +174,10 @@ def plan(
     num_factors: int = 15,
     num_samples: int = 256,
     memory: float | None = None,
-) -> Plan:
+) -> CostEstimates:
     """Estimates the cost of each kind of head beside a Dense layer, before any memory is allocated.
 
-    Times are rough, and for a processor: `benchmarks/cost/plan.py` compares them with measured ones. An accelerator
+    Times are rough, and for a processor: `benchmarks/cost/estimate.py` compares them with measured ones. An accelerator
     speeds up matrix products more than all else. Memory is for a training step by Adam; the backend's own memory comes
     on top.
 
@@ -188,12 +189,12 @@ def plan(
         num_samples: S, nodes of QuasiMonteCarlo.
         memory: bytes that a training step may take, such as 2e9, or None.
     Returns:
-        `Plan`, which prints as a table.
+        `CostEstimates`, which prints as a table.
     Raises:
         ValueError: for arguments that are not positive.
 
     Example:
-        >>> dense, diagonal = plan(1000, 2048).rows[:2]
+        >>> dense, diagonal = estimate_cost(1000, 2048).rows[:2]
         >>> dense.parameters, diagonal.covariance, diagonal.parameters
         (2049000, 'diagonal', 4098000)
     """
@@ -220,7 +221,7 @@ def plan(
         )
         for row in rows
     ]
-    return Plan(relative, sizes, keras.config.backend())
+    return CostEstimates(relative, sizes, keras.config.backend())
 
 
 def _dense(sizes: Sizes, memory: float | None) -> Estimate:

@@ -10,7 +10,7 @@ from keras_het import check
 from keras_het.callbacks import KeptShare
 from keras_het.layers import HeteroscedasticDense
 from keras_het.losses import CoTeaching
-from keras_het.models import Pair
+from keras_het.models import PeerNetworks
 from keras_het.rivals import JoCoR
 
 pytestmark = pytest.mark.once
@@ -29,7 +29,7 @@ def member(end="head", kind="sequential"):
 
 
 def made(loss=None, end="head", kind="sequential", rate=0.01):
-    pair = Pair([member(end, kind), member(end, kind)])
+    pair = PeerNetworks([member(end, kind), member(end, kind)])
     loss = CoTeaching(0.5, from_logits=True) if loss is None else loss
     pair.compile(keras.optimizers.Adam(rate), loss.attach(pair), metrics=["accuracy"])
     return pair
@@ -110,18 +110,22 @@ def test_a_loss_of_probabilities_is_found():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: Pair([member()]), "`members` must be two models. Received: 1"),
+        (lambda: PeerNetworks([member()]), "`members` must be two models. Received: 1"),
         (
-            lambda: Pair([member("sigmoid"), member("sigmoid")]),
+            lambda: PeerNetworks([member("sigmoid"), member("sigmoid")]),
             "`members` must return probabilities of exclusive classes. Received: link=",
         ),
         (
-            lambda: Pair([keras.Sequential([keras.Input((5,)), HeteroscedasticDense(3, seed=1)]) for _ in range(2)]),
+            lambda: PeerNetworks(
+                [keras.Sequential([keras.Input((5,)), HeteroscedasticDense(3, seed=1)]) for _ in range(2)]
+            ),
             "heads of different seeds",
         ),
         (lambda: _equal(), "`members` must start with different weights. Received: two models with equal ones"),
         (
-            lambda: Pair([keras.Sequential([keras.Input((7, 5)), layers.Dense(3, "softmax")]) for _ in range(2)]),
+            lambda: PeerNetworks(
+                [keras.Sequential([keras.Input((7, 5)), layers.Dense(3, "softmax")]) for _ in range(2)]
+            ),
             "`members` must return outputs of shape (B, K). Received: shape (None, 7, 3)",
         ),
     ],
@@ -135,7 +139,7 @@ def test_errors_say_what_is_wrong(call, text):
 def _equal():
     first, second = member("softmax"), member("softmax")
     second.set_weights(first.get_weights())
-    return Pair([first, second])
+    return PeerNetworks([first, second])
 
 
 def test_the_mean_is_in_log_space():

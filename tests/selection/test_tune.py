@@ -1,4 +1,4 @@
-"""`select`: its scores beside Keras' own, the epoch, the ends of a list, what it shows, and its errors."""
+"""`tune`: its scores beside Keras' own, the epoch, the ends of a list, what it shows, and its errors."""
 
 import functools
 
@@ -114,7 +114,7 @@ def test_a_loss_that_leaves_out_examples_is_scored_by_all_of_them_and_a_score_ch
 def test_a_pair_of_networks_is_scored_by_its_mean():
     keras.utils.set_random_seed(0)
     members = [keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)]) for _ in range(2)]
-    pair = keras_het.models.Pair(members, link="softmax", from_logits=True)
+    pair = keras_het.models.PeerNetworks(members, link="softmax", from_logits=True)
     pair.compile("sgd", losses.CoTeaching(0.5, from_logits=True).attach(pair))
     log_p = pair.predict(X, verbose=0)
     assert HeldOut((X, LABELS), "loss")(pair) == pytest.approx(-log_p[np.arange(50), LABELS].mean(), rel=1e-5)
@@ -163,7 +163,7 @@ class Scores(keras.callbacks.Callback):
 def test_the_best_epoch_is_kept_and_the_last_if_asked():
     for epoch in ("best", "last"):
         seen, data = Scores(), (X[:30], LABELS[:30], (X[30:], LABELS[30:]))
-        found = keras_het.select(
+        found = keras_het.tune(
             make_model, [0.5], *data, criterion="accuracy", epoch=epoch, epochs=8, callbacks=[seen], verbose=0
         )
         assert len(seen.found) == 8
@@ -180,7 +180,7 @@ def test_mode_says_what_is_better():
 
     arguments = {"criterion": size, "epochs": 3, "extend": False, "verbose": 0}
     small, large = (
-        keras_het.select(make_model, (0.001, 0.5), X, LABELS, (X, LABELS), mode=mode, **arguments)
+        keras_het.tune(make_model, (0.001, 0.5), X, LABELS, (X, LABELS), mode=mode, **arguments)
         for mode in ("auto", "max")
     )
     assert (small.value, large.value, small.criterion) == (0.001, 0.5, "size")
@@ -213,11 +213,11 @@ def distance_to(target):
 )
 def test_a_list_goes_on_while_the_best_is_at_its_end(values, target, tried):
     y = np.zeros((4, 1))
-    found = keras_het.select(constant, values, y, y, (y, y), criterion=distance_to(target), epoch="last", verbose=0)
+    found = keras_het.tune(constant, values, y, y, (y, y), criterion=distance_to(target), epoch="last", verbose=0)
     np.testing.assert_allclose([trial.value for trial in found.trials], tried)
     assert found.value == min(tried, key=lambda value: np.abs(np.log(value / target)))
     assert found.model.predict(y, verbose=0)[0, 0] == pytest.approx(found.value)
-    short = keras_het.select(
+    short = keras_het.tune(
         constant, values, y, y, (y, y), criterion=distance_to(target), epoch="last", extend=False, verbose=0
     )
     assert len(short.trials) == len(values)
@@ -226,7 +226,7 @@ def test_a_list_goes_on_while_the_best_is_at_its_end(values, target, tried):
 def test_values_may_be_anything():
     y = np.zeros((4, 1))
     settings = [{"value": 2.0, "name": "two"}, {"value": 3.0, "name": "three"}]
-    found = keras_het.select(
+    found = keras_het.tune(
         lambda s: constant(s["value"]),
         settings,
         y,
@@ -246,7 +246,7 @@ def test_values_may_be_anything():
 
 def test_it_shows_a_bar_a_table_and_a_plot(capsys):
     y = np.zeros((4, 1))
-    found = keras_het.select(constant, (1.0, 2.0), y, y, (y, y), criterion=distance_to(2.0), epoch="last", verbose=1)
+    found = keras_het.tune(constant, (1.0, 2.0), y, y, (y, y), criterion=distance_to(2.0), epoch="last", verbose=1)
     out = capsys.readouterr().out
     assert "3/3" in out
     lines = str(found).splitlines()
@@ -262,7 +262,7 @@ def test_it_shows_a_bar_a_table_and_a_plot(capsys):
         axes.lines[0].get_xydata(), [[1, np.log(2) ** 2], [2, 0], [4, np.log(2) ** 2]], atol=1e-6
     )
     assert axes.get_xscale() == "log"
-    keras_het.select(constant, (1.0,), y, y, (y, y), criterion=distance_to(2.0), verbose=0)
+    keras_het.tune(constant, (1.0,), y, y, (y, y), criterion=distance_to(2.0), verbose=0)
     assert capsys.readouterr().out == ""
 
 
@@ -273,7 +273,7 @@ def test_of_equal_values_the_best_is_marked():
         seen.append(value)
         return constant((3.0, 1.0, 2.0)[len(seen) - 1])
 
-    found = keras_het.select(make, [5.0] * 3, y, y, (y, y), criterion=distance_to(1.0), epoch="last", verbose=0)
+    found = keras_het.tune(make, [5.0] * 3, y, y, (y, y), criterion=distance_to(1.0), epoch="last", verbose=0)
     assert found.best is found.trials[1]
     assert [line.endswith("<- chosen") for line in str(found).splitlines()] == [False, False, True, False]
     assert found.model.predict(y, verbose=0)[0, 0] == pytest.approx(1.0)
@@ -292,7 +292,7 @@ def test_models_that_share_variables_are_refused(share):
         return model_of(layer, keras.layers.Dense(3), loss=SPARSE(from_logits=True))
 
     with pytest.raises(ValueError, match=r"shares no layer \(`clone=True`.* Received: the variable"):
-        keras_het.select(make, [1, 2, 3], X, LABELS, (X, LABELS), verbose=0)
+        keras_het.tune(make, [1, 2, 3], X, LABELS, (X, LABELS), verbose=0)
 
 
 def test_a_shared_optimizer_is_refused():
@@ -304,7 +304,7 @@ def test_a_shared_optimizer_is_refused():
         return model
 
     with pytest.raises(ValueError, match=r"and no optimizer. Received: the variable"):
-        keras_het.select(make, [0.1, 0.2], X, LABELS, (X, LABELS), verbose=0)
+        keras_het.tune(make, [0.1, 0.2], X, LABELS, (X, LABELS), verbose=0)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch and NumPy
@@ -316,15 +316,15 @@ def test_an_error_beyond_the_list_ends_it():
 
     y = np.zeros((4, 1))
     with pytest.warns(UserWarning, match="stays at 4: 8, beyond the list, failed with: too large"):
-        found = keras_het.select(make, (2.0, 4.0), y, y, (y, y), criterion=distance_to(100.0), epoch="last", verbose=0)
+        found = keras_het.tune(make, (2.0, 4.0), y, y, (y, y), criterion=distance_to(100.0), epoch="last", verbose=0)
     assert found.value == 4.0
     with pytest.raises(ValueError, match="too large"):
-        keras_het.select(make, (2.0, 8.0), y, y, (y, y), criterion=distance_to(100.0), epoch="last", verbose=0)
+        keras_het.tune(make, (2.0, 8.0), y, y, (y, y), criterion=distance_to(100.0), epoch="last", verbose=0)
 
 
 def test_callbacks_see_the_score_and_their_weights_do_not_stay():
     stop = keras.callbacks.EarlyStopping("val_accuracy", patience=2, mode="min", restore_best_weights=True)  # the worst
-    found = keras_het.select(
+    found = keras_het.tune(
         make_model,
         [0.5],
         X[:30],
@@ -341,7 +341,7 @@ def test_callbacks_see_the_score_and_their_weights_do_not_stay():
 
 def test_callbacks_see_the_score_where_the_last_epoch_counts():
     stop = keras.callbacks.EarlyStopping("val_loss", patience=0, mode="max")
-    found = keras_het.select(
+    found = keras_het.tune(
         make_model, [0.1], X, LABELS, (X, LABELS), epoch="last", epochs=5, callbacks=[stop], verbose=0
     )
     assert found.best.epoch == 2
@@ -408,7 +408,7 @@ FLIPPED = np.where(np.arange(60) < 6, (TRUE + 1) % 3, TRUE)  # 10%
 
 
 def scripted(kernels, criterion, y=FLIPPED, loss=SPARSE, **arguments):
-    """The `Selection` of a model whose kernels are given, by labels of which `SURE` knows nine in ten."""
+    """The `TuningResult` of a model whose kernels are given, by labels of which `SURE` knows nine in ten."""
 
     def make(value):
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, use_bias=False)])
@@ -416,7 +416,7 @@ def scripted(kernels, criterion, y=FLIPPED, loss=SPARSE, **arguments):
         return model
 
     x, script = np.eye(3, dtype="float32")[TRUE][: len(y)], Script(kernels)
-    return keras_het.select(
+    return keras_het.tune(
         make, [1], x, y, (x, y), criterion=criterion, epochs=len(kernels), callbacks=[script], verbose=0
     )
 
@@ -539,5 +539,5 @@ def test_errors_say_what_is_wrong(arguments, text):
         **arguments,
     }
     with pytest.raises(ValueError) as error:
-        keras_het.select(**given)
+        keras_het.tune(**given)
     assert text in str(error.value)

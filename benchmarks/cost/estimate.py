@@ -1,6 +1,6 @@
-"""Memory and times by `keras_het.plan` beside measured ones, times of a step and a prediction by those of Dense.
+"""Memory and times by `keras_het.estimate_cost` beside measured ones; times of a step and a prediction by Dense's.
 
-python -m benchmarks.cost.plan [--backends jax tensorflow torch] [--quick] [--output FOLDER]
+python -m benchmarks.cost.estimate [--backends jax tensorflow torch] [--quick] [--output FOLDER]
 
 Every row has a fresh process. Memory is what the process holds at most during two steps, less what it held before the
 model was made.
@@ -71,10 +71,10 @@ def measure_row(row, sizes, repeats):
 
 
 def planned(sizes):
-    """The rows of the plan for the active backend, without Dense's, as what a process can be given."""
+    """The estimated rows for the active backend, without Dense's, as what a process can be given."""
     import keras_het
 
-    return [vars(row) for row in keras_het.plan(**sizes).rows[1:]]
+    return [vars(row) for row in keras_het.estimate_cost(**sizes).rows[1:]]
 
 
 def main():
@@ -92,8 +92,8 @@ def main():
                 measured = harness.in_fresh_process(__spec__.name, job, KERAS_BACKEND=backend, **harness.STEADY_MEMORY)
                 found.append({"backend": backend, "sizes": sizes, "plan": row, "measured": measured})
                 print(*key_of(found[-1]), backend, sizes, measured, flush=True)
-    publish(options.output, "plan", report(found), [0], options.backends, harness.processor())
-    (options.output / "plan.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found))
+    publish(options.output, "estimate", report(found), [0], options.backends, harness.processor())
+    (options.output / "estimate.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found))
 
 
 def report(found):

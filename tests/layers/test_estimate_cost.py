@@ -1,4 +1,4 @@
-"""The plan against heads that are built, and its table."""
+"""The estimates against heads that are built, and its table."""
 
 import pytest
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.once
 
 @pytest.mark.parametrize(("units", "features", "num_factors"), [(10, 40, 15), (60, 20, 30), (50, 16, 3)])
 def test_parameters_are_those_of_the_heads(units, features, num_factors):
-    for row in keras_het.plan(units, features, num_factors=num_factors).rows[1:]:
+    for row in keras_het.estimate_cost(units, features, num_factors=num_factors).rows[1:]:
         most = {"diagonal": 0, "latent": features}.get(row.covariance, units)
         factors = {"num_factors": min(num_factors, most)} if most else {}
         kinds = {
@@ -29,7 +29,7 @@ def test_parameters_are_those_of_the_heads(units, features, num_factors):
 def test_more_of_anything_costs_more():
     base = {"units": 1000, "features": 512, "batch": 64, "num_factors": 8, "num_samples": 64}
     for name in base:
-        less, more = (keras_het.plan(**{**base, name: factor * base[name]}).rows for factor in (1, 4))
+        less, more = (keras_het.estimate_cost(**{**base, name: factor * base[name]}).rows for factor in (1, 4))
         for small, large in zip(less, more, strict=True):
             assert all(
                 getattr(large, cost) >= getattr(small, cost) for cost in ("parameters", "flops", "train_bytes")
@@ -38,7 +38,7 @@ def test_more_of_anything_costs_more():
 
 
 def test_the_table_says_what_fits():
-    found = keras_het.plan(20_000, 256, 32, memory=6e8)
+    found = keras_het.estimate_cost(20_000, 256, 32, memory=6e8)
     text = str(found)
     assert text.splitlines()[0].startswith("20000 classes, 256 features, batches of 32, R=15, S=256; ")
     for row, line in zip(found.rows, text.splitlines()[2:], strict=False):
@@ -46,7 +46,7 @@ def test_the_table_says_what_fits():
         assert row.fits == (row.train_bytes <= 6e8)
     assert {row.fits for row in found.rows} == {True, False}
     assert repr(found) == text
-    assert "fits" not in str(keras_het.plan(10, 10))
+    assert "fits" not in str(keras_het.estimate_cost(10, 10))
 
 
 @pytest.mark.parametrize(
@@ -54,4 +54,4 @@ def test_the_table_says_what_fits():
 )
 def test_wrong_arguments(name, value):
     with pytest.raises(ValueError, match=f"`{name}` must be .*Received: {name}={value!r}"):
-        keras_het.plan(**{"units": 10, "features": 10, name: value})
+        keras_het.estimate_cost(**{"units": 10, "features": 10, name: value})

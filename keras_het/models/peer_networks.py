@@ -12,7 +12,7 @@ from keras_het.models.members import check_different_noise, equal_members, symbo
 
 
 @keras.saving.register_keras_serializable("keras_het")
-class Pair(JointModel):
+class PeerNetworks(JointModel):
     """A model of two networks, for the losses `CoTeaching` and `JoCoR`, which choose the examples to learn from.
 
     In training it returns the predictions of both, `(B, 2, K)`, for the loss. Everything else gets the log of the mean
@@ -40,7 +40,7 @@ class Pair(JointModel):
         >>> import numpy as np
         >>> from keras_het.layers import HeteroscedasticDense
         >>> from keras_het.losses import CoTeaching
-        >>> pair = Pair([keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3)]) for _ in range(2)])
+        >>> pair = PeerNetworks([keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3)]) for _ in range(2)])
         >>> pair.compile("adam", CoTeaching(0.6, from_logits=True).attach(pair), metrics=["accuracy"])
         >>> history = pair.fit(np.eye(4), np.arange(4) % 3, verbose=0)
         >>> pair.predict(np.eye(4), verbose=0).shape, pair.predict_members(np.eye(4)).shape

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
+SIZES = {"desktop": (1400, 900), "laptop": (1100, 800), "phone": (390, 844)}
 QUIET = ("--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync")
 
 

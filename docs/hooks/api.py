@@ -1,6 +1,46 @@
-"""A page for each public module, and on it every public name."""
+"""The pages of the API: an overview in two halves, and a page for each public module with every public name on it."""
 
 from package import find, public_modules, public_names, results_of
+from text import as_it_stands
+
+# What most users need, by what they want to do: names below the package.
+FOR_USERS = {
+    "Choose and tune": ("choose", "NoisyLabelClassifier", "tune", "estimate_cost"),
+    "Find wrong labels": (
+        "analysis.find_label_issues",
+        "selection.cross_val_probabilities",
+        "analysis.diagnose_noise",
+        "report",
+        "analysis.apply_corrections",
+        "clean_labels",
+    ),
+    "Build a model": ("HeteroscedasticDense", "NoiseTransition", "HeteroscedasticClassifier", "DeepEnsemble"),
+    "Convert a pretrained model": ("heteroscedastic", "homoscedastic"),
+    "Check a model and its data before training": ("check",),
+    "See which classes are confused": ("analysis.confused_pairs", "analysis.covariance"),
+}
+
+OVERVIEW = """---
+title: API
+---
+
+# API: all names
+
+## For users
+
+What most users need. `import keras_het`, then:
+
+{users}
+
+Commands: `python -m keras_het doctor` checks the installation, `python -m keras_het report` writes a report of a saved
+model, `python -m keras_het demo` shows it all on digits.
+
+## For researchers
+
+All other names, by module.
+
+{researchers}
+"""
 
 PAGE = """---
 title: {path}
@@ -22,15 +62,73 @@ RESULT = """::: {path}
 
 
 def api_pages(package):
-    """The pages, `{address: Markdown}`, the package's own first."""
+    """The pages, `{address: Markdown}`, the overview first, then the package's own."""
     modules = list(public_modules(package))
     homes = {
         find(package, source).path: path for module in modules[1:] for path, source in public_names(module).items()
     }
-    return {f"api/{module.path}.md": _page(package, module, homes if module is package else {}) for module in modules}
+    results = _results(package, modules)
+    pages = {
+        f"api/{module.path}.md": _page(package, module, homes if module is package else {}, results)
+        for module in modules
+    }
+    return {"api/index.md": overview(package), **pages}
 
 
-def _page(package, module, homes):
+def overview(package):
+    """A line for each public name: for users by what they want to do, for researchers by module."""
+    sources = {path: source for module in public_modules(package) for path, source in public_names(module).items()}
+    wanted = {title: [f"{package.path}.{name}" for name in names] for title, names in FOR_USERS.items()}
+    shown = {find(package, sources[path]).path for paths in wanted.values() for path in paths}
+    users = [_list(title, {path: path for path in paths}, package, sources) for title, paths in wanted.items()]
+    researchers = []
+    for module in public_modules(package):
+        own = {
+            path: path.rpartition(".")[2]
+            for path, source in public_names(module).items()
+            if find(package, source).path not in shown
+        }
+        shown |= {find(package, sources[path]).path for path in own}
+        researchers += [_list(f"[`{module.path}`]({module.path}.md)", own, package, sources)] if own else []
+    return OVERVIEW.format(users="\n\n".join(users), researchers="\n\n".join(researchers))
+
+
+def _list(title, names, package, sources):
+    """A heading, and a line for each name, `{path: name as it is shown}`."""
+    lines = [f"- [`{name}`][{path}]: {_first_line(find(package, sources[path]))}" for path, name in names.items()]
+    return "\n".join([f"### {title}", "", *lines])
+
+
+def _first_line(found):
+    """The first paragraph of a docstring."""
+    return as_it_stands(found.docstring.value.split("\n\n")[0].replace("\n", " "))
+
+
+def _results(package, modules):
+    """The classes that functions return, by the module on whose page they are: `{module: {function: paths}}`.
+
+    That is the module which defines the class, if its page has a function that returns it, else the first page with
+    one.
+    """
+    public = {find(package, source).path for module in modules for source in public_names(module).values()}
+    pages = [module.path for module in modules[1:]]
+    found, seen = {}, set(public)
+    for module in modules[1:] + modules[:1]:
+        for path, source in public_names(module).items():
+            known = set(public)
+            inner = results_of(package, find(package, source), known)
+            own = [result for result in inner if result not in seen and _home(result, pages) in ("", module.path)]
+            seen.update(own)
+            found[module.path, path] = own
+    return found
+
+
+def _home(result, pages):
+    """The longest path of a public module that defines a class, or "" if no public one does."""
+    return max((path for path in pages if result.startswith(f"{path}.")), key=len, default="")
+
+
+def _page(package, module, homes, results):
     """A module's names: links to what has its home elsewhere, then all others in full."""
     names = public_names(module)
     elsewhere = {
@@ -40,12 +138,11 @@ def _page(package, module, homes):
     links = [
         f"- {_anchor(path, pages)}`{path.rpartition('.')[2]}`: [`{home}`][{home}]" for path, home in elsewhere.items()
     ]
-    seen = {find(package, source).path for found in public_modules(package) for source in public_names(found).values()}
     own = []
     for path, source in names.items():
         if path not in elsewhere:
             own.append(f"{_anchor(path, [source])}\n\n::: {source}")
-            own += [RESULT.format(path=result) for result in results_of(package, find(package, source), seen)]
+            own += [RESULT.format(path=result) for result in results[module.path, path]]
     return "\n\n".join([PAGE.format(path=module.path), "\n".join(links), *own])
 
 

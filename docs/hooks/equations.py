@@ -5,6 +5,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from package import find, public_modules, public_names
+from text import as_it_stands
 
 CITED = re.compile(r"\(([A-Z](?:[^()]|\([^()]*\))*(?:19|20)\d\d(?:[^()]|\([^()]*\))*)\)")  # (Reed et al. 2014, Eq. 6)
 SOURCE = re.compile(r"^Source:\s*(.+(?:\n[ \t]+\S.*)*)", re.MULTILINE)
@@ -83,6 +84,5 @@ def _natural(text):
 
 
 def _cell(text):
-    """Text as it stands, in a table of Markdown: what is no code is escaped."""
-    parts = text.replace("|", "\\|").split("`")
-    return "`".join(part if number % 2 else re.sub(r"([_*\[\]])", r"\\\1", part) for number, part in enumerate(parts))
+    """Text as it stands, in a table."""
+    return as_it_stands(text.replace("|", "\\|"))

@@ -36,7 +36,9 @@ def public_names(module):
 
 
 def _is_shadowed(module, name):
-    return name in module.modules[name].members
+    """Whether a function of the same name hides a module from its users."""
+    inner = module.modules[name].members.get(name)
+    return inner is not None and not inner.is_module
 
 
 def find(package, path):

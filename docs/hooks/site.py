@@ -1,5 +1,7 @@
 """What mkdocs does beside the pages in this folder: pages made of the package and of the guides, formulas, links."""
 
+import ast
+import functools
 import pathlib
 
 from api import api_pages
@@ -23,9 +25,11 @@ def on_config(config):
 
 def _filled(entry, pages):
     """An entry of the navigation; of `Title: folder/` the pages of that folder."""
-    ((title, address),) = entry.items()
-    made = [page for page in pages if page.startswith(str(address)) and page.endswith(".md")]
-    return {title: made} if str(address).endswith("/") else entry
+    ((title, content),) = entry.items()
+    if isinstance(content, list):
+        return {title: [_filled(inner, pages) for inner in content]}
+    made = [page for page in pages if page.startswith(content) and page.endswith(".md")]
+    return {title: made} if content.endswith("/") else entry
 
 
 def on_files(files, config):
@@ -40,12 +44,18 @@ def on_files(files, config):
 def made_pages(config):
     """The pages that nobody writes, Markdown or a picture, `{address: content}`."""
     root = pathlib.Path(config.config_file_path).parent
-    package = load(root)
+    package = _package(root)
     if missing := undocumented(package):
         raise PluginError(f"Public names without a docstring: {', '.join(missing)}")
     template = pathlib.Path(config.docs_dir, "equations.md").read_text()
     equations = {"equations.md": equations_page(package, template)}
     return guide_pages(root / "guides") | api_pages(package) | table_pages(root / RESULTS) | equations
+
+
+@functools.cache
+def _package(root):
+    """The package, read once."""
+    return load(root)
 
 
 def table_pages(folder):
@@ -54,8 +64,9 @@ def table_pages(folder):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Links to the pages of tables, which lie in another folder of the repository than of the site."""
-    return markdown.replace(f"../{RESULTS}/", "tables/")
+    """Links to the pages of tables, which lie in another folder of the repository than of the site; the version."""
+    version = _package(pathlib.Path(config.config_file_path).parent)["base.version.__version__"].value
+    return markdown.replace(f"../{RESULTS}/", "tables/").replace("{{ version }}", ast.literal_eval(version))
 
 
 def on_page_content(html, page, config, files):

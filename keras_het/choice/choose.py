@@ -69,8 +69,8 @@ def choose(
         validation_data: `(x, y)`, or a data set, to measure the candidates by, instead of folds of the data.
         verified_labels: labels that somebody has verified, as a dict from the indices of examples to labels. They
             replace the given ones, and count more in the measure.
-        candidates: objects of `Candidate`, beside the plain training; None for the list of
-            `keras_het.choice.candidates`.
+        candidates: objects of `Candidate`, beside the plain training; None for early-learning regularisation, forward
+            correction and label smoothing.
         optimizer: a name, a Keras optimizer, of which each training gets a new one, or a function that makes one of a
             model, for example to exclude weights from decay.
         epochs: the number of epochs of each training; the best epoch decides.

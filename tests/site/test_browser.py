@@ -1,11 +1,13 @@
 """The site in a real Chromium, opened as files: every page loads in silence, fits a phone, and the search finds it."""
 
+import importlib
 import os
 import pathlib
 
 import pytest
 
 from tests.chromium import SIZES, context
+from tests.site.conftest import ROOT
 
 FILES = ("file:", "data:", "blob:", "about:")
 
@@ -60,14 +62,88 @@ def test_every_page_loads_in_silence_and_fits(size, scheme, opened, site, tmp_pa
     assert (text < 100 and ground > 200) if scheme == "light" else (text > 150 and ground < 60)
 
 
-def test_the_search_finds_without_a_server(opened, site):
+@pytest.mark.parametrize("name", ["index", "quickstart", "choose"])
+def test_no_code_of_the_first_pages_is_cut_off_on_a_laptop(name, opened, site):
+    page = opened("laptop")
+    page.goto((site / f"{name}.html").as_uri())
+    assert page.locator("article pre code").count() > 2
+    assert wide_code(page) == []
+
+
+@pytest.mark.planted
+def test_code_that_is_cut_off_is_caught(browser, tmp_path):
+    (tmp_path / "page.html").write_text(f"<article><pre style='overflow: auto'><code>{'planted ' * 99}</code></pre>")
+    page = browser.new_page(viewport={"width": 1100, "height": 800})
+    page.goto((tmp_path / "page.html").as_uri())
+    assert wide_code(page)
+    page.close()
+
+
+def wide_code(page):
+    """The beginnings of the blocks of code that scroll sideways."""
+    return page.evaluate(
+        "[...document.querySelectorAll('article pre, article pre code')]"
+        ".filter((block) => block.scrollWidth > block.clientWidth + 1 && block.clientWidth > 0)"
+        ".map((block) => block.textContent.slice(0, 60))"
+    )
+
+
+def found_by(page, words):
+    """The addresses that the search names for words."""
+    page.locator(".md-search__input").fill(words)
+    page.wait_for_function(
+        "(words) => document.querySelector('.md-search-result__meta')?.textContent.match(/document|No match/) !== null"
+        " && document.querySelector('.md-search__input').value === words",
+        arg=words,
+    )
+    page.wait_for_timeout(300)
+    return [link.get_attribute("href") for link in page.locator(".md-search-result__link").all()]
+
+
+@pytest.mark.parametrize("words", ["install", "cite", "GPU", "gallery", "glossary", "tune", "which labels are wrong"])
+def test_the_search_finds_what_a_newcomer_looks_for(words, opened, site):
     page = opened()
     page.goto((site / "index.html").as_uri())
-    page.locator(".md-search__input").fill("HeteroscedasticDense")
-    first = page.locator(".md-search-result__link").first
-    first.wait_for()
-    first.click()
-    page.wait_for_url("**/api/keras_het.layers.html*")
+    assert found_by(page, words)
+
+
+def test_the_search_finds_a_page_without_a_server(opened, site):
+    page = opened()
+    page.goto((site / "index.html").as_uri())
+    assert found_by(page, "HeteroscedasticDense")
+    page.locator(".md-search-result__link").first.click()
+    page.wait_for_url("**/api/keras_het*.html*")
+
+
+def test_the_search_finds_every_public_name(opened, site, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "hooks")
+    package = importlib.import_module("package")
+    names = {
+        path.rpartition(".")[2]
+        for module in package.public_modules(package.load(ROOT))
+        for path in package.public_names(module)
+    }
+    page = opened()
+    page.goto((site / "index.html").as_uri())
+    assert len(names) > 100
+    assert [name for name in sorted(names) if not any("api/" in href for href in found_by(page, name))] == []
+
+
+def test_the_home_page_is_light_and_quick(opened, site):
+    page = opened()
+    page.goto((site / "index.html").as_uri())
+    page.wait_for_load_state("networkidle")
+    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    files = {site / "index.html"} | {
+        (site / name).resolve()
+        for name in page.evaluate(
+            "performance.getEntriesByType('resource').map((entry) => decodeURI(new URL(entry.name).pathname))"
+        )
+    }
+    weight = sum(path.stat().st_size for path in files if path.is_file())
+    print(f"first paint {paint:.0f} ms, {len(files)} files, {weight / 1e3:.0f} kB")
+    assert weight < 2e6
+    assert paint < 3000
 
 
 def test_a_formula_is_drawn(opened, site):

@@ -52,7 +52,7 @@ def test_whatever_leads_nowhere_fails(copied):
     change(copied / "keras_het/layers/noise_transition.py", '    """', '    """See `keras_het.layers.Planted`.\n\n    ')
     planted = ["[a](planted.md)", "[b](theory.md#planted)", "`keras_het.planted`", "[c][keras_het.planted_too]"]
     planted += ['{% include-markdown "../README.md" start="## Planted" %}']
-    change(copied / "docs/index.md", "# Why\n", "# Why\n\n" + "\n\n".join(planted))
+    change(copied / "docs/index.md", "## Cite\n", "## Cite\n\n" + "\n\n".join(planted))
     result = build(copied)
     assert result.returncode != 0
     for words in (

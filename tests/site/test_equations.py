@@ -10,7 +10,6 @@ WITHOUT = {
     "Collier 2021": {
         1: "the generative process, whose argmax has no gradient; Eq. 3 stands for it",
         2: "why a softmax is the case of Gumbel noise",
-        4: "regression, of which the paper reports",
         **dict.fromkeys((6, 7, 8, 9, 10, 11, 12), "a step towards Eq. 13"),
     },
     "Sukhbaatar 2014": {6: "a bound, for a proof", 7: "what follows from it"},

@@ -1,6 +1,7 @@
 """What the site is made with: guides as text and code, equations out of docstrings, docstrings as griffe reads them."""
 
 import importlib
+import re
 
 import pytest
 
@@ -114,3 +115,20 @@ def _g():
         "| Where | Function | As its docstring says |",
         "|  | [`toy.f`][toy.f] | the code of its authors. |",
     ]
+
+
+def test_the_overview_has_a_line_for_every_public_name(hook):
+    package = hook("package").load(ROOT)
+    names, found = hook("package").public_names, hook("package").find
+    modules = list(hook("package").public_modules(package))
+    objects = {found(package, source).path for module in modules for source in names(module).values()}
+    linked = re.findall(r"^- \[`[\w.]+`\]\[([\w.]+)\]: \S", hook("api").overview(package), re.MULTILINE)
+    sources = {path: source for module in modules for path, source in names(module).items()}
+    assert sorted(found(package, sources[path]).path for path in linked) == sorted(objects)
+
+
+def test_users_find_all_that_stands_at_the_top(hook):
+    package = hook("package").load(ROOT)
+    wanted = {f"keras_het.{name}" for names in hook("api").FOR_USERS.values() for name in names}
+    assert set(hook("package").public_names(package)) <= wanted
+    assert 12 <= len(wanted) <= 20

@@ -42,9 +42,9 @@ def clean_labels(
     The steps: `selection.cross_val_probabilities`; the class of each example, by `analysis.diagnose_noise`; `report`,
     if it is wanted; then a new model is trained. cleanlab calls the whole `CleanLearning`.
 
-    A label is an issue if it is not the class found. The report has other suspects, those of
-    `analysis.find_label_issues`; where whole classes are swapped, a model trained without the issues is much better
-    than one without these (`benchmarks/results/cleaning.md`). If the kind of noise is "none", the issues are these.
+    A label is an issue if it is not the class found. `analysis.find_label_issues` finds fewer; where whole classes are
+    swapped, a model trained without the issues is much better than one without these few
+    (`benchmarks/results/cleaning.md`). If the kind of noise is "none", the issues are the few.
 
     Labels may be names, or integers from 0 on. The model sees the integers, or the places of the names in the result's
     `classes`; `to_frame()` has the names.
@@ -108,7 +108,8 @@ def clean_labels(
     model.fit(take(x, kept), labels[kept], sample_weight=weight, verbose=0, **fit_arguments)
     page = None
     if report_path is not None:
-        page = report(model, x, encoded.labels, encoded.classes.tolist(), report_path, probabilities=p)
+        names, title = encoded.classes.tolist(), "Labels and probabilities"
+        page = report(model, x, encoded.labels, names, report_path, probabilities=p, issues=issues, title=title)
     return CleanedLabels(model, encoded.classes, issues, diagnosis, p, action, page, index)
 
 

@@ -104,6 +104,7 @@ def collect(
     *,
     probabilities: Any = None,
     dynamics: Any = None,
+    issues: LabelIssues | None = None,
     batch_size: int = 128,
 ) -> Findings:
     """Collects the findings of a report, without a page.
@@ -115,6 +116,7 @@ def collect(
         class_names: names of the K classes, a sequence or a dict {class: name}; None for numbers.
         probabilities: out of sample, `(N, K)`, each row of sum 1; None takes the model's predictions.
         dynamics: a `callbacks.TrainingDynamics` of the same examples, by which the labels are judged; or None.
+        issues: of the same labels, if somebody has found them; None finds them.
         batch_size: of the predictions.
     Returns:
         `Findings`.
@@ -146,7 +148,10 @@ def collect(
     bins = analysis.calibration(p, labels)
     noise = find_noise(model, x, len(names), check_integer("batch_size", batch_size, 1), missing)
     _check_dynamics(dynamics, labels, p.shape[1])
-    issues = unless_impossible("Wrong labels", missing, lambda: _issues(p, labels, dynamics))
+    if issues is None:
+        issues = unless_impossible("Wrong labels", missing, lambda: _issues(p, labels, dynamics))
+    elif not np.array_equal(np.sort(issues.index), np.arange(count)) or np.any(labels[issues.index] != issues.given):
+        raise ValueError(f"`issues` must be of the same {count} labels. Received: those of others")
     margins = unless_impossible("Margins by epoch", missing, lambda: None if dynamics is None else dynamics.margins)
     return Findings(
         model.name,

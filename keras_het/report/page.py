@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_het.analysis.corrections import read_corrections
+from keras_het.analysis.label_quality import LabelIssues
 from keras_het.analysis.label_table import table_of
 from keras_het.analysis.plots.classes import EITHER, TOGETHER
 from keras_het.base.extras import import_extra
@@ -48,6 +49,7 @@ def report(
     *,
     probabilities: Any = None,
     dynamics: Any = None,
+    issues: LabelIssues | None = None,
     images: Any = None,
     batch_size: int = 128,
     title: str | None = None,
@@ -73,6 +75,8 @@ def report(
         probabilities: out of sample, `(N, K)`, each row of sum 1; None takes the model's predictions.
         dynamics: a `callbacks.TrainingDynamics` that has seen the training of these examples: it judges the labels,
             also beside probabilities, and the page has a curve of the margin by epoch for each suspect. None for none.
+        issues: the labels that are probably wrong, of `analysis.find_label_issues` or `clean_labels`, if the page shall
+            have these; None finds them.
         images: pictures of the examples, to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels;
             None takes x if it has that last form.
         batch_size: of the predictions.
@@ -96,7 +100,8 @@ def report(
     import_extra("jinja2", "The report")
     folder = pathlib.Path(path)
     check_folder(folder)
-    found = collect(model, x, y, class_names, probabilities=probabilities, dynamics=dynamics, batch_size=batch_size)
+    given = {"probabilities": probabilities, "dynamics": dynamics, "issues": issues}
+    found = collect(model, x, y, class_names, **given, batch_size=batch_size)
     images = x if images is None and is_images(x) else images
     if images is not None and len(images) != len(found.labels):
         raise ValueError(

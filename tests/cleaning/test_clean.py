@@ -1,5 +1,6 @@
 """The whole way in one call: planted wrong labels are found, and the new model does without them."""
 
+import csv
 import warnings
 
 import keras
@@ -110,6 +111,14 @@ def test_a_report_is_written_with_the_names(tmp_path):
     assert found.page == tmp_path / "report" / "report.html"
     assert "owl" in found.page.read_text()
     assert str(found).endswith(f"report: {found.page}")
+
+
+def test_the_report_names_the_labels_that_were_left_out(tmp_path):
+    found = clean(NAMES[LABELS], report_path=tmp_path)
+    rows = list(csv.DictReader((tmp_path / "labels.csv").read_text("utf-8-sig").splitlines()))
+    wrong = {int(row["index"]) for row in rows if row["is_issue"] == "1"}
+    assert wrong == set(found.issues.index[found.issues.is_issue].tolist())
+    assert len(wrong) == 48
 
 
 def test_a_data_set_gives_the_same_as_its_arrays():

@@ -110,6 +110,13 @@ def test_probabilities_out_of_sample_are_taken_for_the_models():
     assert any("trained on these examples" in step for step in next_steps(collect(with_head(), X, Y)))
 
 
+def test_issues_that_somebody_found_are_the_suspects():
+    all_of_them = dataclasses.replace(collect(plain(), X, Y).issues, is_issue=np.ones(len(Y), bool))
+    found = collect(plain(), X, Y, issues=all_of_them)
+    assert found.number_of_issues == len(Y)
+    assert f"{len(Y)} labels" in " ".join(summary(found))
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [
@@ -187,6 +194,14 @@ def diverged():
             "be a sequence with a name for each of the 4 classes. Received: a list of 1",
         ),
         (lambda: collect(plain(), X, Y, set(NAMES)), "a name for each of the 4 classes. Received: a set of 4"),
+        (
+            lambda: collect(plain(), X, Y, issues=collect(plain(), X, np.roll(Y, 1)).issues),
+            "`issues` must be of the same 120 labels. Received: those of others",
+        ),
+        (
+            lambda: collect(plain(), X, Y, issues=collect(plain(), X[:60], Y[:60]).issues),
+            "`issues` must be of the same 120 labels. Received: those of others",
+        ),
         (
             lambda: collect(plain(), X, Y, batch_size=0),
             "`batch_size` must be an integer at least 1. Received: batch_size=0",

@@ -25,6 +25,16 @@ def test_the_examples_of_the_pages_run(page, block, tmp_path, monkeypatch):
     exec(compile(block, page.name, "exec"), {"__name__": "__main__"})
 
 
+COLUMNS = 76  # a laptop's column cuts code off at 78
+WIDE = {"README", "choose"}  # pages whose code is still wider
+
+
+@pytest.mark.parametrize(("page", "block"), [case for case in EXAMPLES if case.values[0].stem not in WIDE])
+def test_the_examples_of_the_pages_fit_a_laptop(page, block):
+    wide = [line for line in block.splitlines() if len(line) > COLUMNS]
+    assert not wide, wide
+
+
 @pytest.mark.parametrize(
     "page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md"], ids=lambda page: page.stem
 )

@@ -226,8 +226,11 @@ def test_no_false_alarm_over_the_compile_calls_of_demo_guides_and_readme(path):
         if path.suffix == ".py"
         else [part.split("```")[0] for part in path.read_text().split("```python\n")[1:]]
     )
-    calls = [ast.unparse(node) for block in blocks for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Call)]
+    nodes = [node for block in blocks for node in ast.walk(ast.parse(block))]
+    calls = [ast.unparse(node) for node in nodes if isinstance(node, ast.Call)]
     calls = [call for call in calls if call.startswith("model.compile(")]
+    named = [ast.unparse(node) for node in nodes if isinstance(node, ast.Assign)]
+    named = [line.removeprefix("loss = ") for line in named if line.startswith("loss = keras.losses.")]
     assert calls
     for call in calls:
         model = make()
@@ -239,7 +242,7 @@ def test_no_false_alarm_over_the_compile_calls_of_demo_guides_and_readme(path):
             "model": model,
             "learning_rate": 1e-3,
             "optimizer": "adam",
-            "loss": with_parameters,
+            "loss": eval(named[0]) if named else with_parameters,
         }
         eval(call, names)
         keras_het.check(model)

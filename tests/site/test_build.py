@@ -68,7 +68,7 @@ def test_whatever_leads_nowhere_fails(copied):
 
 @pytest.mark.planted
 def test_a_formula_that_is_not_understood_fails(copied):
-    change(copied / "docs/theory.md", "# Theory\n", "# Theory\n\n$\\planted{x}$\n")
+    change(copied / "docs/theory.md", "## The model\n", "## The model\n\n$\\planted{x}$\n")
     result = build(copied)
     assert result.returncode != 0
     assert "a command that is not known: \\planted{x}" in result.stderr

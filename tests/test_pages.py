@@ -26,10 +26,9 @@ def test_the_examples_of_the_pages_run(page, block, tmp_path, monkeypatch):
 
 
 COLUMNS = 76  # a laptop's column cuts code off at 78
-WIDE = {"README", "choose"}  # pages whose code is still wider
 
 
-@pytest.mark.parametrize(("page", "block"), [case for case in EXAMPLES if case.values[0].stem not in WIDE])
+@pytest.mark.parametrize(("page", "block"), EXAMPLES)
 def test_the_examples_of_the_pages_fit_a_laptop(page, block):
     wide = [line for line in block.splitlines() if len(line) > COLUMNS]
     assert not wide, wide

@@ -30,4 +30,5 @@ figure, axes = plt.subplots(2, 4, figsize=(6.4, 3.3))
 for ax, image in zip(axes.flat, [x[0], *maps], strict=True):
     ax.imshow(image, cmap="Blues")
     ax.set_axis_off()
+axes[0, 0].set_title("image")
 figure.savefig("sample_segmentations.png")

@@ -29,7 +29,7 @@ for part, color in ((y == true, "tab:blue"), (y != true, "tab:orange")):
     curves = dynamics.margins[:, part][:, :40]
     ax.plot(range(1, 16), curves, color=color, alpha=0.3)
 ax.axhline(0, color="black", linewidth=0.8)
-ax.set(xlabel="epoch", ylabel="margin", title="right (blue) and wrong")
+ax.set(xlabel="epoch", ylabel="margin", title="right labels are blue")
 figure.savefig("training_dynamics.png")
 
 issues = keras_het.analysis.find_label_issues(dynamics)

@@ -18,8 +18,13 @@ from benchmarks.lib import harness, results
 from guides.gallery.lib import entries
 
 COMMAND = "python -m nox -s gallery -- --keep"
-WINDOW = {"width": 1000, "height": 1000}
-COLORS = 128  # of a picture: a third of the size, and no difference that one sees
+WINDOW = {
+    "viewport": {"width": 1000, "height": 1450},
+    "device_scale_factor": 0.75,
+}
+COLORS = (
+    64  # of a picture: a third of the size, and no difference that one sees
+)
 
 
 def execute(entry, folder):
@@ -36,8 +41,11 @@ def execute(entry, folder):
     return printed.getvalue().strip()
 
 
-def keep(entry, printed, folder, outputs=entries.OUTPUTS):
-    """Writes the result file of an entry, and its picture if it has drawn one or written a page."""
+def keep(entry, printed, folder, commit, outputs=entries.OUTPUTS):
+    """Writes the result file of an entry, and its picture if it has drawn one or written a page.
+
+    `commit` is the name of the commit before the first output changed.
+    """
     import keras
 
     for page in folder.rglob("*.html"):
@@ -53,7 +61,9 @@ def keep(entry, printed, folder, outputs=entries.OUTPUTS):
     run = results.this_run(
         COMMAND, written, entry.seeds, versions, harness.processor()
     )
-    results.write(outputs / f"{entry.name}.json", run)
+    results.write(
+        outputs / f"{entry.name}.json", run._replace(commit=commit)
+    )
 
 
 def photograph(page, path):
@@ -65,7 +75,7 @@ def photograph(page, path):
             executable_path=os.environ.get("CHROMIUM") or None,
             args=["--no-sandbox"],
         )
-        window = browser.new_page(viewport=WINDOW)
+        window = browser.new_page(**WINDOW)
         window.goto(page.resolve().as_uri())
         window.screenshot(path=path)
         browser.close()
@@ -94,6 +104,7 @@ def main():
         help="write the outputs that the site shows",
     )
     options = parser.parse_args()
+    commit = results.commit()
     names = options.names or [
         path.stem for path in sorted(entries.FOLDER.glob("*.py"))
     ]
@@ -109,7 +120,7 @@ def main():
                 flush=True,
             )
             if options.keep:
-                keep(entry, printed, pathlib.Path(folder))
+                keep(entry, printed, pathlib.Path(folder), commit)
 
 
 if __name__ == "__main__":

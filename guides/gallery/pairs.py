@@ -1,6 +1,6 @@
 """
 Title: The pairs that are confused
-Description: The pairs whose covariance is beyond chance, the largest first: here the three whose labels are swapped.
+Description: The pairs whose covariance is beyond chance, the largest first: here those whose labels are swapped.
 Seeds: 0
 """
 

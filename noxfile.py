@@ -351,6 +351,18 @@ def guides(session):
 
 
 @nox.session
+def gallery(session):
+    """The gallery's entries, run on every backend; `-- --backend torch` for one, `-- --keep`: outputs for the site."""
+    backend, arguments = split_backend(session)
+    keeps, is_named = "--keep" in arguments, any(word.startswith("--backend") for word in session.posargs)
+    backends = [backend] if keeps or is_named else BACKENDS
+    install(session, "-e", ".[jax,tensorflow-cpu,torch,demo,pandas]", groups=["browser"])
+    browser = {"CHROMIUM": chromium(session) or ""} if keeps else {}  # for the picture of the report
+    for each in backends:
+        session.run("python", "-m", "guides.gallery.lib.run", *arguments, env=backend_environment(each) | browser)
+
+
+@nox.session
 def notebooks(session):
     """A notebook of every guide, made and run; `-- --quick`: epochs of one batch, `-- --keep`: outputs for the site."""
     backend, arguments = split_backend(session)

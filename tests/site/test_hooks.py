@@ -63,6 +63,26 @@ def test_no_line_of_a_guide_is_lost(hook):
         assert "```text\n" in page  # it was run, and printed
 
 
+def test_the_gallery_has_all_code_and_a_card_for_each_entry(hook):
+    pages = hook("gallery").gallery_pages(ROOT / "guides" / "gallery")
+    texts = {address: text for address, text in pages.items() if address.endswith(".md")}
+    paths = sorted((ROOT / "guides" / "gallery").glob("*.py"))
+    for path in paths:
+        code = path.read_text().split('"""\n\n', 1)[1]
+        assert [address for address, text in texts.items() if code in text] != []
+        assert f".md#{path.stem})" in texts["gallery/index.md"]
+    named = {found for text in texts.values() for found in re.findall(r"\]\((\w+\.png)\)", text)}
+    assert {f"gallery/{name}" for name in named} == set(pages) - set(texts)
+
+
+def test_sentences_that_are_printed_are_wrapped_and_tables_are_not(hook):
+    row, sentence = "a  " + "b" * 90, "word " * 20
+    shown = hook("gallery").text(f"{row}\n{sentence}").splitlines()
+    assert shown[:2] == ["```text", row]
+    assert " ".join(shown[2:-1]).split() == sentence.split()
+    assert max(map(len, shown[2:])) <= 76
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -25,16 +25,10 @@ class Entry(NamedTuple):
 def read(path):
     """The entry of a file."""
     source = path.read_text(encoding="utf-8")
-    fields = fields_of(
-        next(filter(is_text, ast.parse(source).body)).value.value
-    )
-    code = "\n\n".join(
-        text for kind, text in cells(source) if kind == "code"
-    )
+    fields = fields_of(next(filter(is_text, ast.parse(source).body)).value.value)
+    code = "\n\n".join(text for kind, text in cells(source) if kind == "code")
     seeds = [int(seed) for seed in fields["Seeds"].split(", ")]
-    return Entry(
-        path.stem, fields["Title"], fields["Description"], seeds, code
-    )
+    return Entry(path.stem, fields["Title"], fields["Description"], seeds, code)
 
 
 def digest(code):
@@ -48,34 +42,12 @@ def names_used(code):
     imported = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            start = (
-                f"{node.module}."
-                if isinstance(node, ast.ImportFrom)
-                else ""
-            )
-            imported |= {
-                alias.asname or alias.name: start + alias.name
-                for alias in node.names
-            }
-    chains = (
-        _chain(node)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute)
-    )
-    found = (
-        ".".join([imported.get(first, ""), *rest])
-        for first, *rest in filter(None, chains)
-    )
-    names = [
-        name
-        for name in dict.fromkeys(found)
-        if name.startswith("keras_het.")
-    ]
-    return [
-        name
-        for name in names
-        if not any(other.startswith(f"{name}.") for other in names)
-    ]
+            start = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            imported |= {alias.asname or alias.name: start + alias.name for alias in node.names}
+    chains = (_chain(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    found = (".".join([imported.get(first, ""), *rest]) for first, *rest in filter(None, chains))
+    names = [name for name in dict.fromkeys(found) if name.startswith("keras_het.")]
+    return [name for name in names if not any(other.startswith(f"{name}.") for other in names)]
 
 
 def _chain(node):

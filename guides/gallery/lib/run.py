@@ -22,9 +22,7 @@ WINDOW = {
     "viewport": {"width": 1000, "height": 1450},
     "device_scale_factor": 0.75,
 }
-COLORS = (
-    64  # of a picture: a third of the size, and no difference that one sees
-)
+COLORS = 64  # of a picture: a third of the size, and no difference that one sees
 
 
 def execute(entry, folder):
@@ -53,17 +51,10 @@ def keep(entry, printed, folder, commit, outputs=entries.OUTPUTS):
     (outputs / f"{entry.name}.png").unlink(missing_ok=True)
     for figure in folder.glob("*.png"):
         shrink(figure, outputs / f"{entry.name}.png")
-    versions = {
-        name: results.version_of(name)
-        for name in ("keras", keras.config.backend())
-    }
+    versions = {name: results.version_of(name) for name in ("keras", keras.config.backend())}
     written = {"printed": printed, "code": entries.digest(entry.code)}
-    run = results.this_run(
-        COMMAND, written, entry.seeds, versions, harness.processor()
-    )
-    results.write(
-        outputs / f"{entry.name}.json", run._replace(commit=commit)
-    )
+    run = results.this_run(COMMAND, written, entry.seeds, versions, harness.processor())
+    results.write(outputs / f"{entry.name}.json", run._replace(commit=commit))
 
 
 def photograph(page, path):
@@ -105,9 +96,7 @@ def main():
     )
     options = parser.parse_args()
     commit = results.commit()
-    names = options.names or [
-        path.stem for path in sorted(entries.FOLDER.glob("*.py"))
-    ]
+    names = options.names or [path.stem for path in sorted(entries.FOLDER.glob("*.py"))]
     for name in names:
         entry, start = (
             entries.read(entries.FOLDER / f"{name}.py"),

@@ -214,7 +214,7 @@ print(
 )
 
 """
-The covariance as a map; classes that are alike stand side by side.
+The covariance as a map; classes that are taken for others in the same way stand side by side.
 """
 
 covariance = keras_het.analysis.covariance(model, images[test])

@@ -70,7 +70,7 @@ estimators = {
         (32,), epochs=30, folds=2, trainings=9, random_state=0
     ),
 }
-parts = StratifiedKFold(5, shuffle=True, random_state=0)
+parts = StratifiedKFold(4, shuffle=True, random_state=0)
 classes, y = np.unique(labels, return_inverse=True)
 probabilities = {}
 print(
@@ -117,7 +117,7 @@ for axes, (name, p) in zip(panels, probabilities.items(), strict=True):
     axes.set_xlabel("probability of the given label")
     axes.spines[["top", "right"]].set_visible(False)
 panels[0].set_ylabel("rows")
-panels[0].legend(frameon=False, loc="upper center")
+panels[2].legend(frameon=False, loc="upper center")
 plt.show()
 
 """

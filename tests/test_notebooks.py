@@ -107,12 +107,15 @@ def test_a_cell_that_is_lost_is_noticed(place, lost):
 
 
 @pytest.mark.parametrize("guide", sorted(GUIDES.glob("*.py")), ids=lambda guide: guide.stem)
-def test_the_outputs_that_the_site_shows_have_a_place_in_the_code_of_the_guide(guide):
+def test_the_outputs_that_the_site_shows_have_a_picture_and_a_place_in_the_code_of_the_guide(guide):
     run = results.read(GUIDES / "outputs" / f"{guide.stem}.json")
     source = guide.read_text(encoding="utf-8")
     assert run.seeds == reader.seeds(source)
     count = sum(kind == "code" for kind, _ in reader.cells(source))
     assert all(int(place) < count for place in run.tables)
+    drawn = [path.stem.rpartition("-")[2] for path in (GUIDES / "outputs").glob(f"{guide.stem}-*.png")]
+    assert drawn  # a picture for the index
+    assert set(drawn) <= set(run.tables)
 
 
 def test_the_seeds_are_those_of_the_header():

@@ -22,8 +22,11 @@ def outputs_of(cell):
     return text, [base64.b64decode(data["image/png"]) for data in shown if "image/png" in data]
 
 
-def keep(guide, notebook, folder):
-    """Writes the outputs of a guide as `folder/NAME.json` and `NAME-CELL.png`, by the place of a cell in the code."""
+def keep(guide, notebook, folder, commit):
+    """Writes the outputs of a guide as `folder/NAME.json` and `NAME-CELL.png`, by the place of a cell in the code.
+
+    The commit is that of the guides: while outputs are written, there are changes since.
+    """
     import keras
 
     for drawn in folder.glob(f"{guide.stem}-*.png"):
@@ -41,7 +44,7 @@ def keep(guide, notebook, folder):
     command = f"python -m nox -s notebooks -- --keep --backend {backend}"
     versions = {name: results.version_of(name) for name in ("keras", backend)}
     run = results.this_run(command, written, seeds(source), versions, harness.processor())
-    results.write(folder / f"{guide.stem}.json", run._replace(note=[took(code)]))
+    results.write(folder / f"{guide.stem}.json", run._replace(commit=commit, note=[took(code)]))
 
 
 def took(code):
@@ -55,10 +58,10 @@ def main():
     """Keeps the outputs of all notebooks that were run."""
     import nbformat
 
-    folder = FOLDER.parent / "outputs"
+    folder, commit = FOLDER.parent / "outputs", results.commit()
     folder.mkdir(exist_ok=True)
     for guide in sorted(FOLDER.parent.glob("*.py")):
-        keep(guide, nbformat.read(FOLDER / f"{guide.stem}.ipynb", as_version=4), folder)
+        keep(guide, nbformat.read(FOLDER / f"{guide.stem}.ipynb", as_version=4), folder, commit)
 
 
 if __name__ == "__main__":

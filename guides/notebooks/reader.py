@@ -33,11 +33,11 @@ def fields_of(header):
     return dict(line.split(": ", 1) for line in header.strip().splitlines())
 
 
-def head(source):
+def header_of(source):
     """The fields of the header of a guide."""
     return fields_of(next(filter(is_text, ast.parse(source).body)).value.value)
 
 
 def seeds(source):
     """The seeds that a guide runs with, as its header says."""
-    return [int(seed) for seed in head(source)["Seeds"].split(", ")]
+    return [int(seed) for seed in header_of(source)["Seeds"].split(", ")]

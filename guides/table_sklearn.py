@@ -162,6 +162,7 @@ print(f"accuracy without the {frame.is_issue.sum():3} suspects: ", end="")
 print(f"{accuracy(cleaned.model):.3f}")
 
 """
-**What to expect.** This is one draw of wrong labels on a small table; another gives other figures. Where few labels are
-wrong, a logistic regression may do as well in a moment: compare them, as above.
+**What to expect.** This is one draw of wrong labels on a small table. Another draw gives other figures. So does another
+backend, which takes the rows in another order: the method that is chosen may be another one, and its accuracy near that
+of the two others. Where few labels are wrong, a logistic regression may do as well in a moment: compare, as above.
 """

@@ -343,7 +343,7 @@ def export(session, backend):
 def guides(session):
     """The guides, run on every backend; `-- --backend torch` for one."""
     backends = [split_backend(session)[0]] if session.posargs else BACKENDS
-    install(session, "-e", ".[jax,tensorflow-cpu,torch,hub,demo]")
+    install(session, "-e", ".[jax,tensorflow-cpu,torch,hub,demo,pandas]", groups=["recipe"])
     for backend in backends:
         for guide in sorted(pathlib.Path("guides").resolve().glob("*.py")):
             session.chdir(session.create_tmp())
@@ -368,7 +368,7 @@ def notebooks(session):
     backend, arguments = split_backend(session)
     if {"--quick", "--keep"} <= set(arguments):
         session.error("The outputs of a quick run mean nothing: give `--quick` or `--keep`.")
-    install(session, "-e", f".[{backend},hub,demo]", groups=["notebooks"])
+    install(session, "-e", f".[{backend},hub,demo,pandas]", groups=["notebooks", "recipe"])
     session.run("python", "-m", "guides.notebooks.make", *(word for word in arguments if word != "--keep"))
     for guide in sorted(pathlib.Path("guides").glob("*.py")):
         notebook = f"guides/notebooks/{guide.stem}.ipynb"

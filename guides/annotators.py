@@ -21,6 +21,7 @@ needs `pip install ".[jax,demo]"` in a clone, and takes about a minute on two co
 """
 
 import keras
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
@@ -49,7 +50,13 @@ true_t = [
 names = ["Ada", "Ben", "Cyd", "Dan", "Eve"]
 
 rng = np.random.default_rng(1)
-labels = np.stack([label_noise.corrupt_labels(clean, t, seed=10 + m) for m, t in enumerate(true_t)], axis=1)
+labels = np.stack(
+    [
+        label_noise.corrupt_labels(clean, t, seed=10 + m)
+        for m, t in enumerate(true_t)
+    ],
+    axis=1,
+)
 places = rng.permuted(np.tile(np.arange(5), (len(clean), 1)), axis=1)
 labels = np.where(places < rng.integers(2, 4, (len(clean), 1)), labels, -1)
 train, held_out, test = slice(1100), slice(1100, 1300), slice(1300, None)
@@ -63,8 +70,12 @@ labels alone.
 
 votes = label_noise.majority_vote(labels[train])
 estimate = label_noise.dawid_skene(labels[train], num_classes=10)
-print(f"right labels: {np.mean(votes == clean[train]):.3f} of the majority, ", end="")
-print(f"{np.mean(estimate.probabilities.argmax(-1) == clean[train]):.3f} of Dawid-Skene")
+print(
+    f"right labels: {np.mean(votes == clean[train]):.3f} of the majority, ",
+    end="",
+)
+classes = estimate.probabilities.argmax(-1)
+print(f"{np.mean(classes == clean[train]):.3f} of Dawid-Skene")
 
 """
 ## With a model
@@ -80,11 +91,24 @@ def make_model(strength):
     """Compiled, and the same at the start for every strength."""
     keras.utils.set_random_seed(0)
     l2 = keras.regularizers.L2(2e-3)
-    hidden = [keras.layers.Dense(128, "relu", kernel_regularizer=l2) for _ in range(2)]
+    hidden = [
+        keras.layers.Dense(128, "relu", kernel_regularizer=l2)
+        for _ in range(2)
+    ]
     ridge = keras.regularizers.L2(strength)
-    flips = keras_het.layers.NoiseTransition(10, num_annotators=5, transition=estimate.transitions, regularizer=ridge)
+    flips = keras_het.layers.NoiseTransition(
+        10,
+        num_annotators=5,
+        transition=estimate.transitions,
+        regularizer=ridge,
+    )
     model = keras.Sequential(
-        [keras.Input((64,)), *hidden, keras.layers.Dense(10, "log_softmax", kernel_regularizer=l2), flips]
+        [
+            keras.Input((64,)),
+            *hidden,
+            keras.layers.Dense(10, "log_softmax", kernel_regularizer=l2),
+            flips,
+        ]
     )
     model.compile(
         optimizer=keras.optimizers.Adam(2e-3),
@@ -98,13 +122,17 @@ def make_model(strength):
 models = {strength: make_model(strength) for strength in (0.001, 0.01)}
 for model in models.values():
     model.fit(x[train], labels[train], batch_size=64, epochs=40, verbose=0)
-scores = {strength: selection.noisy_nll(model, x[held_out], labels[held_out]) for strength, model in models.items()}
+scores = {
+    strength: selection.noisy_nll(model, x[held_out], labels[held_out])
+    for strength, model in models.items()
+}
 best = models[min(scores, key=scores.get)]
 print(
     "negative log-likelihood of held-out labels, by strength:",
     {strength: round(score, 3) for strength, score in scores.items()},
 )
-print(f"accuracy on clean labels: {np.mean(best.predict(x[test], verbose=0).argmax(-1) == clean[test]):.3f}")
+found = best.predict(x[test], verbose=0).argmax(-1)
+print(f"accuracy on clean labels: {np.mean(found == clean[test]):.3f}")
 
 """
 ## Who is how good
@@ -115,8 +143,23 @@ does not. The table names an annotator whose labels do not depend on the class.
 
 print(analysis.annotators(best, labels, names=names))
 learned = keras.ops.convert_to_numpy(best.layers[-1].transition)
-distances = [label_noise.total_variation(t, true) for t, true in zip(learned, true_t, strict=True)]
+distances = [
+    label_noise.total_variation(t, true)
+    for t, true in zip(learned, true_t, strict=True)
+]
 print(f"mean total variation to the true T: {np.mean(distances):.3f}")
+
+"""
+Each row is a true class, each column a label: Cyd takes 3 for 8 and 8 for 3, Eve says anything.
+"""
+
+figure, panels = plt.subplots(1, 5, figsize=(10, 2.4), layout="constrained")
+for axes, t, name in zip(panels, learned, names, strict=True):
+    axes.imshow(t, cmap="Blues", vmin=0, vmax=1)
+    axes.set_title(name)
+    axes.set_xticks(range(0, 10, 3))
+    axes.set_yticks(range(0, 10, 3))
+plt.show()
 
 """
 **When it fails.** Annotators who all make the same mistake are believed, for nothing in their labels shows the mistake.

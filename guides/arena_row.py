@@ -24,7 +24,10 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from keras_het import label_noise, tune
-from keras_het.losses import EarlyLearningRegularizedCrossentropy, with_index
+from keras_het.losses import (
+    EarlyLearningRegularizedCrossentropy,
+    with_index,
+)
 
 """
 ## The data
@@ -36,7 +39,9 @@ x, true = load_digits(return_X_y=True)
 order = np.random.default_rng([0, 1]).permutation(len(true))
 x, true = (x[order] / 16).astype("float32"), true[order]
 train, validation, test = slice(1024), slice(1024, 1280), slice(1280, None)
-labels = label_noise.corrupt_labels(true[:1280], label_noise.symmetric(10, 0.45), seed=[0, 2])
+labels = label_noise.corrupt_labels(
+    true[:1280], label_noise.symmetric(10, 0.45), seed=[0, 2]
+)
 
 """
 ## The method
@@ -52,8 +57,18 @@ def make_model(strength):
     """Compiled; a strength of 0 is plain crossentropy."""
     keras.utils.set_random_seed(0)
     layers = [(128, "relu"), (128, "relu"), (10, "log_softmax")]
-    model = keras.Sequential([keras.Input((64,)), *(keras.layers.Dense(*layer) for layer in layers)])
-    loss = EarlyLearningRegularizedCrossentropy(num_examples=1024, num_classes=10, strength=strength, from_logits=True)
+    model = keras.Sequential(
+        [
+            keras.Input((64,)),
+            *(keras.layers.Dense(*layer) for layer in layers),
+        ]
+    )
+    loss = EarlyLearningRegularizedCrossentropy(
+        num_examples=1024,
+        num_classes=10,
+        strength=strength,
+        from_logits=True,
+    )
     # Not a regularizer, which would count for more beside a smaller loss.
     optimizer = keras.optimizers.AdamW(4e-3, weight_decay=1.0)
     optimizer.exclude_from_weight_decay(var_names=["bias"])
@@ -71,13 +86,21 @@ def fitted(strengths, **arguments):
         "sample_weight": with_index(1024),
     }
     return tune(
-        make_model, strengths, x[train], labels[train], (x[validation], labels[validation]), verbose=0, **arguments
+        make_model,
+        strengths,
+        x[train],
+        labels[train],
+        (x[validation], labels[validation]),
+        verbose=0,
+        **arguments,
     )
 
 
 def accuracy(model):
     """On clean test labels."""
-    return np.mean(model.predict(x[test], verbose=0).argmax(-1) == true[test])
+    return np.mean(
+        model.predict(x[test], verbose=0).argmax(-1) == true[test]
+    )
 
 
 """

@@ -25,6 +25,7 @@ import pathlib
 import tempfile
 
 import keras
+import matplotlib.pyplot as plt
 import numpy as np
 
 from keras_het.losses import with_index
@@ -41,20 +42,40 @@ true = rng.integers(4, size=1000)
 x = (2.5 * np.eye(4)[true] + rng.normal(size=(1000, 4))).astype("float32")
 wrong = rng.random(1000) < 0.3
 y = np.where(wrong, (true + rng.integers(1, 4, size=1000)) % 4, true)
-x, y, wrong, validation = x[:800], y[:800], wrong[:800], (x[800:], true[800:])
+x, y, wrong, validation = (
+    x[:800],
+    y[:800],
+    wrong[:800],
+    (x[800:], true[800:]),
+)
 
 
 def make_model(num_examples=800):
     """Compiled, the loss attached."""
     keras.utils.set_random_seed(0)
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(32, "relu"), keras.layers.Dense(4)])
-    loss = DataParametersCrossentropy(num_examples, num_classes=4, from_logits=True)
-    model.compile(keras.optimizers.Adam(3e-3), loss.attach(model), metrics=["accuracy"])
+    model = keras.Sequential(
+        [
+            keras.Input((4,)),
+            keras.layers.Dense(32, "relu"),
+            keras.layers.Dense(4),
+        ]
+    )
+    loss = DataParametersCrossentropy(
+        num_examples, num_classes=4, from_logits=True
+    )
+    model.compile(
+        keras.optimizers.Adam(3e-3),
+        loss.attach(model),
+        metrics=["accuracy"],
+    )
     return model
 
 
 def found(model):
-    """How often a wrong label has the larger temperature of two, one wrong and one right: .5 is chance."""
+    """How often a wrong label has a larger temperature than a right one.
+
+    By chance it would be .5.
+    """
     sigma = keras.ops.convert_to_numpy(model.loss.instance_temperatures)
     return f"{np.mean(sigma[wrong][:, None] > sigma[~wrong]):.2f}"
 
@@ -66,8 +87,29 @@ def found(model):
 """
 
 model = make_model()
-model.fit(x, y, sample_weight=with_index(len(y)), validation_data=validation, epochs=10, batch_size=64, verbose=0)
+model.fit(
+    x,
+    y,
+    sample_weight=with_index(len(y)),
+    validation_data=validation,
+    epochs=10,
+    batch_size=64,
+    verbose=0,
+)
 print("arrays:", found(model))
+
+"""
+The loss has learned a larger temperature for most of the wrong labels, which is to trust them less.
+"""
+
+sigma = keras.ops.convert_to_numpy(model.loss.instance_temperatures)
+figure, axes = plt.subplots(figsize=(6, 2.8), layout="constrained")
+bins = np.linspace(sigma.min(), sigma.max(), 30)
+axes.hist(sigma[~wrong], bins, alpha=0.6, label="right labels")
+axes.hist(sigma[wrong], bins, alpha=0.6, label="wrong labels")
+axes.set(xlabel="temperature of the example", ylabel="examples")
+axes.legend(frameon=False)
+plt.show()
 
 """
 Validation data have no index, and need none: for them the loss is the plain crossentropy, and the loss remembers
@@ -112,7 +154,13 @@ if importlib.util.find_spec("tensorflow"):
     import tensorflow as tf
 
     model = make_model()
-    model.fit(tf.data.Dataset.from_tensor_slices((x, y, weights)).shuffle(800, seed=0).batch(64), epochs=10, verbose=0)
+    model.fit(
+        tf.data.Dataset.from_tensor_slices((x, y, weights))
+        .shuffle(800, seed=0)
+        .batch(64),
+        epochs=10,
+        verbose=0,
+    )
     print("tf.data:", found(model))
 
 """
@@ -124,11 +172,15 @@ The memory of the loss is saved with the compiled model, and loaded with it. Onl
 with tempfile.TemporaryDirectory() as folder:
     path = pathlib.Path(folder) / "model.keras"
     model = make_model()
-    model.fit(x, y, sample_weight=weights, epochs=5, batch_size=64, verbose=0)
+    model.fit(
+        x, y, sample_weight=weights, epochs=5, batch_size=64, verbose=0
+    )
     model.save(path)
     resumed = keras.models.load_model(path)
     resumed.loss.attach(resumed)
-    resumed.fit(x, y, sample_weight=weights, epochs=5, batch_size=64, verbose=0)
+    resumed.fit(
+        x, y, sample_weight=weights, epochs=5, batch_size=64, verbose=0
+    )
     print("resumed:", found(resumed))
 
 """
@@ -152,9 +204,17 @@ def message(function):
 loss = DataParametersCrossentropy(800, num_classes=4, from_logits=True)
 model = make_model()
 model.compile("adam", loss)
-print("not attached:", message(lambda: model.fit(x, y, sample_weight=weights, verbose=0)))
+print(
+    "not attached:",
+    message(lambda: model.fit(x, y, sample_weight=weights, verbose=0)),
+)
 print("no index:", message(lambda: make_model().fit(x, y, verbose=0)))
-print("too few examples:", make_model(700).fit(x, y, sample_weight=weights, verbose=0).history["loss"])
+print(
+    "too few examples:",
+    make_model(700)
+    .fit(x, y, sample_weight=weights, verbose=0)
+    .history["loss"],
+)
 
 """
 Two mistakes cannot be seen, and are not refused: indices made anew for each batch (`with_index(64)` inside a data set),
@@ -165,5 +225,11 @@ examples. The sign is a method that finds nothing:
 model = make_model()
 for _ in range(10):
     order = rng.permutation(len(y))
-    model.fit(x[order], y[order], sample_weight=with_index(len(y)), batch_size=64, verbose=0)
+    model.fit(
+        x[order],
+        y[order],
+        sample_weight=with_index(len(y)),
+        batch_size=64,
+        verbose=0,
+    )
 print("index made after shuffling:", found(model))

@@ -39,34 +39,59 @@ to test on. Hasty people swap digits that look alike: 40% of the time in this se
 """
 
 digits = load_digits()
-images, labels = (16 * digits.images[..., None]).clip(0, 255).astype("uint8"), digits.target
+images, labels = (
+    (16 * digits.images[..., None]).clip(0, 255).astype("uint8"),
+    digits.target,
+)
 order = rng.permutation(len(labels))
 clean, noisy, test = np.split(order, [500, 1400])
 
-looks_like = np.array([6, 7, 3, 8, 9, 6, 5, 1, 3, 4])  # looks_like[i]: the digit that i is taken for
-transition = 0.6 * np.eye(10) + 0.4 * np.eye(10)[looks_like]  # of true classes into labels
-noisy_labels = keras_het.label_noise.corrupt_labels(labels, transition, seed=0)
+looks_like = np.array(
+    [6, 7, 3, 8, 9, 6, 5, 1, 3, 4]
+)  # looks_like[i]: the digit that i is taken for
+transition = (
+    0.6 * np.eye(10) + 0.4 * np.eye(10)[looks_like]
+)  # of true classes into labels
+noisy_labels = keras_het.label_noise.corrupt_labels(
+    labels, transition, seed=0
+)
 
 """
 ## A pretrained classifier
 
 With an internet connection this is one line, and everything below stays as it is:
 
-    task = keras_hub.models.ImageClassifier.from_preset("vit_base_patch16_224_imagenet", num_classes=10)
+    task = keras_hub.models.ImageClassifier.from_preset(
+        "vit_base_patch16_224_imagenet", num_classes=10
+    )
 
 So that the guide also runs without a connection, a small vision transformer is trained on the clean part as a stand-in
 for the download, and saved and loaded as a preset.
 """
 
-converter = keras_hub.layers.ViTImageConverter(image_size=(8, 8), scale=1 / 255)
+converter = keras_hub.layers.ViTImageConverter(
+    image_size=(8, 8), scale=1 / 255
+)
 stand_in = keras_hub.models.ViTImageClassifier(
-    keras_hub.models.ViTBackbone((8, 8, 1), (2, 2), num_layers=2, num_heads=4, hidden_dim=48, mlp_dim=96),
+    keras_hub.models.ViTBackbone(
+        (8, 8, 1),
+        (2, 2),
+        num_layers=2,
+        num_heads=4,
+        hidden_dim=48,
+        mlp_dim=96,
+    ),
     num_classes=10,
     preprocessor=keras_hub.models.ViTImageClassifierPreprocessor(converter),
 )
-stand_in.compile(keras.optimizers.Adam(2e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-stand_in.fit(images[clean], labels[clean], epochs=30, shuffle=False, verbose=0)
-stand_in.compile()  # a new optimizer: a preset would keep the state of this one
+stand_in.compile(
+    keras.optimizers.Adam(2e-3),
+    keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+)
+stand_in.fit(
+    images[clean], labels[clean], epochs=30, shuffle=False, verbose=0
+)
+stand_in.compile()  # a new optimizer: a preset keeps the state of this one
 
 preset = pathlib.Path(tempfile.mkdtemp()) / "small_vit"
 stand_in.save_to_preset(str(preset))
@@ -81,9 +106,12 @@ gives probabilities. Before any training they are nearly the old model's.
 """
 
 converted = keras_het.heteroscedastic(task, num_factors=5, clone=True)
-before = keras.ops.convert_to_numpy(keras.ops.softmax(task.predict(images[test], verbose=0)))
+before = keras.ops.convert_to_numpy(
+    keras.ops.softmax(task.predict(images[test], verbose=0))
+)
 after = np.exp(converted.predict(images[test], verbose=0))
-print(f"largest change of a probability by the conversion: {np.abs(after - before).max():.4f}")
+change = np.abs(after - before).max()
+print(f"largest change of a probability by the conversion: {change:.4f}")
 
 """
 ## Fine-tune both heads
@@ -97,40 +125,72 @@ the data once.
 
 train, validation = noisy[:700], noisy[700:]
 heads = {
-    "plain": lambda: keras_het.homoscedastic(keras_het.heteroscedastic(task, clone=True)),
-    "heteroscedastic": lambda: keras_het.heteroscedastic(task, num_factors=5, clone=True),
+    "plain": lambda: keras_het.homoscedastic(
+        keras_het.heteroscedastic(task, clone=True)
+    ),
+    "heteroscedastic": lambda: keras_het.heteroscedastic(
+        task, num_factors=5, clone=True
+    ),
 }
 
 
 def fine_tune(name, seed):
-    """The `TuningResult`, and the accuracy and negative log-likelihood of its model on the clean test set."""
+    """The `TuningResult`, and what its model gives on the clean test set.
+
+    These are the accuracy and the negative log-likelihood.
+    """
 
     def make_model(learning_rate):
         keras.utils.set_random_seed(seed)
         model = heads[name]()
         model.compile(
-            keras.optimizers.Adam(learning_rate), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            keras.optimizers.Adam(learning_rate),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         )
         return model
 
     shuffled = np.random.default_rng(seed).permutation(train)
     held_out = (images[validation], noisy_labels[validation])
     found = keras_het.tune(
-        make_model, (1e-3, 3e-3, 1e-2), images[shuffled], noisy_labels[shuffled], held_out,
-        epochs=8, shuffle=False, extend=False, verbose=0,
-    )  # fmt: skip
-    log_p = keras.ops.convert_to_numpy(keras.ops.log_softmax(found.model.predict(images[test], verbose=0)))
-    return found, np.mean(log_p.argmax(axis=1) == labels[test]), -np.mean(log_p[np.arange(len(test)), labels[test]])
+        make_model,
+        (1e-3, 3e-3, 1e-2),
+        images[shuffled],
+        noisy_labels[shuffled],
+        held_out,
+        epochs=8,
+        shuffle=False,
+        extend=False,
+        verbose=0,
+    )
+    log_p = keras.ops.convert_to_numpy(
+        keras.ops.log_softmax(found.model.predict(images[test], verbose=0))
+    )
+    return (
+        found,
+        np.mean(log_p.argmax(axis=1) == labels[test]),
+        -np.mean(log_p[np.arange(len(test)), labels[test]]),
+    )
 
 
 seeds = 3
-print(f"\nclean test labels, mean and standard error of {seeds} runs; the chosen learning rates and epochs")
+print(
+    f"\nclean test labels, mean and standard error of {seeds} runs; "
+    "the chosen learning rates and epochs"
+)
 print("head              accuracy          NLL")
 for name in heads:
     runs = [fine_tune(name, seed) for seed in range(seeds)]
     columns = (np.array([run[i] for run in runs]) for i in (1, 2))
-    figures = "   ".join(f"{c.mean():.3f} +- {c.std(ddof=1) / seeds**0.5:.3f}" for c in columns)
-    print(f"{name:18}{figures}   ", ", ".join(f"{found.value:g}: {found.best.epoch}" for found, _, _ in runs))
+    figures = "   ".join(
+        f"{c.mean():.3f} +- {c.std(ddof=1) / seeds**0.5:.3f}"
+        for c in columns
+    )
+    print(
+        f"{name:18}{figures}   ",
+        ", ".join(
+            f"{found.value:g}: {found.best.epoch}" for found, _, _ in runs
+        ),
+    )
 
 """
 The temperature of the heteroscedastic head is its default here, 5; `keras_het.tune` chooses it in the same way, by a
@@ -145,7 +205,20 @@ left out, at times all pairs.
 
 model = runs[-1][0].model
 pairs = keras_het.analysis.confused_pairs(model, images[test], count=5)
-print("\nlargest covariances beyond chance:", [(pair.first, pair.second, round(pair.covariance, 2)) for pair in pairs])
+print(
+    "\nlargest covariances beyond chance:",
+    [
+        (pair.first, pair.second, round(pair.covariance, 2))
+        for pair in pairs
+    ],
+)
+
+"""
+The covariance as a map; classes that are taken for others in the same way stand side by side.
+"""
+
+covariance = keras_het.analysis.covariance(model, images[test])
+axes = keras_het.analysis.plots.covariance(covariance)
 
 """
 ## Save it
@@ -158,5 +231,9 @@ model.save(preset.parent / "model.keras")
 loaded = keras.models.load_model(preset.parent / "model.keras")
 print(
     "\nthe file predicts the same:",
-    np.allclose(loaded.predict(images[test], verbose=0), model.predict(images[test], verbose=0), atol=1e-5),
+    np.allclose(
+        loaded.predict(images[test], verbose=0),
+        model.predict(images[test], verbose=0),
+        atol=1e-5,
+    ),
 )

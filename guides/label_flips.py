@@ -56,31 +56,69 @@ def make_model(strength, decay=2e-3):
     """Compiled, and the same at the start for every strength."""
     keras.utils.set_random_seed(0)
     l2 = keras.regularizers.L2(decay)
-    hidden = [keras.layers.Dense(128, "relu", kernel_regularizer=l2) for _ in range(2)]
+    hidden = [
+        keras.layers.Dense(128, "relu", kernel_regularizer=l2)
+        for _ in range(2)
+    ]
     head = keras.layers.Dense(10, "log_softmax", kernel_regularizer=l2)
-    learns = {"trainable": False} if strength is None else {"regularizer": keras.regularizers.L2(strength)}
-    model = keras.Sequential(
-        [keras.Input((64,)), *hidden, head, keras_het.layers.NoiseTransition(10, name="flips", **learns)]
+    learns = (
+        {"trainable": False}
+        if strength is None
+        else {"regularizer": keras.regularizers.L2(strength)}
     )
-    model.compile(keras.optimizers.Adam(4e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model = keras.Sequential(
+        [
+            keras.Input((64,)),
+            *hidden,
+            head,
+            keras_het.layers.NoiseTransition(10, name="flips", **learns),
+        ]
+    )
+    model.compile(
+        keras.optimizers.Adam(4e-3),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
     return model
 
 
 def learn(x, labels, part=train, strengths=(None, 0.03, 0.07, 0.14)):
-    """T, released after ten epochs, at the strength and the epoch that explain the noisy validation labels best."""
+    """T, released after ten epochs, of the best strength and epoch.
+
+    These are the ones that explain the noisy validation labels best.
+    """
     release = keras_het.callbacks.ReleaseTransition(after=10)
-    arguments = {"batch_size": 128, "epochs": 80, "verbose": 0, "callbacks": [release]}
-    return tune(make_model, strengths, x[part], labels[part], (x[validation], labels[validation]), **arguments)
+    arguments = {
+        "batch_size": 128,
+        "epochs": 80,
+        "verbose": 0,
+        "callbacks": [release],
+    }
+    return tune(
+        make_model,
+        strengths,
+        x[part],
+        labels[part],
+        (x[validation], labels[validation]),
+        **arguments,
+    )
 
 
 def error(model):
     """On clean test data."""
-    return np.mean(model.predict(x[test], verbose=0).argmax(-1) != clean[test])
+    return np.mean(
+        model.predict(x[test], verbose=0).argmax(-1) != clean[test]
+    )
 
 
 def moved(model):
-    """Total variation of T and the identity: the share of labels that T holds for wrong."""
-    return label_noise.total_variation(keras.ops.convert_to_numpy(model.get_layer("flips").transition), np.eye(10))
+    """Total variation of T and the identity.
+
+    It is the share of labels that T holds for wrong.
+    """
+    return label_noise.total_variation(
+        keras.ops.convert_to_numpy(model.get_layer("flips").transition),
+        np.eye(10),
+    )
 
 
 def rounded(scores):
@@ -97,10 +135,20 @@ None of this uses a clean label.
 """
 
 found, plain = learn(x, noisy), learn(x, noisy, strengths=[None])
-learned_t = keras.ops.convert_to_numpy(found.model.get_layer("flips").transition)
-print("negative log-likelihood of held-out noisy labels, by strength:", rounded(found.scores))
-print(f"error on clean labels: {error(plain.model):.3f} without T, {error(found.model):.3f} with the T that was chosen")
-print(f"total variation to the true T: {label_noise.total_variation(learned_t, true_t):.2f}; the identity has 0.35")
+learned_t = keras.ops.convert_to_numpy(
+    found.model.get_layer("flips").transition
+)
+print(
+    "negative log-likelihood of held-out noisy labels, by strength:",
+    rounded(found.scores),
+)
+print(
+    f"error on clean labels: {error(plain.model):.3f} without T, ", end=""
+)
+print(f"{error(found.model):.3f} with the T that was chosen")
+distance = label_noise.total_variation(learned_t, true_t)
+print(f"total variation to the true T: {distance:.2f}; ", end="")
+print("the identity has 0.35")
 found.plot()
 
 """
@@ -109,7 +157,10 @@ network has taken the noise. C~ is the mean of the noisy prediction, and equal t
 """
 
 matrices = confusion_matrices(found.model, x[test], clean[test])
-print(f"mean diagonal of C {matrices.clean.diagonal().mean():.2f}, of C~ {matrices.noisy.diagonal().mean():.2f}")
+print(
+    f"mean diagonal of C {matrices.clean.diagonal().mean():.2f}, ", end=""
+)
+print(f"of C~ {matrices.noisy.diagonal().mean():.2f}")
 
 """
 ## When it fails
@@ -119,7 +170,9 @@ class that the image resembles most. *What shows it:* no strength explains the h
 `keras_het.layers.HeteroscedasticDense` is the layer for such noise.
 """
 
-look_alike = corrupt_labels(clean, look_alike_transitions(x, clean, 0.4), seed=0)
+look_alike = corrupt_labels(
+    clean, look_alike_transitions(x, clean, 0.4), seed=0
+)
 failed = learn(x, look_alike)
 print("negative log-likelihood by strength:", rounded(failed.scores))
 
@@ -133,13 +186,25 @@ rises while the training loss goes on falling.
 for decay in (2e-3, 0.0):
     model = make_model(0.07, decay)
     release = keras_het.callbacks.ReleaseTransition(after=10)
-    monitor = keras_het.callbacks.TransitionMonitor(true_t, validation_data=(x[validation], noisy[validation]))
-    fitted = model.fit(x[train], noisy[train], batch_size=128, epochs=80, verbose=0, callbacks=[release, monitor])
+    monitor = keras_het.callbacks.TransitionMonitor(
+        true_t, validation_data=(x[validation], noisy[validation])
+    )
+    fitted = model.fit(
+        x[train],
+        noisy[train],
+        batch_size=128,
+        epochs=80,
+        verbose=0,
+        callbacks=[release, monitor],
+    )
     print(f"L2 of {decay:g}: error on clean labels {error(model):.3f}")
     for name in ("loss", "val_noisy_nll", "flips_distance"):
         print(
             f"  {name:<15} after 5, 10, 20, 40, 80 epochs:",
-            *(f"{fitted.history[name][n - 1]:.2f}" for n in (5, 10, 20, 40, 80)),
+            *(
+                f"{fitted.history[name][n - 1]:.2f}"
+                for n in (5, 10, 20, 40, 80)
+            ),
         )
 
 """
@@ -149,9 +214,16 @@ likelihoods are near each other.
 """
 
 few = learn(x, noisy, slice(256))
-for name, selection, part in (("1024 examples", found, train), ("256 examples", few, slice(256))):
-    ours, theirs = (noisy_nll(selection.model, x[which], noisy[which]) for which in (part, validation))
-    print(f"{name}: training {ours:.2f}, held out {theirs:.2f}; error on clean labels {error(selection.model):.3f}")
+for name, selection, part in (
+    ("1024 examples", found, train),
+    ("256 examples", few, slice(256)),
+):
+    ours, theirs = (
+        noisy_nll(selection.model, x[which], noisy[which])
+        for which in (part, validation)
+    )
+    print(f"{name}: training {ours:.2f}, held out {theirs:.2f}; ", end="")
+    print(f"error on clean labels {error(selection.model):.3f}")
 
 """
 **No anchors.** If no example is surely of one class, a doubtful image and a flipped label look the same. Here every
@@ -162,14 +234,22 @@ shows it:* strengths that are about as likely have very different T. Then a T ha
 """
 
 rng = np.random.default_rng(0)
-others = np.array([rng.choice(np.flatnonzero(clean == (label + 1) % 10)) for label in clean])
-mixed, either = (x + x[others]) / 2, np.where(rng.random(len(clean)) < 0.5, clean, clean[others])
+others = np.array(
+    [
+        rng.choice(np.flatnonzero(clean == (label + 1) % 10))
+        for label in clean
+    ]
+)
+mixed, either = (
+    (x + x[others]) / 2,
+    np.where(rng.random(len(clean)) < 0.5, clean, clean[others]),
+)
 for strength in (None, 0.07):
     selection = learn(mixed, either, strengths=[strength])
-    print(
-        f"strength {strength}: negative log-likelihood {selection.scores[strength]:.2f}, "
-        f"T moved by {moved(selection.model):.2f}"
-    )
+    score = selection.scores[strength]
+    print(f"strength {strength}: ", end="")
+    print(f"negative log-likelihood {score:.2f}, ", end="")
+    print(f"T moved by {moved(selection.model):.2f}")
 
 """
 **Classes that changed places.** Where a flip is nearly as likely as the true label, T and the network may agree on the

@@ -1,10 +1,11 @@
 """Keeps what the notebooks printed and drew, for the pages of the site: `python -m nox -s notebooks -- --keep` runs it.
 
-For each guide a result file in `guides/outputs`, with when, where and with what it was run, and a picture for each
-figure.
+For each guide a result file in `guides/outputs`, with when, where and with what it was run, and how long that took, and
+a picture for each figure.
 """
 
 import base64
+import datetime
 import pathlib
 
 from benchmarks.lib import harness, results
@@ -17,11 +18,15 @@ def outputs_of(cell):
     """The printed text of a cell that was run, and the PNG bytes of its figures."""
     printed = (output.text for output in cell.outputs if output.output_type == "stream" and output.name == "stdout")
     shown = (output.data for output in cell.outputs if "data" in output)
-    return "".join(printed).strip(), [base64.b64decode(data["image/png"]) for data in shown if "image/png" in data]
+    text = "".join(printed).lstrip("\n").rstrip()
+    return text, [base64.b64decode(data["image/png"]) for data in shown if "image/png" in data]
 
 
-def keep(guide, notebook, folder):
-    """Writes the outputs of a guide as `folder/NAME.json` and `NAME-CELL.png`, by the place of a cell in the code."""
+def keep(guide, notebook, folder, commit):
+    """Writes the outputs of a guide as `folder/NAME.json` and `NAME-CELL.png`, by the place of a cell in the code.
+
+    The commit is that of the guides: while outputs are written, there are changes since.
+    """
     import keras
 
     for drawn in folder.glob(f"{guide.stem}-*.png"):
@@ -35,21 +40,28 @@ def keep(guide, notebook, folder):
         for figure in figures:
             (folder / f"{guide.stem}-{place}.png").write_bytes(figure)
         written |= {str(place): text} if text or figures else {}
-    versions = {name: results.version_of(name) for name in ("keras", keras.config.backend())}
-    run = results.this_run(
-        "python -m nox -s notebooks -- --keep", written, seeds(source), versions, harness.processor()
-    )
-    results.write(folder / f"{guide.stem}.json", run)
+    backend = keras.config.backend()
+    command = f"python -m nox -s notebooks -- --keep --backend {backend}"
+    versions = {name: results.version_of(name) for name in ("keras", backend)}
+    run = results.this_run(command, written, seeds(source), versions, harness.processor())
+    results.write(folder / f"{guide.stem}.json", run._replace(commit=commit, note=[took(code)]))
+
+
+def took(code):
+    """How long the cells of a notebook ran, by the times that are kept with each, to be read."""
+    times = [datetime.datetime.fromisoformat(time) for cell in code for time in cell.metadata.execution.values()]
+    seconds = (max(times) - min(times)).total_seconds()
+    return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
 
 
 def main():
     """Keeps the outputs of all notebooks that were run."""
     import nbformat
 
-    folder = FOLDER.parent / "outputs"
+    folder, commit = FOLDER.parent / "outputs", results.commit()
     folder.mkdir(exist_ok=True)
     for guide in sorted(FOLDER.parent.glob("*.py")):
-        keep(guide, nbformat.read(FOLDER / f"{guide.stem}.ipynb", as_version=4), folder)
+        keep(guide, nbformat.read(FOLDER / f"{guide.stem}.ipynb", as_version=4), folder, commit)
 
 
 if __name__ == "__main__":

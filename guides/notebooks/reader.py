@@ -23,17 +23,21 @@ def is_text(statement):
 
 
 def title(header):
-    """Markdown of a guide's header, whose lines are `Name: value`."""
+    """Markdown of a guide's header."""
     fields = fields_of(header)
     return f"# {fields['Title']}\n\n{fields['Description']}"
 
 
 def fields_of(header):
-    """The fields of a guide's header, by name."""
+    """The fields of a guide's header, whose lines are `Name: value`, by name."""
     return dict(line.split(": ", 1) for line in header.strip().splitlines())
+
+
+def header_of(source):
+    """The fields of the header of a guide."""
+    return fields_of(next(filter(is_text, ast.parse(source).body)).value.value)
 
 
 def seeds(source):
     """The seeds that a guide runs with, as its header says."""
-    header = next(filter(is_text, ast.parse(source).body)).value.value
-    return [int(seed) for seed in fields_of(header)["Seeds"].split(", ")]
+    return [int(seed) for seed in header_of(source)["Seeds"].split(", ")]

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import shutil
 
 import pytest
 
@@ -54,9 +55,14 @@ def test_a_guide_is_text_and_code_and_what_the_code_printed_and_drew(hook):
     assert page == "\n\n".join([*parts, "```text\n1\n```"]) + "\n"
 
 
-def test_no_line_of_a_guide_is_lost(hook):
+@pytest.fixture
+def pages(hook):
+    return hook("guide").guide_pages(ROOT / "guides")
+
+
+def test_no_line_of_a_guide_is_lost(pages):
     for path in (ROOT / "guides").glob("*.py"):
-        page = hook("guide").guide_pages(ROOT / "guides")[f"guides/{path.stem}.md"]
+        page = pages[f"guides/{path.stem}.md"]
         text = path.read_text().split('"""\n\n', 1)[1]
         lost = [line for line in text.splitlines() if line.strip() not in ("", '"""') and line.strip() not in page]
         assert lost == []
@@ -81,6 +87,24 @@ def test_sentences_that_are_printed_are_wrapped_and_tables_are_not(hook):
     assert shown[:2] == ["```text", row]
     assert " ".join(shown[2:-1]).split() == sentence.split()
     assert max(map(len, shown[2:])) <= 76
+
+
+def test_the_index_has_a_card_with_a_picture_and_the_time_for_every_guide(pages):
+    assert next(iter(pages)) == "guides/index.md"
+    index = pages["guides/index.md"]
+    for path in (ROOT / "guides").glob("*.py"):
+        pattern = rf"\[!\[\]\(({path.stem}-\d+\.png)\)\]\({path.stem}\.md\)\n\n +\*\*\[.+\]\({path.stem}\.md\)\*\*\n"
+        found = re.search(pattern + r"\n +[A-Z].+\.\n\n +\d+ (seconds|minutes), \d+ cores\n", index)
+        assert found, path.stem
+        assert f"guides/{found[1]}" in pages
+
+
+@pytest.mark.planted
+def test_a_guide_without_a_place_in_the_index_is_refused(hook, tmp_path):
+    shutil.copytree(ROOT / "guides", tmp_path / "guides")
+    (tmp_path / "guides" / "planted.py").write_text(GUIDE)
+    with pytest.raises(Exception, match="of no group in docs"):
+        hook("guide").guide_pages(tmp_path / "guides")
 
 
 @pytest.mark.parametrize(

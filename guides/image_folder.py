@@ -135,9 +135,8 @@ plt.show()
 
 A person opens `report/labels.csv`, which has the worst labels first, and writes the right class into the column
 `corrected` wherever a label is wrong; an empty cell leaves it. Here the names of the files say what the person would
-write, and the person looks at nothing but the suspects of the table, which are fewer: of one image a model may doubt the
-label, and yet not enough to say so. `keras_het.analysis.apply_corrections` reads the table; then each
-file moves into its folder.
+write, and the person looks at nothing but the suspects. `keras_het.analysis.apply_corrections` reads the table; then
+each file moves into its folder.
 """
 
 table = pandas.read_csv(

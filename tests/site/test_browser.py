@@ -8,6 +8,7 @@ import pytest
 
 from tests.chromium import SIZES, context
 from tests.site.conftest import ROOT
+from tests.site.pages import Page, is_remote
 
 FILES = ("file:", "data:", "blob:", "about:")
 
@@ -132,14 +133,9 @@ def test_the_search_finds_every_public_name(opened, site, monkeypatch):
 def test_the_home_page_is_light_and_quick(opened, site):
     page = opened()
     page.goto((site / "index.html").as_uri())
-    page.wait_for_load_state("networkidle")
     paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-    files = {site / "index.html"} | {
-        (site / name).resolve()
-        for name in page.evaluate(
-            "performance.getEntriesByType('resource').map((entry) => decodeURI(new URL(entry.name).pathname))"
-        )
-    }
+    loaded = (address for address in Page(site / "index.html").loaded if not is_remote(address))
+    files = {site / "index.html", *((site / address).resolve() for address in loaded)}
     weight = sum(path.stat().st_size for path in files if path.is_file())
     print(f"first paint {paint:.0f} ms, {len(files)} files, {weight / 1e3:.0f} kB")
     assert weight < 2e6

@@ -1,4 +1,4 @@
-"""The versions that are written at two places agree, and the oldest ones are those of pyproject.toml."""
+"""What is written at two places agrees: versions, the oldest of pyproject.toml, and the files of the source archive."""
 
 import pathlib
 import re
@@ -6,11 +6,14 @@ import tomllib
 
 import pytest
 
+from keras_het.base.version import __version__
+
 pytestmark = pytest.mark.once
 
 ROOT = pathlib.Path(__file__).parent.parent
 PINS = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 
 
 def test_the_hooks_have_the_ruff_of_the_session_lint():
@@ -36,3 +39,46 @@ def test_the_bounds_that_documents_name_are_true():
     assert f"from {keras}, the first release" in " ".join((ROOT / "SUPPORT.md").read_text().split())
     assert f"keras >= {keras}" in (ROOT / "SECURITY.md").read_text()
     assert f"Python {python} or newer" in (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def disagreements(changelog, citation, version):
+    """What is wrong with the heads of a changelog and the version of a citation, in words."""
+    first, *heads = re.findall(r"^## (.+)$", changelog, re.MULTILINE)
+    released = re.findall(r"^\[([\d.]+)\] - (\d{4}-\d\d-\d\d)$", "\n".join(heads), re.MULTILINE)
+    order = [(date, [int(part) for part in number.split(".")]) for number, date in released]
+    holds = {
+        "the first head is not [Unreleased]": first == "[Unreleased]",
+        "a head is not a version and a date": len(released) == len(heads),
+        "the newest release is another version": not released or released[0][0] == version,
+        "the releases are not in order": order == sorted(order, reverse=True),
+        "the citation has another version": re.findall(r"^version: (\S+)$", citation, re.MULTILINE) == [version],
+    }
+    return [problem for problem, right in holds.items() if not right]
+
+
+def test_the_changelog_and_the_citation_agree_with_the_version():
+    changelog, citation = ((ROOT / name).read_text() for name in ("CHANGELOG.md", "CITATION.cff"))
+    assert disagreements(changelog, citation, __version__) == []
+
+
+@pytest.mark.planted
+@pytest.mark.parametrize(
+    ("heads", "cited", "problem"),
+    [
+        ("[0.2.0] - 2026-12-01", "0.2.0", "the first head is not [Unreleased]"),
+        ("[Unreleased]\n## [0.2.0]", "0.2.0", "a head is not a version and a date"),
+        ("[Unreleased]\n## [0.1.0] - 2026-12-01", "0.2.0", "the newest release is another version"),
+        ("[Unreleased]\n## [0.2.0] - 2026-12-01\n## [0.10.0] - 2026-12-01", "0.2.0", "the releases are not in order"),
+        ("[Unreleased]", "0.1.0", "the citation has another version"),
+    ],
+)
+def test_versions_that_disagree_are_seen(heads, cited, problem):
+    assert disagreements(f"## {heads}\n", f"version: {cited}\n", "0.2.0") == [problem]
+
+
+def test_the_source_archive_has_the_files_that_its_tests_read():
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")]
+    read = {name for source in sources for name in re.findall(r'ROOT / "([\w.-]+)"', source)}
+    assert ".pre-commit-config.yaml" in read
+    archived = {*PYPROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"], "pyproject.toml"}
+    assert read - archived == {"build"}  # the site, which a session makes

@@ -59,6 +59,11 @@ def split_backend(session):
     return known.backend, others
 
 
+def backends_of(session):
+    """The backend that is named behind `--`, or all."""
+    return [split_backend(session)[0]] if any(word.startswith("--backend") for word in session.posargs) else BACKENDS
+
+
 def test_groups(backend):
     """The dependency groups of the tests on a backend: some of other packages run where they cost least."""
     return ["test", "export", "torchmetrics"] if backend == "torch" else ["test"]
@@ -342,9 +347,8 @@ def export(session, backend):
 @nox.session
 def guides(session):
     """The guides, run on every backend; `-- --backend torch` for one."""
-    backends = [split_backend(session)[0]] if session.posargs else BACKENDS
     install(session, "-e", ".[jax,tensorflow-cpu,torch,hub,demo,pandas]", groups=["recipe"])
-    for backend in backends:
+    for backend in backends_of(session):
         for guide in sorted(pathlib.Path("guides").resolve().glob("*.py")):
             session.chdir(session.create_tmp())
             session.run("python", str(guide), env=backend_environment(backend))
@@ -354,11 +358,12 @@ def guides(session):
 def gallery(session):
     """The gallery's entries, run on every backend; `-- --backend torch` for one, `-- --keep`: outputs for the site."""
     backend, arguments = split_backend(session)
-    keeps, is_named = "--keep" in arguments, any(word.startswith("--backend") for word in session.posargs)
-    backends = [backend] if keeps or is_named else BACKENDS
-    install(session, "-e", ".[jax,tensorflow-cpu,torch,demo,pandas]", groups=["browser"])
-    browser = {"CHROMIUM": chromium(session) or ""} if keeps else {}  # for the picture of the report
-    for each in backends:
+    keeps = "--keep" in arguments
+    install(session, "-e", ".[jax,tensorflow-cpu,torch,demo,pandas]", groups=["browser"] if keeps else [])
+    browser = {"CHROMIUM": chromium(session) or ""} if keeps else {}  # for the pictures of reports
+    if keeps:
+        session.run("python", "docs/figures/report.py", env=backend_environment(backend) | browser)
+    for each in [backend] if keeps else backends_of(session):
         session.run("python", "-m", "guides.gallery.lib.run", *arguments, env=backend_environment(each) | browser)
 
 

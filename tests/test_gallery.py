@@ -6,6 +6,7 @@ import keras_het
 from benchmarks.lib import results
 from guides.gallery.lib import entries, run
 from guides.gallery.lib.contents import CONTENTS
+from guides.notebooks.reader import digest
 
 pytestmark = pytest.mark.once
 
@@ -48,7 +49,7 @@ def code_lines(code):
 
 def is_kept(entry, run):
     """Whether kept outputs are of the code and the seeds of an entry."""
-    return run.tables["code"] == entries.digest(entry.code) and run.seeds == entry.seeds
+    return run.tables["code"] == digest(entry.code) and run.seeds == entry.seeds
 
 
 def test_all_that_is_drawn_or_printed_has_an_entry():

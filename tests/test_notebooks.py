@@ -112,10 +112,20 @@ def test_the_outputs_that_the_site_shows_have_a_picture_and_a_place_in_the_code_
     source = guide.read_text(encoding="utf-8")
     assert run.seeds == reader.seeds(source)
     count = sum(kind == "code" for kind, _ in reader.cells(source))
-    assert all(int(place) < count for place in run.tables)
+    assert run.tables["code"] == reader.digest(reader.code_of(source))
+    places = set(run.tables) - {"code"}
+    assert all(int(place) < count for place in places)
     drawn = [path.stem.rpartition("-")[2] for path in (GUIDES / "outputs").glob(f"{guide.stem}-*.png")]
     assert drawn  # a picture for the index
-    assert set(drawn) <= set(run.tables)
+    assert set(drawn) <= places
+
+
+@pytest.mark.planted
+def test_outputs_of_other_code_have_another_digest():
+    same, other = SOURCE.replace("Words before.", "Other words."), SOURCE.replace("x = 1", "x = 2")
+    kept = reader.digest(reader.code_of(SOURCE))
+    assert reader.digest(reader.code_of(same)) == kept
+    assert reader.digest(reader.code_of(other)) != kept
 
 
 def test_the_seeds_are_those_of_the_header():

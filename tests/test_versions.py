@@ -36,7 +36,7 @@ def test_pins_are_no_older_than_the_bounds():
 def test_the_bounds_that_documents_name_are_true():
     keras = re.search(r"keras>=([\d.]+)", " ".join(PROJECT["dependencies"]))[1]
     python = PROJECT["requires-python"].removeprefix(">=")
-    assert f"from {keras}, the first release" in " ".join((ROOT / "SUPPORT.md").read_text().split())
+    assert f"from {keras}, the oldest supported release" in " ".join((ROOT / "SUPPORT.md").read_text().split())
     assert f"keras >= {keras}" in (ROOT / "SECURITY.md").read_text()
     assert f"Python {python} or newer" in (ROOT / "CONTRIBUTING.md").read_text()
 

@@ -70,7 +70,7 @@ def measure_row(row, sizes, repeats):
     }
 
 
-def planned(sizes):
+def estimated(sizes):
     """The estimated rows for the active backend, without Dense's, as what a process can be given."""
     import keras_het
 
@@ -82,7 +82,7 @@ def main():
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)
     options = parser.parse_args()
     if options.row:
-        print(json.dumps(measure_row(**options.row) if "row" in options.row else planned(**options.row)))
+        print(json.dumps(measure_row(**options.row) if "row" in options.row else estimated(**options.row)))
         return
     found = []
     for sizes in QUICK if options.quick else SIZES:
@@ -90,14 +90,14 @@ def main():
             for row in harness.in_fresh_process(__spec__.name, {"sizes": sizes}, KERAS_BACKEND=backend):
                 job = {"row": row, "sizes": sizes, "repeats": options.repeats}
                 measured = harness.in_fresh_process(__spec__.name, job, KERAS_BACKEND=backend, **harness.STEADY_MEMORY)
-                found.append({"backend": backend, "sizes": sizes, "plan": row, "measured": measured})
+                found.append({"backend": backend, "sizes": sizes, "estimate": row, "measured": measured})
                 print(*key_of(found[-1]), backend, sizes, measured, flush=True)
     publish(options.output, "estimate", report(found), [0], options.backends, harness.processor())
     (options.output / "estimate.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found))
 
 
 def report(found):
-    """A table for each size: what is planned, and in brackets what was measured, on each backend."""
+    """A table for each size: what is estimated, and in brackets what was measured, on each backend."""
     tables = {}
     for sizes in dict.fromkeys(json.dumps(line["sizes"]) for line in found):
         own = [line for line in found if json.dumps(line["sizes"]) == sizes]
@@ -115,17 +115,17 @@ def report(found):
 
 def key_of(line):
     """The key of a row of the table."""
-    return tuple(line["plan"][name] for name in ("covariance", "link", "integrator"))
+    return tuple(line["estimate"][name] for name in ("covariance", "link", "integrator"))
 
 
-def times(planned, measured):
-    """A cell: a multiple of Dense's time, planned and measured."""
-    return lambda line: f"{line['plan'][planned]:.1f} ({line['measured'][measured]:.1f})" if line else ""
+def times(estimated, measured):
+    """A cell: a multiple of Dense's time, estimated and measured."""
+    return lambda line: f"{line['estimate'][estimated]:.1f} ({line['measured'][measured]:.1f})" if line else ""
 
 
 def mebibytes(line):
-    """A cell: memory, planned and measured."""
-    return f"{line['plan']['train_bytes'] / 2**20:.0f} ({line['measured']['memory']:.0f})" if line else ""
+    """A cell: memory, estimated and measured."""
+    return f"{line['estimate']['train_bytes'] / 2**20:.0f} ({line['measured']['memory']:.0f})" if line else ""
 
 
 COLUMNS = {"step": times("train_time", "train"), "predict": times("predict_time", "predict"), "MiB": mebibytes}

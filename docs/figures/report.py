@@ -1,8 +1,9 @@
 """Draws the report on the home page: runs the page's code, and takes a picture of what it writes, in Chromium.
 
-KERAS_BACKEND=torch CHROMIUM=/usr/bin/chromium python docs/figures/report.py
+`python -m nox -s gallery -- --keep` runs it. `report.sha256` says of which code the pictures are.
 """
 
+import hashlib
 import os
 import pathlib
 import tempfile
@@ -25,3 +26,4 @@ with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
     page.locator("h2", has_text="Labels that are probably wrong").evaluate("heading => heading.scrollIntoView()")
     page.screenshot(path=HERE / "report_suspects.png")
     chromium.close()
+(HERE / "report.sha256").write_text(hashlib.sha256(program.encode()).hexdigest() + "\n")

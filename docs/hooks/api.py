@@ -8,7 +8,6 @@ FOR_USERS = {
     "Choose and tune": ("choose", "NoisyLabelClassifier", "tune", "estimate_cost"),
     "Find wrong labels": (
         "analysis.find_label_issues",
-        "selection.cross_val_probabilities",
         "analysis.diagnose_noise",
         "report",
         "analysis.apply_corrections",
@@ -17,7 +16,7 @@ FOR_USERS = {
     "Build a model": ("HeteroscedasticDense", "NoiseTransition", "HeteroscedasticClassifier", "DeepEnsemble"),
     "Convert a pretrained model": ("heteroscedastic", "homoscedastic"),
     "Check a model and its data before training": ("check",),
-    "See which classes are confused": ("analysis.confused_pairs", "analysis.covariance"),
+    "See which classes are confused": ("analysis.confused_pairs",),
 }
 
 OVERVIEW = """---

@@ -66,7 +66,9 @@ def table_pages(folder):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Links to the pages of tables, which lie in another folder of the repository than of the site; the version."""
+    """Links to the pages of tables, which lie in another folder than on the site; the version; the order of results."""
+    if page.file.src_uri.startswith("tables/"):
+        page.meta["search"] = {"boost": 0.2}  # else they hide the pages that explain them
     version = _package(pathlib.Path(config.config_file_path).parent)["base.version.__version__"].value
     return markdown.replace(f"../{RESULTS}/", "tables/").replace("{{ version }}", ast.literal_eval(version))
 

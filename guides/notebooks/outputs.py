@@ -9,7 +9,7 @@ import datetime
 import pathlib
 
 from benchmarks.lib import harness, results
-from guides.notebooks.reader import seeds
+from guides.notebooks.reader import code_of, digest, seeds
 
 FOLDER = pathlib.Path(__file__).parent
 
@@ -31,7 +31,8 @@ def keep(guide, notebook, folder, commit):
 
     for drawn in folder.glob(f"{guide.stem}-*.png"):
         drawn.unlink()
-    source, written = guide.read_text(encoding="utf-8"), {}
+    source = guide.read_text(encoding="utf-8")
+    written = {"code": digest(code_of(source))}
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for place, cell in enumerate(code[1:]):  # the first names the backend
         text, figures = outputs_of(cell)

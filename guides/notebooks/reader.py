@@ -4,6 +4,7 @@ The strings that stand alone are Markdown, and all between them is code.
 """
 
 import ast
+import hashlib
 import itertools
 
 
@@ -41,3 +42,13 @@ def header_of(source):
 def seeds(source):
     """The seeds that a guide runs with, as its header says."""
     return [int(seed) for seed in header_of(source)["Seeds"].split(", ")]
+
+
+def code_of(source):
+    """All code of a guide, its cells joined."""
+    return "\n\n".join(text for kind, text in cells(source) if kind == "code")
+
+
+def digest(code):
+    """A number that differs for other code: kept outputs are of this code if it is theirs."""
+    return hashlib.sha256(code.encode()).hexdigest()

@@ -11,7 +11,8 @@ def missing_name(package: ModuleType, name: str) -> AttributeError:
     compared without their case, and also by what they begin or end with: "issues" is like "find_label_issues".
 
     Args:
-        package: with a table of contents `__all__` of names and of modules that have one.
+        package: with a table of contents `__all__` of names and of modules that have one, or a `__dir__` that lists
+            more.
         name: that was asked for.
     Example:
         >>> import keras_het
@@ -27,8 +28,8 @@ def missing_name(package: ModuleType, name: str) -> AttributeError:
 def _places(package: ModuleType) -> dict[str, list[str]]:
     """Where each public name is, `{"MonteCarlo": ["keras_het.integrators.MonteCarlo"]}`; modules are names, too."""
     found: dict[str, list[str]] = {}
-    for name in package.__all__:
-        part = getattr(package, name)
+    for name in vars(package).get("__dir__", lambda: package.__all__)():
+        part = vars(package).get(name)  # not `getattr`, which would import what is imported late
         found.setdefault(name, []).append(f"{package.__name__}.{name}")
         if isinstance(part, ModuleType) and hasattr(part, "__all__"):
             for inner, places in _places(part).items():

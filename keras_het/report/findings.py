@@ -150,6 +150,8 @@ def collect(
     _check_dynamics(dynamics, labels, p.shape[1])
     if issues is None:
         issues = unless_impossible("Wrong labels", missing, lambda: _issues(p, labels, dynamics))
+    elif not isinstance(issues, LabelIssues):
+        raise ValueError(f"`issues` must be of `find_label_issues`, or None. Received: a {type(issues).__name__}")
     elif not np.array_equal(np.sort(issues.index), np.arange(count)) or np.any(labels[issues.index] != issues.given):
         raise ValueError(f"`issues` must be of the same {count} labels. Received: those of others")
     margins = unless_impossible("Margins by epoch", missing, lambda: None if dynamics is None else dynamics.margins)

@@ -75,8 +75,8 @@ def report(
         probabilities: out of sample, `(N, K)`, each row of sum 1; None takes the model's predictions.
         dynamics: a `callbacks.TrainingDynamics` that has seen the training of these examples: it judges the labels,
             also beside probabilities, and the page has a curve of the margin by epoch for each suspect. None for none.
-        issues: the labels that are probably wrong, of `analysis.find_label_issues` or `clean_labels`, if the page shall
-            have these; None finds them.
+        issues: a `LabelIssues`, of `analysis.find_label_issues` or `clean_labels(...).issues`, whose suspects the page
+            shall have, also beside dynamics; None finds them.
         images: pictures of the examples, to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels;
             None takes x if it has that last form.
         batch_size: of the predictions.

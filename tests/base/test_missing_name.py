@@ -23,6 +23,8 @@ pytestmark = pytest.mark.once
         ),
         ("SmoothedCrossEntropy", ". There is keras_het.losses.SmoothedCrossentropy"),
         ("NoiseTransitions", ". There is keras_het.NoiseTransition"),
+        ("noisylabelclassifier", ". There is keras_het.NoisyLabelClassifier"),
+        ("HeteroscedasticClassifer", ". There is keras_het.HeteroscedasticClassifier, keras_het.heteroscedastic"),
         ("diagnose", ". There is keras_het.analysis.diagnose_noise"),
         ("nothing_of_the_kind", ""),
         ("__wrapped__", ""),

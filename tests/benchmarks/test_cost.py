@@ -1,4 +1,4 @@
-"""The benchmarks of costs: the floor, growth along a size, the sizes of a sweep, the table of plans."""
+"""The benchmarks of costs: the floor, growth along a size, the sizes of a sweep, the table of estimates."""
 
 import pytest
 
@@ -42,12 +42,12 @@ def test_every_head_is_measured_along_the_sizes_that_it_has():
     assert all(sizes["S"] == 0 for head, sizes in rows if head.startswith("sigmoid"))
 
 
-def test_the_table_of_plans_has_a_column_for_each_backend():
+def test_the_table_of_estimates_has_a_column_for_each_backend():
     def line(backend, integrator, planned, measured):
         head = {"covariance": "low_rank", "link": "softmax", "integrator": integrator}
         costs = {"train_time": planned, "predict_time": 2 * planned, "train_bytes": 3 * 2**20}
         found = {"train": measured, "predict": 2 * measured, "memory": 4.0}
-        return {"backend": backend, "sizes": {"units": 5}, "plan": head | costs, "measured": found}
+        return {"backend": backend, "sizes": {"units": 5}, "estimate": head | costs, "measured": found}
 
     lines = [line("jax", "Taylor", 2.0, 2.5), line("torch", "Taylor", 3.0, 3.5), line("jax", "OwnNoise", 4.0, 4.5)]
     (table,) = estimate.report(lines).values()

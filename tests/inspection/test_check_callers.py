@@ -24,7 +24,7 @@ def make(loss=SPARSE):
     return model
 
 
-def select(x, y, loss=SPARSE):
+def tune(x, y, loss=SPARSE):
     keras_het.tune(lambda value: make(loss), [1.0], x, y, (X, Y), extend=False, verbose=0)
 
 
@@ -36,7 +36,7 @@ def fit_ensemble(x, y, loss=SPARSE):
     DeepEnsemble([make(loss), make(loss)], link="softmax").fit(x, y, verbose=0)
 
 
-@pytest.mark.parametrize("call", [select, cross_validate, fit_ensemble])
+@pytest.mark.parametrize("call", [tune, cross_validate, fit_ensemble])
 @pytest.mark.parametrize(
     ("x", "y", "loss", "text"),
     [

@@ -226,24 +226,48 @@ def test_no_false_alarm_over_the_compile_calls_of_demo_guides_and_readme(path):
         if path.suffix == ".py"
         else [part.split("```")[0] for part in path.read_text().split("```python\n")[1:]]
     )
-    nodes = [node for block in blocks for node in ast.walk(ast.parse(block))]
-    calls = [ast.unparse(node) for node in nodes if isinstance(node, ast.Call)]
-    calls = [call for call in calls if call.startswith("model.compile(")]
-    named = [ast.unparse(node) for node in nodes if isinstance(node, ast.Assign)]
-    named = [line.removeprefix("loss = ") for line in named if line.startswith("loss = keras.losses.")]
+    calls = [(call, block) for block in blocks for call in compile_calls(block)]
     assert calls
-    for call in calls:
-        takes_probabilities = call.endswith("'sparse_categorical_crossentropy')")
-        model = dense("softmax")() if takes_probabilities else make()
-        # Of the guide to the index of an example.
-        with_parameters = keras_het.rivals.DataParametersCrossentropy(8, 3, from_logits=True).attach(model)
+    for call, block in calls:
+        takes_probabilities = ast.unparse(call).endswith("'sparse_categorical_crossentropy')")
+        # A head that is compiled with this string is the fault that `check` is for.
+        model = dense("softmax")() if takes_probabilities and "Heteroscedastic" not in block else make()
         names = {
             "keras": keras,
             "keras_het": keras_het,
             "model": model,
             "learning_rate": 1e-3,
             "optimizer": "adam",
-            "loss": eval(named[0]) if named else with_parameters,
+            "loss": loss_before(call, block, model),
         }
-        eval(call, names)
+        eval(ast.unparse(call), names)
+        keras_het.check(model)
+
+
+def compile_calls(block):
+    """The calls of `model.compile` in some code."""
+    calls = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Call)]
+    return [call for call in calls if ast.unparse(call).startswith("model.compile(")]
+
+
+def loss_before(call, block, model):
+    """The loss of Keras that was last named before a call, or else that of the guide to the index of an example."""
+    lines = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Assign) and node.lineno < call.lineno]
+    named = [ast.unparse(node.value) for node in lines if ast.unparse(node).startswith("loss = keras.losses.")]
+    if named:
+        return eval(named[-1], {"keras": keras})
+    return keras_het.rivals.DataParametersCrossentropy(8, 3, from_logits=True).attach(model)
+
+
+@pytest.mark.planted
+def test_a_head_that_a_page_compiles_with_a_loss_of_probabilities_is_caught():
+    block = """
+head = keras_het.layers.HeteroscedasticDense(3)
+model = keras.Sequential([head])
+model.compile("adam", "sparse_categorical_crossentropy")
+"""
+    (call,) = compile_calls(block)
+    model = make()
+    eval(ast.unparse(call), {"model": model})
+    with pytest.raises(ValueError, match="must"):
         keras_het.check(model)

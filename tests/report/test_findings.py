@@ -199,6 +199,10 @@ def diverged():
             "`issues` must be of the same 120 labels. Received: those of others",
         ),
         (
+            lambda: collect(plain(), X, Y, issues=[3, 4]),
+            "`issues` must be of `find_label_issues`, or None. Received: a list",
+        ),
+        (
             lambda: collect(plain(), X, Y, issues=collect(plain(), X[:60], Y[:60]).issues),
             "`issues` must be of the same 120 labels. Received: those of others",
         ),

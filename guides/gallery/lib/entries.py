@@ -1,11 +1,10 @@
 """Reads the entries of the gallery: scripts in the form of a guide, with a header and code alone."""
 
 import ast
-import hashlib
 import pathlib
 from typing import NamedTuple
 
-from guides.notebooks.reader import cells, fields_of, is_text
+from guides.notebooks.reader import code_of, header_of, seeds
 
 FOLDER = pathlib.Path(__file__).parents[1]
 OUTPUTS = FOLDER / "outputs"
@@ -25,15 +24,8 @@ class Entry(NamedTuple):
 def read(path):
     """The entry of a file."""
     source = path.read_text(encoding="utf-8")
-    fields = fields_of(next(filter(is_text, ast.parse(source).body)).value.value)
-    code = "\n\n".join(text for kind, text in cells(source) if kind == "code")
-    seeds = [int(seed) for seed in fields["Seeds"].split(", ")]
-    return Entry(path.stem, fields["Title"], fields["Description"], seeds, code)
-
-
-def digest(code):
-    """A number that differs for other code: kept outputs are of this code if it is theirs."""
-    return hashlib.sha256(code.encode()).hexdigest()
+    fields = header_of(source)
+    return Entry(path.stem, fields["Title"], fields["Description"], seeds(source), code_of(source))
 
 
 def names_used(code):

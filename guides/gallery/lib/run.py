@@ -16,6 +16,7 @@ import time
 
 from benchmarks.lib import harness, results
 from guides.gallery.lib import entries
+from guides.notebooks.reader import digest
 
 COMMAND = "python -m nox -s gallery -- --keep"
 WINDOW = {
@@ -52,7 +53,7 @@ def keep(entry, printed, folder, commit, outputs=entries.OUTPUTS):
     for figure in folder.glob("*.png"):
         shrink(figure, outputs / f"{entry.name}.png")
     versions = {name: results.version_of(name) for name in ("keras", keras.config.backend())}
-    written = {"printed": printed, "code": entries.digest(entry.code)}
+    written = {"printed": printed, "code": digest(entry.code)}
     run = results.this_run(COMMAND, written, entry.seeds, versions, harness.processor())
     results.write(outputs / f"{entry.name}.json", run._replace(commit=commit))
 

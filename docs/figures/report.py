@@ -1,9 +1,11 @@
-"""Draws the report on the home page: runs the page's code, and takes a picture of what it writes, in Chromium.
+"""Makes the outputs of the home page: what its code prints, and pictures of the report that it writes, in Chromium.
 
-`python -m nox -s gallery -- --keep` runs it. `report.sha256` says of which code the pictures are.
+`python -m nox -s gallery -- --keep` runs it. `report.sha256` says of which code they are.
 """
 
+import contextlib
 import hashlib
+import io
 import os
 import pathlib
 import tempfile
@@ -16,7 +18,8 @@ SIZE = {"width": 920, "height": 620}
 program = (HERE.parent / "index.md").read_text().split("```python\n")[1].split("```")[0]
 with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
     os.chdir(folder)
-    exec(compile(program, "index.md", "exec"), {"__name__": "__main__"})
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(program, "index.md", "exec"), {"__name__": "__main__"})
     chromium = playwright.chromium.launch(
         executable_path=os.environ.get("CHROMIUM") or None, args=["--no-sandbox", "--disable-background-networking"]
     )
@@ -26,4 +29,5 @@ with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
     page.locator("h2", has_text="Labels that are probably wrong").evaluate("heading => heading.scrollIntoView()")
     page.screenshot(path=HERE / "report_suspects.png")
     chromium.close()
+(HERE / "report.txt").write_text(printed.getvalue())
 (HERE / "report.sha256").write_text(hashlib.sha256(program.encode()).hexdigest() + "\n")

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from keras_het.analysis.label_table import cells_of, read_table
+from keras_het.base.batches import as_numpy
+from keras_het.base.classes import encode
 from keras_het.base.validation import check_class_names, check_labels
 
 MOST_NAMES = 5  # in an error
@@ -22,7 +24,8 @@ def apply_corrections(
     cell leaves the label as it is. A spreadsheet may sort the lines, leave some out, or write ; or tabs for commas.
 
     Args:
-        labels: integers in [0, K), shape `(N,)`: the labels that the report was of, or those with the corrections.
+        labels: integers in [0, K), or names, shape `(N,)`: the labels that the report was of, or those with the
+            corrections. Names are classes in sorted order, as for `clean_labels`.
         path: the folder of the report, or the table itself.
         class_names: names of the K classes, as `report` was given them, a sequence or a dict {class: name}; None for
             numbers, up to the largest of the labels.
@@ -38,7 +41,13 @@ def apply_corrections(
         >>> _ = path.write_text("index,given,corrected\\n2,dog,cat\\n0,cat,\\n1,dog,\\n")
         >>> apply_corrections([0, 1, 1], path, ["cat", "dog"]).tolist()
         [0, 1, 0]
+        >>> apply_corrections(["cat", "dog", "dog"], path).tolist()
+        ['cat', 'dog', 'cat']
     """
+    if np.asarray(as_numpy(labels)).dtype.kind in "OSU":
+        found = encode(labels, name="labels")
+        names_of = found.classes.tolist() if class_names is None else class_names
+        return found.classes[apply_corrections(found.labels, path, names_of)]
     labels = check_labels(labels, np.inf)
     class_names = class_names if class_names is None or hasattr(class_names, "__len__") else list(class_names)
     names = check_class_names(class_names, labels.max(initial=0) + 1 if class_names is None else len(class_names))

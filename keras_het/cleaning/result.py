@@ -11,6 +11,12 @@ from keras_het.analysis.diagnosis import NoiseDiagnosis
 from keras_het.analysis.label_quality import LabelIssues
 from keras_het.base.extras import import_extra
 
+MANY = 1 / 3  # of all labels
+TOO_MANY = (
+    "careful: these are many. A weak model takes right labels for wrong ones: are the inputs scaled, and do more "
+    "epochs make it better?"
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class CleanedLabels:
@@ -55,5 +61,7 @@ class CleanedLabels:
     def __str__(self) -> str:
         count, of_all = int(self.issues.is_issue.sum()), len(self.issues.index)
         done = {"drop": "were left out", "correct": "were replaced by the suggested class"}[self.action]
-        page = "" if self.page is None else f"\nreport: {self.page}"
-        return f"{self.diagnosis}\ndone: {count} of {of_all} labels are issues, and {done}{page}"
+        lines = [str(self.diagnosis), f"done: {count} of {of_all} labels are issues, and {done}"]
+        lines += [TOO_MANY] if count > MANY * of_all else []
+        lines += [] if self.page is None else [f"report: {self.page}"]
+        return "\n".join(lines)

@@ -121,6 +121,12 @@ def test_the_report_names_the_labels_that_were_left_out(tmp_path):
     assert len(wrong) == 48
 
 
+def test_many_issues_are_warned_of_in_words():
+    assert "careful" not in str(clean())
+    guess = np.random.default_rng(1).dirichlet(np.ones(3), size=240)
+    assert "careful: these are many. A weak model" in str(clean(probabilities=guess))
+
+
 def test_a_data_set_gives_the_same_as_its_arrays():
     class Batches(keras.utils.PyDataset):
         def __len__(self):

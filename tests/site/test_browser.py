@@ -96,9 +96,9 @@ def found_by(page, words):
     box.press_sequentially(words[-1])  # only a key makes it search
     page.wait_for_function(
         """(word) => {
-            const first = document.querySelector(".md-search-result__link");
+            const links = [...document.querySelectorAll(".md-search-result__link")];
             const text = document.querySelector(".md-search-result__meta")?.textContent ?? "";
-            return first?.href.toLowerCase().includes(`h=${word}`) || text.includes("No matching");
+            return links.some((link) => link.href.toLowerCase().includes(`h=${word}`)) || text.includes("No matching");
         }""",
         arg=words.split()[0].lower(),
     )

@@ -28,6 +28,7 @@ COLUMNS = ("clean accuracy", "clean NLL", "clean ECE", "noisy NLL")
 def trained(task, method, seed, epochs):
     """The model of a method, with the weights of its best epoch by noisy validation labels."""
     model = recipe.make_model(task, recipe.middle_of(task)._replace(method=method), seed)
+    model.compile(keras.optimizers.Adam(recipe.LEARNING_RATE), model.loss)  # one that `homoscedastic` can make again
     best = keras.callbacks.EarlyStopping("val_loss", patience=epochs, restore_best_weights=True)
     model.fit(
         *task.train,

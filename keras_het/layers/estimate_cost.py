@@ -108,8 +108,8 @@ class CostEstimates:
 
 NOTES = (
     (
-        "low_rank with softmax and QuasiMonteCarlo is the default. Every link but softmax has a ClosedForm, at the "
-        "same cost."
+        "low_rank with softmax and QuasiMonteCarlo is the default; narrow has its form with fewer weights. Every link "
+        "but softmax has a ClosedForm, at the same cost."
     ),
     (
         "Taylor is for predictions: do not train with it. latent saves weights and memory where classes are very many, "

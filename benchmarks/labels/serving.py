@@ -102,7 +102,7 @@ def main():
             with file.open("a") as out:
                 out.write("".join(json.dumps(line) + "\n" for line in new))
             print(*new, sep="\n", flush=True)
-    lines.sort(key=lambda line: (options.tasks.index(line["task"]), line["seed"]))
+    lines.sort(key=lambda line: (list(tasks.TASKS).index(line["task"]), line["seed"]))
     publish(options.output, "serving", {"serving": table(lines)}, distinct(lines, "seed"))
 
 

@@ -204,7 +204,9 @@ def report(rows, sweeps, base):
         own = [row for row in rows if (row["backend"], row["head"]) == (backend, head)]
         fitted = [exponent(own, mode, name, base, "seconds") for mode in MODES for name in sweeps]
         lines.append([backend, head, *fitted, exponent(own, "train", "S", base, "peak_mib")])
-    return {**tables, "growth: exponents fitted over the sweeps": lines}
+    if any(cell for line in lines[1:] for cell in line[2:]):
+        tables["growth: exponents fitted over the sweeps"] = lines
+    return tables
 
 
 def sweep(rows, mode, name, base):

@@ -244,6 +244,7 @@ BENCHMARKS = {
     "labels.regression": ("demo", [], "ten minutes"),
     "labels.recipe": ("demo", ["recipe"], 'several hours; with --seeds 1 --tasks "digits, 40%" a few minutes'),
     "labels.segmentation": ("demo", [], "ten minutes"),
+    "labels.serving": ("demo", [], "not timed"),
 }
 
 

@@ -25,6 +25,8 @@ HEADS = {
     "parameter-efficient": {"num_factors": NUM_FACTORS, "parameter_efficient": True},
     "diagonal": {"num_factors": 0},
 }
+NARROW = "narrow"  # with softmax alone: all that it has of its own are two maps
+WIDTH = 3
 LINKS = {  # name of a case: link, integrator
     "softmax": ("softmax", ("QuasiMonteCarlo", {})),
     "softmax MonteCarlo": ("softmax", ("MonteCarlo", {})),
@@ -144,13 +146,14 @@ def table(rows):
 
 def make_head(kind, link):
     """A built head of fixed NumPy weights, step counter included."""
-    from keras_het import integrators, layers
+    from keras_het import covariances, integrators, layers
 
     link, (integrator, arguments) = LINKS[link]
     arguments = {} if arguments is None else {"num_samples": NUM_SAMPLES, **arguments}
     integrator = getattr(integrators, integrator)(**arguments)
+    own = {"covariance": covariances.Narrow(NUM_FACTORS, WIDTH)} if kind == NARROW else HEADS[kind]
     head = layers.HeteroscedasticDense(
-        UNITS, **HEADS[kind], link=link, temperature=1.5, integrator=integrator, seed=SEED, name="head"
+        UNITS, **own, link=link, temperature=1.5, integrator=integrator, seed=SEED, name="head"
     )
     head.build((None, FEATURES))
     set_weights(head)
@@ -352,11 +355,11 @@ def write(file, jit="auto"):
 
     results = {}
     write_noise(results, jit)
-    for kind, link in itertools.product(HEADS, LINKS):
+    for kind, link in [*itertools.product(HEADS, LINKS), (NARROW, "softmax")]:
         if LINKS[link][1][0] == "Quadrature" and kind != "diagonal":
             continue
         write_outputs_and_gradients(results, kind, link)
-    for kind, link in itertools.product(HEADS, FITTED):
+    for kind, link in [*itertools.product(HEADS, FITTED), (NARROW, "softmax")]:
         write_fit(results, kind, link, jit)
     write_transition_fit(results, jit)
     for name in JOINT:

@@ -31,6 +31,7 @@ NO_SIZES = {"seed", "ignore_class"}
 OF_A_HEAD = (
     "Latent",
     "LowRank",
+    "Narrow",
     "OverPixels",
     "ParameterEfficient",
     "UnitDiagonal",
@@ -54,6 +55,7 @@ MADE = {
     "UnitRows": lambda: UnitRows(2, seed=0),
     "Latent": lambda: covariances.Latent(2),
     "LowRank": lambda: covariances.LowRank(2),
+    "Narrow": lambda: covariances.Narrow(2, width=3),
     "ParameterEfficient": lambda: covariances.ParameterEfficient(2),
     "MonteCarlo": lambda: integrators.MonteCarlo(8, inference_samples=8, chunk_size=4),
     "QuasiMonteCarlo": lambda: integrators.QuasiMonteCarlo(8, inference_samples=8, chunk_size=4),
@@ -98,7 +100,7 @@ def test_every_size_is_looked_at():
     assert {room.__name__ for room in ROOMS} == rooms
     assert {size for _, size in SIZES} == {
         *("units", "num_classes", "num_annotators", "num_factors", "num_nodes", "num_samples", "inference_samples"),
-        *("chunk_size", "num_examples", "bins", "capacity", "size"),
+        *("chunk_size", "num_examples", "bins", "capacity", "size", "width"),
     }
 
 

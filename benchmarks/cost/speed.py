@@ -1,19 +1,20 @@
 """Seconds and peak memory of a training step and of a prediction, beside a plain Dense layer and the machine's floor.
 
-python -m benchmarks.cost.speed [--backends jax tensorflow torch] [--sweeps S K B R] [--quick] [--output FOLDER]
+python -m benchmarks.cost.speed [--backends jax tensorflow torch] [--heads NAME ...] [--sweeps S K B R] [--quick]
+    [--output FOLDER]
 
 Every measurement has a fresh process (with --quick they share one, and peak memory only rises). Dense and the machine's
 rates are measured in the same one as the head, in turn with it. The floor is
 
     max(exp / exp rate + flops / matmul rate, bytes / read rate)
-    m:           1 (Dense), 2 (diagonal), 3 (parameter-efficient), 2 + R (full)
+    m:           1 (Dense), 2 (diagonal), 3 (parameter-efficient), 2 + R (full), 2 + r / K + r R / D (narrow, r = 16)
     training:    exp = 2 S B K,  flops = 4 m B D K + 6 S B K R (full) or 6 S K R (parameter-efficient), bytes = 20 m D K
     prediction:  exp =   S B K,  flops = 2 m B D K + 2 S B K R (full) or 2 S K R (parameter-efficient), bytes =  4 m D K
 
-with S = 0 and 16 B K exponentials (32 B K in training) for the closed form of the sigmoid. A Dense layer needs no
-gradient of its features here, hence 4 and not 6; element-wise work counts for nothing; 20 bytes are a kernel read, its
-gradient written, and the update. "times maps + exp" is the time beside m times that of Dense, plus the exponentials:
-what is left if only the affine maps are granted.
+where narrow has the products of full at the nodes, and with S = 0 and 16 B K exponentials (32 B K in training) for the
+closed form of the sigmoid. A Dense layer needs no gradient of its features here, hence 4 and not 6; element-wise work
+counts for nothing; 20 bytes are a kernel read, its gradient written, and the update. "times maps + exp" is the time
+beside m times that of Dense, plus the exponentials: what is left if only the affine maps are granted.
 """
 
 import itertools
@@ -30,16 +31,24 @@ QUICK_SWEEPS = {"S": [16, 256], "B": [16]}
 HEADS = {
     "diagonal": lambda r: {"num_factors": 0},
     "full": lambda r: {"num_factors": r},
+    "narrow": lambda r: {"covariance": _narrow(r)},
     "parameter-efficient": lambda r: {"num_factors": r, "parameter_efficient": True},
     "sigmoid parameter-efficient": lambda r: {"num_factors": r, "parameter_efficient": True, "link": "sigmoid"},
 }
 MODES = ["train", "predict"]
+WIDTH = 16  # of the narrow head
 LARGEST_KERNEL = 1 << 28  # numbers: the full head at K = 21,843 would need gigabytes for its kernel alone
 
 
-def grid(base, sweeps):
+def _narrow(num_factors):
+    from keras_het.covariances import Narrow
+
+    return Narrow(num_factors, WIDTH)
+
+
+def grid(base, sweeps, heads=tuple(HEADS)):
     """(head, sizes) of every row: one size varies at a time, where the head has it."""
-    for head, (name, values) in itertools.product(HEADS, sweeps.items()):
+    for head, (name, values) in itertools.product(heads, sweeps.items()):
         for value in values:
             sizes = {**base, name: value}
             sizes["R"] = min(sizes["R"], sizes["K"])
@@ -48,16 +57,16 @@ def grid(base, sweeps):
                 yield head, {**sizes, **({unused: 0} if unused else {})}
 
 
-def num_maps(head, R):
+def num_maps(head, D, K, R):
     """m of the floor: affine maps from the features, in units of one Dense layer."""
-    return {"Dense": 1, "diagonal": 2, "full": 2 + R}.get(head, 3)
+    return {"Dense": 1, "diagonal": 2, "full": 2 + R, "narrow": 2 + WIDTH / K + WIDTH * R / D}.get(head, 3)
 
 
 def work(head, mode, B, D, K, R, S):
     """(exp, flops, bytes) of the floor, as the module says."""
-    maps = num_maps(head, R)
+    maps = num_maps(head, D, K, R)
     passes, exps = (3, 2) if mode == "train" else (1, 1)
-    samples = {"full": S * B * K * R, "parameter-efficient": S * K * R}.get(head, 0)
+    samples = {"full": B, "narrow": B, "parameter-efficient": 1}.get(head, 0) * S * K * R
     elements = 0 if head == "Dense" else (16 if head.startswith("sigmoid") else S) * B * K
     dense = (4 if mode == "train" else 2) * maps * B * D * K
     return exps * elements, dense + 2 * passes * samples, (20 if mode == "train" else 4) * maps * D * K
@@ -123,7 +132,9 @@ def measure_seconds(head, sizes, repeats, probe_sizes):
     for mode in MODES:
         own, dense = timings[head, mode], timings["Dense", mode]
         least, dense_least = floor(head, mode, sizes, rates), floor("Dense", mode, sizes, rates)
-        maps_and_exps = num_maps(head, sizes["R"]) * dense.median + work(head, mode, **sizes)[0] / rates[1]
+        maps_and_exps = (
+            num_maps(head, *(sizes[name] for name in "DKR")) * dense.median + work(head, mode, **sizes)[0] / rates[1]
+        )
         result[mode] = {
             "seconds": own.median,
             "low": own.low,
@@ -138,9 +149,9 @@ def measure_seconds(head, sizes, repeats, probe_sizes):
     return result
 
 
-def run(backend, base, sweeps, repeats, together):
+def run(backend, grid, repeats, together):
     """All rows of a backend. Each measurement has a fresh process, or, to be quick, all share one."""
-    rows = list(dict.fromkeys((head, tuple(sizes.items())) for head, sizes in grid(base, sweeps)))
+    rows = list(dict.fromkeys((head, tuple(sizes.items())) for head, sizes in grid))
     jobs = [
         {"head": head, "sizes": dict(sizes), "repeats": repeats, "what": what}
         for head, sizes in rows
@@ -176,6 +187,7 @@ def report(rows, sweeps, base):
                 "times floor",
                 "times maps + exp",
                 "peak MiB",
+                "million weights",
             ]
         ]
         for row in (row for row in rows if row["mode"] == mode):
@@ -183,6 +195,7 @@ def report(rows, sweeps, base):
             ratios = [
                 *(f"{row[name]:.1f}" for name in ("times dense", "times floor", "times maps + exp")),
                 f"{row['peak_mib']:.0f}",
+                f"{num_maps(row['head'], *(row[name] for name in 'DKR')) * row['D'] * row['K'] / 1e6:.1f}",
             ]
             lines.append([row["backend"], row["head"], *sizes, harness.spread(row), *ratios])
         tables[f"{mode}, D={base['D']}"] = lines
@@ -191,7 +204,9 @@ def report(rows, sweeps, base):
         own = [row for row in rows if (row["backend"], row["head"]) == (backend, head)]
         fitted = [exponent(own, mode, name, base, "seconds") for mode in MODES for name in sweeps]
         lines.append([backend, head, *fitted, exponent(own, "train", "S", base, "peak_mib")])
-    return {**tables, "growth: exponents fitted over the sweeps": lines}
+    if any(cell for line in lines[1:] for cell in line[2:]):
+        tables["growth: exponents fitted over the sweeps"] = lines
+    return tables
 
 
 def sweep(rows, mode, name, base):
@@ -253,14 +268,22 @@ def main():
     parser.add_argument(
         "--sweeps", nargs="+", choices=SWEEPS, default=list(SWEEPS), help="which sizes to vary, one at a time"
     )
+    parser.add_argument("--heads", nargs="+", choices=HEADS, default=list(HEADS))
+    parser.add_argument("--base", action="store_true", help="only the sizes from which the others vary")
     options = parser.parse_args()
     if options.row:
         print(json.dumps([measure_row(**row) for row in options.row]))
         return
     base, sweeps = (QUICK, QUICK_SWEEPS) if options.quick else (BASE, {name: SWEEPS[name] for name in options.sweeps})
+    sweeps = {"B": [base["B"]]} if options.base else sweeps
     rows = []
     for backend in options.backends:
-        rows += run(backend, base, sweeps, 3 if options.quick else options.repeats, together=options.quick)
+        rows += run(
+            backend,
+            grid(base, sweeps, options.heads),
+            3 if options.quick else options.repeats,
+            together=options.quick,
+        )
         harness.write_csv(options.output / "speed.csv", rows)
     plot(rows, base, options.output)
     publish(options.output, "speed", report(rows, sweeps, base), [0], options.backends, harness.processor())

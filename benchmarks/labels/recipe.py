@@ -1,7 +1,7 @@
 """Heads beside a plain Dense with the same choices, epoch by epoch, on noisy labels.
 
-python -m benchmarks.labels.recipe [--tasks NAME ...] [--methods NAME ...] [--seeds 5] [--part 0/2] [--output FOLDER]
-(on the backend of KERAS_BACKEND)
+python -m benchmarks.labels.recipe [--tasks NAME ...] [--methods NAME ...] [--seeds 5] [--part 0/2] [--middle]
+    [--output FOLDER]  (on the backend of KERAS_BACKEND)
 
 Every run trains one method with one setting and writes a line of JSON: for each epoch the accuracy, likelihood and
 calibration on noisy validation labels, which a user has, and on clean test labels, which a user has not. A run whose
@@ -48,6 +48,8 @@ HEADS = {  # covariance and link of the head by the name of the method
     "normalized sigmoid, full": (covariances.LowRank, "normalized_sigmoid"),
     "normal cdf, full": (covariances.LowRank, "normal_cdf"),
     "latent": (covariances.Latent, "softmax"),
+    "narrow, 16": (covariances.Narrow, "softmax"),
+    "narrow, 8": (functools.partial(covariances.Narrow, width=8), "softmax"),
 }
 
 
@@ -104,7 +106,7 @@ def make_model(task, setting, seed):
 
 def _head(units, setting, l2, seed):
     (kind, link), learned = HEADS[setting.method], "learned" in setting.method
-    has_factors = kind in (covariances.LowRank, covariances.ParameterEfficient)
+    has_factors = kind not in (covariances.Diagonal, covariances.Latent)  # the last has as many as its features ask for
     factors = {"num_factors": min(setting.num_factors, units)} if has_factors else {}
     penalty = keras.regularizers.L2(setting.covariance_l2) if setting.covariance_l2 else None
     return HeteroscedasticDense(
@@ -197,9 +199,19 @@ def settings(task):
     ]
 
 
+def middle(task):
+    """Every method at the middle temperature of the task, without L2."""
+    return [middle_of(task)._replace(method=method) for method in ("Dense", *HEADS)]
+
+
+def middle_of(task):
+    """The full head at the middle temperature of the task, with the default of everything else."""
+    return Setting("full", task.temperatures[len(task.temperatures) // 2])
+
+
 def variations(task):
     """The full head with one of its settings at a time changed, at the middle temperature of the task."""
-    base = Setting("full", task.temperatures[len(task.temperatures) // 2])
+    base = middle_of(task)
     return [base, *(base._replace(**{name: value}) for name, values in VARIATIONS.items() for value in values)]
 
 
@@ -219,11 +231,12 @@ def main():
     parser.add_argument(
         "--variations", action="store_true", help="one setting of the full head at a time; in a folder of their own"
     )
+    parser.add_argument("--middle", action="store_true", help="one setting of each method: see `middle`")
     options = parser.parse_args()
     part, parts = map(int, options.part.split("/"))
     options.output.mkdir(parents=True, exist_ok=True)
     present = {key_of(line) for line in recipe_report.read(options.output)}
-    of_task = variations if options.variations else settings
+    of_task = variations if options.variations else middle if options.middle else settings
     of_seed = [
         (name, setting)
         for name in options.tasks

@@ -33,6 +33,8 @@ METHODS = (
     "normalized sigmoid, full",
     "normal cdf, full",
     "latent",
+    "narrow, 16",
+    "narrow, 8",
 )
 
 

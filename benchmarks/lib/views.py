@@ -350,3 +350,28 @@ def regressions(table, *more):
     names = ["model", "NLL", "NLL beside constant variance", "RMSE", "inside 90%", *more]
     places = [table[0].index(name) for name in names]
     return [[row[place] for place in places] for row in table]
+
+
+def narrow(of):
+    """The narrow head, the full one and Dense: what each adds to Dense's figures, a row for each task and method."""
+    table = of("recipe_narrow", "beside Dense, all chosen by noisy NLL")
+    columns = ("clean accuracy", "clean NLL", "noisy NLL")
+    lines, found = [["wrong labels", "head", *columns]], by_task(table)
+    for task, words in {
+        **TASKS,
+        "groups, 100 classes, 100 each": "40% to any of four look-alikes, 100 classes",
+    }.items():
+        for method, row in ((method, row) for (name, method), row in found.items() if name == task):
+            lines.append([words if method == "Dense" else "", method, *(row[name] for name in columns)])
+    return lines
+
+
+def speed_narrow(of):
+    """Times of the narrow, the full and the parameter-efficient head, and their memory and weights."""
+    lines = [["backend", "head", "step: times Dense", "predict: times Dense", "step: peak MiB", "million weights"]]
+    for backend in ("jax",):
+        steps, predictions = (_dicts(of(f"speed_narrow_{backend}", title)) for title in SPEEDS)
+        for step, prediction in zip(steps, predictions, strict=True):
+            times = step["times Dense"], prediction["times Dense"]
+            lines.append([backend, step["head"], *times, step["peak MiB"], step["million weights"]])
+    return lines

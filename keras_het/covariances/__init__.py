@@ -7,9 +7,10 @@ from keras_het.covariances.covariance import Covariance
 from keras_het.covariances.diagonal import Diagonal
 from keras_het.covariances.latent import Latent
 from keras_het.covariances.low_rank import LowRank
+from keras_het.covariances.narrow import Narrow
 from keras_het.covariances.parameter_efficient import ParameterEfficient
 
-__all__ = ["Covariance", "Diagonal", "Latent", "LowRank", "ParameterEfficient", "get"]
+__all__ = ["Covariance", "Diagonal", "Latent", "LowRank", "Narrow", "ParameterEfficient", "get"]
 
 
 def get(identifier: Any) -> Covariance:

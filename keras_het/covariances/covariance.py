@@ -108,18 +108,22 @@ class Covariance(FullPrecision):
             input_shape: of the features, `(..., D)`.
         """
 
-    def affine_map(self, name: str, width: int, bias_initializer: Any, input_shape: Any) -> AffineMap:
+    def affine_map(
+        self, name: str, width: int, bias_initializer: Any, input_shape: Any, kernel_initializer: Any = None
+    ) -> AffineMap:
         """A new map of the features, with the initializer and the regularizer of this covariance.
 
         Args:
             name: of the map.
             width: number of its outputs.
-            bias_initializer: of its bias.
+            bias_initializer: of its bias; None leaves the bias out.
             input_shape: of the features, `(..., D)`.
+            kernel_initializer: of its kernel in place of the initializer of this covariance, or None.
         """
         made = AffineMap(
             width,
-            kernel_initializer=_copy(self.initializer),
+            use_bias=bias_initializer is not None,
+            kernel_initializer=kernel_initializer or _copy(self.initializer),
             bias_initializer=bias_initializer,
             kernel_regularizer=self.regularizer,
             name=name,

@@ -90,7 +90,7 @@ class Latent(LowRank):
     def normal(self, x: Tensor, mean: Any) -> LatentNormal:
         loc, kernel = mean(x, with_kernel=True)
         shape = (*ops.shape(loc)[:-1], *self.size)
-        factor = ops.reshape(self.factor_layer(x), shape)
+        factor = ops.reshape(self.flat_factor(x), shape)
         return LatentNormal(loc, self.standard_deviations(x), factor, kernel, size=self.size, units=self.classes)
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:

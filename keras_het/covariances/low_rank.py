@@ -62,7 +62,15 @@ class LowRank(Covariance):
 
     def distribution(self, x: Tensor, loc: Tensor) -> LowRankNormal:
         scale_diag, shape = self.standard_deviations(x), (*ops.shape(loc)[:-1], self.units, self.num_factors)
-        return LowRankNormal(loc, scale_diag, ops.reshape(self.factor_layer(x), shape), size=self.size)
+        return LowRankNormal(loc, scale_diag, ops.reshape(self.flat_factor(x), shape), size=self.size)
+
+    def flat_factor(self, x: Tensor) -> Tensor:
+        """V before it is reshaped, `(..., K R)`.
+
+        Args:
+            x: features, `(..., D)`.
+        """
+        return self.factor_layer(x)
 
     def basis(self, x: np.ndarray) -> np.ndarray:
         """(x, 1), `(N, D + 1)`, of features `(N, D)`."""

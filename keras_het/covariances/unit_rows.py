@@ -19,11 +19,11 @@ class UnitRows(keras.initializers.Initializer):
 
     Args:
         size: number of entries of a row; the requested shape may be flat.
-        seed: of the directions.
+        seed: of the directions; an integer, or a list of them.
         norm: of every row.
     """
 
-    def __init__(self, size: int, seed: int, norm: float = 1.0) -> None:
+    def __init__(self, size: int, seed: int | list[int], norm: float = 1.0) -> None:
         self.size, self.seed, self.norm = check_integer("size", size, 1, MAX_CLASSES), seed, norm
 
     def __call__(self, shape: Any, dtype: Any = None) -> Tensor:

@@ -108,8 +108,8 @@ class CostEstimates:
 
 NOTES = (
     (
-        "low_rank with softmax and QuasiMonteCarlo is the default. Every link but softmax has a ClosedForm, at the "
-        "same cost."
+        "low_rank with softmax and QuasiMonteCarlo is the default; narrow has its form with fewer weights. Every link "
+        "but softmax has a ClosedForm, at the same cost."
     ),
     (
         "Taylor is for predictions: do not train with it. latent saves weights and memory where classes are very many, "
@@ -160,6 +160,7 @@ _NODES = {"Quadrature": 24}  # its default
 _COVARIANCES = {
     "diagonal": covariances.Diagonal,
     "low_rank": covariances.LowRank,
+    "narrow": covariances.Narrow,
     "parameter_efficient": covariances.ParameterEfficient,
     "latent": covariances.Latent,
 }
@@ -240,7 +241,8 @@ def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory:
     parameters = (sizes.features + 1) * sizes.units + layer.count_weights(sizes.features, sizes.units)
     nodes = {"QuasiMonteCarlo": sizes.num_samples, **_NODES}.get(integrator, 0)
     if nodes:  # products of every node, and elementwise work
-        products = {"low_rank": 2.0 * num_factors, "latent": 2.0 * sizes.features}.get(covariance, 0.0)
+        of_factor = dict.fromkeys(("low_rank", "narrow"), 2.0 * num_factors)
+        products = {**of_factor, "latent": 2.0 * sizes.features}.get(covariance, 0.0)
         block = sizes.units * max(
             FEWEST_NODES * sizes.batch if covariance == "latent" else 2 * CHUNK_SIZE, BLOCK_ELEMENTS // sizes.units
         )
@@ -249,7 +251,8 @@ def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory:
     else:  # products of the variances
         products = 2.0 * num_factors * (sizes.features if covariance == "latent" else 2.0)
         held = 12.0 * logits * (num_factors if covariance == "latent" else 1)
-    factor = {"low_rank": sizes.units, "latent": sizes.features}.get(covariance, 0) * 12.0 * sizes.batch * num_factors
+    rows = {"low_rank": sizes.units, "narrow": sizes.units, "latent": sizes.features}.get(covariance, 0)
+    factor = 12.0 * sizes.batch * num_factors * rows
     times = max(1, nodes) * logits
     beyond = _Costs(times * (costs.train + (4.0 if nodes else 3.0) * products), times * (costs.predict + products))
     link = "normalized_sigmoid" if integrator == "ClosedForm" else "softmax"

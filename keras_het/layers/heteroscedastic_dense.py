@@ -52,7 +52,8 @@ class HeteroscedasticDense(NoisyDense):
         kernel_regularizer: of mu, as in `Dense`.
         bias_regularizer: of mu, as in `Dense`.
         covariance: an instance from `keras_het.covariances` in place of num_factors and parameter_efficient, for all
-            other choices: how the noise starts, regularisers, and noise of the features (HET-XL).
+            other choices: how the noise starts, regularisers, V with fewer weights (`Narrow`), and noise of the
+            features (HET-XL).
         seed: of the training noise, in [0, 2^31). None draws one from Python's `random`, as Keras does. The config
             keeps it.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.

@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 from keras_het.analysis import confused_pairs, covariance
 from keras_het.analysis.covariance import _beyond, _largest_by_chance
-from keras_het.covariances import Latent, block_matrix
+from keras_het.covariances import Latent, Narrow, block_matrix
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from tests.checks import FALSE_ALARM
@@ -26,6 +26,7 @@ HEADS = {
     "diagonal": {"num_factors": 0},
     "sigmoid": {"link": "sigmoid"},
     "latent": {"covariance": Latent},
+    "narrow": {"covariance": lambda: Narrow(FACTORS, width=4)},
 }
 
 

@@ -12,6 +12,9 @@ SIZES = {"B": 2, "D": 3, "K": 5, "R": 1, "S": 7}
 def test_the_work_of_the_floor_by_hand():
     # Three maps of 3 x 5; 7 nodes for 2 x 5 logits, two exponentials and three products of one factor each.
     assert speed.work("full", "train", **SIZES) == (2 * 7 * 10, 4 * 3 * (2 * 3 * 5) + 6 * 7 * 10, 20 * 3 * 15)
+    # Narrow: two maps of 3 x 5, one of 3 x 16 and one of 16 x 5.
+    maps = 2 * (3 * 5) + 3 * 16 + 16 * 5
+    assert speed.work("narrow", "train", **SIZES) == pytest.approx((2 * 7 * 10, 4 * 2 * maps + 6 * 7 * 10, 20 * maps))
     assert speed.work("diagonal", "predict", **SIZES) == (7 * 10, 2 * 2 * (2 * 3 * 5), 4 * 2 * 15)
     assert speed.work("Dense", "train", **SIZES) == (0, 4 * (2 * 3 * 5), 20 * 15)
 
@@ -40,6 +43,11 @@ def test_every_head_is_measured_along_the_sizes_that_it_has():
     assert {sizes["K"] for head, sizes in rows if head == "parameter-efficient"} == {10, 100, 1000, 21_843}
     assert all(sizes["R"] == 0 for head, sizes in rows if head == "diagonal")
     assert all(sizes["S"] == 0 for head, sizes in rows if head.startswith("sigmoid"))
+
+
+def test_the_base_alone_is_one_row_a_head():
+    rows = list(speed.grid(speed.BASE, {"B": [speed.BASE["B"]]}, ["full", "narrow"]))
+    assert rows == [("full", speed.BASE), ("narrow", speed.BASE)]
 
 
 def test_the_table_of_estimates_has_a_column_for_each_backend():

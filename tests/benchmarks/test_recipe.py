@@ -57,6 +57,19 @@ def test_a_run_has_a_line_for_every_epoch_and_is_known_by_its_setting(method, mo
         assert first["diagonal noise"] == pytest.approx(0.15 * 0.5**0.5, rel=0.3)
 
 
+def test_the_report_knows_every_method_and_the_middle_is_one_setting_of_each():
+    assert set(recipe_report.METHODS) == {"Dense", *recipe.HEADS}
+    found = recipe.middle(tasks.digits(0.4, 0))
+    assert [setting.method for setting in found] == ["Dense", *recipe.HEADS]
+    assert {(setting.temperature, setting.l2) for setting in found} == {(5.0, 0.0)}
+
+
+@pytest.mark.parametrize("method", ["narrow, 16", "narrow, 8"])
+def test_the_narrow_heads_have_the_width_of_their_name(method):
+    model = recipe.make_model(tasks.digits(0.4, 0), recipe.Setting(method, num_samples=8), 0)
+    assert model.layers[-1].covariance.width == int(method.split()[-1])
+
+
 def test_the_report_takes_the_best_epoch_and_the_correlation_of_ranks():
     def epoch(noisy, clean):
         figures = {name: sign * noisy for name, sign in recipe_report.CRITERIA.items()}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het.covariances import Latent
+from keras_het.covariances import Latent, Narrow
 from tests.layers.heads import set_random_weights, with_covariance
 from tests.models.checks import UNITS, sharpen
 
@@ -30,6 +30,7 @@ HEADS = {
     "normal cdf": {"num_factors": 2, "link": "normal_cdf", "warm_start": False},
     "quadrature": {"num_factors": 0, "integrator": "quadrature"},
     "latent": {"covariance": Latent},
+    "narrow": {"covariance": Narrow},
     "taylor": {"num_factors": 2, "integrator": "taylor"},
     "kept softmax": {"num_factors": 2, "keep_activation": True, "temperature": 1.0},
 }

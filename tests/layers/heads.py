@@ -1,10 +1,12 @@
 """The kinds of head under test, small, with data and models for them."""
 
+import functools
+
 import keras
 import numpy as np
 
 from keras_het import links
-from keras_het.covariances import Latent
+from keras_het.covariances import Latent, Narrow
 from keras_het.covariances.short import from_short
 from keras_het.integrators import MonteCarlo, Quadrature, QuasiMonteCarlo, Taylor
 from keras_het.layers import HeteroscedasticDense
@@ -19,6 +21,7 @@ HEADS = {
     "sigmoid": {"num_factors": 2, "link": "sigmoid"},
     "taylor": {"num_factors": 2, "integrator": Taylor(), "initial_scale": 0.1},
     "quadrature": {"num_factors": 0, "integrator": Quadrature()},
+    "narrow": {"covariance": functools.partial(Narrow, 2, width=3), "integrator": QuasiMonteCarlo(NODES)},
     "latent": {"covariance": Latent, "integrator": QuasiMonteCarlo(NODES)},
     "latent sigmoid": {"covariance": Latent, "link": "sigmoid"},
     "normalized sigmoid": {"num_factors": 2, "link": "normalized_sigmoid"},

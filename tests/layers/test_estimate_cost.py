@@ -16,6 +16,7 @@ def test_parameters_are_those_of_the_heads(units, features, num_factors):
         kinds = {
             "diagonal": "Diagonal",
             "low_rank": "LowRank",
+            "narrow": "Narrow",
             "parameter_efficient": "ParameterEfficient",
             "latent": "Latent",
         }

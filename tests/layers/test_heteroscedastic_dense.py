@@ -9,7 +9,7 @@ from keras import ops
 from scipy.special import expit, log_ndtr, log_softmax
 
 from keras_het import integrators, layers
-from keras_het.covariances import Latent
+from keras_het.covariances import Latent, Narrow
 from keras_het.links import Softmax
 from tests import reference
 from tests.layers.heads import EVERY_HEAD, EXAMPLES, FEATURES, HEADS, UNITS, X, built_head, make_head, to_numpy
@@ -26,6 +26,7 @@ def count(variables):
         (2048, 1000, {"num_factors": 15}, 32_784_000),
         (2048, 1000, {}, 32_784_000),  # 15 is the default
         (2048, 21_843, {"num_factors": 50, "parameter_efficient": True}, 90_604_764),
+        (2048, 1000, {"covariance": Narrow()}, 2_049_000 + 2048 * 16 + 17 * 15_000),
         (2048, 1000, {"num_factors": 0}, 2048 * 1000 + 1000),
         (5, 3, {}, 5 * 3 + 3 + 5 * 9 + 9),  # num_factors is at most units
     ],
@@ -43,6 +44,7 @@ def test_trainable_weights_added_to_a_dense_layer(features, units, arguments, ad
     [
         ("full", ["factor/kernel", "factor/bias"]),
         ("parameter-efficient", ["row_scale/kernel", "row_scale/bias", "factor/kernel"]),
+        ("narrow", ["factor_features/kernel", "factor/kernel", "factor/bias"]),
         ("diagonal", []),
     ],
 )
@@ -104,7 +106,7 @@ def test_kernels_of_one_shape_start_different(kind):
     assert not any(np.array_equal(a, b) for i, a in enumerate(kernels) for b in kernels[:i])
 
 
-@pytest.mark.parametrize("kind", ["diagonal", "full", "parameter-efficient"])
+@pytest.mark.parametrize("kind", ["diagonal", "full", "parameter-efficient", "narrow"])
 @pytest.mark.parametrize(("initial_scale", "temperature"), [(0.15, 5.0), (0.05, 0.3), (1e4, 1.0)])
 def test_the_noise_starts_at_initial_scale_temperatures_half_of_it_in_the_factors(kind, initial_scale, temperature):
     head = make_head(kind, initial_scale=initial_scale, temperature=temperature)
@@ -136,7 +138,11 @@ def numpy_distribution(head, x):
         return loc, scale_diag, factor, x @ row_kernel + row_bias
     if not head.num_factors:
         return loc, scale_diag, None, None
-    factor_kernel, factor_bias = others
+    if isinstance(head.covariance, Narrow):
+        narrowing, factor_kernel, factor_bias = others
+        factor_kernel = narrowing @ factor_kernel
+    else:
+        factor_kernel, factor_bias = others
     return loc, scale_diag, (x @ factor_kernel + factor_bias).reshape(*scale_diag.shape, head.num_factors), None
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.covariances import Latent
+from keras_het.covariances import Latent, Narrow
 from keras_het.layers import HeteroscedasticDense
 from tests.layers.heads import EVERY_HEAD, FEATURES, HEADS, UNITS, X, built_head, set_random_weights, with_covariance
 from tests.marks import grid
@@ -19,6 +19,7 @@ EXPORTED = {  # all but the last with the integrators that they have by default
     "normal cdf": {"num_factors": 2, "link": "normal_cdf"},
     "quadrature": {"num_factors": 0, "integrator": "quadrature"},
     "latent": {"covariance": Latent},
+    "narrow": {"covariance": Narrow},
     "taylor": {"num_factors": 2, "integrator": "taylor"},
     "sampled sigmoid": HEADS["sampled sigmoid"],
 }

@@ -1,0 +1,73 @@
+"""Low-rank noise whose directions depend on a few numbers that are computed from the input."""
+
+import math
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_het.base.tensor import Tensor
+from keras_het.base.validation import MAX_CLASSES, as_float64, check_integer
+from keras_het.covariances.low_rank import LowRank
+from keras_het.covariances.unit_rows import UnitRows
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class Narrow(LowRank):
+    """As `LowRank`, with V computed from `width` numbers instead of all D features: fewer weights, and faster.
+
+        diag(d(x)^2) + V(x) V(x)',    V(x) = reshape((x W1) W2 + b)
+
+    W1 is `(D, width)`, W2 `(width, K R)`, and b `(K R,)`. They add (D K + K) + D width + (width K R + K R) weights to a
+    Dense layer, where `LowRank` adds (D K + K) + (D K R + K R).
+
+    W2 starts with zeros and b as in `LowRank`, so both have the same noise at the start. W1 starts with random numbers
+    of the size of "glorot_uniform". It has no gradient in the first step, for W2 is zero then: from the second step on
+    all weights learn.
+
+    Args:
+        num_factors: R, from 1 to the number of classes; None is the smaller of 15 and that number.
+        width: the number of the numbers that V depends on, at least 1. More than D is of no use.
+        initializer: of the kernels but W1. The biases already give the starting noise; the kernels' values are added to
+            it.
+        regularizer: of the kernels, W1 and W2 among them.
+        initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
+        min_scale: added to d; at least 0.
+        kwargs: as for any Keras layer.
+    Raises:
+        ValueError: if `width` is not an integer of at least 1.
+    Source: the form of the noise is that of Collier et al. 2021, section 2; the map through few numbers is that of
+        Hu et al., LoRA, ICLR 2022, section 4.1, for V alone and trained from the start.
+
+    Example:
+        >>> from keras_het.layers import HeteroscedasticDense
+        >>> head = HeteroscedasticDense(100, covariance=Narrow(15, width=8))
+        >>> head.build((None, 512))
+        >>> [tuple(weight.shape) for weight in head.covariance.weights[2:]]
+        [(512, 8), (8, 1500), (1500,)]
+    """
+
+    def __init__(self, num_factors: int | None = None, width: int = 16, **kwargs: Any) -> None:
+        super().__init__(num_factors, **kwargs)
+        self.width = check_integer("width", width, 1, MAX_CLASSES)
+
+    def make_maps(self, start: float, input_shape: Any) -> None:
+        # A seed of its own: from that of b, the rows of W1 would have the directions of the rows of V.
+        usual = math.sqrt(2.0 * self.width / (input_shape[-1] + self.width))
+        rows = UnitRows(self.width, [self.seed, 1], usual)
+        self.factor_features_layer = self.affine_map("factor_features", self.width, None, input_shape, rows)
+        super().make_maps(start, (*input_shape[:-1], self.width))
+
+    def count_weights(self, features: int, units: int) -> int:
+        of_factor = features * self.width + (self.width + 1) * units * self.num_factors
+        return (features + 1) * units + of_factor
+
+    def flat_factor(self, x: Tensor) -> Tensor:
+        return super().flat_factor(self.factor_features_layer(x))
+
+    def basis(self, x: np.ndarray) -> np.ndarray:
+        """(x W1, 1), `(N, width + 1)`, of features `(N, D)`."""
+        return super().basis(x @ as_float64(self.factor_features_layer.kernel))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "width": self.width}

@@ -1,0 +1,160 @@
+"""The narrow covariance: it is the full one whose kernel is the product of its two, in values and in gradients."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_het
+from keras_het.analysis import confused_pairs
+from keras_het.covariances import LowRank, Narrow
+from keras_het.integrators import QuasiMonteCarlo
+from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal
+from tests.gradients import layer_gradients
+from tests.layers.heads import FEATURES, LABELS, UNITS, X, make_loss, set_random_weights, to_numpy
+
+pytestmark = pytest.mark.once
+
+FACTORS, WIDTH = 2, 3
+
+
+def make(covariance):
+    head = HeteroscedasticDense(UNITS, covariance=covariance, integrator=QuasiMonteCarlo(32), seed=1, name="head")
+    head.build((None, FEATURES))
+    return head
+
+
+def pair_of_heads(width=WIDTH):
+    """A narrow head of random weights, and a full one with the product of the kernels of its factor."""
+    narrow, full = make(Narrow(FACTORS, width)), make(LowRank(FACTORS))
+    set_random_weights(narrow)
+    *first, narrowing, kernel, bias, step = narrow.get_weights()
+    full.set_weights([*first, narrowing @ kernel, bias, step])
+    return narrow, full
+
+
+def check_equal(narrow, full):
+    """Outputs in both modes, the covariance of the logits, and the gradients by the chain rule of the product."""
+    for training in (True, False):
+        np.testing.assert_allclose(*to_numpy(narrow(X, training=training), full(X, training=training)), atol=1e-5)
+    np.testing.assert_allclose(*to_numpy(narrow.logit_covariance(X), full.logit_covariance(X)), rtol=1e-4, atol=1e-5)
+    (_, own), (_, whole) = (gradients(head) for head in (narrow, full))
+    narrowing, kernel = narrow.get_weights()[4:6]
+    expected = {**whole, "factor_features/kernel": whole["factor/kernel"] @ kernel.T}
+    expected["factor/kernel"] = narrowing.T @ whole["factor/kernel"]
+    assert own.keys() == expected.keys()
+    for name, gradient in expected.items():
+        assert np.abs(gradient).max() > 0, name
+        np.testing.assert_allclose(own[name], gradient, rtol=1e-3, atol=1e-5, err_msg=name)
+
+
+def gradients(head):
+    outputs, found = layer_gradients(head, lambda outputs: make_loss(head.link)(LABELS, outputs), X, True)
+    return outputs, {name.split("covariance/")[-1]: gradient for name, gradient in found.items()}
+
+
+@pytest.mark.smoke
+def test_it_is_the_full_covariance_with_the_product_of_the_kernels():
+    check_equal(*pair_of_heads())
+
+
+def test_as_wide_as_the_features_and_with_the_identity_it_is_the_full_covariance():
+    narrow, full = pair_of_heads(width=FEATURES)
+    narrow.covariance.factor_features_layer.kernel.assign(np.eye(FEATURES))
+    full.covariance.factor_layer.kernel.assign(narrow.covariance.factor_layer.kernel)
+    check_equal(narrow, full)
+
+
+@pytest.mark.planted
+@pytest.mark.parametrize("bug", ["other features", "no bias"])
+def test_planted_wrong_map_is_caught(bug, monkeypatch):
+    def wrong(self, x):
+        found = self.factor_layer(x[..., :WIDTH] if bug == "other features" else self.factor_features_layer(x))
+        return found if bug == "other features" else found - self.factor_layer.bias
+
+    monkeypatch.setattr(Narrow, "flat_factor", wrong)
+    with pytest.raises(AssertionError):
+        check_equal(*pair_of_heads())
+
+
+def test_it_starts_with_the_noise_of_the_full_covariance_and_all_weights_learn_from_the_second_step_on():
+    narrow, full = make(Narrow(FACTORS, WIDTH)), make(LowRank(FACTORS))
+    np.testing.assert_array_equal(*to_numpy(narrow.logit_covariance(X), full.logit_covariance(X)))
+    first = gradients(narrow)[1]
+    assert not np.any(first["factor_features/kernel"])
+    assert np.any(first["factor/kernel"])
+    narrow.covariance.factor_layer.kernel.assign(-first["factor/kernel"])
+    assert np.any(gradients(narrow)[1]["factor_features/kernel"])
+
+
+def test_the_narrow_kernel_starts_at_the_size_of_glorot_and_with_directions_of_its_own():
+    head = HeteroscedasticDense(8, covariance=Narrow(8, width=8), seed=3)
+    head.build((None, 512))
+    kernel, start = (to_numpy(layer) for layer in (head.covariance.weights[2], head.covariance.factor_layer.bias))
+    assert np.sqrt(np.square(kernel).mean()) == pytest.approx(np.sqrt(2 / (512 + 8)), rel=1e-5)
+    assert np.linalg.matrix_rank(kernel) == 8
+    directions = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (kernel[:8], start.reshape(8, 8))]
+    assert np.abs(directions[0] - directions[1]).max() > 0.1
+
+
+def test_the_regularizer_is_of_all_kernels_and_of_no_bias():
+    head = make(Narrow(FACTORS, WIDTH, regularizer=keras.regularizers.L1(1.0)))
+    set_random_weights(head)
+    kernels = [weight for weight in head.covariance.weights if weight.path.endswith("kernel")]
+    assert len(kernels) == 3
+    found, expected = (sorted(map(float, values)) for values in (
+        [to_numpy(loss) for loss in head.losses], [np.abs(to_numpy(kernel)).sum() for kernel in kernels]
+    ))  # fmt: skip
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_model_is_converted_and_back():
+    inputs = keras.Input((FEATURES,))
+    model = keras.Model(inputs, keras.layers.Dense(UNITS, "softmax")(inputs))
+    new = keras_het.heteroscedastic(model, covariance=Narrow(FACTORS, WIDTH, initial_scale=1e-3, min_scale=1e-4))
+    np.testing.assert_allclose(*(np.exp(new.predict(X, verbose=0)), model.predict(X, verbose=0)), atol=1e-4)
+    plain = keras_het.homoscedastic(new)
+    np.testing.assert_allclose(ops.softmax(plain.predict(X, verbose=0)), model.predict(X, verbose=0), atol=1e-5)
+
+
+def test_the_noise_of_a_head_of_numbers_starts_where_it_is_told():
+    head = HeteroscedasticNormal(UNITS, covariance=Narrow(FACTORS, WIDTH))
+    head.build((None, FEATURES))
+    head.covariance.restart_at(np.arange(1.0, UNITS + 1))
+    variance = to_numpy(head.covariance.distribution(ops.convert_to_tensor(X), ops.zeros((len(X), UNITS))).variance())
+    np.testing.assert_allclose(variance, np.square(np.arange(1.0, UNITS + 1)) * np.ones((len(X), 1)), rtol=1e-4)
+
+
+def count_pairs_by_chance():
+    """How many of twenty heads of random weights are said to confuse a pair of classes."""
+    rng, false = np.random.default_rng(0), 0
+    x = rng.normal(size=(100, 64)).astype("float32")
+    for seed in range(20):
+        model = keras.Sequential([keras.Input((64,)), HeteroscedasticDense(12, covariance=Narrow(3, WIDTH), seed=seed)])
+        for weight in model.layers[-1].covariance.weights:
+            weight.assign(rng.normal(size=weight.shape))
+        false += bool(confused_pairs(model, x, draws=19, seed=seed))
+    return false
+
+
+def test_pairs_of_classes_are_told_from_chance():
+    assert count_pairs_by_chance() < 8  # each with probability 1 / 20: 8 or more once in 350,000 runs
+
+
+@pytest.mark.planted
+def test_planted_signs_of_the_product_of_the_kernels_are_caught(monkeypatch):
+    """They are no noise: the rows of the product are mixtures of a few, and random signs tear them apart."""
+
+    def product(self):
+        narrowing, kernel, bias = (np.asarray(to_numpy(weight), "float64") for weight in self.weights[2:])
+        return np.concatenate([narrowing @ kernel, bias[None]]).reshape(-1, self.units, self.num_factors)
+
+    monkeypatch.setattr(Narrow, "basis", LowRank.basis)
+    monkeypatch.setattr(Narrow, "factor_weights", product)
+    assert count_pairs_by_chance() >= 8
+
+
+@pytest.mark.parametrize("width", [0, -1, 2.5, "16", None, True])
+def test_a_width_that_is_none_is_refused(width):
+    with pytest.raises(ValueError, match=r"`width` must be an integer .*Received: width="):
+        Narrow(FACTORS, width)

@@ -21,7 +21,9 @@ def save(groups, values, path):
     for row, noise in zip(panels, noises, strict=True):
         for axes, size in zip(row, sizes, strict=True):
             draw(axes, [group for group in groups if (group[0], group[1:3]) == (noise, size)], values)
-        row[0].set_ylabel(noise, fontsize=9)
+        first = next(axes for axes in row if axes.axison)
+        first.set_ylabel(noise, fontsize=9)
+        first.tick_params(labelleft=True)
     for axes, (units, per_class) in zip(panels[0], sizes, strict=True):
         axes.set_title(f"{units} classes, {per_class} examples each", fontsize=9)
     panels[0, 0].invert_yaxis()  # that all share

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from scipy.stats import norm
 
 from benchmarks.floors.bounds import CEILINGS, FLOORS
+from benchmarks.lib.views import BOUNDED
 
 CRITERIA = ("noisy accuracy", "noisy NLL")  # on validation labels; each chooses an epoch
 LIMIT = 3.0  # standard errors, for one comparison
@@ -19,10 +20,6 @@ BOUNDS, DEVIATIONS, FIGURES = (
     "standard deviation of one example",
     "figures on drawn labels",
 )
-TASKS = {  # tasks of `labels.recipe` whose bounds are those of the atlas
-    "groups, 1000 classes, 20 each": ("by group", "1000"),
-    "groups, 100 classes, 100 each": ("by group", "100"),
-}
 EXAMPLES = 4000  # of a seed, here and in the recipe
 
 
@@ -80,7 +77,7 @@ def of_atlas(of):
 def of_recipe(of, file, seeds=5):
     """The comparisons of the recipe's tasks that have bounds, for the choices by two criteria."""
     found = []
-    for task, key in TASKS.items():
+    for task, key in BOUNDED.items():
         for criterion in CRITERIA:
             try:
                 table = of(file, f"{task}: chosen by {criterion}")

@@ -66,13 +66,13 @@ def off(line, name):
 
 
 def groups(runs):
-    """`(noise, units, per_class, method, runs)` of all that are there."""
+    """`(noise, units, per_class, method, runs)` of all that are there, the runs in the order of their seeds."""
     for units, per_class in tasks.SIZES:
         for noise in tasks.NOISES:
             for method in METHODS:
                 own = select(runs, noise=noise, units=units, per_class=per_class, method=method)
                 if own:
-                    yield noise, units, per_class, method, own
+                    yield noise, units, per_class, method, sorted(own, key=lambda run: run["seed"])
 
 
 def values(own, name, criterion):
@@ -92,30 +92,33 @@ def table(runs, names, criterion):
 
 def beside_dense(runs, criterion):
     """A row for each task: the distance of Dense, and what every other method adds to it, seed by seed."""
-    lines = [["noise", "classes", "examples of each", "seeds", *METHODS]]
+    found = {}
     for *task, method, own in groups(runs):
-        distances = values(own, DISTANCES[0], criterion)
-        if method == "Dense":
-            plain = distances
-            lines.append([*map(str, task), str(len(own)), with_error(plain)])
-        else:
-            lines[-1].append(_added(distances - plain))
-    return [line + [""] * (len(lines[0]) - len(line)) for line in lines]
+        found.setdefault((*map(str, task), str(len(own))), {})[method] = values(own, DISTANCES[0], criterion)
+    lines = [["noise", "classes", "examples of each", "seeds", *METHODS]]
+    for task, by_method in found.items():
+        plain = by_method["Dense"]
+        cells = [_added(by_method[method] - plain) if method in by_method else "" for method in METHODS[1:]]
+        lines.append([*task, with_error(plain), *cells])
+    return lines
 
 
 def _added(gains):
-    """The mean with its sign, bold beyond two standard errors."""
+    """The mean with its sign, bold beyond two standard errors of three seeds or more."""
     text = with_error(gains)
     text = text if text.startswith("-") else f"+{text}"
-    clear = len(gains) > 1 and abs(gains.mean()) > 2 * gains.std(ddof=1) / np.sqrt(len(gains))
+    clear = len(gains) > 2 and abs(gains.mean()) > 2 * gains.std(ddof=1) / np.sqrt(len(gains))
     return f"**{text}**" if clear else text
 
 
 def whole(runs):
-    """Without the seeds of a task that not all its methods have: they would be compared on different data."""
-    keys = [tuple(run[name] for name in ("noise", "units", "per_class", "seed")) for run in runs]
-    most = {key[:3]: max(keys.count(other) for other in keys if other[:3] == key[:3]) for key in keys}
-    return [run for run, key in zip(runs, keys, strict=True) if keys.count(key) == most[key[:3]]]
+    """Without seeds of a task that lack a method which others with as many classes have."""
+    methods = {units: set(distinct(select(runs, units=units), "method")) for units in tasks.LENGTHS}
+    task = ("noise", "units", "per_class", "seed")
+    found = {}
+    for run in runs:
+        found.setdefault(tuple(run[name] for name in task), []).append(run)
+    return [run for own in found.values() for run in own if set(distinct(own, "method")) == methods[run["units"]]]
 
 
 def describe(lines, runs):

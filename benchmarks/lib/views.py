@@ -24,18 +24,81 @@ ISSUES = {
 }
 
 
+BOUNDED = {  # tasks whose bounds are known: noise and classes in the atlas of floors
+    "groups, 1000 classes, 20 each": ("by group", "1000"),
+    "groups, 100 classes, 100 each": ("by group", "100"),
+}
+
+
 def when_it_pays(of):
-    """The full head beside Dense, a row for each task."""
+    """The full head beside Dense, a row for each task, and what is possible at all where that is known."""
     found = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))
-    columns = ("clean accuracy", "clean NLL", "clean ECE")
-    lines = [
-        ["wrong labels", "Dense: accuracy", "NLL", "ECE", "full head: accuracy", "NLL", "ECE", "ECE, noisy labels"]
-    ]
+    columns, bounds = ("clean accuracy", "clean NLL", "clean ECE"), bounds_of(of)
+    head = ["wrong labels", "Dense: accuracy", "NLL", "ECE", "full head: accuracy", "NLL", "ECE", "ECE, noisy labels"]
+    lines = [[*head, "accuracy at most", "noisy NLL above its floor: Dense, full"]]
     for task in TASKS:
         dense, full = found[task, "Dense"], found[task, "full"]
-        lines.append(
-            [TASKS[task], *(value(dense[name]) for name in columns), *(full[name] for name in (*columns, "noisy ECE"))]
-        )
+        cells = [*(value(dense[name]) for name in columns), *(full[name] for name in (*columns, "noisy ECE"))]
+        bound = bounds.get(BOUNDED.get(task))
+        lines.append([TASKS[task], *cells, *(possible(dense, full, bound) if bound else ("", ""))])
+    return lines
+
+
+def possible(dense, full, bound):
+    """The ceiling of the clean accuracy, and how far the noisy NLL of Dense and of the full head is from its floor."""
+    above = float(value(dense["noisy NLL"])) - float(bound["noisy NLL"])
+    return f"{float(bound['clean accuracy']):.3f}", f"{above:.3f}, {above + float(value(full['noisy NLL'])):.3f}"
+
+
+def bounds_of(of):
+    """`{(noise, classes): {figure: cell}}` of the atlas of floors."""
+    rows = _dicts(of("floors", "bounds and reference points"))
+    return {(row["noise"], row["classes"]): row for row in rows}
+
+
+def floors(of):
+    """Bounds of the tasks of the atlas, and what the ideal model of noisy labels is as one of the true classes."""
+    names = {
+        "noisy NLL": "noisy NLL at least",
+        "noisy accuracy": "noisy accuracy at most",
+        "clean accuracy": "clean accuracy at most",
+        "ideal: clean accuracy": "the ideal: clean accuracy",
+        "ideal: clean ECE": "clean ECE",
+        "ideal: clean NLL": "clean NLL",
+    }
+    lines = [["wrong labels", "classes", *names.values()]]
+    for (noise, classes), row in bounds_of(of).items():
+        lines.append([ATLAS[noise], classes, *(row[name] for name in names)])
+    return lines
+
+
+ATLAS = {  # kinds of noise in plain words
+    "by class": "40% to one class of another group",
+    "by group": "40% to any other class of the group",
+    "by group, rate by input": "the same, 5% or 75% by one coordinate",
+    "look-alike, rate by input": "5% or 75% to the class that it looks most like",
+}
+
+
+def distances(of):
+    """How far each method is from the floor of the noisy NLL, in the words of a page."""
+    head, *rows = of("floors", "distance to the floor beside Dense, epoch by noisy NLL")
+    return [["wrong labels", *head[1:]], *([ATLAS[row[0]], *row[1:]] for row in rows)]
+
+
+def floors_of_recipe(of):
+    """The rows of the recipe's tasks beside their bounds, the epoch by noisy NLL."""
+    bounds = bounds_of(of)
+    lines = [
+        ["task", "method", "noisy NLL above its floor", "clean accuracy below its ceiling", "clean ECE", "the ideal's"]
+    ]
+    for task, key in BOUNDED.items():
+        file = "recipe_links_1000" if key[1] == "1000" else "recipe"
+        for row in _dicts(of(file, f"{task}: chosen by noisy NLL")):
+            above = float(value(row["noisy NLL"])) - float(bounds[key]["noisy NLL"])
+            below = float(bounds[key]["clean accuracy"]) - float(value(row["clean accuracy"]))
+            ideal = f"{float(bounds[key]['ideal: clean ECE']):.3f}"
+            lines.append([task, row["method"], f"{above:.3f}", f"{below:.3f}", value(row["clean ECE"]), ideal])
     return lines
 
 
@@ -188,20 +251,15 @@ def nodes(of):
     predicted = {row["S"]: row for row in _dicts(of("nodes", "predicting with S nodes, after training with 256"))}
     chosen = next(name for name in trained if name.startswith("Dense, selected"))
     counts = ("16", "64", "256")
-    lines = [["nodes S", *counts, "Dense, all chosen"]]
+    lines = [["nodes S", *counts, "Dense, all chosen", "possible"]]
+    ceiling = float(bounds_of(of)[BOUNDED["groups, 1000 classes, 20 each"]]["clean accuracy"])
     for name in ("NLL", "accuracy", "training noise", "ms per step"):
         cells = [trained[f"S = {count}"][name] for count in counts]
-        lines.append(
-            [
-                f"trained with S: {NODES.get(name, name)}",
-                *cells,
-                "" if name == "training noise" else trained[chosen][name],
-            ]
-        )
-    return [
-        *lines,
-        ["trained with 256, predicting with S: error of log p", *(predicted[count]["error"] for count in counts), ""],
-    ]
+        dense = "" if name == "training noise" else trained[chosen][name]
+        bound = f"at most {ceiling:.3f}" if name == "accuracy" else ""
+        lines.append([f"trained with S: {NODES.get(name, name)}", *cells, dense, bound])
+    errors = [predicted[count]["error"] for count in counts]
+    return [*lines, ["trained with 256, predicting with S: error of log p", *errors, "", ""]]
 
 
 NODES = {"training noise": "training noise, how far log p of two runs differs"}

@@ -8,10 +8,11 @@ examples. Many comparisons find something far out by chance, so the limit of thr
 import re
 from typing import NamedTuple
 
+import numpy as np
 from scipy.stats import norm
 
 from benchmarks.floors.bounds import CEILINGS, FLOORS
-from benchmarks.lib.views import BOUNDED
+from benchmarks.lib.views import BOUNDED, by_task
 
 CRITERIA = ("noisy accuracy", "noisy NLL")  # on validation labels; each chooses an epoch
 LIMIT = 3.0  # standard errors, for one comparison
@@ -60,7 +61,10 @@ def passing(comparisons):
 
 def published(of):
     """All comparisons of published tables; `of(name, title)` returns a table of a result file."""
-    return [*of_atlas(of), *of_recipe(of, "recipe"), *of_recipe(of, "recipe_links_1000")]
+    recipe = [("recipe", criterion) for criterion in CRITERIA] + [("recipe_links_1000", CRITERIA[1])]
+    halves = ("half to choose a rule", "half to try the rule")
+    found = [*of_atlas(of), *(each for file, criterion in recipe for each in of_recipe(of, file, criterion))]
+    return found + [each for half in halves for each in of_epochs(of, half)]
 
 
 def of_atlas(of):
@@ -74,17 +78,32 @@ def of_atlas(of):
     return found
 
 
-def of_recipe(of, file, seeds=5):
-    """The comparisons of the recipe's tasks that have bounds, for the choices by two criteria."""
+def of_recipe(of, file, criterion, seeds=5):
+    """The comparisons of the recipe's tasks that have bounds; its table has what methods add to Dense."""
     found = []
-    for task, key in BOUNDED.items():
-        for criterion in CRITERIA:
-            try:
-                table = of(file, f"{task}: chosen by {criterion}")
-            except KeyError:  # not a task of this file
-                continue
-            for row in rows(table):
-                found += compared(of, f"{task}, {row['method']}, by {criterion}", key, row, seeds)
+    for (task, method), row in by_task(of(file, f"beside Dense, all chosen by {criterion}")).items():
+        if method == "Dense":
+            plain = row
+        if task in BOUNDED:
+            own = row if method == "Dense" else {name: added(plain[name], row[name]) for name in (*FLOORS, CEILINGS[1])}
+            found += compared(of, f"{task}, {method}, by {criterion}", BOUNDED[task], own, seeds)
+    return found
+
+
+def added(cell, gain):
+    """A cell, and what is added to it; the standard error is that of independent parts."""
+    (value, error), (more, other) = parsed(cell), parsed(gain)
+    return f"{value + more:.4f} +- {np.hypot(error, other):.4f}"
+
+
+def of_epochs(of, half):
+    """The clean accuracies at the epochs that rules choose."""
+    found = []
+    for row in rows(of("epochs", f"{half}: clean accuracy")):
+        for rule in list(row)[4:] if row["task"] in BOUNDED else ():
+            name = f"{row['task']}, {row['method']}, {row['epochs']} epochs, {rule}"
+            own = {"clean accuracy": row[rule]}
+            found += compared(of, name, BOUNDED[row["task"]], own, int(row["seeds"]))
     return found
 
 

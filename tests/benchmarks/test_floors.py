@@ -7,6 +7,7 @@ from scipy.stats import norm
 from benchmarks.floors import bounds, limits, tasks, training
 from benchmarks.floors.__main__ import options_of, wanted
 from benchmarks.lib import pages
+from benchmarks.lib.views import BOUNDED
 from keras_het.analysis import calibration
 
 pytestmark = pytest.mark.once
@@ -124,7 +125,9 @@ def test_the_distance_is_zero_for_the_ideal_prediction_and_has_its_parts():
 
 def test_no_published_result_passes_a_bound():
     found = limits.published(published)
-    assert len(found) > 100
+    assert len(found) > 250
+    names = {task for each in found for task in BOUNDED if each.name.startswith(task)}
+    assert names == set(BOUNDED)
     assert not limits.passing(found)
 
 
@@ -138,6 +141,18 @@ def test_a_result_that_passes_a_bound_is_found(figure):
     assert limits.passing([*found[1:], planted]) == [planted]
     within = own._replace(value=(own.bound + planted.value) / 2)
     assert not limits.passing([*found[1:], within])
+
+
+def test_the_figures_of_the_recipe_are_those_of_dense_and_what_is_added():
+    found = {(each.name, each.figure): each for each in limits.of_recipe(published, "recipe", "noisy NLL")}
+    rows = {row[1]: row for row in published("recipe", "beside Dense, all chosen by noisy NLL")[1:5]}
+    assert rows["Dense"][0] == "groups, 1000 classes, 20 each"
+    dense, full = (rows[method][6].split(" +- ") for method in ("Dense", "full"))
+    own = found["groups, 1000 classes, 20 each, full, by noisy NLL", "noisy NLL"]
+    assert own.value == pytest.approx(float(dense[0]) + float(full[0]))
+    assert own.error == pytest.approx(np.hypot(float(dense[1]), float(full[1])), abs=1e-4)
+    assert own.bound == pytest.approx(1.2277, abs=1e-3)
+    assert own.ideal == pytest.approx(0.88 / 20_000**0.5, rel=0.01)
 
 
 def test_the_limit_grows_with_the_number_of_comparisons():

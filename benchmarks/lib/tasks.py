@@ -17,6 +17,7 @@ from keras_het import label_noise
 from keras_het.label_noise import corrupt_labels, look_alike_transitions
 
 GROUP = 5  # classes that look alike
+FEATURES, SPREAD = 64, 0.7  # of the clusters of `grouped`
 SIDE, SHAPES = 12, 10  # of the drawn images
 LANGUAGES = ("es", "pt", "nb", "da", "cs", "sk", "de", "nl", "id", "ms", "sh", "sl")  # neighbours side by side
 
@@ -57,21 +58,30 @@ class Task(NamedTuple):
     truth: Truth | None = None
 
 
+def group_centers(units):
+    """Centres of Gaussian clusters in groups of five look-alikes, `(units, FEATURES)`, the same for every seed."""
+    rng = np.random.default_rng(0)
+    middle = rng.normal(size=(units // GROUP, 1, FEATURES))
+    return (middle + 0.5 * rng.normal(size=(units // GROUP, GROUP, FEATURES))).reshape(units, FEATURES)
+
+
 def grouped(units, per_class, flipped, seed):
     """Gaussian clusters in groups of five look-alikes; a label is flipped to any other class of its group."""
 
     def draw(count, rate, seed):
-        rng = np.random.default_rng(0)  # the centres are the same for every seed
-        middle = rng.normal(size=(units // GROUP, 1, 64))
-        centers = (middle + 0.5 * rng.normal(size=(units // GROUP, GROUP, 64))).reshape(units, 64)
         rng = np.random.default_rng(seed)
         y = rng.integers(units, size=count)
-        x = (centers[y] + 0.7 * rng.normal(size=(count, 64))).astype("float32")
-        other = y // GROUP * GROUP + (y + rng.integers(1, GROUP, size=count)) % GROUP
+        x = (group_centers(units)[y] + SPREAD * rng.normal(size=(count, FEATURES))).astype("float32")
+        other = other_of_group(y, rng)
         return Split(x, np.where(rng.random(count) < rate, other, y))
 
     train, validation = (draw(count, flipped, [seed, part]) for part, count in enumerate((units * per_class, 4000)))
     return Task(train, validation, draw(4000, 0.0, [seed, 2]), units, 16, dense(256), (15.0, 40.0))
+
+
+def other_of_group(y, rng):
+    """Any other class of the group of each, `(N,)`."""
+    return y // GROUP * GROUP + (y + rng.integers(1, GROUP, size=len(y))) % GROUP
 
 
 def digits(rate, seed, symmetric=False):

@@ -24,19 +24,96 @@ ISSUES = {
 }
 
 
+BOUNDED = {  # tasks whose bounds are known: noise and classes in the atlas of floors
+    "groups, 1000 classes, 20 each": ("by group", "1000"),
+    "groups, 100 classes, 100 each": ("by group", "100"),
+}
+
+
 def when_it_pays(of):
-    """The full head beside Dense, a row for each task."""
+    """The full head beside Dense, a row for each task, and what is possible at all where that is known."""
     found = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))
-    columns = ("clean accuracy", "clean NLL", "clean ECE")
-    lines = [
-        ["wrong labels", "Dense: accuracy", "NLL", "ECE", "full head: accuracy", "NLL", "ECE", "ECE, noisy labels"]
-    ]
+    columns, bounds = ("clean accuracy", "clean NLL", "clean ECE"), bounds_of(of)
+    head = ["wrong labels", "Dense: accuracy", "NLL", "ECE", "full head: accuracy", "NLL", "ECE", "ECE, noisy labels"]
+    lines = [[*head, "accuracy at most", "noisy NLL above its floor: Dense, full"]]
     for task in TASKS:
         dense, full = found[task, "Dense"], found[task, "full"]
-        lines.append(
-            [TASKS[task], *(value(dense[name]) for name in columns), *(full[name] for name in (*columns, "noisy ECE"))]
-        )
+        cells = [*(value(dense[name]) for name in columns), *(full[name] for name in (*columns, "noisy ECE"))]
+        bound = bounds.get(BOUNDED.get(task))
+        lines.append([TASKS[task], *cells, *(possible(dense, full, bound) if bound else ("", ""))])
     return lines
+
+
+def possible(dense, full, bound):
+    """The ceiling of the clean accuracy, and how far the noisy NLL of Dense and of the full head is from its floor."""
+    above = float(value(dense["noisy NLL"])) - float(bound["noisy NLL"])
+    return bound["clean accuracy"], f"{above:.3f}, {above + float(value(full['noisy NLL'])):.3f}"
+
+
+def bounds_of(of):
+    """`{(noise, classes): {figure: cell}}` of the atlas of floors."""
+    rows = _dicts(of("floors", "bounds and reference points"))
+    return {(row["noise"], row["classes"]): row for row in rows}
+
+
+def floors(of):
+    """Bounds of the tasks of the atlas, and what the ideal model of noisy labels is as one of the true classes."""
+    names = {
+        "noisy NLL": "noisy NLL at least",
+        "noisy accuracy": "noisy accuracy at most",
+        "clean accuracy": "clean accuracy at most",
+        "ideal: clean accuracy": "the ideal: clean accuracy",
+        "ideal: clean ECE": "clean ECE",
+        "ideal: clean NLL": "clean NLL",
+    }
+    lines = [["wrong labels", "classes", *names.values()]]
+    for (noise, classes), row in bounds_of(of).items():
+        lines.append([ATLAS[noise], classes, *(row[name] for name in names)])
+    return lines
+
+
+ATLAS = {  # kinds of noise in plain words
+    "by class": "40% to one class of another group",
+    "by group": "40% to any other class of the group",
+    "by group, rate by input": "the same, 5% or 75% by one coordinate",
+    "look-alike, rate by input": "5% or 75% to the class that it looks most like",
+}
+
+
+def distances(of):
+    """How far each method is from the floor of the noisy NLL, in the words of a page."""
+    head, *rows = of("floors", "distance to the floor beside Dense, epoch by noisy NLL")
+    return [["wrong labels", *head[1:]], *([ATLAS[row[0]], *row[1:]] for row in rows)]
+
+
+def floors_of_recipe(of):
+    """The recipe's tasks that have bounds, all chosen by noisy NLL: how far Dense is from them, and each head."""
+    bounds, names = bounds_of(of), ("noisy NLL above its floor", "clean accuracy below its ceiling")
+    lines = [["wrong labels", "method", *names, "clean ECE", "the ideal's"]]
+    for task, key in BOUNDED.items():
+        found = by_task(of(BOUNDED_RECIPE[task], "beside Dense, all chosen by noisy NLL"))
+        plain, bound = found[task, "Dense"], bounds[key]
+        for (name, method), row in found.items():
+            if name == task:
+                nll, accuracy, ece = (
+                    total(plain, row, figure) for figure in ("noisy NLL", "clean accuracy", "clean ECE")
+                )
+                below = [nll - float(bound["noisy NLL"]), float(bound["clean accuracy"]) - accuracy, ece]
+                reference = float(bound["ideal: clean ECE"])
+                lines.append([TASKS[task], method, *(f"{cell:.3f}" for cell in (*below, reference))])
+    return lines
+
+
+def total(plain, row, figure):
+    """A figure of a row of gains: Dense's, and what is added to it."""
+    own = float(value(row[figure]))
+    return own if row is plain else float(value(plain[figure])) + own
+
+
+BOUNDED_RECIPE = {  # the result files with the most methods
+    "groups, 1000 classes, 20 each": "recipe_links_1000",
+    "groups, 100 classes, 100 each": "recipe",
+}
 
 
 def by_task(table):
@@ -188,20 +265,15 @@ def nodes(of):
     predicted = {row["S"]: row for row in _dicts(of("nodes", "predicting with S nodes, after training with 256"))}
     chosen = next(name for name in trained if name.startswith("Dense, selected"))
     counts = ("16", "64", "256")
-    lines = [["nodes S", *counts, "Dense, all chosen"]]
+    lines = [["nodes S", *counts, "Dense, all chosen", "possible"]]
+    ceiling = bounds_of(of)[BOUNDED["groups, 1000 classes, 20 each"]]["clean accuracy"]
     for name in ("NLL", "accuracy", "training noise", "ms per step"):
         cells = [trained[f"S = {count}"][name] for count in counts]
-        lines.append(
-            [
-                f"trained with S: {NODES.get(name, name)}",
-                *cells,
-                "" if name == "training noise" else trained[chosen][name],
-            ]
-        )
-    return [
-        *lines,
-        ["trained with 256, predicting with S: error of log p", *(predicted[count]["error"] for count in counts), ""],
-    ]
+        dense = "" if name == "training noise" else trained[chosen][name]
+        bound = f"at most {ceiling}" if name == "accuracy" else ""
+        lines.append([f"trained with S: {NODES.get(name, name)}", *cells, dense, bound])
+    errors = [predicted[count]["error"] for count in counts]
+    return [*lines, ["trained with 256, predicting with S: error of log p", *errors, "", ""]]
 
 
 NODES = {"training noise": "training noise, how far log p of two runs differs"}

@@ -1,0 +1,1 @@
+"""The atlas of floors: tasks whose best possible figures are known, and how far each head is from them."""

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 
 from keras_het.analysis.corrected_weights import Noisy, read_noisy
-from keras_het.analysis.estimate import Estimate, estimate
+from keras_het.analysis.estimate import NORMAL, Estimate, estimate
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer
 
@@ -143,6 +143,8 @@ def true_performance(
     share = _share_of_transition(noisy, own, deviation.accuracy)
     says = f"{share:.0%} of the variance of the accuracy is from its error"
     notes = [*noisy.explain(), *[("error of T", f"{says}.")] * (noisy.redraw is not None)]
+    if abs(found.accuracy - 0.5) - NORMAL * deviation.accuracy > 0.5:
+        notes.append(("warning", "the accuracy is outside [0, 1] by more than chance: T or the assumption is wrong."))
     return TruePerformance(
         estimate(found.accuracy, deviation.accuracy),
         _agreement(noisy),

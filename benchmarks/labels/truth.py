@@ -326,15 +326,7 @@ def of_checks(rows):
     for task in [name for name in TASKS if name in lines.distinct(rows, "task")]:
         own = lines.select(rows, task=task)
         cells = [mean(own, name) for name in CHECK.values()]
-        table.append(
-            [
-                task,
-                *(
-                    cell.removesuffix(".000") if "promised" in name else cell
-                    for name, cell in zip(CHECK, cells, strict=True)
-                ),
-            ]
-        )
+        table.append([task, *(cell.removesuffix(".000") if float(cell or 0) > 1 else cell for cell in cells)])
     return {"check_transition by clean labels": table}
 
 

@@ -142,8 +142,8 @@ def check_transition(
 
 def _by_class(noisy: Noisy, true: np.ndarray, power: float) -> TransitionTest:
     """Whether labels are dealt to the examples of a true class at random."""
-    y, excess, variance = noisy.labels[:, 0], 0.0, 0.0
-    for k in np.unique(true):
+    y, classes, excess, variance = noisy.labels[:, 0], np.unique(true), 0.0, 0.0
+    for k in classes:
         own = true == k
         table = noisy.p[own][:, y[own]]  # of each example, what the model gives to the label of each other one
         centered = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
@@ -151,7 +151,9 @@ def _by_class(noisy: Noisy, true: np.ndarray, power: float) -> TransitionTest:
         variance += np.square(centered).sum() / max(1, len(table) - 1)
     z = excess / math.sqrt(variance) if variance > ROUNDING * len(y) else 0.0
     finding = f"the model gives the labels {excess / len(y):+.3f} more than if they were dealt within the class"
-    return TransitionTest("do labels depend on the class alone", finding, _two_sided(z), _needed(z, len(y), power))
+    needed = _needed(z, len(y) - len(classes), power)  # a class of one example says nothing
+    needed = None if needed is None else needed + len(classes)
+    return TransitionTest("do labels depend on the class alone", finding, _two_sided(z), needed)
 
 
 def _by_counts(noisy: Noisy, true: np.ndarray, power: float, rng: np.random.Generator) -> TransitionTest:

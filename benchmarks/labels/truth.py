@@ -30,11 +30,11 @@ TASKS = {
 }
 KNOWN = "known"
 WAYS = {  # how T comes about, and the redraws and samples of each
-    KNOWN: (2000, 100),
-    "learned by NoiseTransition": (500, 100),
-    "confident joint": (500, 100),
-    "20 clean labels a class": (500, 100),
-    "3 annotators, Dawid and Skene": (100, 30),
+    KNOWN: (2000, 50),
+    "learned by NoiseTransition": (300, 50),
+    "confident joint": (300, 50),
+    "20 clean labels a class": (300, 50),
+    "3 annotators, Dawid and Skene": (50, 20),
 }
 CLEAN_ALONE = "the clean labels alone"
 SETS = {  # arguments of each rule; the first is without a correction of the noise
@@ -198,7 +198,7 @@ def sets(population, rule, seed, redraws):
         chosen, labels = population.sample(rng)
         try:
             transition = transition_of(rule, population, rng)
-            found = conformal_sets(population.p[chosen], labels, transition, draws=50, seed=redraw, **SETS[rule])
+            found = conformal_sets(population.p[chosen], labels, transition, draws=30, seed=redraw, **SETS[rule])
         except ValueError:
             refused += 1
             continue
@@ -244,7 +244,7 @@ def figures(population, kind, way, seed, quick):
     if kind == "check":
         return checks(population, seed, 5 if quick else CHECKS)
     if kind == "sets":
-        return sets(population, way, seed, 5 if quick else 500)
+        return sets(population, way, seed, 5 if quick else 300)
     if way == CLEAN_ALONE:
         return clean_alone(population, seed, 5 if quick else 2000)
     redraws, draws = WAYS[way]

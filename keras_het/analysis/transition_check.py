@@ -142,16 +142,18 @@ def check_transition(
 
 def _by_class(noisy: Noisy, true: np.ndarray, power: float) -> TransitionTest:
     """Whether labels are dealt to the examples of a true class at random."""
-    y, classes, excess, variance = noisy.labels[:, 0], np.unique(true), 0.0, 0.0
-    for k in classes:
+    y, variance, excess = noisy.labels[:, 0], 0.0, np.zeros(len(true))
+    for k in (classes := np.unique(true)):
         own = true == k
         table = noisy.p[own][:, y[own]]  # of each example, what the model gives to the label of each other one
         centered = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
-        excess += centered.trace()
+        excess[own] = centered.diagonal()
         variance += np.square(centered).sum() / max(1, len(table) - 1)
-    z = excess / math.sqrt(variance) if variance > ROUNDING * len(y) else 0.0
-    finding = f"the model gives the labels {excess / len(y):+.3f} more than if they were dealt within the class"
-    needed = _needed(z, len(y) - len(classes), power)  # a class of one example says nothing
+    z = excess.sum() / math.sqrt(variance) if variance > ROUNDING * len(y) else 0.0
+    finding = f"the model gives the labels {excess.mean():+.3f} more than if they were dealt within the class"
+    free = max(1, len(y) - len(classes))  # an example of each class is lost with its mean
+    spread = (math.sqrt(variance / free), float(excess.std()))
+    needed = _needed(excess.sum() / free, *spread, power)
     needed = None if needed is None else needed + len(classes)
     return TransitionTest("do labels depend on the class alone", finding, _two_sided(z), needed)
 
@@ -186,7 +188,7 @@ def _bias(noisy: Noisy, true: np.ndarray, smallest: float, power: float) -> Tran
     predicted = noisy.p.argmax(axis=1)
     own = noisy.weights(noisy.inverses)[np.arange(len(true)), predicted]
     mean, z, deviation = _mean_zero(own - (true == predicted))
-    needed = math.ceil(((_both(power) * deviation) / smallest) ** 2)
+    needed = _needed(smallest, deviation, deviation, power)
     finding = f"it is {mean:+.3f} from that by the true classes; {smallest:g} is looked for"
     return TransitionTest("is the accuracy by T right", finding, _two_sided(z), needed)
 
@@ -205,10 +207,10 @@ def _agree(noisy: Noisy, power: float) -> TransitionTest:
     pairs = np.mean([(given := int(row.sum())) * (given - 1) / 2 for row in noisy.labels >= 0])
     if not pairs:
         raise ValueError("`labels` must have examples with labels of two annotators. Received: none")
-    mean, z, _ = _mean_zero(differences)
+    mean, z, deviation = _mean_zero(differences)
     finding = f"they agree on {mean / pairs:+.3f} more of the pairs of labels than T says"
     question = "do annotators agree as often as T says"
-    return TransitionTest(question, finding, _two_sided(z), _needed(z, len(noisy.p), power))
+    return TransitionTest(question, finding, _two_sided(z), _needed(mean, deviation, deviation, power))
 
 
 def _mean_zero(values: np.ndarray) -> tuple[float, float, float]:
@@ -221,11 +223,8 @@ def _two_sided(z: float) -> float:
     return float(2.0 * ndtr(-abs(z)))
 
 
-def _both(power: float) -> float:
-    """How many standard errors a difference must be from zero to be found so often."""
-    return float(ndtri(1.0 - LEVEL / 2) + ndtri(power))
-
-
-def _needed(z: float, count: int, power: float) -> int | None:
-    """How many examples find a difference that is z standard errors of `count` of them."""
-    return math.ceil(count * (_both(power) / z) ** 2) if z and math.isfinite(z) else None
+def _needed(effect: float, by_chance: float, with_it: float, power: float) -> int | None:
+    """How many examples find a mean of this size, by deviations of one example without and with the effect."""
+    if not effect:
+        return None
+    return math.ceil(((ndtri(1.0 - LEVEL / 2) * by_chance + ndtri(power) * with_it) / effect) ** 2)

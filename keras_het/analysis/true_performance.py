@@ -5,7 +5,6 @@ import html
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
 
 from keras_het.analysis.corrected_weights import Noisy, read_noisy
 from keras_het.analysis.estimate import NORMAL, Estimate, estimate
@@ -166,32 +165,29 @@ class _Sample:
 
     def __init__(self, p: np.ndarray, bins: int) -> None:
         self.predicted, self.confidence, self.bins = p.argmax(axis=1), p.max(axis=1), bins
+        self.order = np.argsort(self.predicted, kind="stable")
+        self.classes, self.starts = np.unique(self.predicted[self.order], return_index=True)
         self.places = np.minimum((self.confidence * bins).astype(int), bins - 1)
-        self.loss = -np.log(np.maximum(p, SMALL))
-        self.rows = np.arange(len(p))
+        self.filled = np.where(count := np.bincount(self.places, minlength=bins), count, np.nan)
+        self.loss, self.rows = -np.log(np.maximum(p, SMALL)), np.arange(len(p))
 
     def figures(self, occurs: np.ndarray, weights: np.ndarray, around: np.ndarray | None = None) -> Figures:
         """The figures of a sample in which each example occurs so often, and counts for the classes with its weights.
 
         The curve is linear in the sample near the curve `around`, so that an empty bin is none of nan.
         """
-        total = occurs.sum()
-        right = occurs * weights[self.rows, self.predicted]
-        hits = self._by_bin(right)
-        gaps = hits - self._by_bin(occurs * self.confidence)
-        count = self._by_bin(np.ones(len(self.rows)))
-        filled = np.where(count, count, np.nan)
-        curve = hits / filled if around is None else around + (hits - around * self._by_bin(occurs)) / filled
-        counted = scipy.sparse.csr_array((occurs, self.predicted, np.arange(len(occurs) + 1)), dtype="float64")
-        counted.resize((len(occurs), weights.shape[1]))
-        nll = occurs @ np.einsum("nk,nk->n", weights, self.loss) / total
-        return Figures(right.sum() / total, np.abs(gaps).sum() / total, nll, (counted.T @ weights).T / total, curve)
+        total, counted = occurs.sum(), occurs[:, None] * weights
+        joint = np.zeros((weights.shape[1],) * 2)
+        joint[:, self.classes] = np.add.reduceat(counted[self.order], self.starts).T
+        hits = self._by_bin(counted[self.rows, self.predicted])
+        error = np.abs(hits - self._by_bin(occurs * self.confidence)).sum()
+        curve = hits / self.filled if around is None else around + (hits - around * self._by_bin(occurs)) / self.filled
+        return Figures(*(x / total for x in (joint.trace(), error, np.vdot(counted, self.loss), joint)), curve)
 
     def curve(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The edges of the bins, their numbers of examples, and the mean confidence in them."""
         count = np.bincount(self.places, minlength=self.bins)
-        confidence = self._by_bin(self.confidence) / np.where(count, count, np.nan)
-        return np.linspace(0, 1, self.bins + 1), count, confidence
+        return np.linspace(0, 1, self.bins + 1), count, self._by_bin(self.confidence) / self.filled
 
     def _by_bin(self, values: np.ndarray) -> np.ndarray:
         return np.bincount(self.places, values, self.bins)

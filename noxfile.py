@@ -239,6 +239,7 @@ BENCHMARKS = {
     "labels.regression": ("demo", [], "ten minutes"),
     "labels.recipe": ("demo", ["recipe"], 'several hours; with --seeds 1 --tasks "digits, 40%" a few minutes'),
     "labels.segmentation": ("demo", [], "ten minutes"),
+    "labels.truth": ("demo", [], "half an hour; with --tasks digits a few minutes"),
 }
 
 

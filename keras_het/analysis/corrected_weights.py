@@ -32,6 +32,7 @@ class Noisy(NamedTuple):
         p: probabilities, `(N, K)`, float64.
         labels: integers `(N, M)`, -1 where annotator m gave none; M is 1 for one label each.
         transitions: the estimate of T, `(M, K, K)`.
+        inverses: that of T^-1, `(M, K, K)`.
         redraw: `(generator, counts of the examples) -> T` of another sample; None for a T that is taken for exact.
         origin: where T comes from, in words.
     """
@@ -39,6 +40,7 @@ class Noisy(NamedTuple):
     p: np.ndarray
     labels: np.ndarray
     transitions: np.ndarray
+    inverses: np.ndarray
     redraw: Callable | None
     origin: str
 
@@ -46,11 +48,6 @@ class Noisy(NamedTuple):
     def condition(self) -> float:
         """The largest condition number of the T."""
         return max(map(condition_number, self.transitions))
-
-    @property
-    def inverses(self) -> np.ndarray:
-        """T^-1 of each annotator, `(M, K, K)`."""
-        return np.linalg.inv(self.transitions)
 
     def weights(self, inverses: np.ndarray) -> np.ndarray:
         """How much each example counts for each true class, `(N, K)`.
@@ -69,8 +66,7 @@ class Noisy(NamedTuple):
         T is drawn anew for each if it is uncertain. Its inverse is then taken to first order, W - W (T* - T) W: a draw
         that is nearly singular would count for more than all others.
         """
-        inverses = self.inverses
-        own = self.weights(inverses)
+        inverses, own = self.inverses, self.weights(self.inverses)
         for _ in range(count):
             occurs = np.bincount(rng.integers(len(own), size=len(own)), minlength=len(own))
             if self.redraw is None:
@@ -106,7 +102,9 @@ def read_noisy(probabilities: Any, labels: Any, transition: Any) -> Noisy:
         raise ValueError(f"`labels` must have at least one label of every example. Received: none of example {empty}")
     found, redraw, origin = _read_transition(transition, p, y)
     shape = (y.shape[1], size, size) if several else (1, size, size)
-    return Noisy(p, y if several else y[:, None], _fit(found, shape, several), redraw, origin)
+    found = _fit(found, shape, several)
+    inverses = transition.inverse[None] if isinstance(transition, CountedTransition) else np.linalg.inv(found)
+    return Noisy(p, y if several else y[:, None], found, inverses, redraw, origin)
 
 
 def _read_transition(transition: Any, p: np.ndarray, y: np.ndarray) -> tuple[Any, Callable | None, str]:

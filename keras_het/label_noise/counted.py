@@ -52,6 +52,19 @@ class CountedTransition:
         labels = check_labels(labels, size, len(true))
         return cls(np.bincount(true * size + labels, minlength=size * size).reshape(size, size))
 
+    @property
+    def inverse(self) -> np.ndarray:
+        """An estimate of the inverse of the true T, `(K, K)`.
+
+            (T + M)^-1,    M[i, j] = sum_k Cov(T[i, j], T[i, k]) W[k, i],    W = T^-1
+
+        Errors of T make W too large on average, by W M W to second order, which this takes off. Rows are independent,
+        and Cov(T[i]) = (diag(T[i]) - T[i] T[i]') / n_i.
+        """
+        t, w = self.transition, np.linalg.inv(self.transition)
+        covered = t * w.T - t * np.einsum("ik,ki->i", t, w)[:, None]
+        return np.linalg.inv(t + covered / self.counts.sum(axis=1, keepdims=True))
+
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A T that the counts allow, `(K, K)`."""
         rows = rng.standard_gamma(self.counts + 1.0 / len(self.counts))

@@ -109,7 +109,7 @@ def test_the_error_of_a_counted_t_is_in_the_interval():
     p, _, labels = drawn(500, 3)
     few, many = (CountedTransition(count * pair_flip(5, 0.35)) for count in (20, 100_000))
     known, wide, narrow = (true_performance(p, labels, t) for t in (few.transition, few, many))
-    assert wide.accuracy.value == pytest.approx(known.accuracy.value)
+    assert wide.accuracy.value < known.accuracy.value  # an inverse of few counts is too large on average
     assert wide.accuracy.high - wide.accuracy.low > 1.2 * (known.accuracy.high - known.accuracy.low)
     assert known.transition_share == 0.0
     assert narrow.transition_share < 0.2 < wide.transition_share < 1.0

@@ -24,3 +24,14 @@ def test_draws_have_the_moments_of_the_posterior():
 def test_a_class_without_examples_is_refused():
     with pytest.raises(ValueError, match=r"an example of every class\. Received: none of class 1"):
         CountedTransition.from_labels([0, 0], [0, 1], 2)
+
+
+def test_the_inverse_is_right_on_average_where_that_of_the_counts_is_too_large():
+    """Over 2,000 tables of 40 examples a class: the mean error is a third of that of the plain inverse, or less."""
+    t = np.array([[0.7, 0.3, 0.0], [0.1, 0.6, 0.3], [0.2, 0.1, 0.7]])
+    rng = np.random.default_rng(0)
+    tables = [CountedTransition(np.stack([rng.multinomial(40, row) for row in t])) for _ in range(2000)]
+    found = np.mean([each.inverse for each in tables], axis=0)
+    plain = np.mean([np.linalg.inv(each.transition) for each in tables], axis=0)
+    right = np.linalg.inv(t)
+    assert np.abs(found - right).max() < np.abs(plain - right).max() / 3

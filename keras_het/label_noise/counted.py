@@ -66,6 +66,6 @@ class CountedTransition:
         return np.linalg.inv(t + covered / self.counts.sum(axis=1, keepdims=True))
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
-        """A T that the counts allow, `(K, K)`."""
+        """A T that the counts allow, `(K, K)`, by a generator of NumPy, `rng`."""
         rows = rng.standard_gamma(self.counts + 1.0 / len(self.counts))
         return rows / rows.sum(axis=1, keepdims=True)

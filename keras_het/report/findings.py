@@ -12,6 +12,7 @@ from keras_het import analysis
 from keras_het.analysis.calibration import Calibration
 from keras_het.analysis.label_quality import LabelIssues
 from keras_het.analysis.risk import RiskCoverage
+from keras_het.analysis.true_performance import TruePerformance
 from keras_het.base.batches import count_examples, is_data_set
 from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_class_names, check_integer, check_labels
@@ -39,6 +40,7 @@ class Findings(NamedTuple):
         missing: findings that could not be made, and why, in sentences.
         epochs: of the training by which the labels are judged; 0 if they are judged by probabilities.
         margins: of each epoch of that training, `(epochs, N)`; None without a history.
+        truth: how good the predictions are against the true classes; None without a T.
     """
 
     model: str
@@ -55,6 +57,7 @@ class Findings(NamedTuple):
     missing: list[str]
     epochs: int = 0
     margins: np.ndarray | None = None
+    truth: TruePerformance | None = None
 
     @property
     def pairs(self) -> list | None:
@@ -105,6 +108,7 @@ def collect(
     probabilities: Any = None,
     dynamics: Any = None,
     issues: LabelIssues | None = None,
+    transition: Any = None,
     batch_size: int = 128,
 ) -> Findings:
     """Collects the findings of a report, without a page.
@@ -117,6 +121,7 @@ def collect(
         probabilities: out of sample, `(N, K)`, each row of sum 1; None takes the model's predictions.
         dynamics: a `callbacks.TrainingDynamics` of the same examples, by which the labels are judged; or None.
         issues: of the same labels, if somebody has found them; None finds them.
+        transition: T, for the section on the true classes; None for none.
         batch_size: of the predictions.
     Returns:
         `Findings`.
@@ -155,6 +160,7 @@ def collect(
     elif not np.array_equal(np.sort(issues.index), np.arange(count)) or np.any(labels[issues.index] != issues.given):
         raise ValueError(f"`issues` must be of the same {count} labels. Received: those of others")
     margins = unless_impossible("Margins by epoch", missing, lambda: None if dynamics is None else dynamics.margins)
+    truth = unless_impossible("The true classes", missing, lambda: _truth(p, labels, transition))
     return Findings(
         model.name,
         names,
@@ -169,6 +175,7 @@ def collect(
         missing,
         0 if dynamics is None else dynamics.epochs,
         margins,
+        truth,
     )
 
 
@@ -195,9 +202,17 @@ def _issues(p: np.ndarray, labels: np.ndarray, dynamics: Any) -> LabelIssues:
         raise ValueError(f"All labels are of one class, {labels[0]}: there is nothing to hold them against.")
     if dynamics is not None:
         return analysis.find_label_issues(dynamics)
+    return analysis.find_label_issues(_sum_to_one(p), labels)
+
+
+def _truth(p: np.ndarray, labels: np.ndarray, transition: Any) -> TruePerformance | None:
+    return None if transition is None else analysis.true_performance(_sum_to_one(p), labels, transition)
+
+
+def _sum_to_one(p: np.ndarray) -> np.ndarray:
+    """Probabilities as float64; half precision sums to 1 only nearly."""
     p = p.astype("float64")
-    p /= p.sum(axis=1, keepdims=True)  # half precision sums to 1 only nearly
-    return analysis.find_label_issues(p, labels)
+    return p / p.sum(axis=1, keepdims=True)
 
 
 def _scores(p: np.ndarray, labels: np.ndarray) -> tuple[float, float]:

@@ -50,6 +50,7 @@ def report(
     probabilities: Any = None,
     dynamics: Any = None,
     issues: LabelIssues | None = None,
+    transition: Any = None,
     images: Any = None,
     batch_size: int = 128,
     title: str | None = None,
@@ -77,6 +78,8 @@ def report(
             also beside probabilities, and the page has a curve of the margin by epoch for each suspect. None for none.
         issues: a `LabelIssues`, of `analysis.find_label_issues` or `clean_labels(...).issues`, whose suspects the page
             shall have, also beside dynamics; None finds them.
+        transition: how the labels came about, T as `analysis.true_performance` takes it, for a section on how good the
+            model is against the true classes; then the examples must be held out. None for no such section.
         images: pictures of the examples, to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels;
             None takes x if it has that last form.
         batch_size: of the predictions.
@@ -100,7 +103,7 @@ def report(
     import_extra("jinja2", "The report")
     folder = pathlib.Path(path)
     check_folder(folder)
-    given = {"probabilities": probabilities, "dynamics": dynamics, "issues": issues}
+    given = {"probabilities": probabilities, "dynamics": dynamics, "issues": issues, "transition": transition}
     found = collect(model, x, y, class_names, **given, batch_size=batch_size)
     images = x if images is None and is_images(x) else images
     if images is not None and len(images) != len(found.labels):

@@ -16,7 +16,7 @@ from keras_het import __main__
 from keras_het.analysis.label_table import safe_cell
 from keras_het.report import report
 from keras_het.report.curves import margin_curves
-from tests.report.models import EXAMPLES, HOSTILE, confuse, make_data, plain, seen, with_head
+from tests.report.models import CLASSES, EXAMPLES, HOSTILE, confuse, make_data, plain, seen, with_head
 
 pytestmark = pytest.mark.once
 
@@ -268,3 +268,11 @@ def test_a_curve_is_above_the_line_where_the_margin_is_positive():
     assert len(margin_curves(np.ones((1, 3), "float16"))) == 3
     assert margin_curves(np.ones((500, 1)))[0].count(",") == 1
     assert margin_curves(np.ones((5, 0))) == []
+
+
+def test_the_page_says_how_good_the_model_really_is_if_a_transition_is_given(tmp_path):
+    text = report(plain(), X, Y, path=tmp_path, transition=np.eye(CLASSES)).read_text("utf-8")
+    assert "How good is it really?" in text
+    assert f"<td>{110 / EXAMPLES:.3f} (" in text  # labels are taken for the truth
+    assert "must not have been trained on these examples" in text
+    assert "How good is it really?" not in report(plain(), X, Y, path=tmp_path).read_text("utf-8")

@@ -1,0 +1,152 @@
+"""What noisy labels say of the true classes: weights of the examples, by the inverse of T.
+
+If the noise does not depend on the example x given its true class, then for any function f of x and of a class
+
+    E f(x, true) = E sum_i f(x, i) (T^-1)[noisy, i],        T[i, j] = p(noisy j | true i)
+
+so an example counts for every class i with the weight (T^-1)[noisy, i], which may be negative or above one; the weights
+of an example sum to one (Natarajan et al. 2013, "Learning with noisy labels", Lemma 1; Patrini et al. 2017, Theorem 1).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from keras_het.analysis.label_quality import check_distributions
+from keras_het.base.validation import as_float64, check_annotations, check_labels, check_transitions
+from keras_het.inspection.clean_and_noisy import CleanAndNoisy
+from keras_het.label_noise import CountedTransition, condition_number
+from keras_het.label_noise.dawid_skene import DawidSkene
+from keras_het.layers import NoiseTransition
+
+MOST_CONDITION = 100.0  # a share of the truth to a hundredth would then take 100 ** 2 times the labels
+ASSUMPTION = "Noise must not depend on the example given its true class; held-out labels alone cannot show that it does"
+
+
+class Noisy(NamedTuple):
+    """Predictions, noisy labels and T, checked.
+
+    Attributes:
+        p: probabilities, `(N, K)`, float64.
+        labels: integers `(N, M)`, -1 where annotator m gave none; M is 1 for one label each.
+        transitions: the estimate of T, `(M, K, K)`.
+        inverses: that of T^-1, `(M, K, K)`.
+        redraw: `(generator, counts of the examples) -> T` of another sample; None for a T that is taken for exact.
+        origin: where T comes from, in words.
+    """
+
+    p: np.ndarray
+    labels: np.ndarray
+    transitions: np.ndarray
+    inverses: np.ndarray
+    redraw: Callable | None
+    origin: str
+
+    @property
+    def condition(self) -> float:
+        """The largest condition number of the T."""
+        return max(map(condition_number, self.transitions))
+
+    def weights(self, inverses: np.ndarray) -> np.ndarray:
+        """How much each example counts for each true class, `(N, K)`.
+
+        Each of several annotators gives weights by their own T; these are averaged, in proportion to 1 / |T_m^-1|^2.
+        """
+        if len(inverses) == 1:
+            return inverses[0][self.labels[:, 0]]
+        given = np.where(self.labels >= 0, 1.0 / np.square(self.inverses).sum(axis=(1, 2)), 0.0)
+        parts = (given[:, [m]] * inverse[self.labels[:, m]] for m, inverse in enumerate(inverses))
+        return sum(parts) / given.sum(axis=1, keepdims=True)
+
+    def draws(self, count: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Samples of the examples with replacement: how often each occurs, `(N,)`, and weights `(N, K)`.
+
+        T is drawn anew for each if it is uncertain. Its inverse is then taken to first order, W - W (T* - T) W: a draw
+        that is nearly singular would count for more than all others.
+        """
+        inverses, own = self.inverses, self.weights(self.inverses)
+        for _ in range(count):
+            occurs = np.bincount(rng.integers(len(own), size=len(own)), minlength=len(own))
+            if self.redraw is None:
+                yield occurs, own
+            else:
+                change = self.redraw(rng, occurs) - self.transitions
+                yield occurs, self.weights(inverses - inverses @ change @ inverses)
+
+    def explain(self) -> list[tuple[str, str]]:
+        """What every result rests on, as (title, text)."""
+        condition = f"condition number {self.condition:.3g}: errors of the noisy shares grow up to so much"
+        return [("assumption", f"{ASSUMPTION}."), ("T", f"{self.origin}; {condition}.")]
+
+
+def read_noisy(probabilities: Any, labels: Any, transition: Any) -> Noisy:
+    """Checks the arguments of an analysis of the truth.
+
+    Args:
+        probabilities: `(N, K)`, each row of sum 1.
+        labels: integers `(N,)`, or `(N, M)` of M annotators, -1 where one gave none.
+        transition: T, `(K, K)` or `(M, K, K)`; a `NoiseTransition` or a model that ends in one; the result of
+            `dawid_skene`; a `CountedTransition`; or a function `(probabilities, labels) -> T`.
+    Raises:
+        ValueError: for values that do not fit together, or a T that is singular or nearly so.
+    """
+    p = check_distributions(probabilities)
+    size, several = p.shape[1], np.ndim(labels) == 2
+    y = check_annotations(labels, size) if several else check_labels(labels, size, len(p))
+    if len(y) != len(p):
+        raise ValueError(f"`labels` must have a row for each of the {len(p)} examples. Received: {len(y)}")
+    if several and (y < 0).all(axis=1).any():
+        empty = int(np.flatnonzero((y < 0).all(axis=1))[0])
+        raise ValueError(f"`labels` must have at least one label of every example. Received: none of example {empty}")
+    found, redraw, origin = _read_transition(transition, p, y)
+    shape = (y.shape[1], size, size) if several else (1, size, size)
+    found = _fit(found, shape, several)
+    inverses = transition.inverse[None] if isinstance(transition, CountedTransition) else np.linalg.inv(found)
+    return Noisy(p, y if several else y[:, None], found, inverses, redraw, origin)
+
+
+def _read_transition(transition: Any, p: np.ndarray, y: np.ndarray) -> tuple[Any, Callable | None, str]:
+    """T as it is given, how to draw it anew, and where it comes from."""
+    exact = "taken for exact: its error is not in the intervals"
+    if isinstance(transition, CountedTransition):
+        origin = f"counted on {transition.counts.sum():.0f} examples of known class; its error is in the intervals"
+        return transition.transition, lambda rng, _: transition.draw(rng)[None], origin
+    if isinstance(transition, DawidSkene):
+        return transition.transitions, None, f"of {len(transition.transitions)} annotators by Dawid and Skene, {exact}"
+    if isinstance(transition, keras.Model):
+        transition = CleanAndNoisy(transition).layer
+    if isinstance(transition, NoiseTransition):
+        return transition.transition, None, f"of the layer {transition.name!r}, {exact}"
+    if not callable(transition):
+        return transition, None, f"given, and {exact}"
+
+    def redraw(_: np.random.Generator, occurs: np.ndarray) -> np.ndarray:
+        places = np.repeat(np.arange(len(occurs)), occurs)
+        drawn = check_transitions(transition(p[places], y[places]))
+        return drawn if drawn.ndim == 3 else drawn[None]
+
+    return transition(p, y), redraw, "estimated on these examples, and anew on each sample; a bias of it is not seen"
+
+
+def _fit(transition: Any, shape: tuple[int, int, int], several: bool) -> np.ndarray:
+    """T as `(M, K, K)`, if it has this shape and can be inverted."""
+    found = check_transitions(as_float64(transition))
+    if found.ndim == 3 and not several:
+        rule = "be one matrix for labels of shape (N,); T of several annotators go with their labels, (N, M)"
+        raise ValueError(f"`transition` must {rule}. Received: shape {found.shape}")
+    if found.ndim == 2 and several:
+        raise ValueError(f"`transition` must have shape {shape} for labels of annotators. Received: {found.shape}")
+    found = found if several else found[None]
+    if found.shape != shape:
+        outliers = found.shape[1] == shape[1] + 1
+        more = "; with an outlier class, probabilities must have its column" * outliers
+        rule = f"be of the {shape[1]} classes of `probabilities`{more}"
+        raise ValueError(f"`transition` must {rule}. Received: shape {found.shape if several else found.shape[1:]}")
+    for m, each in enumerate(found):
+        if not (condition := condition_number(each)) <= MOST_CONDITION:
+            whose = f" of annotator {m}; leave their labels out" * several
+            rule = f"have a condition number of at most {MOST_CONDITION:g}, or labels hardly separate some true classes"
+            raise ValueError(f"`transition` must {rule}. Received: {condition:.3g}{whose}")
+    return found

@@ -41,6 +41,7 @@ SETS = {  # arguments of each rule; the first is without a correction of the noi
     "ordinary": {"correction": None},
     "known T, LAC": {},
     "known T, LAC, no margin": {"correction": None},
+    "known T, LAC, finite bound": {"correction": "finite"},
     "known T, APS": {"score": "aps"},
     "known T, RAPS": {"score": "raps"},
     "known T, LAC, each class": {"per_class": True},

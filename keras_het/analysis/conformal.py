@@ -186,10 +186,12 @@ class _Process:
         self.own = self._values(weights)
 
     def _values(self, weights: np.ndarray) -> list[np.ndarray]:
-        """F at each score in order; for each class divided by its share."""
+        """F at each score in order; for each class divided by its share, or 0 if noise has left it none."""
         columns = list(weights.T) if self.per_class else [weights.ravel()]
         sums = [column[order].cumsum() for column, order in zip(columns, self.orders, strict=True)]
-        return [found / (found[-1] if self.per_class else self.count) for found in sums]
+        if self.per_class:
+            return [found / found[-1] if found[-1] > 0 else np.zeros_like(found) for found in sums]
+        return [found / self.count for found in sums]
 
     def mean_supremum(self, draws: Any) -> np.ndarray:
         """The mean over samples of the largest F*(t) - F(t), an entry for each threshold."""

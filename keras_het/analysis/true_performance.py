@@ -182,8 +182,8 @@ class _Sample:
         hits = self._by_bin(counted[self.rows, self.predicted])
         error = np.abs(hits - self._by_bin(occurs * self.confidence)).sum()
         curve = hits / self.filled if around is None else around + (hits - around * self._by_bin(occurs)) / self.filled
-        loss = np.vdot(counted, self.loss)
-        return Figures(joint.trace() / total, error / total, loss / total, joint / total, curve)
+        nll = np.vdot(counted, self.loss) / total
+        return Figures(joint.trace() / total, error / total, nll, joint / total, curve)
 
     def curve(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The edges of the bins, their numbers of examples, and the mean confidence in them."""

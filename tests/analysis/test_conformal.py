@@ -122,6 +122,14 @@ def test_a_threshold_that_does_not_exist_is_infinite_and_said():
     assert "Noise must not depend on the example given its true class" in str(found)
 
 
+def test_a_class_whose_share_is_not_positive_is_in_every_set():
+    """All labels are of the first class: the second has the share -1/2."""
+    p = np.array([[0.9, 0.1], [0.6, 0.4]]).repeat(20, axis=0)
+    found = conformal_sets(p, [0] * 40, [[0.75, 0.25], [0.25, 0.75]], per_class=True, draws=5)
+    assert np.isinf(found.thresholds[1])
+    assert found.thresholds[0] <= 0.4
+
+
 def test_equal_scores_are_counted_together():
     """Four examples of equal scores: their labels' weights count at once, not one after the other."""
     p = np.tile([0.75, 0.25], (4, 1))

@@ -23,16 +23,15 @@ def make_model(row, units, features):
     """
     import keras
 
-    from keras_het import integrators, layers
+    from keras_het import covariances, integrators, layers
 
     if row["covariance"] is None:
         head = keras.layers.Dense(units)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     else:
         integrator = getattr(integrators, row["integrator"])(*([row["nodes"]] if row["nodes"] else []))
-        head = layers.HeteroscedasticDense(
-            units, covariance=row["covariance"], link=row["link"], integrator=integrator, seed=0
-        )
+        kind = getattr(covariances, row["covariance"].title().replace("_", ""))
+        head = layers.HeteroscedasticDense(units, covariance=kind(), link=row["link"], integrator=integrator, seed=0)
         loss = head.link.loss()
     model = keras.Sequential([keras.Input((features,)), keras.layers.LayerNormalization(), head])
     model.compile(keras.optimizers.Adam(1e-3), loss, jit_compile=keras.config.backend() != "torch")

@@ -71,3 +71,11 @@ def test_the_table_of_estimates_has_a_column_for_each_backend():
         *["3 (4)"] * 2,
     ]
     assert table[2][3:] == ["4.0 (4.5)", "", "8.0 (9.0)", "", "3 (4)", ""]
+
+
+def test_every_estimated_row_is_a_head_that_can_be_made():
+    rows = estimate.estimated({"units": 4, "features": 6, "batch": 2, "num_samples": 8})
+    assert len(rows) > 10
+    for row in rows:
+        model = estimate.make_model(row, 4, 6)
+        assert type(model.layers[-1].integrator).__name__ == row["integrator"]

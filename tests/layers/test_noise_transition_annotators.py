@@ -306,7 +306,7 @@ def test_check_at_inference_too():
         ),
         (
             lambda: NoiseTransition(1000, num_annotators=300),
-            "T must keep within 1 GiB, and has 1.1176. Received: num_classes=1000, outlier_class=False, num_annot",
+            "and has 1.1176. Received: num_classes=1000, outlier_class=False, num_annotators=300",
         ),
         (
             lambda: NoiseTransition(3, num_annotators=2, transition=[np.eye(3)] * 3),

@@ -9,9 +9,10 @@ import numpy as np
 from keras_het.analysis.corrected_weights import Noisy, read_noisy
 from keras_het.analysis.estimate import NORMAL, Estimate, estimate
 from keras_het.base.seeds import random_generator
-from keras_het.base.validation import check_integer
+from keras_het.base.validation import check_integer, check_number
 
 DRAWS = 500  # the deviation of so many is known to 3%
+WANTED = 0.95  # the accuracy for which the text names the confidence
 SMALL = float(np.finfo("float32").tiny)  # least probability in a logarithm, as in the metric
 
 
@@ -32,6 +33,8 @@ class TruePerformance:
         count: examples in each bin, `(B,)`.
         confidence: their mean confidence, `(B,)`, nan in an empty bin.
         curve: the share of the predictions of each bin that is the true class, `(B,)`, nan in an empty bin.
+        kept: the share of predictions that are at least as sure as the lower edge of each bin, `(B,)`.
+        kept_accuracy: the share of these that is the true class, `(B,)`, nan where there are none.
         condition: the condition number of T.
         transition_share: how much of the variance of `accuracy` is from the error of T; 0 for a T taken for exact.
         notes: (title, text) of what the result rests on.
@@ -46,9 +49,27 @@ class TruePerformance:
     count: np.ndarray
     confidence: np.ndarray
     curve: Estimate
+    kept: np.ndarray
+    kept_accuracy: Estimate
     condition: float
     transition_share: float
     notes: tuple[tuple[str, str], ...]
+
+    def threshold(self, accuracy: float = 0.95) -> float:
+        """The confidence from which on predictions are the true class so often, by the low end of the interval.
+
+        The least edge of the bins whose `kept_accuracy.low` is at least `accuracy`, or infinity: then no prediction is
+        sure enough. These examples have chosen it, so check it on others before much depends on it.
+
+        Args:
+            accuracy: the wanted share of true classes, greater than 0, at most 1.
+        Raises:
+            ValueError: for another number.
+        """
+        if check_number("accuracy", accuracy, above=0.0) > 1.0:
+            raise ValueError(f"`accuracy` must be at most 1. Received: accuracy={accuracy!r}")
+        enough = self.edges[:-1][self.kept_accuracy.low >= accuracy]
+        return float(enough[0]) if len(enough) else np.inf
 
     def lines(self) -> list[tuple[str, str]]:
         """(title, text) of the figures and of what they rest on."""
@@ -57,8 +78,16 @@ class TruePerformance:
             ("accuracy, labels", f"{self.noisy_accuracy:.3f}"),
             ("calibration error, true classes", str(self.calibration_error)),
             ("negative log-likelihood, true classes", str(self.nll)),
+            (f"at least {WANTED:.0%} true classes", self._kept_from(self.threshold(WANTED))),
             *self.notes,
         ]
+
+    def _kept_from(self, edge: float) -> str:
+        if np.isinf(edge):
+            return "no confidence is surely enough"
+        (place,) = np.flatnonzero(self.edges == edge)
+        ends = (getattr(self.kept_accuracy, name)[place] for name in ("value", "low", "high"))
+        return f"{Estimate(*ends)}, among the {self.kept[place]:.0%} of confidence {edge:.3g} or more"
 
     def __str__(self) -> str:
         return "\n".join(f"{title}: {text}" for title, text in self.lines())
@@ -77,6 +106,7 @@ class Figures(NamedTuple):
     nll: Any
     joint: Any
     curve: Any
+    kept: Any
 
 
 def true_performance(
@@ -137,7 +167,7 @@ def true_performance(
     sample = _Sample(noisy.p, bins)
     own = noisy.weights(noisy.inverses)
     found = sample.figures(np.ones(len(own)), own)
-    mean, deviation = _moments(sample.figures(*drawn, found.curve) for drawn in noisy.draws(draws, rng))
+    mean, deviation = _moments(sample.figures(*drawn, found) for drawn in noisy.draws(draws, rng))
     edges, count, confidence = sample.curve()
     share = _share_of_transition(noisy, own, deviation.accuracy)
     says = f"{share:.0%} of the variance of the accuracy is from its error"
@@ -154,6 +184,8 @@ def true_performance(
         count,
         confidence,
         estimate(found.curve, deviation.curve),
+        _upward(count) / len(own),
+        estimate(found.kept, deviation.kept),
         noisy.condition,
         share,
         tuple(notes),
@@ -168,22 +200,24 @@ class _Sample:
         self.order = np.argsort(self.predicted, kind="stable")
         self.classes, self.starts = np.unique(self.predicted[self.order], return_index=True)
         self.places = np.minimum((self.confidence * bins).astype(int), bins - 1)
-        self.filled = np.where(count := np.bincount(self.places, minlength=bins), count, np.nan)
+        count = np.bincount(self.places, minlength=bins)
+        self.filled, self.above = (np.where(each, each, np.nan) for each in (count, _upward(count)))
         self.loss, self.rows = -np.log(np.maximum(p, SMALL)), np.arange(len(p))
 
-    def figures(self, occurs: np.ndarray, weights: np.ndarray, around: np.ndarray | None = None) -> Figures:
+    def figures(self, occurs: np.ndarray, weights: np.ndarray, around: Figures | None = None) -> Figures:
         """The figures of a sample in which each example occurs so often, and counts for the classes with its weights.
 
-        The curve is linear in the sample near the curve `around`, so that an empty bin is none of nan.
+        The curves are linear in the sample near those of `around`, so that an empty bin is none of nan.
         """
         total, counted = occurs.sum(), occurs[:, None] * weights
         joint = np.zeros((weights.shape[1],) * 2)
         joint[:, self.classes] = np.add.reduceat(counted[self.order], self.starts).T
-        hits = self._by_bin(counted[self.rows, self.predicted])
+        hits, size = self._by_bin(counted[self.rows, self.predicted]), self._by_bin(occurs)
         error = np.abs(hits - self._by_bin(occurs * self.confidence)).sum()
-        curve = hits / self.filled if around is None else around + (hits - around * self._by_bin(occurs)) / self.filled
+        curve = _ratio(hits, size, self.filled, around and around.curve)
+        kept = _ratio(_upward(hits), _upward(size), self.above, around and around.kept)
         nll = np.vdot(counted, self.loss) / total
-        return Figures(joint.trace() / total, error / total, nll, joint / total, curve)
+        return Figures(joint.trace() / total, error / total, nll, joint / total, curve, kept)
 
     def curve(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The edges of the bins, their numbers of examples, and the mean confidence in them."""
@@ -192,6 +226,16 @@ class _Sample:
 
     def _by_bin(self, values: np.ndarray) -> np.ndarray:
         return np.bincount(self.places, values, self.bins)
+
+
+def _upward(values: np.ndarray) -> np.ndarray:
+    """The sum of each bin and of all above it."""
+    return values[::-1].cumsum()[::-1]
+
+
+def _ratio(hits: np.ndarray, size: np.ndarray, given: np.ndarray, around: np.ndarray | None) -> np.ndarray:
+    """Hits by the sizes of the bins; of a sample, the same to first order near `around`, for sizes `given`."""
+    return hits / given if around is None else around + (hits - around * size) / given
 
 
 def _moments(draws: Any) -> tuple[Figures, Figures]:

@@ -75,6 +75,43 @@ def test_labels_in_the_shares_of_t_give_the_truth_itself():
     assert found.count.tolist() == expected.count.tolist()
 
 
+def test_predictions_that_are_kept_by_their_confidence():
+    """With the shares of T exactly, they are right as often as by the true classes; the threshold is by the low end."""
+    p, true, labels = exact(T)
+    found, sure, right = true_performance(p, labels, T, draws=50), p.max(axis=1), p.argmax(axis=1) == true
+    for place, edge in enumerate(found.edges[:-1]):
+        assert found.kept[place] == pytest.approx(np.mean(sure >= edge - 1e-9))
+        np.testing.assert_allclose(found.kept_accuracy.value[place], right[sure >= edge - 1e-9].mean())
+    assert found.kept_accuracy.value[0] == pytest.approx(found.accuracy.value)
+    assert found.kept_accuracy.low[0] == pytest.approx(found.accuracy.low)
+    wanted = found.kept_accuracy.low[6] - 1e-9
+    first = np.flatnonzero(found.kept_accuracy.low >= wanted)[0]
+    assert found.threshold(wanted) == found.edges[first]
+    assert found.threshold(1.0) == np.inf
+    assert "at least 95% true classes: no confidence is surely enough" in str(found)
+
+
+def test_an_empty_bin_has_no_curve_and_what_is_kept_above_it_none_either():
+    p = np.array([[0.72, 0.28], [0.28, 0.72]]).repeat(300, axis=0)
+    found = true_performance(p, np.arange(600) // 300, np.eye(2), draws=5)
+    assert np.isnan(found.curve.value[9])
+    assert np.isnan(found.kept_accuracy.value[8:]).all()
+    assert found.kept.tolist() == [1.0] * 8 + [0.0] * 2
+    assert found.threshold() == 0.0
+    assert "at least 95% true classes: 1.000 (1.000 to 1.000), among the 100% of confidence 0 or more" in str(found)
+
+
+def test_a_threshold_keeps_its_word_about_as_often_as_its_interval():
+    """One of 40 intervals lies above the truth; the choice among ten edges may add a little, and so may chance."""
+    p, true, _ = drawn(200_000, 999)
+    sure, right, broken = p.max(axis=1), p.argmax(axis=1) == true, 0
+    for seed in range(150):
+        own, _, labels = drawn(500, seed)
+        edge = true_performance(own, labels, pair_flip(5, 0.35), draws=50, seed=seed).threshold(0.8)
+        broken += edge < np.inf and right[sure >= edge].mean() < 0.8
+    assert broken <= binom.isf(FALSE_ALARM, 150, 0.05)
+
+
 @pytest.mark.planted
 def test_a_transposed_t_is_caught():
     p, true, labels = exact(pair_flip(3, 0.25))
@@ -227,6 +264,12 @@ REFUSED = {
     "probabilities": ([[0.8, 0.1], [0.3, 0.7]], LABELS, np.eye(2), r"rows of sum 1. Received: row 0 sums to 0.9"),
     "T": (TWO, LABELS, [[0.8, 0.1], [0.0, 1.0]], r"rows that sum to one. Received: row 0 sums to 0.9"),
 }
+
+
+def test_an_accuracy_that_nobody_can_want_is_refused():
+    found = true_performance(TWO, LABELS, np.eye(2), draws=2)
+    with pytest.raises(ValueError, match=r"`accuracy` must be at most 1. Received: accuracy=95"):
+        found.threshold(95)
 
 
 @pytest.mark.parametrize("case", REFUSED)

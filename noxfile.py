@@ -121,7 +121,7 @@ def on_backend(backend):
         environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # two processes share two cores
         if backend == "jax":
             environment |= compilation_cache(session) | COMPILE_FAST
-        session.run("pytest", "--durations=10", *arguments, env=environment, stdout=output)
+        session.run("pytest", "--durations=40", *arguments, env=environment, stdout=output)
 
     return job
 

@@ -9,6 +9,8 @@ from keras import ops
 
 from tests import layer_contract
 
+pytestmark = pytest.mark.once
+
 X = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
 Y = np.array([0, 1, 1, 0])
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

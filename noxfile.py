@@ -246,7 +246,7 @@ BENCHMARKS = {
     "labels.recipe": ("demo", ["recipe"], 'several hours; with --seeds 1 --tasks "digits, 40%" a few minutes'),
     "labels.segmentation": ("demo", [], "ten minutes"),
     "labels.serving": ("demo", [], "not timed"),
-    "labels.truth": ("demo", [], "half an hour; with --tasks digits a few minutes"),
+    "labels.truth": ("demo", [], "an hour; with --tasks digits a few minutes"),
 }
 
 

@@ -1,6 +1,6 @@
 """How good a model really is, by noisy labels and T: do the intervals and the sets hold what they promise?
 
-python -m benchmarks.labels.truth [--tasks digits groups images "digits, flips by example"] [--seeds 0]
+python -m benchmarks.labels.truth [--tasks digits groups images "digits, flips by example"] [--seeds 0 1]
     [--output FOLDER] [--quick] [--render]
 
 A network is trained once on noisy labels. Held-out examples with known classes are the population: a redraw takes 1,000
@@ -334,7 +334,7 @@ def of_checks(rows):
 def main():
     parser = harness.parser_of(__doc__)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--quick", action="store_true", help="five redraws and an epoch, to see that it runs")
     parser.add_argument("--render", action="store_true", help="only show what the file has")
     options = parser.parse_args()

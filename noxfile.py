@@ -203,6 +203,15 @@ def oldest(*groups):
 
 
 @nox.session
+def fuzz(session):
+    """Random heads, hostile configurations and files, on every backend; `-- --minutes 5`, `-- --backend torch`."""
+    _, arguments = split_backend(session)
+    install(session, "-e", ".[jax,tensorflow-cpu,torch]", groups=["test"])
+    for backend in backends_of(session):
+        session.run("python", "-m", "tests.fuzz", *arguments, env=backend_environment(backend))
+
+
+@nox.session
 def demo(session):
     """Digits with three kinds of wrong labels, and what is found out; `-- --backend torch` for another backend."""
     backend, arguments = split_backend(session)

@@ -212,6 +212,15 @@ def fuzz(session):
 
 
 @nox.session
+def soak(session):
+    """A training of 10,000 steps that watches memory, programs, losses and steps, on every backend; `-- --steps N`."""
+    _, arguments = split_backend(session)
+    install(session, "-e", ".[jax,tensorflow-cpu,torch]", groups=["test"])
+    for backend in backends_of(session):
+        session.run("python", "-m", "tests.soak", *arguments, env=backend_environment(backend))
+
+
+@nox.session
 def demo(session):
     """Digits with three kinds of wrong labels, and what is found out; `-- --backend torch` for another backend."""
     backend, arguments = split_backend(session)

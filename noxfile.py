@@ -221,6 +221,15 @@ def soak(session):
 
 
 @nox.session
+def seeds(session):
+    """The statistical tests for a hundred seeds, on PyTorch; nightly. `-- --seeds 0 9` for ten."""
+    install(session, "-e", ".[torch,demo]", groups=["test"])
+    environment = backend_environment("torch") | {"OMP_NUM_THREADS": "1"}
+    chosen = session.posargs or ["--seeds", "0", "99"]
+    session.run("pytest", "-m", "statistical", "--thorough", *TWO_WORKERS, *chosen, env=environment)
+
+
+@nox.session
 def demo(session):
     """Digits with three kinds of wrong labels, and what is found out; `-- --backend torch` for another backend."""
     backend, arguments = split_backend(session)

@@ -26,7 +26,7 @@ from keras_het.metrics import ExpectedCalibrationError
 UNITS, FEATURES, BATCH = 10, 16, 32
 MEBIBYTES = 32  # by which the memory may grow after the warm-up, whatever the number of steps
 WARM_UP = 0.1  # of the epochs
-STEPS_OF_EPOCH = 50
+STEPS_OF_EPOCH = 200
 
 
 class Traced(keras.layers.Layer):
@@ -251,13 +251,14 @@ def main(arguments=None):
     parser.add_argument("--steps", type=int, default=10_000, help="of the training (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the interruption (default: %(default)s)")
     options = parser.parse_args(arguments)
-    epochs = max(10, options.steps // STEPS_OF_EPOCH)
-    kept = epochs // 5
-    step = int(np.random.default_rng(options.seed).integers(STEPS_OF_EPOCH, kept * STEPS_OF_EPOCH))
-    figures, weights = watched(epochs, STEPS_OF_EPOCH, kept)
+    steps_of_epoch = max(1, min(STEPS_OF_EPOCH, options.steps // 10))
+    epochs = options.steps // steps_of_epoch
+    kept = max(2, epochs // 5)
+    step = int(np.random.default_rng(options.seed).integers(steps_of_epoch, kept * steps_of_epoch))
+    figures, weights = watched(epochs, steps_of_epoch, kept)
     faults = figures.faults()
     end = "the same weights"
-    if not same(resumed(kept, STEPS_OF_EPOCH, step), weights):
+    if not same(resumed(kept, steps_of_epoch, step), weights):
         end = "other weights"
         faults.append(f"the training that was resumed after step {step} ended elsewhere")
     print(f"{keras.config.backend()}: {figures}; interrupted after step {step} and resumed: {end}", flush=True)

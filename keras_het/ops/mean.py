@@ -8,8 +8,8 @@ from keras import ops
 from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import log_ndtr
 
-# Above the log of any a'(u) / P: a / P is at most S, 2^20, and a' / a grows with |u|. It holds off the rounding error of
-# a log of -5e9, of which exp would be infinite.
+# Above the log of any a'(u) / P: a / P is at most S, 2^20, and a' / a grows with |u|. It holds off the rounding error
+# of a log of -5e9, of which exp would be infinite.
 LARGEST = 40.0
 
 

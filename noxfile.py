@@ -203,6 +203,33 @@ def oldest(*groups):
 
 
 @nox.session
+def fuzz(session):
+    """Random heads, hostile configurations and files, on every backend; `-- --minutes 5`, `-- --backend torch`."""
+    _, arguments = split_backend(session)
+    install(session, "-e", ".[jax,tensorflow-cpu,torch]", groups=["test"])
+    for backend in backends_of(session):
+        session.run("python", "-m", "tests.fuzz", *arguments, env=backend_environment(backend))
+
+
+@nox.session
+def soak(session):
+    """A training of 10,000 steps that watches memory, programs, losses and steps, on every backend; `-- --steps N`."""
+    _, arguments = split_backend(session)
+    install(session, "-e", ".[jax,tensorflow-cpu,torch]", groups=["test"])
+    for backend in backends_of(session):
+        session.run("python", "-m", "tests.soak", *arguments, env=backend_environment(backend))
+
+
+@nox.session
+def seeds(session):
+    """The statistical tests for a hundred seeds, on PyTorch; nightly. `-- --seeds 0 9` for ten."""
+    install(session, "-e", ".[torch,demo]", groups=["test"])
+    environment = backend_environment("torch") | {"OMP_NUM_THREADS": "1"}
+    chosen = session.posargs or ["--seeds", "0", "99"]
+    session.run("pytest", "-m", "statistical", "--thorough", *TWO_WORKERS, *chosen, env=environment)
+
+
+@nox.session
 def demo(session):
     """Digits with three kinds of wrong labels, and what is found out; `-- --backend torch` for another backend."""
     backend, arguments = split_backend(session)

@@ -21,6 +21,7 @@ else:
     matplotlib.use("agg")
 
 EXPORTER = {"jax": "jax2onnx", "tensorflow": "tf2onnx", "torch": "openvino"}[keras.config.backend()]
+APART = 10_000  # the seeds of one run of a statistical test from those of the next
 NEEDED = {
     "hub": "keras_hub",
     "cv": "keras_cv",
@@ -42,6 +43,17 @@ def pytest_addoption(parser):
     parser.addoption(
         "--thorough", action="store_true", help="run every test on this backend, as `nox -s thorough` does"
     )
+    parser.addoption(
+        "--seeds", nargs=2, type=int, default=(0, 0), metavar=("FIRST", "LAST"), help="of the statistical tests"
+    )
+
+
+def pytest_generate_tests(metafunc):
+    """Gives a statistical test its first seed: 0, or those of `--seeds`, far enough apart for all that it draws."""
+    if "base_seed" in metafunc.fixturenames:
+        first, last = metafunc.config.getoption("--seeds")
+        seeds = range(first, last + 1)
+        metafunc.parametrize("base_seed", [APART * seed for seed in seeds], ids=[f"seed {seed}" for seed in seeds])
 
 
 def pytest_collection_modifyitems(config, items):

@@ -7,7 +7,9 @@
 * `smoke`: on all three, in a module that is otherwise `once`: a test that shows whether a backend works at all.
 * `thorough`: not by default. For what takes long and seldom breaks: memory, compilers.
 
-A further mark, `planted`, moves no test: it names those that plant a bug, for `python -m tests.planted list`.
+Two further marks move no test. `planted` names those that plant a bug, for `python -m tests.planted list`.
+`statistical` names those that fail by chance, at a stated rate: they take the fixture `base_seed`, which is 0, and
+`pytest -m statistical --seeds 0 99` runs them with a hundred others, as `nox -s seeds` does.
 
 A module or a test takes a mark; `grid` gives `once` to the cases of a table beyond those that span it.
 """

@@ -72,20 +72,21 @@ def _array(argument: str, path: str | os.PathLike, archive: zipfile.ZipFile, nam
     with _whole(argument, path), archive.open(f"{name}.npy") as member:
         shape, _, dtype = _HEADERS[np.lib.format.read_magic(member)](member)
         held = archive.getinfo(member.name).file_size - member.tell()
-    _check_header(name, shape, dtype, held)
+    _check_header(name, path, shape, dtype, held)
     with _whole(argument, path), archive.open(f"{name}.npy") as member:
         return np.lib.format.read_array(member, allow_pickle=False)
 
 
-def _check_header(name: str, shape: tuple[int, ...], dtype: Any, held: int) -> None:
+def _check_header(name: str, path: str | os.PathLike, shape: tuple[int, ...], dtype: Any, held: int) -> None:
     """Raises a ValueError if the header of an array is for Python objects, or for other bytes than are behind it."""
     if dtype.hasobject:
         rule = (
             "hold numbers and texts, and no Python objects, which could run code; make texts an array of them: "
             "np.array(names, str)"
         )
-        raise ValueError(f"`{name}` must {rule}. Received: an array of Python objects")
+        raise ValueError(f"`{name}` must {rule}. Received: an array of Python objects in {path}")
     if not dtype.itemsize or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != held:
         raise ValueError(
-            f"`{name}` must have the bytes that its header says. Received: shape {shape}, {dtype}, in {held} bytes"
+            f"`{name}` must have the bytes that its header says. Received: shape {shape}, {dtype}, in {held} bytes of "
+            f"{path}"
         )

@@ -11,6 +11,8 @@ from keras import ops
 
 from keras_het.base.batches import as_numpy
 
+MAX_FEATURES = 1 << 32  # more, of a single class, exceed any bound of weights
+MOST_LETTERS = 200  # of another error, in the text of one
 MAX_CLASSES = 1 << 24  # labels are float32 in losses, which would round larger ones to others
 _LARGEST, _SMALLEST = float(np.finfo("float32").max), float(np.finfo("float32").tiny)
 
@@ -69,7 +71,7 @@ def check_transitions(transitions: Any, name: str = "transition") -> np.ndarray:
 
     Errors say which one is not.
     """
-    array = as_float64(transitions)
+    array = check_numbers(name, transitions)
     if array.ndim != 3:
         return check_transition(array, name)
     return np.stack([check_transition(each, f"{name}[{m}]") for m, each in enumerate(array)]) if len(array) else array
@@ -109,7 +111,7 @@ def check_rows(rows: Any, name: str = "transition") -> np.ndarray:
     Raises:
         ValueError: if not; it says which row is wrong, and its sum or its entry.
     """
-    rows = check_not_negative(name, as_float64(rows))
+    rows = check_not_negative(name, check_numbers(name, rows))
     sums = rows.sum(axis=1)
     wrong = np.flatnonzero(~(np.abs(sums - 1.0) < 1e-4))
     if len(wrong):
@@ -184,6 +186,13 @@ def _in_order(class_names: Mapping, num_classes: int) -> list:
     return [class_names[label] for label in range(num_classes)]
 
 
+def check_last_axis(input_shape: Any) -> int | None:
+    """The size of the last axis of a shape, which `build` gets from a file, too; None if it is not known."""
+    if not isinstance(input_shape, tuple | list) or not input_shape:
+        raise ValueError(f"`input_shape` must be a tuple of at least one size. Received: input_shape={input_shape!r}")
+    return None if input_shape[-1] is None else check_integer("input_shape[-1]", input_shape[-1], 0, MAX_FEATURES)
+
+
 def check_share(name: str, value: Any) -> None:
     """Raises a ValueError if `value` is not a number in [0, 1]."""
     whole_or_float = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
@@ -193,7 +202,7 @@ def check_share(name: str, value: Any) -> None:
 
 def check_square(name: str, matrix: Any) -> np.ndarray:
     """`matrix`, `(K, K)`, as NumPy float64, if it is square; entries may be nan, as in a T that has diverged."""
-    matrix = as_float64(matrix)
+    matrix = check_numbers(name, matrix)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"`{name}` must be a square matrix. Received: shape {matrix.shape}")
     return matrix
@@ -206,6 +215,15 @@ def check_not_negative(name: str, matrix: np.ndarray) -> np.ndarray:
         row, column = wrong[0]
         raise ValueError(f"`{name}` must not be negative. Received: {matrix[row, column]:.6g} at [{row}, {column}]")
     return matrix
+
+
+def check_numbers(name: str, x: Any) -> np.ndarray:
+    """`x` as NumPy float64, if it is an array of numbers, or lists of them of equal lengths."""
+    try:
+        return as_float64(x)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # the latter two of PyTorch's own conversion
+        text = f"`{name}` must be an array of numbers. Received: a {type(x).__name__}; {str(error)[:MOST_LETTERS]}"
+        raise ValueError(text) from error
 
 
 def as_float64(x: Any) -> np.ndarray:

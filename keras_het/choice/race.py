@@ -114,15 +114,20 @@ class Race:
 
     def _checked(self, name: str, stored: dict[str, np.ndarray], part: Task, count: int) -> Fitted:
         right, p, seconds = (stored[key] for key in ARRAYS)
-        shapes = {"right": (right, (self._trainer.epochs, count)), "probabilities": (p, (count, part.units))}
-        for key, (array, shape) in shapes.items():
-            if array.shape != shape:
-                self._files.refuse(name, f"`{key}` must have shape {shape}. Received: shape {array.shape}")
+        forms = {
+            "right": (right, (self._trainer.epochs, count), "bool"),
+            "probabilities": (p, (count, part.units), "float32"),
+            "seconds": (seconds, (), "float64"),
+        }
+        for key, (array, shape, dtype) in forms.items():
+            if array.shape != shape or array.dtype != dtype:
+                found = f"shape {array.shape}, {array.dtype}"
+                self._files.refuse(name, f"`{key}` must have shape {shape} and be {dtype}. Received: {found}")
         try:
             check_rows(p, "probabilities")
         except ValueError as error:
             self._files.refuse(name, str(error))
-        return Fitted(None, right.astype(bool), p.astype("float32"), float(seconds))
+        return Fitted(None, right, p, float(seconds))
 
     def _drop(self, entries: list[Entry], count: int) -> None:
         """Drops the arms that are clearly behind the best one that is still there."""

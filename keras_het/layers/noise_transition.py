@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_het.base.precision import check_autocast, check_dtype
 from keras_het.base.tensor import Tensor
-from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_transitions
+from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_last_axis, check_transitions
 from keras_het.base.version import check_format
 from keras_het.constraints import RowStochastic
 from keras_het.label_noise import outlier_class
@@ -116,7 +116,7 @@ class NoiseTransition(keras.layers.Layer):
             )
 
     def build(self, input_shape: Any) -> None:
-        if input_shape[-1] != self.size:
+        if check_last_axis(input_shape) != self.size:
             rule = f"have the size of T, {self.size} (num_classes, and one more with outlier_class=True)"
             raise ValueError(f"The last axis of the input must {rule}. Received: input_shape={input_shape}")
         self.input_spec = keras.layers.InputSpec(min_ndim=1, axes={-1: self.size})

@@ -9,7 +9,7 @@ from keras import ops
 from keras_het import covariances
 from keras_het.base.precision import AffineMap, FullPrecision, check_autocast, check_dtype
 from keras_het.base.tensor import Tensor
-from keras_het.base.validation import check_boolean, check_integer
+from keras_het.base.validation import check_boolean, check_integer, check_last_axis
 from keras_het.base.version import check_format
 from keras_het.covariances.short import from_short
 
@@ -102,12 +102,12 @@ class NoisyDense(FullPrecision):
         Args:
             input_shape: `(..., D)`.
         """
-        if len(input_shape) < 2 or input_shape[-1] is None:
+        features = check_last_axis(input_shape)
+        if len(input_shape) < 2 or features is None:
             raise ValueError(
                 "The input must have shape (..., D) with D known and a leading axis. Received: "
                 f"input_shape={input_shape}"
             )
-        features = input_shape[-1]
         self.covariance.fit_features(features)
         size = 4 * (features * self.units + self.covariance.count_weights(features, self.units))
         if size > MAX_WEIGHT_BYTES:

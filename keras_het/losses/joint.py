@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.validation import check_numbers
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.losses.distribution_loss import JointLoss
 from keras_het.ops.label_vectors import MISSING, log_joint_labels
@@ -96,7 +97,7 @@ class JointMultiLabelCrossentropy(JointLoss):
 
 def _check_rates(name: str, rates: Any) -> np.ndarray:
     """Rates of wrong labels as an array, `()` or `(C,)`."""
-    found = np.asarray(rates, "float64")
+    found = check_numbers(name, rates)
     if found.ndim > 1 or not np.all((found >= 0.0) & (found < 1.0)):
         raise ValueError(f"`{name}` must be a number in [0, 1), or one for each label. Received: {rates!r}")
     return found

@@ -88,7 +88,10 @@ class JointModel(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
-        members = [keras.saving.deserialize_keras_object(member, custom_objects) for member in config["members"]]
+        found = config.get("members")
+        if not isinstance(found, list):
+            raise ValueError(f"`members` must be a list of serialised models. Received: a {type(found).__name__}")
+        members = [keras.saving.deserialize_keras_object(member, custom_objects) for member in found]
         return cls(**{**config, "members": members})
 
 

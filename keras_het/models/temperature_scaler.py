@@ -11,7 +11,7 @@ from keras_het.base.batches import labelled_batches
 from keras_het.base.graph import has_graph, model_inputs, single_output
 from keras_het.base.internals import compile_arguments
 from keras_het.base.precision import check_dtype
-from keras_het.base.validation import as_float64, check_number
+from keras_het.base.validation import as_float64, check_last_axis, check_number
 from keras_het.inspection.outputs import Output
 from keras_het.models.ending import compile_like
 from keras_het.models.members import known_output, symbolic_inputs
@@ -74,7 +74,7 @@ class TemperatureScaler(keras.layers.Layer):
         return Output(f"the layer {self.name!r}", self.link.activation, self.link.returns, self._units or 0)
 
     def build(self, input_shape: Any) -> None:
-        self._units = input_shape[-1]
+        self._units = check_last_axis(input_shape)
         start = keras.initializers.Constant(self._start)
         self._temperature = self.add_weight(
             name="temperature", shape=(), initializer=start, trainable=False, autocast=False

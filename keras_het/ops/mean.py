@@ -8,6 +8,10 @@ from keras import ops
 from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import log_ndtr
 
+# Above the log of any a'(u) / P: a / P is at most S, 2^20, and a' / a grows with |u|. It holds off the rounding error
+# of a log of -5e9, of which exp would be infinite.
+LARGEST = 40.0
+
 
 class Mean:
     """Base class of means over nodes. A subclass defines `terms`, `log_terms` and `sensitivity`.
@@ -76,7 +80,7 @@ class LogMean(Mean):
         return (self.log_value(logits),)
 
     def sensitivity(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
-        return upstream[..., None] * ops.exp(self.log_slope(logits) - value[..., None])
+        return upstream[..., None] * ops.exp(ops.minimum(self.log_slope(logits) - value[..., None], LARGEST))
 
 
 class LogMeanExp(Mean):

@@ -42,9 +42,10 @@ def test_the_moments_are_those_of_all_permutations():
     assert found.p_value == pytest.approx(2 * norm.sf(abs(z)))
 
 
-def test_false_alarms_are_as_rare_as_they_say():
+@pytest.mark.statistical
+def test_false_alarms_are_as_rare_as_they_say(base_seed):
     p_values = []
-    for seed in range(150):
+    for seed in range(base_seed, base_seed + 150):
         p, true, labels = drawn(200, seed)
         found = check_transition(p, labels, FLIPS, true, seed=seed)
         p_values.append([test.p_value for test in found.tests])
@@ -52,12 +53,14 @@ def test_false_alarms_are_as_rare_as_they_say():
     assert (alarms <= binom.isf(FALSE_ALARM, 150, 0.07)).all(), alarms
 
 
-def test_labels_that_follow_the_example_are_found_with_the_number_that_was_promised():
+@pytest.mark.statistical
+def test_labels_that_follow_the_example_are_found_with_the_number_that_was_promised(base_seed):
     believed = mean_transition()
-    pilots = [check_transition(*_arguments(100, seed, believed)).tests[0].needed for seed in range(40)]
+    pilots = [check_transition(*_arguments(100, base_seed + n, believed)).tests[0].needed for n in range(40)]
     promised = int(np.median(pilots))
     found = [
-        check_transition(*_arguments(promised, 100 + seed, believed)).tests[0].p_value < 0.05 for seed in range(60)
+        check_transition(*_arguments(promised, base_seed + 100 + n, believed)).tests[0].p_value < 0.05
+        for n in range(60)
     ]
     assert promised < 500
     assert sum(found) >= binom.ppf(FALSE_ALARM, 60, 0.85)
@@ -106,8 +109,10 @@ def repeated(count, seed, together):
     return p, np.where(same[:, None], labels[:, None], own), np.stack([FLIPS] * 3)
 
 
-def test_annotators_who_err_together_are_found_without_a_clean_label():
-    alarms = sum(check_transition(*repeated(300, seed, 0.0)).tests[0].p_value < 0.05 for seed in range(100))
+@pytest.mark.statistical
+def test_annotators_who_err_together_are_found_without_a_clean_label(base_seed):
+    seeds = range(base_seed, base_seed + 100)
+    alarms = sum(check_transition(*repeated(300, seed, 0.0)).tests[0].p_value < 0.05 for seed in seeds)
     assert alarms <= binom.isf(FALSE_ALARM, 100, 0.07)
     found = check_transition(*repeated(300, 0, 0.5))
     assert not found.holds

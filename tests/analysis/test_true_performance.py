@@ -130,10 +130,11 @@ def test_the_labels_own_accuracy_is_not_taken_for_the_truth():
     assert noisy.high < population() < true_performance(p, labels, pair_flip(5, 0.35), draws=20).accuracy.high
 
 
-def test_intervals_hold_the_truth_as_often_as_they_say():
+@pytest.mark.statistical
+def test_intervals_hold_the_truth_as_often_as_they_say(base_seed):
     """The share of intervals, and the mean of the estimates, each within what chance allows."""
     accuracy, found = population(), []
-    for seed in range(150):
+    for seed in range(base_seed, base_seed + 150):
         p, _, labels = drawn(500, seed)
         found.append(true_performance(p, labels, pair_flip(5, 0.35), draws=50, seed=seed).accuracy)
     holds = sum(each.low <= accuracy <= each.high for each in found)
@@ -154,9 +155,10 @@ def test_the_error_of_a_counted_t_is_in_the_interval():
     assert "counted on 100 examples of known class" in str(wide)
 
 
-def test_intervals_by_counted_t_hold_the_truth():
+@pytest.mark.statistical
+def test_intervals_by_counted_t_hold_the_truth(base_seed):
     accuracy, held = population(), 0
-    for seed in range(100):
+    for seed in range(base_seed, base_seed + 100):
         p, _, labels = drawn(500, seed)
         _, true, known = drawn(100, 1000 + seed)
         counted = CountedTransition.from_labels(true, known, 5)

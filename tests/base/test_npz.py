@@ -100,6 +100,7 @@ def test_what_is_wrong_is_said_and_nothing_is_allocated(name, tmp_path):
     finally:
         tracemalloc.stop()
     assert text in str(error.value)
+    assert str(path) in str(error.value)
     assert peak < 5e6
 
 

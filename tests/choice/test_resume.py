@@ -90,6 +90,26 @@ def test_a_folder_of_other_data_is_refused(tmp_path):
         short(path=tmp_path)
 
 
+def test_a_file_of_other_arrays_is_refused(tmp_path):
+    short(path=tmp_path)
+    file = tmp_path / "early_stopping_0.npz"
+    with np.load(file) as stored:
+        arrays = dict(stored)
+    for name, other, text in (
+        ("right", arrays["right"].astype("U5"), "must have shape (3, 80) and be bool. Received: shape (3, 80), <U5"),
+        ("seconds", np.array(["1", "2"]), "must have shape () and be float64. Received: shape (2,), <U1"),
+        (
+            "probabilities",
+            arrays["probabilities"][1:],
+            "must have shape (80, 3) and be float32. Received: shape (79, 3)",
+        ),
+    ):
+        np.savez(file, **arrays | {name: other})
+        with pytest.raises(ValueError, match="it is trained anew") as error:
+            short(path=tmp_path)
+        assert f"`{name}` {text}" in str(error.value)
+
+
 def test_a_half_written_file_has_the_name_of_no_other_training(tmp_path, monkeypatch):
     """With a word before the name it was that of a candidate of such a name, whose training was then lost."""
     written, savez = [], np.savez

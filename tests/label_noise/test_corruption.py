@@ -35,10 +35,12 @@ def check_counts(labels, noisy, matrix):
         np.testing.assert_array_equal(counts[certain & possible], counts.sum())
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("matrix", [T, label_noise.pair_flip(4, 0.45), np.eye(4)], ids=["random", "pair", "I"])
 @pytest.mark.parametrize("seed", [0, 1, [2, 3]])
-def test_each_class_gets_the_labels_of_its_row(matrix, seed):
-    check_counts(LABELS, corrupt_labels(LABELS, matrix, seed), matrix)
+def test_each_class_gets_the_labels_of_its_row(matrix, seed, base_seed):
+    seeds = np.atleast_1d(seed) + base_seed
+    check_counts(LABELS, corrupt_labels(LABELS, matrix, seeds.tolist()), matrix)
 
 
 @pytest.mark.planted
@@ -47,11 +49,12 @@ def test_the_transposed_matrix_is_caught():
         check_counts(LABELS, corrupt_labels(LABELS, label_noise.pair_flip(4, 0.45).T), label_noise.pair_flip(4, 0.45))
 
 
-def test_each_example_gets_the_labels_of_its_own_row():
+@pytest.mark.statistical
+def test_each_example_gets_the_labels_of_its_own_row(base_seed):
     rows = np.eye(4)[(LABELS + np.arange(COUNT)) % 4]
     np.testing.assert_array_equal(corrupt_labels(LABELS, rows), rows.argmax(1))
-    rows = np.random.default_rng(1).dirichlet(np.ones(4), size=COUNT)
-    noisy = corrupt_labels(LABELS, rows)
+    rows = np.random.default_rng(base_seed + 1).dirichlet(np.ones(4), size=COUNT)
+    noisy = corrupt_labels(LABELS, rows, base_seed)
     z = np.sum(rows[np.arange(COUNT), noisy] - (rows**2).sum(1)) / np.sqrt(
         np.sum((rows**3).sum(1) - (rows**2).sum(1) ** 2)
     )

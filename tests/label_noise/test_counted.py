@@ -9,9 +9,10 @@ from tests.checks import z_limit
 pytestmark = pytest.mark.once
 
 
-def test_draws_have_the_moments_of_the_posterior():
+@pytest.mark.statistical
+def test_draws_have_the_moments_of_the_posterior(base_seed):
     counts = np.array([[30.0, 10.0, 0.0], [0.0, 5.0, 5.0], [1.0, 1.0, 18.0]])
-    counted, rng = CountedTransition(counts), np.random.default_rng(0)
+    counted, rng = CountedTransition(counts), np.random.default_rng(base_seed)
     draws = np.stack([counted.draw(rng) for _ in range(4000)])
     a = counts + 1 / 3
     mean = a / a.sum(axis=1, keepdims=True)

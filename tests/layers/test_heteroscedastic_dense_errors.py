@@ -11,7 +11,8 @@ from keras import ops
 from keras_het import integrators
 from keras_het.covariances import Latent
 from keras_het.integrators import QuasiMonteCarlo
-from keras_het.layers import HeteroscedasticDense
+from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.models.temperature_scaler import TemperatureScaler
 from tests.gradients import layer_gradients
 
 pytestmark = pytest.mark.refusal
@@ -116,6 +117,23 @@ def test_float64_is_obeyed_or_refused():
 def test_input_without_a_last_dimension(shape):
     with pytest.raises(ValueError, match=r"The input must have shape \(\.\.\., D\).*Received: input_shape="):
         HeteroscedasticDense(3).build(shape)
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        (False, "`input_shape` must be a tuple of at least one size. Received: input_shape=False"),
+        ({"a": 1}, "`input_shape` must be a tuple of at least one size. Received: input_shape={'a': 1}"),
+        ((2, "x"), "`input_shape[-1]` must be an integer in [0, 4294967296]. Received: input_shape[-1]='x'"),
+        ((2, 1 << 62), f"`input_shape[-1]` must be an integer in [0, 4294967296]. Received: input_shape[-1]={1 << 62}"),
+    ],
+    ids=["no shape", "names", "text", "huge"],
+)
+@pytest.mark.parametrize("layer", [HeteroscedasticDense(3), NoiseTransition(3), TemperatureScaler()], ids=repr)
+def test_a_shape_of_a_hostile_file_is_refused_in_words(layer, shape, text):
+    with pytest.raises(ValueError) as error:
+        layer.build(shape)
+    assert str(error.value) == text
 
 
 def test_input_of_another_width():

@@ -289,6 +289,14 @@ def test_t_can_be_read_before_the_first_step():
             "`transition` must have shape (3, 3). Received: shape (4, 4)",
         ),
         (lambda: NoiseTransition(3, outlier_class=True, transition=np.eye(3)), "`transition` must have shape (4, 4)"),
+        (
+            lambda: NoiseTransition(2, transition=[["a", 0], [0, 1]]),
+            "`transition` must be an array of numbers. Received: a list; could not convert",
+        ),
+        (
+            lambda: NoiseTransition(2, transition=[[{}, 0], [0, 1]]),
+            "`transition` must be an array of numbers. Received: a list; ",
+        ),
         (lambda: NoiseTransition(2, transition=[[1, 0], [0.2, 0.3]]), "row 1 sums to 0.5"),
         (
             lambda: NoiseTransition(3)(LOG_P),

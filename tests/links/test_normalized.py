@@ -154,6 +154,21 @@ def test_extremes_are_finite(name):
     assert all(np.isfinite(slope).all() for slope in slopes)
 
 
+@pytest.mark.parametrize("name", ["normalized_sigmoid", "normal_cdf"])
+@pytest.mark.parametrize("size", [1e5, 1e7])
+def test_gradients_by_nodes_are_finite_where_their_logs_lose_their_digits(name, size):
+    """log Phi(-1e5) is -5e9, and its rounding error 256: exp of it was infinite."""
+    rng, nodes = np.random.default_rng(0), MonteCarlo(16)
+    arrays = [size * rng.normal(size=(20, 3)).astype("float32"), np.ones((20, 3), "float32")]
+
+    def total(tensors):
+        return ops.sum(nodes.integrate(links.get(name), low_rank_normal(*tensors), (0, 0))[:, 0])
+
+    value, slopes = value_and_gradients(total, arrays)
+    assert np.isfinite(value)
+    assert all(np.isfinite(slope).all() for slope in slopes)
+
+
 def test_the_closed_form_is_the_default_and_nodes_are_the_other_way():
     head = HeteroscedasticDense(3, link="normalized_sigmoid")
     assert type(head.integrator).__name__ == "ClosedForm"

@@ -278,6 +278,10 @@ def test_the_loss_comes_back_from_its_config():
     [
         (lambda: JointMultiLabelCrossentropy(0), "`num_samples` must be an integer in"),
         (lambda: JointMultiLabelCrossentropy(false_negative_rate=1.0), "`false_negative_rate` must be a number in"),
+        (
+            lambda: JointMultiLabelCrossentropy(false_negative_rate={}),
+            "`false_negative_rate` must be an array of numbers. Received: a dict; ",
+        ),
         (lambda: JointMultiLabelCrossentropy(4, 0.5, 0.5), "`false_negative_rate` must be less than 1 with"),
         (lambda: JointMultiLabelCrossentropy()(Y[:2], np.zeros((2, 10))), "`y_pred` must have shape"),
         (lambda: JointHeteroscedasticDense(4, link="softmax", learn_flips=True), "`learn_flips` must be False for cl"),

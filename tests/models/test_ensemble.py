@@ -420,6 +420,14 @@ def test_different_heads_of_exclusive_classes_may_be_members():
     assert DeepEnsemble([model_of(HeteroscedasticDense(1, link=Sigmoid()))]).link.activation == "sigmoid"
 
 
+@pytest.mark.parametrize("config", [{}, {"members": "two"}, {"members": {"first": 1}}], ids=["none", "text", "dict"])
+def test_a_config_without_a_list_of_members_is_refused_in_words(config):
+    with pytest.raises(
+        ValueError, match=r"`members` must be a list of serialised models\. Received: a (NoneType|str|dict)$"
+    ):
+        DeepEnsemble.from_config(config)
+
+
 def test_training_that_would_go_wrong_is_refused():
     ensemble = ensemble_of("softmax head")
     with pytest.raises(

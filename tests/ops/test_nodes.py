@@ -23,20 +23,22 @@ def test_host_and_backend_give_the_same_nodes(rule, num_samples, units, num_fact
         assert array.dtype == "float32"
 
 
+@pytest.mark.statistical
 @pytest.mark.once
 @pytest.mark.parametrize("rule", [nodes.pseudo_random, nodes.quasi_random])
 @pytest.mark.parametrize("seed", range(3))
-def test_nodes_are_uncorrelated_standard_normals_also_when_units_equal_factors(rule, seed):
+def test_nodes_are_uncorrelated_standard_normals_also_when_units_equal_factors(rule, seed, base_seed):
     # One point of each of many steps: independent by construction for every rule, unlike the points of one Sobol set.
-    drawn = [rule((seed, step), 1, 6, 6, np) for step in range(4000)]
+    drawn = [rule((base_seed + seed, step), 1, 6, 6, np) for step in range(4000)]
     eps_diag, eps_factor = (np.concatenate(part) for part in zip(*drawn, strict=True))
     check_moments(eps_diag, 0.0, np.eye(6))
     check_moments(eps_factor, 0.0, np.eye(6))
     check_independent(eps_diag, eps_factor)
 
 
-def test_large_pseudo_random_sets_have_independent_columns():
-    drawn = nodes.pseudo_random((11, 0), 1 << 16, 8, 8, np)
+@pytest.mark.statistical
+def test_large_pseudo_random_sets_have_independent_columns(base_seed):
+    drawn = nodes.pseudo_random((base_seed + 11, 0), 1 << 16, 8, 8, np)
     check_moments(np.concatenate(drawn, axis=1), 0.0, np.eye(16))
 
 
@@ -148,8 +150,9 @@ def test_a_count_between_powers_of_two_takes_the_first_points():
         np.testing.assert_array_equal(a[:50], b)
 
 
-def test_the_digital_shift_is_unbiased_and_fresh_at_every_step():
-    means = np.array([nodes.quasi_random((0, step), 3, 2, 1, np).eps_diag.mean(0) for step in range(4000)])
+@pytest.mark.statistical
+def test_the_digital_shift_is_unbiased_and_fresh_at_every_step(base_seed):
+    means = np.array([nodes.quasi_random((base_seed, step), 3, 2, 1, np).eps_diag.mean(0) for step in range(4000)])
     assert np.all(np.abs(means.mean(0)) < 4.9 * means.std(0) / np.sqrt(len(means)))  # false alarm 1e-6 each
     assert len(np.unique(means[:, 0])) > 3700  # of 65,536 possible ones: 3,880 are expected
 

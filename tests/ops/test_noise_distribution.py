@@ -70,21 +70,24 @@ def check_nodes(seed=0):
     check_independent(*map(ops.convert_to_numpy, integrators.MonteCarlo().draw((seed, 0), SAMPLES, UNITS, UNITS)))
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", HEADS)
 @pytest.mark.parametrize("seed", range(3))
-def test_the_training_noise_has_the_covariance_of_the_weights(monkeypatch, name, seed):
-    check_head(monkeypatch, HEADS[name], seed)
+def test_the_training_noise_has_the_covariance_of_the_weights(monkeypatch, name, seed, base_seed):
+    check_head(monkeypatch, HEADS[name], base_seed + seed)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", HEADS)
-def test_quasi_random_noise_has_the_same_covariance(monkeypatch, name):
+def test_quasi_random_noise_has_the_same_covariance(monkeypatch, name, base_seed):
     # The error of this rule is smaller than the check assumes.
-    check_head(monkeypatch, HEADS[name], rule=integrators.QuasiMonteCarlo)
+    check_head(monkeypatch, HEADS[name], base_seed, integrators.QuasiMonteCarlo)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("seed", range(3))
-def test_the_two_noises_are_independent(seed):
-    check_nodes(seed)
+def test_the_two_noises_are_independent(seed, base_seed):
+    check_nodes(base_seed + seed)
 
 
 @pytest.mark.planted

@@ -1,0 +1,212 @@
+"""Hostile configurations: those of every registered object, with values that do not belong there."""
+
+import contextlib
+import copy
+import json
+import pathlib
+import re
+import tempfile
+import traceback
+from typing import Any, NamedTuple
+from unittest import mock
+
+import keras
+from hypothesis import strategies as st
+from keras import ops
+
+import keras_het
+from keras_het import layers
+from keras_het.models.temperature_scaler import TemperatureScaler
+from tests.fuzz.guard import guarded
+from tests.fuzz.rounds import Fuzz
+from tests.fuzz.subjects import KNOWN
+
+# The bounds of the package are for machines as users have them. Here they are lowered, so that what keeps within them
+# is far below what the guard allows.
+BOUNDS = {
+    "keras_het.layers.noisy_dense.MAX_WEIGHT_BYTES": 32 << 20,
+    "keras_het.integrators.sampled.MAX_TABLE_BYTES": 4 << 20,
+    "keras_het.layers.noise_transition.MAX_BYTES": 4 << 20,
+    "keras_het.losses.early_learning.MAX_BYTES": 4 << 20,
+    "keras_het.metrics.table.MAX_CAPACITY": 1 << 20,
+    "keras_het.rivals.shifted_gaussian.MAX_BYTES": 4 << 20,
+}
+MEGABYTES = 512
+
+
+def nested(depth):
+    """Lists in lists."""
+    return [nested(depth - 1)] if depth else []
+
+
+def payload(module, name):
+    """The config of a function of another package, which a hostile file wants to be called."""
+    return {"module": module, "class_name": "function", "config": name, "registered_name": name}
+
+
+LAMBDA = {
+    "module": "keras.layers",
+    "class_name": "Lambda",
+    "config": {
+        "function": {"class_name": "__lambda__", "config": {"code": "4wEAAAA=", "defaults": None, "closure": None}}
+    },
+    "registered_name": None,
+}
+PAYLOADS = [
+    payload("os", "system"),
+    payload("builtins", "eval"),
+    {"module": "subprocess", "class_name": "Popen", "config": {"args": ["true"]}, "registered_name": None},
+    {"module": "keras_het.nothing", "class_name": "Nothing", "config": {}, "registered_name": "keras_het>Nothing"},
+    {"module": "keras_het.layers", "class_name": "Clock", "config": {"seed": 0}, "registered_name": "keras_het>Clock"},
+    {"module": "keras.layers", "class_name": "Dense", "config": {"units": 3}, "registered_name": None},
+    {"class_name": "__tensor__", "config": {"value": [[1.0]], "dtype": "float32"}},
+    {"class_name": "__numpy__", "config": {"value": [1], "dtype": "object"}},
+    LAMBDA,
+]
+NUMBERS = [
+    -1,
+    0,
+    1,
+    2,
+    3,
+    5,
+    97,
+    1 << 20,
+    (1 << 24) + 1,
+    1 << 31,
+    1 << 62,
+    10**400,
+    -(10**400),
+    0.0,
+    0.5,
+    -0.1,
+    1e-60,
+    1e308,
+]
+VALUES = st.one_of(
+    st.sampled_from(NUMBERS),
+    st.sampled_from([float("nan"), float("inf"), float("-inf"), None, True, False]),
+    st.text(max_size=8),
+    st.sampled_from(
+        ["x" * 100_000, "softmax", "sigmoid", "float16", "int8", "auto", "../../x", "a/b", "\x00", "{}", "%n"]
+    ),
+    st.sampled_from([[], {}, [[]], [1, 2], [[0.5, 0.5], [0.5, 0.5]], [0] * 10_000, {"a": 1}, nested(200), [None]]),
+    st.sampled_from(PAYLOADS),
+)
+
+
+class Case(NamedTuple):
+    """A subject, and what is changed in its config: places, each with a new value or `REMOVED`."""
+
+    name: str
+    changes: tuple[tuple[tuple, Any], ...]
+
+
+REMOVED = "(removed)"
+
+
+def places(config, path=()):
+    """The paths of all values of a nested config."""
+    parts = config.items() if isinstance(config, dict) else enumerate(config) if isinstance(config, list) else ()
+    return [found for key, part in parts for found in ((*path, key), *places(part, (*path, key)))]
+
+
+def changed(config, changes):
+    """A copy of a config with the changes; those whose place an earlier one has taken away are left out."""
+    config = copy.deepcopy(config)
+    for path, value in changes:
+        with contextlib.suppress(KeyError, IndexError, TypeError):
+            parent = config
+            for key in path[:-1]:
+                parent = parent[key]
+            if value == REMOVED:
+                del parent[path[-1]]
+            else:
+                parent[path[-1]] = copy.deepcopy(value)
+    return config
+
+
+@st.composite
+def cases(draw, known):
+    """Cases of one to three changes; an added argument is a change, too."""
+    name = draw(st.sampled_from(list(known)))
+    found = places(known[name].config)
+    added = [("config", "further"), ("config", "activation"), ("registered_name",)]
+    change = st.tuples(st.sampled_from(found + added), VALUES | st.just(REMOVED))
+    return Case(name, tuple(draw(st.lists(change, min_size=1, max_size=3))))
+
+
+def check(case, known):
+    """Makes the object of a case; returns whether it was refused, or works."""
+    subject = known[case.name]
+    config = changed(subject.config, case.changes)
+    with contextlib.ExitStack() as stack:
+        for name, bound in BOUNDS.items():
+            stack.enter_context(mock.patch(name, bound))
+        stack.enter_context(whole_tracebacks())
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        stack.enter_context(guarded(folder, MEGABYTES))
+        return made_or_refused(config, subject.x)
+
+
+@contextlib.contextmanager
+def whole_tracebacks():
+    """Keras leaves its own frames in tracebacks, which tell whose error it is."""
+    before = keras.config.is_traceback_filtering_enabled()
+    keras.config.disable_traceback_filtering()
+    try:
+        yield
+    finally:
+        if before:
+            keras.config.enable_traceback_filtering()
+
+
+def made_or_refused(config, x):
+    """In a word how the making of an object, and its first use, ended; AssertionError if it was no clear refusal."""
+    try:
+        made = keras.saving.deserialize_keras_object(config)
+        if isinstance(made, keras.layers.Layer) and x is not None:
+            ops.convert_to_numpy(made(x, training=True) if takes_training(made) else made(x))
+    except Exception as error:
+        return refusal(error)
+    if hasattr(made, "get_config"):
+        json.dumps(made.get_config())
+        return "accepted"
+    return "read as something else"
+
+
+def takes_training(layer):
+    """Whether the layer tells training from inference."""
+    return not isinstance(layer, layers.HeteroscedasticNormal | TemperatureScaler)
+
+
+CALL = re.compile(r"takes no arguments|unexpected keyword argument|missing \d+ required|multiple values for")
+PACKAGE = str(pathlib.Path(keras_het.__file__).parent)
+
+
+def refusal(error):
+    """Whose refusal an error is; AssertionError for an error of the package that says no rule."""
+    first = first_raised(error)
+    if not traceback.extract_tb(first.__traceback__)[-1].filename.startswith(PACKAGE):
+        return "refused by Keras" if isinstance(error, ValueError | TypeError) else f"{type(error).__name__} of Keras"
+    text = str(first)
+    clear = ("must" in text and "Received" in text) or CALL.search(text)
+    assert isinstance(error, ValueError | TypeError), f"no clear refusal: {trace(first)}"
+    assert clear, f"no clear refusal: {trace(first)}"
+    return "refused"
+
+
+def trace(error):
+    """An error in words, with the code that raised it."""
+    lines = traceback.format_exception(error, limit=-3)
+    return f"{type(error).__name__}: {str(error)[:500]}\n{''.join(lines)}"
+
+
+def first_raised(error):
+    """The error that Keras has wrapped in others, once or more."""
+    while error.__context__ is not None and not error.__suppress_context__:
+        error = error.__context__
+    return error
+
+
+CONFIGS = Fuzz(cases(KNOWN), lambda case: check(case, KNOWN))

@@ -1,0 +1,236 @@
+"""Ways in which a file may be damaged or hostile: its bytes, and the members of its archive."""
+
+import io
+import json
+import os
+import warnings
+import zipfile
+from typing import Any, NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tests.fuzz import configs
+
+BOMB = 64 << 20  # bytes that a small member unpacks to
+
+
+class Evil:
+    """An object that runs a command when it is unpickled."""
+
+    def __reduce__(self):
+        return os.system, ("true",)
+
+
+def npy(array):
+    """The content of a .npy file."""
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=True)
+    return file.getvalue()
+
+
+def with_header(text):
+    """A .npy file whose header is any text."""
+    header = text.encode("latin1", "replace")
+    return b"\x93NUMPY\x02\x00" + len(header).to_bytes(4, "little") + header + bytes(64)
+
+
+CONTENTS = {  # of a member
+    "pickle": lambda: npy(np.array([Evil()], object)),
+    "objects in a record": lambda: npy(np.array([(1, Evil())], [("a", "i4"), ("b", "O")])),
+    "huge": lambda: with_header("{'descr': '<f8', 'fortran_order': False, 'shape': (1099511627776,), }\n"),
+    "negative": lambda: with_header("{'descr': '<f8', 'fortran_order': False, 'shape': (-8,), }\n"),
+    "deep": lambda: with_header("(" * 5000 + ")" * 5000),
+    "code": lambda: with_header("__import__('os').system('true')"),
+    "long": lambda: with_header("{" + " " * 200_000 + "}"),
+    "texts": lambda: npy(np.array(["a", "b" * 1000])),
+    "nan": lambda: npy(np.full((6, 3), np.nan, "float32")),
+    "complex": lambda: npy(np.ones((6, 3), complex)),
+    "scalar": lambda: npy(np.float32(1)),
+    "times": lambda: npy(np.array(["2020-01-01"], "datetime64[D]")),
+    "many axes": lambda: npy(np.ones((1,) * 32, "float32")),
+    "nothing": lambda: b"",
+    "zip": lambda: zipped([("a.npy", npy(np.ones(3)))]),
+    "bomb": lambda: npy(np.zeros(BOMB // 8)),
+    "json": lambda: b'{"class_name": "Lambda"}',
+    "deep json": lambda: b"[" * 100_000,
+}
+NAMES = [
+    "../../evil.npy",
+    "/tmp/evil",
+    "x.npy",
+    "config.json",
+    "model.weights.h5",
+    "a" * 300,
+    "assets/../../evil",
+    "",
+    "\x00",
+]
+
+
+def zipped(members, method=zipfile.ZIP_DEFLATED):
+    """The bytes of an archive of these members, pairs of a name and a content; names may occur twice."""
+    file = io.BytesIO()
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(file, "w", method) as archive:
+        for name, content in members:
+            info = zipfile.ZipInfo(name)
+            info.compress_type = method
+            archive.writestr(info, content)
+    return file.getvalue()
+
+
+class Change(NamedTuple):
+    """One damage.
+
+    Attributes:
+        kind: a name of `DAMAGES`.
+        place: where, as a share of the file or of its members, in [0, 1).
+        value: what else the damage needs.
+    """
+
+    kind: str
+    place: float
+    value: Any
+
+
+def cut(content, place, value):
+    return content[: int(place * len(content))]
+
+
+def flip(content, place, value):
+    changed = bytearray(content)
+    if changed:
+        changed[int(place * len(changed))] ^= value
+    return bytes(changed)
+
+
+def zero(content, place, value):
+    start = int(place * len(content))
+    return content[:start] + bytes(len(content[start : start + value])) + content[start + value :]
+
+
+def insert(content, place, value):
+    start = int(place * len(content))
+    return content[:start] + value + content[start:]
+
+
+def of_members(change):
+    """A damage of an archive, by one of the list of its members; other files stay as they are."""
+
+    def damage(content, place, value):
+        try:
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                members = [(info.filename, archive.read(info)) for info in archive.infolist()]
+        except Exception:  # an earlier damage
+            return content
+        if not members:
+            return content
+        members = change(members, int(place * len(members)), value)
+        return zipped(members, zipfile.ZIP_DEFLATED if int(100 * place) % 2 else zipfile.ZIP_STORED)
+
+    return damage
+
+
+@of_members
+def replace_member(members, index, value):
+    return [(name, CONTENTS[value]() if i == index else each) for i, (name, each) in enumerate(members)]
+
+
+@of_members
+def rename_member(members, index, value):
+    return [(value if i == index else name, each) for i, (name, each) in enumerate(members)]
+
+
+@of_members
+def add_member(members, index, value):
+    return [*members, (NAMES[index % len(NAMES)], CONTENTS[value]())]
+
+
+@of_members
+def repeat_member(members, index, value):
+    return [*members, (members[index][0], CONTENTS[value]())]
+
+
+@of_members
+def drop_member(members, index, value):
+    return [each for i, each in enumerate(members) if i != index]
+
+
+@of_members
+def swap_members(members, index, value):
+    other = (index + 1) % len(members)
+    contents = [each for _, each in members]
+    contents[index], contents[other] = contents[other], contents[index]
+    return [(name, each) for (name, _), each in zip(members, contents, strict=True)]
+
+
+@of_members
+def change_config(members, index, value):
+    """A change of the config of a model, `value` a place, as a number, and a new value."""
+    number, new = value
+
+    def changed(name, content):
+        try:
+            config = json.loads(content) if name.endswith(".json") else None
+        except ValueError:  # an earlier damage
+            return content
+        if not config:
+            return content
+        found = configs.places(config)
+        return json.dumps(configs.changed(config, [(found[number % len(found)], new)])).encode()
+
+    return [(name, changed(name, content)) for name, content in members]
+
+
+def line(content, place, value):
+    """A line of text more, or instead of another."""
+    lines = content.split(b"\r\n")
+    lines.insert(int(place * len(lines)), value.encode("utf-8", "surrogatepass"))
+    return b"\r\n".join(lines)
+
+
+LINES = [
+    "=1+1,cat,dog,1,0,,dog",
+    "-1,cat,,,,,dog",
+    "1,cat,,,,,dog",
+    "0,cat,dog,0.1,1,,mouse",
+    "9" * 4000 + ",cat,,,,,dog",
+    "\u0661,cat,,,,,dog",
+    '0,"cat',
+    "0,cat,dog,0.1,1,," + "x" * 200_000,
+    "index,given,suggested,score,is_issue,kind,corrected",
+    "index,index,given,corrected",
+    ",,,,,,",
+    "\x00,\x00",
+    "0,cat,dog,nan,1,kind,dog,more,and more",
+    "0;cat;dog",
+    "\ud800,cat,,,,,dog",
+]
+DAMAGES = {
+    "cut": (cut, st.none()),
+    "flip": (flip, st.integers(1, 255)),
+    "zero": (zero, st.integers(1, 500)),
+    "insert": (insert, st.binary(min_size=1, max_size=20)),
+    "line": (line, st.sampled_from(LINES) | st.text(max_size=30)),
+    "replace member": (replace_member, st.sampled_from(list(CONTENTS))),
+    "rename member": (rename_member, st.sampled_from(NAMES)),
+    "add member": (add_member, st.sampled_from(list(CONTENTS))),
+    "repeat member": (repeat_member, st.sampled_from(list(CONTENTS))),
+    "drop member": (drop_member, st.none()),
+    "swap members": (swap_members, st.none()),
+    "change config": (change_config, st.tuples(st.integers(0, 10_000), configs.VALUES | st.just(configs.REMOVED))),
+}
+
+
+@st.composite
+def changes(draw, kinds):
+    """One damage of these kinds."""
+    kind = draw(st.sampled_from(kinds))
+    return Change(kind, draw(st.floats(0, 1, exclude_max=True)), draw(DAMAGES[kind][1]))
+
+
+def damaged(content, found):
+    """A content with damages, one after the other."""
+    for change in found:
+        content = DAMAGES[change.kind][0](content, change.place, change.value)
+    return content

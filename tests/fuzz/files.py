@@ -1,0 +1,229 @@
+"""Hostile files: each file that the package reads, damaged or made to do harm, and what its reader says."""
+
+import contextlib
+import pathlib
+import tempfile
+import types
+import warnings
+from typing import Any, NamedTuple
+from unittest import mock
+
+import keras
+import numpy as np
+from hypothesis import strategies as st
+
+from keras_het import layers
+from keras_het.analysis.corrections import apply_corrections
+from keras_het.base.result_files import ResultFiles
+from keras_het.choice.race import Race, Split
+from keras_het.inspection.training_record import RecordFile, TrainingRecord
+from keras_het.integrators import QuasiMonteCarlo
+from keras_het.report.files import load_data, load_model
+from keras_het.report.folder import check_folder
+from keras_het.selection.fold_files import FoldFiles
+from tests.fuzz import damage
+from tests.fuzz.configs import BOUNDS, whole_tracebacks
+from tests.fuzz.guard import guarded
+from tests.fuzz.rounds import Fuzz
+
+CHECKSUM, UNITS, EXAMPLES, EPOCHS = "0" * 64, 3, 6, 2
+P = np.full((EXAMPLES, UNITS), 1 / UNITS, "float32")
+LABELS = np.arange(EXAMPLES) % UNITS
+NAMES = ["cat", "dog", "cow"]
+X = np.random.default_rng(0).normal(size=(EXAMPLES, 4)).astype("float32")
+MEGABYTES = 300  # a model of a file takes some, and a bomb is refused
+LARGEST = 16 << 20  # the bound of unpacked arrays is lowered to this
+
+
+class File(NamedTuple):
+    """A file that the package reads.
+
+    Attributes:
+        name: of the file.
+        write: makes it, in a folder.
+        read: reads it, from a folder, and checks that what it returns may be used.
+        kinds: of damages.
+        own: whether the reader is of the package, so that its errors name the file.
+    """
+
+    name: str
+    write: Any
+    read: Any
+    kinds: tuple[str, ...]
+    own: bool = True
+
+
+BYTES = ("cut", "flip", "zero", "insert", "other")
+MEMBERS = ("replace member", "rename member", "add member", "repeat member", "drop member", "swap members")
+
+
+def small_model():
+    """A model with a head and a layer of flips."""
+    head = layers.HeteroscedasticDense(UNITS, 2, integrator=QuasiMonteCarlo(8), seed=0)
+    model = keras.Sequential([keras.Input((4,)), head, layers.NoiseTransition(UNITS)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def read_data(folder):
+    arrays = load_data(folder / "data.npz")
+    assert all(np.asarray(each).dtype != object for each in arrays.values()), "Python objects"
+
+
+def read_model(folder):
+    load_model(folder / "model.keras").predict_on_batch(X)
+
+
+def read_weights(folder):
+    model = small_model()
+    model.load_weights(folder / "a.weights.h5")
+
+
+def read_fold(folder):
+    p = FoldFiles(folder, CHECKSUM).read(0, EXAMPLES)
+    assert np.allclose(p.sum(axis=1), 1, atol=1e-3), "rows that are no probabilities"
+
+
+def trainer(*arguments):
+    raise AssertionError("the file was taken for one that is not there")
+
+
+def read_training(folder):
+    files, stub = ResultFiles(folder, CHECKSUM, "training"), types.SimpleNamespace
+    split = Split(np.arange(EXAMPLES), X, LABELS, np.ones(EXAMPLES))
+    trainer.epochs = EPOCHS
+    race = Race(trainer, [split], 0, files, lambda: None)
+    fitted = race._fit(stub(file_name="plain"), stub(units=UNITS), split, 0)
+    assert np.isfinite(fitted.seconds), "a time that is no number"
+    assert np.isfinite(fitted.probabilities).all(), "probabilities that are no numbers"
+
+
+def new_record(epochs=0):
+    record = TrainingRecord(LABELS, UNITS)
+    for _ in range(epochs):
+        record.update(np.log(P))
+    return record
+
+
+def read_record(folder):
+    file = RecordFile(folder / "record.npz", CHECKSUM)
+    file.check()
+    record = file.read(new_record(), EPOCHS)
+    record.update(np.log(P))
+    assert record.epochs == EPOCHS + 1, f"{record.epochs} epochs"
+
+
+def write_table(folder):
+    rows = [f"{index},{NAMES[label]},dog,0.5,0,,{'cow' * (index == 3)}" for index, label in enumerate(LABELS)]
+    header = "index,given,suggested,score,is_issue,kind,corrected"
+    (folder / "labels.csv").write_text("\r\n".join([header, *rows]), newline="")
+
+
+def read_table(folder):
+    labels = LABELS.copy()
+    corrected = apply_corrections(labels, folder, NAMES)
+    assert corrected.shape == labels.shape, "another number of labels"
+    assert np.isin(corrected, range(UNITS)).all(), "labels out of range"
+    np.testing.assert_array_equal(labels, LABELS, err_msg="the argument")
+
+
+KINDS = {
+    "data": File(
+        "data.npz", lambda f: np.savez(f / "data.npz", x=X, y=LABELS, class_names=NAMES), read_data, BYTES + MEMBERS
+    ),
+    "model": File(
+        "model.keras", lambda f: small_model().save(f / "model.keras"), read_model, (*BYTES, *MEMBERS, "change config")
+    ),
+    "weights": File(
+        "a.weights.h5", lambda f: small_model().save_weights(f / "a.weights.h5"), read_weights, BYTES, False
+    ),
+    "fold": File("fold_0.npz", lambda f: FoldFiles(f, CHECKSUM).write(0, P), read_fold, BYTES + MEMBERS),
+    "training": File(
+        "plain_0.npz",
+        lambda f: ResultFiles(f, CHECKSUM, "").write(
+            "plain_0", right=np.ones((EPOCHS, EXAMPLES), bool), probabilities=P, seconds=np.float64(1)
+        ),
+        read_training,
+        BYTES + MEMBERS,
+    ),
+    "record": File(
+        "record.npz",
+        lambda f: RecordFile(f / "record.npz", CHECKSUM).write(new_record(EPOCHS)),
+        read_record,
+        BYTES + MEMBERS,
+    ),
+    "table": File("labels.csv", write_table, read_table, (*BYTES, "line", "line")),
+    "folder": File("labels.csv", write_table, check_folder, (*BYTES, "line", "line")),
+}
+
+
+def originals():
+    """The contents of the files as they are written, by kind."""
+    found = {}
+    for kind, file in KINDS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            file.write(pathlib.Path(folder))
+            found[kind] = pathlib.Path(folder, file.name).read_bytes()
+    return found
+
+
+class Case(NamedTuple):
+    """A kind of file, damages, and the kind whose content it has instead, or None."""
+
+    kind: str
+    other: str | None
+    changes: tuple[damage.Change, ...]
+
+
+@st.composite
+def cases(draw):
+    """Cases of one to three damages."""
+    kind = draw(st.sampled_from(list(KINDS)))
+    other = draw(st.sampled_from(list(KINDS))) if draw(st.integers(0, 9)) == 9 else None
+    kinds = [each for each in KINDS[kind].kinds if each != "other"]
+    return Case(kind, other, tuple(draw(st.lists(damage.changes(kinds), min_size=other is None, max_size=3))))
+
+
+def check(case, contents):
+    """Reads the file of a case; returns how that ended. Nothing may run, and no file may change."""
+    content = damage.damaged(contents[case.other or case.kind], case.changes)
+    with contextlib.ExitStack() as stack:
+        for name, bound in (BOUNDS | {"keras_het.base.npz.MAX_BYTES": LARGEST}).items():
+            stack.enter_context(mock.patch(name, bound))
+        root = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder, scratch = root / "folder", root / "scratch"
+        folder.mkdir()
+        scratch.mkdir()
+        (folder / KINDS[case.kind].name).write_bytes(content)
+        stack.enter_context(mock.patch("tempfile.tempdir", str(scratch)))
+        stack.enter_context(whole_tracebacks())
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        with guarded(scratch, MEGABYTES):
+            end = read_or_refused(KINDS[case.kind], folder)
+        left = {path.name: path.read_bytes() for path in folder.iterdir()}
+        assert left == {KINDS[case.kind].name: content}, f"the folder has changed: {sorted(left)}"
+    return f"{end}" if content != contents[case.kind] else "whole"
+
+
+def read_or_refused(file, folder):
+    """In a word how the reading of a file ended; AssertionError for an error that does not name it and a rule."""
+    try:
+        file.read(folder)
+    except AssertionError:
+        raise
+    except Exception as error:
+        text = str(error)
+        if not file.own:
+            return "refused by Keras"
+        named = str(folder) in text and "must" in text and "Received" in text
+        if not isinstance(error, ValueError):
+            raise AssertionError(f"{type(error).__name__} instead of a ValueError: {text[:300]}") from error
+        if not named:
+            raise AssertionError(f"no file and rule: {text[:300]}") from error
+        return "refused"
+    return "harmless"
+
+
+CONTENTS = originals()
+FILES = Fuzz(cases(), lambda case: check(case, CONTENTS))

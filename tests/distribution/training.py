@@ -7,6 +7,7 @@ torchrun starts.
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -107,17 +108,23 @@ def on_jax(name, steps):
     }
 
 
+@functools.cache
+def replicas():
+    """The strategy with two replicas: several strategies in one process would mix up what they exchange."""
+    import tensorflow as tf
+
+    processor = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
 def on_tensorflow(name, steps):
     """The case on one device, and on two replicas."""
     import tensorflow as tf
 
-    processor = tf.config.list_physical_devices("CPU")[0]
-    if tf.config.get_logical_device_configuration(processor) is None:
-        tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
-    scope = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope
-    one = found(*trained(name, steps))
+    strategy, one = replicas(), found(*trained(name, steps))
     with noise_of(name, lambda: tf.distribute.get_replica_context().replica_id_in_sync_group):
-        return {"one": one, "replicas": found(*trained(name, steps, scope))}
+        return {"one": one, "replicas": found(*trained(name, steps, strategy.scope))}
 
 
 def on_torch(name, steps):
@@ -154,8 +161,8 @@ def main():
     for name in options.names or cases.CASES:
         results[name] = attempt(run, name, options.steps)
         print(name, flush=True)
-    if os.environ.get("RANK", "0") == "0":
-        options.file.write_text(json.dumps(results))
+        if os.environ.get("RANK", "0") == "0":
+            options.file.write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

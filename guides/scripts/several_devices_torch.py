@@ -104,7 +104,7 @@ def check_in_sync(model):
         raise RuntimeError(f"Weights differ between processes: {differ}")
 
 
-def example(units=10, features=8, examples=6400):
+def example(units=10, features=8, examples=1920):
     """A model with a head, and data whose labels are often a neighbour's."""
     rng = np.random.default_rng(0)
     true = rng.integers(units, size=examples)
@@ -120,7 +120,7 @@ def example(units=10, features=8, examples=6400):
     model = keras.Sequential(
         [keras.Input((features,)), keras.layers.Dense(32, "relu"), head]
     )
-    model.compile(keras.optimizers.SGD(0.1), head.link.loss())
+    model.compile(keras.optimizers.SGD(2.0), head.link.loss())
     return model, x, y
 
 

@@ -244,6 +244,7 @@ BENCHMARKS = {
     "arena.decay": ("demo", ["recipe"], "not timed"),
     "cost.backbone": ("", [], "not timed"),
     "cost.covariance": ("", [], "ten minutes"),
+    "cost.devices": ("", [], "not timed"),
     "cost.example_memory": (EVERY, [], "not timed"),
     "cost.nodes": ("", [], "ten minutes"),
     "cost.quadrature": ("", [], "not timed"),
@@ -288,6 +289,17 @@ def bench(session):
     extras, groups, _ = BENCHMARKS[name]
     install(session, "-e", f".[{','.join(filter(None, [EXTRAS[backend], extras]))}]", groups=groups)
     return session.run("python", "-m", f"benchmarks.{name}", *arguments, env=backend_environment(backend))
+
+
+@nox.session
+def devices(session):
+    """Every head and link on several devices, and their files, on each backend; `-- --backend torch` for one."""
+    install(session, "-e", ".[jax,tensorflow-cpu,torch,demo]", groups=["test"])
+    for backend in backends_of(session):
+        environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}
+        if backend == "jax":
+            environment |= compilation_cache(session) | COMPILE_FAST
+        session.run("pytest", "--thorough", "tests/distribution", env=environment)
 
 
 @nox.session

@@ -78,6 +78,14 @@ BUGS = (
         ("tensorflow",),  # where the size of a batch may be unknown
     ),
     Bug(
+        "factors that devices share instead of classes",
+        "keras_het/covariances/parameter_efficient.py",
+        '"factor/kernel": 0}',
+        '"factor/kernel": 1}',
+        ("distribution",),
+        ("jax",),  # which alone splits weights
+    ),
+    Bug(
         "a key of the noise that is read after the clock has moved",
         "keras_het/layers/clock.py",
         "step = ops.convert_to_tensor(self.step) * 1 ",

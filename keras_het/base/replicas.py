@@ -1,4 +1,4 @@
-"""Replicas of a model on several devices, as a strategy of TensorFlow (`tf.distribute`) trains them side by side."""
+"""Several devices: replicas of a model, as a strategy of TensorFlow (`tf.distribute`) or processes train them."""
 
 import sys
 from collections.abc import Iterable
@@ -15,6 +15,29 @@ def num_replicas() -> int:
     if keras.config.backend() != "tensorflow":
         return 1
     return sys.modules["tensorflow"].distribute.get_strategy().num_replicas_in_sync
+
+
+def weight_shares() -> int:
+    """The number of devices that share the weights of a model where `keras.distribution.ModelParallel` is in force."""
+    distribution = keras.distribution.distribution()
+    if not isinstance(distribution, keras.distribution.ModelParallel):
+        return 1
+    return distribution.device_mesh.devices.size // distribution.num_model_replicas
+
+
+def check_one_process(name: str, reason: str) -> None:
+    """Raises a ValueError where processes of PyTorch train together, as DistributedDataParallel has them.
+
+    Args:
+        name: of the object that works in one process alone.
+        reason: what goes wrong in several.
+    """
+    if keras.config.backend() != "torch":
+        return
+    processes = sys.modules["torch"].distributed
+    count = processes.get_world_size() if processes.is_available() and processes.is_initialized() else 1
+    if count > 1:
+        raise ValueError(f"{name} must be in one process: {reason}. Received: a group of {count} processes")
 
 
 def check_one_replica(name: str, reason: str) -> None:

@@ -145,6 +145,14 @@ class Covariance(FullPrecision):
         """
         return (features + 1) * units
 
+    def class_axes(self) -> dict[str, int | None]:
+        """The axis of the classes of every weight, `{path below the covariance: axis}`; None for a weight without one.
+
+        Devices share the classes by it (`keras_het.distribution.layout_map`). On an axis of K R entries, those of a
+        class stand side by side. A subclass with further weights adds them.
+        """
+        return {"scale_diag/kernel": 1, "scale_diag/bias": 0}
+
     def normal(self, x: Tensor, mean: Any) -> Any:
         """The Gaussian of the logits for features `(..., D)`; `mean` is the map from features to mu.
 

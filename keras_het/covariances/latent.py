@@ -87,6 +87,10 @@ class Latent(LowRank):
         num_factors = min(DEFAULT_NUM_FACTORS, features) if self.num_factors is None else self.num_factors
         return (features + 1) * features * (1 + num_factors)
 
+    def class_axes(self) -> dict[str, int | None]:
+        """All None: the noise belongs to the features, which every device has."""
+        return dict.fromkeys(super().class_axes())
+
     def normal(self, x: Tensor, mean: Any) -> LatentNormal:
         loc, kernel = mean(x, with_kernel=True)
         shape = (*ops.shape(loc)[:-1], *self.size)

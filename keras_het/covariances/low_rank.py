@@ -60,6 +60,9 @@ class LowRank(Covariance):
     def count_weights(self, features: int, units: int) -> int:
         return super().count_weights(features, units) * (1 + self.num_factors)
 
+    def class_axes(self) -> dict[str, int | None]:
+        return {**super().class_axes(), "factor/kernel": 1, "factor/bias": 0}
+
     def distribution(self, x: Tensor, loc: Tensor) -> LowRankNormal:
         scale_diag, shape = self.standard_deviations(x), (*ops.shape(loc)[:-1], self.units, self.num_factors)
         return LowRankNormal(loc, scale_diag, ops.reshape(self.flat_factor(x), shape), size=self.size)

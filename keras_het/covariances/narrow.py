@@ -62,6 +62,9 @@ class Narrow(LowRank):
         of_factor = features * self.width + (self.width + 1) * units * self.num_factors
         return (features + 1) * units + of_factor
 
+    def class_axes(self) -> dict[str, int | None]:
+        return {**super().class_axes(), "factor_features/kernel": None}
+
     def flat_factor(self, x: Tensor) -> Tensor:
         return super().flat_factor(self.factor_features_layer(x))
 

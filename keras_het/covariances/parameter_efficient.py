@@ -11,6 +11,7 @@ from keras_het.base.precision import FullPrecision
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import as_float64
 from keras_het.covariances.block_matrix import BlockMatrix
+from keras_het.covariances.covariance import Covariance
 from keras_het.covariances.low_rank import LowRank
 from keras_het.covariances.unit_rows import UnitRows
 from keras_het.ops.low_rank import ScaledLowRankNormal
@@ -53,6 +54,10 @@ class ParameterEfficient(LowRank):
 
     def count_weights(self, features: int, units: int) -> int:
         return 2 * (features + 1) * units + units * self.num_factors
+
+    def class_axes(self) -> dict[str, int | None]:
+        own = {"row_scale/kernel": 1, "row_scale/bias": 0, "factor/kernel": 0}
+        return {**Covariance.class_axes(self), **own}
 
     def distribution(self, x: Tensor, loc: Tensor) -> ScaledLowRankNormal:
         factor = ops.convert_to_tensor(self.factor_layer.kernel)

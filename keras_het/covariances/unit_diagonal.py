@@ -30,6 +30,9 @@ class UnitDiagonal(LowRank):
         if self.num_factors:
             self.make_maps(self.starting_scale(), input_shape)
 
+    def class_axes(self) -> dict[str, int | None]:
+        return {path: axis for path, axis in super().class_axes().items() if path.startswith("factor/")}
+
     def distribution(self, x: Tensor, loc: Tensor) -> Any:
         """The Gaussian for features `(..., D)` and means `(..., K)`.
 

@@ -19,9 +19,10 @@ class Estimate:
             a closed form cost the same; the first stands for all.
         nodes: the number of nodes that the integrator takes, 0 for none.
         parameters: trainable numbers of all maps.
-        flops: operations of a training step: the operations of its matrix products, plus, for all other work, as many
-            such operations as take the same time.
-        train_bytes, predict_bytes: of weights, gradients, optimizer and the largest intermediate results.
+        flops: operations of each device in a training step: the operations of its matrix products, plus, for all other
+            work, as many such operations as take the same time.
+        train_bytes, predict_bytes: of each device, for weights, gradients, optimizer and the largest intermediate
+            results.
         train_time, predict_time: of a step and of a prediction, as multiples of the Dense layer's times.
         fits: whether `train_bytes` are within the memory that was given; None if none was.
     """
@@ -41,13 +42,14 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """The sizes that costs are estimated for: K, D, B, R and S."""
+    """The sizes that costs are estimated for: K, D, B, R and S, and the devices that share the classes."""
 
     units: int
     features: int
     batch: int
     num_factors: int
     num_samples: int
+    devices: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,9 +98,10 @@ class CostEstimates:
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
         ]
         sizes = self.sizes
+        shared = f", shared by {sizes.devices} devices: memory of each" if sizes.devices > 1 else ""
         head = (
             f"{sizes.units} classes, {sizes.features} features, batches of {sizes.batch}, R={sizes.num_factors}, "
-            f"S={sizes.num_samples}; {self.backend} on a processor"
+            f"S={sizes.num_samples}; {self.backend} on a processor{shared}"
         )
         return "\n".join([head, *lines, *NOTES])
 
@@ -124,18 +127,20 @@ class _Costs(NamedTuple):
     Attributes:
         train, predict: of training, and of a prediction.
         arrays: of the size of a block, held at once.
+        fixed: bytes beside them.
     """
 
     train: float
     predict: float
     arrays: int = 0
+    fixed: int = 0
 
 
 # Fitted to measurements of `benchmarks/cost/estimate.py`, by backend, per logit and node; Taylor and ClosedForm have
 # no nodes.
 _COSTS = {
     "jax": {
-        "QuasiMonteCarlo": _Costs(120, 280, 16),
+        "QuasiMonteCarlo": _Costs(120, 280, 4, 48 << 20),
         "Quadrature": _Costs(2500, 1900, 42),
         "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000),
     },
@@ -175,6 +180,7 @@ def estimate_cost(
     num_factors: int = 15,
     num_samples: int = 256,
     memory: float | None = None,
+    devices: int = 1,
 ) -> CostEstimates:
     """Estimates the cost of each kind of head beside a Dense layer, before any memory is allocated.
 
@@ -188,7 +194,9 @@ def estimate_cost(
         batch: B, examples of a training step, and of a prediction.
         num_factors: R; a head takes at most the number of classes, a latent one the number of features.
         num_samples: S, nodes of QuasiMonteCarlo.
-        memory: bytes that a training step may take, such as 2e9, or None.
+        memory: bytes that a training step may take on each device, such as 2e9, or None.
+        devices: the number of devices that share the classes, see `keras_het.distribution.layout_map`. Memory and
+            operations are of each; times are multiples of the time of a Dense layer that they share.
     Returns:
         `CostEstimates`, which prints as a table.
     Raises:
@@ -199,7 +207,7 @@ def estimate_cost(
         >>> dense.parameters, diagonal.covariance, diagonal.parameters
         (2049000, 'diagonal', 4098000)
     """
-    sizes = Sizes(units, features, batch, num_factors, num_samples)
+    sizes = Sizes(units, features, batch, num_factors, num_samples, devices)
     for name, value in vars(sizes).items():
         check_integer(name, value, 1)
     if memory is not None:
@@ -238,7 +246,8 @@ def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory:
     num_factors, logits = min(sizes.num_factors, most), sizes.batch * sizes.units
     layer = _COVARIANCES[covariance]()
     layer.num_factors = num_factors
-    parameters = (sizes.features + 1) * sizes.units + layer.count_weights(sizes.features, sizes.units)
+    of_noise = layer.count_weights(sizes.features, sizes.units)
+    parameters = (sizes.features + 1) * sizes.units + of_noise
     nodes = {"QuasiMonteCarlo": sizes.num_samples, **_NODES}.get(integrator, 0)
     if nodes:  # products of every node, and elementwise work
         of_factor = dict.fromkeys(("low_rank", "narrow"), 2.0 * num_factors)
@@ -246,19 +255,20 @@ def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory:
         block = sizes.units * max(
             FEWEST_NODES * sizes.batch if covariance == "latent" else 2 * CHUNK_SIZE, BLOCK_ELEMENTS // sizes.units
         )
+        arrays = costs.arrays // 2 if covariance == "latent" else costs.arrays
         table = nodes * ((sizes.features if covariance == "latent" else sizes.units) + num_factors)
-        held = 4.0 * (costs.arrays * min(block, nodes * logits) + table)
+        held = 4.0 * (arrays * min(block, nodes * logits) + table) + costs.fixed
     else:  # products of the variances
         products = 2.0 * num_factors * (sizes.features if covariance == "latent" else 2.0)
         held = 12.0 * logits * (num_factors if covariance == "latent" else 1)
-    rows = {"low_rank": sizes.units, "narrow": sizes.units, "latent": sizes.features}.get(covariance, 0)
-    factor = 12.0 * sizes.batch * num_factors * rows
+    factor = 9.0 * logits * num_factors if covariance in ("low_rank", "narrow") else 0.0
+    held += factor + logits * (40.0 if covariance in ("diagonal", "latent") else 80.0)
     times = max(1, nodes) * logits
     beyond = _Costs(times * (costs.train + (4.0 if nodes else 3.0) * products), times * (costs.predict + products))
     link = "normalized_sigmoid" if integrator == "ClosedForm" else "softmax"
-    return _estimate(
-        sizes, (covariance, link, integrator, nodes), parameters, beyond, 80.0 * logits + factor + held, memory
-    )
+    # The noise of features is whole on every device.
+    whole = (of_noise, 12.0 * sizes.batch * num_factors * sizes.features) if covariance == "latent" else (0, 0.0)
+    return _estimate(sizes, (covariance, link, integrator, nodes), parameters, beyond, held, memory, whole)
 
 
 def _estimate(
@@ -268,17 +278,23 @@ def _estimate(
     beyond: _Costs,
     held: float,
     memory: float | None,
+    whole: tuple[int, float] = (0, 0.0),
 ) -> Estimate:
-    """Adds all costs; a map costs its operations or reading its weights, the longer of the two."""
+    """Adds all costs; a map costs its operations or reading its weights, the longer of the two.
+
+    The devices share all but `whole`: weights, and bytes held.
+    """
     train, predict = max(6.0 * sizes.batch, 40.0 * _FLOPS_PER_BYTE), max(2.0 * sizes.batch, 4.0 * _FLOPS_PER_BYTE)
-    train_bytes = _WEIGHT_BYTES[keras.config.backend()] * parameters + _PROGRAM_BYTES + held
+    weights = whole[0] + (parameters - whole[0]) / sizes.devices
+    bytes_held = whole[1] + (_PROGRAM_BYTES + held) / sizes.devices
+    train_bytes = _WEIGHT_BYTES[keras.config.backend()] * weights + bytes_held
     return Estimate(
         *names,
         parameters,
-        6.0 * sizes.batch * parameters + beyond.train,
+        6.0 * sizes.batch * weights + beyond.train / sizes.devices,
         train_bytes,
-        4.0 * parameters + _PROGRAM_BYTES + held,
-        train * parameters + beyond.train,
-        predict * parameters + beyond.predict,
+        4.0 * weights + bytes_held,
+        train * weights + beyond.train / sizes.devices,
+        predict * weights + beyond.predict / sizes.devices,
         None if memory is None else train_bytes <= memory,
     )

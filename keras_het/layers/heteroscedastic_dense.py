@@ -170,6 +170,10 @@ class HeteroscedasticDense(NoisyDense):
                 layer.build(input_shape)
         self.integrator.prepare(*self.covariance.size)
 
+    def class_axes(self) -> dict[str, int | None]:
+        of_temperature = {} if self.learned_temperature is None else {f"{self.learned_temperature.name}/theta": None}
+        return {**super().class_axes(), **of_temperature, "clock/step": None}
+
     def check_build(self, input_shape: Any) -> None:
         """As that of the base class, with the integrator.
 

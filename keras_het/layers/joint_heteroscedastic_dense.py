@@ -86,6 +86,9 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
             self.covariance.scale_diag_layer.trainable = False
             self.flip_logits = self.add_weight(shape=(2, self.units), initializer=start, name="flip_logits")
 
+    def class_axes(self) -> dict[str, int | None]:
+        return {**super().class_axes(), **({"flip_logits": 1} if self.learn_flips else {})}
+
     @property
     def flip_rates(self) -> np.ndarray | None:
         """The learned f and q of each label, `(2, K)`; None without `learn_flips`, or before the layer is built."""

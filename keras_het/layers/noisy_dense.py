@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_het import covariances
 from keras_het.base.precision import AffineMap, FullPrecision, check_autocast, check_dtype
+from keras_het.base.replicas import weight_shares
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean, check_integer, check_last_axis
 from keras_het.base.version import check_format
@@ -109,13 +110,18 @@ class NoisyDense(FullPrecision):
                 f"input_shape={input_shape}"
             )
         self.covariance.fit_features(features)
-        size = 4 * (features * self.units + self.covariance.count_weights(features, self.units))
+        size = 4 * (features * self.units + self.covariance.count_weights(features, self.units)) / weight_shares()
         if size > MAX_WEIGHT_BYTES:
+            rule = f"keep within {MAX_WEIGHT_BYTES >> 30} GiB on each device, and have {size / 2**30:.4g}"
             raise ValueError(
-                f"The weights must keep within {MAX_WEIGHT_BYTES >> 30} GiB, and have {size / 2**30:.4g}. Received: "
-                f"units={self.units}, num_factors={self.num_factors}, parameter_efficient={self.parameter_efficient}, "
-                f"{features} features"
+                f"The weights must {rule}. Received: units={self.units}, num_factors={self.num_factors}, "
+                f"parameter_efficient={self.parameter_efficient}, {features} features"
             )
+
+    def class_axes(self) -> dict[str, int | None]:
+        """The axis of the classes of every weight, `{path below the head: axis}`; None for a weight without one."""
+        of_covariance = {f"{self.covariance.name}/{path}": axis for path, axis in self.covariance.class_axes().items()}
+        return {"loc/kernel": 1, "loc/bias": 0, **of_covariance}
 
     def prepared(self, x: Tensor) -> Tensor:
         """The inputs as a tensor; it builds the layer if it is not built.

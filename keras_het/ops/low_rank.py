@@ -111,10 +111,12 @@ class LowRankNormal(DiagonalNormal):
         return nodes.eps_diag, nodes.eps_factor
 
     def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
-        """The last term of u is one (B K, R) by (R, C) product."""
-        eps_diag, eps_factor = chunk
-        correlated = ops.matmul(ops.reshape(self.factor, (-1, self.factor.shape[-1])), eps_factor)
-        return ops.reshape(correlated, (-1, *eps_diag.shape)) + super().logits_at(chunk)
+        """The last term of u is one (B K, R) by (R, C) product.
+
+        It is written without a reshape: the devices that share the classes could not share the axis B K, and each
+        would gather all classes.
+        """
+        return ops.tensordot(self.factor, chunk[1], axes=1) + super().logits_at(chunk)
 
     def no_sums(self) -> tuple[Tensor, ...]:
         return ops.zeros_like(self.loc), ops.zeros((*self.loc.shape, self.size[1] + 1), self.loc.dtype)
@@ -122,13 +124,12 @@ class LowRankNormal(DiagonalNormal):
     def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Sums over the nodes of a chunk: of `sensitivity` times e_K, `(B, K)`, and times (e_R, 1), `(B, K, R + 1)`.
 
-        The second sum is one matrix product.
+        The second sum is one matrix product, without a reshape, as in `logits_at`.
         """
         eps_diag, eps_factor = chunk[:2]
         with_one = ops.concatenate([eps_factor, ops.ones_like(eps_factor[:1])])
-        sums = ops.matmul(ops.reshape(sensitivity, (-1, sensitivity.shape[-1])), ops.transpose(with_one))
-        of_scale_diag = ops.sum(sensitivity * eps_diag, axis=-1)
-        return of_scale_diag, ops.reshape(sums, (-1, sensitivity.shape[1], self.size[1] + 1))
+        of_factor_and_loc = ops.tensordot(sensitivity, ops.transpose(with_one), axes=1)
+        return ops.sum(sensitivity * eps_diag, axis=-1), of_factor_and_loc
 
     def gradients(self, of_scale_diag: Tensor, of_factor_and_loc: Tensor) -> tuple[Tensor, ...]:
         """Gradients of `tensors` from the sums.

@@ -119,9 +119,12 @@ def quasi_random(key: Any, num_samples: int, units: int, num_factors: int, xp: A
     """
     dimensions = sobol_dimensions(num_samples, units + num_factors)
     points, others = _sobol(key, num_samples, dimensions, xp), units + num_factors - dimensions
-    if others:
-        points = xp.concatenate([points, _latin_hypercube(key, num_samples, others, xp)], axis=1)
-    return Nodes(points[:, num_factors:], points[:, :num_factors])
+    if not others:
+        return Nodes(points[:, num_factors:], points[:, :num_factors])
+    words, missing = _latin_words(key, others, xp), num_factors - dimensions
+    if missing > 0:
+        points = xp.concatenate([points, _latin_hypercube(words[:, :missing], num_samples, xp)], axis=1)
+    return Nodes(_of_classes(points[:, num_factors:], words[:, max(0, missing) :], xp), points[:, :num_factors])
 
 
 def sobol_dimensions(num_samples: int, dimensions: int) -> int:
@@ -141,13 +144,33 @@ def _sobol(key: Any, num_samples: int, dimensions: int, xp: Any) -> Tensor:
     return random.normal(levels[:num_samples], xp)
 
 
-def _latin_hypercube(key: Any, num_samples: int, columns: int, xp: Any) -> Tensor:
+def _of_classes(points: Tensor, words: Tensor, xp: Any) -> Tensor:
+    """e_K, `(S, K)`: Sobol's `points` for the first classes, and a Latin hypercube of `words` for the others.
+
+    A table of all classes is made at once, and not joined from two: devices that share the classes would have to
+    exchange the columns of two tables that they share at other places.
+    """
+    num_samples, first = points.shape
+    table = _latin_hypercube(xp.pad(words, ((0, 0), (first, 0))), num_samples, xp)
+    if xp is np:
+        table[:, :first] = points
+        return table
+    column = xp.arange(table.shape[1], dtype="int32")
+    return xp.where(column < first, xp.take(points, xp.minimum(column, first - 1), axis=1), table) if first else table
+
+
+def _latin_words(key: Any, columns: int, xp: Any) -> Tensor:
+    """The random bits of a Latin hypercube, `(words, columns)`."""
     count = 2 * (_CELL_ROUNDS + _PLACE_ROUNDS)
-    words = xp.reshape(random.random_bits(key, LATIN_STREAM, count * columns, xp), (count, columns))
+    return xp.reshape(random.random_bits(key, LATIN_STREAM, count * columns, xp), (count, columns))
+
+
+def _latin_hypercube(words: Tensor, num_samples: int, xp: Any) -> Tensor:
+    """A Latin hypercube, `(S, columns)`, of the bits of its columns."""
     if xp is not np:
         return _latin_columns(words, num_samples, xp)
-    points, step = np.empty((num_samples, columns), "float32"), max(1, _HOST_ELEMENTS // num_samples)
-    for start in range(0, columns, step):
+    points, step = np.empty((num_samples, words.shape[1]), "float32"), max(1, _HOST_ELEMENTS // num_samples)
+    for start in range(0, words.shape[1], step):
         points[:, start : start + step] = _latin_columns(words[:, start : start + step], num_samples, np)
     return points
 

@@ -184,7 +184,8 @@ def test_a_config_with_more_classes_than_the_table_of_nodes_holds_is_refused():
 def test_more_weights_than_a_machine_holds_are_refused_before_they_are_made(arguments):
     head = HeteroscedasticDense(200_000, integrator=integrators.QuasiMonteCarlo(1), **arguments)
     with pytest.raises(
-        ValueError, match=r"The weights must keep within 16 GiB, and have .* Received: units=200000, num_factors=200000"
+        ValueError,
+        match=r"must keep within 16 GiB on each device, and have .* Received: units=200000, num_factors=200000",
     ):
         head.build((None, 8))
 

@@ -1,0 +1,112 @@
+"""The models that several devices train: every head and link, layers and losses beside them, small, with data."""
+
+import functools
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from keras_het import covariances, integrators, layers, losses
+from keras_het.models import DistributionModel
+
+UNITS, FEATURES, BATCH, STEPS = 8, 5, 16, 50
+EXAMPLES = BATCH * STEPS
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
+CLASSES = RNG.integers(UNITS, size=EXAMPLES)
+VECTORS = RNG.integers(2, size=(EXAMPLES, UNITS)).astype("float32")
+TARGETS = RNG.normal(size=(EXAMPLES, UNITS)).astype("float32")
+PIXELS = RNG.normal(size=(EXAMPLES, 3, FEATURES)).astype("float32")
+MAPS = RNG.integers(UNITS, size=(EXAMPLES, 3))
+SAMPLER = functools.partial(integrators.QuasiMonteCarlo, 32)
+
+COVARIANCES = {
+    "diagonal": covariances.Diagonal,
+    "full": functools.partial(covariances.LowRank, 3),
+    "narrow": functools.partial(covariances.Narrow, 3, width=2),
+    "parameter-efficient": functools.partial(covariances.ParameterEfficient, 3),
+    "latent": functools.partial(covariances.Latent, 3),
+}
+LINKS = ("softmax", "sigmoid", "normalized_sigmoid", "normal_cdf")
+
+
+class Case(NamedTuple):
+    """A compiled model, its data, and its loss, if that has a state."""
+
+    model: Any
+    x: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray | None = None
+
+
+def of_head(covariance: str, link: str = "softmax", integrator: Any = None, **arguments: Any) -> Case:
+    """A head of classes, or of labels that are not exclusive."""
+    integrator = integrator or (SAMPLER() if link == "softmax" else None)
+    head = layers.HeteroscedasticDense(
+        UNITS, covariance=COVARIANCES[covariance](), link=link, integrator=integrator, seed=0, name="head", **arguments
+    )
+    return compiled(network(head), head.link.loss(), X, VECTORS if link == "sigmoid" else CLASSES)
+
+
+def network(*last: Any) -> keras.Model:
+    """A small network that ends in these layers."""
+    return keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(6, "relu", name="features"), *last])
+
+
+def compiled(model: keras.Model, loss: Any, x: np.ndarray, y: np.ndarray, weight: Any = None) -> Case:
+    """A case of a model; on PyTorch and with replicas of TensorFlow nothing is compiled."""
+    is_jax = keras.config.backend() == "jax"
+    model.compile(keras.optimizers.SGD(0.05, momentum=0.9), loss, jit_compile=is_jax)
+    return Case(model, x, y, weight)
+
+
+def of_transition() -> Case:
+    """A head before a learned transition matrix."""
+    head = layers.HeteroscedasticDense(UNITS, 3, integrator=SAMPLER(), seed=0, name="head")
+    transition = layers.NoiseTransition(UNITS, regularizer=keras.regularizers.L2(0.01))
+    return compiled(network(head, transition), head.link.loss(), X, CLASSES)
+
+
+def of_distribution(head: Any, loss: Any, x: np.ndarray, y: np.ndarray) -> Case:
+    """A model that trains on the whole distribution of its head."""
+    inputs = keras.Input(x.shape[1:])
+    return compiled(DistributionModel(inputs, head(inputs)), loss, x, y)
+
+
+def of_loss(make: Any, indexed: bool = False) -> Case:
+    """A plain network with a loss that has a state."""
+    loss, weight = make(), losses.with_index(EXAMPLES) if indexed else None
+    model = network(keras.layers.Dense(UNITS, name="logits"))
+    return compiled(model, loss.attach(model), X, CLASSES, weight)
+
+
+CASES = {
+    f"{covariance} {link}": functools.partial(of_head, covariance, link) for covariance in COVARIANCES for link in LINKS
+}
+CASES |= {
+    "full Monte Carlo": lambda: of_head("full", integrator=integrators.MonteCarlo(32)),
+    "full, sampled sigmoid": lambda: of_head("full", "sigmoid", SAMPLER()),
+    "full Taylor": lambda: of_head("full", integrator=integrators.Taylor()),
+    "diagonal quadrature": lambda: of_head("diagonal", integrator=integrators.Quadrature()),
+    "learned temperature": lambda: of_head("full", temperature=layers.LearnedTemperature()),
+    "transition": of_transition,
+    "label vectors": lambda: of_distribution(
+        layers.JointHeteroscedasticDense(UNITS, 3, seed=0, learn_flips=True, name="head"),
+        losses.JointMultiLabelCrossentropy(8),
+        X,
+        VECTORS,
+    ),
+    "pixels": lambda: of_distribution(
+        layers.StochasticSegmentation(UNITS, 3, seed=0, name="head"),
+        losses.JointSegmentationCrossentropy(UNITS, 8),
+        PIXELS,
+        MAPS,
+    ),
+    "targets": lambda: of_distribution(
+        layers.HeteroscedasticNormal(UNITS, 3, seed=0, name="head"), losses.MultivariateNormalNLL(), X, TARGETS
+    ),
+    "self-paced loss": lambda: of_loss(lambda: losses.SelfPacedCrossentropy(kept_share=0.5, from_logits=True)),
+    "early learning loss": lambda: of_loss(
+        lambda: losses.EarlyLearningRegularizedCrossentropy(EXAMPLES, UNITS, from_logits=True), indexed=True
+    ),
+}

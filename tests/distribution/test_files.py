@@ -1,0 +1,33 @@
+"""A model that four devices share is saved, loaded on one, trained on, saved, and loaded on four again."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(keras.config.backend() != "jax", reason="keras.distribution splits weights on JAX alone"),
+]
+
+
+def test_a_file_of_four_devices_goes_on_on_one_and_back(tmp_path):
+    command = [sys.executable, "-m", "tests.distribution.checkpoint", str(tmp_path)]
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "4", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    four, one, later, again = (found[name] for name in ("four", "one", "one, later", "four again"))
+    assert [state["clock"] for state in (four, one, found["one, weights alone"], later, again)] == [2, 2, 2, 4, 4]
+    assert [state["split"] for state in (four, one, later, again)] == [7, 0, 0, 7]
+    for first, second in ((four, one), (four, found["one, weights alone"]), (later, again)):
+        np.testing.assert_allclose(second["predictions"], first["predictions"], atol=1e-6)
+    assert np.abs(np.subtract(four["predictions"], later["predictions"])).max() > 1e-3  # two steps lie between
+    np.testing.assert_allclose(one["losses"], four["losses"], atol=1e-5)
+    np.testing.assert_allclose(again["losses"], later["losses"], atol=1e-5)

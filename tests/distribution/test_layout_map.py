@@ -1,0 +1,136 @@
+"""The layout of a head's weights: exact keys, whole classes for every device, and what is refused."""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+
+from keras_het import covariances, layers
+from keras_het.distribution import layout_map
+
+BACKEND = keras.config.backend()
+on_jax = pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution splits weights on JAX alone")
+KINDS = {
+    "diagonal": lambda units: layers.HeteroscedasticDense(units, 0, name="head"),
+    "full": lambda units: layers.HeteroscedasticDense(units, 3, name="head"),
+    "narrow": lambda units: layers.HeteroscedasticDense(units, covariance=covariances.Narrow(3, 2), name="head"),
+    "parameter-efficient": lambda units: layers.HeteroscedasticDense(units, 3, parameter_efficient=True, name="head"),
+    "latent": lambda units: layers.HeteroscedasticDense(units, covariance=covariances.Latent(3), name="head"),
+    "own name": lambda units: layers.HeteroscedasticDense(
+        units, covariance=covariances.LowRank(3, name="noise"), name="head"
+    ),
+    "learned temperature": lambda units: layers.HeteroscedasticDense(
+        units, 3, temperature=layers.LearnedTemperature(), name="head"
+    ),
+    "no bias": lambda units: layers.HeteroscedasticDense(units, 3, use_bias=False, name="head"),
+    "label vectors": lambda units: layers.JointHeteroscedasticDense(units, 3, learn_flips=True, name="head"),
+    "pixels": lambda units: layers.StochasticSegmentation(units, 3, name="head"),
+    "targets": lambda units: layers.HeteroscedasticNormal(units, 3, name="head"),
+}
+
+
+def mesh_of(*shape, names=("batch", "model")):
+    """A mesh of devices that no tensor is put on."""
+    return keras.distribution.DeviceMesh(shape, names, [f"cpu:{number}" for number in range(np.prod(shape))])
+
+
+def in_model(head):
+    """A built model that ends in a head."""
+    return keras.Sequential([keras.Input((5,)), keras.layers.Dense(4, name="features"), head])
+
+
+class Wider(covariances.Diagonal):
+    """A covariance with a weight of which it does not name the axes."""
+
+    def make_maps(self, start, input_shape):
+        self.more = self.add_weight(name="more", shape=(self.units,))
+
+
+@on_jax
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_weight_is_split_on_the_axis_that_grows_with_the_classes(kind):
+    """By one key, with either rule of Keras, before the head is built as afterwards."""
+    models = [in_model(KINDS[kind](units)) for units in (8, 16)]
+    layouts = [layout_map(KINDS[kind](8), mesh_of(1, 4)), layout_map(models[0], mesh_of(1, 4))]
+    assert list(layouts[0]) == list(layouts[1])
+    for weight, larger in zip(*(model.weights for model in models), strict=True):
+        grows = [axis for axis, size in enumerate(weight.shape) if larger.shape[axis] == 2 * size]
+        of_head = weight.path.split("/")[1] == "head"
+        for match in (re.search, re.fullmatch):
+            assert len([key for key in layouts[0] if match(key, weight.path)]) == of_head
+        if of_head:
+            axes = layouts[0][weight.path].axes
+            assert [axis for axis, name in enumerate(axes) if name == "model"] == grows
+            assert set(axes) <= {None, "model"}
+
+
+@on_jax
+def test_a_device_has_whole_classes():
+    """The entries of a class stand side by side on an axis of K R: a quarter of it has a quarter of the classes."""
+    head = KINDS["full"](8)
+    head.build((None, 5))
+    whole = head.covariance.factor_weights()[-1]
+    quarters = np.split(keras.ops.convert_to_numpy(head.covariance.factor_layer.bias), 4)
+    np.testing.assert_array_equal(quarters[1].reshape(2, 3), whole[2:4])
+
+
+@on_jax
+def test_a_key_matches_no_other_name():
+    layout = layout_map(layers.HeteroscedasticDense(8, 3, name="my.head"), mesh_of(1, 4))
+    assert layout["my.head/loc/kernel"].axes == layout["outer/my.head/loc/kernel"].axes == (None, "model")
+    for path in ("my_head/loc/kernel", "not_my.head/loc/kernel", "my.head_2/loc/kernel", "my.head/loc/kernel_2/x"):
+        assert keras.distribution.LayoutMap.__getitem__(layout, path) is None
+    assert layout["features/kernel"] is layout["my.head/output"] is layout["my.head/loc/output"] is None
+    layout[".*features/kernel"] = (None, "model")
+    assert layout["model/features/kernel"].axes == (None, "model")
+
+
+@on_jax
+def test_a_weight_that_nothing_names_is_refused():
+    text = r"The layout must have every weight of a head; it is of the heads \['head'\], and of what their `class_axes`"
+    head = layers.HeteroscedasticDense(8, covariance=Wider(), name="head")
+    layout = layout_map(head, mesh_of(1, 4))
+    with pytest.raises(ValueError, match=rf"{text} name. Received: the weight 'model/head/covariance/more'"):
+        layout["model/head/covariance/more"]
+    with pytest.raises(ValueError, match=rf"{text} name. Received: the weight 'other/covariance/scale_diag/kernel'"):
+        layout["other/covariance/scale_diag/kernel"]  # of a head of another name, which Keras would replicate
+    with pytest.raises(ValueError, match=text):
+        layout_map(in_model(head), mesh_of(1, 4))
+
+
+@on_jax
+def test_refusals():
+    head = KINDS["full"](10)
+    with pytest.raises(
+        ValueError, match=r"`axis` must be an axis of the mesh, \['batch', 'x'\]. Received: axis='model'"
+    ):
+        layout_map(head, mesh_of(1, 2, names=("batch", "x")))
+    text = (
+        "`units` must be divisible by the 4 devices of the axis 'model', as 12 is; labels need not name all. Received: "
+        "units=10 of the head 'head'"
+    )
+    with pytest.raises(ValueError, match=re.escape(text)):
+        layout_map(in_model(head), mesh_of(2, 4))
+    with pytest.raises(ValueError, match=r"`model` must have a head of keras_het. Received: 'plain', which has none"):
+        layout_map(keras.layers.Dense(4, name="plain"), mesh_of(1, 4))
+    with pytest.raises(ValueError, match=r"`mesh` must be a keras.distribution.DeviceMesh. Received: a tuple"):
+        layout_map(head, (1, 4))
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="JAX has it")
+def test_another_backend_is_refused_and_told_what_to_use():
+    instead = {"tensorflow": "tf.distribute.MirroredStrategy", "torch": "torch.nn.parallel.DistributedDataParallel"}
+    text = rf"The backend must be JAX, .*{instead[BACKEND]}.* Received: the backend '{BACKEND}'"
+    with pytest.raises(ValueError, match=text):
+        layout_map(KINDS["full"](8), mesh_of(1, 4))
+
+
+@on_jax
+def test_devices_that_share_the_classes_may_have_more_weights_together():
+    head = layers.HeteroscedasticDense(200_000, 20, integrator="Taylor", name="head")
+    layout = layout_map(head, mesh_of(1, 4))
+    with pytest.raises(ValueError, match=r"The weights must keep within 16 GiB on each device, and have 17.2"):
+        head.check_build((None, 1049))
+    with keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch").scope():
+        head.check_build((None, 1049))

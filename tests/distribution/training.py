@@ -1,0 +1,169 @@
+"""Steps on one device and on several: `python -m tests.distribution.training ENGINE FILE [--steps N] [--names NAMES]`.
+
+It writes JSON, in a process of its own, since devices must be made before a backend starts. ENGINE is `jax`, on four
+devices, with the layouts of `LAYOUTS`; `tensorflow`, on two replicas; or `torch`, in each of two processes that
+torchrun starts.
+"""
+
+import argparse
+import contextlib
+import functools
+import json
+import os
+import pathlib
+
+import keras
+import numpy as np
+
+import keras_het
+from keras_het.layers.clock import Clock
+from keras_het.layers.noisy_dense import NoisyDense
+from tests.distribution import cases
+
+LAYOUTS = {"data": None, "classes": (1, 4), "both": (2, 2)}  # of the four devices: batch, model
+OWN_NOISE = "own noise"  # a planted bug: each replica draws nodes of its own
+
+
+def make(name):
+    """The case of a name; that of the planted bug is a head of its own."""
+    keras.utils.set_random_seed(0)
+    return cases.CASES["full softmax" if name == OWN_NOISE else name]()
+
+
+class Losses(keras.callbacks.Callback):
+    """The loss of every step; Keras would log the mean of an epoch."""
+
+    def __init__(self):
+        super().__init__()
+        self.losses = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.losses.append(float(logs["loss"]))
+        if keras.config.backend() == "jax":
+            self.model.jax_state_sync()  # else the step goes on with the state that it has
+        self.model.reset_metrics()
+
+
+def trained(name, steps, scope=contextlib.nullcontext):
+    """The model of a case after so many steps in a scope, and their losses."""
+    with scope():
+        case, record, count = make(name), Losses(), steps * cases.BATCH
+        x, y, weight = (None if data is None else data[:count] for data in (case.x, case.y, case.weight))
+        case.model.fit(x, y, cases.BATCH, sample_weight=weight, shuffle=False, verbose=0, callbacks=[record])
+    return case.model, record.losses
+
+
+def found(model, losses):
+    """What is compared: losses, all weights, the weights whose copies differ, and those that devices share."""
+    copies = {weight.path: copies_of(weight.value) for weight in model.weights}
+    return {
+        "losses": losses,
+        "weights": [np.asarray(keras.ops.convert_to_numpy(weight), "float64").tolist() for weight in model.weights],
+        "steps": [int(weight.numpy()) for weight in model.weights if weight.path.endswith("clock/step")],
+        "differ": [path for path, each in copies.items() if len(set(each)) > 1],
+        "split": [path for path, weight in zip(copies, model.weights, strict=True) if is_split(weight.value)],
+    }
+
+
+def copies_of(value):
+    """The bytes of the copies of a tensor, or of its first shard."""
+    if hasattr(value, "addressable_shards"):
+        shards = value.addressable_shards
+        return [np.asarray(shard.data).tobytes() for shard in shards if shard.index == shards[0].index]
+    return [copy.numpy().tobytes() for copy in value.values] if hasattr(value, "distribute_strategy") else []
+
+
+def is_split(value):
+    """Whether each device has a part of a tensor."""
+    return not getattr(getattr(value, "sharding", None), "is_fully_replicated", True)
+
+
+@contextlib.contextmanager
+def noise_of(name, replica):
+    """Plants the bug of a name: the function gives the number of the replica, which is added to the seed."""
+    tick = Clock.tick
+    if name == OWN_NOISE:
+        Clock.tick = lambda self: (replica() + self.seed, tick(self)[1])
+    try:
+        yield
+    finally:
+        Clock.tick = tick
+
+
+def layout_of(name, mesh_shape):
+    """The distribution of a case: by data alone, or by the classes of its head."""
+    if mesh_shape is None:
+        return keras.distribution.DataParallel()
+    mesh, model = keras.distribution.DeviceMesh(mesh_shape, ("batch", "model")), make(name).model
+    has_head = any(isinstance(layer, NoisyDense) for layer in model.layers)
+    layout = keras_het.distribution.layout_map(model, mesh) if has_head else keras.distribution.LayoutMap(mesh)
+    return keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch")
+
+
+def on_jax(name, steps):
+    """The case on one of four devices, and on all of them with each layout."""
+    scopes = {key: layout_of(name, shape).scope for key, shape in LAYOUTS.items()}
+    return {
+        key: found(*trained(name, steps, scope)) for key, scope in {"one": contextlib.nullcontext, **scopes}.items()
+    }
+
+
+@functools.cache
+def replicas():
+    """The strategy with two replicas: several strategies in one process would mix up what they exchange."""
+    import tensorflow as tf
+
+    processor = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+def on_tensorflow(name, steps):
+    """The case on one device, and on two replicas."""
+    import tensorflow as tf
+
+    strategy, one = replicas(), found(*trained(name, steps))
+    with noise_of(name, lambda: tf.distribute.get_replica_context().replica_id_in_sync_group):
+        return {"one": one, "replicas": found(*trained(name, steps, strategy.scope))}
+
+
+def on_torch(name, steps):
+    """The case in one process, and in all that torchrun started, by the script that users are shown."""
+    from guides.scripts import several_devices_torch as script
+
+    if not script.torch.distributed.is_initialized():
+        script.start()
+    one = found(*trained(name, steps))
+    with noise_of(name, script.torch.distributed.get_rank):
+        case, count = make(name), steps * cases.BATCH
+        weight = None if case.weight is None else case.weight[:count]
+        losses = script.train(case.model, case.x[:count], case.y[:count], cases.BATCH, weight)
+    script.check_in_sync(case.model)
+    return {"one": one, "replicas": found(case.model, losses)}
+
+
+def attempt(function, *arguments):
+    """The result of a function, or the text of its error."""
+    try:
+        return function(*arguments)
+    except ValueError as error:
+        return str(error)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("engine", choices=["jax", "tensorflow", "torch"])
+    parser.add_argument("file", type=pathlib.Path)
+    parser.add_argument("--steps", type=int, default=cases.STEPS)
+    parser.add_argument("--names", nargs="*", help="of cases; all if none is given")
+    options = parser.parse_args()
+    run, results = {"jax": on_jax, "tensorflow": on_tensorflow, "torch": on_torch}[options.engine], {}
+    for name in options.names or cases.CASES:
+        results[name] = attempt(run, name, options.steps)
+        print(name, flush=True)
+        if os.environ.get("RANK", "0") == "0":
+            options.file.write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -98,12 +98,12 @@ def beside_dense(runs, criterion):
     lines = [["noise", "classes", "examples of each", "seeds", *METHODS]]
     for task, by_method in found.items():
         plain = by_method["Dense"]
-        cells = [_added(by_method[method] - plain) if method in by_method else "" for method in METHODS[1:]]
+        cells = [added(by_method[method] - plain) if method in by_method else "" for method in METHODS[1:]]
         lines.append([*task, with_error(plain), *cells])
     return lines
 
 
-def _added(gains):
+def added(gains):
     """The mean with its sign, bold beyond two standard errors of three seeds or more."""
     text = with_error(gains)
     text = text if text.startswith("-") else f"+{text}"

@@ -130,5 +130,5 @@ CANDIDATES = {
 FAMILIES = {  # rows of the report: the best of these by the likelihood of noisy validation labels
     **{f"{name}, L2 chosen": [name, *_with_l2(name, Candidate())] for name in ("Dense", "full", "narrow, 16")},
     "Dense or full": ["Dense", "full"],
-    "Dense or three factors": ["Dense", "three factors"],
+    "Dense or three factors, narrow": ["Dense", "three factors, narrow"],
 }

@@ -2,10 +2,12 @@
 
 import numpy as np
 
+from benchmarks.floors import tasks
 from benchmarks.floors.candidates import CANDIDATES, FAMILIES
 from benchmarks.floors.limits import FIGURES
 from benchmarks.floors.report import added, read
 from benchmarks.lib import results
+from benchmarks.lib import tasks as of_recipe
 from benchmarks.lib.lines import distinct, select, with_error
 
 OF_ATLAS = ("distance", "clean accuracy", "clean NLL")
@@ -17,6 +19,12 @@ ROWS = (*CANDIDATES, *FAMILIES)
 def place_of(line):
     """The task of a line, in the words of the head of a table."""
     return line.get("task") or f"{line['noise']}, {line['per_class']} each"
+
+
+def order(line):
+    """Where a line stands: by its noise, the examples of each class, and its candidate."""
+    place = list(of_recipe.TASKS).index(line["task"]) if "task" in line else list(tasks.NOISES).index(line["noise"])
+    return place, line.get("units", 0), line.get("per_class", 0), ROWS.index(line["candidate"]), line["seed"]
 
 
 def of_row(lines, row):
@@ -83,5 +91,5 @@ def describe(lines):
 
 def render(folder):
     """Writes the tables of what is there, and prints them."""
-    lines = read(folder, "harm-*.jsonl")
+    lines = sorted(read(folder, "harm-*.jsonl"), key=order)
     results.publish(folder, "harm", describe(lines), sorted(distinct(lines, "seed")))

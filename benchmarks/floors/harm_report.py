@@ -27,6 +27,14 @@ def order(line):
     return place, line.get("units", 0), line.get("per_class", 0), ROWS.index(line["candidate"]), line["seed"]
 
 
+def by_place(lines):
+    """The lines of each task, by its words and the number of its classes."""
+    found = {}
+    for line in lines:
+        found.setdefault((place_of(line), line.get("units")), []).append(line)
+    return found
+
+
 def of_row(lines, row):
     """The lines of a candidate or of a family on a task, by seed; those of a family are chosen by noisy NLL."""
     members = FAMILIES.get(row, [row])
@@ -43,13 +51,10 @@ def beside_dense(lines, figure):
 
     A cell is empty where a candidate lacks a seed that Dense has.
     """
-    places = dict.fromkeys(map(place_of, lines))
-    of_place = {place: [line for line in lines if place_of(line) == place] for place in places}
-    plain = {place: of_row(own, "Dense") for place, own in of_place.items()}
-    table = [["candidate", *places]]
+    places = by_place(lines)
+    table = [["candidate", *(place for place, _ in places)]]
     for row in ROWS:
-        found = {place: of_row(own, row) for place, own in of_place.items()}
-        cells = [_cell(row, plain[place], found[place], figure) for place in places]
+        cells = [_cell(row, of_row(own, "Dense"), of_row(own, row), figure) for own in places.values()]
         if any(cells):
             table.append([row, *cells])
     return table
@@ -60,6 +65,24 @@ def _cell(row, plain, found, figure):
         return ""
     values, dense = (np.array([line["figures"][figure] for line in lines.values()]) for lines in (found, plain))
     return with_error(dense) if row == "Dense" else added(values - dense)
+
+
+def choices(lines):
+    """A row for each family: how often noisy labels choose the member that is nearest to the floor, and what it costs.
+
+    The loss is the distance of the chosen one beyond that of the nearest.
+    """
+    table = [["choice", "trainings", "the nearest is chosen", "mean loss", "largest loss"]]
+    for family, members in FAMILIES.items():
+        losses = []
+        for own in by_place(lines).values():
+            for seed, chosen in of_row(own, family).items():
+                known = [line for line in select(own, seed=seed) if line["candidate"] in members]
+                losses.append(chosen["figures"]["distance"] - min(line["figures"]["distance"] for line in known))
+        if losses:
+            right = f"{np.mean(np.array(losses) == 0.0):.0%}"
+            table.append([family, str(len(losses)), right, f"{np.mean(losses):.4f}", f"{max(losses):.4f}"])
+    return table
 
 
 def figures(lines):
@@ -85,6 +108,7 @@ def describe(lines):
     for figure in OF_RECIPE if recipe else ():
         tables[f"tasks without a say: {figure}, beside Dense"] = beside_dense(recipe, figure)
     if atlas:
+        tables["are noisy labels right?"] = choices(atlas)
         tables[FIGURES] = figures(atlas)
     return tables
 

@@ -104,11 +104,11 @@ def beside_dense(runs, criterion):
 
 
 def added(gains):
-    """The mean with its sign, bold beyond two standard errors of three seeds or more."""
+    """The mean with its sign; bold, if not rounded to zero, beyond two standard errors of three seeds or more."""
     text = with_error(gains)
     text = text if text.startswith("-") else f"+{text}"
     clear = len(gains) > 2 and abs(gains.mean()) > 2 * gains.std(ddof=1) / np.sqrt(len(gains))
-    return f"**{text}**" if clear else text
+    return f"**{text}**" if clear and text[1:6] != "0.000" else text
 
 
 def whole(runs):

@@ -470,3 +470,58 @@ def speed_narrow(of):
             times = step["times Dense"], prediction["times Dense"]
             lines.append([backend, step["head"], *times, step["peak MiB"], step["million weights"]])
     return lines
+
+
+KEPT = (  # of the candidates that may do no harm
+    "Dense",
+    "full",
+    "narrow, 16",
+    "three factors, narrow",
+    "noise at a third of the rate",
+    "Dense first, then the noise",
+    "Dense or full",
+    "Dense or three factors, narrow",
+)
+
+
+def harm_accuracy(of):
+    """The clean accuracy of the best candidates on the atlas with ten classes."""
+    return kept(of("harm", "10 classes: clean accuracy, beside Dense"))
+
+
+def harm_nll(of):
+    """The clean NLL of the best candidates on the atlas with ten classes."""
+    return kept(of("harm", "10 classes: clean NLL, beside Dense"))
+
+
+def kept(table):
+    """The rows of the candidates of `KEPT`."""
+    return [table[0], *(row for row in table[1:] if row[0] in KEPT)]
+
+
+def harm_100(of):
+    """The best candidates on the atlas with 100 classes, a row for each task and candidate."""
+    return by_place(of, "100 classes", ("distance", "clean accuracy", "clean NLL"))
+
+
+def harm_elsewhere(of):
+    """The best candidates on tasks that had no say, a row for each task and candidate."""
+    return by_place(of, "tasks without a say", ("noisy NLL", "clean accuracy", "clean NLL"))
+
+
+def by_place(of, scope, figures):
+    """Tables of the candidates, one for each figure, as one."""
+    tables = {figure: kept(of("harm", f"{scope}: {figure}, beside Dense")) for figure in figures}
+    (_, *places), *rows = tables[figures[0]]
+    lines = [["wrong labels", "head", *figures]]
+    for column, place in enumerate(places, start=1):
+        for number, row in enumerate(rows, start=1):
+            cells = [tables[figure][number][column] for figure in figures]
+            lines.append([in_words(place) if number == 1 else "", row[0], *cells])
+    return lines
+
+
+def in_words(place):
+    """A task of the recipe, or one of the atlas with the examples of each class, in plain words."""
+    noise, each = place.rsplit(", ", 1)
+    return TASKS[place].removeprefix("the same, ") if place in TASKS else f"{ATLAS[noise]}, {each}"

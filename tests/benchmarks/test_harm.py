@@ -125,6 +125,13 @@ def test_the_report_compares_seed_by_seed_and_a_family_is_chosen_by_noisy_labels
     assert [row[0] for row in without_a_seed[1:]] == ["Dense"]
 
 
+def test_it_is_counted_how_often_noisy_labels_choose_the_nearest():
+    lines = [line_of("Dense", seed, 1.0, 0.1) for seed in range(4)]
+    lines += [line_of("full", seed, validation, 0.2) for seed, validation in enumerate((0.9, 1.1, 1.2, 1.3))]
+    rows = {row[0]: row[1:] for row in harm_report.choices(lines)[1:]}
+    assert rows == {"Dense or full": ["4", "75%", "0.0250", "0.1000"]}
+
+
 def test_families_are_of_candidates_and_every_candidate_has_a_head():
     assert all(set(family) <= set(CANDIDATES) for family in FAMILIES.values())
     assert {each.method for each in CANDIDATES.values()} <= {"Dense", *candidates.HEADS}
@@ -141,3 +148,22 @@ def test_a_run_is_not_repeated_and_its_tables_have_bounds(short, tmp_path, monke
     tables = harm_report.describe(lines)
     assert list(tables)[-1] == limits.FIGURES
     assert tables["10 classes: distance, beside Dense"][0] == ["candidate", "by group, 20 each"]
+
+
+def test_slower_noise_is_that_of_two_optimizers_of_keras():
+    task, _ = tasks.make(tasks.NOISES["by group"], 10, 20, 0)
+    setting, found = CANDIDATES["noise at a third of the rate"].setting(5.0), []
+    rates = {True: 0.3 * recipe.LEARNING_RATE, False: recipe.LEARNING_RATE}
+    usual, slow = (keras.optimizers.Adam(rates[slower]) for slower in (False, True))
+    for optimizer in (None, keras.optimizers.MultiOptimizer(lambda v: slow if "covariance" in v.path else usual)):
+        model = recipe.make_model(task, setting, 0, candidates.HEADS)
+        if optimizer:
+            model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        for start in range(0, 300, 100):
+            model.train_on_batch(task.train.x[start : start + 100], task.train.y[start : start + 100])
+        found.append(model.get_weights())
+    fresh = recipe.make_model(task, setting, 0, candidates.HEADS).get_weights()
+    moved = [np.abs(own - start).max() for own, start in zip(found[0], fresh, strict=True)]
+    assert moved[0] > 2 * max(moved[4:8]) > 1e-4
+    for own, other in zip(*found, strict=True):
+        np.testing.assert_allclose(own, other, atol=1e-6)

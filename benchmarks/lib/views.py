@@ -472,12 +472,13 @@ def speed_narrow(of):
     return lines
 
 
-KEPT = (  # of the candidates that may do no harm
+CANDIDATES = (  # of the candidates that may do no harm
     "Dense",
     "full",
     "narrow, 16",
     "three factors, narrow",
     "noise at a third of the rate",
+    "Dense first, then all",
     "Dense first, then the noise",
     "Dense or full",
     "Dense or three factors, narrow",
@@ -486,17 +487,17 @@ KEPT = (  # of the candidates that may do no harm
 
 def harm_accuracy(of):
     """The clean accuracy of the best candidates on the atlas with ten classes."""
-    return kept(of("harm", "10 classes: clean accuracy, beside Dense"))
+    return of_candidates(of("harm", "10 classes: clean accuracy, beside Dense"))
 
 
 def harm_nll(of):
     """The clean NLL of the best candidates on the atlas with ten classes."""
-    return kept(of("harm", "10 classes: clean NLL, beside Dense"))
+    return of_candidates(of("harm", "10 classes: clean NLL, beside Dense"))
 
 
-def kept(table):
-    """The rows of the candidates of `KEPT`."""
-    return [table[0], *(row for row in table[1:] if row[0] in KEPT)]
+def of_candidates(table):
+    """The rows of the candidates of `CANDIDATES`."""
+    return [table[0], *(row for row in table[1:] if row[0] in CANDIDATES)]
 
 
 def harm_100(of):
@@ -511,7 +512,7 @@ def harm_elsewhere(of):
 
 def by_place(of, scope, figures):
     """Tables of the candidates, one for each figure, as one."""
-    tables = {figure: kept(of("harm", f"{scope}: {figure}, beside Dense")) for figure in figures}
+    tables = {figure: of_candidates(of("harm", f"{scope}: {figure}, beside Dense")) for figure in figures}
     (_, *places), *rows = tables[figures[0]]
     lines = [["wrong labels", "head", *figures]]
     for column, place in enumerate(places, start=1):

@@ -449,16 +449,9 @@ def _columns(table, *names):
 
 def narrow(of):
     """The narrow head, the full one and Dense: what each adds to Dense's figures, a row for each task and method."""
-    table = of("recipe_narrow", "beside Dense, all chosen by noisy NLL")
-    columns = ("clean accuracy", "clean NLL", "noisy NLL")
-    lines, found = [["wrong labels", "head", *columns]], by_task(table)
-    for task, words in {
-        **TASKS,
-        "groups, 100 classes, 100 each": "40% to any of four look-alikes, 100 classes",
-    }.items():
-        for method, row in ((method, row) for (name, method), row in found.items() if name == task):
-            lines.append([words if method == "Dense" else "", method, *(row[name] for name in columns)])
-    return lines
+    heads = ("Dense", "full", "narrow, 16", "three factors, narrow")
+    head, *rows = by_place(of, "tasks without a say", ("clean accuracy", "clean NLL", "noisy NLL"))
+    return [head, *(row for row in rows if row[1] in heads)]
 
 
 def speed_narrow(of):

@@ -251,6 +251,7 @@ BENCHMARKS = {
     "cost.estimate": (EVERY, [], "an hour"),
     "cost.speed": (f"{EVERY},plot", [], "three quarters of an hour"),
     "floors": ("demo", ["recipe"], "an hour or more; with --quick a minute"),
+    "floors.harm": ("demo", ["recipe"], "an hour or two"),
     "labels.annotators": ("demo", ["recipe"], "not timed"),
     "labels.choice": ("demo", ["recipe"], "an hour and a half; with --seeds 1 twenty minutes"),
     "labels.clean_probabilities": ("demo", ["recipe"], "an hour"),

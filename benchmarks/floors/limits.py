@@ -63,18 +63,24 @@ def published(of):
     """All comparisons of published tables; `of(name, title)` returns a table of a result file."""
     recipe = [("recipe", criterion) for criterion in CRITERIA] + [("recipe_links_1000", CRITERIA[1])]
     halves = ("half to choose a rule", "half to try the rule")
-    found = [*of_atlas(of), *(each for file, criterion in recipe for each in of_recipe(of, file, criterion))]
+    found = [*of_atlas(of), *of_figures(of, of("harm", FIGURES))]
+    found += [each for file, criterion in recipe for each in of_recipe(of, file, criterion)]
     return found + [each for half in halves for each in of_epochs(of, half)]
 
 
 def of_atlas(of):
     """The comparisons of the atlas itself."""
+    tables = {criterion: of("floors", f"{FIGURES}, epoch by {criterion}") for criterion in CRITERIA}
+    return [each for criterion, table in tables.items() for each in of_figures(of, table, f", by {criterion}")]
+
+
+def of_figures(of, table, ending=""):
+    """The comparisons of a table of the figures that have bounds, of the atlas or of the changes of the full head."""
     found = []
-    for criterion in CRITERIA:
-        for row in rows(of("floors", f"{FIGURES}, epoch by {criterion}")):
-            key = row["noise"], row["classes"]
-            name = f"{row['noise']}, {row['classes']} classes, {row['examples of each']} each, {row['method']}"
-            found += compared(of, f"{name}, by {criterion}", key, row, int(row["seeds"]))
+    for row in rows(table):
+        key = row["noise"], row["classes"]
+        name = f"{row['noise']}, {row['classes']} classes, {row['examples of each']} each, {row['method']}{ending}"
+        found += compared(of, name, key, row, int(row["seeds"]))
     return found
 
 

@@ -98,17 +98,17 @@ def beside_dense(runs, criterion):
     lines = [["noise", "classes", "examples of each", "seeds", *METHODS]]
     for task, by_method in found.items():
         plain = by_method["Dense"]
-        cells = [_added(by_method[method] - plain) if method in by_method else "" for method in METHODS[1:]]
+        cells = [added(by_method[method] - plain) if method in by_method else "" for method in METHODS[1:]]
         lines.append([*task, with_error(plain), *cells])
     return lines
 
 
-def _added(gains):
-    """The mean with its sign, bold beyond two standard errors of three seeds or more."""
+def added(gains):
+    """The mean with its sign; bold, if not rounded to zero, beyond two standard errors of three seeds or more."""
     text = with_error(gains)
     text = text if text.startswith("-") else f"+{text}"
     clear = len(gains) > 2 and abs(gains.mean()) > 2 * gains.std(ddof=1) / np.sqrt(len(gains))
-    return f"**{text}**" if clear else text
+    return f"**{text}**" if clear and text[1:6] != "0.000" else text
 
 
 def whole(runs):

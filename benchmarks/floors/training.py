@@ -76,8 +76,13 @@ def run(name, units, per_class, method, seed):
 
 def started(task, method, seed):
     """A model at the start of a training: that of a size and method is compiled once, and begins anew."""
-    model = compiled(task, method)
-    model.set_weights(recipe.make_model(task, recipe.Setting(method, TEMPERATURES[task.units]), seed).get_weights())
+    fresh = recipe.make_model(task, recipe.Setting(method, TEMPERATURES[task.units]), seed)
+    return begin(compiled(task, method), fresh.get_weights())
+
+
+def begin(model, weights):
+    """The model with these weights, and with an optimizer that has not made a step."""
+    model.set_weights(weights)
     for variable in model.optimizer.variables[2:]:  # the first are the number of steps and the learning rate
         variable.assign(np.zeros(variable.shape))
     model.optimizer.iterations.assign(0)

@@ -87,8 +87,8 @@ class Adam(keras.optimizers.Adam):
         )
 
 
-def make_model(task, setting, seed):
-    """The backbone of the task and a head, compiled."""
+def make_model(task, setting, seed, heads=HEADS):
+    """The backbone of the task and a head, compiled; `heads` are those that the method may name."""
     keras.utils.set_random_seed(seed)
     l2 = functools.partial(keras.regularizers.L2, setting.l2) if setting.l2 else lambda: None
     layers = task.backbone(task.train.x.shape[1:], l2)
@@ -98,14 +98,14 @@ def make_model(task, setting, seed):
             keras.layers.Rescaling(1 / setting.temperature),
         ]
     else:
-        head = [_head(task.units, setting, l2(), seed)]
+        head = [_head(task.units, setting, l2(), seed, heads[setting.method])]
     model = keras.Sequential([*layers, *head])
     model.compile(Adam(setting.rate), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
 
 
-def _head(units, setting, l2, seed):
-    (kind, link), learned = HEADS[setting.method], "learned" in setting.method
+def _head(units, setting, l2, seed, head):
+    (kind, link), learned = head, "learned" in setting.method
     has_factors = kind not in (covariances.Diagonal, covariances.Latent)  # the last has as many as its features ask for
     factors = {"num_factors": min(setting.num_factors, units)} if has_factors else {}
     penalty = keras.regularizers.L2(setting.covariance_l2) if setting.covariance_l2 else None

@@ -449,16 +449,9 @@ def _columns(table, *names):
 
 def narrow(of):
     """The narrow head, the full one and Dense: what each adds to Dense's figures, a row for each task and method."""
-    table = of("recipe_narrow", "beside Dense, all chosen by noisy NLL")
-    columns = ("clean accuracy", "clean NLL", "noisy NLL")
-    lines, found = [["wrong labels", "head", *columns]], by_task(table)
-    for task, words in {
-        **TASKS,
-        "groups, 100 classes, 100 each": "40% to any of four look-alikes, 100 classes",
-    }.items():
-        for method, row in ((method, row) for (name, method), row in found.items() if name == task):
-            lines.append([words if method == "Dense" else "", method, *(row[name] for name in columns)])
-    return lines
+    heads = ("Dense", "full", "narrow, 16", "three factors, narrow")
+    head, *rows = by_place(of, "tasks without a say", ("clean accuracy", "clean NLL", "noisy NLL"))
+    return [head, *(row for row in rows if row[1] in heads)]
 
 
 def speed_narrow(of):
@@ -470,3 +463,59 @@ def speed_narrow(of):
             times = step["times Dense"], prediction["times Dense"]
             lines.append([backend, step["head"], *times, step["peak MiB"], step["million weights"]])
     return lines
+
+
+CANDIDATES = (  # of the candidates that may do no harm
+    "Dense",
+    "full",
+    "narrow, 16",
+    "three factors, narrow",
+    "noise at a third of the rate",
+    "Dense first, then all",
+    "Dense first, then the noise",
+    "Dense or full",
+    "Dense or three factors, narrow",
+)
+
+
+def harm_accuracy(of):
+    """The clean accuracy of the best candidates on the atlas with ten classes."""
+    return of_candidates(of("harm", "10 classes: clean accuracy, beside Dense"))
+
+
+def harm_nll(of):
+    """The clean NLL of the best candidates on the atlas with ten classes."""
+    return of_candidates(of("harm", "10 classes: clean NLL, beside Dense"))
+
+
+def of_candidates(table):
+    """The rows of the candidates of `CANDIDATES`."""
+    return [table[0], *(row for row in table[1:] if row[0] in CANDIDATES)]
+
+
+def harm_100(of):
+    """The best candidates on the atlas with 100 classes, a row for each task and candidate."""
+    return by_place(of, "100 classes", ("distance", "clean accuracy", "clean NLL"))
+
+
+def harm_elsewhere(of):
+    """The best candidates on tasks that had no say, a row for each task and candidate."""
+    return by_place(of, "tasks without a say", ("noisy NLL", "clean accuracy", "clean NLL"))
+
+
+def by_place(of, scope, figures):
+    """Tables of the candidates, one for each figure, as one."""
+    tables = {figure: of_candidates(of("harm", f"{scope}: {figure}, beside Dense")) for figure in figures}
+    (_, *places), *rows = tables[figures[0]]
+    lines = [["wrong labels", "head", *figures]]
+    for column, place in enumerate(places, start=1):
+        for number, row in enumerate(rows, start=1):
+            cells = [tables[figure][number][column] for figure in figures]
+            lines.append([in_words(place) if number == 1 else "", row[0], *cells])
+    return lines
+
+
+def in_words(place):
+    """A task of the recipe, or one of the atlas with the examples of each class, in plain words."""
+    noise, each = place.rsplit(", ", 1)
+    return TASKS[place].removeprefix("the same, ") if place in TASKS else f"{ATLAS[noise]}, {each}"

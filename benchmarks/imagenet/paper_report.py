@@ -1,5 +1,7 @@
 """The tables of `paper_tables.py`: the paper's rows at every temperature, and beside Dense with a chosen one."""
 
+import numpy as np
+
 from benchmarks.imagenet.paper import REPORTED, TITLES
 from benchmarks.lib.lines import distinct, select, with_error
 
@@ -12,6 +14,7 @@ def describe(lines):
     for task in distinct(lines, "task"):
         own = complete(select(lines, task=task))
         tables |= {f"{task}: {table}, {title}": beside(own, table) for table, title in TITLES.items()}
+        tables[f"{task}: the control's temperature"] = controls(own)
         tables[f"{task}: every temperature"] = by_temperature(own)
     return tables
 
@@ -26,40 +29,56 @@ def complete(lines):
     return [line for line in lines if len(keys[line["seed"]]) == most]
 
 
-def figure_of(table):
-    """What the paper reports in this table."""
-    return "gAP" if table == "table3" else "accuracy"
+COLUMNS = {  # kind of labels and figure; the paper has likelihoods in two tables
+    "table1": ("noisy accuracy", "clean accuracy", "noisy NLL"),
+    "table3": ("noisy gAP", "clean gAP", "noisy NLL"),
+}
 
 
 def beside(lines, table):
-    """A row for each of the paper's, at the temperature of the least noisy NLL of each seed, as gains over Dense.
+    """A row for each of the paper's, at the temperature of the least noisy NLL of each seed, as gains over the first.
 
-    The first row is absolute. Rows of other links have likelihoods that do not compare with it: these are left out.
+    The first row is absolute.
     """
-    figure = figure_of(table)
-    names = [f"{length} {kind} {figure}" for length in LENGTHS for kind in ("noisy", "clean")]
-    head = ["row", "the paper", *(f"{kind} {figure}, {length}" for length in LENGTHS for kind in ("noisy", "clean"))]
-    found, first = [[*head, "temperatures"]], None
+    columns = [f"{length} {name}" for name in COLUMNS.get(table, COLUMNS["table1"][:2]) for length in LENGTHS]
+    found, first = [["row", "the paper", *map(in_words, columns), "temperatures"]], None
     for row, reported in REPORTED[table].items():
-        own = select(lines, row=row)
-        if not own:
-            continue
-        chosen = {length: choose(own, length) for length in LENGTHS}
-        values = {name: [line[name] for line in chosen[name.split()[0]]] for name in names}
-        cells = (
-            [with_error(values[name]) for name in names]
-            if first is None
-            else [signed([a - b for a, b in zip(values[name], first[name], strict=True)]) for name in names]
-        )
-        first = values if first is None else first
-        found.append([row, reported, *cells, counted(chosen["long"])])
+        if own := select(lines, row=row):
+            chosen = {length: choose(own, length) for length in LENGTHS}
+            values = {name: [line[name] for line in chosen[name.split()[0]]] for name in columns}
+            cells = [with_error(values[name]) if first is None else gain(values[name], first[name]) for name in columns]
+            first = values if first is None else first
+            found.append([row, reported, *cells, counted(chosen["long"])])
     return found
 
 
+def in_words(column):
+    """A column with its length behind a comma."""
+    length, name = column.split(" ", 1)
+    return f"{name}, {length}"
+
+
+def controls(lines):
+    """What a head gains in noisy accuracy at the end, by the temperature that its Dense control has."""
+    dense = select(lines, row="Dense")
+    plain, best = select(dense, temperature=1.0), choose(dense, "long")
+    found = [["row", "over Dense at temperature 1", "at the head's temperature", "at the best by noisy NLL"]]
+    for row in ("diagonal", "full"):
+        own = choose(select(lines, row=row), "long")
+        same = [select(dense, seed=line["seed"], temperature=line["temperature"])[0] for line in own]
+        cells = [gain(_accuracy(own), _accuracy(other)) for other in (plain, same, best)]
+        found.append([row, *cells])
+    return found
+
+
+def _accuracy(lines):
+    return [line["long noisy accuracy"] for line in sorted(lines, key=lambda line: line["seed"])]
+
+
 def choose(lines, length):
-    """For every seed the line of the temperature with the least noisy NLL at this length."""
+    """For every seed the line of the temperature with the least noisy NLL at this length; not a number is the worst."""
     return [
-        min(select(lines, seed=seed), key=lambda line: line[f"{length} noisy NLL"])
+        min(select(lines, seed=seed), key=lambda line: np.nan_to_num(line[f"{length} noisy NLL"], nan=np.inf))
         for seed in sorted(distinct(lines, "seed"))
     ]
 
@@ -87,7 +106,7 @@ def by_temperature(lines):
     return found
 
 
-def signed(values):
-    """`with_error` with a plus before what is not negative."""
-    text = with_error(values)
+def gain(values, others):
+    """Mean and standard error of the differences, seed by seed, with a sign."""
+    text = with_error([a - b for a, b in zip(values, others, strict=True)])
     return text if text.startswith("-") else f"+{text}"

@@ -9,11 +9,12 @@ LENGTHS = ("short", "long")
 
 
 def describe(lines):
-    """The tables by their titles: for each task and table of the paper one, and all temperatures beside each other."""
+    """The tables by their titles: for each task those of the paper whose rows are all there, and all temperatures."""
     tables = {}
     for task in distinct(lines, "task"):
         own = complete(select(lines, task=task))
-        tables |= {f"{task}: {table}, {title}": beside(own, table) for table, title in TITLES.items()}
+        whole = {table: title for table, title in TITLES.items() if set(REPORTED[table]) <= set(distinct(own, "row"))}
+        tables |= {f"{task}: {table}, {title}": beside(own, table) for table, title in whole.items()}
         tables[f"{task}: the control's temperature"] = controls(own)
         tables[f"{task}: every temperature"] = by_temperature(own)
     return tables
@@ -43,12 +44,12 @@ def beside(lines, table):
     columns = [f"{length} {name}" for name in COLUMNS.get(table, COLUMNS["table1"][:2]) for length in LENGTHS]
     found, first = [["row", "the paper", *map(in_words, columns), "temperatures"]], None
     for row, reported in REPORTED[table].items():
-        if own := select(lines, row=row):
-            chosen = {length: choose(own, length) for length in LENGTHS}
-            values = {name: [line[name] for line in chosen[name.split()[0]]] for name in columns}
-            cells = [with_error(values[name]) if first is None else gain(values[name], first[name]) for name in columns]
-            first = values if first is None else first
-            found.append([row, reported, *cells, counted(chosen["long"])])
+        own = select(lines, row=row)
+        chosen = {length: choose(own, length) for length in LENGTHS}
+        values = {name: [line[name] for line in chosen[name.split()[0]]] for name in columns}
+        cells = [with_error(values[name]) if first is None else gain(values[name], first[name]) for name in columns]
+        first = values if first is None else first
+        found.append([row, reported, *cells, counted(chosen["long"])])
     return found
 
 
@@ -59,20 +60,29 @@ def in_words(column):
 
 
 def controls(lines):
-    """What a head gains in noisy accuracy at the end, by the temperature that its Dense control has."""
+    """What a head gains in accuracy at the end, by the temperature that its Dense control has."""
     dense = select(lines, row="Dense")
-    plain, best = select(dense, temperature=1.0), choose(dense, "long")
-    found = [["row", "over Dense at temperature 1", "at the head's temperature", "at the best by noisy NLL"]]
+    others = ("over Dense at temperature 1", "at the head's temperature", "at the best by noisy NLL")
+    found = [["row", *(f"{kind} accuracy, {other}" for kind in ("noisy", "clean") for other in others)]]
     for row in ("diagonal", "full"):
         own = choose(select(lines, row=row), "long")
         same = [select(dense, seed=line["seed"], temperature=line["temperature"])[0] for line in own]
-        cells = [gain(_accuracy(own), _accuracy(other)) for other in (plain, same, best)]
-        found.append([row, *cells])
+        controls = (select(dense, temperature=1.0), same, choose(dense, "long"))
+        found.append(
+            [
+                row,
+                *(
+                    gain(*(_accuracy(each, kind) for each in (own, control)))
+                    for kind in ("noisy", "clean")
+                    for control in controls
+                ),
+            ]
+        )
     return found
 
 
-def _accuracy(lines):
-    return [line["long noisy accuracy"] for line in sorted(lines, key=lambda line: line["seed"])]
+def _accuracy(lines, kind):
+    return [line[f"long {kind} accuracy"] for line in sorted(lines, key=lambda line: line["seed"])]
 
 
 def choose(lines, length):

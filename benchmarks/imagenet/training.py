@@ -2,8 +2,8 @@
 
 All that a step depends on is a function of the seed and its number (the order and the crops of the images, see
 `batches.py`), or is in one file of weights: the network, the optimizer with its number of steps, and the counter of the
-head's noise. The file is replaced as a whole. `keras.callbacks.BackupAndRestore` begins the epoch again instead, with
-weights that have seen a part of it.
+head's noise. The file is replaced as a whole. `keras.callbacks.BackupAndRestore` that saves every few steps begins the
+epoch again instead, with weights that have seen a part of it.
 """
 
 import dataclasses

@@ -63,7 +63,7 @@ def images(seed):
     """Twenty drawn classes in pairs of look-alikes: seven pairs upstream, three downstream."""
     parts = tasks.images(0.0, seed)
     x, y = (np.concatenate([getattr(part, name) for part in parts[:3]]) for name in ("x", "y"))
-    return Data(tasks.Split(x, y), tuple(range(14)), tasks.convolutional(), 25)
+    return Data(tasks.Split(x, y), tuple(range(14)), tasks.convolutional(), 10)
 
 
 DATA = {"digits": digits, "images": images}
@@ -163,7 +163,7 @@ def rows(name, seed, epochs=None):
     units = int(other.y.max()) + 1
     for method in (NONE, *PRETRAINED):
         if method == NONE:
-            model, temperature, loss = _upstream(data, train, DENSE, 1.0, seed), float("nan"), float("nan")
+            model, temperature, loss = _upstream(data, train, DENSE, 1.0, seed), None, None
         else:
             model, temperature, loss = pretrained(data, train, validation, method, seed, epochs or data.epochs)
         for shots in SHOTS:

@@ -1,7 +1,7 @@
 """The paper's experiments on a folder of images, to be started by one command and gone on with after any end.
 
 python -m benchmarks.imagenet --config ilsvrc12 --data FOLDER [--head dense] [--set samples=1000 ...] [--seed 0]
-python -m benchmarks.imagenet --sweep table1 --data FOLDER [--seeds 5] [--list]
+python -m benchmarks.imagenet --sweep table1 --data FOLDER [--seeds 5] [--list] [--config jft, of a sweep with two]
 python -m benchmarks.imagenet --config ilsvrc12 --dry-run      (on the backend of KERAS_BACKEND)
 
 FOLDER has `train/CLASS/` and `validation/CLASS/`, or is `tfds:NAME`. Every epoch adds a line to `metrics.jsonl` in the
@@ -39,14 +39,16 @@ def make_parser():
 def planned(options, parser):
     """The folder of each run, the run and its seed."""
     overrides = dict(map(read_override, options.set)) | ({"head": options.head} if options.head else {})
-    if (options.config is None) == (options.sweep is None):
-        parser.error("one of --config and --sweep is needed")
     if options.sweep is None:
+        if options.config is None:
+            parser.error("--config or --sweep is needed")
         run = Run(options.config, options.config, overrides)
         return [(options.output / f"{options.config}-seed{options.seed}", run, options.seed)]
     if overrides:
         parser.error("--set and --head change one run, not a sweep")
-    runs = enumerate(SWEEPS[options.sweep])
+    runs = [(i, run) for i, run in enumerate(SWEEPS[options.sweep]) if options.config in (None, run.config)]
+    if len({run.config for _, run in runs}) != 1 and not (options.list or options.dry_run):
+        parser.error(f"--config must be one of {options.sweep}: its rows are of different data")
     seeds = range(options.seeds)
     return [(options.output / f"{options.sweep}-{i}-seed{seed}", run, seed) for i, run in runs for seed in seeds]
 

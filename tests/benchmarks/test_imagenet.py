@@ -170,6 +170,15 @@ def test_a_sweep_has_a_line_for_each_run_and_repeats_none(data, tmp_path):
     assert all(line["epoch"] == 3 for line in lines)
 
 
+def test_the_rows_of_a_sweep_with_two_data_sets_are_run_for_one(data, tmp_path, capsys):
+    parser, words = command.make_parser(), ["--sweep", "table3", "--data", str(data), "--output", str(tmp_path)]
+    planned = command.planned(parser.parse_args([*words, "--config", "jft", "--seeds", "2"]), parser)
+    assert [run.config for _, run, _ in planned] == ["jft"] * 8
+    with pytest.raises(SystemExit):
+        command.main(words)
+    assert "--config must be one of table3: its rows are of different data" in capsys.readouterr().err
+
+
 def test_every_run_of_a_sweep_is_listed_and_has_a_configuration(capsys):
     command.main(["--sweep", "table3", "--list"])
     printed = capsys.readouterr().out.splitlines()

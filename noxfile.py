@@ -252,6 +252,8 @@ BENCHMARKS = {
     "cost.speed": (f"{EVERY},plot", [], "three quarters of an hour"),
     "floors": ("demo", ["recipe"], "an hour or more; with --quick a minute"),
     "floors.harm": ("demo", ["recipe"], "an hour or two"),
+    "imagenet": ("demo", [], "weeks of accelerators; with --dry-run a minute"),
+    "imagenet.paper_tables": ("demo", [], "not timed"),
     "labels.annotators": ("demo", ["recipe"], "not timed"),
     "labels.choice": ("demo", ["recipe"], "an hour and a half; with --seeds 1 twenty minutes"),
     "labels.clean_probabilities": ("demo", ["recipe"], "an hour"),
@@ -275,6 +277,7 @@ BENCHMARKS = {
     "labels.recipe": ("demo", ["recipe"], 'several hours; with --seeds 1 --tasks "digits, 40%" a few minutes'),
     "labels.segmentation": ("demo", [], "ten minutes"),
     "labels.serving": ("demo", [], "not timed"),
+    "labels.transfer": ("demo", [], "not timed"),
     "labels.truth": ("demo", [], "an hour; with --tasks digits a few minutes"),
 }
 

@@ -457,7 +457,7 @@ def narrow(of):
 def speed_narrow(of):
     """Times of the narrow, the full and the parameter-efficient head, and their memory and weights."""
     lines = [["backend", "head", "step: times Dense", "predict: times Dense", "step: peak MiB", "million weights"]]
-    for backend in ("jax",):
+    for backend in ("jax", "tensorflow", "torch"):
         steps, predictions = (_dicts(of(f"speed_narrow_{backend}", title)) for title in SPEEDS)
         for step, prediction in zip(steps, predictions, strict=True):
             times = step["times Dense"], prediction["times Dense"]

@@ -457,7 +457,7 @@ def narrow(of):
 def speed_narrow(of):
     """Times of the narrow, the full and the parameter-efficient head, and their memory and weights."""
     lines = [["backend", "head", "step: times Dense", "predict: times Dense", "step: peak MiB", "million weights"]]
-    for backend in ("jax",):
+    for backend in ("jax", "tensorflow", "torch"):
         steps, predictions = (_dicts(of(f"speed_narrow_{backend}", title)) for title in SPEEDS)
         for step, prediction in zip(steps, predictions, strict=True):
             times = step["times Dense"], prediction["times Dense"]
@@ -518,4 +518,10 @@ def by_place(of, scope, figures):
 def in_words(place):
     """A task of the recipe, or one of the atlas with the examples of each class, in plain words."""
     noise, each = place.rsplit(", ", 1)
-    return TASKS[place].removeprefix("the same, ") if place in TASKS else f"{ATLAS[noise]}, {each}"
+    return f"{ATLAS[noise]}, {each}" if noise in ATLAS else ALONE.get(place) or TASKS[place]
+
+
+ALONE = {  # the words of tasks whose neighbours do not stand beside them
+    "groups, 100 classes, 100 each": "40% to any of four look-alikes, 100 classes of 100 examples",
+    "images, 20%": "20% to the class that the image looks most like, twenty drawn classes, a convolutional network",
+}

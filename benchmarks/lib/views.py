@@ -511,7 +511,8 @@ def by_place(of, scope, figures):
     for column, place in enumerate(places, start=1):
         for number, row in enumerate(rows, start=1):
             cells = [tables[figure][number][column] for figure in figures]
-            lines.append([in_words(place) if number == 1 else "", row[0], *cells])
+            if any(cells):
+                lines.append([in_words(place) if number == 1 else "", row[0], *cells])
     return lines
 
 

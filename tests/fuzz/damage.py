@@ -172,7 +172,7 @@ def change_config(members, index, value):
     def changed(name, content):
         try:
             config = json.loads(content) if name.endswith(".json") else None
-        except ValueError:  # an earlier damage
+        except (ValueError, RecursionError):  # an earlier damage
             return content
         if not config:
             return content

@@ -10,6 +10,7 @@ from typing import Any
 
 import keras
 
+from keras_het.base.compiler import is_chosen
 from keras_het.base.tensor import Tensor
 
 BLOCK_ELEMENTS = 1 << 20  # logits of one block: 4 MiB of float32
@@ -51,27 +52,41 @@ def block_sizes(
     nodes. It has at least two rows, because XLA shares out the work on a block by rows. A block that must have the
     whole batch has all rows, None, and fewer nodes instead. A batch is cut evenly. Blocks of an unknown batch are
     small: the last one may be mostly padding.
+
+    A compiler of the user's compiles once more for each size: then the rows do not depend on a batch that needs several
+    blocks, and the nodes are cut evenly where they can be.
     """
     batch, budget = loc.shape[0], _budget(loc)
     if whole_batch:
         fitting = max(FEWEST_NODES, budget // (units * max(1, batch or TYPICAL_BATCH)))
-        return None, min(num_samples, fitting if chunk_size == "auto" else chunk_size)
+        return None, _cut(num_samples, fitting) if chunk_size == "auto" else min(num_samples, chunk_size)
     if chunk_size == "auto":
         chunk_size = max(CHUNK_SIZE, budget // (units * max(1, batch or TYPICAL_BATCH)))
         # Every pass on PyTorch writes a new block to memory: a block above the budget is slower than a thin one. XLA
         # fuses passes, and likes thick ones; but an image may have more logits than any head of classes.
         most = budget * (1 if keras.config.backend() == "torch" else LARGEST_BLOCK)
-        chunk_size = min(chunk_size, max(FEWEST_NODES, most // (2 * units)))
+        chunk_size = _cut(num_samples, min(chunk_size, max(FEWEST_NODES, most // (2 * units))))
     chunk_size = min(num_samples, chunk_size)
     rows = max(2, budget // (units * chunk_size))
     if batch is None:
         return min(rows, UNKNOWN_ROWS), chunk_size
-    return math.ceil(batch / math.ceil(batch / rows)) if batch > rows else rows, chunk_size
+    evenly = batch > rows and not is_chosen()
+    return math.ceil(batch / math.ceil(batch / rows)) if evenly else rows, chunk_size
+
+
+def _cut(num_samples: int, most: int) -> int:
+    """Nodes of a chunk of at most `most`; for a compiler their largest divisor above most / 2, if there is one."""
+    most = min(num_samples, most)
+    sizes = range(most, most // 2, -1) if is_chosen() else ()
+    return next((size for size in sizes if num_samples % size == 0), most)
 
 
 def _budget(tensor: Tensor) -> int:
-    if keras.config.backend() == "torch":
+    backend = keras.config.backend()
+    if backend == "torch":
         on_processor = tensor.device.type == "cpu"
-    else:
+    elif backend in ("jax", "tensorflow"):
         on_processor = all(name.startswith("cpu") for name in keras.distribution.list_devices())
+    else:  # numpy, openvino: for predictions, and without a list of devices
+        on_processor = True
     return BLOCK_ELEMENTS if on_processor else ACCELERATOR_ELEMENTS

@@ -113,8 +113,8 @@ def largest(x: Tensor, least: float, axis: int) -> Tensor:
     """The maximum over an axis, which keeps length one; at least `least`, and `least` for no entries.
 
     (`max` of Keras has `initial` for that, but on PyTorch its tensor is on the CPU, and it has another shape for an
-    empty batch.)
+    empty batch. Its compiler stops at `max`, and not at `amax`.)
     """
     if 0 in x.shape:
         return ops.sum(x, axis=axis, keepdims=True) + least  # the sum of nothing is 0
-    return ops.maximum(ops.max(x, axis=axis, keepdims=True), least)
+    return ops.maximum(ops.amax(x, axis=axis, keepdims=True), least)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from keras_het.base.compiler import compiled
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_choice
 from keras_het.ops import blocking
@@ -209,37 +210,45 @@ def _log_averages(mean: Mean, chunks: "Chunks", normal: Normal) -> tuple[tuple, 
 
     The sum of probabilities needs one exponential per element, the sum in log space two.
     """
-
-    def add(chunk: tuple[Tensor, ...], sums: tuple[Tensor, ...]) -> tuple:
-        terms = mean.terms(normal.logits_at(chunk))
-        return tuple(s + ops.sum(term, axis=-1) for s, term in zip(sums, terms, strict=True))
-
-    def add_in_logs(chunk: tuple[Tensor, ...], sums: tuple[Tensor, ...]) -> tuple:
-        terms = mean.log_terms(normal.logits_at(chunk), axis=1)
-        return tuple(ops.logaddexp(s, ops.logsumexp(term, axis=-1)) for s, term in zip(sums, terms, strict=True))
-
-    def in_logs() -> tuple:
-        # Not from -inf: the difference of two infinities in logaddexp is NaN.
-        return chunks.fold(add_in_logs, (ops.full_like(normal.loc, -1e30),) * mean.num_terms)
-
+    arguments = mean, normal
+    # Not from -inf: the difference of two infinities in logaddexp is NaN.
+    lowest = (ops.full_like(normal.loc, -1e30),) * mean.num_terms
     if mean.always_in_logs:
-        log_sums = in_logs()
+        log_sums = chunks.fold(_add_log_terms, arguments, lowest)
     else:
-        sums = chunks.fold(add, (ops.zeros_like(normal.loc),) * mean.num_terms)
+        sums = chunks.fold(_add_terms, arguments, (ops.zeros_like(normal.loc),) * mean.num_terms)
         safe = ops.all(ops.stack(sums) > SMALLEST_MEAN * chunks.num_samples)
-        log_sums = ops.cond(safe, lambda: tuple(ops.log(s) for s in sums), in_logs)
+        log_sums = ops.cond(
+            safe,
+            lambda: tuple(ops.log(s) for s in sums),
+            lambda: chunks.fold(_add_log_terms, arguments, lowest),
+        )
     return (mean.result([s - math.log(chunks.num_samples) for s in log_sums]),), ()
 
 
 def _gradients(mean: Mean, chunks: "Chunks", normal: Normal, value: Tensor, upstream: Tensor) -> tuple[tuple, tuple]:
     """The gradients of the tensors with a row for each example, and of the tensors that all examples share."""
-
-    def add(chunk: tuple[Tensor, ...], sums: tuple[Tensor, ...]) -> tuple:
-        parts = normal.pull_back(mean.sensitivity(normal.logits_at(chunk), value, upstream), chunk)
-        return tuple(s + part for s, part in zip(sums, parts, strict=True))
-
-    found = normal.gradients(*(s / chunks.num_samples for s in chunks.fold(add, normal.no_sums())))
+    sums = chunks.fold(_add_gradients, (mean, normal, value, upstream), normal.no_sums())
+    found = normal.gradients(*(s / chunks.num_samples for s in sums))
     return found[: normal.num_rows], found[normal.num_rows :]
+
+
+def _add_terms(mean: Mean, normal: Normal, chunk: Any, sums: Any) -> tuple:
+    """The body of the forward pass: the sums of the terms, with those at a chunk of nodes."""
+    terms = mean.terms(normal.logits_at(chunk))
+    return tuple(s + ops.sum(term, axis=-1) for s, term in zip(sums, terms, strict=True))
+
+
+def _add_log_terms(mean: Mean, normal: Normal, chunk: Any, sums: Any) -> tuple:
+    """The body of the forward pass in log space."""
+    terms = mean.log_terms(normal.logits_at(chunk), axis=1)
+    return tuple(ops.logaddexp(s, ops.logsumexp(term, axis=-1)) for s, term in zip(sums, terms, strict=True))
+
+
+def _add_gradients(mean: Mean, normal: Normal, value: Tensor, upstream: Tensor, chunk: Any, sums: Any) -> tuple:
+    """The body of the backward pass: the sums of the gradients, with those at a chunk of nodes."""
+    parts = normal.pull_back(mean.sensitivity(normal.logits_at(chunk), value, upstream), chunk)
+    return tuple(s + part for s, part in zip(sums, parts, strict=True))
 
 
 class Chunks:
@@ -249,12 +258,30 @@ class Chunks:
         self.num_samples = tables[0].shape[0]
         self.count, rest = divmod(self.num_samples, chunk_size)
         stop = self.count * chunk_size
-        self._full = [
-            ops.transpose(ops.reshape(x[:stop], (self.count, chunk_size, x.shape[1])), (0, 2, 1)) for x in tables
-        ]
+        self._full = [_in_columns(x[:stop], self.count, chunk_size) for x in tables]
         self._rest = tuple(ops.transpose(x[stop:]) for x in tables) if rest else None
 
-    def fold(self, add: Callable, carry: tuple[Tensor, ...]) -> tuple:
-        """carry = add(chunk, carry) over all chunks: a loop that compiles to one body, then the smaller last chunk."""
-        carry = ops.fori_loop(0, self.count, lambda i, carry: add(tuple(x[i] for x in self._full), carry), carry)
-        return carry if self._rest is None else add(self._rest, carry)
+    def fold(self, body: Callable, arguments: tuple, carry: tuple[Tensor, ...]) -> tuple:
+        """carry = body(*arguments, chunk, carry) over all chunks: a loop over one body, then the smaller last chunk.
+
+        Args:
+            body: function of a mean, a distribution, further arguments, a chunk, and sums.
+            arguments: all before the chunk.
+            carry: the sums at the start.
+        """
+        add = compiled(body, arguments[1].tensors)
+        carry = ops.fori_loop(
+            0, self.count, lambda i, carry: add(*arguments, tuple(x[i] for x in self._full), carry), carry
+        )
+        return carry if self._rest is None else body(*arguments, self._rest, carry)
+
+
+def _in_columns(table: Tensor, count: int, chunk_size: int) -> Tensor:
+    """A table of rows as `(count, columns, chunk_size)`, in this order in memory.
+
+    A transposed view would be read across its rows by every pass over a block on PyTorch. The reshape to two axes makes
+    it a copy.
+    """
+    columns = table.shape[1]
+    turned = ops.transpose(ops.reshape(table, (count, chunk_size, columns)), (0, 2, 1))
+    return ops.reshape(ops.reshape(turned, (count, columns * chunk_size)), (count, columns, chunk_size))

@@ -1,7 +1,7 @@
 """Seconds and peak memory of a training step and of a prediction, beside a plain Dense layer and the machine's floor.
 
 python -m benchmarks.cost.speed [--backends jax tensorflow torch] [--heads NAME ...] [--sweeps S K B R] [--quick]
-    [--output FOLDER]
+    [--base] [--nodes 256] [--compile-blocks] [--output FOLDER]
 
 Every measurement has a fresh process (with --quick they share one, and peak memory only rises). Dense and the machine's
 rates are measured in the same one as the head, in turn with it. The floor is
@@ -112,8 +112,14 @@ def make_call(head, mode, **sizes):
     return train if mode == "train" else lambda: model.predict_on_batch(x)
 
 
-def measure_row(head, what, sizes, repeats):
+def measure_row(head, what, sizes, repeats, compiles=False):
     """The measurements of one process: seconds of all modes, or the peak memory of one."""
+    if compiles:
+        import torch
+
+        from keras_het.config import compile_blocks
+
+        compile_blocks(torch.compile)
     if what != "seconds":
         call = make_call(head, what, **sizes)
         call(), call()
@@ -149,11 +155,11 @@ def measure_seconds(head, sizes, repeats, probe_sizes):
     return result
 
 
-def run(backend, grid, repeats, together):
+def run(backend, grid, repeats, together, compiles=False):
     """All rows of a backend. Each measurement has a fresh process, or, to be quick, all share one."""
     rows = list(dict.fromkeys((head, tuple(sizes.items())) for head, sizes in grid))
     jobs = [
-        {"head": head, "sizes": dict(sizes), "repeats": repeats, "what": what}
+        {"head": head, "sizes": dict(sizes), "repeats": repeats, "what": what, "compiles": compiles}
         for head, sizes in rows
         for what in ("seconds", *MODES)
     ]
@@ -163,10 +169,10 @@ def run(backend, grid, repeats, together):
         steady = {} if batch[0]["what"] == "seconds" else harness.STEADY_MEMORY
         found += harness.in_fresh_process(__spec__.name, batch, KERAS_BACKEND=backend, **steady)
     print("\r".ljust(161) + "\r", end="")
-    seen = []
+    seen, name = [], f"{backend}, compile_blocks" if compiles else backend
     for (head, sizes), timed, *peaks in zip(rows, found[::3], found[1::3], found[2::3], strict=True):
         for mode, peak in zip(MODES, peaks, strict=True):
-            seen.append({"backend": backend, "head": head, "mode": mode, **dict(sizes), **timed[mode], **peak})
+            seen.append({"backend": name, "head": head, "mode": mode, **dict(sizes), **timed[mode], **peak})
     return seen
 
 
@@ -270,19 +276,23 @@ def main():
     )
     parser.add_argument("--heads", nargs="+", choices=HEADS, default=list(HEADS))
     parser.add_argument("--base", action="store_true", help="only the sizes from which the others vary")
+    parser.add_argument("--nodes", type=int, default=BASE["S"], help="S of the sizes from which the others vary")
+    parser.add_argument("--compile-blocks", action="store_true", help="PyTorch once more with compile_blocks")
     options = parser.parse_args()
     if options.row:
         print(json.dumps([measure_row(**row) for row in options.row]))
         return
     base, sweeps = (QUICK, QUICK_SWEEPS) if options.quick else (BASE, {name: SWEEPS[name] for name in options.sweeps})
     sweeps = {"B": [base["B"]]} if options.base else sweeps
-    rows = []
-    for backend in options.backends:
+    base = base if options.quick else {**base, "S": options.nodes}
+    rows, ways = [], [(backend, False) for backend in options.backends]
+    for backend, compiles in [*ways, *[("torch", True)] * options.compile_blocks]:
         rows += run(
             backend,
             grid(base, sweeps, options.heads),
             3 if options.quick else options.repeats,
             together=options.quick,
+            compiles=compiles,
         )
         harness.write_csv(options.output / "speed.csv", rows)
     plot(rows, base, options.output)

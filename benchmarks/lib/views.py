@@ -465,6 +465,21 @@ def speed_narrow(of):
     return lines
 
 
+def compiled_blocks(of):
+    """Times of a step and of a prediction on JAX, and on PyTorch without and with a compiler, by nodes."""
+    lines = [["head", "nodes", "backend", *(f"{mode}: {x}" for mode in ("step", "predict") for x in ("ms", "times JAX"))]]
+    for nodes in ("256", "1024"):
+        steps, predictions = (_dicts(of(f"speed_compile_blocks_{nodes}", title)) for title in SPEEDS)
+        for head in dict.fromkeys(row["head"] for row in steps):
+            own = [[row for row in rows if row["head"] == head] for rows in (steps, predictions)]
+            for pair in zip(*own, strict=True):
+                times = [float(row["ms (quartiles)"].split()[0]) for row in pair]
+                jax = [float(rows[0]["ms (quartiles)"].split()[0]) for rows in own]
+                figures = [x for ms, least in zip(times, jax, strict=True) for x in (f"{ms:.0f}", f"{ms / least:.1f}")]
+                lines.append([head, nodes, pair[0]["backend"], *figures])
+    return lines
+
+
 CANDIDATES = (  # of the candidates that may do no harm
     "Dense",
     "full",

@@ -135,8 +135,7 @@ def test_a_callback_can_be_used_for_several_fits():
         assert moved(record.transitions) == [False, False, True, True]
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize(("after", "epoch"), [(4, 2), (4, 5), ("score", 5)])
+@pytest.mark.parametrize(("after", "epoch"), [(4, 2), pytest.param(4, 5, marks=pytest.mark.smoke), ("score", 5)])
 def test_a_resumed_run_equals_the_run_that_was_not_interrupted(after, epoch, tmp_path):
     class StopError(Exception):
         pass

@@ -91,7 +91,6 @@ def test_a_candidate_of_ten_lines():
     assert [score.name for score in found.scores] == ["early stopping", "focal loss, 1.0", "focal loss, 2.0"]
 
 
-@pytest.mark.smoke
 def test_the_default_candidates_train():
     found = choose(make_body, X, Y, **{**SHORT, "folds": 2, "epochs": 5})
     assert [score.name for score in found.scores] == [make().name for make in (candidates.PLAIN, *candidates.OTHERS)]

@@ -141,8 +141,7 @@ def test_a_second_fit_starts_anew_and_a_clone_is_its_like():
     assert choices["temperature"].weights == []  # what was given is as it was
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("hidden", [(8,), convolution])
+@pytest.mark.parametrize("hidden", [pytest.param((8,), marks=pytest.mark.smoke), convolution])
 def test_a_pickle_predicts_the_same_bits(hidden):
     x, y = images()
     fitted = small(hidden=hidden).fit(x, y)

@@ -467,7 +467,8 @@ def speed_narrow(of):
 
 def compiled_blocks(of):
     """Times of a step and of a prediction on JAX, and on PyTorch without and with a compiler, by nodes."""
-    lines = [["head", "nodes", "backend", *(f"{mode}: {x}" for mode in ("step", "predict") for x in ("ms", "times JAX"))]]
+    columns = (f"{mode}: {figure}" for mode in ("step", "predict") for figure in ("ms", "times JAX"))
+    lines = [["head", "nodes", "backend", *columns]]
     for nodes in ("256", "1024"):
         steps, predictions = (_dicts(of(f"speed_compile_blocks_{nodes}", title)) for title in SPEEDS)
         for head in dict.fromkeys(row["head"] for row in steps):

@@ -205,13 +205,18 @@ def test_no_false_alarm_over_the_heads_and_models_of_this_suite():
         keras_het.check(new)
 
 
+def python_blocks(page):
+    """The code of a page that the tests run."""
+    return [part.split("```")[0] for part in page.read_text().split("```python\n")[1:]]
+
+
 ROOT = pathlib.Path(keras_het.__file__).parent.parent
 PAGES = [
     ROOT / "README.md",
     *(
         page
         for page in sorted((ROOT / "docs").glob("*.md"))
-        if ("    model.compile(" in page.read_text() or "\nmodel.compile(" in page.read_text())
+        if any("model.compile(" in block for block in python_blocks(page))
         and "DistributionModel("
         not in page.read_text()  # whose losses are not for the classifier that is compiled here
     ),
@@ -221,11 +226,7 @@ PROGRAMS = [ROOT / "keras_het" / "commands" / "demo" / "training.py", *sorted((R
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
 def test_no_false_alarm_over_the_compile_calls_of_demo_guides_and_readme(path):
-    blocks = (
-        [path.read_text()]
-        if path.suffix == ".py"
-        else [part.split("```")[0] for part in path.read_text().split("```python\n")[1:]]
-    )
+    blocks = [path.read_text()] if path.suffix == ".py" else python_blocks(path)
     calls = [(call, block) for block in blocks for call in compile_calls(block)]
     assert calls
     for call, block in calls:

@@ -541,4 +541,6 @@ def in_words(place):
 ALONE = {  # the words of tasks whose neighbours do not stand beside them
     "groups, 100 classes, 100 each": "40% to any of four look-alikes, 100 classes of 100 examples",
     "images, 20%": "20% to the class that the image looks most like, twenty drawn classes, a convolutional network",
+    "digits, 20%": "20% to the class that the image looks most like, digits",
+    "MNIST, 40%": "40% to the class that the image looks most like, 3000 of MNIST, a convolutional network",
 }

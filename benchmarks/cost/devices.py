@@ -19,7 +19,8 @@ HEADS = ["diagonal", "parameter_efficient", "latent", "narrow", "low_rank"]
 MILLION = {"units": 1_000_000, "features": 512, "batch": 128, "num_samples": 128}  # more nodes: too large a table
 MANY = (8, 64, 512)
 # An operation of devices in a compiled program: shapes, and kind.
-EXCHANGE = re.compile(r"= (\(?[a-z0-9]+\[.*?) (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)\(")
+KINDS = "all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter"
+EXCHANGE = re.compile(rf"= (\(?[a-z0-9]+\[.*?) ({KINDS})(?:-start)?\(")
 ENVIRONMENT = {"KERAS_BACKEND": "jax", "JAX_NUM_CPU_DEVICES": str(max(DEVICES))}
 
 

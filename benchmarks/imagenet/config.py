@@ -54,14 +54,14 @@ class Config:
 
 LONG = {"epochs": 270, "drops": (90, 180, 240)}  # the paper's longer training on ILSVRC12
 CONFIGS = {
-    "ilsvrc12": Config(**LONG, warmup_epochs=5, samples=10_000),
+    "ilsvrc12": Config(**LONG, warmup_epochs=5.0, samples=10_000),
     "webvision": Config(
         backbone="InceptionResNetV2",
         size=299,
         bicubic=True,
         epochs=95,
         drops=(40, 80),
-        warmup_epochs=2,
+        warmup_epochs=2.0,
         l2=4e-5,
         covariance_l2=4e-5,
         batch=32 * 64,
@@ -119,7 +119,10 @@ def changed(config, overrides):
         if overrides.get(name, choices[0]) not in choices:
             raise ValueError(f"`{name}` must be one of {choices}. Received: {name}={overrides[name]!r}")
     plain = {"temperature": 1.0} if overrides.get("head") == "dense" else {}
-    return dataclasses.replace(config, **{**plain, **overrides})
+    found = dataclasses.replace(config, **{**plain, **overrides})
+    if found.multilabel and found.link == "softmax":
+        raise ValueError("`link` must be 'sigmoid' for images of several classes. Received: link='softmax'")
+    return found
 
 
 def read_override(text):

@@ -85,7 +85,7 @@ def step(model, parallel, x, y, weight=None):
     x = to_tensor(x)
     model.zero_grad()
     loss = model.compute_loss(x, y, parallel(x, training=True), weight)
-    loss.backward()
+    model.optimizer.scale_loss(loss).backward()
     weights = model.trainable_variables
     with torch.no_grad():
         model.optimizer.apply([w.value.grad for w in weights], weights)

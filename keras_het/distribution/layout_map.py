@@ -59,8 +59,9 @@ def layout_map(model: keras.layers.Layer, mesh: Any, axis: str = "model") -> ker
         a `keras.distribution.LayoutMap`, which takes further entries. It raises ValueError where a weight of a head
             without an entry is made.
     Raises:
-        ValueError: if the model has no head, or a head with a weight that its `class_axes` does not name; if the mesh
-            has no such axis, or its devices cannot share the classes evenly; on other backends than JAX.
+        ValueError: if the model has no head, or a head with a weight that its `class_axes` does not name; if two
+            heads of one name have other covariances; if the mesh has no such axis, or its devices cannot share the
+            classes evenly; on other backends than JAX.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
@@ -76,6 +77,8 @@ def layout_map(model: keras.layers.Layer, mesh: Any, axis: str = "model") -> ker
         backend = keras.config.backend()
         rule = f"be JAX, for keras.distribution splits weights there alone; on {backend} {INSTEAD[backend]}"
         raise ValueError(f"The backend must {rule}. Received: the backend {backend!r}")
+    if not isinstance(model, keras.layers.Layer):
+        raise ValueError(f"`model` must be a model or a layer of Keras. Received: a {type(model).__name__}")
     if not isinstance(mesh, keras.distribution.DeviceMesh):
         raise ValueError(f"`mesh` must be a keras.distribution.DeviceMesh. Received: a {type(mesh).__name__}")
     if axis not in mesh.axis_names:
@@ -89,10 +92,21 @@ def layout_map(model: keras.layers.Layer, mesh: Any, axis: str = "model") -> ker
             more = -(-head.units // devices) * devices
             rule = f"be divisible by the {devices} devices of the axis {axis!r}, as {more} is; labels need not name all"
             raise ValueError(f"`units` must {rule}. Received: units={head.units} of the head {head.name!r}")
-    layout.update({key: axes for head in heads for key, axes in _entries(head, axis)})
+    layout.update(_of_all(heads, axis))
     for weight in (weight for head in heads for weight in head.weights):
         layout[weight.path]  # raises for a weight that has none
     return layout
+
+
+def _of_all(heads: list[NoisyDense], axis: str) -> dict[str, tuple]:
+    """Keys and layouts of the weights of all heads."""
+    found: dict[str, tuple] = {}
+    for head in heads:
+        for key, axes in _entries(head, axis):
+            if found.setdefault(key, axes) != axes:
+                rule = "have names of their own where their covariances differ, for names find the layouts"
+                raise ValueError(f"The heads must {rule}. Received: several heads of the name {head.name!r}")
+    return found
 
 
 def _entries(head: NoisyDense, axis: str) -> Iterator[tuple[str, tuple]]:

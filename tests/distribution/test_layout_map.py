@@ -114,8 +114,32 @@ def test_refusals():
         layout_map(in_model(head), mesh_of(2, 4))
     with pytest.raises(ValueError, match=r"`model` must have a head of keras_het. Received: 'plain', which has none"):
         layout_map(keras.layers.Dense(4, name="plain"), mesh_of(1, 4))
+    with pytest.raises(ValueError, match=r"`model` must be a model or a layer of Keras. Received: a list"):
+        layout_map([head], mesh_of(1, 4))
     with pytest.raises(ValueError, match=r"`mesh` must be a keras.distribution.DeviceMesh. Received: a tuple"):
         layout_map(head, (1, 4))
+
+
+@on_jax
+def test_heads_of_one_name_must_have_one_layout():
+    def two(*kinds):
+        inputs = keras.Input((5,))
+        heads = [layers.HeteroscedasticDense(8, covariance=each, name="head") for each in kinds]
+        parts = [keras.Sequential([keras.Input((5,)), head], name=name) for name, head in zip("ab", heads, strict=True)]
+        return keras.Model(inputs, [part(inputs) for part in parts])
+
+    assert layout_map(two(covariances.LowRank(2), covariances.LowRank(2)), mesh_of(1, 4))["a/head/loc/bias"].axes == (
+        "model",
+    )
+    text = (
+        "The heads must have names of their own where their covariances differ, for names find the layouts. Received: "
+    )
+    for pair in (
+        (covariances.LowRank(2), covariances.Latent(2)),
+        (covariances.LowRank(2), covariances.ParameterEfficient(2)),
+    ):
+        with pytest.raises(ValueError, match=f"{text}several heads of the name 'head'"):
+            layout_map(two(*pair), mesh_of(1, 4))
 
 
 @pytest.mark.skipif(BACKEND == "jax", reason="JAX has it")

@@ -324,6 +324,7 @@ def test_the_average_precision_of_counts_is_that_of_the_metric():
         ({"epochs": "3"}, "`epochs` must be of type int. Received: epochs='3'"),
         ({"clip": True}, "`clip` must be of type float. Received: clip=True"),
         ({"head": "plain"}, "`head` must be one of .*. Received: head='plain'"),
+        ({"link": "softmax", "multilabel": True}, "`link` must be 'sigmoid' for images of several classes"),
     ],
 )
 def test_wrong_overrides_are_refused(overrides, text):

@@ -12,6 +12,7 @@ from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer, check_number
 
 DRAWS = 500  # the deviation of so many is known to 3%
+TAIL = 0.025  # of the interval, below its low end
 WANTED = 0.95  # the accuracy for which the text names the confidence
 SMALL = float(np.finfo("float32").tiny)  # least probability in a logarithm, as in the metric
 
@@ -56,19 +57,23 @@ class TruePerformance:
     notes: tuple[tuple[str, str], ...]
 
     def threshold(self, accuracy: float = 0.95) -> float:
-        """The confidence from which on predictions are the true class so often, by the low end of the interval.
+        """The confidence from which on predictions are the true class at least so often, by the interval's low end.
 
-        The least edge of the bins whose `kept_accuracy.low` is at least `accuracy`, or infinity: then no prediction is
-        sure enough. These examples have chosen it, so check it on others before much depends on it.
+        The least edge of a filled bin whose `kept_accuracy.low` is at least `accuracy`, or infinity if these labels
+        show none: with fewer than n predictions, accuracy^n = 0.025, clean labels would not show it either, and an
+        estimate above 1 by more than chance shows nothing. More `bins` are more edges. These examples have chosen it,
+        so check it on others before much depends on it.
 
         Args:
-            accuracy: the wanted share of true classes, greater than 0, at most 1.
+            accuracy: the wanted share of true classes, greater than 0, less than 1.
         Raises:
             ValueError: for another number.
         """
-        if check_number("accuracy", accuracy, above=0.0) > 1.0:
-            raise ValueError(f"`accuracy` must be at most 1. Received: accuracy={accuracy!r}")
-        enough = self.edges[:-1][self.kept_accuracy.low >= accuracy]
+        if check_number("accuracy", accuracy, above=0.0) >= 1.0:
+            raise ValueError(f"`accuracy` must be less than 1, a share. Received: accuracy={accuracy!r}")
+        found, shown = self.kept_accuracy, self.kept * self.count.sum() * np.log(accuracy) <= np.log(TAIL)
+        impossible = (found.value > 1.0) & (found.low >= 1.0)
+        enough = self.edges[:-1][(found.low >= accuracy) & shown & ~impossible & (self.count > 0)]
         return float(enough[0]) if len(enough) else np.inf
 
     def lines(self) -> list[tuple[str, str]]:
@@ -78,16 +83,16 @@ class TruePerformance:
             ("accuracy, labels", f"{self.noisy_accuracy:.3f}"),
             ("calibration error, true classes", str(self.calibration_error)),
             ("negative log-likelihood, true classes", str(self.nll)),
-            (f"at least {WANTED:.0%} true classes", self._kept_from(self.threshold(WANTED))),
+            (f"confidence for {WANTED:.0%} true classes", self._kept_from(self.threshold(WANTED))),
             *self.notes,
         ]
 
     def _kept_from(self, edge: float) -> str:
         if np.isinf(edge):
-            return "no confidence is surely enough"
+            return "none is shown to be enough by these labels"
         (place,) = np.flatnonzero(self.edges == edge)
         ends = (getattr(self.kept_accuracy, name)[place] for name in ("value", "low", "high"))
-        return f"{Estimate(*ends)}, among the {self.kept[place]:.0%} of confidence {edge:.3g} or more"
+        return f"{edge:.3g} or more keeps {self.kept[place]:.0%} of the predictions, right in {Estimate(*ends)}"
 
     def __str__(self) -> str:
         return "\n".join(f"{title}: {text}" for title, text in self.lines())
@@ -199,7 +204,8 @@ class _Sample:
         self.predicted, self.confidence, self.bins = p.argmax(axis=1), p.max(axis=1), bins
         self.order = np.argsort(self.predicted, kind="stable")
         self.classes, self.starts = np.unique(self.predicted[self.order], return_index=True)
-        self.places = np.minimum((self.confidence * bins).astype(int), bins - 1)
+        self.edges = np.arange(bins + 1) / bins
+        self.places = np.clip(np.searchsorted(self.edges, self.confidence, "right") - 1, 0, bins - 1)
         count = np.bincount(self.places, minlength=bins)
         self.filled, self.above = (np.where(each, each, np.nan) for each in (count, _upward(count)))
         self.loss, self.rows = -np.log(np.maximum(p, SMALL)), np.arange(len(p))
@@ -222,7 +228,7 @@ class _Sample:
     def curve(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The edges of the bins, their numbers of examples, and the mean confidence in them."""
         count = np.bincount(self.places, minlength=self.bins)
-        return np.linspace(0, 1, self.bins + 1), count, self._by_bin(self.confidence) / self.filled
+        return self.edges, count, self._by_bin(self.confidence) / self.filled
 
     def _by_bin(self, values: np.ndarray) -> np.ndarray:
         return np.bincount(self.places, values, self.bins)

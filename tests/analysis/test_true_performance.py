@@ -80,15 +80,15 @@ def test_predictions_that_are_kept_by_their_confidence():
     p, true, labels = exact(T)
     found, sure, right = true_performance(p, labels, T, draws=50), p.max(axis=1), p.argmax(axis=1) == true
     for place, edge in enumerate(found.edges[:-1]):
-        assert found.kept[place] == pytest.approx(np.mean(sure >= edge - 1e-9))
-        np.testing.assert_allclose(found.kept_accuracy.value[place], right[sure >= edge - 1e-9].mean())
+        assert found.kept[place] == pytest.approx(np.mean(sure >= edge))
+        np.testing.assert_allclose(found.kept_accuracy.value[place], right[sure >= edge].mean())
     assert found.kept_accuracy.value[0] == pytest.approx(found.accuracy.value)
     assert found.kept_accuracy.low[0] == pytest.approx(found.accuracy.low)
     wanted = found.kept_accuracy.low[6] - 1e-9
-    first = np.flatnonzero(found.kept_accuracy.low >= wanted)[0]
+    first = np.flatnonzero((found.kept_accuracy.low >= wanted) & (found.count > 0))[0]
     assert found.threshold(wanted) == found.edges[first]
-    assert found.threshold(1.0) == np.inf
-    assert "at least 95% true classes: no confidence is surely enough" in str(found)
+    assert found.threshold(0.999) == np.inf
+    assert "confidence for 95% true classes: none is shown to be enough by these labels" in str(found)
 
 
 def test_an_empty_bin_has_no_curve_and_what_is_kept_above_it_none_either():
@@ -97,8 +97,28 @@ def test_an_empty_bin_has_no_curve_and_what_is_kept_above_it_none_either():
     assert np.isnan(found.curve.value[9])
     assert np.isnan(found.kept_accuracy.value[8:]).all()
     assert found.kept.tolist() == [1.0] * 8 + [0.0] * 2
-    assert found.threshold() == 0.0
-    assert "at least 95% true classes: 1.000 (1.000 to 1.000), among the 100% of confidence 0 or more" in str(found)
+    assert found.threshold() == 0.7  # nothing is known of predictions below
+    text = "confidence for 95% true classes: 0.7 or more keeps 100% of the predictions, right in 1.000 (1.000 to 1.000)"
+    assert text in str(found)
+
+
+def test_few_predictions_and_impossible_estimates_show_no_threshold():
+    """With 72 right ones .95^72 = .0249; an example alone, or labels that follow the example, show nothing."""
+    for count, expected in ((71, np.inf), (72, 0.9)):
+        p = np.array([[0.5, 0.5]] * 400 + [[0.95, 0.05]] * count)
+        found = true_performance(p, [0, 1] * 200 + [0] * count, np.eye(2), draws=5)
+        assert found.threshold(0.95) == expected
+    p = np.array([[0.9, 0.1], [0.1, 0.9]]).repeat(500, axis=0)
+    beyond = true_performance(p, [0] * 500 + [1] * 500, [[0.75, 0.25], [0.25, 0.75]])
+    assert beyond.threshold(0.5) == np.inf
+
+
+@pytest.mark.parametrize("sure", [0.6, 0.7])
+def test_a_confidence_on_an_edge_is_kept_by_that_edge(sure):
+    found = true_performance(np.tile([sure, 1.0 - sure], (400, 1)), [0] * 400, np.eye(2), draws=5)
+    assert found.threshold(0.9) <= sure
+    assert found.count[round(10 * sure)] == 400
+    assert sure >= found.edges[round(10 * sure)]
 
 
 def test_a_threshold_keeps_its_word_about_as_often_as_its_interval():
@@ -270,7 +290,7 @@ REFUSED = {
 
 def test_an_accuracy_that_nobody_can_want_is_refused():
     found = true_performance(TWO, LABELS, np.eye(2), draws=2)
-    with pytest.raises(ValueError, match=r"`accuracy` must be at most 1. Received: accuracy=95"):
+    with pytest.raises(ValueError, match=r"`accuracy` must be less than 1, a share. Received: accuracy=95"):
         found.threshold(95)
 
 

@@ -28,6 +28,7 @@ from benchmarks.arena.methods import BASE, METHODS, PLAIN
 from benchmarks.arena.training import run
 from benchmarks.arena.trial import HEADS
 from benchmarks.lib import harness, noises
+from benchmarks.lib.lines import read
 from benchmarks.lib.results import commit
 
 QUICK = {"methods": [PLAIN, BASE], "noises": ["none", "symmetric"], "seeds": 2}
@@ -62,7 +63,7 @@ def key_of(line):
 
 def missing(options, part=0, parts=1):
     """The trainings of a part whose lines are not there."""
-    present = {key_of(line) for line in report.read(options.output)}
+    present = {key_of(line) for line in read(options.output, "arena-*.jsonl")}
     return [pair for group in wanted(options)[part::parts] for pair in group if key_of(pair[1]) not in present]
 
 

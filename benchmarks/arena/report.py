@@ -1,14 +1,11 @@
 """The report of the arena, from its result lines: tables, the heat map, the advice, the expectations."""
 
-import json
-import pathlib
-
 import numpy as np
 from scipy.stats import t as student
 
 from benchmarks.arena import advice, expectations, figure
 from benchmarks.arena.gains import BASE, FIGURES, Results, is_clear, points
-from benchmarks.lib.lines import distinct, select, with_error
+from benchmarks.lib.lines import distinct, read, select, with_error
 from benchmarks.lib.results import publish
 
 TWO = "two networks"  # what rows of two networks are compared with, too
@@ -24,15 +21,6 @@ SIMPLER = {  # what else a method is compared with: what it adds something to, o
     "SGN without covariance": "squared log-ratios",
     "SGN, averaged network": "SGN",
 }
-
-
-def read(folder):
-    """All lines in a folder."""
-    return [
-        json.loads(line)
-        for path in sorted(pathlib.Path(folder).glob("arena-*.jsonl"))
-        for line in path.read_text().splitlines()
-    ]
 
 
 def table(results, head, name):
@@ -155,7 +143,9 @@ def render(folder, name, asked):
 
     asked: for each of data, noise, head and method the values that count; a key that is left out has all.
     """
-    lines = [line for line in read(folder) if all(line[key] in values for key, values in asked.items())]
+    lines = [
+        line for line in read(folder, "arena-*.jsonl") if all(line[key] in values for key, values in asked.items())
+    ]
     if not lines:
         raise ValueError(f"{folder} has no line for {name}")
     publish(folder, name, describe(in_order(lines)), sorted(distinct(lines, "seed")))

@@ -12,6 +12,7 @@ import json
 
 from benchmarks.floors import bounds, report, tasks, training
 from benchmarks.lib import harness
+from benchmarks.lib.lines import read
 
 MOST = 10**6  # labels that are drawn to check the bounds
 ONE_SEED = 1000  # classes from which on there is one
@@ -37,7 +38,7 @@ def key_of(line):
 def train(options):
     """The trainings of a part that are not there."""
     part, parts = map(int, options.part.split("/"))
-    done = set(map(key_of, report.read(options.output, "floors-*.jsonl")))
+    done = set(map(key_of, read(options.output, "floors-*.jsonl")))
     for key in [key for key in wanted(options)[part::parts] if key not in done]:
         line = training.run(*key)
         append(options.output / f"floors-{part}.jsonl", line)
@@ -47,7 +48,7 @@ def train(options):
 def compute(options):
     """The bounds that are not there, and their check by drawn labels."""
     file = options.output / "bounds.jsonl"
-    done = {(line["noise"], line["units"]) for line in report.read(options.output, file.name)}
+    done = {(line["noise"], line["units"]) for line in read(options.output, file.name)}
     for units in options.classes:
         for name in options.noises:
             if (name, units) not in done:

@@ -17,10 +17,10 @@ import numpy as np
 
 from benchmarks.floors import harm_report, tasks, training
 from benchmarks.floors.candidates import CANDIDATES, HEADS
-from benchmarks.floors.report import read
 from benchmarks.labels import recipe
 from benchmarks.lib import harness
 from benchmarks.lib import tasks as of_recipe
+from benchmarks.lib.lines import read
 
 
 class BestEpoch(keras.callbacks.Callback):

@@ -5,10 +5,10 @@ import numpy as np
 from benchmarks.floors import tasks
 from benchmarks.floors.candidates import CANDIDATES, FAMILIES
 from benchmarks.floors.limits import FIGURES
-from benchmarks.floors.report import added, read
+from benchmarks.floors.report import added
 from benchmarks.lib import results
 from benchmarks.lib import tasks as of_recipe
-from benchmarks.lib.lines import distinct, select, with_error
+from benchmarks.lib.lines import distinct, read, select, with_error
 
 OF_ATLAS = ("distance", "clean accuracy", "clean NLL")
 OF_RECIPE = ("noisy NLL", "clean accuracy", "clean NLL")

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import norm
 
 from benchmarks.floors.bounds import CEILINGS, FLOORS
-from benchmarks.lib.views import BOUNDED, by_task
+from benchmarks.lib.views.rows import BOUNDED, by_task
 
 CRITERIA = ("noisy accuracy", "noisy NLL")  # on validation labels; each chooses an epoch
 LIMIT = 3.0  # standard errors, for one comparison

@@ -1,8 +1,5 @@
 """The report of the atlas: bounds and their check, how far each head is from them, and whether one is passed."""
 
-import json
-import pathlib
-
 import numpy as np
 
 from benchmarks.floors import figure, limits, tasks
@@ -10,15 +7,9 @@ from benchmarks.floors.bounds import CEILINGS, FIGURES, FLOORS, REFERENCES
 from benchmarks.floors.limits import CRITERIA
 from benchmarks.floors.training import MEASURED, METHODS
 from benchmarks.lib import results
-from benchmarks.lib.lines import distinct, select, with_error
+from benchmarks.lib.lines import distinct, read, select, with_error
 
 DISTANCES = MEASURED[:3]
-
-
-def read(folder, pattern):
-    """All lines of the files of a folder."""
-    files = sorted(pathlib.Path(folder).glob(pattern))
-    return [json.loads(line) for path in files for line in path.read_text().splitlines()]
 
 
 def bounds_table(lines):

@@ -10,8 +10,6 @@ of training, which are the noisy validation labels here. They choose a temperatu
 Results are JSON lines, one for each task, seed, row and temperature, to which a later run adds what is missing.
 """
 
-import json
-import pathlib
 import time
 from typing import NamedTuple
 
@@ -22,12 +20,13 @@ from scipy.special import log_expit, log_softmax
 
 from benchmarks.imagenet import paper_report
 from benchmarks.lib import harness, tasks
-from benchmarks.lib.lines import distinct, select
+from benchmarks.lib.lines import completed, distinct, read, select
 from benchmarks.lib.results import publish
 from keras_het import covariances
 from keras_het.integrators import MonteCarlo, QuasiMonteCarlo, Taylor
 from keras_het.layers import HeteroscedasticDense
 
+KEY = ("task", "row", "temperature", "seed")
 TASKS = ("digits, 40%", "groups, 100 classes, 100 each")
 TEMPERATURES = (0.15, 1.0, 5.0, 15.0)
 MIDDLE = 5.0  # of the rows that vary the samples
@@ -132,6 +131,7 @@ def scores(outputs, y, link):
 
 def run(name, label, temperature, seed, epochs=None):
     """One line of the results: the scores after a third of the epochs and after all."""
+    keras.utils.clear_session()
     start, task, row = time.perf_counter(), tasks.TASKS[name](seed), ROWS[label]
     model, last = make_model(task, row, temperature, seed), epochs or task.epochs
     line = {"task": name, "seed": seed, "row": label, "temperature": temperature, "epochs": last}
@@ -164,28 +164,19 @@ def main():
     parser.add_argument("--render", action="store_true", help="only show what the folder has")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    lines = read(options.output)
-    for name, label, temperature, seed in wanted(options.tasks, 1 if options.quick else options.seeds):
-        key = {"task": name, "seed": seed, "row": label, "temperature": temperature}
-        if options.render or label not in options.rows or select(lines, **key):
-            continue
-        lines.append(run(name, label, temperature, seed, 3 if options.quick else None))
-        with (options.output / f"paper_tables-{tasks_key(options.tasks)}.jsonl").open("a") as file:
-            file.write(json.dumps(lines[-1]) + "\n")
-        print(key, f"{lines[-1]['long noisy accuracy']:.3f}, {lines[-1]['seconds']:.0f} s", flush=True)
-        keras.utils.clear_session()
+    seeds, epochs, pattern = 1 if options.quick else options.seeds, 3 if options.quick else None, "paper_tables-*.jsonl"
+    done = read(options.output, pattern)
+    keys = [dict(zip(KEY, key, strict=True)) for key in wanted(options.tasks, 0 if options.render else seeds)]
+    keys = [key for key in keys if key["row"] in options.rows and not select(done, **key)]
+    file = options.output / pattern.replace("*", tasks_key(options.tasks))
+    completed(file, keys, lambda *key: [run(*key, epochs)])
+    lines = read(options.output, pattern)
     publish(options.output, "paper_tables", paper_report.describe(lines), sorted(distinct(lines, "seed")))
 
 
 def tasks_key(names):
     """A word for the tasks of a run, so that two runs side by side write two files."""
     return "-".join(name.split(",")[0] for name in names)
-
-
-def read(folder):
-    """The lines of all files of a folder."""
-    files = sorted(pathlib.Path(folder).glob("paper_tables-*.jsonl"))
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
 if __name__ == "__main__":

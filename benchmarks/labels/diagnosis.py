@@ -12,11 +12,11 @@ Results are JSON lines, one for each data, noise and seed, to which a later run 
 """
 
 import collections
-import json
 
 import numpy as np
 
 from benchmarks.lib import harness, noises, tasks
+from benchmarks.lib.lines import completed
 from benchmarks.lib.results import publish
 
 CHOSEN_ON = range(10, 20)  # seeds of digits
@@ -161,19 +161,15 @@ def main():
     parser.add_argument("--render", action="store_true", help="only show what the file has")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    file = options.output / "diagnosis.jsonl"
-    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     seeds = dict.fromkeys(SEEDS, [0] if options.quick else options.seeds) if options.quick or options.seeds else SEEDS
     epochs = 2 if options.quick else options.epochs
-    wanted = [(data, noise, seed) for data in options.data for seed in seeds[data] for noise in noises_of(data)]
-    done = {(row["data"], row["noise"], row["seed"]) for row in rows}
-    for data, noise, seed in [] if options.render else wanted:
-        if (data, noise, seed) not in done:
-            row = {"data": data, "noise": noise, "seed": seed, **figures(data, noise, seed, options.folds, epochs)}
-            rows.append(row)
-            with file.open("a") as lines:
-                lines.write(json.dumps(row) + "\n")
-            print(json.dumps(row), flush=True)
+    keys = [
+        {"data": data, "noise": noise, "seed": seed}
+        for data in ([] if options.render else options.data)
+        for seed in seeds[data]
+        for noise in noises_of(data)
+    ]
+    rows = completed(options.output / "diagnosis.jsonl", keys, lambda *key: [figures(*key, options.folds, epochs)])
     publish(options.output, "diagnosis", tables(rows), sorted({row["seed"] for row in rows}))
 
 

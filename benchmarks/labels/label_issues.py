@@ -17,12 +17,11 @@ The rows of `cleanlab` are of the same probabilities as those of Dense; they nee
 later run adds what is missing.
 """
 
-import json
-
 import numpy as np
 
 from benchmarks.labels import clean_probabilities
 from benchmarks.lib import harness, noises, tasks
+from benchmarks.lib.lines import completed
 from benchmarks.lib.results import publish
 
 METHODS = ("Dense", "full", "Dense and a learned T")
@@ -196,18 +195,9 @@ def main():
     parser.add_argument("--render", action="store_true", help="only show what the file has")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    file = options.output / "label_issues.jsonl"
-    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    done = {(row["task"], row["seed"]) for row in rows}
     seeds, epochs = (1, 3) if options.quick else (options.seeds, 40)
-    for seed in range(0 if options.render else seeds):
-        for task in options.tasks:
-            if (task, seed) not in done:
-                new = [{"task": task, "seed": seed, **row} for row in figures(task, seed, options.folds, epochs)]
-                with file.open("a") as stream:
-                    stream.writelines(json.dumps(row) + "\n" for row in new)
-                rows += new
-                print(task, seed, flush=True)
+    keys = [{"task": task, "seed": seed} for seed in range(0 if options.render else seeds) for task in options.tasks]
+    rows = completed(options.output / "label_issues.jsonl", keys, lambda *key: figures(*key, options.folds, epochs))
     import keras
 
     packages = [keras.config.backend(), "cleanlab"] if any(row["method"] == "cleanlab" for row in rows) else None

@@ -22,7 +22,7 @@ from scipy.special import log_softmax
 
 from benchmarks.labels import recipe_report
 from benchmarks.lib import harness, tasks
-from benchmarks.lib.lines import distinct
+from benchmarks.lib.lines import distinct, read
 from benchmarks.lib.results import publish
 from keras_het import covariances
 from keras_het.analysis import calibration
@@ -235,7 +235,7 @@ def main():
     options = parser.parse_args()
     part, parts = map(int, options.part.split("/"))
     options.output.mkdir(parents=True, exist_ok=True)
-    present = {key_of(line) for line in recipe_report.read(options.output)}
+    present = {key_of(line) for line in read(options.output, "recipe-*.jsonl")}
     of_task = variations if options.variations else middle if options.middle else settings
     of_seed = [
         (name, setting)
@@ -257,7 +257,7 @@ def main():
             flush=True,
         )
         keras.utils.clear_session()
-    runs = recipe_report.read(options.output)
+    runs = read(options.output, "recipe-*.jsonl")
     changed = (
         {"one setting at a time": recipe_report.variations(runs, Setting._fields[1:])} if options.variations else {}
     )

@@ -1,8 +1,6 @@
 """The report of recipe.py: for every task the choices of criteria without clean labels, and their order of all runs."""
 
 import collections
-import json
-import pathlib
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -36,15 +34,6 @@ METHODS = (
     "narrow, 16",
     "narrow, 8",
 )
-
-
-def read(folder):
-    """All runs in a folder, in the order of their files."""
-    return [
-        json.loads(line)
-        for path in sorted(pathlib.Path(folder).glob("recipe-*.jsonl"))
-        for line in path.read_text().splitlines()
-    ]
 
 
 def _of(runs, tasks):

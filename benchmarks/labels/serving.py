@@ -10,14 +10,12 @@ and as the Dense layer that `homoscedastic` makes of it, softmax(mu / temperatur
 Results are JSON lines, one for each task, seed and way to serve, to which a later run adds what is missing.
 """
 
-import json
-
 import keras
 from scipy.special import log_softmax
 
 from benchmarks.labels import recipe
 from benchmarks.lib import harness, tasks
-from benchmarks.lib.lines import distinct, select, with_error
+from benchmarks.lib.lines import completed, distinct, select, with_error
 from benchmarks.lib.results import publish
 
 TASKS = ("digits, 40%", "images, 20%", "digits, 40% symmetric", "groups, 100 classes, 100 each")
@@ -92,16 +90,9 @@ def main():
     parser.add_argument("--render", action="store_true", help="only show what the file has")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    file = options.output / "serving.jsonl"
-    lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    wanted = [(name, seed) for seed in range(1 if options.quick else options.seeds) for name in options.tasks]
-    for name, seed in [] if options.render else wanted:
-        if not select(lines, task=name, seed=seed):
-            new = list(rows(name, seed, 2 if options.quick else None))
-            lines += new
-            with file.open("a") as out:
-                out.write("".join(json.dumps(line) + "\n" for line in new))
-            print(*new, sep="\n", flush=True)
+    seeds, epochs = (1, 2) if options.quick else (options.seeds, None)
+    keys = [{"task": name, "seed": seed} for seed in range(0 if options.render else seeds) for name in options.tasks]
+    lines = completed(options.output / "serving.jsonl", keys, lambda name, seed: rows(name, seed, epochs))
     lines.sort(key=lambda line: (list(tasks.TASKS).index(line["task"]), line["seed"]))
     publish(options.output, "serving", {"serving": table(lines)}, distinct(lines, "seed"))
 

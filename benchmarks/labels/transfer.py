@@ -12,7 +12,6 @@ Source of the question: Collier et al. 2021, section 4.2.
 Results are JSON lines, one for each data set and seed, to which a later run adds what is missing.
 """
 
-import json
 from typing import NamedTuple
 
 import keras
@@ -20,7 +19,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from benchmarks.lib import harness, tasks
-from benchmarks.lib.lines import distinct, select, with_error
+from benchmarks.lib.lines import completed, distinct, select, with_error
 from benchmarks.lib.results import publish
 from keras_het import covariances, homoscedastic
 from keras_het.integrators import QuasiMonteCarlo
@@ -206,16 +205,9 @@ def main():
     parser.add_argument("--render", action="store_true", help="only show what the file has")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    file = options.output / "transfer.jsonl"
-    lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    wanted = [(name, seed) for seed in range(1 if options.quick else options.seeds) for name in options.data]
-    for name, seed in [] if options.render else wanted:
-        if not select(lines, data=name, seed=seed):
-            new = list(rows(name, seed, 2 if options.quick else None))
-            lines += new
-            with file.open("a") as out:
-                out.write("".join(json.dumps(line) + "\n" for line in new))
-            print(*new, sep="\n", flush=True)
+    seeds, epochs = (1, 2) if options.quick else (options.seeds, None)
+    keys = [{"data": name, "seed": seed} for seed in range(0 if options.render else seeds) for name in options.data]
+    lines = completed(options.output / "transfer.jsonl", keys, lambda name, seed: rows(name, seed, epochs))
     lines.sort(key=lambda line: (list(DATA).index(line["data"]), line["seed"]))
     publish(options.output, "transfer", {"accuracy downstream": table(lines)}, sorted(distinct(lines, "seed")))
 

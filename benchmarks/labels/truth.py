@@ -12,11 +12,12 @@ score, and in the rows that say so.
 Results are JSON lines, one for each task, seed and way, to which a later run adds what is missing.
 """
 
-import json
+import functools
 import time
 
 import numpy as np
 
+from benchmarks.labels import truth_report
 from benchmarks.lib import harness, lines, tasks
 from benchmarks.lib.results import publish
 
@@ -261,74 +262,23 @@ def wanted(task):
     return found
 
 
-ACCURACY = {
-    "95% interval holds it": "holds",
-    "true accuracy": "true",
-    "mean estimate": "value",
-    "labels agree": "labels agree",
-    "half width": "half width",
-    "part of the error of T": "error of T",
-    "holds ECE": "holds ECE",
-    "holds NLL": "holds NLL",
-}
+@functools.lru_cache(1)
+def population_of(task, seed, epochs):
+    """The population of a task and a seed, made once for all its rows."""
+    return Population(task, seed, epochs)
 
 
-def mean(rows, name):
-    """The mean over the seeds as text; nothing where there is no such figure."""
-    found = [row[name] for row in rows if name in row]
-    return f"{np.mean(found):.3f}" if found else ""
+def row(task, seed, kind, way, quick):
+    """The figures of a row, and its seconds."""
+    population, start = population_of(task, seed, 1 if quick else EPOCHS), time.perf_counter()
+    found = figures(population, kind, way, seed, quick)
+    found = {name: float(value) if isinstance(value, np.floating) else value for name, value in found.items()}
+    return {**found, "seconds": round(time.perf_counter() - start, 1)}
 
 
 def tables(rows):
-    """Intervals, sets and checks, means over the seeds."""
-    made = {}
-    for kind, make in {"accuracy": of_accuracy, "sets": of_sets, "check": of_checks}.items():
-        if own := lines.select(rows, kind=kind):
-            made |= make(own)
-    return made
-
-
-def of_accuracy(rows):
-    """How often the interval of the clean accuracy holds it."""
-    table = [["task", "T", *ACCURACY, "redraws", "refused"]]
-    for task in [name for name in TASKS if name in lines.distinct(rows, "task")]:
-        for way in [name for name in (*WAYS, CLEAN_ALONE) if lines.select(rows, task=task, way=name)]:
-            own = lines.select(rows, task=task, way=way)
-            counts = (str(sum(row[name] for row in own)) for name in ("redraws", "refused"))
-            table.append([task, way, *(mean(own, name) for name in ACCURACY.values()), *counts])
-    return {"accuracy against the true classes, by 1,000 noisy labels": table}
-
-
-def of_sets(rows):
-    """Cover and size of the sets."""
-    table = [["task", "sets", "mean cover", "its deviation", "mean size", "redraws", "refused"]]
-    for task in [name for name in TASKS if name in lines.distinct(rows, "task")]:
-        for rule in [name for name in SETS if lines.select(rows, task=task, way=name)]:
-            own = lines.select(rows, task=task, way=rule)
-            counts = (str(sum(row[name] for row in own)) for name in ("redraws", "refused"))
-            size = f"{np.mean([row['size'] for row in own]):.2f}"
-            table.append([task, rule, mean(own, "cover"), mean(own, "deviation"), size, *counts])
-    return {"sets that shall hold the true class in 90%": table}
-
-
-CHECK = {
-    "error of the accuracy": "bias",
-    "says no by 500 clean labels": "says no",
-    "clean labels promised for the dependence": "promised, dependence",
-    "found by so many": "found, dependence",
-    "promised for the error": "promised, accuracy",
-    "found": "found, accuracy",
-}
-
-
-def of_checks(rows):
-    """The checks by clean labels; a promise is there where there is something to find."""
-    table = [["task", *CHECK]]
-    for task in [name for name in TASKS if name in lines.distinct(rows, "task")]:
-        own = lines.select(rows, task=task)
-        cells = [mean(own, name) for name in CHECK.values()]
-        table.append([task, *(cell.removesuffix(".000") if float(cell or 0) > 1 else cell for cell in cells)])
-    return {"check_transition by clean labels": table}
+    """The tables of the results."""
+    return truth_report.tables(rows, TASKS, (*WAYS, CLEAN_ALONE), SETS)
 
 
 def main():
@@ -339,21 +289,13 @@ def main():
     parser.add_argument("--render", action="store_true", help="only show what the file has")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    file = options.output / "truth.jsonl"
-    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    done = {(row["task"], row["seed"], row["kind"], row["way"]) for row in rows}
-    todo = [] if options.render else [(seed, task) for seed in options.seeds for task in options.tasks]
-    for seed, task in todo:
-        missing = [pair for pair in wanted(task) if (task, seed, *pair) not in done]
-        population = Population(task, seed, 1 if options.quick else EPOCHS) if missing else None
-        for kind, way in missing:
-            start, named = time.perf_counter(), {"task": task, "seed": seed, "kind": kind, "way": way}
-            row = named | figures(population, kind, way, seed, options.quick)
-            row = {name: float(value) if isinstance(value, np.floating) else value for name, value in row.items()}
-            rows.append(row | {"seconds": round(time.perf_counter() - start, 1)})
-            with file.open("a") as output:
-                output.write(json.dumps(rows[-1]) + "\n")
-            print(json.dumps(rows[-1]), flush=True)
+    keys = [
+        {"task": task, "seed": seed, "kind": kind, "way": way}
+        for seed in ([] if options.render else options.seeds)
+        for task in options.tasks
+        for kind, way in wanted(task)
+    ]
+    rows = lines.completed(options.output / "truth.jsonl", keys, lambda *key: [row(*key, options.quick)])
     publish(options.output, "truth", tables(rows), sorted({row["seed"] for row in rows}))
 
 

@@ -1,6 +1,32 @@
 """Lines of results, dicts with equal keys: those with given values, the values of a key, mean and standard error."""
 
+import json
+
 import numpy as np
+
+
+def read(folder, pattern):
+    """The lines of all files of a folder whose names fit a pattern, in the order of the names."""
+    return [json.loads(line) for file in sorted(folder.glob(pattern)) for line in file.read_text().splitlines()]
+
+
+def completed(file, keys, make):
+    """The lines of a file of JSON lines, after those of the keys that it has not were made and added.
+
+    Args:
+        file: a path.
+        keys: dicts, one for each run.
+        make: function of the values of a key, in their order, which yields the lines of the run.
+    """
+    lines = read(file.parent, file.name)
+    for key in keys:
+        if not select(lines, **key):
+            new = [key | line for line in make(*key.values())]
+            lines += new
+            with file.open("a") as out:
+                out.writelines(json.dumps(line) + "\n" for line in new)
+            print(*new, sep="\n", flush=True)
+    return lines
 
 
 def select(lines, **values):

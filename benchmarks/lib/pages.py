@@ -3,7 +3,7 @@
 python -m benchmarks.lib.pages [--check]
 
 Between `<!-- table: NAME, TITLE -->` and `<!-- / -->` stands a table of `results/NAME.json`, or, of `views.NAME`, what
-that function of `views.py` returns; between `<!-- run: NAME -->` and `<!-- / -->` when, where and with what it was run.
+that function of `views` returns; between `<!-- run: NAME -->` and `<!-- / -->` when, where and with what it was run.
 Beside each result file lies `results/NAME.md`, a page of all its tables that is rendered as a whole. `--check` changes
 nothing, and fails where a page differs.
 """

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.labels import cleaning, diagnosis
-from benchmarks.lib import noises, results, views
+from benchmarks.lib import noises, results
+from benchmarks.lib.views import labels
 from keras_het.analysis.diagnosis import ADVICE
 
 pytestmark = pytest.mark.once
@@ -54,4 +55,4 @@ def test_the_advice_names_what_the_arena_chose():
         begin = SHORT.get(chosen[noise])
         assert (begin or "keras_het.choose") in ADVICE[kind], (noise, kind)
     assert set(ADVICE) == set(diagnosis.KINDS)
-    assert set(SHORT) == set(views.SPELLED)
+    assert set(SHORT) == set(labels.SPELLED)

@@ -7,7 +7,7 @@ from scipy.stats import norm
 from benchmarks.floors import bounds, limits, tasks, training
 from benchmarks.floors.__main__ import options_of, wanted
 from benchmarks.lib import pages
-from benchmarks.lib.views import BOUNDED
+from benchmarks.lib.views.rows import BOUNDED
 from keras_het.analysis import calibration
 
 pytestmark = pytest.mark.once

@@ -19,6 +19,7 @@ from benchmarks.labels import (
     regression,
 )
 from benchmarks.lib import tasks, views
+from benchmarks.lib.views.labels import DEMO
 from keras_het.analysis import find_label_issues
 
 pytestmark = pytest.mark.once
@@ -164,7 +165,7 @@ def test_the_tables_of_the_demo_are_those_of_its_findings(tmp_path):
 
 
 def test_gains_and_losses_beyond_two_standard_errors_are_bold():
-    tables = {views.DEMO: [["points", "method"], ["+4.2 +- 0.9", "a"], ["-3.0 +- 1.0", "b"], ["+2.0 +- 1.0", "c"]]}
+    tables = {DEMO: [["points", "method"], ["+4.2 +- 0.9", "a"], ["-3.0 +- 1.0", "b"], ["+2.0 +- 1.0", "c"]]}
     assert views.demo(lambda name, title: tables[title])[1:] == [
         ["**+4.2 +- 0.9**", "a"],
         ["**-3.0 +- 1.0**", "b"],

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from benchmarks.labels import truth
-from benchmarks.lib import results, views
+from benchmarks.lib import results
+from benchmarks.lib.views.labels import TRUTH
+from benchmarks.lib.views.rows import picked
 
 pytestmark = pytest.mark.once
 
@@ -65,10 +67,10 @@ def test_tables_have_the_means_over_the_seeds():
 def test_with_t_known_intervals_hold_the_truth_and_sets_reach_their_level():
     """What the page says, by the results that are committed."""
     tables = results.read(results.FOLDER / "truth.json").tables
-    rows = views._columns(tables[views.TRUTH], "task", "T", "95% interval holds it")
+    rows = picked(tables[TRUTH], "task", "T", "95% interval holds it")
     known = [float(holds) for task, t, holds in rows if t == truth.KNOWN and task != truth.BY_EXAMPLE]
     assert known
     assert all(0.93 <= holds <= 0.97 for holds in known)
-    rows = views._columns(tables["sets that shall hold the true class in 90%"], "task", "sets", "mean cover")
+    rows = picked(tables["sets that shall hold the true class in 90%"], "task", "sets", "mean cover")
     with_margin = [float(cover) for task, rule, cover in rows if rule == "known T, LAC" and task != truth.BY_EXAMPLE]
     assert all(cover >= 0.9 for cover in with_margin)

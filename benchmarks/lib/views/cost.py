@@ -1,0 +1,123 @@
+"""Tables of times and memory."""
+
+from benchmarks.lib.views.rows import BOUNDED, bounds_of, dicts
+
+
+def beside_edward2(of):
+    """The best mode of each package, and the time to the same error."""
+    head, *rows = of("peers", "seconds and memory of a step")
+    found = [dict(zip(head, row, strict=True)) for row in rows]
+    times = [dict(zip(*pair, strict=True)) for pair in _pairs(of("peers", "time to the error of edward2"))]
+    lines = [["one training step", "edward2, best mode", "keras_het"]]
+    sizes = {"softmax full": "softmax, full, B=128, D=2048, K=1000, R=15, 1000 nodes"}
+    sizes["sigmoid parameter-efficient"] = "sigmoid, parameter-efficient, B=16, K=21,843, R=50"
+    for name, words in sizes.items():
+        best = [
+            min((r for r in found if (r["head"], r["package"]) == (name, package)), key=_step)
+            for package in ("edward2", "keras_het")
+        ]
+        lines.append([words, *(f"{_step(row):.0f} ms, {row['over S=1 MiB']} MiB over one node" for row in best)])
+    deviations = ", ".join(row["sd"] for row in times)
+    ratios = ", ".join(f"{float(row['ratio']):.2f}" for row in times)
+    lines.insert(
+        2, [f"the same error of log p at noise of standard deviation {deviations}", "1", f"{ratios} of its time"]
+    )
+    return lines
+
+
+def _pairs(table):
+    return [(table[0], row) for row in table[1:]]
+
+
+def _step(row):
+    return float(row["step ms (quartiles)"].split(" ")[0])
+
+
+def nodes(of):
+    """The gains and costs of more nodes, a column for each number of them."""
+    trained = {row["trained"]: row for row in dicts(of("nodes", "training with S nodes"))}
+    predicted = {row["S"]: row for row in dicts(of("nodes", "predicting with S nodes, after training with 256"))}
+    chosen = next(name for name in trained if name.startswith("Dense, selected"))
+    counts = ("16", "64", "256")
+    lines = [["nodes S", *counts, "Dense, all chosen", "possible"]]
+    ceiling = bounds_of(of)[BOUNDED["groups, 1000 classes, 20 each"]]["clean accuracy"]
+    for name in ("NLL", "accuracy", "training noise", "ms per step"):
+        cells = [trained[f"S = {count}"][name] for count in counts]
+        dense = "" if name == "training noise" else trained[chosen][name]
+        bound = f"at most {ceiling}" if name == "accuracy" else ""
+        lines.append([f"trained with S: {NODES.get(name, name)}", *cells, dense, bound])
+    errors = [predicted[count]["error"] for count in counts]
+    return [*lines, ["trained with 256, predicting with S: error of log p", *errors, "", ""]]
+
+
+NODES = {"training noise": "training noise, how far log p of two runs differs"}
+
+
+def speed(of):
+    """Step and prediction of every head at the base size, on three backends."""
+    lines = [["backend", "head", *(f"{mode}: {name}" for mode in ("step", "predict") for name in SPEED)]]
+    steps, predictions = ([row for row in dicts(of("speed", title)) if _is_base(row)] for title in SPEEDS)
+    for step, prediction in zip(steps, predictions, strict=True):
+        figures = [row[name] for row in (step, prediction) for name in SPEED]
+        lines.append([step["backend"], step["head"], *figures])
+    return lines
+
+
+SPEEDS = ("train, D=2048", "predict, D=2048")
+SPEED = ("ms (quartiles)", "times Dense", "times floor")
+
+
+def _is_base(row):
+    return (row["B"], row["K"]) == ("128", "1000") and row["R"] in ("", "15") and row["S"] in ("", "256")
+
+
+def backbone(of):
+    """The share of the head in a prediction, a column for each backend."""
+    backends = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
+    tables = [dicts(of(f"backbone_{backend}", "share of the head in a prediction")) for backend in backends]
+    lines = [["head", *(f"{name}: {figure}" for name in backends.values() for figure in ("whole ms", "share"))]]
+    for rows in zip(*tables, strict=True):
+        lines.append([rows[0]["head"], *(row[figure] for row in rows for figure in ("whole ms", "share"))])
+    return lines
+
+
+def estimate(of):
+    """Planned and measured costs of every head, averaged over the default nodes."""
+    head, *rows = of("estimate", '{"units": 1000, "features": 2048, "batch": 128}')
+    return [head, *(row for row in rows if row[1] == "QuasiMonteCarlo")]
+
+
+def gpu_speed(of):
+    """Seconds and memory on a card at the base size, of both backends."""
+    tables = {backend: of(f"gpu_speed_{backend}", "speed") for backend in ("jax", "torch")}
+    head = tables["jax"][0]
+    rows = [(backend, row) for backend, table in tables.items() for row in table[1:]]
+    chosen = [[backend, *row] for backend, row in rows if _is_base(dict(zip(head, row, strict=True)))]
+    return [["backend", *head], *chosen]
+
+
+def speed_narrow(of):
+    """Times of the narrow, the full and the parameter-efficient head, and their memory and weights."""
+    lines = [["backend", "head", "step: times Dense", "predict: times Dense", "step: peak MiB", "million weights"]]
+    for backend in ("jax", "tensorflow", "torch"):
+        steps, predictions = (dicts(of(f"speed_narrow_{backend}", title)) for title in SPEEDS)
+        for step, prediction in zip(steps, predictions, strict=True):
+            times = step["times Dense"], prediction["times Dense"]
+            lines.append([backend, step["head"], *times, step["peak MiB"], step["million weights"]])
+    return lines
+
+
+def compiled_blocks(of):
+    """Times of a step and of a prediction on JAX, and on PyTorch without and with a compiler, by nodes."""
+    columns = (f"{mode}: {figure}" for mode in ("step", "predict") for figure in ("ms", "times JAX"))
+    lines = [["head", "nodes", "backend", *columns]]
+    for nodes in ("256", "1024"):
+        steps, predictions = (dicts(of(f"speed_compile_blocks_{nodes}", title)) for title in SPEEDS)
+        for head in dict.fromkeys(row["head"] for row in steps):
+            own = [[row for row in rows if row["head"] == head] for rows in (steps, predictions)]
+            for pair in zip(*own, strict=True):
+                times = [float(row["ms (quartiles)"].split()[0]) for row in pair]
+                jax = [float(rows[0]["ms (quartiles)"].split()[0]) for rows in own]
+                figures = [x for ms, least in zip(times, jax, strict=True) for x in (f"{ms:.0f}", f"{ms / least:.1f}")]
+                lines.append([head, nodes, pair[0]["backend"], *figures])
+    return lines

@@ -1,0 +1,229 @@
+"""Tables of methods and of what is found about labels."""
+
+from benchmarks.lib.views.rows import BOUNDED, TASKS, bold, bounds_of, by_task, columns_of, dicts, picked, short, value
+
+ISSUES = {
+    "look-alikes, 20%": "20% are those of a look-alike",
+    "random, 20%": "20% are anything",
+    "pairs and random": "three pairs swapped, and 8% anything",
+}
+
+
+def when_it_pays(of):
+    """The full head beside Dense, a row for each task, and what is possible at all where that is known."""
+    found = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))
+    columns, bounds = ("clean accuracy", "clean NLL", "clean ECE"), bounds_of(of)
+    head = ["wrong labels", "Dense: accuracy", "NLL", "ECE", "full head: accuracy", "NLL", "ECE", "ECE, noisy labels"]
+    lines = [[*head, "accuracy at most", "noisy NLL above its floor: Dense, full"]]
+    for task in TASKS:
+        dense, full = found[task, "Dense"], found[task, "full"]
+        cells = [*(value(dense[name]) for name in columns), *(full[name] for name in (*columns, "noisy ECE"))]
+        bound = bounds.get(BOUNDED.get(task))
+        lines.append([TASKS[task], *cells, *(possible(dense, full, bound) if bound else ("", ""))])
+    return lines
+
+
+def possible(dense, full, bound):
+    """The ceiling of the clean accuracy, and how far the noisy NLL of Dense and of the full head is from its floor."""
+    above = float(value(dense["noisy NLL"])) - float(bound["noisy NLL"])
+    return bound["clean accuracy"], f"{above:.3f}, {above + float(value(full['noisy NLL'])):.3f}"
+
+
+def swapped_classes(of):
+    """Errors by method, and how far the learned T is from the true one."""
+    chosen = {
+        ("random", "50%"): "a random T, 50%",
+        ("random", "65%"): "a random T, 65%",
+        ("pair", "45%"): "to the next class, 45%",
+        ("symmetric", "50%"): "symmetric, 50%",
+    }
+    methods = {
+        "none": "crossentropy",
+        "none, stopped early": "stopped early",
+        "learned T": "learned T",
+        "true T": "true T",
+    }
+    lines = [["noise", *methods.values(), "TV of T and the learned one"]]
+    for (noise, share), words in chosen.items():
+        errors = columns_of(of("label_flip", f"error on clean test data, {noise} flips, by their share"))
+        distances = columns_of(of("label_flip", f"total variation to the true T, {noise} flips"))
+        lines.append(
+            [
+                words,
+                *(value(errors[method, share]) for method in methods),
+                f"{float(value(distances['learned T', share])):.2f}",
+            ]
+        )
+    return lines
+
+
+def wrong_labels(of):
+    """Ranking, precision and recall of Dense, and what each method adds to them."""
+    found = by_task(of("label_issues", "wrong labels that are found"))
+    measures = ("average precision", "precision", "recall")
+    names = {
+        "full": "full head",
+        "Dense and a learned T": "Dense and a learned T",
+        "cleanlab": "cleanlab, by Dense's probabilities",
+    }
+    lines = [["labels", "Dense: precision of ranking, cut, recall", *names.values()]]
+    for task, words in ISSUES.items():
+        cells = [[found[task, method][measure] for measure in measures] for method in ("Dense", *names)]
+        lines.append([words, *(", ".join(map(short, row)) for row in cells)])
+    return lines
+
+
+def one_training(of):
+    """Wrong labels by one training, and what folds and neighbours add to its ranking, a row for each data and noise."""
+    others = {"five folds, confident learning": "five folds", "neighbours of inputs": "neighbours of inputs"}
+    lines = [["labels", "one training: precision of ranking, cut, recall", "seconds", *others.values(), "its seconds"]]
+    for data, name in (("digits", "dynamics"), ("mnist", "dynamics_mnist"), ("words", "dynamics")):
+        found = by_task(of(name, f"wrong labels that are found, {data}"))
+        for noise in dict.fromkeys(noise for noise, _ in found):
+            own, folds = found[noise, "one training, mean margin"], found[noise, "five folds, confident learning"]
+            measures = ", ".join(value(own[name]) for name in ("average precision", "precision", "recall"))
+            added = [found[noise, name]["average precision"] for name in others]
+            lines.append([f"{data}, {noise}", measures, own["seconds"], *added, folds["seconds"]])
+    return lines
+
+
+def label_wave(of):
+    """Clean accuracy of early stopping by noisy labels, and what Label Wave adds to it, a row for each noise."""
+    found = by_task(of("dynamics_stopping", "when to stop"))
+    names = {"Label Wave": "Label Wave", "Label Wave, validation examples too": "the same, validation examples too"}
+    lines = [["wrong labels, digits", "early stopping, noisy labels", "epochs", *names.values(), "epochs"]]
+    for noise in dict.fromkeys(noise for noise, _ in found):
+        base, *waves = (found[noise, name] for name in ("early stopping, noisy labels", *names))
+        added = [wave["clean accuracy"] for wave in waves]
+        lines.append([noise, base["clean accuracy"], base["epochs trained"], *added, waves[0]["epochs trained"]])
+    return lines
+
+
+CHOICE_ELSEWHERE = {  # data of the choice that had no say in its rule, in plain words
+    "images, 20%": "20% to the class that the image looks most like, twenty drawn classes, a convolutional network",
+    "MNIST, 40%": "40%, the same, 3000 real images of MNIST, a convolutional network",
+    "words, 45% of every second": TASKS["words, 45% of every second"],
+    "table, 30% of one class": "30% of one class of two to the other, a table (breast cancer)",
+}
+KEPT = ("early stopping, 3 starts", "choose, 30 trainings", "chosen")  # columns of the choice elsewhere
+
+
+def choice_elsewhere(of):
+    """The choice of a method on data that had no say in its rule, a row for each."""
+    lines = []
+    for task, name in CHOICE_ELSEWHERE.items():
+        head, row = of("choice", f"{task}: clean accuracy of early stopping, 3 starts, and points over it")[:2]
+        lines = lines or [["wrong labels", *(title for title in head[1:] if title in KEPT)]]
+        lines.append([name, *(cell for title, cell in zip(head, row, strict=True) if title in KEPT)])
+    return lines
+
+
+def clean_probabilities(of):
+    """Accuracy, and the ECE by the number of clean labels, of three ways to get probabilities of the true classes."""
+    ways = ("Dense", "full", "Dense and a learned T")
+    lines = [["labels", *(f"{way}: {name}" for way in ways for name in ("accuracy", "ECE with 0, 50, 200"))]]
+    for task in ("digits, 40%", "digits, 20%", "digits, 40% symmetric", "words, 45% of every second", "images, 20%"):
+        cells = []
+        for way in ways:
+            own = [row for row in dicts(of("clean_probabilities", task)) if row["model"] == way]
+            cells += [value(own[0]["accuracy"]), ", ".join(value(row["ECE"]) for row in own)]
+        lines.append([TASKS[task].removeprefix("the same, "), *cells])
+    return lines
+
+
+DEMO = "accuracy, and the wrong labels that are named"
+
+
+def demo(of):
+    """The demo on all seeds, with gains and losses of more than two standard errors in bold."""
+    head, *rows = of("demo", DEMO)
+    place = head.index("points")
+    return [head, *([*row[:place], bold(row[place]), *row[place + 1 :]] for row in rows)]
+
+
+def begin_with(of):
+    """The method to begin with for each kind of labels, in plain words: the arena's own choices, by its own rule.
+
+    A name stands where its gain over early stopping is beyond three standard errors on seeds that did not choose it.
+    Three rows come from experiments of their own.
+    """
+    arena = {row["your noise looks like"]: row for row in dicts(of("arena_digits", "begin with"))}
+    lines = [["your labels", "begin with", "points of accuracy over early stopping"]]
+    gained = [row["points"] for row in dicts(demo(of))]
+    low, *_, high = sorted(map(value, gained), key=float)
+    points = f"{low} to {high}, clear on {sum('**' in cell for cell in gained)} of {len(gained)} (first table)"
+    lines.append(["may be wrong, and you do not know how", f"`keras_het.choose` ({HOW['choose']})", points])
+    for noise, words in NOISES.items():
+        row = arena[noise]
+        found = row["begin with"]
+        best = row["within two standard errors of the best"].split("; ")[0]
+        begin = SPELLED.get(found) or f"early stopping; better on average: {best}"
+        lines.append([words, begin, row["points over early stopping, left-out seeds"].replace("*", "")])
+    head = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))["MNIST, 40%", "full"]["clean accuracy"]
+    mean, error = (100 * float(part) for part in head.split(" +- "))
+    lines.append(
+        ["the same, images and a convolutional network", f"the head ({HOW['gain']})", f"{mean:+.1f} +- {error:.1f}"]
+    )
+    lines.append(["come from several people", f"`NoiseTransition(num_annotators=M)` ({HOW['T']})", "not in the arena"])
+    return lines
+
+
+NOISES = {  # of the arena, in the words of a user
+    "none": "are right, or nearly",
+    "symmetric": "name any other class, at random",
+    "random": "name other classes by a pattern of each class",
+    "pair": "are swapped between whole classes",
+    "weak raters": "come from weak raters or models",
+    "outliers": "are of examples that belong to no class",
+    "look-alike": "name a class that the example looks like",
+}
+SPELLED = {
+    "label smoothing": "label smoothing: `losses.SmoothedCrossentropy`",
+    "symmetric crossentropy": "`losses.SymmetricCrossentropy`",
+    "self-paced": "`losses.SelfPacedCrossentropy`",
+}
+HOW = {
+    "choose": "[how](docs/choose.md)",
+    "gain": "[when it pays](docs/when-it-pays.md)",
+    "T": "[how](docs/swapped-classes.md)",
+}
+
+
+def diabetes(of):
+    """Regressions of one target."""
+    return regressions(of("regression", "diabetes"))
+
+
+def linnerud(of):
+    """Regressions of three targets of twenty examples."""
+    return regressions(of("regression", "linnerud"))
+
+
+def planted_covariance(of):
+    """Regressions of five targets with a known covariance."""
+    return regressions(of("regression", "planted covariance"), "rank correlation", "Frobenius error")
+
+
+def regressions(table, *more):
+    """Chosen columns of a table of `labels.regression`."""
+    return picked(table, "model", "NLL", "NLL beside constant variance", "RMSE", "inside 90%", *more)
+
+
+TRUTH = "accuracy against the true classes, by 1,000 noisy labels"
+
+
+def true_accuracy(of):
+    """How often intervals of the clean accuracy hold it, without the figures that a page does not discuss."""
+    names = ("task", "T", "95% interval holds it", "true accuracy", "mean estimate", "half width")
+    return picked(of("truth", TRUTH), *names, "part of the error of T")
+
+
+def true_sets(of):
+    """The cover and the size of sets for the true class."""
+    table = of("truth", "sets that shall hold the true class in 90%")
+    return picked(table, "task", "sets", "mean cover", "its deviation", "mean size")
+
+
+def transition_checks(of):
+    """What the check says, and the clean labels that it promises."""
+    return of("truth", "check_transition by clean labels")

@@ -1,0 +1,63 @@
+"""What the views share: the words of the tasks, bounds, and the cells and rows of a table."""
+
+import re
+
+TASKS = {  # in plain words
+    "digits, 40%": "40% to the class that the image looks most like, digits",
+    "MNIST, 40%": "the same, 3000 real images of MNIST, a convolutional network",
+    "images, 20%": "20%, the same, twenty drawn look-alike classes, a convolutional network",
+    "digits, 20%": "20%, the same, digits",
+    "groups, 1000 classes, 20 each": "40% to any of four look-alikes, 1000 classes of 20 examples",
+    "groups, 100 classes, 100 each": "the same, 100 classes of 100 examples",
+    "digits, 40% symmetric": "40% to any class, digits",
+    "words, 45% of every second": "45% of one class of every pair to the other, words of twelve languages",
+    "digits, 0%": "none, digits",
+}
+BOUNDED = {  # tasks whose bounds are known: noise and classes in the atlas of floors
+    "groups, 1000 classes, 20 each": ("by group", "1000"),
+    "groups, 100 classes, 100 each": ("by group", "100"),
+}
+
+
+def bounds_of(of):
+    """`{(noise, classes): {figure: cell}}` of the atlas of floors."""
+    rows = dicts(of("floors", "bounds and reference points"))
+    return {(row["noise"], row["classes"]): row for row in rows}
+
+
+def by_task(table):
+    """`{(task, method): {column: cell}}` of a table whose rows name the task only where it changes."""
+    found, task = {}, ""
+    for row in table[1:]:
+        task = re.sub(r" \(\d+%\)$", "", row[0]) or task  # without the share of wrong labels that was counted
+        found[task, row[1]] = dict(zip(table[0], row, strict=True))
+    return found
+
+
+def value(cell):
+    """A cell without its standard error."""
+    return cell.replace("*", "").split(" +- ")[0]
+
+
+def columns_of(table):
+    """`{(first cell of a row, column): cell}`."""
+    return {(row[0], column): cell for row in table[1:] for column, cell in zip(table[0][1:], row[1:], strict=True)}
+
+
+def short(cell):
+    """A cell without its standard error, still bold if it was."""
+    return f"**{value(cell)}**" if cell.startswith("**") else value(cell)
+
+
+def dicts(table):
+    return [dict(zip(table[0], row, strict=True)) for row in table[1:]]
+
+
+def bold(cell):
+    mean, error = map(float, cell.split(" +- "))
+    return f"**{cell}**" if abs(mean) > 2.0 * error else cell
+
+
+def picked(table, *names):
+    places = [table[0].index(name) for name in names]
+    return [[row[place] for place in places] for row in table]

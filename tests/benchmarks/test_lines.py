@@ -1,0 +1,36 @@
+"""Files of JSON lines: a run that is there is not made again."""
+
+import json
+
+import pytest
+
+from benchmarks.lib import lines
+
+pytestmark = pytest.mark.once
+
+
+def test_only_runs_that_are_missing_are_made_and_each_is_kept_at_once(tmp_path, capsys):
+    file, keys, made = tmp_path / "a.jsonl", [{"task": "x", "seed": seed} for seed in range(3)], []
+
+    def make(task, seed):
+        made.append(seed)
+        if seed == 2 and len(made) == 3:
+            raise KeyboardInterrupt
+        return [{"way": way, "figure": seed / 2} for way in "ab"]
+
+    with pytest.raises(KeyboardInterrupt):
+        lines.completed(file, keys, make)
+    assert len(lines.read(tmp_path, "*.jsonl")) == 4
+    found = lines.completed(file, keys, make)
+    assert made == [0, 1, 2, 2]
+    assert found == lines.read(tmp_path, "a.jsonl") == list(map(json.loads, file.read_text().splitlines()))
+    assert found[-1] == {"task": "x", "seed": 2, "way": "b", "figure": 1.0}
+    assert lines.completed(file, [], make) == found
+    assert capsys.readouterr().out.count("figure") == 6
+
+
+def test_the_files_of_a_folder_are_read_in_order(tmp_path):
+    assert lines.read(tmp_path, "part-*.jsonl") == []
+    for part in "10":
+        (tmp_path / f"part-{part}.jsonl").write_text(f'{{"part": {part}}}\n')
+    assert [line["part"] for line in lines.read(tmp_path, "part-*.jsonl")] == [0, 1]

@@ -29,7 +29,7 @@ def compiled(function: Callable, tensors: Any) -> Callable:
 
     Args:
         function: the body of a block.
-        tensors: the block's, the first with a row for each example.
+        tensors: the block's, the first with a row for each example, `(B, ...)`.
     """
     if _Chosen.compiler is None:
         return function

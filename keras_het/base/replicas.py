@@ -1,5 +1,6 @@
 """Several devices: replicas of a model, as a strategy of TensorFlow (`tf.distribute`) or processes train them."""
 
+import math
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -17,12 +18,18 @@ def num_replicas() -> int:
     return sys.modules["tensorflow"].distribute.get_strategy().num_replicas_in_sync
 
 
-def weight_shares() -> int:
-    """The number of devices that share the weights of a model where `keras.distribution.ModelParallel` is in force."""
+def weight_shares(path: str) -> int:
+    """The number of parts into which the layout of a `keras.distribution.ModelParallel` in force splits a weight.
+
+    Args:
+        path: of the weight, which need not be made yet.
+    """
     distribution = keras.distribution.distribution()
-    if not isinstance(distribution, keras.distribution.ModelParallel):
+    split = isinstance(distribution, keras.distribution.ModelParallel) and distribution.get_tensor_layout(path)
+    if not split:
         return 1
-    return distribution.device_mesh.devices.size // distribution.num_model_replicas
+    sizes = dict(zip(distribution.device_mesh.axis_names, distribution.device_mesh.shape, strict=True))
+    return math.prod(sizes[axis] for axis in split.axes if axis is not None)
 
 
 def check_one_process(name: str, reason: str) -> None:

@@ -195,12 +195,13 @@ def estimate_cost(
         num_factors: R; a head takes at most the number of classes, a latent one the number of features.
         num_samples: S, nodes of QuasiMonteCarlo.
         memory: bytes that a training step may take on each device, such as 2e9, or None.
-        devices: the number of devices that share the classes, see `keras_het.distribution.layout_map`. Memory and
-            operations are of each; times are multiples of the time of a Dense layer that they share.
+        devices: the number of devices that share the classes, on JAX (`keras_het.distribution.layout_map`). Memory and
+            operations are of each, without some 100 MiB for the program of a process; times are multiples of the time
+            of a Dense layer that they share.
     Returns:
         `CostEstimates`, which prints as a table.
     Raises:
-        ValueError: for arguments that are not positive.
+        ValueError: for arguments that are not positive, or devices that cannot share the classes.
 
     Example:
         >>> dense, diagonal = estimate_cost(1000, 2048).rows[:2]
@@ -210,6 +211,8 @@ def estimate_cost(
     sizes = Sizes(units, features, batch, num_factors, num_samples, devices)
     for name, value in vars(sizes).items():
         check_integer(name, value, 1)
+    if devices > 1:
+        check_shared(units, devices)
     if memory is not None:
         check_number("memory", memory, above=0.0)
     costs = _COSTS[keras.config.backend()]
@@ -238,6 +241,16 @@ def _dense(sizes: Sizes, memory: float | None) -> Estimate:
     return _estimate(
         sizes, (None, None, None, 0), parameters, _Costs(0, 0), 4 * 4.0 * sizes.batch * sizes.units, memory
     )
+
+
+def check_shared(units: int, devices: int) -> None:
+    """Raises a ValueError if devices cannot share the classes: evenly, and on JAX."""
+    if keras.config.backend() != "jax":
+        rule = f"be 1 on the backend {keras.config.backend()}: devices share classes on JAX alone"
+        raise ValueError(f"`devices` must {rule}. Received: devices={devices}")
+    if units % devices:
+        more = -(-units // devices) * devices
+        raise ValueError(f"`units` must be divisible by the {devices} devices, as {more} is. Received: units={units}")
 
 
 def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory: float | None) -> Estimate:

@@ -110,7 +110,9 @@ class NoisyDense(FullPrecision):
                 f"input_shape={input_shape}"
             )
         self.covariance.fit_features(features)
-        size = 4 * (features * self.units + self.covariance.count_weights(features, self.units)) / weight_shares()
+        of_noise = f"{self.path}/{self.covariance.name}/{next(iter(self.covariance.class_axes()))}"
+        size = 4 * features * self.units / weight_shares(f"{self.path}/loc/kernel")
+        size += 4 * self.covariance.count_weights(features, self.units) / weight_shares(of_noise)
         if size > MAX_WEIGHT_BYTES:
             rule = f"keep within {MAX_WEIGHT_BYTES >> 30} GiB on each device, and have {size / 2**30:.4g}"
             raise ValueError(

@@ -158,3 +158,12 @@ def test_devices_that_share_the_classes_may_have_more_weights_together():
         head.check_build((None, 1049))
     with keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch").scope():
         head.check_build((None, 1049))
+    # a layout that splits nothing, and noise that every device has whole
+    latent = layers.HeteroscedasticDense(10_000, covariance=covariances.Latent(20), name="latent")
+    for one, given in (
+        (head, keras.distribution.LayoutMap(mesh_of(1, 4))),
+        (latent, layout_map(latent, mesh_of(1, 4))),
+    ):
+        scope = keras.distribution.ModelParallel(layout_map=given, batch_dim_name="batch").scope()
+        with scope, pytest.raises(ValueError, match=r"The weights must keep within 16 GiB on each device"):
+            one.check_build((None, 1049 if one is head else 15_000))

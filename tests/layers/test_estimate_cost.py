@@ -1,5 +1,6 @@
 """The estimates against heads that are built, and its table."""
 
+import keras
 import pytest
 
 import keras_het
@@ -56,3 +57,14 @@ def test_the_table_says_what_fits():
 def test_wrong_arguments(name, value):
     with pytest.raises(ValueError, match=f"`{name}` must be .*Received: {name}={value!r}"):
         keras_het.estimate_cost(**{"units": 10, "features": 10, name: value})
+
+
+def test_devices_that_cannot_share_the_classes(monkeypatch):
+    monkeypatch.setattr(keras.config, "backend", lambda: "torch")
+    with pytest.raises(ValueError, match=r"`devices` must be 1 on the backend torch: .* Received: devices=4"):
+        keras_het.estimate_cost(10, 10, devices=4)
+    monkeypatch.setattr(keras.config, "backend", lambda: "jax")
+    with pytest.raises(ValueError, match=r"`units` must be divisible by the 4 devices, as 12 is. Received: units=10"):
+        keras_het.estimate_cost(10, 10, devices=4)
+    one, four = (keras_het.estimate_cost(1000, 64, devices=count).rows for count in (1, 4))
+    assert all(b.train_bytes < a.train_bytes and b.flops < a.flops for a, b in zip(one, four, strict=True))

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -26,16 +27,29 @@ def run(processes, *arguments):
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
-def test_two_processes_train_as_one(tmp_path):
+def weights_of(path):
+    """All arrays of a file of weights, by their places."""
     found = {}
+    with h5py.File(path) as file:
+        file.visititems(lambda name, each: found.update({name: each[()]}) if isinstance(each, h5py.Dataset) else None)
+    return found
+
+
+def test_two_processes_train_as_one(tmp_path):
+    found, ends = {}, {}
     for processes in (1, 2):
         losses, weights = tmp_path / f"{processes}.json", tmp_path / f"{processes}.weights.h5"
         done = run(processes, "--output", str(losses), "--weights", str(weights))
         assert done.returncode == 0, done.stderr[-3000:]
         found[processes] = json.loads(losses.read_text())
+        ends[processes] = weights_of(weights)
     assert len(found[1]) == 30
     assert found[1][-1] < 0.9 * found[1][0]
     np.testing.assert_allclose(found[2], found[1], atol=1e-5)
+    assert len(ends[1]) > 6
+    assert list(ends[1]) == list(ends[2])
+    for name, weight in ends[1].items():
+        np.testing.assert_allclose(ends[2][name], weight, atol=2e-5, err_msg=name)
 
 
 def test_ranks_of_unequal_batches_are_refused():

@@ -6,11 +6,13 @@ torchrun starts.
 """
 
 import argparse
+import collections
 import contextlib
 import functools
 import json
 import os
 import pathlib
+import sys
 
 import keras
 import numpy as np
@@ -55,22 +57,24 @@ def trained(name, steps, scope=contextlib.nullcontext):
 
 def found(model, losses):
     """What is compared: losses, all weights, the weights whose copies differ, and those that devices share."""
-    copies = {weight.path: copies_of(weight.value) for weight in model.weights}
+    parts = {weight.path: copies_of(weight.value) for weight in model.weights}
     return {
         "losses": losses,
         "weights": [np.asarray(keras.ops.convert_to_numpy(weight), "float64").tolist() for weight in model.weights],
         "steps": [int(weight.numpy()) for weight in model.weights if weight.path.endswith("clock/step")],
-        "differ": [path for path, each in copies.items() if len(set(each)) > 1],
-        "split": [path for path, weight in zip(copies, model.weights, strict=True) if is_split(weight.value)],
+        "differ": [path for path, each in parts.items() if any(len(set(copies)) > 1 for copies in each)],
+        "split": [path for path, weight in zip(parts, model.weights, strict=True) if is_split(weight.value)],
     }
 
 
 def copies_of(value):
-    """The bytes of the copies of a tensor, or of its first shard."""
+    """The bytes of the copies of each part of a tensor; of PyTorch's processes `check_in_sync` compares them."""
     if hasattr(value, "addressable_shards"):
-        shards = value.addressable_shards
-        return [np.asarray(shard.data).tobytes() for shard in shards if shard.index == shards[0].index]
-    return [copy.numpy().tobytes() for copy in value.values] if hasattr(value, "distribute_strategy") else []
+        parts = collections.defaultdict(list)
+        for shard in value.addressable_shards:
+            parts[str(shard.index)].append(np.asarray(shard.data).tobytes())
+        return list(parts.values())
+    return [[copy.numpy().tobytes() for copy in value.values]] if hasattr(value, "distribute_strategy") else []
 
 
 def is_split(value):
@@ -163,6 +167,8 @@ def main():
         print(name, flush=True)
         if os.environ.get("RANK", "0") == "0":
             options.file.write_text(json.dumps(results))
+    if options.engine == "torch":  # processes that end with the group open can abort
+        sys.modules["torch"].distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ CONTENTS = {  # of a member
 }
 NAMES = [
     "../../evil.npy",
-    "/tmp/evil",
+    "/evil",
     "x.npy",
     "config.json",
     "model.weights.h5",

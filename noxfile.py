@@ -205,19 +205,21 @@ def oldest(*groups):
 @nox.session
 def fuzz(session):
     """Random heads, hostile configurations and files, on every backend; `-- --minutes 5`, `-- --backend torch`."""
-    _, arguments = split_backend(session)
-    install(session, "-e", ".[jax,tensorflow-cpu,torch]", groups=["test"])
-    for backend in backends_of(session):
-        session.run("python", "-m", "tests.fuzz", *arguments, env=backend_environment(backend))
+    long_run(session, "tests.fuzz")
 
 
 @nox.session
 def soak(session):
     """A training of 10,000 steps that watches memory, programs, losses and steps, on every backend; `-- --steps N`."""
+    long_run(session, "tests.soak")
+
+
+def long_run(session, module):
+    """Runs a module of the tests on each backend, or on the one that is named behind `--`, with the other arguments."""
     _, arguments = split_backend(session)
     install(session, "-e", ".[jax,tensorflow-cpu,torch]", groups=["test"])
     for backend in backends_of(session):
-        session.run("python", "-m", "tests.soak", *arguments, env=backend_environment(backend))
+        session.run("python", "-m", module, *arguments, env=backend_environment(backend))
 
 
 @nox.session

@@ -23,6 +23,8 @@ class Estimate:
     high: Any
 
     def __str__(self) -> str:
+        if np.ndim(self.value):
+            return "\n".join(str(Estimate(*each)) for each in zip(self.value, self.low, self.high, strict=True))
         return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 
@@ -30,8 +32,9 @@ def estimate(value: Any, deviation: Any, least: float = 0.0, most: float = 1.0) 
     """The estimate whose interval is 1.96 standard deviations to both sides, cut to [least, most].
 
     Example:
-        >>> print(estimate(0.98, 0.02))
+        >>> print(estimate(np.array([0.98, 0.5]), 0.02))
         0.980 (0.941 to 1.000)
+        0.500 (0.461 to 0.539)
     """
     ends = (np.clip(value + sign * NORMAL * deviation, least, most) for sign in (-1, 1))
     return Estimate(*(float(x) if np.ndim(x) == 0 else x for x in (value, *ends)))

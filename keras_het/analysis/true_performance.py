@@ -173,7 +173,6 @@ def true_performance(
     own = noisy.weights(noisy.inverses)
     found = sample.figures(np.ones(len(own)), own)
     mean, deviation = _moments(sample.figures(*drawn, found) for drawn in noisy.draws(draws, rng))
-    edges, count, confidence = sample.curve()
     share = _share_of_transition(noisy, own, deviation.accuracy)
     says = f"{share:.0%} of the variance of the accuracy is from its error"
     notes = [*noisy.explain(), *[("error of T", f"{says}.")] * (noisy.redraw is not None)]
@@ -185,11 +184,11 @@ def true_performance(
         estimate(2.0 * found.error - mean.error, deviation.error),  # what chance adds is in the mean once more
         estimate(found.nll, deviation.nll, most=np.inf),
         estimate(found.joint, deviation.joint),
-        edges,
-        count,
-        confidence,
+        sample.edges,
+        sample.count,
+        sample.mean_confidence,
         estimate(found.curve, deviation.curve),
-        _upward(count) / len(own),
+        _upward(sample.count) / len(own),
         estimate(found.kept, deviation.kept),
         noisy.condition,
         share,
@@ -206,8 +205,9 @@ class _Sample:
         self.classes, self.starts = np.unique(self.predicted[self.order], return_index=True)
         self.edges = np.arange(bins + 1) / bins
         self.places = np.clip(np.searchsorted(self.edges, self.confidence, "right") - 1, 0, bins - 1)
-        count = np.bincount(self.places, minlength=bins)
-        self.filled, self.above = (np.where(each, each, np.nan) for each in (count, _upward(count)))
+        self.count = np.bincount(self.places, minlength=bins)
+        self.filled, self.above = (np.where(each, each, np.nan) for each in (self.count, _upward(self.count)))
+        self.mean_confidence = self._by_bin(self.confidence) / self.filled
         self.loss, self.rows = -np.log(np.maximum(p, SMALL)), np.arange(len(p))
 
     def figures(self, occurs: np.ndarray, weights: np.ndarray, around: Figures | None = None) -> Figures:
@@ -225,22 +225,17 @@ class _Sample:
         nll = np.vdot(counted, self.loss) / total
         return Figures(joint.trace() / total, error / total, nll, joint / total, curve, kept)
 
-    def curve(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The edges of the bins, their numbers of examples, and the mean confidence in them."""
-        count = np.bincount(self.places, minlength=self.bins)
-        return self.edges, count, self._by_bin(self.confidence) / self.filled
-
     def _by_bin(self, values: np.ndarray) -> np.ndarray:
         return np.bincount(self.places, values, self.bins)
 
 
 def _upward(values: np.ndarray) -> np.ndarray:
-    """The sum of each bin and of all above it."""
+    """The sum of each bin and of all above it, `(B,)` to `(B,)`."""
     return values[::-1].cumsum()[::-1]
 
 
 def _ratio(hits: np.ndarray, size: np.ndarray, given: np.ndarray, around: np.ndarray | None) -> np.ndarray:
-    """Hits by the sizes of the bins; of a sample, the same to first order near `around`, for sizes `given`."""
+    """Hits by the sizes of the bins, all `(B,)`; of a sample, to first order near `around`, for sizes `given`."""
     return hits / given if around is None else around + (hits - around * size) / given
 
 

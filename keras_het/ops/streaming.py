@@ -234,13 +234,13 @@ def _gradients(mean: Mean, chunks: "Chunks", normal: Normal, value: Tensor, upst
 
 
 def _add_terms(mean: Mean, normal: Normal, chunk: Any, sums: Any) -> tuple:
-    """The body of the forward pass: the sums of the terms, with those at a chunk of nodes."""
+    """The body of the forward pass: the sums of the terms, each `(B, K)`, with those at a chunk of nodes, `(., C)`."""
     terms = mean.terms(normal.logits_at(chunk))
     return tuple(s + ops.sum(term, axis=-1) for s, term in zip(sums, terms, strict=True))
 
 
 def _add_log_terms(mean: Mean, normal: Normal, chunk: Any, sums: Any) -> tuple:
-    """The body of the forward pass in log space."""
+    """The body of the forward pass in log space: the same of the logs."""
     terms = mean.log_terms(normal.logits_at(chunk), axis=1)
     return tuple(ops.logaddexp(s, ops.logsumexp(term, axis=-1)) for s, term in zip(sums, terms, strict=True))
 
@@ -277,7 +277,7 @@ class Chunks:
 
 
 def _in_columns(table: Tensor, count: int, chunk_size: int) -> Tensor:
-    """A table of rows as `(count, columns, chunk_size)`, in this order in memory.
+    """A table of rows, `(count * chunk_size, columns)`, as `(count, columns, chunk_size)`, in this order in memory.
 
     A transposed view would be read across its rows by every pass over a block on PyTorch. The reshape to two axes makes
     it a copy.

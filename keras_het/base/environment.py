@@ -8,6 +8,7 @@ import sys
 from typing import NoReturn
 
 BACKENDS = ("jax", "tensorflow", "torch")
+PREDICT_ONLY = ("numpy", "openvino")  # Keras cannot train on them
 OLDEST = {"keras": "3.15.1", "numpy": "2.0", "scipy": "1.13", "jax": "0.6", "tensorflow": "2.20", "torch": "2.7"}
 
 
@@ -25,11 +26,14 @@ def wrong_backend(name: str | None, installed: list[str]) -> str | None:
     Returns:
         a text, or None if this check finds nothing wrong.
     """
+    if name in PREDICT_ONLY:
+        there = importlib.util.find_spec(name)
+        return None if there else f"KERAS_BACKEND is {name!r}, which is not installed. Install it: pip install {name}"
     if name and name not in BACKENDS:
-        near = difflib.get_close_matches(name.lower(), BACKENDS, 1) or installed or BACKENDS
+        near = difflib.get_close_matches(name.lower(), BACKENDS + PREDICT_ONLY, 1) or installed or BACKENDS
         return (
-            f"KERAS_BACKEND is {name!r}, and must be one of {', '.join(BACKENDS)}. Perhaps you mean: export "
-            f"KERAS_BACKEND={near[0]}"
+            f"KERAS_BACKEND is {name!r}, and must be one of {', '.join(BACKENDS)}, or {' or '.join(PREDICT_ONLY)} for "
+            f"predictions alone. Perhaps you mean: export KERAS_BACKEND={near[0]}"
         )
     if not installed:
         wanted = name or "jax"

@@ -6,6 +6,7 @@ of the noise itself.
 
 import json
 import pathlib
+from collections.abc import Iterable
 
 import keras
 import numpy as np
@@ -32,10 +33,14 @@ def noise() -> np.ndarray:
     return np.concatenate([keras.ops.convert_to_numpy(part) for part in nodes], axis=-1).view("uint32")
 
 
-def outputs() -> np.ndarray:
-    """The outputs of the head in training and at inference, for two inputs, `(2, 2, UNITS)`."""
+def outputs(modes: Iterable[bool] = (True, False)) -> np.ndarray:
+    """The outputs of the head for two inputs, `(modes, 2, UNITS)`.
+
+    Args:
+        modes: values of `training`.
+    """
     head, x = make_head(), np.linspace(-1.0, 1.0, 2 * FEATURES, dtype="float32").reshape(2, FEATURES)
-    return np.stack([keras.ops.convert_to_numpy(head(x, training=training)) for training in (True, False)])
+    return np.stack([keras.ops.convert_to_numpy(head(x, training=training)) for training in modes])
 
 
 def stored() -> dict[str, np.ndarray]:

@@ -80,8 +80,8 @@ def test_the_name_of_the_backend_is_misspelt(tmp_path):
     status, wrong = run_doctor(tmp_path, "tensroflow")
     assert status == 1
     assert wrong.endswith(
-        "KERAS_BACKEND is 'tensroflow', and must be one of jax, tensorflow, torch. "
-        "Perhaps you mean: export KERAS_BACKEND=tensorflow\n"
+        "KERAS_BACKEND is 'tensroflow', and must be one of jax, tensorflow, torch, or numpy or openvino for "
+        "predictions alone. Perhaps you mean: export KERAS_BACKEND=tensorflow\n"
     )
 
 

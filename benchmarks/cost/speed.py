@@ -1,7 +1,7 @@
 """Seconds and peak memory of a training step and of a prediction, beside a plain Dense layer and the machine's floor.
 
 python -m benchmarks.cost.speed [--backends jax tensorflow torch] [--heads NAME ...] [--sweeps S K B R] [--quick]
-    [--base] [--nodes 256] [--compile-blocks] [--output FOLDER]
+    [--base] [--nodes 256] [--compilers compile_blocks jit_compile] [--output FOLDER]
 
 Every measurement has a fresh process (with --quick they share one, and peak memory only rises). Dense and the machine's
 rates are measured in the same one as the head, in turn with it. The floor is
@@ -36,6 +36,7 @@ HEADS = {
     "sigmoid parameter-efficient": lambda r: {"num_factors": r, "parameter_efficient": True, "link": "sigmoid"},
 }
 MODES = ["train", "predict"]
+COMPILERS = ["compile_blocks", "jit_compile"]  # of PyTorch: the bodies of blocks, or the whole step as Keras does it
 WIDTH = 16  # of the narrow head
 LARGEST_KERNEL = 1 << 28  # numbers: the full head at K = 21,843 would need gigabytes for its kernel alone
 
@@ -78,7 +79,7 @@ def floor(head, mode, sizes, rates):
     return max(exps / exp_rate + flops / flop_rate, moved / read_rate)
 
 
-def make_model(head, B, D, K, R, S, learning_rate=0.01):
+def make_model(head, B, D, K, R, S, learning_rate=0.01, compiler=None):
     """A compiled model that is the head alone, a batch, and its labels."""
     import keras
     import numpy as np
@@ -92,9 +93,8 @@ def make_model(head, B, D, K, R, S, learning_rate=0.01):
     model = keras.Sequential([keras.Input((D,)), layer])
     sigmoid = head.startswith("sigmoid")
     loss = keras.losses.BinaryCrossentropy if sigmoid else keras.losses.SparseCategoricalCrossentropy
-    model.compile(
-        keras.optimizers.SGD(learning_rate), loss(from_logits=True), jit_compile=keras.config.backend() != "torch"
-    )
+    whole_step = keras.config.backend() != "torch" or compiler == "jit_compile"
+    model.compile(keras.optimizers.SGD(learning_rate), loss(from_logits=True), jit_compile=whole_step)
     rng = np.random.default_rng(0)
     x = rng.standard_normal((B, D), dtype="float32")
     y = rng.integers(2, size=(B, K)).astype("float32") if sigmoid else rng.integers(K, size=B)
@@ -112,26 +112,32 @@ def make_call(head, mode, **sizes):
     return train if mode == "train" else lambda: model.predict_on_batch(x)
 
 
-def measure_row(head, what, sizes, repeats, compiles=False):
-    """The measurements of one process: seconds of all modes, or the peak memory of one."""
-    if compiles:
+def choose_compiler(compiler):
+    """Hands PyTorch's compiler to the blocks, if that is the name of the compiler."""
+    if compiler == "compile_blocks":
         import torch
 
         from keras_het.config import compile_blocks
 
         compile_blocks(torch.compile)
+
+
+def measure_row(head, what, sizes, repeats, compiler=None):
+    """The measurements of one process: seconds of all modes, or the peak memory of one."""
     if what != "seconds":
-        call = make_call(head, what, **sizes)
+        choose_compiler(compiler)
+        call = make_call(head, what, compiler=compiler, **sizes)
         call(), call()
         return {"peak_mib": harness.peak_memory()}
-    return measure_seconds(head, sizes, repeats, harness.PROCESSOR)
+    return measure_seconds(head, sizes, repeats, harness.PROCESSOR, compiler)
 
 
-def measure_seconds(head, sizes, repeats, probe_sizes):
+def measure_seconds(head, sizes, repeats, probe_sizes, compiler=None):
     """For each mode its seconds, those of Dense, and their ratios to the floor."""
+    choose_compiler(compiler)
     functions = harness.probes(probe_sizes)
-    for mode in MODES:
-        functions |= {(head, mode): make_call(head, mode, **sizes), ("Dense", mode): make_call("Dense", mode, **sizes)}
+    for name, mode in itertools.product((head, "Dense"), MODES):
+        functions[name, mode] = make_call(name, mode, compiler=compiler, **sizes)
     timings = harness.measure(functions, repeats)
     rates = harness.rates(timings, probe_sizes)
     result = {}
@@ -155,11 +161,11 @@ def measure_seconds(head, sizes, repeats, probe_sizes):
     return result
 
 
-def run(backend, grid, repeats, together, compiles=False):
+def run(backend, grid, repeats, together, compiler=None):
     """All rows of a backend. Each measurement has a fresh process, or, to be quick, all share one."""
     rows = list(dict.fromkeys((head, tuple(sizes.items())) for head, sizes in grid))
     jobs = [
-        {"head": head, "sizes": dict(sizes), "repeats": repeats, "what": what, "compiles": compiles}
+        {"head": head, "sizes": dict(sizes), "repeats": repeats, "what": what, "compiler": compiler}
         for head, sizes in rows
         for what in ("seconds", *MODES)
     ]
@@ -169,7 +175,7 @@ def run(backend, grid, repeats, together, compiles=False):
         steady = {} if batch[0]["what"] == "seconds" else harness.STEADY_MEMORY
         found += harness.in_fresh_process(__spec__.name, batch, KERAS_BACKEND=backend, **steady)
     print("\r".ljust(161) + "\r", end="")
-    seen, name = [], f"{backend}, compile_blocks" if compiles else backend
+    seen, name = [], f"{backend}, {compiler}" if compiler else backend
     for (head, sizes), timed, *peaks in zip(rows, found[::3], found[1::3], found[2::3], strict=True):
         for mode, peak in zip(MODES, peaks, strict=True):
             seen.append({"backend": name, "head": head, "mode": mode, **dict(sizes), **timed[mode], **peak})
@@ -277,7 +283,7 @@ def main():
     parser.add_argument("--heads", nargs="+", choices=HEADS, default=list(HEADS))
     parser.add_argument("--base", action="store_true", help="only the sizes from which the others vary")
     parser.add_argument("--nodes", type=int, default=BASE["S"], help="S of the sizes from which the others vary")
-    parser.add_argument("--compile-blocks", action="store_true", help="PyTorch once more with compile_blocks")
+    parser.add_argument("--compilers", nargs="+", choices=COMPILERS, default=[], help="PyTorch once more with each")
     options = parser.parse_args()
     if options.row:
         print(json.dumps([measure_row(**row) for row in options.row]))
@@ -285,14 +291,14 @@ def main():
     base, sweeps = (QUICK, QUICK_SWEEPS) if options.quick else (BASE, {name: SWEEPS[name] for name in options.sweeps})
     sweeps = {"B": [base["B"]]} if options.base else sweeps
     base = base if options.quick else {**base, "S": options.nodes}
-    rows, ways = [], [(backend, False) for backend in options.backends]
-    for backend, compiles in [*ways, *[("torch", True)] * options.compile_blocks]:
+    rows, ways = [], [(backend, None) for backend in options.backends]
+    for backend, compiler in [*ways, *(("torch", compiler) for compiler in options.compilers)]:
         rows += run(
             backend,
             grid(base, sweeps, options.heads),
             3 if options.quick else options.repeats,
             together=options.quick,
-            compiles=compiles,
+            compiler=compiler,
         )
         harness.write_csv(options.output / "speed.csv", rows)
     plot(rows, base, options.output)

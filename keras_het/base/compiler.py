@@ -1,15 +1,21 @@
-"""The compiler that a user hands in for the bodies of blocks; see `keras_het.config.compile_blocks`."""
+"""PyTorch's compilers: one for the bodies of blocks (`keras_het.config.compile_blocks`), and one of a whole step."""
 
-from collections.abc import Callable
-from typing import Any
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, TypeVar, cast
+
+import keras
 
 Compiler = Callable[[Callable], Callable]
+Function = TypeVar("Function", bound=Callable)
 
 
 class _Chosen:
     compiler: Compiler | None = None
-    results: dict[Callable, Callable]
-    most_rows: dict[tuple, int]
+    results: ClassVar[dict[Callable, Callable]] = {}
+    most_rows: ClassVar[dict[tuple, int]] = {}
 
 
 def choose(compiler: Compiler | None) -> None:
@@ -40,3 +46,40 @@ def compiled(function: Callable, tensors: Any) -> Callable:
     if function not in _Chosen.results:
         _Chosen.results[function] = _Chosen.compiler(function)
     return _Chosen.results[function]
+
+
+def beside_graph(function: Function) -> Function:
+    """The function, which PyTorch's compiler of a whole step (`jit_compile=True`) runs as it is, beside its graphs.
+
+    In the nodes and in the loop over the blocks it would break off dozens of times and compile every piece, for minutes
+    and for a slower step. Who asks for it has a compiler, so the bodies of the blocks are compiled instead.
+
+    Args:
+        function: of a layer or an operation; on another backend it stays, and in an export.
+    """
+    if keras.config.backend() != "torch":
+        return function
+    torch = sys.modules["torch"]
+
+    @torch.compiler.disable
+    def beside(*arguments: Any, **options: Any) -> Any:
+        with _compiling_bodies(torch.compile):
+            return function(*arguments, **options)
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        traced = torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting()
+        return (beside if traced else function)(*arguments, **options)
+
+    return cast(Function, call)
+
+
+@contextlib.contextmanager
+def _compiling_bodies(compiler: Compiler) -> Iterator[None]:
+    """The compiler in force, unless another is chosen."""
+    before = _Chosen.compiler
+    _Chosen.compiler = before or compiler
+    try:
+        yield
+    finally:
+        _Chosen.compiler = before

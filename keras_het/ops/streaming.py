@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_het.base.compiler import compiled
+from keras_het.base.compiler import beside_graph, compiled
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_choice
 from keras_het.ops import blocking
@@ -147,6 +147,7 @@ class _Stream(NamedTuple):
 
         return ops.custom_gradient(forward)(value, *arguments)
 
+    @beside_graph
     def gradient(self, value: Tensor, arguments: Any, upstream: Tensor) -> tuple:
         """The upstream gradient, `(B, K)`, pulled back to every argument; the nodes have none."""
         loc, *others = arguments

@@ -1,13 +1,14 @@
-"""The heads on an accelerator, by JAX or PyTorch: seconds, memory, agreement with the processor, half precision.
+"""The heads on an accelerator: seconds, memory, sizes of blocks, agreement with the processor, half precision.
 
 KERAS_BACKEND=jax python -m benchmarks.cost.gpu [--parts speed blocks agreement policies] [--quick] [--output FOLDER]
-(or KERAS_BACKEND=torch)
+(or KERAS_BACKEND=tensorflow or torch; PyTorch once more with each of its compilers, --compilers compile_blocks)
 
-The floor is that of `speed.py`, from the card's own rates in the same process. Agreement: one step of gradient descent
-from equal weights, on the processor and on the accelerator, with matrix products in float32 and in TensorFloat-32.
+The floor is the roofline of `speed.py`, from the card's own rates in the same process. Agreement: one step of gradient
+descent from equal weights, on the processor and on the accelerator, with matrix products in float32 and in TensorFloat-32.
 Without an accelerator everything runs on the processor, which shows only that it runs.
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -41,6 +42,10 @@ def set_tf32(on):
         import jax
 
         jax.config.update("jax_default_matmul_precision", "tensorfloat32" if on else "float32")
+    elif keras.config.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_tensor_float_32_execution(on)
     else:
         import torch
 
@@ -102,7 +107,8 @@ def measure_row(what, **row):
     if what == "losses":
         return losses(**row)
     if what == "memory":
-        call = speed.make_call(row["head"], "train", **row["sizes"])
+        speed.choose_compiler(row["compiler"])
+        call = speed.make_call(row["head"], "train", row["compiler"], **row["sizes"])
         call(), call()
         return {"peak_mib": harness.peak_device_memory()}
     if "elements" in row:
@@ -118,36 +124,30 @@ def fresh(what, environment=(), **row):
     )
 
 
-def speed_table(rows, repeats):
-    """Seconds beside Dense and the floor, and memory."""
-    lines = [["head", "mode", "B", "K", "R", "S", "ms (quartiles)", "times Dense", "times floor", "peak MiB of a step"]]
-    for head, sizes in rows:
-        timed = fresh("seconds", head=head, sizes=sizes, repeats=repeats)
-        memory = fresh("memory", head=head, sizes=sizes)["peak_mib"]
+def speed_table(rows, repeats, compilers=()):
+    """Seconds beside Dense and the floor, and memory, with no compiler of PyTorch and with each that is named."""
+    lines = [
+        ["head", "compiler", "mode", *"BKRS", "ms (quartiles)", "times Dense", "times floor", "peak MiB of a step"]
+    ]
+    for (head, sizes), compiler in itertools.product(rows, (None, *compilers)):
+        timed = fresh("seconds", head=head, sizes=sizes, repeats=repeats, compiler=compiler)
+        memory = fresh("memory", head=head, sizes=sizes, compiler=compiler)["peak_mib"]
         for mode in speed.MODES:
             found = timed[mode]
-            ratios = [f"{found['times dense']:.1f}", f"{found['times floor']:.1f}"]
-            lines.append(
-                [
-                    head,
-                    mode,
-                    *(str(sizes[name] or "") for name in "BKRS"),
-                    harness.spread(found),
-                    *ratios,
-                    f"{memory:.0f}",
-                ]
-            )
+            ratios = [f"{found['times dense']:.1f}", f"{found['times floor']:.1f}", f"{memory:.0f}"]
+            own = [str(sizes[name] or "") for name in "BKRS"]
+            lines.append([head, compiler or "", mode, *own, harness.spread(found), *ratios])
         print(harness.markdown(lines[-2:]), flush=True)
     return lines
 
 
 def blocks_table(rows, repeats):
-    """Milliseconds of a training step and of a prediction by the logits of a block."""
+    """Milliseconds of a training step and of a prediction, and times the floor, by the logits of a block."""
     lines = [["head", "S", *(f"{mode}, 2^{size.bit_length() - 1}" for mode in speed.MODES for size in BLOCKS)]]
     for head, sizes in rows:
         found = [fresh("seconds", head=head, sizes=sizes, repeats=repeats, elements=size) for size in BLOCKS]
-        times = [harness.milliseconds(timed[mode]["seconds"]) for mode in speed.MODES for timed in found]
-        lines.append([head, str(sizes["S"]), *times])
+        cells = [(timed[mode]["seconds"], timed[mode]["times floor"]) for mode in speed.MODES for timed in found]
+        lines.append([head, str(sizes["S"]), *(f"{harness.milliseconds(s)} ({floors:.1f})" for s, floors in cells)])
     return lines
 
 
@@ -196,6 +196,7 @@ def policy_table():
 def main():
     parser = harness.command_line(__doc__, repeats=9)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--compilers", nargs="+", choices=speed.COMPILERS, default=[])
     options = parser.parse_args()
     if options.row:
         print(json.dumps(measure_row(**options.row)))
@@ -203,7 +204,7 @@ def main():
     rows, repeats = (QUICK_ROWS, 3) if options.quick else (ROWS, options.repeats)
     heads = ["full"] if options.quick else ["diagonal", "full", "parameter-efficient"]
     parts = {
-        "speed": lambda: speed_table(rows, repeats),
+        "speed": lambda: speed_table(rows, repeats, options.compilers),
         "blocks": lambda: blocks_table([row for row in rows if row[1]["S"]], repeats),
         "agreement": lambda: agreement_table(heads),
         "policies": policy_table,

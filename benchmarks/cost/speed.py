@@ -101,9 +101,9 @@ def make_model(head, B, D, K, R, S, learning_rate=0.01, compiler=None):
     return model, x, y
 
 
-def make_call(head, mode, **sizes):
+def make_call(head, mode, compiler=None, **sizes):
     """A function that takes one step, or predicts, by the public API, and waits for its end."""
-    model, x, y = make_model(head, **sizes)
+    model, x, y = make_model(head, compiler=compiler, **sizes)
 
     def train():
         model.train_on_batch(x, y)

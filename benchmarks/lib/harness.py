@@ -152,7 +152,7 @@ def peak_memory():
 
 
 def accelerator():
-    """The name of the accelerator that JAX or PyTorch would use, or None."""
+    """The name of the accelerator that the backend would use, or None."""
     import keras
 
     if keras.config.backend() == "jax":
@@ -164,7 +164,10 @@ def accelerator():
         import torch
 
         return torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return None
+    import tensorflow as tf
+
+    found = tf.config.list_physical_devices("GPU")
+    return tf.config.experimental.get_device_details(found[0]).get("device_name", "GPU") if found else None
 
 
 def peak_device_memory():
@@ -177,6 +180,10 @@ def peak_device_memory():
         import jax
 
         return jax.devices()[0].memory_stats()["peak_bytes_in_use"] / (1 << 20)
+    if keras.config.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.config.experimental.get_memory_info("GPU:0")["peak"] / (1 << 20)
     import torch
 
     return torch.cuda.max_memory_allocated() / (1 << 20)
@@ -192,7 +199,7 @@ def describe():
 
 
 def machine():
-    """The accelerator that JAX or PyTorch would use, or the processor."""
+    """The accelerator that the backend would use, or the processor."""
     return accelerator() or processor()
 
 

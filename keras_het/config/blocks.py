@@ -12,7 +12,8 @@ def compile_blocks(compiler: Callable[[Callable], Callable] | None) -> None:
 
     A head with nodes computes the logits of some rows of the batch at some nodes, block by block, once forward and once
     backward. PyTorch runs each operation on a block by itself, a pass over memory. A compiler makes one or two passes
-    of them. JAX and TensorFlow compile the whole step already. The results differ by rounding alone.
+    of them. JAX and TensorFlow compile the whole step already. The results differ by rounding alone. With
+    `model.compile(jit_compile=True)` Keras compiles the step on PyTorch, too, and these functions without this call.
 
     It holds for all heads of the process, also in the middle of training. Each of the two functions is compiled at its
     first call, and again for another kind of head or another size of the blocks: that of a batch that fits one block is

@@ -1,8 +1,12 @@
 """The benchmarks of costs: the floor, growth along a size, the sizes of a sweep, the table of estimates."""
 
+import json
+import pathlib
+
+import keras
 import pytest
 
-from benchmarks.cost import estimate, speed
+from benchmarks.cost import devices, estimate, speed
 
 pytestmark = pytest.mark.once
 
@@ -79,3 +83,15 @@ def test_every_estimated_row_is_a_head_that_can_be_made():
     for row in rows:
         model = estimate.make_model(row, 4, 6)
         assert type(model.layers[-1].integrator).__name__ == row["integrator"]
+
+
+def test_the_estimates_are_within_thirty_percent_of_the_memory_that_was_measured(monkeypatch):
+    """On one device and on four: the file of results has what XLA said, and the estimates are of this version."""
+    monkeypatch.setattr(keras.config, "backend", lambda: "jax")
+    published = json.loads(pathlib.Path("benchmarks/results/devices.json").read_text())["tables"]
+    _, *rows = published[f"MiB of each device, {json.dumps(devices.SIZES)}"]
+    assert len(rows) == len(devices.HEADS)
+    for row in rows:
+        for count, cell in zip(devices.DEVICES, row[1:3], strict=True):
+            found = devices.estimated(count, devices.SIZES)[row[0]]["train_bytes"] / 2**20
+            assert found == pytest.approx(float(cell.split()[0]), rel=0.3)

@@ -17,7 +17,7 @@ from benchmarks.lib.views.atlas import (
 from benchmarks.lib.views.cost import (
     backbone,
     beside_edward2,
-    compiled_blocks,
+    compilers,
     estimate,
     gpu_speed,
     nodes,
@@ -48,7 +48,7 @@ __all__ = [
     "beside_edward2",
     "choice_elsewhere",
     "clean_probabilities",
-    "compiled_blocks",
+    "compilers",
     "demo",
     "diabetes",
     "distances",

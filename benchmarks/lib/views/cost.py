@@ -107,12 +107,12 @@ def speed_narrow(of):
     return lines
 
 
-def compiled_blocks(of):
-    """Times of a step and of a prediction on JAX, and on PyTorch without and with a compiler, by nodes."""
+def compilers(of):
+    """Times of a step and of a prediction on JAX, and on PyTorch without and with each compiler, by nodes."""
     columns = (f"{mode}: {figure}" for mode in ("step", "predict") for figure in ("ms", "times JAX"))
     lines = [["head", "nodes", "backend", *columns]]
     for nodes in ("256", "1024"):
-        steps, predictions = (dicts(of(f"speed_compile_blocks_{nodes}", title)) for title in SPEEDS)
+        steps, predictions = (dicts(of(f"speed_compilers_{nodes}", title)) for title in SPEEDS)
         for head in dict.fromkeys(row["head"] for row in steps):
             own = [[row for row in rows if row["head"] == head] for rows in (steps, predictions)]
             for pair in zip(*own, strict=True):

@@ -4,8 +4,8 @@ KERAS_BACKEND=jax python -m benchmarks.cost.gpu [--parts speed blocks agreement 
 (or KERAS_BACKEND=tensorflow or torch; PyTorch once more with each of its compilers, --compilers compile_blocks)
 
 The floor is the roofline of `speed.py`, from the card's own rates in the same process. Agreement: one step of gradient
-descent from equal weights, on the processor and on the accelerator, with matrix products in float32 and in TensorFloat-32.
-Without an accelerator everything runs on the processor, which shows only that it runs.
+descent from equal weights, on the processor and on the accelerator, with matrix products in float32 and in
+TensorFloat-32. Without an accelerator everything runs on the processor, which shows only that it runs.
 """
 
 import itertools

@@ -1,6 +1,7 @@
 """PyTorch's compilers: one for the bodies of blocks (`keras_het.config.compile_blocks`), and one of a whole step."""
 
 import contextlib
+import contextvars
 import functools
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,10 @@ import keras
 
 Compiler = Callable[[Callable], Callable]
 Function = TypeVar("Function", bound=Callable)
+
+
+# The compiler of a step that is compiled meanwhile, in this thread alone.
+_of_step: contextvars.ContextVar[Compiler | None] = contextvars.ContextVar("compiler of a step", default=None)
 
 
 class _Chosen:
@@ -23,9 +28,14 @@ def choose(compiler: Compiler | None) -> None:
     _Chosen.compiler, _Chosen.results, _Chosen.most_rows = compiler, {}, {}
 
 
+def in_force() -> Compiler | None:
+    """The compiler that a user chose, or that of the step that is compiled, or None."""
+    return _Chosen.compiler or _of_step.get()
+
+
 def is_chosen() -> bool:
     """Whether there is a compiler."""
-    return _Chosen.compiler is not None
+    return in_force() is not None
 
 
 def compiled(function: Callable, tensors: Any) -> Callable:
@@ -37,14 +47,15 @@ def compiled(function: Callable, tensors: Any) -> Callable:
         function: the body of a block.
         tensors: the block's, the first with a row for each example, `(B, ...)`.
     """
-    if _Chosen.compiler is None:
+    compiler = in_force()
+    if compiler is None:
         return function
     kind, rows = (function, *(tuple(x.shape[1:]) for x in tensors)), tensors[0].shape[0]
     if rows < _Chosen.most_rows.get(kind, 0):
         return function
     _Chosen.most_rows[kind] = rows
     if function not in _Chosen.results:
-        _Chosen.results[function] = _Chosen.compiler(function)
+        _Chosen.results[function] = compiler(function)
     return _Chosen.results[function]
 
 
@@ -63,7 +74,7 @@ def beside_graph(function: Function) -> Function:
 
     @torch.compiler.disable
     def beside(*arguments: Any, **options: Any) -> Any:
-        with _compiling_bodies(torch.compile):
+        with compiling_bodies(torch.compile):
             return function(*arguments, **options)
 
     @functools.wraps(function)
@@ -75,11 +86,10 @@ def beside_graph(function: Function) -> Function:
 
 
 @contextlib.contextmanager
-def _compiling_bodies(compiler: Compiler) -> Iterator[None]:
-    """The compiler in force, unless another is chosen."""
-    before = _Chosen.compiler
-    _Chosen.compiler = before or compiler
+def compiling_bodies(compiler: Compiler | None) -> Iterator[None]:
+    """A block of code in which a compiler is in force in this thread, unless a user chose another."""
+    token = _of_step.set(compiler or _of_step.get())
     try:
         yield
     finally:
-        _Chosen.compiler = before
+        _of_step.reset(token)

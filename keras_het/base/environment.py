@@ -27,8 +27,10 @@ def wrong_backend(name: str | None, installed: list[str]) -> str | None:
         a text, or None if this check finds nothing wrong.
     """
     if name in PREDICT_ONLY:
-        there = importlib.util.find_spec(name)
-        return None if there else f"KERAS_BACKEND is {name!r}, which is not installed. Install it: pip install {name}"
+        needed = "jax" if name == "numpy" else name  # by Keras
+        if importlib.util.find_spec(needed):
+            return None
+        return f"KERAS_BACKEND is {name!r}, for which Keras needs {needed}. Install it: pip install {needed}"
     if name and name not in BACKENDS:
         near = difflib.get_close_matches(name.lower(), BACKENDS + PREDICT_ONLY, 1) or installed or BACKENDS
         return (

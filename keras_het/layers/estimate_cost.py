@@ -201,7 +201,8 @@ def estimate_cost(
     Returns:
         `CostEstimates`, which prints as a table.
     Raises:
-        ValueError: for arguments that are not positive, or devices that cannot share the classes.
+        ValueError: for arguments that are not positive, devices that cannot share the classes, or a backend that only
+            predicts.
 
     Example:
         >>> dense, diagonal = estimate_cost(1000, 2048).rows[:2]
@@ -215,6 +216,9 @@ def estimate_cost(
         check_shared(units, devices)
     if memory is not None:
         check_number("memory", memory, above=0.0)
+    if keras.config.backend() not in _COSTS:
+        rule = f"one of {', '.join(_COSTS)}, on which Keras trains"
+        raise ValueError(f"The backend must be {rule}. Received: the backend {keras.config.backend()!r}")
     costs = _COSTS[keras.config.backend()]
     heads = [
         (covariance, integrator)

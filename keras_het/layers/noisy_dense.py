@@ -110,9 +110,10 @@ class NoisyDense(FullPrecision):
                 f"input_shape={input_shape}"
             )
         self.covariance.fit_features(features)
-        of_noise = f"{self.path}/{self.covariance.name}/{next(iter(self.covariance.class_axes()))}"
+        of_classes = [path for path, axis in self.covariance.class_axes().items() if axis is not None]
+        shares = min((weight_shares(f"{self.path}/{self.covariance.name}/{path}") for path in of_classes), default=1)
         size = 4 * features * self.units / weight_shares(f"{self.path}/loc/kernel")
-        size += 4 * self.covariance.count_weights(features, self.units) / weight_shares(of_noise)
+        size += 4 * self.covariance.count_weights(features, self.units) / shares
         if size > MAX_WEIGHT_BYTES:
             rule = f"keep within {MAX_WEIGHT_BYTES >> 30} GiB on each device, and have {size / 2**30:.4g}"
             raise ValueError(

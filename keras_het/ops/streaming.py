@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_het.base.compiler import beside_graph, compiled
+from keras_het.base.compiler import Compiler, beside_graph, compiled, compiling_bodies, in_force
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_choice
 from keras_het.ops import blocking
@@ -28,6 +28,7 @@ SMALLEST_MEAN = 1e-30
 LOOPS = ("streamed", "unrolled", "plain")
 
 
+@beside_graph
 def expectation(
     mean: Mean, normal: Normal, nodes: Nodes, chunk_size: int | str = "auto", loop: str = "streamed"
 ) -> Tensor:
@@ -120,10 +121,11 @@ class _Stream(NamedTuple):
         on_torch = keras.config.backend() == "torch"
         # A closure over the output itself would keep all of this alive on PyTorch.
         kept = ops.stop_gradient(value) if on_torch else value
+        compiler = in_force()  # PyTorch may run the backward pass in another thread, or outside a compiled step
 
         def gradient(*saved: Any, upstream: Tensor = None) -> tuple:
             if on_torch:
-                return self.gradient(self.known(kept, saved), saved, upstream)
+                return self.gradient(self.known(kept, saved), saved, upstream, compiler)
             return self.gradient(kept, arguments, saved[-1])
 
         return value, gradient
@@ -148,12 +150,13 @@ class _Stream(NamedTuple):
         return ops.custom_gradient(forward)(value, *arguments)
 
     @beside_graph
-    def gradient(self, value: Tensor, arguments: Any, upstream: Tensor) -> tuple:
+    def gradient(self, value: Tensor, arguments: Any, upstream: Tensor, compiler: Compiler | None = None) -> tuple:
         """The upstream gradient, `(B, K)`, pulled back to every argument; the nodes have none."""
         loc, *others = arguments
         normal, chunks = self.read((loc - self.mean.pivot(value), *others))
         pull_back = functools.partial(_gradients, self.mean, chunks)
-        of_rows, of_shared = _by_blocks(pull_back, normal, (value, upstream), self.block_size)
+        with compiling_bodies(compiler):
+            of_rows, of_shared = _by_blocks(pull_back, normal, (value, upstream), self.block_size)
         return *of_rows, *of_shared, None, None
 
 

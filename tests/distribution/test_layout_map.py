@@ -167,12 +167,14 @@ def test_devices_that_share_the_classes_may_have_more_weights_together(monkeypat
     classes = layers.HeteroscedasticDense(200_000, 20, integrator="Taylor", name="head"), 1049  # 17.2 GiB
     features = layers.HeteroscedasticDense(10_000, covariance=covariances.Latent(20), name="head"), 15_000
     nothing = keras.distribution.LayoutMap(mesh_of(1, 4))
+    only_scale = keras.distribution.LayoutMap(mesh_of(1, 4))
+    only_scale[".*scale_diag/kernel"] = (None, "model")
     within = []
     for head, size in (classes, features):
-        for layout in (nothing, layout_map(head, mesh_of(1, 4))):
+        for layout in (nothing, layout_map(head, mesh_of(1, 4)), only_scale):
             scope = keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch").scope()
             with scope, pytest.raises((PassedError, ValueError)) as found:
                 head.build((None, size))
             within.append(found.type is PassedError)
             assert found.type is PassedError or "must keep within 16 GiB on each device, and have 1" in str(found.value)
-    assert within == [False, True, False, False]
+    assert within == [False, True, False, False, False, False]

@@ -49,6 +49,8 @@ def compare(folder):
         model.fit(X, np.zeros(len(X)), verbose=0)
     except NotImplementedError as error:
         refusal = str(error)
+    else:
+        refusal = ""
     with contextlib.redirect_stdout(sys.stderr):
         status = doctor.run()
     return {"differences": differences, "fit": refusal, "doctor": status}

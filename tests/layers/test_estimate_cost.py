@@ -59,6 +59,12 @@ def test_wrong_arguments(name, value):
         keras_het.estimate_cost(**{"units": 10, "features": 10, name: value})
 
 
+def test_a_backend_that_only_predicts(monkeypatch):
+    monkeypatch.setattr(keras.config, "backend", lambda: "numpy")
+    with pytest.raises(ValueError, match=r"The backend must be one of jax, .* Received: the backend 'numpy'"):
+        keras_het.estimate_cost(10, 10)
+
+
 def test_devices_that_cannot_share_the_classes(monkeypatch):
     monkeypatch.setattr(keras.config, "backend", lambda: "torch")
     with pytest.raises(ValueError, match=r"`devices` must be 1 on the backend torch: .* Received: devices=4"):

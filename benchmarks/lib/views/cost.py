@@ -89,11 +89,9 @@ def estimate(of):
 
 def gpu_speed(of):
     """Seconds and memory on a card at the base size, of both backends."""
-    tables = {backend: of(f"gpu_speed_{backend}", "speed") for backend in ("jax", "torch")}
-    head = tables["jax"][0]
-    rows = [(backend, row) for backend, table in tables.items() for row in table[1:]]
-    chosen = [[backend, *row] for backend, row in rows if _is_base(dict(zip(head, row, strict=True)))]
-    return [["backend", *head], *chosen]
+    rows = [{"backend": each, **row} for each in ("jax", "torch") for row in dicts(of(f"gpu_speed_{each}", "speed"))]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    return [columns, *([row.get(name, "") for name in columns] for row in rows if _is_base(row))]
 
 
 def speed_narrow(of):

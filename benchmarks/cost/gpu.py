@@ -1,7 +1,8 @@
 """The heads on an accelerator: seconds, memory, sizes of blocks, agreement with the processor, half precision.
 
-KERAS_BACKEND=jax python -m benchmarks.cost.gpu [--parts speed blocks agreement policies] [--quick] [--output FOLDER]
-(or KERAS_BACKEND=tensorflow or torch; PyTorch once more with each of its compilers, --compilers compile_blocks)
+KERAS_BACKEND=jax python -m benchmarks.cost.gpu [--parts speed blocks agreement policies] [--quick]
+    [--compilers compile_blocks jit_compile] [--output FOLDER]
+(or KERAS_BACKEND=tensorflow or torch; --compilers is for PyTorch, once more with each)
 
 The floor is the roofline of `speed.py`, from the card's own rates in the same process. Agreement: one step of gradient
 descent from equal weights, on the processor and on the accelerator, with matrix products in float32 and in
@@ -102,12 +103,12 @@ def losses(policy, head):
 def measure_row(what, **row):
     if what == "machine":
         return harness.machine()
+    speed.choose_compiler(row.get("compiler"))
     if what == "step":
         return one_step(**row)
     if what == "losses":
         return losses(**row)
     if what == "memory":
-        speed.choose_compiler(row["compiler"])
         call = speed.make_call(row["head"], "train", row["compiler"], **row["sizes"])
         call(), call()
         return {"peak_mib": harness.peak_device_memory()}

@@ -124,8 +124,8 @@ def choose_compiler(compiler):
 
 def measure_row(head, what, sizes, repeats, compiler=None):
     """The measurements of one process: seconds of all modes, or the peak memory of one."""
+    choose_compiler(compiler)
     if what != "seconds":
-        choose_compiler(compiler)
         call = make_call(head, what, compiler=compiler, **sizes)
         call(), call()
         return {"peak_mib": harness.peak_memory()}
@@ -134,7 +134,6 @@ def measure_row(head, what, sizes, repeats, compiler=None):
 
 def measure_seconds(head, sizes, repeats, probe_sizes, compiler=None):
     """For each mode its seconds, those of Dense, and their ratios to the floor."""
-    choose_compiler(compiler)
     functions = harness.probes(probe_sizes)
     for name, mode in itertools.product((head, "Dense"), MODES):
         functions[name, mode] = make_call(name, mode, compiler=compiler, **sizes)

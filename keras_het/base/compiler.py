@@ -12,7 +12,6 @@ import keras
 Compiler = Callable[[Callable], Callable]
 Function = TypeVar("Function", bound=Callable)
 
-
 # The compiler of a step that is compiled meanwhile, in this thread alone.
 _of_step: contextvars.ContextVar[Compiler | None] = contextvars.ContextVar("compiler of a step", default=None)
 
@@ -31,11 +30,6 @@ def choose(compiler: Compiler | None) -> None:
 def in_force() -> Compiler | None:
     """The compiler that a user chose, or that of the step that is compiled, or None."""
     return _Chosen.compiler or _of_step.get()
-
-
-def is_chosen() -> bool:
-    """Whether there is a compiler."""
-    return in_force() is not None
 
 
 def compiled(function: Callable, tensors: Any) -> Callable:
@@ -59,8 +53,8 @@ def compiled(function: Callable, tensors: Any) -> Callable:
     return _Chosen.results[function]
 
 
-def beside_graph(function: Function) -> Function:
-    """The function, which PyTorch's compiler of a whole step (`jit_compile=True`) runs as it is, beside its graphs.
+def outside_graph(function: Function) -> Function:
+    """The function, which PyTorch's compiler of a whole step (`jit_compile=True`) runs as it is, outside its graphs.
 
     In the nodes and in the loop over the blocks it would break off dozens of times and compile every piece, for minutes
     and for a slower step. Who asks for it has a compiler, so the bodies of the blocks are compiled instead.
@@ -73,14 +67,14 @@ def beside_graph(function: Function) -> Function:
     torch = sys.modules["torch"]
 
     @torch.compiler.disable
-    def beside(*arguments: Any, **options: Any) -> Any:
+    def outside(*arguments: Any, **options: Any) -> Any:
         with compiling_bodies(torch.compile):
             return function(*arguments, **options)
 
     @functools.wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
         traced = torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting()
-        return (beside if traced else function)(*arguments, **options)
+        return (outside if traced else function)(*arguments, **options)
 
     return cast(Function, call)
 

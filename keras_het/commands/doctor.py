@@ -40,14 +40,14 @@ def examine() -> Iterator[Finding]:
         "noise": check_noise,
         "outputs": check_outputs,
     }
-    for name in checks if trains() else ("outputs",):
+    for name in checks if can_train() else ("outputs",):
         try:
             yield checks[name]()
         except Exception as error:
             yield Finding(name, "failed", f"{said(error)} {again()}")
 
 
-def trains() -> bool:
+def can_train() -> bool:
     """Whether Keras can train on its backend; on the others it predicts."""
     return keras.config.backend() in BACKENDS
 
@@ -78,7 +78,7 @@ def check_backend() -> Finding:
     """The backend that Keras runs on, and the others that are installed."""
     backend, installed = keras.config.backend(), installed_backends()
     others = ", ".join(name for name in BACKENDS if name in installed and name != backend)
-    alone = "" if trains() else ", which predicts, and on which Keras cannot train"
+    alone = "" if can_train() else ", which predicts, and on which Keras cannot train"
     text = f"{backend}{alone}; others that are installed: {others or 'none'}"
     return Finding("backend", text, wrong_backend(backend, installed))
 
@@ -135,7 +135,7 @@ def check_noise() -> Finding:
 
 def check_outputs() -> Finding:
     """Compares the outputs of a head, in training where Keras can train, and at inference, with the stored ones."""
-    modes = (True, False) if trains() else (False,)
+    modes = (True, False) if can_train() else (False,)
     right = doctor_reference.stored()["outputs"][-len(modes) :]
     difference = float(np.max(np.abs(doctor_reference.outputs(modes) - right)))
     problem = f"A head must return what it returns elsewhere, within {LIMIT:g}. {again()}"

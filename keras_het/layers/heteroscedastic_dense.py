@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_het import covariances, integrators, links
-from keras_het.base.compiler import beside_graph
+from keras_het.base.compiler import outside_graph
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_number
 from keras_het.layers.clock import Clock
@@ -184,7 +184,7 @@ class HeteroscedasticDense(NoisyDense):
         super().check_build(input_shape)
         self.integrator.check(self.link, *self.covariance.size)
 
-    @beside_graph
+    @outside_graph
     def call(self, inputs: Tensor, training: bool = False) -> Any:
         normal = self.logit_distribution(inputs).standardized(self.link.center, self._temperature_now())
         return self.integrator.integrate(self.link, normal, self.clock.tick() if training else None)

@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from keras_het.base.compiler import is_chosen
+from keras_het.base.compiler import in_force
 from keras_het.base.tensor import Tensor
 
 BLOCK_ELEMENTS = 1 << 20  # logits of one block: 4 MiB of float32
@@ -70,14 +70,14 @@ def block_sizes(
     rows = max(2, budget // (units * chunk_size))
     if batch is None:
         return min(rows, UNKNOWN_ROWS), chunk_size
-    evenly = batch > rows and not is_chosen()
+    evenly = batch > rows and in_force() is None
     return math.ceil(batch / math.ceil(batch / rows)) if evenly else rows, chunk_size
 
 
 def _cut(num_samples: int, most: int) -> int:
     """Nodes of a chunk of at most `most`; for a compiler their largest divisor above most / 2, if there is one."""
     most = min(num_samples, most)
-    sizes = range(most, most // 2, -1) if is_chosen() else ()
+    sizes = range(most, most // 2, -1) if in_force() is not None else ()
     return next((size for size in sizes if num_samples % size == 0), most)
 
 

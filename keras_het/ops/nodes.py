@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 from scipy.stats import qmc
 
-from keras_het.base.compiler import beside_graph
+from keras_het.base.compiler import outside_graph
 from keras_het.base.tensor import Tensor
 from keras_het.ops import random
 
@@ -46,7 +46,7 @@ def _normals(key: Any, stream: int, rows: Any, columns: int, xp: Any) -> Tensor:
     return xp.reshape(random.random_normals(key, stream, rows * columns, xp), (rows, columns))
 
 
-@beside_graph
+@outside_graph
 def pseudo_random(key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> Nodes:
     """Independent standard normals (plain Monte Carlo).
 
@@ -91,7 +91,7 @@ def antithetic(key: Any, num_samples: int, units: int, num_factors: int, xp: Any
     return Nodes(*(xp.concatenate([e, xp.negative(e)])[:num_samples] for e in half))
 
 
-@beside_graph
+@outside_graph
 def quasi_random(key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> Nodes:
     """Scrambled Sobol points in the first dimensions, a Latin hypercube in the others.
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_het.base.compiler import Compiler, beside_graph, compiled, compiling_bodies, in_force
+from keras_het.base.compiler import Compiler, compiled, compiling_bodies, in_force, outside_graph
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_choice
 from keras_het.ops import blocking
@@ -28,7 +28,7 @@ SMALLEST_MEAN = 1e-30
 LOOPS = ("streamed", "unrolled", "plain")
 
 
-@beside_graph
+@outside_graph
 def expectation(
     mean: Mean, normal: Normal, nodes: Nodes, chunk_size: int | str = "auto", loop: str = "streamed"
 ) -> Tensor:
@@ -149,7 +149,7 @@ class _Stream(NamedTuple):
 
         return ops.custom_gradient(forward)(value, *arguments)
 
-    @beside_graph
+    @outside_graph
     def gradient(self, value: Tensor, arguments: Any, upstream: Tensor, compiler: Compiler | None = None) -> tuple:
         """The upstream gradient, `(B, K)`, pulled back to every argument; the nodes have none."""
         loc, *others = arguments

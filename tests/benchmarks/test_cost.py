@@ -1,12 +1,12 @@
 """The benchmarks of costs: the floor, growth along a size, the sizes of a sweep, the table of estimates."""
 
 import json
-import pathlib
 
 import keras
 import pytest
 
 from benchmarks.cost import devices, estimate, speed
+from benchmarks.lib import results
 
 pytestmark = pytest.mark.once
 
@@ -88,7 +88,7 @@ def test_every_estimated_row_is_a_head_that_can_be_made():
 def test_the_estimates_are_within_thirty_percent_of_the_memory_that_was_measured(monkeypatch):
     """On one device and on four: the file of results has what XLA said, and the estimates are of this version."""
     monkeypatch.setattr(keras.config, "backend", lambda: "jax")
-    published = json.loads(pathlib.Path("benchmarks/results/devices.json").read_text())["tables"]
+    published = results.read(results.FOLDER / "devices.json").tables
     _, *rows = published[f"MiB of each device, {json.dumps(devices.SIZES)}"]
     assert len(rows) == len(devices.HEADS)
     for row in rows:

@@ -14,6 +14,8 @@ def test_openvino_predicts_within_the_digits_that_it_keeps(tmp_path):
     predictions.save_models(tmp_path)
     found = predictions.on_backend(tmp_path, "openvino")
     assert set(found["differences"]) == {*predictions.HEADS, "Dense"}
-    assert max(found["differences"].values()) < 1e-2  # the plugin computes in half precision where it can
+    dense, heads = found["differences"].pop("Dense"), found["differences"]
+    assert dense < 1e-2  # the plugin computes in half precision where it can
+    assert max(heads.values()) < max(2 * dense, 1e-5)
     assert found["fit"] == "`fit` is not supported with openvino backend"
     assert found["doctor"] == 0

@@ -1,0 +1,230 @@
+"""The candidates that `choose` compares, the form of one of your own, and the task that each of them gets."""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_het.base.batches import take
+from keras_het.layers import HeteroscedasticDense
+from keras_het.losses import EarlyLearningRegularizedCrossentropy, ForwardCorrectedCrossentropy, with_index
+
+SMOOTHING = 0.3  # of labels in forward correction: without it the loss asks for certainty where T is an estimate
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """Examples and what is known of their labels, which may be wrong; also the evidence that a candidate may use.
+
+    Attributes:
+        x: examples, as the network takes them.
+        y: labels, integers in [0, K), `(N,)`.
+        classes: names of the K classes, or their numbers, `(K,)`.
+        sample_weight: weights of the examples in training, `(N,)`; None for equal ones.
+        trust: weights of the labels where they measure a model, `(N,)`: 1 for a verified one.
+        verified: whether somebody has verified a label, `(N,)`; None if none is.
+        index: index of the pandas frame that the examples came in; None for numbers.
+        epochs: largest number of epochs of a training.
+        transition: T by `diagnose_noise`, `(K, K)`; None in the plain training. It is estimated from that and from all
+            held-out labels: its K^2 numbers know a little of the labels that measure the candidate. Predictions of
+            the examples would know too much, for a candidate could learn those labels by heart.
+        head_options: arguments of a new head, those of the model's own last layer: its regularizers.
+    """
+
+    x: Any
+    y: np.ndarray
+    classes: np.ndarray
+    sample_weight: np.ndarray | None = None
+    trust: np.ndarray | None = None
+    verified: np.ndarray | None = None
+    index: Any = None
+    epochs: int = 1
+    transition: np.ndarray | None = None
+    head_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def units(self) -> int:
+        """The number of classes."""
+        return len(self.classes)
+
+    def take(self, indices: np.ndarray) -> "Task":
+        """The task of some of the examples."""
+        rows = {name: getattr(self, name) for name in ("y", "sample_weight", "trust", "verified", "index")}
+        taken = {name: None if row is None else row[indices] for name, row in rows.items()}
+        return dataclasses.replace(self, x=take(self.x, indices), **taken)
+
+
+class Candidate:
+    """Base class of the methods that `choose` compares: a plain training, from which a subclass differs in something.
+
+    A subclass has a `name`, its `strengths`, each of which is tried, and one or more of the methods below. The
+    predictions are those of the head: layers of `tail` act only in training.
+
+    Attributes:
+        name: title in the table.
+        strengths: values that the methods get, one at a time; `(None,)` if there is nothing to choose.
+
+    Example:
+        >>> class Focal(Candidate):
+        ...     name, strengths = "focal loss", (1.0, 2.0)
+        ...
+        ...     def loss(self, task, strength):
+        ...         return keras.losses.CategoricalFocalCrossentropy(gamma=strength, from_logits=True)
+        ...
+        ...     def labels(self, task, strength):
+        ...         return keras.utils.to_categorical(task.y, task.units)
+        >>> Focal().loss(None, 2.0).gamma
+        2.0
+    """
+
+    name: str = ""
+    strengths: tuple[Any, ...] = (None,)
+
+    def head(self, task: Task, strength: Any) -> list[keras.layers.Layer]:
+        """New layers that make logits or log-probabilities, `(N, K)`, of features `(N, D)`; by default a Dense layer.
+
+        Args:
+            task: the examples to train on.
+            strength: one of the strengths.
+        """
+        return [keras.layers.Dense(task.units, "log_softmax", dtype="float32", **task.head_options)]
+
+    def tail(self, task: Task, strength: Any) -> list[keras.layers.Layer]:
+        """New layers behind the head in training alone, such as a `NoiseTransition`; by default none.
+
+        Args:
+            task: the examples to train on.
+            strength: one of the strengths.
+        """
+        return []
+
+    def loss(self, task: Task, strength: Any) -> Any:
+        """The loss, new for each training; by default crossentropy.
+
+        Args:
+            task: the examples to train on.
+            strength: one of the strengths.
+        """
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def labels(self, task: Task, strength: Any) -> Any:
+        """The targets of the loss, `(N,)` or `(N, K)`; by default the labels as they are.
+
+        Args:
+            task: the examples to train on.
+            strength: one of the strengths.
+        """
+        return task.y
+
+    def sample_weight(self, task: Task, strength: Any) -> Any:
+        """Weights of the examples, `(N,)`; by default those of the task.
+
+        Args:
+            task: the examples to train on.
+            strength: one of the strengths.
+        """
+        return task.sample_weight
+
+    def callbacks(self, task: Task, strength: Any) -> list[keras.callbacks.Callback]:
+        """New callbacks of a training; by default none.
+
+        Args:
+            task: the examples to train on.
+            strength: one of the strengths.
+        """
+        return []
+
+
+class EarlyStopping(Candidate):
+    """Crossentropy with a Dense head, stopped at the best epoch: the plain training, which all others are compared with.
+
+    -log p_y
+    """
+
+    name = "early stopping"
+
+
+class EarlyLearning(Candidate):
+    """Early-learning regularisation, for wrong labels that a model learns late: it holds on to earlier predictions.
+
+    The loss is `losses.EarlyLearningRegularizedCrossentropy` (Liu et al. 2020).
+    """
+
+    name, strengths = "early-learning regularisation", (3.0,)
+
+    def loss(self, task: Task, strength: Any) -> Any:
+        return EarlyLearningRegularizedCrossentropy(len(task.y), task.units, strength, from_logits=True)
+
+    def sample_weight(self, task: Task, strength: Any) -> Any:
+        return with_index(len(task.y))
+
+
+class ForwardCorrection(Candidate):
+    """Forward correction with the transition matrix that the plain training finds, for classes that are swapped.
+
+    -sum_j ((1 - s) y_j + s / K) log sum_i p_i T_ij,    s = .3                                 (Patrini et al. 2017)
+
+    T is the one of `diagnose_noise`, by the plain training; the loss is `losses.ForwardCorrectedCrossentropy`.
+    """
+
+    name = "forward correction"
+
+    def loss(self, task: Task, strength: Any) -> Any:
+        return ForwardCorrectedCrossentropy(task.transition, from_logits=True)
+
+    def labels(self, task: Task, strength: Any) -> Any:
+        return (1.0 - SMOOTHING) * keras.utils.to_categorical(task.y, task.units) + SMOOTHING / task.units
+
+
+class LabelSmoothing(Candidate):
+    """Crossentropy of labels that are mixed with the uniform distribution, for outliers and few wrong labels.
+
+    -sum_k ((1 - s) y_k + s / K) log p_k                                                      (Szegedy et al. 2016)
+    """
+
+    name, strengths = "label smoothing", (0.5,)
+
+    def loss(self, task: Task, strength: Any) -> Any:
+        return keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=strength)
+
+    def labels(self, task: Task, strength: Any) -> Any:
+        return keras.utils.to_categorical(task.y, task.units)
+
+
+class Heteroscedastic(Candidate):
+    """Crossentropy of a `HeteroscedasticDense` head, for labels that name a class which the example looks like.
+
+    -log E[softmax(u / temperature)_y],    u ~ N(mu(h), diag(d(h)^2) + V(h) V(h)')            (Collier et al. 2021)
+
+    It is not in `DEFAULTS`: what it gains over a Dense head with the same temperature is on the page "When it pays".
+
+    Attributes:
+        strengths: temperatures.
+    """
+
+    name, strengths = "heteroscedastic head", (5.0,)
+
+    def __init__(self, num_factors: int | None = None, temperatures: tuple[float, ...] = strengths):
+        self.num_factors, self.strengths = num_factors, tuple(temperatures)
+
+    def head(self, task: Task, strength: Any) -> list[keras.layers.Layer]:
+        return [HeteroscedasticDense(task.units, self.num_factors, temperature=strength, **task.head_options)]
+
+
+PLAIN = EarlyStopping()
+# The list, and the candidate for a doubt: on digits it was never behind the plain training, whatever the noise.
+DEFAULTS: tuple[Candidate, ...] = (PLAIN, EarlyLearning(), ForwardCorrection(), LabelSmoothing())
+SAFEST: type[Candidate] = EarlyLearning
+
+
+def name_of(candidate: Candidate, strength: Any) -> str:
+    """The name of a candidate, and the strength if it has several."""
+    return f"{candidate.name}, {strength}" if len(candidate.strengths) > 1 else candidate.name
+
+
+def file_name(name: str) -> str:
+    """A name with nothing but letters, digits and signs that file systems take."""
+    return re.sub(r"[^\w.]+", "_", name)

@@ -1,0 +1,267 @@
+"""Chooses the method for noisy labels by these labels alone."""
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_het.analysis import diagnose_noise
+from keras_het.analysis.diagnosis import NoiseDiagnosis
+from keras_het.base.fingerprint import fingerprint
+from keras_het.base.result_files import ResultFiles
+from keras_het.base.validation import check_choice, check_integer
+from keras_het.training.candidates import DEFAULTS, PLAIN, SAFEST, Candidate, Task, file_name
+from keras_het.training.compare import CLEAR, WIDTH, check_learned, choose_one
+from keras_het.training.data import read, read_validation
+from keras_het.training.fit import Trainer
+from keras_het.training.folds import stratified_folds
+from keras_het.training.race import Entry, Race
+from keras_het.training.result import Result, Score
+
+
+def choose(
+    make_model: Callable[[], keras.Model] | keras.Model | None,
+    x: Any,
+    y: Any = None,
+    *,
+    epochs: int,
+    candidates: Iterable[Candidate] | None = None,
+    criterion: str = "accuracy",
+    validation_data: Any = None,
+    verified_labels: Mapping | None = None,
+    sample_weight: Any = None,
+    class_names: Any = None,
+    optimizer: Any = None,
+    batch_size: int = 128,
+    folds: int = 5,
+    trainings: int = 30,
+    report_path: str | os.PathLike | None = None,
+    resume_path: str | os.PathLike | None = None,
+    seed: int = 0,
+    verbose: int = 1,
+    **fit_arguments: Any,
+) -> Result:
+    """Chooses a method, and the number of epochs, by noisy labels alone, and returns a model trained by it.
+
+    Every candidate is trained on all folds but one, and predicts the labels of the one left out, for each fold:
+
+        d_ab = mean_n (s_an - s_bn)
+
+    where the score s_an says whether candidate a predicts the label of example n (or is log p_a(label) with
+    `criterion="loss"`), at the epoch of its best mean over neighbouring epochs. The candidate of the largest mean score
+    is chosen if it is above the safest one by a paired standard error of d. Else the safest one is chosen,
+    early-learning regularisation, unless the plain training, crossentropy with early stopping, is above it by a
+    standard error. A candidate that falls two standard errors behind the best one is not trained on.
+
+    Noisy labels rank predictions of the true classes as true labels do, as long as every class keeps most of its
+    labels, and wrong labels cannot be predicted. Where they can, since they name what an example looks like, candidates
+    predict as many labels whether they learn the wrong ones or not: therefore the safest one. Weights are averaged over
+    the epochs, for all candidates alike. In the end the model is trained anew on all examples for the best number of
+    epochs. Whatever acts only in training, such as a transition matrix, is left out of it.
+
+    `keras.utils.set_random_seed` is called before each training, with a number that depends on `seed` and the fold. So
+    a run that goes on from `resume_path` gives the same as an uninterrupted one.
+
+    Args:
+        make_model: a function without arguments that returns a new compiled model, functional or Sequential, of the K
+            classes; each candidate puts its own head in the place of the last layer, and its own loss in the place of
+            the loss; optimizer and learning-rate schedule are those of the model. Or a trained model, which stays as it
+            is: its features, the inputs of its last Dense layer, are computed once, and a training takes seconds; a
+            KerasHub task takes raw images and strings. The result shares its layers. None if `x` are features, `(N, D)`.
+        x: examples: arrays, a pandas frame of numbers, or a data set of batches (x, y), which is read once and kept in
+            memory.
+        y: their labels, `(N,)`: integers from 0 on, or names; None for a data set.
+        epochs: the number of epochs of each training; the best epoch decides.
+        candidates: objects of `training.Candidate`, beside the plain training; None for `training.DEFAULTS`.
+        criterion: "accuracy" or "loss", -log p(label). The likelihood compares what predicts the labels as they are,
+            and no methods that correct them: see the page "Train".
+        validation_data: `(x, y)`, or a data set, to measure the candidates by, instead of folds of the data.
+        verified_labels: labels that somebody has verified, as a dict from the indices of examples to labels. They
+            replace the given ones, and count more in the measure.
+        sample_weight: of the examples in training, shape `(N,)`; not for candidates that use the weights themselves.
+        class_names: names of the K classes, for integer labels; None for numbers, or the names that the labels are.
+        optimizer: of models on features: a name, a Keras optimizer, of which each training gets a new one; None for
+            "adam", and beside a function, whose models bring theirs.
+        batch_size: of training and prediction.
+        folds: the parts of the data, at least 2.
+        trainings: the most trainings, with the last one, from `folds + 1` on. The plain training is measured on all
+            folds, whose probabilities the result has. If the others are too few for the candidates on all folds, these
+            are measured on fewer; if they are too few for one fold, the last candidates of the list are left out.
+        report_path: the folder for a page and a table of the labels (`report`); None for none.
+        resume_path: a folder that keeps each finished training; a later call goes on from there. It refuses other data,
+            a data set in another order among them, and other arguments and candidates. Of `make_model` it knows
+            nothing: take another folder when it changes.
+        seed: of the split and of the trainings.
+        verbose: 1 for the plan, a progress bar and the table, 0 for nothing.
+        fit_arguments: for `fit`, such as callbacks, which all trainings share.
+    Returns:
+        `Result`; print it.
+    Raises:
+        ValueError: for labels or arguments out of range, one class, fewer examples than folds, a model without a head,
+            a plain training that predicts held-out labels no better than the largest class does, or a folder of other
+            data.
+    Warns: if the plain training is clearly behind the class means of its features.
+    Source: the rule, the list and their constants are those that did best on digits of the arena
+        (`benchmarks/labels/choice.py`, which has data that had no say, too); the candidates' own sources are in
+        `losses` and `layers`.
+
+    Example:
+        >>> x, y = np.eye(3, dtype="float32").repeat(20, axis=0), np.arange(3).repeat(20)
+        >>> def make_model():
+        ...     dense = keras.layers.Dense
+        ...     model = keras.Sequential([keras.Input((3,)), dense(8, "relu"), dense(3, "softmax")])
+        ...     model.compile(keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy")
+        ...     return model
+        >>> found = choose(make_model, x, y, epochs=6, folds=2, verbose=0)
+        >>> found.model.predict(x[::20], verbose=0).argmax(-1).tolist()
+        [0, 1, 2]
+    """
+    check_choice("verbose", verbose, (0, 1))
+    start, folds = time.perf_counter(), check_integer("folds", folds, 2)
+    entries = _entries(candidates, check_integer("trainings", trainings, 2))
+    trainer = Trainer(make_model, optimizer, epochs, batch_size, criterion, fit_arguments)
+    given = read(x, y, sample_weight, verified_labels, class_names)
+    task = trainer.task(given)
+    fold_of = stratified_folds(task.y, folds, seed) if validation_data is None else None
+    shown = given if fold_of is not None else read_validation(validation_data, task.classes)
+    held_out = None if fold_of is not None else trainer.task(shown)
+    parts = [_fold(fold_of, fold) for fold in range(folds)] if held_out is None else [lambda task: (task, held_out)]
+    measured = parts[: max(1, (trainings - 1) // len(entries))]
+    settings = [[type(entry.candidate).__qualname__, vars(entry.candidate), entry.name] for entry in entries]
+    checksum = fingerprint([task, held_out, seed, settings, trainer.settings]) if resume_path is not None else ""
+    step = _Progress(trainer, entries, measured, parts, verbose)
+    race = Race(trainer, measured, seed, ResultFiles(resume_path, checksum, "training"), step)
+    base, *others = entries
+    race.run([base], task)
+    measure = task if held_out is None else held_out
+    p = _probabilities(measure, fold_of, base)
+    check_learned(p, measure.y, measure.x, fold_of)
+    diagnosis = _diagnosis(p, measure)
+    task = dataclasses.replace(task, transition=diagnosis.transition)
+    race.run(others, task, base)
+    possible = [entry for entry in entries if not entry.is_dropped]
+    safest = next((entry for entry in possible if isinstance(entry.candidate, SAFEST)), base)
+    chosen = choose_one(possible, race.difference, safest, CLEAR)
+    table = [_score(race, entry, base) for entry in entries]
+
+    def train(labels: np.ndarray, rows: np.ndarray) -> keras.Model:
+        """The chosen candidate on some of the examples, for its best number of epochs."""
+        part = dataclasses.replace(task, y=labels).take(rows)
+        count = race.epoch(chosen) + 1
+        return trainer.whole(trainer.candidate(chosen.candidate, chosen.strength, part, None, seed + len(parts), count)[0])
+
+    model = train(task.y, np.arange(len(task.y)))
+    step(last=True)
+    found = Result(
+        model,
+        chosen.name,
+        table,
+        criterion,
+        _reason(table, chosen.name, safest.name, criterion) + _advice(race, chosen, trainer.epochs),
+        diagnosis,
+        p,
+        task.classes,
+        step.done,
+        time.perf_counter() - start,
+        data=given if held_out is None else shown,
+        train=train if held_out is None else None,
+    )
+    if report_path is not None:
+        found = dataclasses.replace(found, page=found.report(report_path))
+    if verbose:
+        print(found)
+    return found
+
+
+class _Progress:
+    """The plan and the bar of a run; called after each training."""
+
+    def __init__(self, trainer: Trainer, entries: list, measured: list, parts: list, verbose: int):
+        self.done, self._most = 0, len(entries) * len(measured) + 1
+        if verbose:
+            methods = f"{len(entries)} methods on {len(measured)} of {len(parts)} parts of the data"
+            print(f"At most {self._most} trainings of up to {trainer.epochs} epochs: {methods}, and the last one.")
+        self._bar = keras.utils.Progbar(self._most, verbose=verbose, unit_name="training")
+
+    def __call__(self, last: bool = False) -> None:
+        self.done += 1
+        self._bar.update(self._most if last else self.done, finalize=last)
+
+
+def _entries(candidates: Iterable[Candidate] | None, trainings: int) -> list[Entry]:
+    """The plain training, and the candidates at each of their strengths, as many as there are trainings for."""
+    given = list(DEFAULTS if candidates is None else candidates)
+    wrong = [candidate for candidate in given if not isinstance(candidate, Candidate) or not candidate.name]
+    if wrong:
+        rule = "be a list of objects of `Candidate`, each with a name"
+        raise ValueError(f"`candidates` must {rule}. Received: {wrong[0]!r}")
+    empty = [candidate.name for candidate in given if not len(candidate.strengths)]
+    if empty:
+        rule = "have at least one strength each, (None,) if there is nothing to choose"
+        raise ValueError(f"`candidates` must {rule}. Received: {empty[0]!r} without one")
+    others = [candidate for candidate in given if type(candidate) is not type(PLAIN)]
+    entries = [Entry(candidate, strength) for candidate in (PLAIN, *others) for strength in candidate.strengths]
+    names = [file_name(entry.name).casefold() for entry in entries]  # some file systems take "A" for "a"
+    twice = [entry.name for entry, name in zip(entries, names, strict=True) if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"`candidates` must have different names and strengths. Received: {twice[0]!r} twice")
+    return entries[: trainings - 1]
+
+
+def _fold(fold_of: np.ndarray | None, fold: int) -> Callable[[Task], tuple[Task, Task]]:
+    """The function that divides a task into the examples to train on and those of a fold."""
+    return lambda task: (task.take(np.flatnonzero(fold_of != fold)), task.take(np.flatnonzero(fold_of == fold)))
+
+
+def _probabilities(task: Task, fold_of: np.ndarray | None, base: Entry) -> np.ndarray:
+    """The probabilities of all held-out examples in the order of the data; nan where they were not measured."""
+    p = np.full((len(task.y), task.units), np.nan, "float32")
+    for fold, fit in enumerate(base.fits):
+        p[slice(None) if fold_of is None else fold_of == fold] = fit["probabilities"]
+    return p
+
+
+def _diagnosis(p: np.ndarray, task: Task) -> NoiseDiagnosis:
+    """The kind of noise, by the plain training."""
+    known = np.isfinite(p).all(axis=1)
+    return diagnose_noise(p[known], task.y[known], class_names=task.classes.tolist())
+
+
+def _score(race: Race, entry: Entry, base: Entry) -> Score:
+    """The line of the table of an entry."""
+    seconds, (mean, error) = float(sum(fit["seconds"] for fit in entry.fits)), race.difference(entry, base)
+    found = race.score(entry), mean, error, race.epoch(entry) + 1, len(entry.fits), seconds, entry.is_dropped
+    return Score(entry.name, entry.strength, *found)
+
+
+def _advice(race: Race, chosen: Entry, epochs: int) -> str:
+    """A sentence if the best epoch is the last of which the moving mean is whole, or a later one."""
+    late = race.epoch(chosen) + 1 >= epochs - WIDTH // 2
+    return " Its best epoch is among the last: more epochs, or a higher learning rate, may be better." if late else ""
+
+
+def _reason(table: list[Score], name: str, safest: str, criterion: str) -> str:
+    """The reason of a choice, in a sentence."""
+    plain, *others = table
+    if not others:
+        return f"{plain.name}: there is no other candidate."
+    best = max(others, key=lambda score: (not score.dropped, score.difference))
+    own = next(score for score in table if score.name == name)
+    more = "predicts clearly more of the held-out labels" if criterion == "accuracy" else "is clearly more likely"
+    if name == plain.name:
+        return f"{name}: no candidate {more}; the nearest is {best.name} with {_points(best, criterion)}."
+    if name == safest and (own is not best or own.difference <= CLEAR * own.error):
+        return f"{name}: no candidate {more}, and it is the safest ({_points(own, criterion)})."
+    most = "predicts most of the held-out labels" if criterion == "accuracy" else "makes the held-out labels likeliest"
+    return f"{name}: it {most}, {_points(own, criterion)} over {plain.name} on the same examples."
+
+
+def _points(score: Score, criterion: str) -> str:
+    """A difference with its error, in words."""
+    if criterion == "accuracy":
+        return f"{100 * score.difference:+.1f} points (standard error {100 * score.error:.1f})"
+    return f"{score.difference:+.3f} of log p (standard error {score.error:.3f})"

@@ -1,0 +1,168 @@
+"""The whole way from labels that may be wrong to a model without them."""
+
+import dataclasses
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_het.analysis import diagnose_noise
+from keras_het.analysis.label_quality import check_distributions
+from keras_het.base.validation import as_float64, check_choice
+from keras_het.training.candidates import Task
+from keras_het.training.compare import check_learned
+from keras_het.training.data import read
+from keras_het.training.fit import Trainer
+from keras_het.training.folds import held_out_probabilities
+from keras_het.training.result import ACTIONS, MANY, TOO_MANY, Result, Score
+
+
+def clean_labels(
+    make_model: Callable[[], keras.Model] | keras.Model | None,
+    x: Any,
+    y: Any = None,
+    *,
+    epochs: int,
+    probabilities: Any = None,
+    action: str = "drop",
+    verified_labels: Mapping | None = None,
+    sample_weight: Any = None,
+    class_names: Any = None,
+    optimizer: Any = None,
+    batch_size: int = 128,
+    folds: int = 5,
+    report_path: str | os.PathLike | None = None,
+    resume_path: str | os.PathLike | None = None,
+    seed: int = 0,
+    verbose: int = 1,
+    **fit_arguments: Any,
+) -> Result:
+    """Finds wrong labels, says which kind of noise they are, and trains a model without them.
+
+    The steps: `training.cross_val_probabilities`; the class of each example, by `analysis.diagnose_noise`; then a new
+    model is trained. cleanlab calls the whole `CleanLearning`.
+
+    A label is an issue if it is not the class found. `analysis.find_label_issues` finds fewer; where whole classes are
+    swapped, a model trained without the issues is much better than one without these few
+    (`benchmarks/results/cleaning.md`). If the kind of noise is "none", the issues are the few.
+
+    Labels may be names, or integers from 0 on. The model sees the integers, or the indices of the names in the result's
+    `classes`; `found.issues.to_frame()` has the names.
+
+    Args:
+        make_model: a function without arguments that returns a new compiled model of the K classes, with a loss of
+            integer labels; it is trained as it is. Or a trained model, or None for features: see `choose`.
+        x: examples: see `choose`.
+        y: their labels: see `choose`; every class needs as many examples as there are folds.
+        epochs: the number of epochs of each training.
+        probabilities: out of sample, `(N, K)`, each row of sum 1, in the order of the classes; None trains models for
+            them.
+        action: of the issues: "drop" trains without their examples, "correct" with the classes found.
+        verified_labels: labels that somebody has verified, as a dict from the indices of examples to labels. They
+            replace the given ones, and are no issues.
+        sample_weight: of the examples in `fit`, shape `(N,)`, or None.
+        class_names: see `choose`.
+        optimizer: see `choose`.
+        batch_size: of training and prediction.
+        folds: the number of parts, and of models, from 2 to N.
+        report_path: the folder for a page and a table of the labels (`report`); None for none.
+        resume_path: a folder that keeps each finished fold: see `choose`.
+        seed: of the split and of the models.
+        verbose: 1 for a progress bar and the result, 0 for none.
+        fit_arguments: for `fit`, such as callbacks.
+    Returns:
+        `Result`; print it.
+    Raises:
+        ValueError: for one class, missing labels, a class of fewer examples than folds, other lengths, models of other
+            classes or of a loss of label vectors, or models that predict held-out labels no better than the largest
+            class does.
+        ImportError: for a report without Matplotlib or Jinja.
+    Warns: if no example of a class is left to train on; if the model is clearly behind the class means of its features.
+
+    Example:
+        >>> def make_model():
+        ...     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2, "softmax")])
+        ...     model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
+        ...     return model
+        >>> x = np.eye(2).repeat(50, axis=0)
+        >>> y = ["dog"] * 3 + ["cat"] * 47 + ["dog"] * 50
+        >>> found = clean_labels(make_model, x, y, epochs=10, folds=2, verbose=0)
+        >>> sorted(found.issues.index[:3].tolist()), found.classes[found.issues.suggested[:3]].tolist()
+        ([0, 1, 2], ['cat', 'cat', 'cat'])
+    """
+    check_choice("action", action, ACTIONS)
+    check_choice("verbose", verbose, (0, 1))
+    start, trainer = time.perf_counter(), Trainer(make_model, optimizer, epochs, batch_size, "accuracy", fit_arguments)
+    given = read(x, y, sample_weight, verified_labels, class_names)
+    _check_counts(given, folds if probabilities is None else 1)
+    task, fold_of = trainer.task(given), None
+    if probabilities is None:
+        p, fold_of = held_out_probabilities(trainer, task, folds, seed, resume_path, verbose)
+    else:
+        p = _given(probabilities, task)
+    check_learned(p, task.y, task.x, fold_of)
+    diagnosis = diagnose_noise(p, task.y, class_names=task.classes.tolist())
+
+    def train(labels: np.ndarray, rows: np.ndarray) -> keras.Model:
+        """A new model on some of the examples."""
+        return trainer.whole(trainer.own(dataclasses.replace(task, y=labels).take(rows), seed + folds))
+
+    right = float(np.mean(p.argmax(axis=1) == task.y))
+    count = folds if probabilities is None else 0
+    row = Score("model", None, right, epoch=trainer.epochs, trainings=count, seconds=time.perf_counter() - start)
+    judged = {"diagnosis": diagnosis, "probabilities": np.asarray(p, "float32"), "classes": task.classes, "data": given}
+    found = Result(None, "model", [row], "accuracy", "", trainings=count + 1, train=train, **judged)
+    _warn_of_lost(task, found, action)
+    found = dataclasses.replace(
+        found, model=found.retrain(action), reason=_reason(found, action), seconds=time.perf_counter() - start
+    )
+    if report_path is not None:
+        found = dataclasses.replace(found, page=found.report(report_path))
+    if verbose:
+        print(found)
+    return found
+
+
+def _given(probabilities: Any, task: Task) -> np.ndarray:
+    """Probabilities that a user gives, if they are of the classes."""
+    p = as_float64(probabilities)
+    if p.ndim != 2 or p.shape[1] != task.units:
+        rule = f"be of the {task.units} classes of `y`, shape (N, {task.units})"
+        raise ValueError(f"`probabilities` must {rule}, as what the models return. Received: shape {p.shape}")
+    if len(p) != len(task.y):
+        rule = f"have a row for each of the {len(task.y)} examples"
+        raise ValueError(f"`probabilities` must {rule}. Received: {len(p)}")
+    return check_distributions(p)
+
+
+def _reason(found: Result, action: str) -> str:
+    """What was done, in a sentence or two."""
+    count, of_all = int(found.issues.is_issue.sum()), len(found.issues.index)
+    done = {"drop": "were left out", "correct": "were replaced by the suggested class"}[action]
+    said = f"done: {count} of {of_all} labels are issues, and {done}"
+    return f"{said}\n{TOO_MANY}" if count > MANY * of_all else said
+
+
+def _warn_of_lost(task: Task, found: Result, action: str) -> None:
+    """Warns of classes of which no label is left."""
+    kept = found.issues.given[~found.issues.is_issue] if action == "drop" else found.issues.suggested
+    lost = [str(task.classes[label]) for label in np.setdiff1d(task.y, kept)]
+    if lost:
+        warnings.warn(
+            f"No example of {', '.join(lost)} is left to train on, for every label of it is an issue. It may be too "
+            'rare for the folds: look at `issues`; action="correct" keeps the examples.',
+            stacklevel=3,
+        )
+
+
+def _check_counts(task: Task, folds: int) -> None:
+    """Raises a ValueError for a class of fewer examples than folds."""
+    counts = np.bincount(task.y)
+    rarest = np.where(counts > 0, counts, len(task.y)).argmin()
+    if counts[rarest] < folds:
+        rule = f"have an example of each class for each of the {folds} folds"
+        raise ValueError(f"`y` must {rule}. Received: {counts[rarest]} of {task.classes[rarest]!s}")

@@ -1,0 +1,153 @@
+"""The rule that chooses among candidates by labels that are wrong in part, and the guard against a model of nothing."""
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+CLEAR = 1.0  # paired standard errors that make a difference clear
+BEHIND = 2.0  # paired standard errors behind the best one, at which a candidate is dropped
+WIDTH = 5  # epochs, of the moving mean by which the epoch is chosen
+SMALLEST = float(np.finfo("float32").tiny)
+REMEDY = "train for more epochs, scale the inputs (mean 0, variance 1), or try another learning rate"
+
+
+class Difference(NamedTuple):
+    """One set of scores beside another, of the same examples.
+
+    Attributes:
+        mean: mean score less that of the other.
+        error: paired standard error of the mean.
+    """
+
+    mean: float
+    error: float
+
+    def is_above(self, errors: float) -> bool:
+        """Whether the mean is larger than this number of standard errors."""
+        return self.mean > errors * self.error
+
+
+def moving_mean(values: np.ndarray, width: int = WIDTH) -> np.ndarray:
+    """The mean of each value and its neighbours, `width` values in all; the ends go on as they are.
+
+    Example:
+        >>> moving_mean(np.array([0.0, 3.0, 0.0]), width=3).tolist()
+        [1.0, 1.0, 1.0]
+    """
+    padded = np.pad(values, width // 2, mode="edge")
+    return np.convolve(padded, np.full(width, 1.0 / width), "valid")
+
+
+def best_epoch(scores: np.ndarray, weights: np.ndarray) -> int:
+    """The epoch, from 0, of the largest moving mean of the weighted mean score.
+
+    Args:
+        scores: of each example after each epoch, `(epochs, N)`; the larger, the better.
+        weights: of the examples, `(N,)`.
+    """
+    return int(moving_mean(scores @ weights / weights.sum()).argmax())
+
+
+def compare(scores: np.ndarray, others: np.ndarray, weights: np.ndarray) -> Difference:
+    """The paired difference of two candidates.
+
+        mean = sum_n w_n (s_n - o_n) / sum_n w_n,     error^2 = sum_n w_n^2 (s_n - o_n - mean)^2 / (sum_n w_n)^2
+
+    Args:
+        scores: of the first, `(N,)`, such as whether it predicts an example's label.
+        others: of the other, on the same examples.
+        weights: of the examples, `(N,)`.
+
+    Example:
+        >>> compare(np.array([1, 1, 0, 1]), np.array([1, 0, 0, 1]), np.ones(4)).mean
+        0.25
+    """
+    above, share = np.subtract(scores, others, dtype="float64"), weights / weights.sum()
+    mean = float(share @ above)
+    return Difference(mean, math.sqrt(float(share**2 @ (above - mean) ** 2)))
+
+
+def choose_one(
+    candidates: Sequence[Any], difference: Callable[[Any, Any], Difference], safest: Any, errors: float
+) -> Any:
+    """The candidate of the largest mean score, if it is clear; else the safest one; else the plain training.
+
+    Labels that are wrong by a pattern of the examples can be predicted, too. So of candidates that predict as many
+    labels, the one that is least able to follow them predicts the true classes better.
+
+    Args:
+        candidates: the plain training first.
+        difference: of one candidate to another.
+        safest: the candidate for a doubt, one of them.
+        errors: standard errors that a difference must have.
+    """
+    plain = candidates[0]
+    best = max(candidates, key=lambda candidate: difference(candidate, plain).mean)
+    if difference(best, safest).is_above(errors):
+        return best
+    return plain if difference(plain, safest).is_above(errors) else safest
+
+
+def check_learned(p: np.ndarray, labels: np.ndarray, x: Any = None, fold_of: np.ndarray | None = None) -> None:
+    """Stops where a model has learned nothing, and warns where it is clearly behind the class means of its features.
+
+    It has learned nothing if, on held-out examples, neither its share of predicted labels is above that of the largest
+    class by a paired standard error, nor its mean log-likelihood above that of the classes' shares by two.
+
+    Args:
+        p: probabilities out of sample, `(N, K)`; rows of nan do not count.
+        labels: integers in [0, K), `(N,)`.
+        x: examples as the network takes them; only features, an array `(N, D)`, are compared with class means.
+        fold_of: the fold that each example was held out in, `(N,)`; None without folds, and for no comparison.
+    Raises:
+        ValueError: for a model that has learned nothing, with the remedy.
+    Warns: if the class means predict more of the labels, by over two paired standard errors.
+    """
+    known = np.isfinite(p).all(axis=1)
+    labels, p = labels[known], p[known]
+    counts, rows, ones = np.bincount(labels, minlength=p.shape[1]), np.arange(len(labels)), np.ones(len(labels))
+    right, frequent = p.argmax(axis=1) == labels, labels == counts.argmax()
+    by_shares = np.log(counts[labels] / len(labels))
+    learned = compare(right, frequent, ones).is_above(1.0)
+    if not learned and not compare(np.log(np.maximum(p[rows, labels], SMALLEST)), by_shares, ones).is_above(2.0):
+        rule = f"predict held-out labels better than the largest class does: {REMEDY}"
+        shares = f"{right.mean():.1%} of the labels predicted, where the largest class is {frequent.mean():.1%} of them"
+        raise ValueError(f"The model must {rule}. Received: {shares}")
+    if fold_of is None or getattr(x, "ndim", 0) != 2 or np.asarray(x).dtype.kind not in "fiu":
+        return
+    by_means = class_means(np.asarray(x)[known], labels, fold_of[known]) == labels
+    if compare(by_means, right, ones).is_above(2.0):
+        warnings.warn(
+            f"The model predicts {right.mean():.1%} of the held-out labels, and the nearest class mean of the same "
+            f"features {by_means.mean():.1%}: it is weak, and so is what follows from it. {REMEDY.capitalize()}.",
+            stacklevel=4,
+        )
+
+
+def class_means(features: np.ndarray, labels: np.ndarray, fold_of: np.ndarray) -> np.ndarray:
+    """The class of the nearest mean of each example, `(N,)`, by the labels of the other folds.
+
+        argmin_k sum_d (x_d - m_kd)^2 / s_d^2,    s_d^2 the variance of the feature
+
+    Args:
+        features: `(N, D)`.
+        labels: integers, `(N,)`.
+        fold_of: the fold of each example, `(N,)`.
+
+    Example:
+        >>> class_means(np.array([[0.0], [1.0], [10.0], [11.0]]), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])).tolist()
+        [0, 0, 1, 1]
+    """
+    found, scale = np.zeros(len(labels), int), features.std(axis=0, dtype="float64")
+    scaled = np.asarray((features - features.mean(axis=0)) / np.where(scale > 0, scale, 1.0), "float32")
+    for fold in np.unique(fold_of):
+        own, others = fold_of == fold, fold_of != fold
+        classes, counts = np.unique(labels[others], return_counts=True)
+        by_class = scaled[others][np.argsort(labels[others], kind="stable")]
+        means = np.add.reduceat(by_class, counts.cumsum() - counts) / counts[:, None]
+        distances = np.square(means).sum(axis=1) - 2.0 * scaled[own] @ means.T
+        found[own] = classes[distances.argmin(axis=1)]
+    return found

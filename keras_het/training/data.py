@@ -1,0 +1,94 @@
+"""The data of a call that trains: labels as integers, verified ones in their place, weights, and what is held out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from keras_het.base.batches import as_arrays, as_numpy, count_examples, examples_and_labels, is_data_set
+from keras_het.base.classes import encode, encode_among
+from keras_het.base.validation import check_class_names
+from keras_het.training.candidates import Task
+
+LEAST_TRUST = 0.1  # in a noisy label beside a verified one, so that few verified labels do not decide alone
+
+
+def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None, class_names: Any = None) -> Task:
+    """The examples and labels that a user gives, as a task; see `choose` for the arguments.
+
+    Raises:
+        ValueError: for labels or weights that do not belong to the examples, or are out of range.
+    """
+    index = index_of(x, y)
+    x, y = as_arrays(as_table(x), y)
+    classes, labels = encode(y, count_examples(x))
+    if class_names is not None:
+        classes = np.asarray(check_class_names(class_names, len(classes)))
+    verified = _verified(verified_labels, len(labels), classes)
+    trust, weights = _trust(labels, verified, len(classes)), weights_of(sample_weight, len(labels))
+    is_known = verified >= 0
+    given = {"verified": is_known if is_known.any() else None, "index": index}
+    return Task(x, np.where(is_known, verified, labels), classes, weights, trust, **given)
+
+
+def read_validation(data: Any, classes: np.ndarray, name: str = "validation_data") -> Task:
+    """Validation examples and their labels, which are some of `classes`."""
+    x, y = as_arrays(*examples_and_labels(name, data), name)
+    labels = encode_among(y, classes, name)
+    if count_examples(x) != len(labels):
+        rule = "have a label for each example"
+        raise ValueError(f"`{name}` must {rule}. Received: {len(labels)} labels of {count_examples(x)}")
+    return Task(x, labels, classes, trust=np.ones(len(labels)))
+
+
+def index_of(x: Any, y: Any) -> Any:
+    """The index of a pandas frame or series, of x or else of y; None if there is none."""
+    found = [part.index for part in (x, y) if hasattr(part, "iloc")]
+    return found[0] if found else None
+
+
+def as_table(x: Any) -> Any:
+    """The inputs, a pandas frame as an array of float32."""
+    if is_data_set(x) or not hasattr(x, "iloc"):
+        return x
+    try:
+        return x.to_numpy("float32")
+    except (TypeError, ValueError) as error:
+        found = f"columns of {sorted(map(str, getattr(x, 'dtypes', [])))}"
+        raise ValueError(f"`x` must be a frame of numbers. Received: {found}") from error
+
+
+def weights_of(given: Any, count: int) -> np.ndarray | None:
+    """Weights of the examples, `(N,)`; None for None."""
+    weights = None if given is None else np.asarray(as_numpy(given))
+    if weights is not None and weights.shape != (count,):
+        raise ValueError(f"`sample_weight` must have shape ({count},). Received: shape {weights.shape}")
+    return weights
+
+
+def _verified(given: Mapping | None, count: int, classes: np.ndarray) -> np.ndarray:
+    """Verified labels as integers, -1 where there is none, `(N,)`."""
+    found = np.full(count, -1)
+    if given is None or (isinstance(given, Mapping) and not given):
+        return found
+    if not isinstance(given, Mapping):
+        rule = "be a dict from the indices of examples to their labels"
+        raise ValueError(f"`verified_labels` must {rule}. Received: a {type(given).__name__}")
+    wrong = [index for index in given if isinstance(index, bool) or index not in range(count)]
+    if wrong:
+        raise ValueError(f"`verified_labels` must have indices in [0, {count}). Received: {wrong[0]!r}")
+    found[list(given)] = encode_among(list(given.values()), classes, "verified_labels")
+    return found
+
+
+def _trust(labels: np.ndarray, verified: np.ndarray, units: int) -> np.ndarray:
+    """Weights of labels in a measure: 1 for verified ones, and for others the share that a flip leaves of a signal.
+
+    A difference in accuracy of delta on true labels is a delta on noisy ones, a = (r - 1/K) / (1 - 1/K) for uniform
+    flips that keep a share r of the labels. The weight a then gives the estimate of least variance.
+    """
+    known = verified >= 0
+    if not known.any():
+        return np.ones(len(labels))
+    kept = np.mean(labels[known] == verified[known])
+    return np.where(known, 1.0, max(LEAST_TRUST, (kept - 1.0 / units) / (1.0 - 1.0 / units)))

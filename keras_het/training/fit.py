@@ -1,0 +1,195 @@
+"""One training of a candidate, with the predictions of held-out examples after every epoch."""
+
+import dataclasses
+import time
+from typing import Any
+
+import keras
+import numpy as np
+from scipy.special import softmax
+
+from keras_het.base.batches import batches
+from keras_het.base.validation import check_choice, check_integer
+from keras_het.inspection.check import judge
+from keras_het.losses.state import StatefulCrossentropy
+from keras_het.training import networks
+from keras_het.training.candidates import Candidate, Task
+from keras_het.training.compare import SMALLEST
+
+MOMENTUM = 0.8  # of the average of weights, for an epoch
+CRITERIA = ("accuracy", "loss")
+REFUSED = ("x", "y", "class_weight", "sample_weight", "shuffle", "validation_split", "validation_data", "initial_epoch")
+
+
+class Trainer:
+    """Trains candidates, all with the same network below the head, optimizer, and arguments of `fit`.
+
+    Args:
+        make_model: see `choose`.
+        optimizer: see `choose`.
+        epochs: the number of epochs.
+        batch_size: of training and prediction.
+        criterion: see `choose`.
+        fit_arguments: further arguments of `fit`.
+    Raises:
+        ValueError: for arguments of `fit` that cannot be given.
+    """
+
+    def __init__(
+        self, make_model: Any, optimizer: Any, epochs: int, batch_size: int, criterion: str, fit_arguments: dict
+    ):
+        refused = [name for name in fit_arguments if name in REFUSED]
+        if refused:
+            raise ValueError(f"`fit_arguments` must be without {', '.join(REFUSED)}. Received: {refused[0]}")
+        self.epochs = check_integer("epochs", epochs, 1)
+        self.batch_size = check_integer("batch_size", batch_size, 1)
+        self._frozen = make_model if isinstance(make_model, keras.Model) else None
+        self._make, self._optimizer = networks.maker(make_model, optimizer), optimizer
+        self._criterion = check_choice("criterion", criterion, CRITERIA)
+        self._fit_arguments = {"batch_size": batch_size, "verbose": 0, **fit_arguments}
+        self._callbacks = keras.tree.flatten(self._fit_arguments.pop("callbacks", None) or [])
+
+    @property
+    def settings(self) -> list:
+        """What the result of a training depends on, beside data, network and seed."""
+        return [self.epochs, self.batch_size, self._criterion, self._optimizer, self._fit_arguments, self._callbacks]
+
+    def task(self, given: Task) -> Task:
+        """A task with the examples as the network takes them: of a trained model their features."""
+        x = given.x if self._frozen is None else networks.features(self._frozen, given.x, self.batch_size)
+        return dataclasses.replace(given, x=x, epochs=self.epochs)
+
+    def own(self, task: Task, seed: int, epochs: int | None = None) -> keras.Model:
+        """A new model as the user makes it, trained on a task by its own loss; for examples as the network takes them.
+
+        Args:
+            task: the examples to train on.
+            seed: of the weights, the order of the batches, and all that is drawn.
+            epochs: how many; None for all.
+        """
+        keras.utils.set_random_seed(seed)
+        model = self._make(task)
+        judge(model, task.x, task.y)
+        self._fit(model, task.x, task.y, task.sample_weight, self.epochs if epochs is None else epochs, [])
+        return model
+
+    def candidate(
+        self, candidate: Candidate, strength: Any, task: Task, held_out: Task | None, seed: int, epochs: int
+    ) -> tuple[keras.Model, dict[str, np.ndarray]]:
+        """Trains a candidate at one of its strengths.
+
+        Args:
+            candidate: the method.
+            strength: one of its strengths.
+            task: the examples to train on.
+            held_out: examples and labels that measure it, at least one; None for a training that is not measured.
+            seed: of the weights, the order of the batches, and all that is drawn.
+            epochs: how many.
+        Returns:
+            the model that predicts the true classes, and of the held-out examples "scores", `(epochs, n)`,
+                "probabilities" at the epoch of the best mean score, `(n, K)`, float32; and "seconds".
+        """
+        keras.utils.set_random_seed(seed)
+        start, model = time.perf_counter(), self._make(task)
+        trained, predictor = networks.with_head(model, task, candidate, strength)
+        if isinstance(trained.loss, StatefulCrossentropy):
+            trained.loss.attach(trained)
+        labels = candidate.labels(task, strength)
+        judge(trained, task.x, labels)
+        record = Record(predictor, held_out, self.batch_size, self._criterion)
+        weight, own = candidate.sample_weight(task, strength), candidate.callbacks(task, strength)
+        self._fit(trained, task.x, labels, weight, epochs, [*own, record])
+        if held_out is None:
+            networks.compiled(predictor, model.optimizer)
+        return predictor, {**record.measured(epochs), "seconds": np.float64(time.perf_counter() - start)}
+
+    def whole(self, model: keras.Model) -> keras.Model:
+        """The model that the user gets, compiled."""
+        if self._frozen is None:
+            return model
+        return networks.compiled(networks.joined(self._frozen, model), model.optimizer)
+
+    def _fit(self, model: keras.Model, x: Any, y: Any, weight: Any, epochs: int, callbacks: list) -> None:
+        arguments = {**self._fit_arguments, "sample_weight": weight, "epochs": epochs}
+        model.fit(x, y, callbacks=[*self._callbacks, *callbacks], **arguments)
+
+
+class Record(keras.callbacks.Callback):
+    """Averages the weights over the epochs, and predicts held-out examples by them after every epoch.
+
+        a_e = (sum_{k <= e} m^(e - k) w_k) / (sum_{k <= e} m^(e - k)),      m = 0.8
+
+    Of the best epoch it keeps the probabilities; training goes on from the weights themselves.
+
+    Args:
+        predictor: the model that predicts the true classes.
+        held_out: examples and labels; None for none.
+        batch_size: of the predictions.
+        criterion: "accuracy" scores an example by whether its label is predicted, "loss" by log p(label).
+    """
+
+    def __init__(self, predictor: keras.Model, held_out: Task | None, batch_size: int, criterion: str):
+        super().__init__()
+        self.predictor, self.held_out, self.batch_size, self.criterion = predictor, held_out, batch_size, criterion
+        self.scores: list[np.ndarray] = []
+        self.probabilities = np.zeros((0, 0), "float32")
+        self.sums: list[Any] = []
+        self.count = 0.0
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Keras calls it."""
+        current = self.predictor.get_weights()
+        sums = self.sums or [0.0] * len(current)
+        self.sums = [MOMENTUM * total + _at_least_float32(w) for total, w in zip(sums, current, strict=True)]
+        self.count = MOMENTUM * self.count + 1.0
+        if self.held_out is None:
+            return
+        self.use_averages()
+        p = probabilities(self.predictor, self.held_out.x, self.batch_size)
+        self.predictor.set_weights(current)
+        scores = scored(p, self.held_out.y, self.criterion)
+        if not self.scores or scores.sum() > max(map(np.sum, self.scores)):
+            self.probabilities = p
+        self.scores.append(scores)
+
+    def use_averages(self) -> None:
+        """Gives the predictor the averages; what is no fraction, such as a counter, stays as it is."""
+        current = self.predictor.get_weights()
+        averages = [
+            (total / self.count).astype(weight.dtype) if _is_fraction(weight) else weight
+            for total, weight in zip(self.sums, current, strict=True)
+        ]
+        self.predictor.set_weights(averages)
+
+    def measured(self, epochs: int) -> dict[str, np.ndarray]:
+        """Scores and probabilities of the training, which was to have so many epochs; gives the predictor the averages."""
+        self.use_averages()
+        rows = self.scores + self.scores[-1:] * (epochs - len(self.scores))  # a callback may have stopped it
+        return {"scores": np.stack(rows) if rows else np.zeros((0, 0), bool), "probabilities": self.probabilities}
+
+
+def scored(p: np.ndarray, labels: np.ndarray, criterion: str) -> np.ndarray:
+    """The score of each example, `(N,)`: whether its label is predicted, or log p(label), float32."""
+    if criterion == "accuracy":
+        return p.argmax(-1) == labels
+    return np.log(np.maximum(p[np.arange(len(labels)), labels], np.float32(SMALLEST)))
+
+
+def probabilities(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
+    """The softmax of the outputs of a model that predicts logits or log-probabilities, `(N, K)`, float32.
+
+    Those of a training that diverged are uniform.
+    """
+    parts = [keras.ops.convert_to_numpy(model.predict_on_batch(part)) for part, _ in batches(x, batch_size)]
+    p = softmax(np.concatenate(parts).astype("float32"), axis=-1)
+    return np.where(np.isfinite(p).all(-1, keepdims=True), p, np.float32(1 / p.shape[-1]))
+
+
+def _is_fraction(weight: np.ndarray) -> bool:
+    """Whether an array is of floats, also of bfloat16, which is of no kind that NumPy knows."""
+    return "float" in weight.dtype.name
+
+
+def _at_least_float32(weight: np.ndarray) -> np.ndarray:
+    """Floats of half precision as float32: sums of them would lose what an epoch changes."""
+    return weight.astype("float32") if _is_fraction(weight) and weight.dtype.itemsize < 4 else weight

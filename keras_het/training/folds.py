@@ -1,0 +1,147 @@
+"""Probabilities out of sample: each example's are predicted by a model that was not trained on it."""
+
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_het.base.fingerprint import fingerprint
+from keras_het.base.result_files import ResultFiles
+from keras_het.base.seeds import random_generator
+from keras_het.base.validation import check_choice, check_integer, check_rows
+from keras_het.inspection.probabilities import exclusive_probabilities
+from keras_het.training.candidates import Task
+from keras_het.training.data import read
+from keras_het.training.fit import Trainer
+
+
+def cross_val_probabilities(
+    make_model: Callable[[], keras.Model] | keras.Model | None,
+    x: Any,
+    y: Any = None,
+    *,
+    epochs: int,
+    folds: int = 5,
+    optimizer: Any = None,
+    batch_size: int = 128,
+    sample_weight: Any = None,
+    resume_path: str | os.PathLike | None = None,
+    seed: int = 0,
+    verbose: int = 1,
+    **fit_arguments: Any,
+) -> np.ndarray:
+    """Each example's probabilities by a model trained on the other folds, for `find_label_issues` and for cleanlab.
+
+    A model predicts the labels that it was trained on, also wrong ones, with too much confidence. Only predictions out
+    of sample can show that a label is wrong. The folds are stratified: each has its share of every label.
+
+    `keras.utils.set_random_seed` is called before each model is made, with a number that depends on `seed` and the
+    fold. So a run that was interrupted and goes on from `resume_path` gives the same as an uninterrupted one.
+
+    Args:
+        make_model: a function without arguments that returns a new compiled model of the K classes, a trained model, or
+            None: see `choose`.
+        x: examples: see `choose`.
+        y: their labels, `(N,)`: see `choose`.
+        epochs: the number of epochs of each training.
+        folds: the number of parts, and of models, from 2 to N.
+        optimizer: see `choose`.
+        batch_size: of training and prediction.
+        sample_weight: of the examples in `fit`, shape `(N,)`, or None.
+        resume_path: a folder that keeps each finished fold; see `choose`.
+        seed: of the split and of the models.
+        verbose: 1 for a progress bar, 0 for none.
+        fit_arguments: for `fit`, such as callbacks.
+    Returns:
+        shape `(N, K)`, float32, each row of sum 1.
+    Raises:
+        ValueError: for labels or arguments out of range, models that are not new, not compiled, or of other classes, or
+            a folder that has the folds of other data or settings, or damaged files.
+    Warns: if a class has fewer examples than there are folds, so that a model may see none of it.
+
+    Example:
+        >>> def make_model():
+        ...     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, "softmax")])
+        ...     model.compile("adam", "sparse_categorical_crossentropy")
+        ...     return model
+        >>> x, y = np.eye(3)[:, :2].repeat(4, axis=0), np.arange(3).repeat(4)
+        >>> cross_val_probabilities(make_model, x, y, folds=2, epochs=2, verbose=0).shape
+        (12, 3)
+    """
+    check_choice("verbose", verbose, (0, 1))
+    trainer = Trainer(make_model, optimizer, epochs, batch_size, "accuracy", fit_arguments)
+    task = trainer.task(read(x, y, sample_weight))
+    return held_out_probabilities(trainer, task, folds, seed, resume_path, verbose)[0]
+
+
+def held_out_probabilities(
+    trainer: Trainer, task: Task, folds: int, seed: int, resume_path: Any, verbose: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The probabilities of each example by a model that did not see it, `(N, K)`, and its fold, `(N,)`.
+
+    Args:
+        trainer: of the models.
+        task: the examples as the network takes them.
+        folds: see `cross_val_probabilities`.
+        seed: see `cross_val_probabilities`.
+        resume_path: see `cross_val_probabilities`.
+        verbose: see `cross_val_probabilities`.
+    """
+    fold_of = stratified_folds(task.y, folds, seed)
+    files = ResultFiles(resume_path, fingerprint([task, folds, seed, trainer.settings]) if resume_path else "", "fold")
+    bar = keras.utils.Progbar(folds, verbose=verbose, unit_name="fold")
+    found = np.empty((len(task.y), task.units), "float32")
+    for fold in range(folds):
+        found[fold_of == fold] = _probabilities(trainer, task, fold_of, fold, seed, files)
+        bar.update(fold + 1)
+    return found, fold_of
+
+
+def _probabilities(
+    trainer: Trainer, task: Task, fold_of: np.ndarray, fold: int, seed: int, files: ResultFiles
+) -> np.ndarray:
+    """The probabilities of the examples of a fold, from its file or by a training."""
+    held_out, name = np.flatnonzero(fold_of == fold), f"fold_{fold}"
+    stored = files.read(name, ("probabilities",))
+    if stored is not None:
+        return _checked(stored["probabilities"], (len(held_out), task.units), name, files)
+    order = random_generator([seed, fold]).permutation(np.flatnonzero(fold_of != fold))
+    model = trainer.own(task.take(order), seed + fold)
+    p = exclusive_probabilities(model, task.take(held_out).x, trainer.batch_size)
+    files.write(name, probabilities=p)
+    return p
+
+
+def _checked(p: np.ndarray, shape: tuple[int, int], name: str, files: ResultFiles) -> np.ndarray:
+    """The probabilities of a file, if they may be those of the fold."""
+    if p.dtype != "float32" or p.shape != shape:
+        files.refuse(name, f"`probabilities` must be float32 of shape {shape}. Received: {p.dtype} of shape {p.shape}")
+    try:
+        check_rows(p, "probabilities")
+    except ValueError as error:
+        files.refuse(name, str(error))
+    return p
+
+
+def stratified_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """The fold of each label, `(N,)`: sizes of folds, and of each class in them, differ by one at most.
+
+    Warns: if a class has fewer examples than there are folds.
+    """
+    check_integer("folds", folds, 2, len(labels))
+    counts = np.bincount(labels)
+    rare = np.flatnonzero((counts > 0) & (counts < folds))
+    if len(rare):
+        examples = f"class {rare[0]} has only {counts[rare[0]]} examples for {folds} folds"
+        warnings.warn(
+            f"A model may see no example of a class: {examples}, and {len(rare) - 1} other classes too few.",
+            stacklevel=3,
+        )
+    shuffled = random_generator(seed).permutation(len(labels))
+    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    fold_of = np.empty(len(labels), int)
+    fold_of[by_class] = np.arange(len(labels)) % folds
+    return fold_of

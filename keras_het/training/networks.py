@@ -1,0 +1,208 @@
+"""The networks of a training: what a user gives, with the head of a candidate and its layers for training alone."""
+
+import dataclasses
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_het.base.graph import Head, find_head, has_graph, model_inputs, single_output
+from keras_het.base.internals import compile_arguments, not_decayed
+from keras_het.inspection.check import leaves
+from keras_het.inspection.counterparts import labels_for, remade
+from keras_het.inspection.features import predicted
+from keras_het.layers import HeteroscedasticDense
+from keras_het.models.raw_inputs import with_preprocessor
+from keras_het.training.candidates import Candidate, Task
+
+PROBABILITIES = ("softmax", "sigmoid", "log_sigmoid")  # activations, not of logits or log-probabilities of one class
+KEPT = ("jit_compile", "run_eagerly", "steps_per_execution", "auto_scale_loss")  # of the arguments of `compile`
+
+
+def maker(make_model: Any, optimizer: Any = None) -> Callable[[Task], keras.Model]:
+    """A function that makes a new compiled model for a task, of what a user gives: see `choose`.
+
+    Args:
+        make_model: a function; or None, or a trained model, for a Dense layer on features.
+        optimizer: of a model on features; refused beside a function.
+    Raises:
+        ValueError: for anything else.
+    """
+    if make_model is None or isinstance(make_model, keras.Model):
+        return lambda task: _linear(task, "adam" if optimizer is None else optimizer)
+    if not callable(make_model) or isinstance(make_model, keras.layers.Layer):
+        rule = "be a function that makes a new compiled model, a trained model, or None if `x` are features"
+        raise ValueError(f"`make_model` must {rule}. Received: a {type(make_model).__name__}")
+    if optimizer is not None:
+        rule = "be None beside a function `make_model`, whose models bring theirs"
+        raise ValueError(f"`optimizer` must {rule}. Received: a {type(optimizer).__name__}")
+    known: dict[int, Any] = {}
+    return lambda task: checked_model(make_model(), task, known)
+
+
+def _linear(task: Task, optimizer: Any) -> keras.Model:
+    """A Dense layer on features."""
+    shape = getattr(task.x, "shape", None)
+    if shape is None or len(shape) != 2:
+        found = f"a {type(task.x).__name__}" if shape is None else f"shape {tuple(shape)}"
+        rule = "be features, an array (N, D), where there is no function `make_model`"
+        raise ValueError(f"`x` must {rule}. Received: {found}")
+    dense = keras.layers.Dense(task.units, "log_softmax", dtype="float32")
+    model = keras.Sequential([keras.Input(shape[1:]), dense])
+    new = remade(optimizer) if isinstance(optimizer, keras.optimizers.Optimizer) else optimizer
+    model.compile(keras.optimizers.get(new), keras.losses.SparseCategoricalCrossentropy(from_logits=True), ["accuracy"])
+    return model
+
+
+def checked_model(model: Any, task: Task, known: dict[int, Any]) -> keras.Model:
+    """A model of a user's function, which must be new, compiled, and of the classes of the task.
+
+    Args:
+        model: what the function returned.
+        task: of which it is to learn.
+        known: variables of earlier models, see `check_new`.
+    """
+    if not isinstance(model, keras.Model) or not getattr(model, "compiled", False):
+        found = f"a {type(model).__name__}" + (", which is not" if isinstance(model, keras.Model) else "")
+        raise ValueError(f"`make_model` must make compiled models. Received: {found}")
+    if isinstance(model, keras.Sequential) and not model.built and hasattr(task.x, "shape"):
+        model.build((None, *task.x.shape[1:]))
+    check_new(model, known)
+    for loss in leaves(model.loss):
+        if labels_for(loss, 0) == "vectors":
+            rule = "make models of a loss of integers, as SparseCategoricalCrossentropy, for all labels become those"
+            raise ValueError(f"`make_model` must {rule}. Received: {getattr(loss, 'name', loss)}")
+    units = model.output_shape[-1] if getattr(model, "outputs", None) and len(model.outputs) == 1 else task.units
+    if units != task.units:
+        rule = f"make models of the {task.units} classes of `y`"
+        raise ValueError(f"`make_model` must {rule}. Received: one of {units}")
+    return model
+
+
+def check_new(model: keras.Model, known: dict[int, Any]) -> None:
+    """Raises a ValueError for a model that is trained already, or whose training would change earlier ones.
+
+    It may share layers that are frozen with them, but no variable that is trained, and no optimizer.
+
+    Args:
+        model: that a user's function made.
+        known: weak references to the trained variables of earlier models, by their `id`; gets those of this model.
+    """
+    optimizer = model.optimizer if model.compiled else None
+    if getattr(optimizer, "built", False) and int(optimizer.iterations) > 0:
+        rule = "make a new model each time, or one would have seen what it predicts"
+        raise ValueError(f"`make_model` must {rule}. Received: a trained one")
+    variables = [*model.trainable_variables, *(optimizer.variables if optimizer else ())]
+    for variable in variables:
+        if id(variable) in known and known[id(variable)]() is variable:
+            rule = (
+                "make a new model at every call, which shares no layer that is trained (`clone=True` in "
+                "`keras_het.heteroscedastic`) and no optimizer"
+            )
+            raise ValueError(f"`make_model` must {rule}. Received: the variable {variable.path!r} twice")
+    known.update({id(variable): weakref.ref(variable) for variable in variables})
+
+
+def with_head(model: keras.Model, task: Task, candidate: Candidate, strength: Any) -> tuple[keras.Model, keras.Model]:
+    """A model with the head of a candidate in the place of its own, for training and for prediction.
+
+    Args:
+        model: new, of a function `make_model`.
+        task: the examples to train on.
+        candidate: makes the layers.
+        strength: of the candidate.
+    Returns:
+        the model to train, compiled with the optimizer of `model`, and the one without the layers for training alone,
+            which share their layers.
+    Raises:
+        ValueError: for a model without a graph or a head, features of another shape than `(N, D)`, or a head of
+            probabilities.
+    """
+    head = own_head(model)
+    task = dataclasses.replace(task, head_options=_options(head.layer))
+    layers, tail = candidate.head(task, strength), candidate.tail(task, strength)
+    _check_log_probabilities(layers[-1])
+    outputs = _applied(layers, head.features)
+    trained, predictor = (_like(model, tensor) for tensor in (_applied(tail, outputs), outputs))
+    arguments = {key: value for key, value in compile_arguments(model).items() if key in KEPT}
+    optimizer = without_decay(model.optimizer, trained, tail)
+    trained.compile(optimizer, candidate.loss(task, strength), **arguments)
+    return trained, predictor
+
+
+def own_head(model: keras.Model) -> Head:
+    """The last layer of a model, a Dense or a head of this package, and its features."""
+    try:
+        head = find_head(model, HeteroscedasticDense)
+    except ValueError:  # no such head: then it must be a Dense layer
+        head = find_head(model, keras.layers.Dense)
+    if len(head.features.shape) != 2:
+        rule = "make models whose last layer takes features (N, D), such as behind Flatten or GlobalAveragePooling2D"
+        raise ValueError(f"`make_model` must {rule}. Received: shape {tuple(head.features.shape)}")
+    return head
+
+
+def features(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
+    """The features of a trained model, `(N, D)`: the inputs of its head, or its outputs if it has none."""
+    return predicted(model, features_of(model), x, batch_size)
+
+
+def features_of(model: keras.Model) -> Any:
+    """The symbolic features of a trained model, `(N, D)`."""
+    output = single_output(model)  # raises for a model without a graph
+    try:
+        return own_head(model).features
+    except ValueError:
+        if len(output.shape) == 2:
+            return output
+        raise
+
+
+def joined(model: keras.Model, on_features: keras.Model) -> keras.Model:
+    """The frozen layers of a trained model with a model on their features, for the inputs of the trained one."""
+    return with_preprocessor(keras.Model(model_inputs(model), on_features(features_of(model))), model)
+
+
+def without_decay(optimizer: Any, model: keras.Model, layers: list[keras.layers.Layer]) -> Any:
+    """An optimizer like this one, without state, which lets no layer decay that stands behind the head."""
+    made = remade(optimizer)
+    variables, _, pattern = not_decayed(optimizer, model.variables)
+    own = [variable for layer in layers for variable in layer.variables]
+    if variables or own or pattern:
+        made.exclude_from_weight_decay([*variables, *own], pattern)
+    return made
+
+
+def compiled(model: keras.Model, optimizer: Any) -> keras.Model:
+    """A fitted model, compiled for `evaluate`, and for further training by crossentropy."""
+    optimizer = without_decay(optimizer, model, [])
+    optimizer.build(model.trainable_variables)  # else a saved model could not be loaded without a warning
+    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+    return model
+
+
+def _options(layer: Any) -> dict[str, Any]:
+    """What a new head takes over of the model's own."""
+    given = {name: getattr(layer, name, None) for name in ("kernel_regularizer", "bias_regularizer")}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _like(model: keras.Model, outputs: Any) -> keras.Model:
+    return with_preprocessor(keras.Model(model_inputs(model), outputs), model)
+
+
+def _applied(layers: Any, tensor: Any) -> Any:
+    for layer in layers:
+        tensor = layer(tensor)
+    return tensor
+
+
+def _check_log_probabilities(layer: keras.layers.Layer) -> None:
+    """Raises a ValueError if the last layer of a candidate's head makes probabilities."""
+    name = getattr(getattr(layer, "activation", None), "__name__", "")
+    if name in PROBABILITIES or isinstance(layer, keras.layers.Softmax):
+        rule = "make logits or log-probabilities of exclusive classes"
+        found = type(layer).__name__ + (f" with activation {name!r}" if name else "")
+        raise ValueError(f"The head of a candidate must {rule}. Received: a {found}")

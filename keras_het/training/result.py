@@ -1,0 +1,291 @@
+"""The result of a call that trains: the model, what was compared, why, and which labels are probably wrong."""
+
+import dataclasses
+import functools
+import html
+import math
+import os
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_het.analysis import find_label_issues
+from keras_het.analysis.diagnosis import NoiseDiagnosis
+from keras_het.analysis.label_quality import LabelIssues
+from keras_het.base.extras import import_extra
+from keras_het.base.validation import check_choice
+from keras_het.label_noise.decoding import decode
+from keras_het.label_noise.estimation import confident_counts, systematic_flips
+from keras_het.report import report
+from keras_het.training.candidates import Task
+
+ACTIONS = ("drop", "correct")
+MANY = 1 / 3  # of all labels
+TOO_MANY = (
+    "careful: these are many. A weak model takes right labels for wrong ones: are the inputs scaled, and do more "
+    "epochs make it better?"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """A line of the table of what was compared: a candidate of `choose`, a value of `tune`, the model of `clean_labels`.
+
+    Attributes:
+        name: title of the candidate, with its strength if it has several; or the value as text.
+        value: strength of the candidate, or value; None for neither.
+        score: mean score of the held-out labels, by the criterion, at the chosen epoch; wrong labels among them.
+        difference: score less that of the plain training, on the same examples; nan where nothing is compared so.
+        error: paired standard error of the difference.
+        epoch: chosen epoch, counted from 1.
+        trainings: number of trainings.
+        seconds: time of all trainings.
+        dropped: whether it fell behind before all folds were measured.
+    """
+
+    name: str
+    value: Any
+    score: float
+    difference: float = math.nan
+    error: float = math.nan
+    epoch: int = 1
+    trainings: int = 1
+    seconds: float = 0.0
+    dropped: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What `choose`, `clean_labels` and `tune` return; `print` shows the table and the reason.
+
+    Attributes:
+        model: fitted model, compiled. That of `choose` predicts log-probabilities of the true classes, or logits where
+            those are the outputs of a candidate's head; the others are the user's own.
+        name: candidate or value that was chosen.
+        table: a `Score` for each candidate or value, the plain training first, or values in order.
+        criterion: name of what the scores measure.
+        reason: reason of the choice, in a sentence or two.
+        diagnosis: `NoiseDiagnosis`: which kind of wrong labels there are, and the evidence; None by `tune`.
+        probabilities: probabilities of the held-out examples by the plain training, each by a model that did not see
+            it, `(N, K)` in the order of the data, or of the validation data. Rows that were not measured are nan. None
+            by `tune`.
+        classes: labels as they were given, in the order of the outputs, `(K,)`; None by `tune`.
+        trainings: number of trainings, with the last one.
+        seconds: time of all trainings.
+        data: `Task` of the examples that the probabilities are of; None by `tune`.
+        page: path of the report; None if none was asked for.
+    """
+
+    model: keras.Model
+    name: str
+    table: list[Score]
+    criterion: str
+    reason: str
+    diagnosis: NoiseDiagnosis | None = None
+    probabilities: np.ndarray | None = None
+    classes: np.ndarray | None = None
+    trainings: int = 1
+    seconds: float = 0.0
+    data: Task | None = dataclasses.field(default=None, repr=False)
+    page: pathlib.Path | None = None
+    train: Callable[[np.ndarray, np.ndarray], keras.Model] | None = dataclasses.field(default=None, repr=False)
+
+    @property
+    def value(self) -> Any:
+        """The value or the strength that was chosen."""
+        return self.best.value
+
+    @property
+    def best(self) -> Score:
+        """The line of the table that was chosen."""
+        return next(score for score in self.table if score.name == self.name)
+
+    @functools.cached_property
+    def issues(self) -> LabelIssues:
+        """All labels, issues or not, the least score first, with the names of the classes; by `probabilities`.
+
+        An issue is a label that is not the class that the probabilities and labels together say. Where the kind of
+        noise is "none", the issues are the few of `analysis.find_label_issues`: there most others are right labels of
+        hard examples, which a model needs. Examples that no fold measured are left out.
+
+        Raises:
+            ValueError: for a result of `tune`.
+        """
+        task, p, diagnosis = self._judged()
+        known = np.flatnonzero(np.isfinite(p).all(axis=1))
+        found = (find_label_issues if diagnosis.kind == "none" else issues_by_class)(p[known], task.y[known])
+        index, is_issue, kind = known[found.index], found.is_issue, found.kind
+        if task.verified is not None:
+            is_issue = is_issue & ~task.verified[index]
+            kind = np.where(is_issue, kind, "")
+        named = {"class_names": task.classes, "example_names": task.index}
+        return dataclasses.replace(found, index=index, is_issue=is_issue, kind=kind, **named)
+
+    def retrain(self, action: str = "drop") -> keras.Model:
+        """A new model, trained like `model` without the issues: no fold is trained again.
+
+        Args:
+            action: "drop" trains without their examples, "correct" with the suggested classes.
+        Raises:
+            ValueError: for a result of `tune`, or one that was measured by validation data, which are not trained on.
+        """
+        check_choice("action", action, ACTIONS)
+        if self.train is None:
+            rule = "be called on what `clean_labels` returned, or `choose` by folds: its issues are of what is trained on"
+            raise ValueError(f"`retrain` must {rule}. Received: a result of other data")
+        return self.train(*cleaned(self._judged()[0].y, self.issues, action))
+
+    def report(self, path: str | os.PathLike = "report", **arguments: Any) -> pathlib.Path:
+        """Writes a page about the labels, see `keras_het.report`, and returns its path.
+
+        Args:
+            path: the folder.
+            arguments: of `keras_het.report`, such as `images`.
+        Raises:
+            ImportError: without Matplotlib or Jinja.
+            ValueError: for a result of `tune`.
+        """
+        task, p, _ = self._judged()
+        known = np.isfinite(p).all(axis=1)
+        if not known.all():
+            rule = "be of a result whose folds were all measured: give `choose` more `trainings`"
+            raise ValueError(f"`report` must {rule}. Received: {int((~known).sum())} examples without probabilities")
+        given = {"probabilities": p, "issues": self.issues, "title": "Labels and probabilities", **arguments}
+        return report(self.model, task.x, task.y, task.classes.tolist(), path, **given)
+
+    def to_frame(self) -> Any:
+        """The table as a `pandas.DataFrame`, a line for each `Score`; `issues.to_frame()` has the labels.
+
+        Raises:
+            ImportError: without pandas.
+        """
+        pandas = import_extra("pandas", "The table of candidates")
+        return pandas.DataFrame([dataclasses.asdict(score) for score in self.table]).set_index("name")
+
+    def __str__(self) -> str:
+        cells = self._cells()
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
+        lines = [*table, *filter(None, [self.reason])]
+        lines += [] if self.diagnosis is None else [self.diagnosis.evidence()]
+        return "\n".join(lines + ([] if self.page is None else [f"report: {self.page}"]))
+
+    def _repr_html_(self) -> str:
+        """The same table for a notebook."""
+        head, *lines = (_row(cells, "td" if index else "th") for index, cells in enumerate(self._cells()))
+        return f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table><p>{html.escape(self.reason)}</p>"
+
+    def plot(self) -> Any:
+        """The table as a `matplotlib.figure.Figure`: differences with their standard errors, or scores over values.
+
+        Raises:
+            ImportError: without matplotlib, which comes with the extra `demo`.
+        """
+        from matplotlib.figure import Figure
+
+        is_compared = len(self.table) > 1 and not math.isnan(self.table[-1].difference)
+        figure = Figure(figsize=(7, 0.8 + 0.45 * len(self.table)) if is_compared else (6, 4), layout="constrained")
+        axes = figure.subplots()
+        (_draw_differences if is_compared else _draw_scores)(axes, self)
+        axes.spines[["top", "right"]].set_visible(False)
+        return figure
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what only this process can do: the trainer of further models."""
+        return {**self.__dict__, "train": None}
+
+    def _judged(self) -> tuple[Task, np.ndarray, NoiseDiagnosis]:
+        """The task, its probabilities and diagnosis."""
+        if self.probabilities is None or self.data is None or self.diagnosis is None:
+            raise ValueError("`issues` must be of a result of `choose` or `clean_labels`. Received: one of `tune`")
+        return self.data, self.probabilities, self.diagnosis
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        """The table as texts, below its titles."""
+        lines: list[tuple[str, ...]] = [("", self.criterion, "over the first", "epoch", "trainings", "seconds", "")]
+        for score in self.table:
+            mark = "<- chosen" if score.name == self.name else "dropped" if score.dropped else ""
+            is_compared = not math.isnan(score.difference) and score is not self.table[0]
+            scale = 100 if self.criterion == "accuracy" else 1
+            over = f"{scale * score.difference:+.1f} +- {scale * score.error:.1f}" if is_compared else ""
+            numbers = f"{score.score:.4g}", over, str(score.epoch), str(score.trainings), f"{score.seconds:.1f}"
+            lines.append((score.name, *numbers, mark))
+        return lines
+
+
+def issues_by_class(p: np.ndarray, labels: np.ndarray) -> LabelIssues:
+    """All labels, the least score first; an issue is a label that is not the class that `decode` finds.
+
+    `find_label_issues` suggests the most probable label, which is often wrong where 40% of a class have the label of
+    one other class.
+
+    Args:
+        p: out of sample, `(N, K)`, K >= 2.
+        labels: integers in [0, K), `(N,)`.
+
+    Example:
+        >>> p = np.array([[0.6, 0.4, 0.0], [0.45, 0.55, 0.0], [0.0, 0.6, 0.4], [0.0, 0.0, 1.0]]).repeat(5, axis=0)
+        >>> labels = np.array([0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2])
+        >>> found = issues_by_class(p, labels)
+        >>> np.sort(found.index[found.is_issue]).tolist()
+        [3, 4, 7, 8, 9, 13, 14]
+    """
+    suggested = decode(labels, p).classes
+    is_issue, score = suggested != labels, p[np.arange(len(p)), labels]
+    confusable = systematic_flips(confident_counts(labels, p))
+    kind = np.where(is_issue, np.where(confusable[suggested, labels], "confusable", "wrong"), "")
+    order = np.argsort(score, kind="stable")
+    return LabelIssues(order, *(part[order] for part in (labels, suggested, score, is_issue, kind)))
+
+
+def cleaned(labels: np.ndarray, issues: LabelIssues, action: str) -> tuple[np.ndarray, np.ndarray]:
+    """The labels with the suggested classes, if these are wanted, and the indices of the examples to train on."""
+    wrong, found = issues.index[issues.is_issue], labels.copy()
+    if action == "drop":
+        return found, np.setdiff1d(np.arange(len(labels)), wrong)
+    found[wrong] = issues.suggested[issues.is_issue]
+    return found, np.arange(len(labels))
+
+
+def _row(cells: tuple[str, ...], tag: str) -> str:
+    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+
+def _draw_differences(axes: Any, found: Result) -> None:
+    """The differences from the first line of the table, with their errors."""
+    scale, unit = (100, "points of held-out labels predicted") if found.criterion == "accuracy" else (1, "mean log p")
+    for place, score in enumerate(reversed(found.table)):
+        color = "#d1495b" if score.name == found.name else "#1f5f99"
+        axes.errorbar(scale * score.difference, place, xerr=scale * score.error, fmt="o", color=color, capsize=3)
+    axes.axvline(0.0, color="#999999", linewidth=1)
+    axes.set_yticks(range(len(found.table)), [score.name for score in reversed(found.table)])
+    axes.set_xlabel(f"{unit}, over {found.table[0].name}")
+
+
+def _draw_scores(axes: Any, found: Result) -> None:
+    """The scores over the values, on a logarithmic scale where they are positive numbers."""
+    values = [score.value for score in found.table]
+    numeric = are_positive(values)
+    places = values if numeric else list(range(len(values)))
+    axes.plot(places, [score.score for score in found.table], "o-" if numeric else "o", color="#1f5f99")
+    index = found.table.index(found.best)
+    axes.plot(places[index], found.best.score, "o", color="#d1495b", markersize=10, label=f"chosen: {found.name}")
+    axes.set_xscale("log" if numeric else "linear")
+    axes.set_xticks(places, [score.name for score in found.table])
+    axes.minorticks_off()
+    axes.set(xlabel="value", ylabel=f"{found.criterion} of the validation labels")
+    axes.legend(frameon=False)
+
+
+def are_positive(values: list[Any]) -> bool:
+    """Whether all are positive finite numbers, which a logarithmic scale can show."""
+    numbers = all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in values)
+    return numbers and all(0 < float(value) < math.inf for value in values)
+
+
+def text(value: Any) -> str:
+    """A value as short text."""
+    return f"{value:.4g}" if are_positive([value]) else str(value)

@@ -1,0 +1,263 @@
+"""Chooses hyperparameters of any model without clean labels."""
+
+import numbers
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_het.base.batches import as_arrays, as_numpy, check_again, count_examples, is_data_set, take
+from keras_het.base.seeds import random_generator
+from keras_het.base.validation import check_boolean, check_choice, check_integer, check_maker
+from keras_het.inspection.check import judge
+from keras_het.training.data import as_table
+from keras_het.training.folds import stratified_folds
+from keras_het.training.held_out import HeldOut, KeepBest
+from keras_het.training.networks import check_new
+from keras_het.training.result import Result, Score, are_positive, text
+
+MOST_BEYOND = 6  # values that are tried beyond the ends of a list
+LATE = 0.9  # of all epochs: a best epoch beyond it may be too early
+HELD_OUT = 5  # one of so many examples is held out where there is no validation data
+
+
+def tune(
+    make_model: Callable[[Any], keras.Model],
+    values: Iterable,
+    x: Any,
+    y: Any = None,
+    *,
+    epochs: int,
+    validation_data: Any = None,
+    criterion: str | Callable[[Any, Any], Any] = "loss",
+    mode: str = "auto",
+    epoch: str = "best",
+    extend: bool = True,
+    batch_size: int = 128,
+    seed: int = 0,
+    verbose: int = 1,
+    **fit_arguments: Any,
+) -> Result:
+    """Chooses a hyperparameter, and the epoch to stop at, by held-out labels, which may be as noisy as training labels.
+
+        the value and the epoch of the least mean of -log p(y | x)
+        (criterion="loss", after training by a crossentropy)
+
+    The likelihood of noisy labels is the safer criterion. It sees when a model begins to learn wrong labels by heart.
+    It sees this also if wrong labels can be predicted, so that the accuracy on noisy labels goes on rising. If flips
+    are random within groups of classes, accuracy on noisy labels ranks models as accuracy on clean ones does, and the
+    likelihood prefers models that are less sure (`benchmarks/results/recipe.md` has both on nine tasks).
+
+    A heteroscedastic head learns more slowly than a Dense layer, and the likelihood may stop it before its accuracy is
+    best. No other rule is better on tasks that had no say in its choice (`benchmarks/results/epochs.md`), so look: a
+    warning names a later epoch that is clearly more accurate, and the result says whether the best epoch is among the
+    last. Twice as many epochs may then pay for a head. Elsewhere they change nothing, for the best epoch stays.
+
+    The penalty of a `NoiseTransition` is chosen by the likelihood of the noisy labels under p(true | x) T. T stays at
+    the identity if the penalty is too weak; the base model then fits the noise, which costs likelihood on new examples.
+    T claims more noise than there is if the penalty is too strong. Let one of the strengths be so small that T stays at
+    the identity, for data without noise.
+
+    Args:
+        make_model: function of a value that returns a new compiled model, which shares no layer with earlier ones.
+        values: temperatures, strengths, or other arguments of `make_model`.
+        x: training inputs: arrays, a pandas frame of numbers, or a data set of batches (x, y) as for `fit`, that can be
+            read more than once.
+        y: labels, integers `(N,)` or whatever else the loss takes; None for a data set.
+        epochs: the number of epochs of each training.
+        validation_data: `(x, y)`, or a data set; `fit` does not see it. Weights and masks do not count, and
+            neither do labels of the loss' `ignore_class`. Callbacks see
+            `val_<criterion>` of every epoch and the metrics of the training, but no other `val_`. None holds out a
+            fifth of the arrays, with its share of every class.
+        criterion: "loss", the model's own loss without penalties, which is the negative log-likelihood for a
+            crossentropy, and for losses that leave out or remember examples, such as `SelfPacedCrossentropy`;
+            "accuracy"; or a function `(labels, predictions)` that returns a number for each example, or
+            their mean, as the functions of `keras.losses` do. Behind a `NoiseTransition` the predictions are
+            log-probabilities of the noisy labels, which must be integers.
+        mode: "min" or "max", the direction of better scores; "auto" is "max" if the name of the criterion has
+            "accuracy" in it, else "min".
+        epoch: "best" scores after every epoch and keeps the best weights; "last" scores once, and after every
+            epoch if there are callbacks.
+        extend: if the best of at least two positive numbers is the largest or the smallest, go on beyond it by the
+            ratio of the last step of the list, until it is not, for at most six more values. An error at one of these
+            ends the search, with a warning.
+        batch_size: of training and prediction from arrays.
+        seed: of the examples that are held out.
+        verbose: 1 for a progress bar and the table, 0 for neither; 2 shows the lines of `fit`, too.
+        fit_arguments: for `fit`, such as callbacks.
+    Returns:
+        `Result`; its `value` is the best one, its `model` has the weights of the epoch that was chosen. Its reason has
+            a sentence on the epochs if the best one is among the last tenth.
+    Raises:
+        ValueError: for no value, arguments out of range, no validation data for a data set, a model that is not new, or
+            was compiled with a wrong loss, no finite score, or a generator, which would be empty for the second value.
+    Warns: if a later epoch of the same training predicts clearly more of the held-out labels, by over two paired
+        standard errors; for models of exclusive classes, where every epoch is scored.
+
+    Example:
+        >>> from keras_het.layers import HeteroscedasticDense
+        >>> def make_model(temperature):
+        ...     keras.utils.set_random_seed(0)
+        ...     model = keras.Sequential([keras.Input((2,)), HeteroscedasticDense(3, temperature=temperature)])
+        ...     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        ...     return model
+        >>> x, y = np.eye(3)[:, :2].repeat(5, axis=0), np.arange(3).repeat(5)
+        >>> found = tune(make_model, (1.5, 5.0), x, y, epochs=3, extend=False, verbose=0)
+        >>> [score.value for score in found.table], found.value in (1.5, 5.0)
+        ([1.5, 5.0], True)
+    """
+    check_maker(make_model)
+    given = _values(values)
+    if "validation_split" in fit_arguments:
+        raise ValueError("`validation_data` must be given, for there is no `validation_split` here. Received: it")
+    train, validation_data = _divided(x, y, validation_data, seed)
+    held_out = HeldOut(validation_data, criterion, mode, check_integer("batch_size", batch_size, 1))
+    check_choice("epoch", epoch, ("best", "last"))
+    check_boolean("extend", extend)
+    shown = 2 if check_choice("verbose", verbose, (0, 1, 2)) == 2 else 0
+    arguments = {**train, **fit_arguments, "epochs": check_integer("epochs", epochs, 1), "verbose": shown}
+    if not is_data_set(train["x"]):
+        arguments["batch_size"] = batch_size
+    search = Search(make_model, held_out, epoch == "best", arguments)
+    bar = keras.utils.Progbar(len(given), verbose=min(verbose, 1), unit_name="model")
+    for value in given:
+        search.add(value)
+        bar.update(len(search.table), finalize=False)
+    if extend:
+        _extend(search, bar)
+    bar.update(len(search.table), finalize=True)
+    found = search.result()
+    if verbose:
+        print(found)
+    return found
+
+
+def _values(values: Any) -> list:
+    if isinstance(values, str | dict) or not isinstance(values, Iterable):
+        rule = "be a list of what `make_model` takes, such as [0.1, 1.0]"
+        raise ValueError(f"`values` must {rule}. Received: values={values!r}")
+    given = list(values)
+    if not given:
+        raise ValueError("`values` must have at least one. Received: none")
+    return given
+
+
+def _divided(x: Any, y: Any, validation_data: Any, seed: int) -> tuple[dict[str, Any], Any]:
+    """The training data as arguments of `fit`, and the validation data, which may be held out from them."""
+    check_again("x", x)
+    if is_data_set(x):
+        return {"x": x, "y": y}, validation_data
+    if y is None:
+        raise ValueError("`y` must be given for arrays. Received: y=None")
+    x = as_table(x)
+    if validation_data is not None:
+        return {"x": x, "y": y}, validation_data
+    x, y = as_arrays(x, y)
+    y = np.asarray(as_numpy(y))
+    if y.ndim == 1 and y.dtype.kind in "iu" and y.min(initial=0) >= 0:
+        is_held_out = stratified_folds(y, HELD_OUT, seed) == 0
+    else:
+        is_held_out = random_generator(seed).permutation(count_examples(x)) % HELD_OUT == 0
+    parts = [(take(x, rows), y[rows]) for rows in (np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out))]
+    return dict(zip("xy", parts[0], strict=True)), parts[1]
+
+
+class Search:
+    """The table so far, and the best of it with its model.
+
+    Args:
+        make_model: function of a value that returns a new compiled model.
+        held_out: the held-out data, which score a model.
+        keeps_best: True: every epoch is scored, and the weights of the best one are kept. False: the last is scored.
+        fit_arguments: all arguments of `fit`.
+    """
+
+    def __init__(self, make_model: Callable, held_out: HeldOut, keeps_best: bool, fit_arguments: dict[str, Any]):
+        self.table: list[Score] = []
+        self.best: Score | None = None
+        self._make_model, self._held_out, self._keeps_best = make_model, held_out, keeps_best
+        self._fit_arguments, self._start = fit_arguments, time.perf_counter()
+        self._known: dict[int, Any] = {}
+        self._model: Any = None
+        self._advice, self._missed = "", ""
+
+    def add(self, value: Any) -> None:
+        """Fits a new model for a value, and keeps its score.
+
+        Raises:
+            ValueError: for a model that is not new, or was compiled with a wrong loss, or for data that do not fit it.
+        """
+        model = self._make_model(value)
+        if not isinstance(model, keras.Model):
+            raise ValueError(f"`make_model` must return a compiled model. Received: a {type(model).__name__}")
+        check_new(model, self._known)
+        judge(model, self._fit_arguments.get("x"), self._fit_arguments.get("y"))
+        score, epochs, missed = self._fit(value, model)
+        self.table.append(score)
+        if np.isfinite(score.score) and (self.best is None or self._held_out.better(score.score, self.best.score)):
+            self.best, self._model, self._missed = score, model, missed
+            late = self._keeps_best and score.epoch > LATE * epochs
+            self._advice = f"The best epoch is {score.epoch} of {epochs}: more epochs may be better." if late else ""
+
+    def result(self) -> Result:
+        """The result, whose table is sorted if all values are positive numbers.
+
+        Raises:
+            ValueError: if no score is finite.
+        Warns: if a later epoch is clearly more accurate.
+        """
+        if self.best is None:
+            scores = ", ".join(f"{score.score:g} of {score.name}" for score in self.table)
+            raise ValueError(f"`values` must have one with a finite {self._held_out.name}. Received: {scores}")
+        if self._missed:
+            warnings.warn(f'{self._missed}: try criterion="accuracy", and more epochs.', stacklevel=3)
+        sortable = are_positive([score.value for score in self.table])
+        table = sorted(self.table, key=lambda score: score.value) if sortable else self.table
+        seconds, criterion = time.perf_counter() - self._start, self._held_out.name
+        return Result(
+            self._model, self.best.name, table, criterion, self._advice, trainings=len(table), seconds=seconds
+        )
+
+    def beyond(self) -> Any:
+        """The next value beyond the end of the list where the best is; None if it is not at an end."""
+        values = [score.value for score in self.table]
+        values = sorted(set(values)) if are_positive(values) else []
+        best = self.best.value if self.best else None
+        if len(values) < 2 or best not in (values[0], values[-1]):
+            return None
+        neighbour = values[1] if best == values[0] else values[-2]
+        value = best * (best / neighbour)
+        value = round(value) if all(isinstance(known, numbers.Integral) for known in values) else float(f"{value:.6g}")
+        return value if value > 0 and value not in values else None
+
+    def _fit(self, value: Any, model: keras.Model) -> tuple[Score, int, str]:
+        """Fits a model; returns its score, the number of its epochs, and what a later epoch is better in."""
+        start, keep = time.perf_counter(), KeepBest(self._held_out)
+        given = keras.tree.flatten(self._fit_arguments.get("callbacks") or [])
+        callbacks = [keep, *given] if self._keeps_best or given else None
+        epochs = model.fit(**{**self._fit_arguments, "callbacks": callbacks}).epoch[-1] + 1
+        if self._keeps_best and keep.weights is not None:
+            model.set_weights(keep.weights)  # after `fit`: a callback may have restored others
+        score = keep.score if self._keeps_best else self._held_out(model)
+        epoch, seconds = keep.epoch if self._keeps_best else epochs, time.perf_counter() - start
+        missed = keep.missed() if self._keeps_best else ""
+        return Score(text(value), value, score, epoch=epoch, seconds=seconds), epochs, missed
+
+
+def _extend(search: Search, bar: Any) -> None:
+    """Tries values beyond the ends of the list."""
+    for _ in range(MOST_BEYOND):
+        value = search.beyond()
+        if value is None:
+            return
+        bar.target += 1
+        try:
+            search.add(value)
+        except Exception as error:
+            stays = f"`tune` stays at {search.best.name if search.best else None}"
+            warnings.warn(f"{stays}: {text(value)}, beyond the list, failed with: {error}", stacklevel=3)
+            return
+        bar.update(len(search.table), finalize=False)

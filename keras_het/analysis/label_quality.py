@@ -40,6 +40,8 @@ class LabelIssues:
         kind: of an issue, "confusable" if its two classes are taken for each other more often than others, so that a
             person may err, too, and should look twice; "wrong" if they are not, so that the label is plainly wrong.
             Else "".
+        class_names: names of the K classes, for texts and frames; None for numbers.
+        example_names: index of a pandas frame, for the same; None for numbers.
     """
 
     index: np.ndarray
@@ -48,22 +50,34 @@ class LabelIssues:
     score: np.ndarray
     is_issue: np.ndarray
     kind: np.ndarray
+    class_names: Any = None
+    example_names: Any = None
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """The labels one by one: index, given, suggested, score, is_issue, kind."""
+        """The labels one by one: index, given, suggested, score, is_issue, kind; the first three as numbers."""
         return zip(self.index, self.given, self.suggested, self.score, self.is_issue, self.kind, strict=True)
+
+    def _columns(self) -> dict[str, Any]:
+        """The columns of the table, with the names of examples and classes."""
+        index = self.index if self.example_names is None else self.example_names[self.index]
+        given, suggested = (
+            labels if self.class_names is None else np.asarray(self.class_names)[labels]
+            for labels in (self.given, self.suggested)
+        )
+        judged = {"score": self.score, "is_issue": self.is_issue, "kind": self.kind}
+        return {"index": index, "given": given, "suggested": suggested, **judged}
 
     def to_frame(self) -> Any:
         """The labels as a `pandas.DataFrame`, a line for each, the worst first; `sort_index()` gives the data's order.
 
-        Its index, named "index", is that of the examples; the columns are the other attributes.
+        Its index, named "index", is that of the examples; the columns are given, suggested, score, is_issue and kind.
 
         Raises:
             ImportError: without pandas.
         """
         pandas = import_extra("pandas", "The frame of label issues")
-        columns = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return pandas.DataFrame(columns).set_index("index")
+        columns = self._columns()
+        return pandas.DataFrame(columns, index=pandas.Index(columns.pop("index"), name="index"))
 
     def __str__(self) -> str:
         return "\n".join([*aligned(self._cells()), self._number()])
@@ -77,7 +91,7 @@ class LabelIssues:
     def _cells(self) -> list[list[str]]:
         """The first lines of the table as texts, below their titles."""
         cells = [["index", "given", "suggested", "score", "kind"]]
-        for index, given, suggested, score, _, kind in itertools.islice(self.rows(), SHOWN):
+        for index, given, suggested, score, _, kind in itertools.islice(zip(*self._columns().values(), strict=True), SHOWN):
             cells.append([str(index), str(given), str(suggested), f"{score:.4f}", str(kind)])
         return cells
 

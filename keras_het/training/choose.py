@@ -1,6 +1,7 @@
 """Chooses the method for noisy labels by these labels alone."""
 
 import dataclasses
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -10,8 +11,6 @@ import keras
 import numpy as np
 
 from keras_het.analysis import diagnose_noise
-from keras_het.analysis.diagnosis import NoiseDiagnosis
-from keras_het.base.fingerprint import fingerprint
 from keras_het.base.result_files import ResultFiles
 from keras_het.base.validation import check_choice, check_integer
 from keras_het.training.candidates import DEFAULTS, PLAIN, SAFEST, Candidate, Task, file_name
@@ -20,7 +19,7 @@ from keras_het.training.data import read, read_validation
 from keras_het.training.fit import Trainer
 from keras_het.training.folds import stratified_folds
 from keras_het.training.race import Entry, Race
-from keras_het.training.result import Result, Score
+from keras_het.training.result import Result, Score, finished
 
 
 def choose(
@@ -121,40 +120,37 @@ def choose(
         [0, 1, 2]
     """
     check_choice("verbose", verbose, (0, 1))
-    start, folds = time.perf_counter(), check_integer("folds", folds, 2)
-    entries = _entries(candidates, check_integer("trainings", trainings, 2))
+    start, folds = time.perf_counter(), check_integer("folds", folds, 2) if validation_data is None else 1
+    entries = _entries(candidates, _most_entries(trainings, folds))
     trainer = Trainer(make_model, optimizer, epochs, batch_size, criterion, fit_arguments)
     given = read(x, y, sample_weight, verified_labels, class_names)
-    task = trainer.task(given)
-    fold_of = stratified_folds(task.y, folds, seed) if validation_data is None else None
-    shown = given if fold_of is not None else read_validation(validation_data, task.classes)
-    held_out = None if fold_of is not None else trainer.task(shown)
-    parts = [_fold(fold_of, fold) for fold in range(folds)] if held_out is None else [lambda task: (task, held_out)]
-    measured = parts[: max(1, (trainings - 1) // len(entries))]
-    settings = [[type(entry.candidate).__qualname__, vars(entry.candidate), entry.name] for entry in entries]
-    checksum = fingerprint([task, held_out, seed, settings, trainer.settings]) if resume_path is not None else ""
-    step = _Progress(trainer, entries, measured, parts, verbose)
-    race = Race(trainer, measured, seed, ResultFiles(resume_path, checksum, "training"), step)
+    shown = given if validation_data is None else read_validation(validation_data, given.classes)
+    task, held_out = trainer.task(given), None if shown is given else trainer.task(shown)
+    fold_of = stratified_folds(task.y, folds, seed) if held_out is None else np.zeros(len(shown.y), int)
+    parts = [_fold(fold_of, fold) if held_out is None else lambda task: (task, held_out) for fold in range(folds)]
+    settings = {"data": task, "validation_data": held_out, "folds": folds, "seed": seed, **trainer.settings}
+    settings["candidates"] = {entry.name: [entry.candidate, entry.strength] for entry in entries}
+    count = min(folds, (trainings - folds - 1) // max(1, len(entries) - 1))
+    step = _progress(trainer.epochs, len(entries) - 1, folds, count, verbose)
+    race = Race(trainer, parts, seed, ResultFiles(resume_path, settings, "training"), step)
+
     base, *others = entries
-    race.run([base], task)
-    measure = task if held_out is None else held_out
-    p = _probabilities(measure, fold_of, base)
-    check_learned(p, measure.y, measure.x, fold_of)
-    diagnosis = _diagnosis(p, measure)
+    race.run([base], task, folds)
+    p = _probabilities(fold_of, base)
+    check_learned(p, shown.y, (held_out or task).x, fold_of if held_out is None else None)
+    diagnosis = diagnose_noise(p, shown.y, class_names=task.classes.tolist())
     task = dataclasses.replace(task, transition=diagnosis.transition)
-    race.run(others, task, base)
+    race.run(others, task, count, base)
     possible = [entry for entry in entries if not entry.is_dropped]
     safest = next((entry for entry in possible if isinstance(entry.candidate, SAFEST)), base)
     chosen = choose_one(possible, race.difference, safest, CLEAR)
-    table = [_score(race, entry, base) for entry in entries]
 
     def train(labels: np.ndarray, rows: np.ndarray) -> keras.Model:
         """The chosen candidate on some of the examples, for its best number of epochs."""
-        part = dataclasses.replace(task, y=labels).take(rows)
-        count = race.epoch(chosen) + 1
-        return trainer.whole(trainer.candidate(chosen.candidate, chosen.strength, part, None, seed + len(parts), count)[0])
+        part, best = dataclasses.replace(task, y=labels).take(rows), race.epoch(chosen) + 1
+        return trainer.whole(trainer.candidate(chosen.candidate, chosen.strength, part, None, seed + folds, best)[0])
 
-    model = train(task.y, np.arange(len(task.y)))
+    model, table = train(task.y, np.arange(len(task.y))), [_score(race, entry, base) for entry in entries]
     step(last=True)
     found = Result(
         model,
@@ -165,34 +161,38 @@ def choose(
         diagnosis,
         p,
         task.classes,
-        step.done,
+        sum(len(entry.fits) for entry in entries) + 1,
         time.perf_counter() - start,
-        data=given if held_out is None else shown,
+        shown,
         train=train if held_out is None else None,
     )
-    if report_path is not None:
-        found = dataclasses.replace(found, page=found.report(report_path))
+    return finished(found, report_path, verbose)
+
+
+def _progress(epochs: int, others: int, folds: int, count: int, verbose: int) -> Callable[..., None]:
+    """Prints the plan; returns a function that moves a bar on, and is called after each training."""
+    most, done = folds + others * count + 1, itertools.count(1)
     if verbose:
-        print(found)
-    return found
+        methods = f"{PLAIN.name} on {folds} parts of the data, {others} other methods on {count} of them"
+        print(f"At most {most} trainings of up to {epochs} epochs: {methods}, and the last one.")
+    bar = keras.utils.Progbar(most, verbose=verbose, unit_name="training")
+
+    def step(last: bool = False) -> None:
+        number = next(done)
+        bar.update(most if last else number, finalize=last)
+
+    return step
 
 
-class _Progress:
-    """The plan and the bar of a run; called after each training."""
-
-    def __init__(self, trainer: Trainer, entries: list, measured: list, parts: list, verbose: int):
-        self.done, self._most = 0, len(entries) * len(measured) + 1
-        if verbose:
-            methods = f"{len(entries)} methods on {len(measured)} of {len(parts)} parts of the data"
-            print(f"At most {self._most} trainings of up to {trainer.epochs} epochs: {methods}, and the last one.")
-        self._bar = keras.utils.Progbar(self._most, verbose=verbose, unit_name="training")
-
-    def __call__(self, last: bool = False) -> None:
-        self.done += 1
-        self._bar.update(self._most if last else self.done, finalize=last)
+def _most_entries(trainings: int, folds: int) -> int:
+    """How many entries there may be if the plain training is measured on all folds, and others on one."""
+    if check_integer("trainings", trainings, 2) <= folds:
+        rule = f"be at least {folds + 1}, for {PLAIN.name} on each of {folds} parts of the data, and the last training"
+        raise ValueError(f"`trainings` must {rule}; with fewer `folds`, fewer do. Received: trainings={trainings}")
+    return trainings - folds
 
 
-def _entries(candidates: Iterable[Candidate] | None, trainings: int) -> list[Entry]:
+def _entries(candidates: Iterable[Candidate] | None, most: int) -> list[Entry]:
     """The plain training, and the candidates at each of their strengths, as many as there are trainings for."""
     given = list(DEFAULTS if candidates is None else candidates)
     wrong = [candidate for candidate in given if not isinstance(candidate, Candidate) or not candidate.name]
@@ -209,26 +209,20 @@ def _entries(candidates: Iterable[Candidate] | None, trainings: int) -> list[Ent
     twice = [entry.name for entry, name in zip(entries, names, strict=True) if names.count(name) > 1]
     if twice:
         raise ValueError(f"`candidates` must have different names and strengths. Received: {twice[0]!r} twice")
-    return entries[: trainings - 1]
+    return entries[:most]
 
 
-def _fold(fold_of: np.ndarray | None, fold: int) -> Callable[[Task], tuple[Task, Task]]:
+def _fold(fold_of: np.ndarray, fold: int) -> Callable[[Task], tuple[Task, Task]]:
     """The function that divides a task into the examples to train on and those of a fold."""
     return lambda task: (task.take(np.flatnonzero(fold_of != fold)), task.take(np.flatnonzero(fold_of == fold)))
 
 
-def _probabilities(task: Task, fold_of: np.ndarray | None, base: Entry) -> np.ndarray:
-    """The probabilities of all held-out examples in the order of the data; nan where they were not measured."""
-    p = np.full((len(task.y), task.units), np.nan, "float32")
+def _probabilities(fold_of: np.ndarray, base: Entry) -> np.ndarray:
+    """The probabilities of all held-out examples in the order of the data, `(N, K)`."""
+    p = np.empty((len(fold_of), base.fits[0]["probabilities"].shape[1]), "float32")
     for fold, fit in enumerate(base.fits):
-        p[slice(None) if fold_of is None else fold_of == fold] = fit["probabilities"]
+        p[fold_of == fold] = fit["probabilities"]
     return p
-
-
-def _diagnosis(p: np.ndarray, task: Task) -> NoiseDiagnosis:
-    """The kind of noise, by the plain training."""
-    known = np.isfinite(p).all(axis=1)
-    return diagnose_noise(p[known], task.y[known], class_names=task.classes.tolist())
 
 
 def _score(race: Race, entry: Entry, base: Entry) -> Score:

@@ -18,7 +18,7 @@ from keras_het.training.compare import check_learned
 from keras_het.training.data import read
 from keras_het.training.fit import Trainer
 from keras_het.training.folds import held_out_probabilities
-from keras_het.training.result import ACTIONS, MANY, TOO_MANY, Result, Score
+from keras_het.training.result import ACTIONS, MANY, TOO_MANY, Result, Score, finished
 
 
 def clean_labels(
@@ -120,11 +120,7 @@ def clean_labels(
     found = dataclasses.replace(
         found, model=found.retrain(action), reason=_reason(found, action), seconds=time.perf_counter() - start
     )
-    if report_path is not None:
-        found = dataclasses.replace(found, page=found.report(report_path))
-    if verbose:
-        print(found)
-    return found
+    return finished(found, report_path, verbose)
 
 
 def _given(probabilities: Any, task: Task) -> np.ndarray:

@@ -98,7 +98,7 @@ def check_learned(p: np.ndarray, labels: np.ndarray, x: Any = None, fold_of: np.
     class by a paired standard error, nor its mean log-likelihood above that of the classes' shares by two.
 
     Args:
-        p: probabilities out of sample, `(N, K)`; rows of nan do not count.
+        p: probabilities out of sample, `(N, K)`.
         labels: integers in [0, K), `(N,)`.
         x: examples as the network takes them; only features, an array `(N, D)`, are compared with class means.
         fold_of: the fold that each example was held out in, `(N,)`; None without folds, and for no comparison.
@@ -106,8 +106,6 @@ def check_learned(p: np.ndarray, labels: np.ndarray, x: Any = None, fold_of: np.
         ValueError: for a model that has learned nothing, with the remedy.
     Warns: if the class means predict more of the labels, by over two paired standard errors.
     """
-    known = np.isfinite(p).all(axis=1)
-    labels, p = labels[known], p[known]
     counts, rows, ones = np.bincount(labels, minlength=p.shape[1]), np.arange(len(labels)), np.ones(len(labels))
     right, frequent = p.argmax(axis=1) == labels, labels == counts.argmax()
     by_shares = np.log(counts[labels] / len(labels))
@@ -118,7 +116,7 @@ def check_learned(p: np.ndarray, labels: np.ndarray, x: Any = None, fold_of: np.
         raise ValueError(f"The model must {rule}. Received: {shares}")
     if fold_of is None or getattr(x, "ndim", 0) != 2 or np.asarray(x).dtype.kind not in "fiu":
         return
-    by_means = class_means(np.asarray(x)[known], labels, fold_of[known]) == labels
+    by_means = class_means(np.asarray(x), labels, fold_of) == labels
     if compare(by_means, right, ones).is_above(2.0):
         warnings.warn(
             f"The model predicts {right.mean():.1%} of the held-out labels, and the nearest class mean of the same "

@@ -50,9 +50,10 @@ class Trainer:
         self._callbacks = keras.tree.flatten(self._fit_arguments.pop("callbacks", None) or [])
 
     @property
-    def settings(self) -> list:
-        """What the result of a training depends on, beside data, network and seed."""
-        return [self.epochs, self.batch_size, self._criterion, self._optimizer, self._fit_arguments, self._callbacks]
+    def settings(self) -> dict[str, Any]:
+        """What the result of a training depends on, beside data, network and seed, by the names of arguments."""
+        own = {"epochs": self.epochs, "criterion": self._criterion, "optimizer": self._optimizer}
+        return {**own, **self._fit_arguments, "callbacks": self._callbacks}
 
     def task(self, given: Task) -> Task:
         """A task with the examples as the network takes them: of a trained model their features."""

@@ -8,10 +8,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.fingerprint import fingerprint
 from keras_het.base.result_files import ResultFiles
 from keras_het.base.seeds import random_generator
-from keras_het.base.validation import check_choice, check_integer, check_rows
+from keras_het.base.validation import check_choice, check_integer
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.training.candidates import Task
 from keras_het.training.data import read
@@ -91,7 +90,8 @@ def held_out_probabilities(
         verbose: see `cross_val_probabilities`.
     """
     fold_of = stratified_folds(task.y, folds, seed)
-    files = ResultFiles(resume_path, fingerprint([task, folds, seed, trainer.settings]) if resume_path else "", "fold")
+    settings = {"data": task, "folds": folds, "seed": seed, **trainer.settings}
+    files = ResultFiles(resume_path, settings, "fold")
     bar = keras.utils.Progbar(folds, verbose=verbose, unit_name="fold")
     found = np.empty((len(task.y), task.units), "float32")
     for fold in range(folds):
@@ -105,24 +105,13 @@ def _probabilities(
 ) -> np.ndarray:
     """The probabilities of the examples of a fold, from its file or by a training."""
     held_out, name = np.flatnonzero(fold_of == fold), f"fold_{fold}"
-    stored = files.read(name, ("probabilities",))
+    stored = files.read(name, {"probabilities": ((len(held_out), task.units), ("float32",))})
     if stored is not None:
-        return _checked(stored["probabilities"], (len(held_out), task.units), name, files)
+        return stored["probabilities"]
     order = random_generator([seed, fold]).permutation(np.flatnonzero(fold_of != fold))
     model = trainer.own(task.take(order), seed + fold)
     p = exclusive_probabilities(model, task.take(held_out).x, trainer.batch_size)
     files.write(name, probabilities=p)
-    return p
-
-
-def _checked(p: np.ndarray, shape: tuple[int, int], name: str, files: ResultFiles) -> np.ndarray:
-    """The probabilities of a file, if they may be those of the fold."""
-    if p.dtype != "float32" or p.shape != shape:
-        files.refuse(name, f"`probabilities` must be float32 of shape {shape}. Received: {p.dtype} of shape {p.shape}")
-    try:
-        check_rows(p, "probabilities")
-    except ValueError as error:
-        files.refuse(name, str(error))
     return p
 
 

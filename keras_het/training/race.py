@@ -6,12 +6,9 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.result_files import ResultFiles
-from keras_het.base.validation import check_rows
 from keras_het.training.candidates import Candidate, Task, file_name, name_of
 from keras_het.training.compare import BEHIND, Difference, best_epoch, compare
 from keras_het.training.fit import Trainer
-
-ARRAYS = ("scores", "probabilities", "seconds")  # of a finished training, in its file
 
 
 class Entry:
@@ -58,22 +55,23 @@ class Race:
         self._trainer, self._parts, self._seed, self._files, self._done = trainer, parts, seed, files, done
         self._trust: list[np.ndarray] = []
 
-    def run(self, entries: list[Entry], task: Task, base: Entry | None = None) -> None:
-        """Trains entries on all folds, or until one falls behind.
+    def run(self, entries: list[Entry], task: Task, count: int, base: Entry | None = None) -> None:
+        """Trains entries on the first folds, or until one falls behind.
 
         Args:
             entries: they get their trainings.
             task: all examples, and the evidence.
+            count: number of folds.
             base: the plain training, which is measured already.
         """
-        for number, part in enumerate(self._parts):
+        for number, part in enumerate(self._parts[:count]):
             train, held_out = part(task)
             self._trust[number:] = [held_out.trust]
             for entry in entries:
                 if not entry.is_dropped:
                     entry.fits.append(self._fit(entry, train, held_out, number))
                     self._done()
-            if base is not None and number + 1 < len(self._parts):
+            if base is not None and number + 1 < count:
                 self._drop([base, *entries], number + 1)
 
     def difference(self, entry: Entry, other: Entry) -> Difference:
@@ -98,33 +96,18 @@ class Race:
         return np.concatenate(self._trust[:count])
 
     def _fit(self, entry: Entry, train: Task, held_out: Task, number: int) -> dict[str, np.ndarray]:
-        name = f"{file_name(entry.name)}_{number}"
-        stored = self._files.read(name, ARRAYS)
-        if stored is not None:
-            return self._checked(name, stored, held_out)
-        seed, epochs = self._seed + number, self._trainer.epochs
-        _, arrays = self._trainer.candidate(entry.candidate, entry.strength, train, held_out, seed, epochs)
-        self._files.write(name, **arrays)
-        return arrays
-
-    def _checked(self, name: str, stored: dict[str, np.ndarray], held_out: Task) -> dict[str, np.ndarray]:
-        """The arrays of a file, whose shapes and types must be those of a training."""
-        count = len(held_out.y)
+        name, count = f"{file_name(entry.name)}_{number}", len(held_out.y)
         forms = {
             "scores": ((self._trainer.epochs, count), ("bool", "float32")),
             "probabilities": ((count, held_out.units), ("float32",)),
             "seconds": ((), ("float64",)),
         }
-        for key, (shape, dtypes) in forms.items():
-            array = stored[key]
-            if array.shape != shape or array.dtype not in dtypes:
-                rule = f"`{key}` must have shape {shape} and be {' or '.join(dtypes)}"
-                self._files.refuse(name, f"{rule}. Received: shape {array.shape}, {array.dtype}")
-        try:
-            check_rows(stored["probabilities"], "probabilities")
-        except ValueError as error:
-            self._files.refuse(name, str(error))
-        return stored
+        arrays = self._files.read(name, forms)
+        if arrays is None:
+            seed, epochs = self._seed + number, self._trainer.epochs
+            _, arrays = self._trainer.candidate(entry.candidate, entry.strength, train, held_out, seed, epochs)
+            self._files.write(name, **arrays)
+        return arrays
 
     def _drop(self, entries: list[Entry], count: int) -> None:
         """Drops the entries that are clearly behind the best one that is still there."""

@@ -70,8 +70,7 @@ class Result:
         reason: reason of the choice, in a sentence or two.
         diagnosis: `NoiseDiagnosis`: which kind of wrong labels there are, and the evidence; None by `tune`.
         probabilities: probabilities of the held-out examples by the plain training, each by a model that did not see
-            it, `(N, K)` in the order of the data, or of the validation data. Rows that were not measured are nan. None
-            by `tune`.
+            it, `(N, K)` in the order of the data, or of the validation data. None by `tune`.
         classes: labels as they were given, in the order of the outputs, `(K,)`; None by `tune`.
         trainings: number of trainings, with the last one.
         seconds: time of all trainings.
@@ -109,20 +108,17 @@ class Result:
 
         An issue is a label that is not the class that the probabilities and labels together say. Where the kind of
         noise is "none", the issues are the few of `analysis.find_label_issues`: there most others are right labels of
-        hard examples, which a model needs. Examples that no fold measured are left out.
+        hard examples, which a model needs.
 
         Raises:
             ValueError: for a result of `tune`.
         """
         task, p, diagnosis = self._judged()
-        known = np.flatnonzero(np.isfinite(p).all(axis=1))
-        found = (find_label_issues if diagnosis.kind == "none" else issues_by_class)(p[known], task.y[known])
-        index, is_issue, kind = known[found.index], found.is_issue, found.kind
+        found = (find_label_issues if diagnosis.kind == "none" else issues_by_class)(p, task.y)
         if task.verified is not None:
-            is_issue = is_issue & ~task.verified[index]
-            kind = np.where(is_issue, kind, "")
-        named = {"class_names": task.classes, "example_names": task.index}
-        return dataclasses.replace(found, index=index, is_issue=is_issue, kind=kind, **named)
+            is_issue = found.is_issue & ~task.verified[found.index]
+            found = dataclasses.replace(found, is_issue=is_issue, kind=np.where(is_issue, found.kind, ""))
+        return dataclasses.replace(found, class_names=task.classes, example_names=task.index)
 
     def retrain(self, action: str = "drop") -> keras.Model:
         """A new model, trained like `model` without the issues: no fold is trained again.
@@ -149,10 +145,6 @@ class Result:
             ValueError: for a result of `tune`.
         """
         task, p, _ = self._judged()
-        known = np.isfinite(p).all(axis=1)
-        if not known.all():
-            rule = "be of a result whose folds were all measured: give `choose` more `trainings`"
-            raise ValueError(f"`report` must {rule}. Received: {int((~known).sum())} examples without probabilities")
         given = {"probabilities": p, "issues": self.issues, "title": "Labels and probabilities", **arguments}
         return report(self.model, task.x, task.y, task.classes.tolist(), path, **given)
 
@@ -214,6 +206,15 @@ class Result:
             numbers = f"{score.score:.4g}", over, str(score.epoch), str(score.trainings), f"{score.seconds:.1f}"
             lines.append((score.name, *numbers, mark))
         return lines
+
+
+def finished(found: Result, report_path: Any, verbose: int) -> Result:
+    """A result with its report, if one is wanted; prints it if that is wanted."""
+    if report_path is not None:
+        found = dataclasses.replace(found, page=found.report(report_path))
+    if verbose:
+        print(found)
+    return found
 
 
 def issues_by_class(p: np.ndarray, labels: np.ndarray) -> LabelIssues:

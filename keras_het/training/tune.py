@@ -17,7 +17,7 @@ from keras_het.training.data import as_table
 from keras_het.training.folds import stratified_folds
 from keras_het.training.held_out import HeldOut, KeepBest
 from keras_het.training.networks import check_new
-from keras_het.training.result import Result, Score, are_positive, text
+from keras_het.training.result import Result, Score, are_positive, finished, text
 
 MOST_BEYOND = 6  # values that are tried beyond the ends of a list
 LATE = 0.9  # of all epochs: a best epoch beyond it may be too early
@@ -129,10 +129,7 @@ def tune(
     if extend:
         _extend(search, bar)
     bar.update(len(search.table), finalize=True)
-    found = search.result()
-    if verbose:
-        print(found)
-    return found
+    return finished(search.result(), None, verbose)
 
 
 def _values(values: Any) -> list:

@@ -7,7 +7,6 @@ import keras_het.base.environment as _environment  # noqa: F401 first: later imp
 from keras_het import (
     analysis,
     callbacks,
-    choice,
     config,
     covariances,
     distribution,
@@ -21,18 +20,16 @@ from keras_het import (
     ops,
     regularizers,
     rivals,
-    selection,
+    training,
 )
 from keras_het.base.missing_name import missing_name as _missing_name
 from keras_het.base.version import __version__ as __version__
-from keras_het.choice import choose
-from keras_het.cleaning import clean_labels
 from keras_het.inspection.check import check
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.layers.estimate_cost import estimate_cost
 from keras_het.models import DeepEnsemble, heteroscedastic, homoscedastic
 from keras_het.report import report
-from keras_het.selection import tune
+from keras_het.training import choose, clean_labels, tune
 
 __all__ = [
     "DeepEnsemble",
@@ -41,7 +38,6 @@ __all__ = [
     "analysis",
     "callbacks",
     "check",
-    "choice",
     "choose",
     "clean_labels",
     "config",
@@ -61,7 +57,7 @@ __all__ = [
     "regularizers",
     "report",
     "rivals",
-    "selection",
+    "training",
     "tune",
 ]
 

@@ -126,7 +126,7 @@ def test_imports_name_no_backend_and_no_optional_package(module):
         ("keras_het.estimator.classifier", "import matplotlib"),
         ("keras_het.models", "from keras_het.estimator.classifier import HeteroscedasticClassifier"),
         ("keras_het", "from keras_het.estimator import classifier"),
-        ("keras_het.selection.tune", "class TuningResult:\n    from matplotlib.figure import Figure"),
+        ("keras_het.training.tune", "class TuningResult:\n    from matplotlib.figure import Figure"),
     ],
 )
 def test_a_planted_wrong_import_is_caught(module, line):
@@ -148,7 +148,7 @@ UPWARD = [
     ("keras_het.losses.robust", "from keras_het.rivals import JoCoR"),
     ("keras_het.inspection.check", "from keras_het.models import heteroscedastic"),
     ("keras_het.layers", "from keras_het.callbacks import TransitionMonitor"),
-    ("keras_het.selection.tune", "from keras_het.models import heteroscedastic"),
+    ("keras_het.training.tune", "from keras_het.models import heteroscedastic"),
     ("keras_het.report.page", "from keras_het.cleaning import clean_labels"),
 ]
 
@@ -211,7 +211,7 @@ def test_an_optional_package_inside_a_function_is_right():
         "keras_het.commands.demo", "def load():\n    from sklearn import datasets\n    return datasets"
     )
     assert not wrong_imports(
-        "keras_het.selection.tune", "class TuningResult:\n    def plot(self):\n        import matplotlib.figure"
+        "keras_het.training.tune", "class TuningResult:\n    def plot(self):\n        import matplotlib.figure"
     )
 
 

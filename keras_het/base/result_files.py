@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,15 +19,15 @@ class ResultFiles:
 
     Args:
         path: the folder.
-        settings: data and settings that the parts belong to, by the names of the arguments.
+        settings: a function that returns the data and settings that the parts belong to, by the names of arguments.
         part: the word for a part in errors, such as "fold".
     Raises:
         ValueError: for settings that cannot be compared with those of another run.
     """
 
-    def __init__(self, path: str | os.PathLike | None, settings: Mapping[str, Any], part: str):
+    def __init__(self, path: str | os.PathLike | None, settings: Callable[[], Mapping[str, Any]], part: str):
         self.folder, self.part = None if path is None else pathlib.Path(path), part
-        self._checksum = "" if path is None else fingerprint(settings)
+        self._checksum = "" if path is None else fingerprint(settings())
 
     def read(self, name: str, forms: Mapping[str, Form]) -> dict[str, np.ndarray] | None:
         """The arrays of a part, or None if it is not done.

@@ -1,25 +1,24 @@
-"""A small network and a head as a scikit-learn estimator; scikit-learn is imported only with this module."""
+"""A network and a heteroscedastic head as a scikit-learn estimator; scikit-learn is imported only with this module."""
 
 from typing import Any, Self
 
 import keras
 import numpy as np
-from sklearn.base import ClassifierMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight
 
 from keras_het.base.validation import check_integer, check_number
-from keras_het.estimator.network import make_network, penalty
-from keras_het.estimator.network_classifier import NetworkClassifier
+from keras_het.estimator.network import NetworkClassifier
 from keras_het.inspection.check import judge
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import unchanged_seed
 from keras_het.models.shuffled import ShuffledBatches
+from keras_het.training.networks import options_of, own_head, with_layers
 
 
-class HeteroscedasticClassifier(ClassifierMixin, NetworkClassifier):
-    """A classifier for tables or images with noisy labels: a small network and a `HeteroscedasticDense` head.
+class HeteroscedasticClassifier(NetworkClassifier):
+    """A classifier for tables or images with noisy labels: a network and a `HeteroscedasticDense` head.
 
         predict_proba(x) = E[softmax(u / temperature)],    u ~ N(mu(h), diag(d(h)^2) + V(h) V(h)'),    h = network(x)
 
@@ -33,8 +32,10 @@ class HeteroscedasticClassifier(ClassifierMixin, NetworkClassifier):
     without one it draws from the global state of PyTorch.
 
     Args:
-        hidden: the widths of Dense layers with relu, which take flat examples; or a function of the shape of an example
-            that returns a list of new Keras layers, the last of which returns one vector for each example.
+        hidden: the widths of Dense layers with relu, which take flat examples.
+        make_model: a function without arguments that returns a new compiled model of the K classes, whose last layer
+            the head replaces: see `training.choose`. None makes a small network of `hidden`, `standardize`,
+            `learning_rate` and `l2`, which otherwise do not count.
         num_factors: see `HeteroscedasticDense`.
         parameter_efficient: see `HeteroscedasticDense`.
         covariance: see `HeteroscedasticDense`.
@@ -74,6 +75,7 @@ class HeteroscedasticClassifier(ClassifierMixin, NetworkClassifier):
         self,
         hidden: Any = (128,),
         *,
+        make_model: Any = None,
         num_factors: int | None = None,
         parameter_efficient: bool = False,
         covariance: Any = None,
@@ -91,6 +93,7 @@ class HeteroscedasticClassifier(ClassifierMixin, NetworkClassifier):
         random_state: Any = None,
     ):
         self.hidden = hidden
+        self.make_model = make_model
         self.num_factors = num_factors
         self.parameter_efficient = parameter_efficient
         self.covariance = covariance
@@ -158,14 +161,14 @@ class HeteroscedasticClassifier(ClassifierMixin, NetworkClassifier):
         patience = check_integer("patience", self.patience, 1)
         return [keras.callbacks.EarlyStopping("val_loss", patience=patience, mode="min", restore_best_weights=True)]
 
-    def _network(self, x: np.ndarray, weights: np.ndarray) -> keras.Sequential:
-        head = self._head()
-        model = make_network(x, weights, head, self.hidden, self.standardize, self.l2)
-        optimizer = keras.optimizers.Adam(check_number("learning_rate", self.learning_rate, above=0.0))
-        model.compile(optimizer, head.link.loss(), auto_scale_loss=False)
+    def _network(self, x: np.ndarray, weights: np.ndarray) -> keras.Model:
+        made = self._maker(x, weights)()
+        head = self._head(options_of(own_head(made).layer))
+        model, _ = with_layers(made, [head], [])
+        model.compile(made.optimizer, head.link.loss(), auto_scale_loss=False)
         return model
 
-    def _head(self) -> HeteroscedasticDense:
+    def _head(self, options: dict[str, Any]) -> HeteroscedasticDense:
         """A new head with copies of the given objects, which a second `fit` or a clone may use again."""
         given = {"covariance": self.covariance, "temperature": self.temperature, "integrator": self.integrator}
         head = HeteroscedasticDense(
@@ -173,10 +176,7 @@ class HeteroscedasticClassifier(ClassifierMixin, NetworkClassifier):
             self.num_factors,
             parameter_efficient=self.parameter_efficient,
             **{name: _description(value) for name, value in given.items()},
-            **{
-                "kernel_regularizer": penalty(self.l2),
-                **{k: _description(v) for k, v in (self.head_arguments or {}).items()},
-            },
+            **{**options, **{k: _description(v) for k, v in (self.head_arguments or {}).items()}},
         )
         if head.link.activation != "softmax":
             raise ValueError(

@@ -1,71 +1,103 @@
-"""The model that the scikit-learn estimator fits: a small network and a head."""
+"""What the scikit-learn estimators share: the small network, predictions of a fitted model, and its place in files."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
 import numpy as np
+from scipy.special import log_softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from keras_het.base.validation import check_boolean, check_integer, check_number
-from keras_het.layers import HeteroscedasticDense
+from keras_het.models.copying import model_from_bytes, model_to_bytes
 
 EPSILON = float(np.finfo("float32").eps)
 NO_SCALE = 1e38  # a variance so large that it makes numbers zero
 
 
-def make_network(
-    x: np.ndarray, weights: np.ndarray, head: HeteroscedasticDense, hidden: Any, standardize: bool, l2: float
-) -> keras.Sequential:
-    """Returns an untrained model of raw inputs: standardization, hidden layers, head.
+class NetworkClassifier(ClassifierMixin, BaseEstimator):
+    """Base class of classifiers with a `model_`, which takes raw X and returns log-probabilities."""
 
-    Args:
-        x: the training examples, `(N, ...)`, float32.
-        weights: their weights, `(N,)`.
-        head: a new head for the end.
-        hidden: the widths of Dense layers with relu, which take flat examples, or a function of the shape of an example
-            that returns a list of new layers.
-        standardize: whether the features, or the channels of images, get mean 0 and variance 1.
-        l2: the strength of the penalty on the kernels of Dense layers given as widths.
-    Returns:
-        a Sequential model that is built.
-    Raises:
-        ValueError: for invalid arguments, or for layers that do not give one vector for each example.
-    """
-    model = keras.Sequential([keras.Input(x.shape[1:]), *make_layers(x, weights, hidden, standardize, l2)])
-    if len(model.output_shape) != 2:
-        rule = "return layers whose output is one vector for each example, such as by GlobalAveragePooling2D or Flatten"
-        raise ValueError(f"`hidden` must {rule}. Received: the output shape {model.output_shape}")
-    model.add(head)
-    return model
+    make_model: Any
+    hidden: Any
+    standardize: bool
+    batch_size: int
+    learning_rate: float
+    l2: float
+    model_: Any
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the probabilities of the classes, `(N, K)`, float64."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype="float32", allow_nd=True, reset=False)
+        if X.shape[1:] != self.model_.input_shape[1:]:
+            raise ValueError(f"`X` must have examples of shape {self.model_.input_shape[1:]}. Received: {X.shape[1:]}")
+        outputs = self.model_.predict(X, batch_size=self.batch_size, verbose=0)
+        # Again: sums that are one only in float32 do not suit scikit-learn's `log_loss`.
+        return log_softmax(outputs.astype("float64"), axis=1)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of the classes, in the order of `classes_`, `(N, K)`, float64."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each example, `(N,)`."""
+        # First: without a fit it raises a clear error, and `classes_` an AttributeError.
+        indices = self.predict_log_proba(X).argmax(axis=1)
+        return self.classes_[indices]
+
+    def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """X as float32, and y as the indices of its labels in `classes_`, which is set."""
+        X, y = validate_data(self, X, y, dtype="float32", allow_nd=True)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError("`y` must have at least two classes. Received: 1 class")
+        return X, labels.astype("int32")
+
+    def _maker(self, x: np.ndarray, weights: np.ndarray) -> Callable[[], keras.Model]:
+        """The user's function that makes a model, or one that makes the small network.
+
+        Args:
+            x: the training examples, `(N, ...)`, float32.
+            weights: their weights, `(N,)`.
+        """
+        rate, l2 = check_number("learning_rate", self.learning_rate, above=0.0), check_number("l2", self.l2, low=0.0)
+        check_boolean("standardize", self.standardize)
+        widths = _widths(self.hidden)
+        if self.make_model is not None:
+            if not callable(self.make_model) or isinstance(self.make_model, keras.Model):
+                rule = "be a function that makes a new compiled model, or None"
+                raise ValueError(f"`make_model` must {rule}. Received: a {type(self.make_model).__name__}")
+            return self.make_model
+
+        def small() -> keras.Model:
+            penalty = {"kernel_regularizer": keras.regularizers.L2(l2)} if l2 else {}
+            layers = [_standardization(x, weights)] if self.standardize else []
+            layers += [keras.layers.Flatten()] if x.ndim > 2 else []
+            layers += [keras.layers.Dense(width, "relu", **penalty) for width in widths]
+            head = keras.layers.Dense(len(self.classes_), **penalty)
+            model = keras.Sequential([keras.Input(x.shape[1:]), *layers, head])
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile(keras.optimizers.Adam(rate), loss)
+            return model
+
+        return small
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {**state, "model_": model_to_bytes(state["model_"])} if "model_" in state else state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "model_": model_from_bytes(state["model_"])} if "model_" in state else state)
 
 
-def make_layers(x: np.ndarray, weights: np.ndarray, hidden: Any, standardize: bool, l2: float) -> list:
-    """New layers of raw inputs up to the head: standardization, hidden layers; see `make_network`."""
-    layers = [_standardization(x, weights)] if check_boolean("standardize", standardize) else []
-    return [*layers, *_hidden_layers(hidden, x.shape[1:], l2)]
-
-
-def penalty(l2: float) -> keras.regularizers.Regularizer | None:
-    """l2 times the sum of squares; None for zero."""
-    return keras.regularizers.L2(l2) if check_number("l2", l2, low=0.0) else None
-
-
-def _hidden_layers(hidden: Any, shape: tuple[int, ...], l2: float) -> list[keras.layers.Layer]:
-    if callable(hidden) and not isinstance(hidden, keras.layers.Layer):
-        return _layers_of(hidden, shape)
-    if isinstance(hidden, str | keras.layers.Layer) or not isinstance(hidden, Iterable):
-        rule = "be a list of widths, or a function of the shape of an example that returns a list of new layers"
-        raise ValueError(f"`hidden` must {rule}. Received: hidden={hidden!r}")
-    widths = [check_integer("hidden", width, 1) for width in hidden]
-    flat = [keras.layers.Flatten()] if len(shape) > 1 else []
-    return [*flat, *(keras.layers.Dense(width, "relu", kernel_regularizer=penalty(l2)) for width in widths)]
-
-
-def _layers_of(function: Callable, shape: tuple[int, ...]) -> list[keras.layers.Layer]:
-    layers = function(shape)
-    if not isinstance(layers, list | tuple) or not all(isinstance(layer, keras.layers.Layer) for layer in layers):
-        raise ValueError(f"`hidden` must be a function that returns a list of Keras layers. Received: {layers!r}")
-    return list(layers)
+def _widths(hidden: Any) -> list[int]:
+    if isinstance(hidden, str) or not isinstance(hidden, Iterable):
+        raise ValueError(f"`hidden` must be a list of widths. Received: hidden={hidden!r}")
+    return [check_integer("hidden", width, 1) for width in hidden]
 
 
 def _standardization(x: np.ndarray, weights: np.ndarray) -> keras.layers.Normalization:

@@ -6,18 +6,14 @@ import random
 from collections.abc import Iterator
 from typing import Any, Self
 
-import keras
 import numpy as np
-from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 
-from keras_het.base.validation import check_number
-from keras_het.choice import choose
-from keras_het.estimator.network import make_layers
-from keras_het.estimator.network_classifier import NetworkClassifier
+from keras_het.estimator.network import NetworkClassifier
+from keras_het.training import choose
 
 
-class NoisyLabelClassifier(ClassifierMixin, NetworkClassifier):
+class NoisyLabelClassifier(NetworkClassifier):
     """A classifier for tables or images with noisy labels, which chooses its method by these labels: see `choose`.
 
     It trains a small network by each candidate on parts of the data, chooses one, and trains it on all examples. Adam
@@ -29,8 +25,10 @@ class NoisyLabelClassifier(ClassifierMixin, NetworkClassifier):
     random states of Python and NumPy do not change, but those of Keras and of the backend do.
 
     Args:
-        hidden: the widths of Dense layers with relu, which take flat examples; or a function of the shape of an example
-            that returns a list of new Keras layers, the last of which returns one vector for each example.
+        hidden: the widths of Dense layers with relu, which take flat examples.
+        make_model: a function without arguments that returns a new compiled model of the K classes: see
+            `training.choose`. None makes a small network of `hidden`, `standardize`, `learning_rate` and `l2`, which
+            otherwise do not count.
         candidates: see `choose`.
         standardize: whether the model first gives the features, or the channels of images, mean 0 and variance 1. Set
             it to False for features that are nearly always 0, such as flat pixels.
@@ -47,12 +45,12 @@ class NoisyLabelClassifier(ClassifierMixin, NetworkClassifier):
         classes_: `(K,)`, sorted.
         n_features_in_: the size of the second axis of X.
         model_: the fitted Keras model, which takes raw X and returns log-probabilities.
-        choice_: the `Choice`, with the table of candidates and the reason.
+        choice_: the result of `training.choose`, with the table of candidates, the reason, and the label issues.
 
     Example:
         >>> x, y = np.eye(3)[:, :2].repeat(20, axis=0), np.array(["ant", "bee", "cat"]).repeat(20)
         >>> classifier = NoisyLabelClassifier((8,), epochs=4, folds=2, random_state=0).fit(x, y)
-        >>> classifier.classes_.tolist(), classifier.predict_proba(x).shape, classifier.choice_.scores[0].name
+        >>> classifier.classes_.tolist(), classifier.predict_proba(x).shape, classifier.choice_.name
         (['ant', 'bee', 'cat'], (60, 3), 'early stopping')
     """
 
@@ -60,6 +58,7 @@ class NoisyLabelClassifier(ClassifierMixin, NetworkClassifier):
         self,
         hidden: Any = (128,),
         *,
+        make_model: Any = None,
         candidates: Any = None,
         standardize: bool = True,
         epochs: int = 50,
@@ -72,6 +71,7 @@ class NoisyLabelClassifier(ClassifierMixin, NetworkClassifier):
         random_state: Any = None,
     ):
         self.hidden = hidden
+        self.make_model = make_model
         self.candidates = candidates
         self.standardize = standardize
         self.epochs = epochs
@@ -100,14 +100,13 @@ class NoisyLabelClassifier(ClassifierMixin, NetworkClassifier):
             raise ValueError(f"`fit` must {rule}. Received: {', '.join(refused)}")
         X, labels = self._checked(X, y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1 - 1000))
-        rate, weights = check_number("learning_rate", self.learning_rate, above=0.0), np.ones(len(X), "float32")
         with _unchanged_states():
             self.choice_ = choose(
-                lambda: make_layers(X, weights, self.hidden, self.standardize, self.l2),
+                self._maker(X, np.ones(len(X), "float32")),
                 X,
-                self.classes_[labels] if self.classes_.dtype.kind in "OSU" else labels,
+                labels,
+                class_names=self.classes_,
                 candidates=self.candidates,
-                optimizer=keras.optimizers.Adam(rate),
                 epochs=self.epochs,
                 batch_size=self.batch_size,
                 folds=self.folds,

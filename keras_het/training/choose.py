@@ -128,11 +128,12 @@ def choose(
     task, held_out = trainer.task(given), None if shown is given else trainer.task(shown)
     fold_of = stratified_folds(task.y, folds, seed) if held_out is None else np.zeros(len(shown.y), int)
     parts = [_fold(fold_of, fold) if held_out is None else lambda task: (task, held_out) for fold in range(folds)]
-    settings = {"data": task, "validation_data": held_out, "folds": folds, "seed": seed, **trainer.settings}
-    settings["candidates"] = {entry.name: [entry.candidate, entry.strength] for entry in entries}
+    compared = {entry.name: [entry.candidate, entry.strength] for entry in entries}
+    settings = {"data": task, "validation_data": held_out, "folds": folds, "seed": seed, "candidates": compared}
+    files = ResultFiles(resume_path, lambda: settings | trainer.settings(task), "training")
     count = min(folds, (trainings - folds - 1) // max(1, len(entries) - 1))
     step = _progress(trainer.epochs, len(entries) - 1, folds, count, verbose)
-    race = Race(trainer, parts, seed, ResultFiles(resume_path, settings, "training"), step)
+    race = Race(trainer, parts, seed, files, step)
 
     base, *others = entries
     race.run([base], task, folds)

@@ -44,15 +44,18 @@ class Trainer:
         self.epochs = check_integer("epochs", epochs, 1)
         self.batch_size = check_integer("batch_size", batch_size, 1)
         self._frozen = make_model if isinstance(make_model, keras.Model) else None
-        self._make, self._optimizer = networks.maker(make_model, optimizer), optimizer
+        self._make = networks.maker(make_model, optimizer)
         self._criterion = check_choice("criterion", criterion, CRITERIA)
         self._fit_arguments = {"batch_size": batch_size, "verbose": 0, **fit_arguments}
         self._callbacks = keras.tree.flatten(self._fit_arguments.pop("callbacks", None) or [])
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the result of a training depends on, beside data, network and seed, by the names of arguments."""
-        own = {"epochs": self.epochs, "criterion": self._criterion, "optimizer": self._optimizer}
+    def settings(self, task: Task) -> dict[str, Any]:
+        """What the result of a training depends on, beside data and seed, by the names of arguments.
+
+        Of a user's function these are the layers and the optimizer of a model that it makes.
+        """
+        made = networks.described(self._make(task))
+        own = {"make_model": made, "epochs": self.epochs, "criterion": self._criterion}
         return {**own, **self._fit_arguments, "callbacks": self._callbacks}
 
     def task(self, given: Task) -> Task:

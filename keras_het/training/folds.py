@@ -90,8 +90,8 @@ def held_out_probabilities(
         verbose: see `cross_val_probabilities`.
     """
     fold_of = stratified_folds(task.y, folds, seed)
-    settings = {"data": task, "folds": folds, "seed": seed, **trainer.settings}
-    files = ResultFiles(resume_path, settings, "fold")
+    settings = {"data": task, "folds": folds, "seed": seed}
+    files = ResultFiles(resume_path, lambda: settings | trainer.settings(task), "fold")
     bar = keras.utils.Progbar(folds, verbose=verbose, unit_name="fold")
     found = np.empty((len(task.y), task.units), "float32")
     for fold in range(folds):

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from keras_het.base.graph import Head, find_head, has_graph, model_inputs, single_output
-from keras_het.base.internals import compile_arguments, not_decayed
+from keras_het.base.internals import compile_arguments, layers_of, not_decayed
 from keras_het.inspection.check import leaves
 from keras_het.inspection.counterparts import labels_for, remade
 from keras_het.inspection.features import predicted
@@ -120,16 +120,25 @@ def with_head(model: keras.Model, task: Task, candidate: Candidate, strength: An
         ValueError: for a model without a graph or a head, features of another shape than `(N, D)`, or a head of
             probabilities.
     """
-    head = own_head(model)
-    task = dataclasses.replace(task, head_options=_options(head.layer))
+    task = dataclasses.replace(task, head_options=options_of(own_head(model).layer))
     layers, tail = candidate.head(task, strength), candidate.tail(task, strength)
     _check_log_probabilities(layers[-1])
-    outputs = _applied(layers, head.features)
-    trained, predictor = (_like(model, tensor) for tensor in (_applied(tail, outputs), outputs))
+    trained, predictor = with_layers(model, layers, tail)
     arguments = {key: value for key, value in compile_arguments(model).items() if key in KEPT}
-    optimizer = without_decay(model.optimizer, trained, tail)
-    trained.compile(optimizer, candidate.loss(task, strength), **arguments)
+    trained.compile(without_decay(model.optimizer, trained, tail), candidate.loss(task, strength), **arguments)
     return trained, predictor
+
+
+def with_layers(model: keras.Model, layers: list, tail: list) -> tuple[keras.Model, keras.Model]:
+    """A model with other layers in the place of its last one, and the same without those for training alone.
+
+    Args:
+        model: a user's.
+        layers: new, of features.
+        tail: new, behind them.
+    """
+    outputs = _applied(layers, own_head(model).features)
+    return _like(model, _applied(tail, outputs)), _like(model, outputs)
 
 
 def own_head(model: keras.Model) -> Head:
@@ -142,6 +151,25 @@ def own_head(model: keras.Model) -> Head:
         rule = "make models whose last layer takes features (N, D), such as behind Flatten or GlobalAveragePooling2D"
         raise ValueError(f"`make_model` must {rule}. Received: shape {tuple(head.features.shape)}")
     return head
+
+
+def described(model: keras.Model) -> list:
+    """The layers of a model and its optimizer, by class and config, without names, which Keras counts up."""
+    return [[type(part).__qualname__, _config_of(part)] for part in (*layers_of(model), model.optimizer)]
+
+
+def _config_of(part: Any) -> Any:
+    try:
+        config = {} if isinstance(part, keras.Model) else part.get_config()
+    except NotImplementedError:  # of a user's class
+        return None
+    return _without_names(config)
+
+
+def _without_names(config: Any) -> Any:
+    if isinstance(config, dict):
+        return {key: _without_names(value) for key, value in config.items() if key != "name"}
+    return [_without_names(value) for value in config] if isinstance(config, list | tuple) else config
 
 
 def features(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
@@ -183,7 +211,7 @@ def compiled(model: keras.Model, optimizer: Any) -> keras.Model:
     return model
 
 
-def _options(layer: Any) -> dict[str, Any]:
+def options_of(layer: Any) -> dict[str, Any]:
     """What a new head takes over of the model's own."""
     given = {name: getattr(layer, name, None) for name in ("kernel_regularizer", "bias_regularizer")}
     return {name: value for name, value in given.items() if value is not None}

@@ -9,7 +9,7 @@ from keras_het import label_noise
 from keras_het.analysis import confusion_matrices
 from keras_het.label_noise import corrupt_labels
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
-from keras_het.selection import noisy_nll, tune
+from keras_het.training import noisy_nll, tune
 
 pytestmark = pytest.mark.once
 

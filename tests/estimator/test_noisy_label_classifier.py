@@ -12,7 +12,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 import keras_het
 from keras_het import NoisyLabelClassifier
-from tests.choice.tasks import Cheat, Constant, clusters
+from tests.training.tasks import Cheat, Constant, clusters
 
 pytestmark = pytest.mark.once
 

@@ -20,7 +20,7 @@ from keras_het.inspection.training_record import RecordFile, TrainingRecord
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.report.files import load_data, load_model
 from keras_het.report.folder import check_folder
-from keras_het.selection.fold_files import FoldFiles
+from keras_het.training.fold_files import FoldFiles
 from tests.fuzz import damage
 from tests.fuzz.configs import BOUNDS, whole_tracebacks
 from tests.fuzz.guard import guarded

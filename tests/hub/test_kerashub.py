@@ -217,8 +217,8 @@ def test_analysis_takes_raw_inputs_as_predict_does(name):
         flips = keras_het.layers.NoiseTransition(UNITS, apply_at_inference=acts)
         whole = preprocessing_model()(model.input, flips(model.output), task.preprocessor)
         bare = keras.Model(whole.input, whole.output)
-        score = keras_het.selection.noisy_nll(bare, x, LABELS)
-        assert keras_het.selection.noisy_nll(whole, raw, LABELS, batch_size=5) == pytest.approx(score, rel=1e-4)
+        score = keras_het.training.noisy_nll(bare, x, LABELS)
+        assert keras_het.training.noisy_nll(whole, raw, LABELS, batch_size=5) == pytest.approx(score, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["ResNet", "BERT"])

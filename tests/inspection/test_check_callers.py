@@ -7,7 +7,7 @@ from keras import layers, losses
 
 import keras_het
 from keras_het.models import DeepEnsemble
-from keras_het.selection import cross_val_probabilities
+from keras_het.training import cross_val_probabilities
 from tests.inspection.test_check import LABELS, dense
 from tests.layers.heads import X
 

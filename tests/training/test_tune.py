@@ -10,8 +10,8 @@ from scipy import special
 import keras_het
 from keras_het import losses
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
-from keras_het.selection import noisy_nll
-from keras_het.selection.held_out import HeldOut
+from keras_het.training import noisy_nll
+from keras_het.training.held_out import HeldOut
 
 pytestmark = pytest.mark.once
 
@@ -458,7 +458,7 @@ def test_a_best_epoch_near_the_last_asks_for_more():
 def test_labels_of_no_class_are_scored_without_an_accuracy():
     for y, activation, loss in ((MANY, "sigmoid", BINARY()), (MANY, "softmax", ONE_HOT()), (X[:, :3], None, "mse")):
         model = model_of(keras.layers.Dense(3, activation), loss=loss, metrics=())
-        found = HeldOut((X, y), "loss").scores(model)
+        found = HeldOut((X, y), "loss").table(model)
         assert found.right is None
         assert found.criterion == pytest.approx(model.evaluate(X, y, verbose=0), rel=1e-5)
 

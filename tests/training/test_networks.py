@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het.choice import Candidate, choose, training
-from tests.choice.tasks import SHORT, X, Y, short
+from keras_het.training import Candidate, choose, training
+from tests.training.tasks import SHORT, X, Y, short
 
 pytestmark = pytest.mark.once
 
@@ -25,7 +25,7 @@ def test_layers_of_the_tail_act_in_training_alone():
             return [keras_het.callbacks.ReleaseTransition(1)]
 
     found = short(Transition(), folds=2)
-    assert [score.name for score in found.scores] == ["early stopping", "transition"]
+    assert [score.name for score in found.table] == ["early stopping", "transition"]
     assert not any("transition" in layer.name for layer in found.model.layers)
 
 
@@ -55,7 +55,7 @@ def test_weights_are_averaged_over_the_epochs():
             seen.append(self.model.get_weights())
 
     found = short(epochs=4, callbacks=[Weights()])
-    last = seen[-found.scores[0].epoch :]
+    last = seen[-found.table[0].epoch :]
     shares = 0.8 ** np.arange(len(last))[::-1]
     for index, weight in enumerate(found.model.get_weights()):
         average = np.tensordot(shares / shares.sum(), [weights[index] for weights in last], 1)
@@ -130,12 +130,12 @@ def test_an_embedding_gets_large_numbers_as_they_are():
 
 
 def test_what_looks_like_a_head_is_said_once():
-    def make_body():
+    def make_model():
         return [keras.layers.Dense(8, "relu"), keras.layers.Dense(3)]
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        choose(make_body, X, Y, candidates=[], **SHORT)
+        choose(make_model, X, Y, candidates=[], **SHORT)
     texts = [str(warning.message) for warning in caught]
     assert len([text for text in texts if "ends in a Dense layer of 3 units without an activation" in text]) == 1
 

@@ -4,15 +4,15 @@ import keras
 import numpy as np
 import pytest
 
-from keras_het.choice import Candidate, candidates, choose
-from tests.choice.tasks import SHORT, TRUE, Cheat, Constant, Unlucky, X, Y, make_body, short
+from keras_het.training import Candidate, candidates, choose
+from tests.training.tasks import SHORT, TRUE, Cheat, Constant, Unlucky, X, Y, make_model, short
 
 pytestmark = pytest.mark.once
 
 
 def test_a_better_candidate_is_chosen_and_a_worse_one_dropped():
     found = short(Cheat(), Constant(), epochs=6)
-    _, cheat, constant = found.scores
+    _, cheat, constant = found.table
     assert found.name == "cheat"
     assert cheat.difference > cheat.error > 0
     assert constant.dropped
@@ -38,7 +38,7 @@ def test_a_worse_candidate_is_not_chosen():
     assert found.reason.startswith(
         "early stopping: no candidate predicts clearly more of the held-out labels; the near"
     )
-    assert [score.difference for score in found.scores[:1]] == [0.0]
+    assert [score.difference for score in found.table[:1]] == [0.0]
 
 
 @pytest.mark.planted
@@ -69,8 +69,8 @@ def test_the_probabilities_are_out_of_sample():
 def test_random_labels_are_not_learned_by_heart():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(300, 100)).astype("float32"), rng.integers(2, size=300)
-    found = choose(make_body, x, y, **{**SHORT, "epochs": 6})
-    assert all(abs(score.accuracy - 0.5) < 0.15 for score in found.scores)  # five standard errors
+    found = choose(make_model, x, y, **{**SHORT, "epochs": 6})
+    assert all(abs(score.accuracy - 0.5) < 0.15 for score in found.table)  # five standard errors
 
 
 def test_the_last_epochs_are_said_to_be_the_best():
@@ -88,12 +88,12 @@ def test_a_candidate_of_ten_lines():
             return keras.utils.to_categorical(task.y, task.units)
 
     found = short(Focal())
-    assert [score.name for score in found.scores] == ["early stopping", "focal loss, 1.0", "focal loss, 2.0"]
+    assert [score.name for score in found.table] == ["early stopping", "focal loss, 1.0", "focal loss, 2.0"]
 
 
 def test_the_default_candidates_train():
-    found = choose(make_body, X, Y, **{**SHORT, "folds": 2, "epochs": 5})
-    assert [score.name for score in found.scores] == [make().name for make in (candidates.PLAIN, *candidates.OTHERS)]
+    found = choose(make_model, X, Y, **{**SHORT, "folds": 2, "epochs": 5})
+    assert [score.name for score in found.table] == [make().name for make in (candidates.PLAIN, *candidates.OTHERS)]
 
 
 def test_a_doubt_is_for_the_safest_candidate(monkeypatch):
@@ -109,13 +109,13 @@ def test_a_doubt_is_for_the_safest_candidate(monkeypatch):
 
 def test_few_trainings_measure_fewer_folds_and_then_fewer_candidates(capsys):
     found = short(Cheat(), Constant(), trainings=7, verbose=1)
-    assert [score.trainings for score in found.scores] == [2, 2, 1]
+    assert [score.trainings for score in found.table] == [2, 2, 1]
     assert found.trainings <= 7
     assert np.isnan(found.probabilities).any(axis=1).sum() == 80
     text = capsys.readouterr().out
     assert "At most 7 trainings of up to 3 epochs: 3 methods on 2 of 3 parts of the data, and the last one." in text
     found = short(Cheat(), Constant(), trainings=3)
-    assert [score.name for score in found.scores] == ["early stopping", "cheat"]
+    assert [score.name for score in found.table] == ["early stopping", "cheat"]
     assert found.trainings == 3
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from keras_het.base.result_files import ResultFiles
-from keras_het.choice import Candidate
-from tests.choice.tasks import Cheat, Constant, X, Y, short
+from keras_het.training import Candidate
+from tests.training.tasks import Cheat, Constant, X, Y, short
 
 pytestmark = pytest.mark.once
 
@@ -20,7 +20,7 @@ def test_a_callback_may_stop_a_training(tmp_path):
 
     one = short(Constant(), epochs=4, callbacks=[Stop()], path=tmp_path)
     again = short(Constant(), epochs=4, callbacks=[Stop()], path=tmp_path)
-    assert again.scores == one.scores
+    assert again.table == one.table
     np.testing.assert_array_equal(again.model.predict(X, verbose=0), one.model.predict(X, verbose=0))
     right = np.load(tmp_path / "early_stopping_0.npz")["right"]
     np.testing.assert_array_equal(right[1:], right[[1, 1, 1]])  # nothing changes after the second epoch
@@ -76,8 +76,8 @@ def test_an_interrupted_run_goes_on_to_the_bit(tmp_path):
     for one, other in zip(resumed.model.get_weights(), whole.model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(resumed.probabilities, whole.probabilities)
-    assert [(s.name, s.accuracy, s.difference, s.error, s.epoch) for s in resumed.scores] == [
-        (s.name, s.accuracy, s.difference, s.error, s.epoch) for s in whole.scores
+    assert [(s.name, s.accuracy, s.difference, s.error, s.epoch) for s in resumed.table] == [
+        (s.name, s.accuracy, s.difference, s.error, s.epoch) for s in whole.table
     ]
 
 

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_het.choice import Candidate, choose
+from keras_het.training import Candidate, choose
 
 CENTERS = np.random.default_rng(0).normal(size=(3, 6))
 
@@ -17,8 +17,10 @@ def clusters(count, seed, flipped=0.3):
     return x, labels, true
 
 
-def make_body():
-    return [keras.layers.Dense(8, "relu")]
+def make_model():
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3, "softmax")])
+    model.compile(keras.optimizers.Adam(0.02), "sparse_categorical_crossentropy")
+    return model
 
 
 class Constant(Candidate):
@@ -49,9 +51,20 @@ class Unlucky(Candidate):
 
 
 X, Y, TRUE = clusters(240, seed=1)
-SHORT = {"epochs": 3, "folds": 3, "batch_size": 32, "verbose": 0, "optimizer": keras.optimizers.Adam(0.02)}
+SHORT = {"epochs": 3, "folds": 3, "batch_size": 32, "verbose": 0}
 
 
-def short(*given, x=X, y=Y, **arguments):
+def short(*given, x=X, y=Y, make_model=make_model, **arguments):
     """A choice among the plain training and the given candidates, of few epochs and folds."""
-    return choose(make_body, x, y, candidates=list(given), **{**SHORT, **arguments})
+    return choose(make_model, x, y, candidates=list(given), **{**SHORT, **arguments})
+
+
+def maker(*layers, units=3, rate=0.02):
+    """A function that makes a compiled model of the layers that these functions make, and a Dense layer."""
+
+    def make():
+        model = keras.Sequential([*(layer() for layer in layers), keras.layers.Dense(units, "softmax")])
+        model.compile(keras.optimizers.Adam(rate), "sparse_categorical_crossentropy")
+        return model
+
+    return make

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from keras_het.layers import HeteroscedasticDense
-from keras_het.selection import cross_val_probabilities
-from keras_het.selection.cross_validation import stratified_folds
+from keras_het.training import cross_val_probabilities
+from keras_het.training.cross_validation import stratified_folds
 
 pytestmark = pytest.mark.once
 

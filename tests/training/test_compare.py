@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_het.choice import rule
+from keras_het.training import rule
 from keras_het.choice.rule import Difference, best_epoch, choose_one, compare, moving_mean
 
 pytestmark = pytest.mark.once

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het.choice import Candidate, choose
-from tests.choice.tasks import SHORT, TRUE, Cheat, Constant, X, Y, clusters, make_body, short
+from keras_het.training import Candidate, choose
+from tests.training.tasks import SHORT, TRUE, Cheat, Constant, X, Y, clusters, make_model, short
 
 pytestmark = pytest.mark.once
 
@@ -40,16 +40,16 @@ def test_a_data_set_gives_the_same_as_its_arrays():
             part = slice(60 * index, 60 * index + 60)
             return X[part], Y[part]
 
-    found = choose(make_body, Batches(), candidates=[], **SHORT)
+    found = choose(make_model, Batches(), candidates=[], **SHORT)
     np.testing.assert_array_equal(found.model.predict(X, verbose=0), short().model.predict(X, verbose=0))
 
 
 def test_validation_data_measure_instead_of_folds():
     x, y, _ = clusters(120, seed=2)
     found = short(Cheat(), Constant(), validation_data=(x, y))
-    assert found.scores[2].difference < -0.1
+    assert found.table[2].difference < -0.1
     assert found.probabilities.shape == (120, 3)
-    assert [score.trainings for score in found.scores] == [1, 1, 1]
+    assert [score.trainings for score in found.table] == [1, 1, 1]
     assert found.trainings == 4
 
 
@@ -59,7 +59,7 @@ def test_validation_labels_may_be_names_in_an_order_of_their_own():
     column = pandas.Series(names[Y], dtype=pandas.CategoricalDtype(list(names), ordered=True))
     found = short(y=column, validation_data=(X[:30], column[:30]))
     assert found.classes.tolist() == list(names)
-    assert short(y=Y, validation_data=(X[:30], Y[:30])).scores[0].accuracy == found.scores[0].accuracy
+    assert short(y=Y, validation_data=(X[:30], Y[:30])).table[0].accuracy == found.table[0].accuracy
 
 
 def test_verified_labels_replace_the_given_ones_and_count_more():
@@ -74,7 +74,7 @@ def test_verified_labels_replace_the_given_ones_and_count_more():
 
     found = short(Look(), verified_labels=dict(enumerate(TRUE[:40].tolist())), folds=2)
     plain = short(Look(), folds=2)
-    assert found.scores[0].accuracy > plain.scores[0].accuracy
+    assert found.table[0].accuracy > plain.table[0].accuracy
     together = np.bincount(np.concatenate(seen[:2]), minlength=3)
     assert together.tolist() == np.bincount(np.r_[TRUE[:40], Y[40:]], minlength=3).tolist()
 
@@ -87,17 +87,17 @@ def named(name, strengths=(None,)):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"make_body": 3}, "`make_body` must be a function that makes the layers below the head, a trained model, or"),
-        ({"make_body": lambda: 3}, "`make_body` must make a list of new Keras layers, or a new functional model"),
+        ({"make_model": 3}, "`make_model` must be a function that makes the layers below the head, a trained model, or"),
+        ({"make_model": lambda: 3}, "`make_model` must make a list of new Keras layers, or a new functional model"),
         (
-            {"make_body": lambda: [keras.layers.Dense(3, "softmax")]},
-            "`make_body` must make the layers below the head, which is added. Received: a Dense with activation 'softm",
+            {"make_model": lambda: [keras.layers.Dense(3, "softmax")]},
+            "`make_model` must make the layers below the head, which is added. Received: a Dense with activation 'softm",
         ),
         (
-            {"make_body": lambda: [keras_het.layers.HeteroscedasticDense(3)]},
-            "`make_body` must make the layers below the head, which is added. Received: a HeteroscedasticDense",
+            {"make_model": lambda: [keras_het.layers.HeteroscedasticDense(3)]},
+            "`make_model` must make the layers below the head, which is added. Received: a HeteroscedasticDense",
         ),
-        ({"make_body": lambda: [keras.layers.Reshape((2, 3))]}, "`make_body` must end in features of shape (N, D)"),
+        ({"make_model": lambda: [keras.layers.Reshape((2, 3))]}, "`make_model` must end in features of shape (N, D)"),
         ({"y": Y[:-1]}, "`y` must have a label for each of the 240 examples. Received: 239"),
         ({"y": np.zeros(240, int)}, "`y` must be of at least two classes. Received: 1"),
         ({"y": None}, "`y` must be given for arrays. Received: y=None"),
@@ -129,7 +129,7 @@ def named(name, strengths=(None,)):
     ],
 )
 def test_refusals(arguments, text):
-    given = {"make_body": make_body, "x": X, "y": Y, "candidates": [], **SHORT, **arguments}
+    given = {"make_model": make_model, "x": X, "y": Y, "candidates": [], **SHORT, **arguments}
     with pytest.raises(ValueError, match=re.escape(text)):
         choose(**given)
 

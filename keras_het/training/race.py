@@ -66,7 +66,7 @@ class Race:
         """
         for number, part in enumerate(self._parts[:count]):
             train, held_out = part(task)
-            self._trust[number:] = [held_out.trust]
+            self._trust[number : number + 1] = [held_out.trust]
             for entry in entries:
                 if not entry.is_dropped:
                     entry.fits.append(self._fit(entry, train, held_out, number))

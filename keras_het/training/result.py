@@ -197,7 +197,8 @@ class Result:
 
     def _cells(self) -> list[tuple[str, ...]]:
         """The table as texts, below its titles."""
-        lines: list[tuple[str, ...]] = [("", self.criterion, "over the first", "epoch", "trainings", "seconds", "")]
+        title = "value" if self.diagnosis is None else "candidate"
+        lines: list[tuple[str, ...]] = [(title, self.criterion, "over the first", "epoch", "trainings", "seconds", "")]
         for score in self.table:
             mark = "<- chosen" if score.name == self.name else "dropped" if score.dropped else ""
             is_compared = not math.isnan(score.difference) and score is not self.table[0]

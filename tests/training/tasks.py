@@ -19,7 +19,7 @@ def clusters(count, seed, flipped=0.3):
 
 def make_model():
     model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3, "softmax")])
-    model.compile(keras.optimizers.Adam(0.02), "sparse_categorical_crossentropy")
+    model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
     return model
 
 
@@ -59,7 +59,7 @@ def short(*given, x=X, y=Y, make_model=make_model, **arguments):
     return choose(make_model, x, y, candidates=list(given), **{**SHORT, **arguments})
 
 
-def maker(*layers, units=3, rate=0.02):
+def maker(*layers, units=3, rate=0.1):
     """A function that makes a compiled model of the layers that these functions make, and a Dense layer."""
 
     def make():

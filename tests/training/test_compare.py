@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from keras_het.training import rule
-from keras_het.choice.rule import Difference, best_epoch, choose_one, compare, moving_mean
+from keras_het.training import compare as rule
+from keras_het.training.compare import Difference, best_epoch, choose_one, compare, moving_mean
 
 pytestmark = pytest.mark.once
 

@@ -9,14 +9,14 @@ import pytest
 
 import keras_het
 from keras_het.training import Candidate, choose
-from tests.training.tasks import SHORT, TRUE, Cheat, Constant, X, Y, clusters, make_model, short
+from tests.training.tasks import SHORT, TRUE, Cheat, Constant, X, Y, clusters, make_model, maker, short
 
 pytestmark = pytest.mark.once
 
 
 def test_nothing_of_the_user_changes():
-    x, y, optimizer = X.copy(), Y.copy(), keras.optimizers.Adam(0.02)
-    short(Constant(), x=x, y=y, optimizer=optimizer)
+    x, y, optimizer = X.copy(), Y.copy(), keras.optimizers.Adam(0.1)
+    short(Constant(), x=x, y=y, make_model=None, optimizer=optimizer)
     np.testing.assert_array_equal(x, X)
     np.testing.assert_array_equal(y, Y)
     assert not optimizer.built
@@ -59,7 +59,7 @@ def test_validation_labels_may_be_names_in_an_order_of_their_own():
     column = pandas.Series(names[Y], dtype=pandas.CategoricalDtype(list(names), ordered=True))
     found = short(y=column, validation_data=(X[:30], column[:30]))
     assert found.classes.tolist() == list(names)
-    assert short(y=Y, validation_data=(X[:30], Y[:30])).table[0].accuracy == found.table[0].accuracy
+    assert short(y=Y, validation_data=(X[:30], Y[:30])).table[0].score == found.table[0].score
 
 
 def test_verified_labels_replace_the_given_ones_and_count_more():
@@ -72,9 +72,9 @@ def test_verified_labels_replace_the_given_ones_and_count_more():
             seen.append(task.y)
             return task.y
 
-    found = short(Look(), verified_labels=dict(enumerate(TRUE[:40].tolist())), folds=2)
-    plain = short(Look(), folds=2)
-    assert found.table[0].accuracy > plain.table[0].accuracy
+    found = short(Look(), verified_labels=dict(enumerate(TRUE[:40].tolist())), epochs=6, folds=2)
+    plain = short(Look(), epochs=6, folds=2)
+    assert found.table[0].score > plain.table[0].score
     together = np.bincount(np.concatenate(seen[:2]), minlength=3)
     assert together.tolist() == np.bincount(np.r_[TRUE[:40], Y[40:]], minlength=3).tolist()
 
@@ -87,17 +87,18 @@ def named(name, strengths=(None,)):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"make_model": 3}, "`make_model` must be a function that makes the layers below the head, a trained model, or"),
-        ({"make_model": lambda: 3}, "`make_model` must make a list of new Keras layers, or a new functional model"),
+        ({"make_model": 3}, "`make_model` must be a function that makes a new compiled model, a trained model, or None"),
+        ({"make_model": lambda: 3}, "`make_model` must make compiled models. Received: a int"),
+        ({"make_model": lambda: keras.Sequential()}, "`make_model` must make compiled models. Received: a Sequential, wh"),
         (
-            {"make_model": lambda: [keras.layers.Dense(3, "softmax")]},
-            "`make_model` must make the layers below the head, which is added. Received: a Dense with activation 'softm",
+            {"make_model": maker(lambda: keras.layers.Reshape((2, 3)))},
+            "`make_model` must make models whose last layer takes features (N, D), such as behind Flatten or Global",
         ),
-        (
-            {"make_model": lambda: [keras_het.layers.HeteroscedasticDense(3)]},
-            "`make_model` must make the layers below the head, which is added. Received: a HeteroscedasticDense",
-        ),
-        ({"make_model": lambda: [keras.layers.Reshape((2, 3))]}, "`make_model` must end in features of shape (N, D)"),
+        ({"make_model": maker(units=4)}, "`make_model` must make models of the 3 classes of `y`. Received: one of 4"),
+        ({"optimizer": "adam"}, "`optimizer` must be None beside a function `make_model`, whose models bring theirs. R"),
+        ({"make_model": None, "x": X[..., None]}, "`x` must be features, an array (N, D), where there is no function"),
+        ({"criterion": "auc"}, "`criterion` must be one of 'accuracy', 'loss'. Received: criterion='auc'"),
+        ({"epochs": 0}, "`epochs` must be an integer at least 1. Received: epochs=0"),
         ({"y": Y[:-1]}, "`y` must have a label for each of the 240 examples. Received: 239"),
         ({"y": np.zeros(240, int)}, "`y` must be of at least two classes. Received: 1"),
         ({"y": None}, "`y` must be given for arrays. Received: y=None"),
@@ -138,10 +139,10 @@ def test_a_class_with_few_examples_is_warned_of():
     y = np.where(np.arange(240) == 0, 3, Y)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        found = short(y=y)
+        found = short(y=y, make_model=maker(units=4))
     assert any("class 3 has only 1 examples for 3 folds" in str(one.message) for one in heard)
     assert found.model.output_shape == (None, 4)
 
 
 def test_a_class_without_examples_is_a_class():
-    assert short(y=np.where(Y == 2, 4, Y)).model.output_shape == (None, 5)
+    assert short(y=np.where(Y == 2, 4, Y), make_model=maker(units=5)).model.output_shape == (None, 5)

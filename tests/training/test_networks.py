@@ -1,17 +1,17 @@
 """The networks of `choose`: a body of layers or a model, frozen features, a head, and a tail in training alone."""
 
-import warnings
-
 import keras
 import ml_dtypes
 import numpy as np
 import pytest
 
 import keras_het
-from keras_het.training import Candidate, choose, training
-from tests.training.tasks import SHORT, X, Y, short
+from keras_het.training import Candidate, Heteroscedastic, choose, fit
+from tests.training.tasks import SHORT, X, Y, maker, short
 
 pytestmark = pytest.mark.once
+
+FAST = keras.optimizers.Adam(0.1)
 
 
 def test_layers_of_the_tail_act_in_training_alone():
@@ -24,13 +24,19 @@ def test_layers_of_the_tail_act_in_training_alone():
         def callbacks(self, task, strength):
             return [keras_het.callbacks.ReleaseTransition(1)]
 
-    found = short(Transition(), folds=2)
+    found = short(Transition(), epochs=6)
     assert [score.name for score in found.table] == ["early stopping", "transition"]
     assert not any("transition" in layer.name for layer in found.model.layers)
 
 
 def test_a_transition_does_not_decay():
-    optimizer, seen = keras.optimizers.AdamW(0.0, weight_decay=1.0), []
+    seen = []
+
+    def make_model():
+        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
+        optimizer = keras.optimizers.AdamW(0.1, weight_decay=1e-3)
+        model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
 
     class Spy(keras.callbacks.Callback):
         def on_train_end(self, logs=None):
@@ -43,8 +49,8 @@ def test_a_transition_does_not_decay():
         def tail(self, task, strength):
             return [keras_het.layers.NoiseTransition(task.units)]
 
-    short(Transition(), folds=2, trainings=3, optimizer=optimizer, callbacks=[Spy()])
-    assert seen[1] == {"kernel": True, "bias": True, "transition": False}
+    short(Transition(), folds=2, trainings=4, make_model=make_model, callbacks=[Spy()])
+    assert seen[2] == {"kernel": True, "bias": True, "transition": False}
 
 
 def test_weights_are_averaged_over_the_epochs():
@@ -65,9 +71,9 @@ def test_weights_are_averaged_over_the_epochs():
 def test_features_have_a_road_of_their_own():
     trained = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(5, "softmax")])
     before = trained.get_weights()
-    found = choose(trained, X, Y, candidates=[], **SHORT)
+    found = choose(trained, X, Y, optimizer=FAST, candidates=[], **SHORT)
     features = keras_het.analysis.features(trained, X)
-    alone = choose(None, features, Y, candidates=[], **SHORT)
+    alone = choose(None, features, Y, optimizer=FAST, candidates=[], **SHORT)
     np.testing.assert_array_equal(alone.model.predict(features, verbose=0), found.model.predict(X, verbose=0))
     for weight, old in zip(trained.get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, old)
@@ -75,18 +81,20 @@ def test_features_have_a_road_of_their_own():
 
 def test_a_model_without_a_head_gives_its_outputs():
     backbone = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.LayerNormalization()])
-    found = choose(backbone, X, Y, candidates=[], **SHORT)
-    alone = choose(None, backbone.predict(X, verbose=0), Y, candidates=[], **SHORT)
+    found = choose(backbone, X, Y, optimizer=FAST, candidates=[], **SHORT)
+    alone = choose(None, backbone.predict(X, verbose=0), Y, optimizer=FAST, candidates=[], **SHORT)
     np.testing.assert_allclose(
         alone.model.predict(backbone.predict(X, verbose=0), verbose=0), found.model.predict(X, verbose=0), atol=1e-5
     )
 
 
-def test_a_functional_body_takes_inputs_of_several_parts():
+def test_a_functional_model_takes_inputs_of_several_parts():
     def body():
         one, two = keras.Input((3,), name="one"), keras.Input((3,), name="two")
         joined = keras.layers.Concatenate()([one, two])
-        return keras.Model({"one": one, "two": two}, keras.layers.Dense(8, "relu")(joined))
+        model = keras.Model({"one": one, "two": two}, keras.layers.Dense(3, "softmax")(joined))
+        model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
+        return model
 
     x = {"one": X[:, :3], "two": X[:, 3:]}
     found = choose(body, x, Y, candidates=[], **SHORT)
@@ -109,35 +117,49 @@ def test_images_of_bytes_reach_a_convolution_as_numbers():
     rng = np.random.default_rng(0)
     x, y = rng.integers(256, size=(40, 6, 6, 1)).astype("uint8"), np.arange(40) % 2
     x[y == 1, :3] //= 8
-    arguments = {**SHORT, "candidates": [], "folds": 2, "epochs": 1, "trainings": 2}
+    body = [lambda: keras.layers.Rescaling(1 / 255), lambda: keras.layers.Conv2D(2, 3), keras.layers.Flatten]
+    arguments = {**SHORT, "candidates": [], "folds": 2, "epochs": 4, "trainings": 3}
     bytes_, floats = (
-        choose(lambda: [keras.layers.Conv2D(2, 3), keras.layers.Flatten()], given, y, **arguments).model
-        for given in (x, x.astype("float32"))
+        choose(maker(*body, units=2), given, y, **arguments).model for given in (x, x.astype("float32"))
     )
     np.testing.assert_array_equal(bytes_.predict(x, verbose=0), floats.predict(x, verbose=0))
 
 
 def test_an_embedding_gets_large_numbers_as_they_are():
-    x, seen = np.full((40, 2), 2**24 + 1), []
+    x, seen = np.full((40, 2), 2**24 + 1) + np.arange(40)[:, None] % 2, []
 
     class Last(keras.layers.Embedding):
         def call(self, inputs):
             seen.append(str(inputs.dtype))
             return super().call(inputs % 3)
 
-    choose(lambda: [Last(3, 2), keras.layers.Flatten()], x, np.arange(40) % 2, candidates=[], **SHORT)
+    def make_model():
+        layers = [keras.Input((2,), dtype="int64"), Last(3, 2), keras.layers.Flatten(), keras.layers.Dense(2, "softmax")]
+        model = keras.Sequential(layers)
+        model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
+        return model
+
+    choose(make_model, x, np.arange(40) % 2, candidates=[], **SHORT)
     assert all("int64" in dtype for dtype in seen)  # float32 would round them to 2**24
 
 
-def test_what_looks_like_a_head_is_said_once():
+def test_the_head_keeps_the_regularizer_of_the_models_own():
     def make_model():
-        return [keras.layers.Dense(8, "relu"), keras.layers.Dense(3)]
+        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, kernel_regularizer=keras.regularizers.L2(0.5))])
+        model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        choose(make_model, X, Y, candidates=[], **SHORT)
-    texts = [str(warning.message) for warning in caught]
-    assert len([text for text in texts if "ends in a Dense layer of 3 units without an activation" in text]) == 1
+    found = short(make_model=make_model)
+    assert found.model.layers[-1].kernel_regularizer.l2 == pytest.approx(0.5)
+    assert np.abs(found.model.layers[-1].get_weights()[0]).max() < 0.5 * np.abs(
+        short(make_model=maker()).model.layers[-1].get_weights()[0]
+    ).max()
+
+
+def test_a_heteroscedastic_head_is_a_candidate():
+    found = short(Heteroscedastic(num_factors=1, temperatures=(1.5, 3.0)))
+    assert [score.name for score in found.table[1:]] == ["heteroscedastic head, 1.5", "heteroscedastic head, 3.0"]
+    assert [score.value for score in found.table[1:]] == [1.5, 3.0]
 
 
 def average(dtype):
@@ -150,7 +172,7 @@ def average(dtype):
         def set_weights(self, weights):
             found.extend(weights)
 
-    found, record = [], training._Record(Weights(), None, 32)
+    found, record = [], fit.Record(Weights(), None, 32, "accuracy")
     for epoch in range(30):
         record.on_epoch_end(epoch)
     record.use_averages()

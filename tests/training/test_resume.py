@@ -76,8 +76,8 @@ def test_an_interrupted_run_goes_on_to_the_bit(tmp_path):
     for one, other in zip(resumed.model.get_weights(), whole.model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(resumed.probabilities, whole.probabilities)
-    assert [(s.name, s.accuracy, s.difference, s.error, s.epoch) for s in resumed.table] == [
-        (s.name, s.accuracy, s.difference, s.error, s.epoch) for s in whole.table
+    assert [(s.name, s.score, s.difference, s.error, s.epoch) for s in resumed.table] == [
+        (s.name, s.score, s.difference, s.error, s.epoch) for s in whole.table
     ]
 
 

@@ -152,13 +152,14 @@ def choose(
         return trainer.whole(trainer.candidate(chosen.candidate, chosen.strength, part, None, seed + folds, best)[0])
 
     model, table = train(task.y, np.arange(len(task.y))), [_score(race, entry, base) for entry in entries]
+    best = table[entries.index(chosen)]
     step(last=True)
     found = Result(
         model,
-        chosen.name,
+        best,
         table,
         criterion,
-        _reason(table, chosen.name, safest.name, criterion) + _advice(race, chosen, trainer.epochs),
+        _reason(table, best, safest.name, criterion) + _advice(race, chosen, trainer.epochs),
         diagnosis,
         p,
         task.classes,
@@ -239,20 +240,19 @@ def _advice(race: Race, chosen: Entry, epochs: int) -> str:
     return " Its best epoch is among the last: more epochs, or a higher learning rate, may be better." if late else ""
 
 
-def _reason(table: list[Score], name: str, safest: str, criterion: str) -> str:
+def _reason(table: list[Score], own: Score, safest: str, criterion: str) -> str:
     """The reason of a choice, in a sentence."""
     plain, *others = table
     if not others:
         return f"{plain.name}: there is no other candidate."
     best = max(others, key=lambda score: (not score.dropped, score.difference))
-    own = next(score for score in table if score.name == name)
     more = "predicts clearly more of the held-out labels" if criterion == "accuracy" else "is clearly more likely"
-    if name == plain.name:
-        return f"{name}: no candidate {more}; the nearest is {best.name} with {_points(best, criterion)}."
-    if name == safest and (own is not best or own.difference <= CLEAR * own.error):
-        return f"{name}: no candidate {more}, and it is the safest ({_points(own, criterion)})."
+    if own is plain:
+        return f"{own.name}: no candidate {more}; the nearest is {best.name} with {_points(best, criterion)}."
+    if own.name == safest and (own is not best or own.difference <= CLEAR * own.error):
+        return f"{own.name}: no candidate {more}, and it is the safest ({_points(own, criterion)})."
     most = "predicts most of the held-out labels" if criterion == "accuracy" else "makes the held-out labels likeliest"
-    return f"{name}: it {most}, {_points(own, criterion)} over {plain.name} on the same examples."
+    return f"{own.name}: it {most}, {_points(own, criterion)} over {plain.name} on the same examples."
 
 
 def _points(score: Score, criterion: str) -> str:

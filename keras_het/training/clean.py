@@ -115,7 +115,7 @@ def clean_labels(
     count = folds if probabilities is None else 0
     row = Score("model", None, right, epoch=trainer.epochs, trainings=count, seconds=time.perf_counter() - start)
     judged = {"diagnosis": diagnosis, "probabilities": np.asarray(p, "float32"), "classes": task.classes, "data": given}
-    found = Result(None, "model", [row], "accuracy", "", trainings=count + 1, train=train, **judged)
+    found = Result(None, row, [row], "accuracy", "", trainings=count + 1, train=train, **judged)
     _warn_of_lost(task, found, action)
     found = dataclasses.replace(
         found, model=found.retrain(action), reason=_reason(found, action), seconds=time.perf_counter() - start

@@ -44,7 +44,8 @@ class Trainer:
         self.epochs = check_integer("epochs", epochs, 1)
         self.batch_size = check_integer("batch_size", batch_size, 1)
         self._frozen = make_model if isinstance(make_model, keras.Model) else None
-        self._make = networks.maker(make_model, optimizer)
+        self._known: dict[int, Any] = {}
+        self._make = networks.maker(make_model, optimizer, self._known)
         self._criterion = check_choice("criterion", criterion, CRITERIA)
         self._fit_arguments = {"batch_size": batch_size, "verbose": 0, **fit_arguments}
         self._callbacks = keras.tree.flatten(self._fit_arguments.pop("callbacks", None) or [])
@@ -116,6 +117,7 @@ class Trainer:
     def _fit(self, model: keras.Model, x: Any, y: Any, weight: Any, epochs: int, callbacks: list) -> None:
         arguments = {**self._fit_arguments, "sample_weight": weight, "epochs": epochs}
         model.fit(x, y, callbacks=[*self._callbacks, *callbacks], **arguments)
+        networks.remember(model, self._known)
 
 
 class Record(keras.callbacks.Callback):

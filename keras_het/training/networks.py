@@ -21,12 +21,13 @@ PROBABILITIES = ("softmax", "sigmoid", "log_sigmoid")  # activations, not of log
 KEPT = ("jit_compile", "run_eagerly", "steps_per_execution", "auto_scale_loss")  # of the arguments of `compile`
 
 
-def maker(make_model: Any, optimizer: Any = None) -> Callable[[Task], keras.Model]:
+def maker(make_model: Any, optimizer: Any, known: dict[int, Any]) -> Callable[[Task], keras.Model]:
     """A function that makes a new compiled model for a task, of what a user gives: see `choose`.
 
     Args:
         make_model: a function; or None, or a trained model, for a Dense layer on features.
         optimizer: of a model on features; refused beside a function.
+        known: variables of earlier models, see `check_new`.
     Raises:
         ValueError: for anything else.
     """
@@ -38,7 +39,6 @@ def maker(make_model: Any, optimizer: Any = None) -> Callable[[Task], keras.Mode
     if optimizer is not None:
         rule = "be None beside a function `make_model`, whose models bring theirs"
         raise ValueError(f"`optimizer` must {rule}. Received: a {type(optimizer).__name__}")
-    known: dict[int, Any] = {}
     return lambda task: checked_model(make_model(), task, known)
 
 
@@ -91,18 +91,27 @@ def check_new(model: keras.Model, known: dict[int, Any]) -> None:
         known: weak references to the trained variables of earlier models, by their `id`; gets those of this model.
     """
     optimizer = model.optimizer if model.compiled else None
-    if getattr(optimizer, "built", False) and int(optimizer.iterations) > 0:
-        rule = "make a new model each time, or one would have seen what it predicts"
-        raise ValueError(f"`make_model` must {rule}. Received: a trained one")
-    variables = [*model.trainable_variables, *(optimizer.variables if optimizer else ())]
-    for variable in variables:
+    for variable in _learned(model, optimizer):
         if id(variable) in known and known[id(variable)]() is variable:
             rule = (
                 "make a new model at every call, which shares no layer that is trained (`clone=True` in "
                 "`keras_het.heteroscedastic`) and no optimizer"
             )
             raise ValueError(f"`make_model` must {rule}. Received: the variable {variable.path!r} twice")
-    known.update({id(variable): weakref.ref(variable) for variable in variables})
+    if getattr(optimizer, "built", False) and int(optimizer.iterations) > 0:
+        rule = "make a new model each time, or one would have seen what it predicts"
+        raise ValueError(f"`make_model` must {rule}. Received: a trained one")
+    remember(model, known)
+
+
+def remember(model: keras.Model, known: dict[int, Any]) -> None:
+    """Keeps weak references to the trained variables of a model, by their `id`; a model may make them in `fit`."""
+    optimizer = model.optimizer if model.compiled else None
+    known.update({id(variable): weakref.ref(variable) for variable in _learned(model, optimizer)})
+
+
+def _learned(model: keras.Model, optimizer: Any) -> list:
+    return [*model.trainable_variables, *(optimizer.variables if optimizer else ())]
 
 
 def with_head(model: keras.Model, task: Task, candidate: Candidate, strength: Any) -> tuple[keras.Model, keras.Model]:

@@ -64,7 +64,7 @@ class Result:
     Attributes:
         model: fitted model, compiled. That of `choose` predicts log-probabilities of the true classes, or logits where
             those are the outputs of a candidate's head; the others are the user's own.
-        name: candidate or value that was chosen.
+        best: line of the table that was chosen.
         table: a `Score` for each candidate or value, the plain training first, or values in order.
         criterion: name of what the scores measure.
         reason: reason of the choice, in a sentence or two.
@@ -79,7 +79,7 @@ class Result:
     """
 
     model: keras.Model
-    name: str
+    best: Score
     table: list[Score]
     criterion: str
     reason: str
@@ -98,9 +98,9 @@ class Result:
         return self.best.value
 
     @property
-    def best(self) -> Score:
-        """The line of the table that was chosen."""
-        return next(score for score in self.table if score.name == self.name)
+    def name(self) -> str:
+        """The candidate that was chosen, or the value as text."""
+        return self.best.name
 
     @functools.cached_property
     def issues(self) -> LabelIssues:
@@ -200,11 +200,11 @@ class Result:
         title = "value" if self.diagnosis is None else "candidate"
         lines: list[tuple[str, ...]] = [(title, self.criterion, "over the first", "epoch", "trainings", "seconds", "")]
         for score in self.table:
-            mark = "<- chosen" if score.name == self.name else "dropped" if score.dropped else ""
+            mark = "<- chosen" if score is self.best else "dropped" if score.dropped else ""
             is_compared = not math.isnan(score.difference) and score is not self.table[0]
             scale = 100 if self.criterion == "accuracy" else 1
             over = f"{scale * score.difference:+.1f} +- {scale * score.error:.1f}" if is_compared else ""
-            numbers = f"{score.score:.4g}", over, str(score.epoch), str(score.trainings), f"{score.seconds:.1f}"
+            numbers = f"{score.score:.4f}", over, str(score.epoch), str(score.trainings), f"{score.seconds:.1f}"
             lines.append((score.name, *numbers, mark))
         return lines
 
@@ -260,7 +260,7 @@ def _draw_differences(axes: Any, found: Result) -> None:
     """The differences from the first line of the table, with their errors."""
     scale, unit = (100, "points of held-out labels predicted") if found.criterion == "accuracy" else (1, "mean log p")
     for place, score in enumerate(reversed(found.table)):
-        color = "#d1495b" if score.name == found.name else "#1f5f99"
+        color = "#d1495b" if score is found.best else "#1f5f99"
         axes.errorbar(scale * score.difference, place, xerr=scale * score.error, fmt="o", color=color, capsize=3)
     axes.axvline(0.0, color="#999999", linewidth=1)
     axes.set_yticks(range(len(found.table)), [score.name for score in reversed(found.table)])

@@ -215,7 +215,7 @@ class Search:
         table = sorted(self.table, key=lambda score: score.value) if sortable else self.table
         seconds, criterion = time.perf_counter() - self._start, self._held_out.name
         return Result(
-            self._model, self.best.name, table, criterion, self._advice, trainings=len(table), seconds=seconds
+            self._model, self.best, table, criterion, self._advice, trainings=len(table), seconds=seconds
         )
 
     def beyond(self) -> Any:

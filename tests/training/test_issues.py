@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from keras_het.analysis import diagnose_noise, find_label_issues
-from keras_het.cleaning.issues import issues_by_class, issues_of
 from keras_het.label_noise import corrupt_labels, pair_flip
+from keras_het.training.candidates import Task
+from keras_het.training.result import Result, issues_by_class
 
 pytestmark = pytest.mark.once
 
@@ -16,6 +17,12 @@ def swapped(rate):
     true, rows = rng.integers(6, size=1200), pair_flip(6, rate)
     p = (rows[true] + 0.02) * rng.gamma(15.0, size=(1200, 6))
     return true, corrupt_labels(true, rows[true], 1), p / p.sum(axis=1, keepdims=True)
+
+
+def issues_of(p, labels, diagnosis):
+    """The issues of a result."""
+    task = Task(None, labels, np.arange(p.shape[1]))
+    return Result(None, None, [], "accuracy", "", diagnosis, p, data=task).issues
 
 
 def right(found, true, labels):

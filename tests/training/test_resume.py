@@ -8,7 +8,7 @@ import pytest
 
 from keras_het.base.result_files import ResultFiles
 from keras_het.training import Candidate
-from tests.training.tasks import Cheat, Constant, X, Y, short
+from tests.training.tasks import Cheat, Constant, X, Y, maker, short
 
 pytestmark = pytest.mark.once
 
@@ -18,21 +18,21 @@ def test_a_callback_may_stop_a_training(tmp_path):
         def on_epoch_end(self, epoch, logs=None):
             self.model.stop_training = epoch == 1
 
-    one = short(Constant(), epochs=4, callbacks=[Stop()], path=tmp_path)
-    again = short(Constant(), epochs=4, callbacks=[Stop()], path=tmp_path)
+    one = short(Constant(), epochs=4, callbacks=[Stop()], resume_path=tmp_path)
+    again = short(Constant(), epochs=4, callbacks=[Stop()], resume_path=tmp_path)
     assert again.table == one.table
     np.testing.assert_array_equal(again.model.predict(X, verbose=0), one.model.predict(X, verbose=0))
-    right = np.load(tmp_path / "early_stopping_0.npz")["right"]
+    right = np.load(tmp_path / "early_stopping_0.npz")["scores"]
     np.testing.assert_array_equal(right[1:], right[[1, 1, 1]])  # nothing changes after the second epoch
 
 
 def test_a_run_goes_on_with_an_optimizer_that_is_made_again(tmp_path):
-    short(path=tmp_path, optimizer=keras.optimizers.Adam(0.02))
+    short(resume_path=tmp_path, make_model=maker())
     kept = sorted(path.stat().st_mtime_ns for path in tmp_path.glob("*.npz"))
-    short(path=tmp_path, optimizer=keras.optimizers.Adam(0.02))
+    short(resume_path=tmp_path, make_model=maker())
     assert sorted(path.stat().st_mtime_ns for path in tmp_path.glob("*.npz")) == kept
     with pytest.raises(ValueError, match="is of others"):
-        short(path=tmp_path, optimizer=keras.optimizers.Adam(0.03))
+        short(resume_path=tmp_path, make_model=maker(rate=0.09))
 
 
 def test_a_folder_of_other_candidates_is_refused(tmp_path):
@@ -42,9 +42,9 @@ def test_a_folder_of_other_candidates_is_refused(tmp_path):
         def __init__(self, weight):
             self.weight = weight
 
-    short(Weighted(1.0), path=tmp_path)
+    short(Weighted(1.0), resume_path=tmp_path)
     with pytest.raises(ValueError, match="is of others"):
-        short(Weighted(2.0), path=tmp_path)
+        short(Weighted(2.0), resume_path=tmp_path)
 
 
 class StopError(Exception):
@@ -65,11 +65,11 @@ def test_an_interrupted_run_goes_on_to_the_bit(tmp_path):
 
     arguments, _ = stop_after(5)
     with pytest.raises(StopError):
-        short(Cheat(), Constant(), path=tmp_path / "run", **arguments)
+        short(Cheat(), Constant(), resume_path=tmp_path / "run", **arguments)
     kept = {path: path.stat().st_mtime_ns for path in sorted((tmp_path / "run").glob("*.npz"))}
     assert len(kept) == 5
     arguments, calls = stop_after(None)
-    resumed = short(Cheat(), Constant(), path=tmp_path / "run", **arguments)
+    resumed = short(Cheat(), Constant(), resume_path=tmp_path / "run", **arguments)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     whole = short(Cheat(), Constant(), **stop_after(None)[0])
     assert len(calls) == whole.trainings - 5
@@ -82,21 +82,21 @@ def test_an_interrupted_run_goes_on_to_the_bit(tmp_path):
 
 
 def test_a_folder_of_other_data_is_refused(tmp_path):
-    short(path=tmp_path)
+    short(resume_path=tmp_path)
     with pytest.raises(ValueError, match=re.escape("whose early_stopping_0.npz is of others")):
-        short(path=tmp_path, y=np.roll(Y, 1))
+        short(resume_path=tmp_path, y=np.roll(Y, 1))
     (tmp_path / "early_stopping_0.npz").write_bytes(b"damaged")
     with pytest.raises(ValueError, match="it is trained anew"):
-        short(path=tmp_path)
+        short(resume_path=tmp_path)
 
 
 def test_a_file_of_other_arrays_is_refused(tmp_path):
-    short(path=tmp_path)
+    short(resume_path=tmp_path)
     file = tmp_path / "early_stopping_0.npz"
     with np.load(file) as stored:
         arrays = dict(stored)
     for name, other, text in (
-        ("right", arrays["right"].astype("U5"), "must have shape (3, 80) and be bool. Received: shape (3, 80), <U5"),
+        ("right", arrays["scores"].astype("U5"), "must have shape (3, 80) and be bool or float32. Received: shape (3, 80), <U5"),
         ("seconds", np.array(["1", "2"]), "must have shape () and be float64. Received: shape (2,), <U1"),
         (
             "probabilities",
@@ -106,7 +106,7 @@ def test_a_file_of_other_arrays_is_refused(tmp_path):
     ):
         np.savez(file, **arrays | {name: other})
         with pytest.raises(ValueError, match="it is trained anew") as error:
-            short(path=tmp_path)
+            short(resume_path=tmp_path)
         assert f"`{name}` {text}" in str(error.value)
 
 
@@ -119,7 +119,7 @@ def test_a_half_written_file_has_the_name_of_no_other_training(tmp_path, monkeyp
         savez(file, **arrays)
 
     monkeypatch.setattr("keras_het.base.result_files.np.savez", save)
-    files = ResultFiles(tmp_path, "a", "training")
+    files = ResultFiles(tmp_path, dict, "training")
     files.write("early_stopping_0", seconds=1.0)
     assert written == ["early_stopping_0.unfinished.npz"]  # the names of trainings end in a number
     assert [path.name for path in tmp_path.iterdir()] == ["early_stopping_0.npz"]

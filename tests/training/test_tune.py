@@ -162,12 +162,12 @@ class Scores(keras.callbacks.Callback):
 
 def test_the_best_epoch_is_kept_and_the_last_if_asked():
     for epoch in ("best", "last"):
-        seen, data = Scores(), (X[:30], LABELS[:30], (X[30:], LABELS[30:]))
+        seen, data = Scores(), {"x": X[:30], "y": LABELS[:30], "validation_data": (X[30:], LABELS[30:])}
         found = keras_het.tune(
-            make_model, [0.5], *data, criterion="accuracy", epoch=epoch, epochs=8, callbacks=[seen], verbose=0
+            make_model, [0.5], **data, criterion="accuracy", epoch=epoch, epochs=8, callbacks=[seen], verbose=0
         )
         assert len(seen.found) == 8
-        (trial,) = found.trials
+        (trial,) = found.table
         assert trial.epoch == (np.argmax(seen.found) + 1 if epoch == "best" else 8)
         assert trial.score == seen.found[trial.epoch - 1]
         assert trial.score == pytest.approx(HeldOut((X[30:], LABELS[30:]), "accuracy")(found.model))
@@ -180,7 +180,7 @@ def test_mode_says_what_is_better():
 
     arguments = {"criterion": size, "epochs": 3, "extend": False, "verbose": 0}
     small, large = (
-        keras_het.tune(make_model, (0.001, 0.5), X, LABELS, (X, LABELS), mode=mode, **arguments)
+        keras_het.tune(make_model, (0.001, 0.5), X, LABELS, validation_data=(X, LABELS), mode=mode, **arguments)
         for mode in ("auto", "max")
     )
     assert (small.value, large.value, small.criterion) == (0.001, 0.5, "size")
@@ -213,14 +213,14 @@ def distance_to(target):
 )
 def test_a_list_goes_on_while_the_best_is_at_its_end(values, target, tried):
     y = np.zeros((4, 1))
-    found = keras_het.tune(constant, values, y, y, (y, y), criterion=distance_to(target), epoch="last", verbose=0)
-    np.testing.assert_allclose([trial.value for trial in found.trials], tried)
+    found = keras_het.tune(constant, values, y, y, validation_data=(y, y), criterion=distance_to(target), epoch="last", epochs=1, verbose=0)
+    np.testing.assert_allclose([trial.value for trial in found.table], tried)
     assert found.value == min(tried, key=lambda value: np.abs(np.log(value / target)))
     assert found.model.predict(y, verbose=0)[0, 0] == pytest.approx(found.value)
     short = keras_het.tune(
-        constant, values, y, y, (y, y), criterion=distance_to(target), epoch="last", extend=False, verbose=0
+        constant, values, y, y, validation_data=(y, y), criterion=distance_to(target), epoch="last", epochs=1, extend=False, verbose=0
     )
-    assert len(short.trials) == len(values)
+    assert len(short.table) == len(values)
 
 
 def test_values_may_be_anything():
@@ -231,7 +231,7 @@ def test_values_may_be_anything():
         settings,
         y,
         y,
-        (y, y),
+        validation_data=(y, y),
         criterion=distance_to(3),
         epoch="last",
         epochs=1,
@@ -246,7 +246,7 @@ def test_values_may_be_anything():
 
 def test_it_shows_a_bar_a_table_and_a_plot(capsys):
     y = np.zeros((4, 1))
-    found = keras_het.tune(constant, (1.0, 2.0), y, y, (y, y), criterion=distance_to(2.0), epoch="last", verbose=1)
+    found = keras_het.tune(constant, (1.0, 2.0), y, y, validation_data=(y, y), criterion=distance_to(2.0), epoch="last", epochs=1, verbose=1)
     out = capsys.readouterr().out
     assert "3/3" in out
     lines = str(found).splitlines()
@@ -262,7 +262,7 @@ def test_it_shows_a_bar_a_table_and_a_plot(capsys):
         axes.lines[0].get_xydata(), [[1, np.log(2) ** 2], [2, 0], [4, np.log(2) ** 2]], atol=1e-6
     )
     assert axes.get_xscale() == "log"
-    keras_het.tune(constant, (1.0,), y, y, (y, y), criterion=distance_to(2.0), verbose=0)
+    keras_het.tune(constant, (1.0,), y, y, validation_data=(y, y), criterion=distance_to(2.0), epochs=1, verbose=0)
     assert capsys.readouterr().out == ""
 
 
@@ -273,8 +273,8 @@ def test_of_equal_values_the_best_is_marked():
         seen.append(value)
         return constant((3.0, 1.0, 2.0)[len(seen) - 1])
 
-    found = keras_het.tune(make, [5.0] * 3, y, y, (y, y), criterion=distance_to(1.0), epoch="last", verbose=0)
-    assert found.best is found.trials[1]
+    found = keras_het.tune(make, [5.0] * 3, y, y, validation_data=(y, y), criterion=distance_to(1.0), epoch="last", epochs=1, verbose=0)
+    assert found.best is found.table[1]
     assert [line.endswith("<- chosen") for line in str(found).splitlines()] == [False, False, True, False]
     assert found.model.predict(y, verbose=0)[0, 0] == pytest.approx(1.0)
 
@@ -291,8 +291,8 @@ def test_models_that_share_variables_are_refused(share):
             return models[value % 2]
         return model_of(layer, keras.layers.Dense(3), loss=SPARSE(from_logits=True))
 
-    with pytest.raises(ValueError, match=r"shares no layer \(`clone=True`.* Received: the variable"):
-        keras_het.tune(make, [1, 2, 3], X, LABELS, (X, LABELS), verbose=0)
+    with pytest.raises(ValueError, match=r"shares no layer that is trained \(`clone=True`.* Received: the variable"):
+        keras_het.tune(make, [1, 2, 3], X, LABELS, validation_data=(X, LABELS), epochs=1, verbose=0)
 
 
 def test_a_shared_optimizer_is_refused():
@@ -304,7 +304,7 @@ def test_a_shared_optimizer_is_refused():
         return model
 
     with pytest.raises(ValueError, match=r"and no optimizer. Received: the variable"):
-        keras_het.tune(make, [0.1, 0.2], X, LABELS, (X, LABELS), verbose=0)
+        keras_het.tune(make, [0.1, 0.2], X, LABELS, validation_data=(X, LABELS), epochs=1, verbose=0)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch and NumPy
@@ -316,10 +316,10 @@ def test_an_error_beyond_the_list_ends_it():
 
     y = np.zeros((4, 1))
     with pytest.warns(UserWarning, match="stays at 4: 8, beyond the list, failed with: too large"):
-        found = keras_het.tune(make, (2.0, 4.0), y, y, (y, y), criterion=distance_to(100.0), epoch="last", verbose=0)
+        found = keras_het.tune(make, (2.0, 4.0), y, y, validation_data=(y, y), criterion=distance_to(100.0), epoch="last", epochs=1, verbose=0)
     assert found.value == 4.0
     with pytest.raises(ValueError, match="too large"):
-        keras_het.tune(make, (2.0, 8.0), y, y, (y, y), criterion=distance_to(100.0), epoch="last", verbose=0)
+        keras_het.tune(make, (2.0, 8.0), y, y, validation_data=(y, y), criterion=distance_to(100.0), epoch="last", epochs=1, verbose=0)
 
 
 def test_callbacks_see_the_score_and_their_weights_do_not_stay():
@@ -329,7 +329,7 @@ def test_callbacks_see_the_score_and_their_weights_do_not_stay():
         [0.5],
         X[:30],
         LABELS[:30],
-        (X[30:], LABELS[30:]),
+        validation_data=(X[30:], LABELS[30:]),
         criterion="accuracy",
         epochs=30,
         callbacks=[stop],
@@ -342,7 +342,7 @@ def test_callbacks_see_the_score_and_their_weights_do_not_stay():
 def test_callbacks_see_the_score_where_the_last_epoch_counts():
     stop = keras.callbacks.EarlyStopping("val_loss", patience=0, mode="max")
     found = keras_het.tune(
-        make_model, [0.1], X, LABELS, (X, LABELS), epoch="last", epochs=5, callbacks=[stop], verbose=0
+        make_model, [0.1], X, LABELS, validation_data=(X, LABELS), epoch="last", epochs=5, callbacks=[stop], verbose=0
     )
     assert found.best.epoch == 2
 
@@ -417,7 +417,7 @@ def scripted(kernels, criterion, y=FLIPPED, loss=SPARSE, **arguments):
 
     x, script = np.eye(3, dtype="float32")[TRUE][: len(y)], Script(kernels)
     return keras_het.tune(
-        make, [1], x, y, (x, y), criterion=criterion, epochs=len(kernels), callbacks=[script], verbose=0
+        make, [1], x, y, validation_data=(x, y), criterion=criterion, epochs=len(kernels), callbacks=[script], verbose=0
     )
 
 
@@ -444,23 +444,23 @@ def test_a_later_epoch_that_is_clearly_more_accurate_is_named(loss):
 
 def test_no_epoch_is_named_that_may_be_better_by_chance():
     for kernels, y in (([GUESS, SURE], FLIPPED[4:8]), ([SURE, GUESS], TRUE), ([GUESS, -SURE], FLIPPED)):
-        assert scripted(kernels, "loss", y).best.missed == ""
+        assert scripted(kernels, "loss", y).best.epoch == 1  # and no warning
 
 
 def test_a_best_epoch_near_the_last_asks_for_more():
     late = scripted([GUESS] * 19 + [SURE], "accuracy")
-    assert late.advice == "The best epoch is 20 of 20: more epochs may be better."
-    assert str(late).splitlines()[-1] == late.advice
+    assert late.reason == "The best epoch is 20 of 20: more epochs may be better."
+    assert str(late).splitlines()[-1] == late.reason
     for kernels in ([GUESS] * 17 + [SURE] * 3, [SURE] * 20):
-        assert scripted(kernels, "accuracy").advice == ""
+        assert scripted(kernels, "accuracy").reason == ""
 
 
 def test_labels_of_no_class_are_scored_without_an_accuracy():
     for y, activation, loss in ((MANY, "sigmoid", BINARY()), (MANY, "softmax", ONE_HOT()), (X[:, :3], None, "mse")):
         model = model_of(keras.layers.Dense(3, activation), loss=loss, metrics=())
-        found = HeldOut((X, y), "loss").table(model)
-        assert found.right is None
-        assert found.criterion == pytest.approx(model.evaluate(X, y, verbose=0), rel=1e-5)
+        loss, right = HeldOut((X, y), "loss").scores(model)
+        assert right is None
+        assert loss == pytest.approx(model.evaluate(X, y, verbose=0), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -535,6 +535,7 @@ def test_errors_say_what_is_wrong(arguments, text):
         "x": X,
         "y": LABELS,
         "validation_data": (X, LABELS),
+        "epochs": 1,
         "verbose": 0,
         **arguments,
     }

@@ -60,8 +60,9 @@ class Task:
 class Candidate:
     """Base class of the methods that `choose` compares: a plain training, from which a subclass differs in something.
 
-    A subclass has a `name`, its `strengths`, each of which is tried, and one or more of the methods below. The
-    predictions are those of the head: layers of `tail` act only in training.
+    A subclass has a `name`, its `strengths`, each of which is tried, and one or more of the methods below, which get
+    the `Task` to train on and one of the strengths. The predictions are those of the head: layers of `tail` act only in
+    training.
 
     Attributes:
         name: title in the table.
@@ -84,57 +85,27 @@ class Candidate:
     strengths: tuple[Any, ...] = (None,)
 
     def head(self, task: Task, strength: Any) -> list[keras.layers.Layer]:
-        """New layers that make logits or log-probabilities, `(N, K)`, of features `(N, D)`; by default a Dense layer.
-
-        Args:
-            task: the examples to train on.
-            strength: one of the strengths.
-        """
+        """New layers that make logits or log-probabilities, `(N, K)`, of features `(N, D)`; by default a Dense layer."""
         return [keras.layers.Dense(task.units, "log_softmax", dtype="float32", **task.head_options)]
 
     def tail(self, task: Task, strength: Any) -> list[keras.layers.Layer]:
-        """New layers behind the head in training alone, such as a `NoiseTransition`; by default none.
-
-        Args:
-            task: the examples to train on.
-            strength: one of the strengths.
-        """
+        """New layers behind the head in training alone, such as a `NoiseTransition`; by default none."""
         return []
 
     def loss(self, task: Task, strength: Any) -> Any:
-        """The loss, new for each training; by default crossentropy.
-
-        Args:
-            task: the examples to train on.
-            strength: one of the strengths.
-        """
+        """The loss, new for each training; by default crossentropy."""
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def labels(self, task: Task, strength: Any) -> Any:
-        """The targets of the loss, `(N,)` or `(N, K)`; by default the labels as they are.
-
-        Args:
-            task: the examples to train on.
-            strength: one of the strengths.
-        """
+        """The targets of the loss, `(N,)` or `(N, K)`; by default the labels as they are."""
         return task.y
 
     def sample_weight(self, task: Task, strength: Any) -> Any:
-        """Weights of the examples, `(N,)`; by default those of the task.
-
-        Args:
-            task: the examples to train on.
-            strength: one of the strengths.
-        """
+        """Weights of the examples, `(N,)`; by default those of the task."""
         return task.sample_weight
 
     def callbacks(self, task: Task, strength: Any) -> list[keras.callbacks.Callback]:
-        """New callbacks of a training; by default none.
-
-        Args:
-            task: the examples to train on.
-            strength: one of the strengths.
-        """
+        """New callbacks of a training; by default none."""
         return []
 
 

@@ -46,15 +46,9 @@ def tune(
         the value and the epoch of the least mean of -log p(y | x)
         (criterion="loss", after training by a crossentropy)
 
-    The likelihood of noisy labels is the safer criterion. It sees when a model begins to learn wrong labels by heart.
-    It sees this also if wrong labels can be predicted, so that the accuracy on noisy labels goes on rising. If flips
-    are random within groups of classes, accuracy on noisy labels ranks models as accuracy on clean ones does, and the
-    likelihood prefers models that are less sure (`benchmarks/results/recipe.md` has both on nine tasks).
-
     A heteroscedastic head learns more slowly than a Dense layer, and the likelihood may stop it before its accuracy is
-    best. No other rule is better on tasks that had no say in its choice (`benchmarks/results/epochs.md`), so look: a
-    warning names a later epoch that is clearly more accurate, and the result says whether the best epoch is among the
-    last. Twice as many epochs may then pay for a head. Elsewhere they change nothing, for the best epoch stays.
+    best: a warning names a later epoch that is clearly more accurate, and the result says whether the best epoch is
+    among the last. The page "Likelihood or accuracy" says when which criterion is right.
 
     The penalty of a `NoiseTransition` is chosen by the likelihood of the noisy labels under p(true | x) T. T stays at
     the identity if the penalty is too weak; the base model then fits the noise, which costs likelihood on new examples.

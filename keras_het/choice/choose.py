@@ -65,8 +65,10 @@ def choose(
             the inputs of its last Dense layer, are computed once, and a training takes seconds; a KerasHub task takes
             raw images and strings. The result shares its layers. None if `x` are features.
         x: examples: arrays, or a data set of batches (x, y), which is read once and kept in memory.
-        y: their labels, `(N,)`: integers from 0 on; None for a data set.
-        validation_data: `(x, y)`, or a data set, to measure the candidates by, instead of folds of the data.
+        y: their labels, `(N,)`: integers from 0 on, or names; None for a data set. A Series of pandas must have the
+            index of a frame x.
+        validation_data: `(x, y)`, `(x, y, weights of the labels in the measure)`, or a data set of either, to measure
+            the candidates by, instead of folds of the data.
         verified_labels: labels that somebody has verified, as a dict from the indices of examples to labels. They
             replace the given ones, and count more in the measure.
         candidates: objects of `Candidate`, beside the plain training; None for early-learning regularisation, forward
@@ -87,8 +89,8 @@ def choose(
     Returns:
         `Choice`.
     Raises:
-        ValueError: for labels or arguments out of range, one class, fewer examples than folds, layers that make no
-            features, or a folder of other data.
+        ValueError: for labels or arguments out of range, labels that begin with 1, an id or -1 among them, one class,
+            fewer examples than folds, weights of the examples, layers that make no features, or a folder of other data.
     Warns: if the layers below the head end in what looks like a head: a Dense layer of K units without an activation.
     Source: the rule, the list and their constants are those that did best on digits of the arena
         (`benchmarks/labels/choice.py`, which has data that had no say, too); the candidates' own sources are in

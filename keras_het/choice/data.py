@@ -1,12 +1,14 @@
 """The data of `choose`: labels as integers, verified ones in their place, and the splits that measure candidates."""
 
+import numbers
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_het.base.batches import as_arrays, count_examples, examples_and_labels, take
+from keras_het.base.batches import as_arrays, check_same_index, count_examples, examples_and_labels, take
 from keras_het.base.classes import encode, encode_among
+from keras_het.base.validation import check_weights
 from keras_het.choice.candidate import Task
 from keras_het.choice.networks import LayersBelow
 from keras_het.choice.race import Split
@@ -41,14 +43,17 @@ def prepared(
     below: LayersBelow, x: Any, y: Any, validation_data: Any, verified_labels: Any, folds: int, seed: int, epochs: int
 ) -> Prepared:
     """Reads and checks the data; see `choose` for the arguments."""
-    x, y = as_arrays(x, y)
-    classes, labels = encode(y, count_examples(x))
+    x, y, weighted = as_arrays(x, y)
+    if weighted is not None:
+        rule = "give (x, y) alone: candidates use the weights themselves (`clean_labels` takes yours)"
+        raise ValueError(f"`x` must {rule}. Received: a data set with weights")
+    classes, labels = encode(y, count_examples(x), alone=True)
     verified = _verified(verified_labels, len(labels), classes)
     weights = _weights(labels, verified, len(classes))
     task = Task(below.inputs(x), np.where(verified >= 0, verified, labels), len(classes), epochs)
     if validation_data is not None:
-        x, y = _validation(validation_data, classes)
-        alone = Split(np.arange(len(labels)), below.inputs(x), y, np.ones(len(y)))
+        x, y, of_held_out = _validation(validation_data, classes)
+        alone = Split(np.arange(len(labels)), below.inputs(x), y, of_held_out)
         return Prepared(task, [alone], classes, [np.arange(len(y))], has_folds=False)
     fold_of = stratified_folds(task.y, folds, seed)
     held_out = [np.flatnonzero(fold_of == fold) for fold in range(folds)]
@@ -59,14 +64,18 @@ def prepared(
     return Prepared(task, splits, classes, held_out, has_folds=True)
 
 
-def _validation(data: Any, classes: np.ndarray) -> tuple[Any, np.ndarray]:
-    """Validation examples, and their labels as integers."""
-    x, y = as_arrays(*examples_and_labels("validation_data", data), "validation_data")
+def _validation(data: Any, classes: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Validation examples, their labels as integers, and their weights in the measure."""
+    given = data[2] if isinstance(data, list | tuple) and len(data) == 3 else None
+    pair = examples_and_labels("validation_data", data if given is None else data[:2])
+    check_same_index(x=pair[0], sample_weight=given)
+    x, y, weights = as_arrays(*pair, "validation_data")
     labels = encode_among(y, classes, "validation_data")
     if count_examples(x) != len(labels):
         rule = "have a label for each example"
         raise ValueError(f"`validation_data` must {rule}. Received: {len(labels)} labels of {count_examples(x)}")
-    return x, labels
+    weights = check_weights(weights if given is None else given, len(labels), "validation_data[2]")
+    return x, labels, np.ones(len(labels)) if weights is None else weights.astype("float64")
 
 
 def _verified(given: Mapping | None, count: int, classes: np.ndarray) -> np.ndarray:
@@ -77,11 +86,16 @@ def _verified(given: Mapping | None, count: int, classes: np.ndarray) -> np.ndar
     if not isinstance(given, Mapping):
         rule = "be a dict from the indices of examples to their labels"
         raise ValueError(f"`verified_labels` must {rule}. Received: a {type(given).__name__}")
-    wrong = [index for index in given if isinstance(index, bool) or index not in range(count)]
+    wrong = [index for index in given if not _is_index(index, count)]
     if wrong:
-        raise ValueError(f"`verified_labels` must have indices in [0, {count}). Received: {wrong[0]!r}")
+        raise ValueError(f"`verified_labels` must have indices in [0, {count}), integers. Received: {wrong[0]!r}")
     found[list(given)] = encode_among(list(given.values()), classes, "verified_labels")
     return found
+
+
+def _is_index(index: Any, count: int) -> bool:
+    """Whether a key is the number of an example: 3.0 is none, for NumPy takes no fractions as indices."""
+    return isinstance(index, numbers.Integral) and not isinstance(index, bool) and 0 <= int(index) < count
 
 
 def _weights(labels: np.ndarray, verified: np.ndarray, units: int) -> np.ndarray:

@@ -10,9 +10,9 @@ import numpy as np
 
 from keras_het.analysis import diagnose_noise
 from keras_het.analysis.label_quality import LabelIssues, check_distributions
-from keras_het.base.batches import as_arrays, as_numpy, count_examples, take
+from keras_het.base.batches import as_arrays, check_same_index, count_examples, take
 from keras_het.base.classes import Encoded, encode
-from keras_het.base.validation import as_float64, check_choice, check_maker
+from keras_het.base.validation import as_float64, check_choice, check_maker, check_weights
 from keras_het.cleaning.issues import issues_of
 from keras_het.cleaning.result import CleanedLabels
 from keras_het.inspection.check import leaves
@@ -53,23 +53,24 @@ def clean_labels(
         make_model: function without arguments that returns a new compiled model of the K classes of `y`, whose loss
             takes integers, for all labels become integers here.
         x: examples: an array, a list, tuple or dict of them, or a pandas frame of numbers; or a data set of batches
-            (x, y), which is read once and kept in memory, and numbered in that order.
+            (x, y) or (x, y, sample_weight), which is read once and kept in memory, and numbered in that order.
         y: their labels, `(N,)`: texts or integers, also a Series or Categorical of pandas, or label vectors; None for a
-            data set.
+            data set. A Series must have the index of a frame x.
         folds: the number of parts, and of models, from 2 to N; every class needs as many examples.
         probabilities: out of sample, `(N, K)`, each row of sum 1, the classes in sorted order (of a Categorical: in its
             own); None trains models for them.
         action: of the issues: "drop" trains without their examples, "correct" with the classes found.
         report_path: the folder for a page and a table of the labels (`report`); None for none.
-        sample_weight: of the examples in `fit`, shape `(N,)`, or None.
+        sample_weight: weights of the examples in `fit`, shape `(N,)`, not negative; None for those of a data set.
         seed: of the split and of the models.
         verbose: 1 for a progress bar, 0 for none.
         fit_arguments: for `fit`, such as epochs, batch_size, callbacks.
     Returns:
         `CleanedLabels`; print it.
     Raises:
-        ValueError: for one class, missing labels, a class of fewer examples than folds, other lengths, models of other
-            classes or of a loss of label vectors, or what the steps refuse.
+        ValueError: for one class, missing labels, -1 among them, a Series with another index than x, a class of fewer
+            examples than folds, other lengths, weights that are negative or no numbers, models of other classes or of a
+            loss of label vectors, or what the steps refuse.
         ImportError: for a report without Matplotlib or Jinja.
     Warns: if no example of a class is left to train on.
 
@@ -86,8 +87,10 @@ def clean_labels(
     """
     make = _maker(make_model)
     check_choice("action", action, ACTIONS)
-    index, (x, y) = _index(x, y), as_arrays(_arrays(x), y)
+    check_same_index(x=x, y=y, probabilities=probabilities, sample_weight=sample_weight)
+    index, (x, y, own_weight) = _index(x, y), as_arrays(_arrays(x), y)
     encoded = encode(y, count_examples(x))
+    sample_weight = _weights(sample_weight, own_weight, len(encoded.labels))
     _check(encoded, folds if probabilities is None else 1)
     if probabilities is None:
         probabilities = cross_val_probabilities(
@@ -96,12 +99,15 @@ def clean_labels(
     p = as_float64(probabilities)
     if p.ndim != 2 or p.shape[1] != len(encoded.classes):
         rule = f"be of the {len(encoded.classes)} classes of `y`, shape (N, {len(encoded.classes)})"
-        raise ValueError(f"`probabilities` must {rule}, as what the models return. Received: shape {p.shape}")
+        raise ValueError(
+            f"`probabilities` must {rule}, as what the models return. Received: shape {p.shape}, and "
+            f"{encoded.classes[-1]!s} as the last class"
+        )
     p = check_distributions(p)
     diagnosis = diagnose_noise(p, encoded.labels, class_names=encoded.classes.tolist())
     issues = issues_of(p, encoded.labels, diagnosis)
     labels, kept = cleaned(encoded.labels, issues, action)
-    weight = None if sample_weight is None else np.asarray(as_numpy(sample_weight))[kept]
+    weight = None if sample_weight is None else sample_weight[kept]
     _warn_of_lost(encoded, labels[kept])
     keras.utils.set_random_seed(seed + folds)
     model = make()
@@ -148,6 +154,13 @@ def _warn_of_lost(encoded: Encoded, labels: np.ndarray) -> None:
             'rare for the folds: look at `issues`; action="correct" keeps the examples.',
             stacklevel=3,
         )
+
+
+def _weights(given: Any, of_data_set: np.ndarray | None, count: int) -> np.ndarray | None:
+    """The weights of the examples, of which a data set may bring its own."""
+    if given is not None and of_data_set is not None:
+        raise ValueError("`sample_weight` must be None for a data set with weights of its own. Received: weights")
+    return check_weights(of_data_set if given is None else given, count)
 
 
 def _index(x: Any, y: Any) -> Any:

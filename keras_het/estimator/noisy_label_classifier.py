@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 
+from keras_het.base.classes import Encoded
 from keras_het.base.validation import check_number
 from keras_het.choice import choose
 from keras_het.estimator.network import make_layers
@@ -88,7 +89,8 @@ class NoisyLabelClassifier(ClassifierMixin, NetworkClassifier):
 
         Args:
             X: numbers of shape `(N, D)`, or images `(N, height, width, channels)`.
-            y: labels, `(N,)`: integers, strings or booleans, of at least two classes.
+            y: labels, `(N,)`: integers, strings or booleans, of at least two classes; no -1, which means that there is
+                no label, unless the classes are -1 and 1. A Series of pandas must have the index of a frame X.
             refused: no other argument is taken, above all no `sample_weight`: the candidates use the weights.
         Returns:
             itself.
@@ -105,7 +107,7 @@ class NoisyLabelClassifier(ClassifierMixin, NetworkClassifier):
             self.choice_ = choose(
                 lambda: make_layers(X, weights, self.hidden, self.standardize, self.l2),
                 X,
-                self.classes_[labels] if self.classes_.dtype.kind in "OSU" else labels,
+                Encoded(self.classes_, labels),
                 candidates=self.candidates,
                 optimizer=keras.optimizers.Adam(rate),
                 epochs=self.epochs,

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_het.base.batches import as_numpy, count_examples, is_data_set, take
+from keras_het.base.batches import check_same_index, count_examples, is_data_set, take
 from keras_het.base.fingerprint import fingerprint
 from keras_het.base.seeds import random_generator
-from keras_het.base.validation import check_choice, check_integer, check_labels, check_maker
+from keras_het.base.validation import check_choice, check_integer, check_labels, check_maker, check_weights
 from keras_het.inspection.check import judge
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.selection.fold_files import FoldFiles
@@ -44,7 +44,7 @@ def cross_val_probabilities(
         x: examples: an array, or a list, tuple or dict of them.
         y: their labels, integers, shape `(N,)`.
         folds: the number of parts, and of models, from 2 to N.
-        sample_weight: of the examples in `fit`, shape `(N,)`, or None.
+        sample_weight: weights of the examples in `fit`, shape `(N,)`, not negative, or None.
         seed: of the split and of the models.
         path: a folder that keeps each finished fold, `fold_0.npz` and so on; a later call goes on from there. It
             refuses other data, and other arguments of `fit`: numbers, texts, arrays, and dicts and lists of them. Of
@@ -76,7 +76,9 @@ def cross_val_probabilities(
     if refused:
         raise ValueError(f"`fit_arguments` must be without {', '.join(REFUSED)}. Received: {refused[0]}")
     check_choice("verbose", verbose, (0, 1))
-    data = _Data(x, check_labels(y, np.inf, count_examples(x), "y"), _weights(sample_weight, y))
+    check_same_index(x=x, y=y, sample_weight=sample_weight)
+    labels = check_labels(y, np.inf, count_examples(x), "y")
+    data = _Data(x, labels, check_weights(sample_weight, len(labels)))
     fold_of = stratified_folds(data.y, folds, seed)
     files = FoldFiles(path, fingerprint([data, folds, seed, fit_arguments]))
     bar, found = keras.utils.Progbar(folds, verbose=verbose, unit_name="fold"), np.empty((len(data.y), 0), "float32")
@@ -145,13 +147,6 @@ def _check_model(model: keras.Model, data: _Data) -> None:
     units = model.output_shape[-1] if getattr(model, "outputs", None) and len(model.outputs) == 1 else None
     if units is not None and data.y.max() >= units:
         raise ValueError(f"`y` must be in [0, {units}), the classes of the model. Received: {data.y.max()}")
-
-
-def _weights(sample_weight: Any, y: Any) -> np.ndarray | None:
-    weights = None if sample_weight is None else np.asarray(as_numpy(sample_weight))
-    if weights is not None and weights.shape != np.shape(y):
-        raise ValueError(f"`sample_weight` must have shape {np.shape(y)}. Received: shape {weights.shape}")
-    return weights
 
 
 def _fitted(

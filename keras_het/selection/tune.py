@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_het.base.batches import check_again, is_data_set
+from keras_het.base.batches import check_again, check_same_index, is_data_set
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_maker
 from keras_het.selection.held_out import HeldOut
 from keras_het.selection.search import Search, Trial, are_positive, text
@@ -168,6 +168,7 @@ def tune(
     if y is None and not is_data_set(x):
         raise ValueError("`y` must be given for arrays. Received: y=None")
     check_again("x", x)
+    check_same_index(x=x, y=y)
     held_out = HeldOut(validation_data, criterion, mode, fit_arguments.get("batch_size") or 32)
     check_choice("epoch", epoch, ("best", "last"))
     check_integer("epochs", fit_arguments.get("epochs", 1), 1)

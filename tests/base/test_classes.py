@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.base.classes import encode
+from keras_het.base.classes import check_counted_from_zero, check_no_id, encode
 
 pytestmark = pytest.mark.once
 
@@ -46,7 +46,13 @@ def test_tensors_and_columns_of_pandas():
     ("y", "text"),
     [
         ([0, 0], "`y` must be of at least two classes. Received: 1"),
-        ([-1, 0], "`y` must be in [0, inf). Received: -1 at [0]"),
+        ([-2, 0], "`y` must be in [0, 16777216). Received: -2 at [0]"),
+        ([0, 1 << 24], "`y` must be in [0, 16777216). Received: 16777216 at [1]"),
+        (
+            [1.0, -1.0],
+            "`y` must have a label for each example (or number the classes from 0, if -1 is one). Received",
+        ),
+        (np.array([-1, 0], object), "Received: -1 at [0], no label: leave such examples out (keep those of y != -1)"),
         ([0.5, 1.0], "`y` must be integers of shape (N,). Received: shape (2,), dtype float64"),
         ([[0.5, 0.5], [1, 0]], "`y` must name one class for each example. Received: vectors of other numbers"),
         ([[1, 1], [1, 0]], "`y` must name one class for each example. Received: vectors of other numbers"),
@@ -59,6 +65,13 @@ def test_tensors_and_columns_of_pandas():
 def test_refusals(y, text):
     with pytest.raises(ValueError, match=re.escape(text)):
         encode(y)
+
+
+def test_a_few_classes_may_have_no_label_and_an_id_may_not():
+    check_counted_from_zero(np.array([0, 19]))
+    check_no_id(np.array([3, 19]))
+    with pytest.raises(ValueError, match=re.escape("`y` must be in [0, 20), 10 times as many")):
+        check_counted_from_zero(np.array([0, 20]))
 
 
 def test_another_number_of_labels_is_refused():

@@ -10,6 +10,7 @@ import scipy.sparse
 
 import keras_het
 from keras_het import analysis, callbacks, choice, label_noise, layers, losses, models, selection
+from keras_het.report.findings import collect
 from tests.layers.heads import FEATURES, LABELS, UNITS, X
 
 pytestmark = pytest.mark.once
@@ -317,7 +318,7 @@ OTHER_ORDER = {
     "estimate_by_confident_joint": lambda p, y: label_noise.estimate_by_confident_joint(y, p),
     "look_alike_transitions": lambda p, y: label_noise.look_alike_transitions(p, y, 0.1),
     "CountedTransition": lambda p, y: label_noise.CountedTransition.from_labels(frame(range(30), CLASSES), y, 3),
-    "report": lambda p, y: keras_het.report(plain(), p, y, None, "nowhere"),
+    "report": lambda p, y: collect(plain(), p, y),
     "temperature": lambda p, y: models.scale_temperature(compiled(), p, y),
     "disagreements": lambda p, y: analysis.disagreements(compiled(), compiled(), p, y),
     "TrainingDynamics": lambda p, y: callbacks.TrainingDynamics(p, y),

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_het.analysis import diagnose_noise
 from keras_het.base.classes import check_counted_from_zero, check_no_id, encode
+from keras_het.callbacks import TrainingDynamics
 
 pytestmark = pytest.mark.once
 
@@ -40,6 +42,15 @@ def test_tensors_and_columns_of_pandas():
     numbers = encode(pandas.Categorical([20, 10, 20]))
     assert (numbers.classes.tolist(), numbers.labels.tolist()) == ([10, 20], [1, 0, 1])
     assert encode(pandas.DataFrame({"label": [1, 0]})).labels.tolist() == [1, 0]
+
+
+def test_integers_in_a_categorical_are_the_classes_of_a_model():
+    """Its codes would be 0, 1, 2."""
+    pandas = pytest.importorskip("pandas")
+    labels = np.array([0, 1, 3]).repeat(40)
+    column = pandas.Categorical(labels)
+    assert diagnose_noise(0.85 * np.eye(4)[labels] + 0.0375, column).share == 0.0
+    np.testing.assert_array_equal(TrainingDynamics(np.ones((120, 1)), column).labels, labels)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,11 @@ What each of them computes is tested beside its own code.
 import keras
 import numpy as np
 import pytest
+import scipy.sparse
 
 import keras_het
-from keras_het import callbacks, label_noise, layers, losses, models
+from keras_het import analysis, callbacks, label_noise, layers, losses, models, training
+from keras_het.report.findings import collect
 from tests.layers.heads import FEATURES, LABELS, UNITS, X
 
 pytestmark = pytest.mark.once
@@ -189,6 +191,90 @@ SILENT = {
     "the weights of two layers": (weights_of_two_layers, "`weights` must be those of one layer"),
     "a head that is run twice": (rematerialised, "The head must not be rematerialised"),
 }
+CLASSES = np.arange(30) % 3
+P = 0.85 * np.eye(3)[CLASSES] + 0.05
+POINTS = np.eye(3, dtype="float32")[CLASSES] + 1.0
+BLANK = "at [1], no label: leave such examples out (keep those of y != -1)"
+
+
+def plain():
+    return keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "softmax")])
+
+
+def choose(y=CLASSES, x=POINTS, **arguments):
+    given = {"candidates": [], "epochs": 1, "folds": 2, "verbose": 0, **arguments}
+    return training.choose(lambda: compiled(), x, y, **given)
+
+
+def clean(y=CLASSES, x=POINTS, **arguments):
+    return keras_het.clean_labels(lambda: compiled(), x, y, **{"probabilities": P, "epochs": 1, "verbose": 0, **arguments})
+
+
+def estimator(name, y, x=POINTS, **arguments):
+    return getattr(keras_het, name)(epochs=1).fit(x, y, **arguments)
+
+
+def changed(value, place=1):
+    """The labels, one of which is another."""
+    return np.where(np.arange(30) == place, value, CLASSES)
+
+
+class Weighted(keras.utils.PyDataset):
+    """Three batches with weights."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        part = slice(10 * index, 10 * index + 10)
+        return POINTS[part], CLASSES[part], np.full(10, 2.0)
+
+
+SPARSE = scipy.sparse.csr_matrix(POINTS)
+DENSE = "must be dense: "
+SILENT |= {
+    "a -1 among labels for scikit-learn": (lambda: estimator("NoisyLabelClassifier", changed(-1)), BLANK),
+    "a -1 among labels for a head": (lambda: estimator("HeteroscedasticClassifier", changed(-1)), BLANK),
+    "a -1 in choose": (lambda: choose(changed(-1)), "`y` must have a label for each example"),
+    "a -1 in clean_labels": (lambda: clean(changed(-1)), BLANK),
+    "a -1 in folds": (lambda: training.cross_val_probabilities(compiled, POINTS, changed(-1), epochs=1), BLANK),
+    "a -1 of validation": (lambda: choose(validation_data=(POINTS, changed(-1))), "Received: -1, no label: leave"),
+    "labels from 1 on": (lambda: choose(CLASSES + 1), "`y` must begin with 0 (y - 1, for labels that begin with 1;"),
+    "an id": (lambda: choose(changed(123456)), "is it an id? Make names texts. Received: 123456 at [1]"),
+    "an id beside probabilities": (lambda: clean(changed(123456)), "is it an id? Make names texts. Received: 123456 at [1]"),
+    "an id beside features": (
+        lambda: analysis.find_label_issues(features=POINTS, labels=changed(123456)),
+        "`labels` must be in [0, 40), 10 times as many as the classes that occur; is it an id?",
+    ),
+    "a fraction as an index": (lambda: choose(verified_labels={3.0: 1}), "in [0, 30), integers. Received: 3.0"),
+    "weights of two data sets": (
+        lambda: clean(sample_weight=np.ones(60)),
+        "`sample_weight` must have shape (30,). Received: shape (60,)",
+    ),
+    "negative weights": (lambda: clean(sample_weight=-np.ones(30)), "must be finite and not negative. Received: -1.0"),
+    "weights of nan": (
+        lambda: clean(sample_weight=np.full(30, np.nan)),
+        "finite and not negative. Received: nan",
+    ),
+    "weights twice": (lambda: clean(None, Weighted(), sample_weight=np.ones(30)), "must be None for a data set with w"),
+    "weights for candidates": (lambda: choose(None, Weighted()), "`x` must give (x, y) alone: candidates use the weig"),
+    "weights of validation": (
+        lambda: choose(validation_data=(POINTS, CLASSES, -CLASSES)),
+        "`validation_data[2]` must be finite and not negative. Received: -1 at [1]",
+    ),
+    "weights where they do not count": (
+        lambda: models.scale_temperature(compiled(), Weighted()),
+        "`x` must be (x, y), for weights do not count. Received: a data set with weights",
+    ),
+    "weights for a callback": (
+        lambda: callbacks.TransitionMonitor(validation_data=(POINTS, CLASSES, CLASSES)),
+        "`validation_data` must be (x, y), for weights do not count. Received: three parts",
+    ),
+    "a sparse matrix in choose": (lambda: choose(x=SPARSE), "`x` must be dense: x.toarray(). Received: a csr_matrix"),
+    "a sparse matrix in clean_labels": (lambda: clean(x=SPARSE), DENSE),
+    "a sparse matrix of features": (lambda: analysis.find_label_issues(features=SPARSE, labels=CLASSES), DENSE),
+    "a sparse matrix of labels": (lambda: choose(scipy.sparse.csr_matrix(P)), "`y` must be dense: y.toarray()"),
+}
 
 
 def fit_with_monitor(loss):
@@ -210,3 +296,46 @@ def test_what_is_no_softmax_of_as_many_classes_may_stand_before_a_head():
     head = layers.HeteroscedasticDense
     for before in ([], [keras.layers.ReLU()], [keras.layers.Dense(UNITS + 1, "softmax")], [keras.layers.Dense(UNITS)]):
         keras_het.check(fitting(*before, head(UNITS)))
+
+
+def frame(rows, values):
+    """A frame or a series with the rows in another order than the index says."""
+    pandas = pytest.importorskip("pandas")
+    return (pandas.DataFrame if np.ndim(values) == 2 else pandas.Series)(values, index=rows)
+
+
+OTHER_ORDER = {
+    "calibration": lambda p, y: analysis.calibration(p, y),
+    "risk_coverage": lambda p, y: analysis.risk_coverage(p, y),
+    "diagnose_noise": lambda p, y: analysis.diagnose_noise(p, y),
+    "find_label_issues": lambda p, y: analysis.find_label_issues(p, y),
+    "neighbours": lambda p, y: analysis.find_label_issues(features=p, labels=y),
+    "a model's issues": lambda p, y: analysis.find_label_issues(compiled(), y, p),
+    "find_multi_label_issues": lambda p, y: analysis.find_multi_label_issues(p, frame(y.index, np.eye(3)[CLASSES])),
+    "find_target_issues": lambda p, y: analysis.find_target_issues(p, y),
+    "true_performance": lambda p, y: analysis.true_performance(p, y, label_noise.symmetric(3, 0.1)),
+    "check_transition": lambda p, y: analysis.check_transition(p, CLASSES, np.eye(3), y),
+    "estimate_by_confident_joint": lambda p, y: label_noise.estimate_by_confident_joint(y, p),
+    "look_alike_transitions": lambda p, y: label_noise.look_alike_transitions(p, y, 0.1),
+    "CountedTransition": lambda p, y: label_noise.CountedTransition.from_labels(frame(range(30), CLASSES), y, 3),
+    "report": lambda p, y: collect(plain(), p, y),
+    "temperature": lambda p, y: models.scale_temperature(compiled(), p, y),
+    "disagreements": lambda p, y: analysis.disagreements(compiled(), compiled(), p, y),
+    "TrainingDynamics": lambda p, y: callbacks.TrainingDynamics(p, y),
+    "folds": lambda p, y: training.cross_val_probabilities(compiled, p, y, epochs=1),
+    "tune": lambda p, y: training.tune(lambda rate: compiled(), [0.1], p, y, epochs=1, validation_data=(P, CLASSES)),
+    "choose": lambda p, y: choose(y, p),
+    "validation": lambda p, y: choose(validation_data=(p, y)),
+    "clean_labels": lambda p, y: clean(y, p),
+    "probabilities": lambda p, y: clean(y, probabilities=p),
+    "weights": lambda p, y: clean(x=p, sample_weight=y),
+    "NoisyLabelClassifier": lambda p, y: estimator("NoisyLabelClassifier", y, p),
+    "HeteroscedasticClassifier": lambda p, y: estimator("HeteroscedasticClassifier", CLASSES, p, sample_weight=y),
+}
+
+
+@pytest.mark.parametrize("call", OTHER_ORDER)
+def test_rows_of_pandas_in_another_order_are_not_paired_by_place(call):
+    rows = np.arange(30)
+    with pytest.raises(ValueError, match=r"`\w+` must have the index of `\w+`.*\. Received: \d+ at"):
+        OTHER_ORDER[call](frame(rows, P), frame(rows[::-1], CLASSES[::-1]))

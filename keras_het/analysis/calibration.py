@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_het.base.batches import check_same_index
 from keras_het.base.validation import check_integer, check_labels
 
 
@@ -73,6 +74,7 @@ def confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray,
     Raises:
         ValueError: as `calibration`.
     """
+    check_same_index(probabilities=probabilities, labels=labels)
     p, y = np.asarray(probabilities), np.asarray(labels)  # float32 stays: a float64 copy may not fit in memory
     if p.ndim != 2 or y.shape != p.shape[:1] or not len(p):
         raise ValueError(

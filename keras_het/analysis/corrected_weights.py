@@ -15,6 +15,7 @@ import keras
 import numpy as np
 
 from keras_het.analysis.label_quality import check_distributions
+from keras_het.base.batches import check_same_index
 from keras_het.base.validation import as_float64, check_annotations, check_labels, check_transitions
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
 from keras_het.label_noise import CountedTransition, condition_number
@@ -92,6 +93,7 @@ def read_noisy(probabilities: Any, labels: Any, transition: Any) -> Noisy:
     Raises:
         ValueError: for values that do not fit together, or a T that is singular or nearly so.
     """
+    check_same_index(probabilities=probabilities, labels=labels)
     p = check_distributions(probabilities)
     size, several = p.shape[1], np.ndim(labels) == 2
     y = check_annotations(labels, size) if several else check_labels(labels, size, len(p))

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_het.analysis.label_quality import check_distributions
 from keras_het.analysis.second_choices import Agreement, agreement, ranks_of_clearness, unclear
+from keras_het.base.batches import check_same_index
 from keras_het.base.classes import encode
 from keras_het.base.validation import check_class_names, check_labels
 from keras_het.label_noise.decoding import Decoded, decode
@@ -157,6 +158,7 @@ def diagnose_noise(probabilities: Any, labels: Any, *, class_names: Sequence | M
         next step: Begin with keras_het.choose; by hand, with losses.ForwardCorrectedCrossentropy and the transition \
 that is found here.
     """
+    check_same_index(probabilities=probabilities, labels=labels)
     p = check_distributions(probabilities)
     size = p.shape[1]
     labels, names = _read(labels, class_names, len(p), size)
@@ -190,7 +192,7 @@ def _read(labels: Any, class_names: Any, count: int, size: int) -> tuple[np.ndar
     """Labels of any form as integers in [0, size), and the names of the classes."""
     own, places = encode(labels, count, "labels")
     if own.dtype.kind == "i":
-        return check_labels(places, size), check_class_names(class_names, size)
+        return check_labels(own[places], size), check_class_names(class_names, size)
     names = own.tolist() if class_names is None else check_class_names(class_names, size)
     if len(names) != size or not set(own.tolist()) <= set(names):
         rule = f"be names of the {size} classes of `probabilities`, with `class_names` if some do not occur"

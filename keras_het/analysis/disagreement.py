@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_het.base.batches import count_examples, take
+from keras_het.base.batches import check_same_index, count_examples, take
 from keras_het.base.graph import predictor
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.inspection.head_noise import covariance_with, find_noisy_head, standardized
@@ -136,6 +136,7 @@ def rank_histogram(
 
 
 def _find(model: keras.Model, other: keras.Model, x: Any, labels: Any, layer: str | None, batch_size: int) -> _Found:
+    check_same_index(x=x, labels=labels)
     head = find_noisy_head(model, layer)
     labels = check_labels(labels, head.units, count_examples(x))
     own, others = (exclusive_probabilities(one, x, batch_size) for one in (model, other))

@@ -13,6 +13,7 @@ import scipy.special
 from keras_het.analysis.covariance import ConfusedPair
 from keras_het.analysis.neighbors import neighbor_shares
 from keras_het.analysis.text import aligned
+from keras_het.base.batches import check_same_index
 from keras_het.base.extras import import_extra
 from keras_het.base.validation import check_labels
 from keras_het.inspection.probabilities import exclusive_probabilities
@@ -160,7 +161,7 @@ def find_label_issues(
         labels: integers in [0, K), shape `(N,)`; a class that no label has is never suggested. None takes those of a
             `TrainingDynamics`.
         x: inputs of a model, arrays; None with anything else.
-        features: of the examples, `(N, D)`, none of them zero, as by `analysis.features`, best of a model that was
+        features: of the examples, `(N, D)`, not all zero, as by `analysis.features`, best of a model that was
             trained on other data; or flattened inputs. It needs scikit-learn.
         num_neighbors: how many of the nearest other examples count, by the cosine of features.
         pairs: classes that are confusable, each (i, j), or a `ConfusedPair` of numbers, which does not count if its
@@ -192,6 +193,7 @@ def find_label_issues(
         rule = "be given without `features`, and one of the two must be given"
         raise ValueError(f"`probabilities` must {rule}. Received: {'none' if features is None else 'both'}")
     _check_given(probabilities, labels, x)
+    check_same_index(x=x, features=features, probabilities=probabilities, labels=labels)
     if features is None:
         p, labels, margins = _evidence(probabilities, labels, x, batch_size)
     else:

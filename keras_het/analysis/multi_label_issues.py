@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_het.analysis.label_quality import SHOWN, confident_issues
 from keras_het.analysis.text import aligned
-from keras_het.base.batches import as_numpy
+from keras_het.base.batches import as_numpy, check_same_index
 from keras_het.base.extras import import_extra
 from keras_het.base.validation import check_class_names, check_label_vectors
 from keras_het.ops.label_vectors import MISSING
@@ -89,6 +89,7 @@ def find_multi_label_issues(
             2    dog      1  0.9500
         1 of 6 labels are probably wrong, of which 1 are missing positives
     """
+    check_same_index(probabilities=probabilities, labels=labels)
     p = np.asarray(as_numpy(probabilities), "float64")
     if p.ndim != 2 or not ((p >= 0.0) & (p <= 1.0)).all():
         raise ValueError(f"`probabilities` must be in [0, 1], of shape (N, C). Received: shape {p.shape}")

@@ -4,8 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from keras_het.base.batches import check_dense
+from keras_het.base.classes import check_no_id
 from keras_het.base.extras import import_extra
-from keras_het.base.validation import as_float64, check_integer, check_labels
+from keras_het.base.validation import check_integer, check_labels, check_numbers
 
 
 def neighbor_shares(features: Any, labels: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -13,43 +15,55 @@ def neighbor_shares(features: Any, labels: Any, count: int) -> tuple[np.ndarray,
 
         p_ij = (number of the nearest `count` examples of i, without i, that have the label j) / count
 
-    Near is a large cosine of the features. All distances are computed, in blocks: O(N^2 D) operations, O(N (D + K +
-    count)) memory.
+    Near is a large cosine of the features. A row of zeros has the cosine 0 with all others, which are equally near: its
+    shares are those of all other labels, and it is no neighbour of another. All distances are computed, in blocks:
+    O(N^2 D) operations, O(N (D + K + count)) memory.
 
     Args:
-        features: `(N, D)`, none of them zero.
+        features: `(N, D)`, more than `count` of them not zero.
         labels: integers, `(N,)`.
         count: of neighbours, from 1 to N - 1.
     Returns:
         shares `(N, K)`, K the largest label and 1, and the labels `(N,)`.
     Raises:
-        ValueError: for other shapes, features that are zero or no numbers, or too many neighbours.
+        ValueError: for other shapes, features that are no numbers, too many neighbours, or an id among the labels.
         ImportError: without scikit-learn.
 
     Example:
         >>> neighbor_shares([[1, 0], [2, 0.1], [0.3, 1], [0, 2], [0.1, 1]], [0, 0, 1, 1, 0], 1)[0].tolist()
         [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
     """
-    features = _unit_rows(as_float64(features))
+    features = _unit_rows(check_numbers("features", check_dense("features", features)))
     labels = check_labels(labels, np.inf, len(features))
-    count = check_integer("num_neighbors", count, 1, len(features) - 1)
+    check_no_id(labels, "labels")
+    rows = np.flatnonzero(features.any(axis=1))
+    count = check_integer("num_neighbors", count, 1, _most(len(rows)))
     module = import_extra("sklearn.neighbors", "The check by neighbours")
-    search = module.NearestNeighbors(n_neighbors=count, algorithm="brute").fit(features)
-    of_neighbors = labels[search.kneighbors(return_distance=False)]  # without the example itself
-    shares = np.zeros((len(labels), int(labels.max()) + 1))
-    np.add.at(shares, (np.arange(len(labels))[:, None], of_neighbors), 1.0 / count)
+    search = module.NearestNeighbors(n_neighbors=count, algorithm="brute").fit(features[rows])
+    of_neighbors = labels[rows][search.kneighbors(return_distance=False)]  # without the example itself
+    shares, zero = np.zeros((len(labels), int(labels.max()) + 1)), np.flatnonzero(~features.any(axis=1))
+    np.add.at(shares, (rows[:, None], of_neighbors), 1.0 / count)
+    shares[zero] = np.bincount(labels)
+    shares[zero, labels[zero]] -= 1.0
+    shares[zero] /= len(labels) - 1
     return shares, labels
 
 
+def _most(others: int) -> int:
+    """The most neighbours that an example can have, of so many that are not zero."""
+    if others < 2:
+        raise ValueError(f"`features` must have two rows that are not all 0. Received: {others}")
+    return others - 1
+
+
 def _unit_rows(features: np.ndarray) -> np.ndarray:
-    """Features of length 1, `(N, D)`: their distances are in the order of their cosines."""
+    """Features of length 1, or 0, `(N, D)`: their distances are in the order of their cosines."""
     if features.ndim != 2 or len(features) < 2:
         raise ValueError(f"`features` must have shape (N, D), N at least 2. Received: shape {features.shape}")
     lengths = np.linalg.norm(features, axis=1)
-    wrong = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
+    wrong = np.flatnonzero(~np.isfinite(lengths))
     if len(wrong):
         raise ValueError(
-            f"`features` must be finite numbers, and not all 0 in a row. Received: row {wrong[0]} of length "
-            f"{lengths[wrong[0]]:.4g}"
+            f"`features` must be finite numbers. Received: row {wrong[0]} of length {lengths[wrong[0]]:.4g}"
         )
-    return features / lengths[:, None]
+    return features / np.where(lengths > 0, lengths, 1.0)[:, None]

@@ -10,7 +10,7 @@ from keras import ops
 from scipy.special import ndtr, ndtri
 
 from keras_het.analysis.text import aligned
-from keras_het.base.batches import as_numpy
+from keras_het.base.batches import as_numpy, check_same_index
 from keras_het.base.validation import as_float64
 from keras_het.ops.packed import unpack
 
@@ -119,6 +119,7 @@ def judged(outputs: Any, targets: Any) -> Judged:
         outputs: `(N, K (2 + R) + 1)`.
         targets: `(N, K)` or `(N,)`.
     """
+    check_same_index(outputs=outputs, targets=targets)
     outputs, targets = np.asarray(as_numpy(outputs), "float32"), np.asarray(as_numpy(targets), "float64")
     y = targets[:, None] if targets.ndim == 1 else targets
     if outputs.ndim != 2 or y.ndim != 2 or len(y) != len(outputs) or not len(y):

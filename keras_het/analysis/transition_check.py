@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import chdtri, chndtrinc, ndtr, ndtri
 
 from keras_het.analysis.corrected_weights import Noisy, read_noisy
+from keras_het.base.batches import check_same_index
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_labels, check_number, check_share
 
@@ -123,6 +124,7 @@ def check_transition(
         >>> check_transition(p, labels, np.transpose(flips), true).holds  # transposed
         False
     """
+    check_same_index(probabilities=probabilities, labels=labels, true=true)
     noisy, rng = read_noisy(probabilities, labels, transition), random_generator(seed)
     check_share("smallest", check_number("smallest", smallest, above=0.0))
     if not 0.0 < check_number("power", power, above=0.0) < 1.0:

@@ -2,11 +2,21 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
+
+WITHOUT_WEIGHTS = "be (x, y), for weights do not count"
+
+
+class Arrays(NamedTuple):
+    """Examples, labels and weights; weights are None if there are none."""
+
+    x: Any
+    y: Any
+    sample_weight: Any
 
 
 def is_data_set(x: Any) -> bool:
@@ -25,7 +35,7 @@ def examples_and_labels(name: str, data: Any) -> tuple[Any, Any]:
     """Returns `(x, y)` of validation data, given as such or as a data set; y is None for a data set.
 
     Raises:
-        ValueError: for anything else, and for a data set that can be read only once.
+        ValueError: for anything else, weights among them, and for a data set that can be read only once.
     """
     check_again(name, data)
     if data is not None and is_data_set(data):
@@ -37,16 +47,55 @@ def examples_and_labels(name: str, data: Any) -> tuple[Any, Any]:
             else f"a {type(data).__name__}" + (f" of {len(data)}" if isinstance(data, list | tuple) else "")
         )
         raise ValueError(f"`{name}` must be (x, y) or a data set. Received: {name}={found}")
+    if len(data) == 3 and data[2] is not None:
+        raise ValueError(f"`{name}` must {WITHOUT_WEIGHTS}. Received: three parts")
     return data[0], data[1]
+
+
+def check_same_index(**given: Any) -> None:
+    """Raises a ValueError if the rows of frames or series of pandas among the arguments are not in one order.
+
+    Everything here pairs rows by place, while pandas pairs them by index: a column that was shuffled or sorted by
+    itself would give examples the labels of others.
+    """
+    indices = [(name, part.index) for name, value in given.items() for part in _parts(value) if hasattr(part, "iloc")]
+    for name, index in indices[1:]:
+        first, expected = indices[0]
+        if len(index) == len(expected) and not index.equals(expected):
+            differ = (
+                (place, *pair) for place, pair in enumerate(zip(index, expected, strict=True)) if pair[0] != pair[1]
+            )
+            place, found, other = next(differ, (0, index[0], expected[0]))
+            rule = f"have the index of `{first}` ({name}.loc[{first}.index]; to_numpy() of both pairs them by place)"
+            raise ValueError(f"`{name}` must {rule}. Received: {found!r} at [{place}], where `{first}` has {other!r}")
+
+
+def _parts(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _as_given(x: Any) -> Any:
+    """A list of texts as an array, for `predict` takes both; anything else as it is."""
+    is_texts = isinstance(x, list) and x and all(isinstance(part, str) for part in x)
+    return np.array(x, object) if is_texts else x
+
+
+def check_dense(name: str, part: Any) -> Any:
+    """`part`, if it is not a sparse matrix of SciPy, which NumPy takes for a single object."""
+    if hasattr(part, "toarray"):
+        raise ValueError(f"`{name}` must be dense: {name}.toarray(). Received: a {type(part).__name__}")
+    return part
 
 
 def count_examples(x: Any) -> int:
     """The number of examples of arrays, which may be in a list, a tuple or a dict.
 
     Raises:
-        ValueError: for anything but arrays, such as nested lists of numbers.
+        ValueError: for anything but arrays, such as nested lists of numbers, or sparse matrices.
     """
-    arrays = keras.tree.flatten(x)
+    arrays = [check_dense("x", part) for part in keras.tree.flatten(_as_given(x))]
     wrong = [part for part in arrays if not len(getattr(part, "shape", ()))]
     if wrong or not arrays:
         found = f"a {type(x).__name__} of {type(wrong[0]).__name__}" if wrong else f"an empty {type(x).__name__}"
@@ -58,7 +107,7 @@ def count_examples(x: Any) -> int:
 
 def take(x: Any, indices: np.ndarray) -> Any:
     """The examples with these indices, as NumPy, of arrays, which may be in a list, a tuple or a dict."""
-    return keras.tree.map_structure(lambda part: np.asarray(as_numpy(part))[indices], x)
+    return keras.tree.map_structure(lambda part: np.asarray(as_numpy(part))[indices], _as_given(x))
 
 
 def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
@@ -67,12 +116,19 @@ def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
     Raises:
         ValueError: for a data set without an end.
     """
+    return ((inputs, labels) for inputs, labels, _ in _triples(x, batch_size))
+
+
+def _triples(x: Any, batch_size: int) -> Iterator[tuple[Any, Any, Any]]:
+    """Yields inputs, labels and weights, batch by batch; labels and weights are None if `x` has none."""
+    x = _as_given(x)
     if not is_data_set(x):
         for start in range(0, count_examples(x), batch_size):
             yield (
                 keras.tree.map_structure(
                     lambda part, start=start: _of_this_backend(part[start : start + batch_size]), x
                 ),
+                None,
                 None,
             )
         return
@@ -86,15 +142,15 @@ def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
 
 def first_batches(x: Any, count: int) -> Iterator[tuple[Any, Any]]:
     """Yields the first pairs of inputs and labels of a data set, which may be without an end."""
-    return itertools.islice(_of_data_set(x), count)
+    return itertools.islice(((inputs, labels) for inputs, labels, _ in _of_data_set(x)), count)
 
 
-def _of_data_set(x: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields the pairs of inputs and labels of a data set; labels are None if it has none."""
+def _of_data_set(x: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Yields the inputs, labels and weights of a data set, batch by batch; labels and weights are None without any."""
     numbers = itertools.count() if getattr(x, "num_batches", None) is None else range(x.num_batches)
     for batch in (x[i] for i in numbers) if isinstance(x, keras.utils.PyDataset) else x:
-        inputs, labels, _ = keras.utils.unpack_x_y_sample_weight(tuple(batch) if isinstance(batch, list) else batch)
-        yield keras.tree.map_structure(_of_this_backend, inputs), labels
+        inputs, *others = keras.utils.unpack_x_y_sample_weight(tuple(batch) if isinstance(batch, list) else batch)
+        yield keras.tree.map_structure(_of_this_backend, inputs), *others
 
 
 def as_numpy(part: Any) -> Any:
@@ -128,17 +184,22 @@ def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterat
     `y` is None for a data set, which brings its own labels; one pass reads both, so that they match if it is shuffled.
 
     Raises:
-        ValueError: for labels that are missing or given twice, or not as many as the examples.
+        ValueError: for labels that are missing or given twice, or not as many as the examples; for weights in a data
+            set, or another index of pandas.
     """
     if is_data_set(x) != (y is None):
         rule = "be given for arrays, and None for a data set, which has its own"
         raise ValueError(
             f"`{name}` must {rule}. Received: {name}={'None' if y is None else 'labels'}, x a {type(x).__name__}"
         )
+    check_same_index(**{"x": x, name: y})
     given, start = None if y is None else np.asarray(ops.convert_to_numpy(y)), 0
     if given is not None and len(given) != (count := count_examples(x)):
         raise ValueError(f"`{name}` must have an entry for each of the {count} examples. Received: {len(given)}")
-    for inputs, labels in batches(x, batch_size):
+    for inputs, labels, weights in _triples(x, batch_size):
+        if weights is not None and np.any(np.asarray(as_numpy(weights)) != 1):
+            where = name if name == "validation_data" else "x"
+            raise ValueError(f"`{where}` must {WITHOUT_WEIGHTS}. Received: a data set with weights")
         if labels is None and given is None:
             raise ValueError(
                 "`x` must be a data set of pairs of inputs and labels, in batches. Received: one without labels"
@@ -148,24 +209,29 @@ def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterat
         yield inputs, np.asarray(part)
 
 
-def as_arrays(x: Any, y: Any, name: str = "y") -> tuple[Any, Any]:
-    """Examples and labels as arrays; those of a data set are read once, batch by batch.
+def as_arrays(x: Any, y: Any, name: str = "y") -> Arrays:
+    """Examples and labels as arrays; those of a data set, and its weights, are read once, batch by batch.
 
     Raises:
-        ValueError: for labels that are missing, or given beside a data set.
+        ValueError: for labels that are missing, or given beside a data set, or of another index of pandas.
     """
     if not is_data_set(x):
         count_examples(x)
         if y is None:
             raise ValueError(f"`{name}` must be given for arrays. Received: {name}=None")
-        return keras.tree.map_structure(lambda part: np.asarray(as_numpy(part)), x), y
+        check_same_index(**{"x": x, name: y})
+        return Arrays(keras.tree.map_structure(lambda part: np.asarray(as_numpy(part)), _as_given(x)), y, None)
     if y is not None:
         raise ValueError(f"`{name}` must be None for a data set, which has its own. Received: labels")
-    parts = list(batches(x, 1))
-    if not parts or any(labels is None for _, labels in parts):
+    parts = list(_triples(x, 1))
+    if not parts or any(labels is None for _, labels, _ in parts):
         rule = "give pairs of inputs and labels, in batches"
         raise ValueError(f"`x` must {rule}. Received: {'no batch' if not parts else 'one without labels'}")
     inputs = keras.tree.map_structure(
-        lambda *given: np.concatenate([as_numpy(part) for part in given]), *[p for p, _ in parts]
+        lambda *given: np.concatenate([as_numpy(part) for part in given]), *[inputs for inputs, _, _ in parts]
     )
-    return inputs, np.concatenate([np.asarray(as_numpy(labels)) for _, labels in parts])
+    labels = np.concatenate([np.asarray(as_numpy(labels)) for _, labels, _ in parts])
+    if all(weights is None for _, _, weights in parts):
+        return Arrays(inputs, labels, None)
+    weights = [np.ones(len(y)) if weights is None else np.asarray(as_numpy(weights)) for _, y, weights in parts]
+    return Arrays(inputs, labels, np.concatenate(weights))

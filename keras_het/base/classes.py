@@ -1,11 +1,13 @@
 """Labels of any form, integers, names or vectors, as the integers 0 to K - 1, and back."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from keras_het.base.batches import as_numpy
-from keras_het.base.validation import check_labels
+from keras_het.base.batches import as_numpy, check_dense
+from keras_het.base.validation import MAX_CLASSES, check_labels, no_label
+
+MOST_EMPTY = 10  # classes for each one that occurs: with more, an integer is an id, and K^2 numbers fit no memory
 
 
 class Encoded(NamedTuple):
@@ -20,37 +22,76 @@ class Encoded(NamedTuple):
     labels: np.ndarray
 
 
-def encode(y: Any, count: int | None = None, name: str = "y") -> Encoded:
+def encode(y: Any, count: int | None = None, name: str = "y", *, alone: bool = False) -> Encoded:
     """Reads labels of exclusive classes.
 
     Args:
         y: integers from 0 on, which stay as they are; names or booleans, which are numbered in sorted order, or in that
-            of a Categorical; vectors with a single 1, `(N, K)`; as an array, a tensor, a list, or a column of pandas.
+            of a Categorical; vectors with a single 1, `(N, K)`; as an array, a tensor, a list, or a column of pandas;
+            or `Encoded` ones.
         count: N, or None.
         name: of the argument, for errors.
+        alone: whether nothing but the labels says how many classes there are: see `check_counted_from_zero`.
     Raises:
-        ValueError: for missing labels, fractions, several ones in a vector, another number of labels, or one class.
+        ValueError: for missing labels, -1 among them, fractions, several ones in a vector, another number of labels, or
+            one class.
 
     Example:
         >>> found = encode(["dog", "cat", "dog"])
         >>> found.classes.tolist(), found.labels.tolist()
         (['cat', 'dog'], [1, 0, 1])
     """
-    given = np.asarray(as_numpy(y))
-    given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
-    if given.ndim == 2 and given.dtype.kind in "biuf":
-        found = _of_vectors(given, name)
-    elif given.ndim == 1 and (given.dtype.kind in "OSUb" or _categories(y) is not None):
-        found = _of_names(given, _categories(y), name)
-    else:
-        labels = check_labels(_whole(given, name), np.inf, None, name).astype("int64")  # small ones would overflow
-        found = Encoded(np.arange(int(labels.max(initial=-1)) + 1), labels)
+    found = y if isinstance(y, Encoded) else _encoded(y, name, alone)
     if count is not None and len(found.labels) != count:
         rule = f"have a label for each of the {count} examples"
         raise ValueError(f"`{name}` must {rule}. Received: {len(found.labels)}")
     if (number := len(np.unique(found.labels))) < 2:
         raise ValueError(f"`{name}` must be of at least two classes. Received: {number}")
     return found
+
+
+def check_counted_from_zero(labels: np.ndarray, name: str = "y") -> np.ndarray:
+    """Integer labels, `(N,)`, if 0 is among them, and no id, which would ask for as many classes.
+
+    Example:
+        >>> check_counted_from_zero(np.array([0, 2, 5])).tolist()
+        [0, 2, 5]
+    """
+    if len(labels) and labels.min() > 0:
+        rule = f"begin with 0 ({name} - 1, for labels that begin with 1; texts, for names that are numbers)"
+        raise ValueError(f"`{name}` must {rule}. Received: integers from {labels.min()} to {labels.max()}")
+    check_no_id(labels, name)
+    return labels
+
+
+def refuse_blank(place: int, name: str = "y") -> NoReturn:
+    """Raises a ValueError for a -1 among labels, which means everywhere that there is none."""
+    rule = "have a label for each example (or number the classes from 0, if -1 is one)"
+    raise ValueError(f"`{name}` must {rule}. Received: -1 at [{place}]{no_label(-1, name)}")
+
+
+def check_no_id(labels: np.ndarray, name: str = "y") -> None:
+    """Raises a ValueError if the largest of integer labels, `(N,)`, asks for far more classes than occur."""
+    most = MOST_EMPTY * len(np.unique(labels))
+    if len(labels) and labels.max() >= most:
+        place = labels.argmax()
+        rule = f"be in [0, {most}), {MOST_EMPTY} times as many as the classes that occur; is it an id? Make names texts"
+        raise ValueError(f"`{name}` must {rule}. Received: {labels[place]} at [{place}]")
+
+
+def _encoded(y: Any, name: str, alone: bool) -> Encoded:
+    given = np.asarray(as_numpy(check_dense(name, y)))
+    given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
+    if given.ndim == 2 and given.dtype.kind in "biuf":
+        return _of_vectors(given, name)
+    if given.ndim == 1 and (given.dtype.kind in "OSUb" or _categories(y) is not None):
+        return _of_names(given, _categories(y), name, alone)
+    given = _whole(given, name)
+    if given.dtype.kind == "i" and (given == -1).any():
+        refuse_blank(int((given == -1).argmax()), name)
+    labels = check_labels(given, MAX_CLASSES, None, name)
+    labels = check_counted_from_zero(labels, name) if alone else labels
+    return Encoded(np.arange(int(labels.max(initial=-1)) + 1), labels)
 
 
 def encode_among(y: Any, classes: np.ndarray, name: str) -> np.ndarray:
@@ -69,7 +110,7 @@ def encode_among(y: Any, classes: np.ndarray, name: str) -> np.ndarray:
         >>> encode_among(["dog", "dog"], encode(["dog", "cat"]).classes, "y").tolist()
         [1, 1]
     """
-    given = np.asarray(as_numpy(y))
+    given = np.asarray(as_numpy(check_dense(name, y)))
     if given.ndim == 2 and given.shape[1] > 1:
         given = _of_vectors(given, name).labels
     values = given.reshape(len(given)).tolist()
@@ -77,7 +118,8 @@ def encode_among(y: Any, classes: np.ndarray, name: str) -> np.ndarray:
     wrong = [label for label in values if label not in places]
     if wrong or not values:
         rule = "have at least one label, and only those of `y`"
-        raise ValueError(f"`{name}` must {rule}. Received: {repr(wrong[0]) if wrong else 'none'}")
+        found = f"{wrong[0]!r}{no_label(wrong[0], name)}" if wrong else "none"
+        raise ValueError(f"`{name}` must {rule}. Received: {found}")
     return np.array([places[label] for label in values])
 
 
@@ -87,16 +129,18 @@ def _of_vectors(given: np.ndarray, name: str) -> Encoded:
     return Encoded(np.arange(given.shape[1]), given.argmax(axis=1))
 
 
-def _of_names(given: np.ndarray, categories: list | None, name: str) -> Encoded:
+def _of_names(given: np.ndarray, categories: list | None, name: str, alone: bool) -> Encoded:
     values = given.tolist()
     missing = [index for index, value in enumerate(values) if _is_missing(value)]
     if missing:
         raise ValueError(f"`{name}` must have a label for each example. Received: none at [{missing[0]}]")
+    if -1 in values:
+        refuse_blank(values.index(-1), name)
     kinds = sorted({type(value).__name__ for value in values})
     if len(kinds) > 1:
         raise ValueError(f"`{name}` must have labels of one type. Received: {' and '.join(kinds)}")
     if categories is None and kinds in (["int"], ["float"]):
-        return encode(given.astype(kinds[0]), name=name)
+        return _encoded(given.astype(kinds[0]), name, alone)
     occurring = set(values)
     order = sorted(occurring) if categories is None else [value for value in categories if value in occurring]
     places = {value: place for place, value in enumerate(order)}

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.batches import as_numpy
+from keras_het.base.batches import as_numpy, check_dense
 
 MAX_FEATURES = 1 << 32  # more, of a single class, exceed any bound of weights
 MOST_LETTERS = 200  # of another error, in the text of one
@@ -122,14 +122,14 @@ def check_rows(rows: Any, name: str = "transition") -> np.ndarray:
 
 
 def check_labels(labels: Any, num_classes: float, count: int | None = None, name: str = "labels") -> np.ndarray:
-    """`labels` as an array, if they are integers in [0, num_classes), of shape `(N,)`.
+    """`labels` as integers of 64 bits, if they are in [0, num_classes), of shape `(N,)`.
 
-    N is `count` unless that is None.
+    N is `count` unless that is None. Of fewer bits, i * num_classes + j would overflow.
 
     Raises:
         ValueError: if not; it says which one is wrong.
     """
-    labels = np.asarray(labels)
+    labels = np.asarray(check_dense(name, labels))
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         made = f", as {name}.argmax(-1) of label vectors" if labels.ndim == 2 and labels.shape[1] > 1 else ""
         if labels.dtype.kind in "OSU":
@@ -139,10 +139,38 @@ def check_labels(labels: Any, num_classes: float, count: int | None = None, name
         )
     wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
     if len(wrong):
-        raise ValueError(f"`{name}` must be in [0, {num_classes}). Received: {labels[wrong[0]]} at [{wrong[0]}]")
+        found = labels[wrong[0]]
+        raise ValueError(
+            f"`{name}` must be in [0, {num_classes}). Received: {found} at [{wrong[0]}]{no_label(found, name)}"
+        )
     if count is not None and len(labels) != count:
         raise ValueError(f"`{name}` must have an entry for each of the {count} examples. Received: {len(labels)}")
-    return labels
+    return labels.astype("int64", copy=False)
+
+
+def no_label(label: Any, name: str) -> str:
+    """What an error adds for a -1: it means everywhere that there is no label."""
+    return f", no label: leave such examples out (keep those of {name} != -1)" if label == -1 else ""
+
+
+def check_weights(weights: Any, count: int, name: str = "sample_weight") -> np.ndarray | None:
+    """Weights of examples, `(N,)`, as an array, if they are finite, not negative, and not all 0; None if not given.
+
+    Raises:
+        ValueError: if not; it says which one is wrong.
+    """
+    if weights is None:
+        return None
+    array = np.asarray(as_numpy(weights))
+    if array.shape != (count,):
+        raise ValueError(f"`{name}` must have shape ({count},). Received: shape {array.shape}")
+    numbers = check_numbers(name, array)
+    wrong = np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))
+    if len(wrong):
+        raise ValueError(f"`{name}` must be finite and not negative. Received: {array[wrong[0]]} at [{wrong[0]}]")
+    if not numbers.any():
+        raise ValueError(f"`{name}` must have a weight above zero. Received: only zeros")
+    return array
 
 
 def check_label_vectors(labels: Any, shapes: Sequence[tuple[int, ...]]) -> np.ndarray:

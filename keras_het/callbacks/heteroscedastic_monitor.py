@@ -56,8 +56,6 @@ class HeteroscedasticMonitor(keras.callbacks.Callback):
     def __init__(self, validation_data: Any, *, layer: str | None = None, batch_size: int = 128):
         super().__init__()
         self.validation_data = examples_and_labels("validation_data", validation_data)
-        if isinstance(validation_data, list | tuple) and len(validation_data) > 2:
-            raise ValueError("`validation_data` must be (x, y), for weights do not count. Received: three parts")
         self.layer, self.batch_size = layer, check_integer("batch_size", batch_size, 1)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:

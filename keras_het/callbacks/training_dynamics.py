@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.batches import count_examples, is_data_set, take
+from keras_het.base.batches import check_same_index, count_examples, is_data_set, take
 from keras_het.base.classes import encode
 from keras_het.base.fingerprint import fingerprint
 from keras_het.base.validation import check_boolean, check_integer, check_labels
@@ -64,6 +64,7 @@ class TrainingDynamics(keras.callbacks.Callback):
         super().__init__()
         if is_data_set(x):
             raise ValueError(f"`x` must be arrays, so that examples have a number. Received: a {type(x).__name__}")
+        check_same_index(x=x, y=y)
         count = count_examples(x)
         if not count:
             raise ValueError("`x` must have at least one example. Received: none")
@@ -163,4 +164,4 @@ class TrainingDynamics(keras.callbacks.Callback):
 def _integers(y: Any, count: int) -> np.ndarray:
     """Labels of any form but names as integers."""
     classes, labels = encode(y, count)
-    return labels if classes.dtype.kind == "i" else check_labels(classes[labels], np.inf, name="y")
+    return check_labels(classes[labels], np.inf, name="y")

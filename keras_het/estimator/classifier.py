@@ -6,9 +6,9 @@ import keras
 import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight
 
-from keras_het.base.validation import check_integer, check_number
+from keras_het.base.batches import check_same_index
+from keras_het.base.validation import check_integer, check_number, check_weights
 from keras_het.estimator.network import NetworkClassifier
 from keras_het.inspection.check import judge
 from keras_het.layers import HeteroscedasticDense
@@ -115,18 +115,19 @@ class HeteroscedasticClassifier(NetworkClassifier):
 
         Args:
             X: numbers of shape `(N, D)`, or images `(N, height, width, channels)`.
-            y: labels, `(N,)`: integers, strings or booleans, of at least two classes.
+            y: labels, `(N,)`: integers, strings or booleans, of at least two classes; no -1, which means that there is
+                no label, unless the classes are -1 and 1. A Series of pandas must have the index of a frame X.
             sample_weight: not negative, `(N,)`; examples of weight zero do not count.
         Returns:
             itself.
         Raises:
             ValueError: for other data, or arguments out of range.
         """
+        check_same_index(X=X, sample_weight=sample_weight)
         X, labels = self._checked(X, y)
-        weights = _check_sample_weight(sample_weight, X, dtype="float32", ensure_non_negative=True)
+        given = check_weights(sample_weight, len(X))
+        weights = np.ones(len(X), "float32") if given is None else given.astype("float32")
         counts = weights > 0
-        if not counts.any():
-            raise ValueError("`sample_weight` must have a weight above zero. Received: only zeros")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._train(X[counts], labels[counts], weights[counts] / weights[counts].mean(), seed)
         return self

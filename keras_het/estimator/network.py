@@ -10,6 +10,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from keras_het.base.batches import check_same_index
+from keras_het.base.classes import refuse_blank
 from keras_het.base.validation import check_boolean, check_integer, check_number
 from keras_het.models.copying import model_from_bytes, model_to_bytes
 
@@ -50,11 +52,14 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
 
     def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         """X as float32, and y as the indices of its labels in `classes_`, which is set."""
+        check_same_index(X=X, y=y)
         X, y = validate_data(self, X, y, dtype="float32", allow_nd=True)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError("`y` must have at least two classes. Received: 1 class")
+        if self.classes_[0] == -1 and self.classes_[1:].tolist() != [1]:  # scikit-learn has these two as classes
+            refuse_blank(int(labels.argmin()))
         return X, labels.astype("int32")
 
     def _maker(self, x: np.ndarray, weights: np.ndarray) -> Callable[[], keras.Model]:

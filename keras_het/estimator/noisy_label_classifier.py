@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
+from keras_het.base.classes import Encoded
 from keras_het.estimator.network import NetworkClassifier
 from keras_het.training import choose
 
@@ -88,7 +89,8 @@ class NoisyLabelClassifier(NetworkClassifier):
 
         Args:
             X: numbers of shape `(N, D)`, or images `(N, height, width, channels)`.
-            y: labels, `(N,)`: integers, strings or booleans, of at least two classes.
+            y: labels, `(N,)`: integers, strings or booleans, of at least two classes; no -1, which means that there is
+                no label, unless the classes are -1 and 1. A Series of pandas must have the index of a frame X.
             refused: no other argument is taken, above all no `sample_weight`: the candidates use the weights.
         Returns:
             itself.
@@ -104,8 +106,7 @@ class NoisyLabelClassifier(NetworkClassifier):
             self.choice_ = choose(
                 self._maker(X, np.ones(len(X), "float32")),
                 X,
-                labels,
-                class_names=self.classes_,
+                Encoded(self.classes_, labels),
                 candidates=self.candidates,
                 epochs=self.epochs,
                 batch_size=self.batch_size,

@@ -17,7 +17,8 @@ def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: i
 
     Args:
         model: a functional or built Sequential model.
-        x: the examples: arrays, or a data set of batches in a fixed order, whose labels are ignored.
+        x: the examples: arrays, a list of texts where the model takes these, or a data set of batches in a fixed order,
+            whose labels are ignored.
         layer: the name of a layer; None takes the input of the head, a `Dense` or a head of this package.
         batch_size: for predictions from arrays.
     Returns:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_het.base.batches import check_same_index
 from keras_het.base.extras import import_extra
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import (
@@ -75,6 +76,7 @@ def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarr
         >>> look_alike_transitions(features, [0, 0, 1, 1, 2, 2], noise=0.3)[:2].round(2).tolist()
         [[0.59, 0.41, 0.0], [0.56, 0.44, 0.0]]
     """
+    check_same_index(features=features, labels=labels)
     features = np.asarray(features, "float64")
     labels = check_labels(labels, np.inf)
     check_share("noise", noise)

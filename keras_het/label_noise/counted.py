@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_het.base.batches import check_same_index
 from keras_het.base.validation import check_integer, check_labels
 from keras_het.label_noise.matrices import from_confusion
 
@@ -48,6 +49,7 @@ class CountedTransition:
             [[1.0, 1.0], [0.0, 1.0]]
         """
         size = check_integer("num_classes", num_classes, 2)
+        check_same_index(true=true, labels=labels)
         true = check_labels(true, size, name="true")
         labels = check_labels(labels, size, len(true))
         return cls(np.bincount(true * size + labels, minlength=size * size).reshape(size, size))

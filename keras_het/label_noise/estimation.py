@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
+from keras_het.base.batches import check_same_index
 from keras_het.base.validation import (
     as_float64,
     check_every_class,
@@ -68,6 +69,7 @@ def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
         >>> estimate_by_confident_joint([0, 0, 1, 1, 1], p).round(2).tolist()
         [[0.5, 0.5], [0.0, 1.0]]
     """
+    check_same_index(labels=labels, probabilities=probabilities)
     p = check_probabilities(probabilities)
     labels = check_labels(labels, p.shape[1], len(p))
     check_every_class(labels, p.shape[1])

@@ -6,7 +6,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.replicas import check_one_replica
-from keras_het.base.validation import check_integer
+from keras_het.base.validation import check_integer, check_weights
 from keras_het.losses.state import StatefulCrossentropy
 
 MAX_EXAMPLES = 1 << 24  # sample weights are float32, which would round larger indices to others
@@ -27,7 +27,7 @@ def with_index(num_examples: int, sample_weight: Any = None) -> np.ndarray:
 
     Args:
         num_examples: N, an integer in [1, 2^24].
-        sample_weight: `(N,)`; None weighs all examples alike.
+        sample_weight: `(N,)`, not negative; None weighs all examples alike.
     Returns:
         shape `(N, 2)`, float32: weight, index.
     Raises:
@@ -38,9 +38,8 @@ def with_index(num_examples: int, sample_weight: Any = None) -> np.ndarray:
         [[1.0, 0.0], [0.5, 1.0], [1.0, 2.0]]
     """
     check_integer("num_examples", num_examples, 1, MAX_EXAMPLES)
-    weights = np.ones(num_examples) if sample_weight is None else np.asarray(sample_weight)
-    if weights.shape != (num_examples,):
-        raise ValueError(f"`sample_weight` must have shape ({num_examples},). Received: shape {weights.shape}")
+    given = check_weights(sample_weight, num_examples)
+    weights = np.ones(num_examples) if given is None else given
     return np.stack([weights, np.arange(num_examples)], axis=1).astype("float32")
 
 

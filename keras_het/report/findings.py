@@ -13,7 +13,7 @@ from keras_het.analysis.calibration import Calibration
 from keras_het.analysis.label_quality import LabelIssues
 from keras_het.analysis.risk import RiskCoverage
 from keras_het.analysis.true_performance import TruePerformance
-from keras_het.base.batches import count_examples, is_data_set
+from keras_het.base.batches import check_same_index, count_examples, is_data_set
 from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.inspection.check import judge
@@ -142,6 +142,7 @@ def collect(
         raise ValueError("`x` must have at least one example. Received: none")
     if getattr(model, "compiled", False):
         judge(model, x, trains=False)
+    check_same_index(x=x, y=y, probabilities=probabilities)
     labels = check_labels(y, np.inf, count, "y")
     p = exclusive_probabilities(model, x, batch_size) if probabilities is None else _given(probabilities, count)
     labels = check_labels(labels, p.shape[1], name="y")

@@ -32,7 +32,6 @@ def choose(
     criterion: str = "accuracy",
     validation_data: Any = None,
     verified_labels: Mapping | None = None,
-    sample_weight: Any = None,
     class_names: Any = None,
     optimizer: Any = None,
     batch_size: int = 128,
@@ -73,15 +72,16 @@ def choose(
             KerasHub task takes raw images and strings. The result shares its layers. None if `x` are features, `(N, D)`.
         x: examples: arrays, a pandas frame of numbers, or a data set of batches (x, y), which is read once and kept in
             memory.
-        y: their labels, `(N,)`: integers from 0 on, or names; None for a data set.
+        y: their labels, `(N,)`: integers from 0 on, or names; None for a data set. A Series of pandas must have the
+            index of a frame x.
         epochs: the number of epochs of each training; the best epoch decides.
         candidates: objects of `training.Candidate`, beside the plain training; None for `training.DEFAULTS`.
         criterion: "accuracy" or "loss", -log p(label). The likelihood compares what predicts the labels as they are,
             and no methods that correct them: see the page "Train".
-        validation_data: `(x, y)`, or a data set, to measure the candidates by, instead of folds of the data.
+        validation_data: `(x, y)`, `(x, y, weights of the labels in the measure)`, or a data set of either, to measure
+            the candidates by, instead of folds of the data.
         verified_labels: labels that somebody has verified, as a dict from the indices of examples to labels. They
             replace the given ones, and count more in the measure.
-        sample_weight: of the examples in training, shape `(N,)`; not for candidates that use the weights themselves.
         class_names: names of the K classes, for integer labels; None for numbers, or the names that the labels are.
         optimizer: of models on features: a name, a Keras optimizer, of which each training gets a new one; None for
             "adam", and beside a function, whose models bring theirs.
@@ -100,7 +100,8 @@ def choose(
     Returns:
         `Result`; print it.
     Raises:
-        ValueError: for labels or arguments out of range, one class, fewer examples than folds, a model without a head,
+        ValueError: for labels or arguments out of range, labels that begin with 1, an id or -1 among them, one class,
+            fewer examples than folds, weights of the examples, a model without a head,
             a plain training that predicts held-out labels no better than the largest class does, or a folder of other
             data.
     Warns: if the plain training is clearly behind the class means of its features.
@@ -123,7 +124,10 @@ def choose(
     start, folds = time.perf_counter(), check_integer("folds", folds, 2) if validation_data is None else 1
     entries = _entries(candidates, _most_entries(trainings, folds))
     trainer = Trainer(make_model, optimizer, epochs, batch_size, criterion, fit_arguments)
-    given = read(x, y, sample_weight, verified_labels, class_names)
+    given = read(x, y, None, verified_labels, class_names)
+    if given.sample_weight is not None:
+        rule = "give (x, y) alone: candidates use the weights themselves (`clean_labels` takes yours)"
+        raise ValueError(f"`x` must {rule}. Received: a data set with weights")
     shown = given if validation_data is None else read_validation(validation_data, given.classes)
     task, held_out = trainer.task(given), None if shown is given else trainer.task(shown)
     fold_of = stratified_folds(task.y, folds, seed) if held_out is None else np.zeros(len(shown.y), int)

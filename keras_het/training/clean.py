@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_het.analysis import diagnose_noise
 from keras_het.analysis.label_quality import check_distributions
+from keras_het.base.batches import check_same_index
 from keras_het.base.validation import as_float64, check_choice
 from keras_het.training.candidates import Task
 from keras_het.training.compare import check_learned
@@ -64,7 +65,7 @@ def clean_labels(
         action: of the issues: "drop" trains without their examples, "correct" with the classes found.
         verified_labels: labels that somebody has verified, as a dict from the indices of examples to labels. They
             replace the given ones, and are no issues.
-        sample_weight: of the examples in `fit`, shape `(N,)`, or None.
+        sample_weight: weights of the examples in `fit`, shape `(N,)`, not negative; None for those of a data set.
         class_names: see `choose`.
         optimizer: see `choose`.
         batch_size: of training and prediction.
@@ -77,7 +78,7 @@ def clean_labels(
     Returns:
         `Result`; print it.
     Raises:
-        ValueError: for one class, missing labels, a class of fewer examples than folds, other lengths, models of other
+        ValueError: for one class, missing labels, -1 among them, a Series with another index than x, a class of fewer examples than folds, other lengths, models of other
             classes or of a loss of label vectors, or models that predict held-out labels no better than the largest
             class does.
         ImportError: for a report without Matplotlib or Jinja.
@@ -97,6 +98,7 @@ def clean_labels(
     check_choice("action", action, ACTIONS)
     check_choice("verbose", verbose, (0, 1))
     start, trainer = time.perf_counter(), Trainer(make_model, optimizer, epochs, batch_size, "accuracy", fit_arguments)
+    check_same_index(x=x, y=y, probabilities=probabilities)
     given = read(x, y, sample_weight, verified_labels, class_names)
     _check_counts(given, folds if probabilities is None else 1)
     task, fold_of = trainer.task(given), None
@@ -128,7 +130,8 @@ def _given(probabilities: Any, task: Task) -> np.ndarray:
     p = as_float64(probabilities)
     if p.ndim != 2 or p.shape[1] != task.units:
         rule = f"be of the {task.units} classes of `y`, shape (N, {task.units})"
-        raise ValueError(f"`probabilities` must {rule}, as what the models return. Received: shape {p.shape}")
+        found = f"shape {p.shape}, and {task.classes[-1]!s} as the last class"
+        raise ValueError(f"`probabilities` must {rule}, as what the models return. Received: {found}")
     if len(p) != len(task.y):
         rule = f"have a row for each of the {len(task.y)} examples"
         raise ValueError(f"`probabilities` must {rule}. Received: {len(p)}")

@@ -1,13 +1,14 @@
 """The data of a call that trains: labels as integers, verified ones in their place, weights, and what is held out."""
 
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from keras_het.base.batches import as_arrays, as_numpy, count_examples, examples_and_labels, is_data_set
+from keras_het.base.batches import as_arrays, check_same_index, count_examples, examples_and_labels, is_data_set
 from keras_het.base.classes import encode, encode_among
-from keras_het.base.validation import check_class_names
+from keras_het.base.validation import check_class_names, check_weights
 from keras_het.training.candidates import Task
 
 LEAST_TRUST = 0.1  # in a noisy label beside a verified one, so that few verified labels do not decide alone
@@ -19,13 +20,17 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
     Raises:
         ValueError: for labels or weights that do not belong to the examples, or are out of range.
     """
+    check_same_index(x=x, y=y, sample_weight=sample_weight)
     index = index_of(x, y)
-    x, y = as_arrays(as_table(x), y)
-    classes, labels = encode(y, count_examples(x))
+    x, y, own_weight = as_arrays(as_table(x), y)
+    classes, labels = encode(y, count_examples(x), alone=True)
+    if sample_weight is not None and own_weight is not None:
+        raise ValueError("`sample_weight` must be None for a data set with weights of its own. Received: weights")
     if class_names is not None:
         classes = np.asarray(check_class_names(class_names, len(classes)))
     verified = _verified(verified_labels, len(labels), classes)
-    trust, weights = _trust(labels, verified, len(classes)), weights_of(sample_weight, len(labels))
+    trust = _trust(labels, verified, len(classes))
+    weights = check_weights(own_weight if sample_weight is None else sample_weight, len(labels))
     is_known = verified >= 0
     given = {"verified": is_known if is_known.any() else None, "index": index}
     return Task(x, np.where(is_known, verified, labels), classes, weights, trust, **given)
@@ -33,12 +38,16 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
 
 def read_validation(data: Any, classes: np.ndarray, name: str = "validation_data") -> Task:
     """Validation examples and their labels, which are some of `classes`."""
-    x, y = as_arrays(*examples_and_labels(name, data), name)
+    given = data[2] if isinstance(data, list | tuple) and len(data) == 3 else None
+    pair = examples_and_labels(name, data if given is None else data[:2])
+    check_same_index(x=pair[0], sample_weight=given)
+    x, y, weights = as_arrays(*pair, name)
     labels = encode_among(y, classes, name)
     if count_examples(x) != len(labels):
         rule = "have a label for each example"
         raise ValueError(f"`{name}` must {rule}. Received: {len(labels)} labels of {count_examples(x)}")
-    return Task(x, labels, classes, trust=np.ones(len(labels)))
+    weights = check_weights(weights if given is None else given, len(labels), f"{name}[2]")
+    return Task(x, labels, classes, trust=np.ones(len(labels)) if weights is None else weights.astype("float64"))
 
 
 def index_of(x: Any, y: Any) -> Any:
@@ -58,14 +67,6 @@ def as_table(x: Any) -> Any:
         raise ValueError(f"`x` must be a frame of numbers. Received: {found}") from error
 
 
-def weights_of(given: Any, count: int) -> np.ndarray | None:
-    """Weights of the examples, `(N,)`; None for None."""
-    weights = None if given is None else np.asarray(as_numpy(given))
-    if weights is not None and weights.shape != (count,):
-        raise ValueError(f"`sample_weight` must have shape ({count},). Received: shape {weights.shape}")
-    return weights
-
-
 def _verified(given: Mapping | None, count: int, classes: np.ndarray) -> np.ndarray:
     """Verified labels as integers, -1 where there is none, `(N,)`."""
     found = np.full(count, -1)
@@ -74,11 +75,16 @@ def _verified(given: Mapping | None, count: int, classes: np.ndarray) -> np.ndar
     if not isinstance(given, Mapping):
         rule = "be a dict from the indices of examples to their labels"
         raise ValueError(f"`verified_labels` must {rule}. Received: a {type(given).__name__}")
-    wrong = [index for index in given if isinstance(index, bool) or index not in range(count)]
+    wrong = [index for index in given if not _is_index(index, count)]
     if wrong:
-        raise ValueError(f"`verified_labels` must have indices in [0, {count}). Received: {wrong[0]!r}")
+        raise ValueError(f"`verified_labels` must have indices in [0, {count}), integers. Received: {wrong[0]!r}")
     found[list(given)] = encode_among(list(given.values()), classes, "verified_labels")
     return found
+
+
+def _is_index(index: Any, count: int) -> bool:
+    """Whether a key is the number of an example: 3.0 is none, for NumPy takes no fractions as indices."""
+    return isinstance(index, numbers.Integral) and not isinstance(index, bool) and 0 <= int(index) < count
 
 
 def _trust(labels: np.ndarray, verified: np.ndarray, units: int) -> np.ndarray:

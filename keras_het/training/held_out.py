@@ -33,8 +33,6 @@ class HeldOut:
 
     def __init__(self, data: Any, criterion: str | Callable[[Any, Any], Any], mode: str = "auto", batch_size: int = 32):
         self._x, self._y = examples_and_labels("validation_data", data)
-        if isinstance(data, list | tuple) and len(data) > 2:
-            raise ValueError("`validation_data` must be (x, y), for weights do not count. Received: three parts")
         if self._y is not None and not len(self._y):
             raise ValueError("`validation_data` must have at least one example. Received: none")
         if self._y is not None and count_examples(self._x) != len(self._y):

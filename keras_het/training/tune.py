@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.batches import as_arrays, as_numpy, check_again, count_examples, is_data_set, take
+from keras_het.base.batches import as_arrays, as_numpy, check_again, check_same_index, count_examples, is_data_set, take
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_maker
 from keras_het.inspection.check import judge
@@ -139,6 +139,7 @@ def _values(values: Any) -> list:
 def _divided(x: Any, y: Any, validation_data: Any, seed: int) -> tuple[dict[str, Any], Any]:
     """The training data as arguments of `fit`, and the validation data, which may be held out from them."""
     check_again("x", x)
+    check_same_index(x=x, y=y)
     if is_data_set(x):
         return {"x": x, "y": y}, validation_data
     if y is None:
@@ -146,7 +147,7 @@ def _divided(x: Any, y: Any, validation_data: Any, seed: int) -> tuple[dict[str,
     x = as_table(x)
     if validation_data is not None:
         return {"x": x, "y": y}, validation_data
-    x, y = as_arrays(x, y)
+    x, y, _ = as_arrays(x, y)
     y = np.asarray(as_numpy(y))
     if y.ndim == 1 and y.dtype.kind in "iu" and y.min(initial=0) >= 0:
         is_held_out = stratified_folds(y, HELD_OUT, seed) == 0

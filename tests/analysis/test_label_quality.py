@@ -244,6 +244,12 @@ def test_neighbours_by_hand_leave_the_example_itself_out():
     np.testing.assert_array_equal(neighbor_shares(np.ones((3, 2)), [0, 0, 1], 2)[0], [[0.5, 0.5], [0.5, 0.5], [1, 0]])
 
 
+def test_a_row_of_zeros_is_as_near_to_all_others():
+    x, labels = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 0.1], [0.0, 1.0]]), [1, 0, 0, 2]
+    expected = [[2 / 3, 0, 1 / 3], [1, 0, 0], [1, 0, 0], [1, 0, 0]]
+    np.testing.assert_allclose(neighbor_shares(x, labels, 1)[0], expected)
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -262,7 +268,11 @@ def test_neighbours_by_hand_leave_the_example_itself_out():
         ),
         (
             {"features": [[1.0], [0.0]], "labels": [0, 1]},
-            "`features` must be finite numbers, and not all 0 in a row. Received: row 1 of length 0",
+            "`features` must have two rows that are not all 0. Received: 1",
+        ),
+        (
+            {"features": [[1.0], [np.inf]], "labels": [0, 1]},
+            "`features` must be finite numbers. Received: row 1 of length inf",
         ),
         (
             {"features": [[1.0], [1.0]], "labels": [0, 1], "x": [[1.0], [1.0]]},

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.base.classes import encode
+from keras_het.analysis import diagnose_noise
+from keras_het.base.classes import check_counted_from_zero, check_no_id, encode
+from keras_het.callbacks import TrainingDynamics
 
 pytestmark = pytest.mark.once
 
@@ -42,11 +44,26 @@ def test_tensors_and_columns_of_pandas():
     assert encode(pandas.DataFrame({"label": [1, 0]})).labels.tolist() == [1, 0]
 
 
+def test_integers_in_a_categorical_are_the_classes_of_a_model():
+    """Its codes would be 0, 1, 2."""
+    pandas = pytest.importorskip("pandas")
+    labels = np.array([0, 1, 3]).repeat(40)
+    column = pandas.Categorical(labels)
+    assert diagnose_noise(0.85 * np.eye(4)[labels] + 0.0375, column).share == 0.0
+    np.testing.assert_array_equal(TrainingDynamics(np.ones((120, 1)), column).labels, labels)
+
+
 @pytest.mark.parametrize(
     ("y", "text"),
     [
         ([0, 0], "`y` must be of at least two classes. Received: 1"),
-        ([-1, 0], "`y` must be in [0, inf). Received: -1 at [0]"),
+        ([-2, 0], "`y` must be in [0, 16777216). Received: -2 at [0]"),
+        ([0, 1 << 24], "`y` must be in [0, 16777216). Received: 16777216 at [1]"),
+        (
+            [1.0, -1.0],
+            "`y` must have a label for each example (or number the classes from 0, if -1 is one). Received",
+        ),
+        (np.array([-1, 0], object), "Received: -1 at [0], no label: leave such examples out (keep those of y != -1)"),
         ([0.5, 1.0], "`y` must be integers of shape (N,). Received: shape (2,), dtype float64"),
         ([[0.5, 0.5], [1, 0]], "`y` must name one class for each example. Received: vectors of other numbers"),
         ([[1, 1], [1, 0]], "`y` must name one class for each example. Received: vectors of other numbers"),
@@ -59,6 +76,13 @@ def test_tensors_and_columns_of_pandas():
 def test_refusals(y, text):
     with pytest.raises(ValueError, match=re.escape(text)):
         encode(y)
+
+
+def test_a_few_classes_may_have_no_label_and_an_id_may_not():
+    check_counted_from_zero(np.array([0, 19]))
+    check_no_id(np.array([3, 19]))
+    with pytest.raises(ValueError, match=re.escape("`y` must be in [0, 20), 10 times as many")):
+        check_counted_from_zero(np.array([0, 20]))
 
 
 def test_another_number_of_labels_is_refused():

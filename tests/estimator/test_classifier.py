@@ -318,7 +318,7 @@ def test_weights_that_are_all_zero_or_negative_are_refused():
     x, y = blobs(30)
     with pytest.raises(ValueError, match="zero"):
         small().fit(x, y, np.zeros(30))
-    with pytest.raises(ValueError, match="Negative values"):
+    with pytest.raises(ValueError, match=r"`sample_weight` must be finite and not negative. Received: -1.0 at"):
         small().fit(x, y, np.float32([-1.0] + [1.0] * 29))
 
 

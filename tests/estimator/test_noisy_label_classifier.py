@@ -37,7 +37,9 @@ def test_equal_states_give_equal_probabilities_and_no_state_changes():
     random.seed(5)
     np.random.seed(5)
     before = random.getstate(), np.random.get_state()[1].copy()
-    p = NoisyLabelClassifier(**SHORT).fit(X, Y).predict_proba(X)
+    fitted = NoisyLabelClassifier(**SHORT).fit(X, 10 * Y + 10)
+    assert fitted.choice_.classes.tolist() == fitted.classes_.tolist() == [10, 20, 30]
+    p = fitted.predict_proba(X)
     assert random.getstate() == before[0]
     np.testing.assert_array_equal(np.random.get_state()[1], before[1])
     np.testing.assert_array_equal(NoisyLabelClassifier(**SHORT).fit(X, Y).predict_proba(X), p)

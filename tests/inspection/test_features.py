@@ -26,3 +26,17 @@ def test_features_are_what_comes_into_the_head_or_out_of_a_layer(head):
     np.testing.assert_allclose(features(model, x), last, rtol=1e-5)
     with pytest.raises(ValueError, match="`layer` must be one of 'hidden', 'last'"):
         features(model, x, "other")
+
+
+def test_a_list_of_texts_is_as_good_as_an_array_of_them():
+    """As for `predict` of a KerasHub task, whose preprocessor gets the texts."""
+
+    class OfTexts(keras.Sequential):
+        def preprocess_samples(self, x):
+            return np.array([[len(text)] for text in x], "float32")
+
+    identity = keras.layers.Dense(1, kernel_initializer="ones")
+    model = OfTexts([keras.Input((1,)), identity, keras.layers.Dense(2)])
+    texts = ["good", "a bad one", "so"]
+    np.testing.assert_array_equal(features(model, texts, batch_size=2), [[4.0], [9.0], [2.0]])
+    np.testing.assert_array_equal(features(model, np.array(texts), batch_size=2), [[4.0], [9.0], [2.0]])

@@ -22,6 +22,11 @@ def test_draws_have_the_moments_of_the_posterior(base_seed):
     np.testing.assert_allclose(draws.var(axis=0), variance, rtol=0.3, atol=1e-5)
 
 
+def test_labels_of_few_bits_do_not_overflow():
+    labels = np.arange(20, dtype="uint8")
+    np.testing.assert_array_equal(CountedTransition.from_labels(labels, labels, 20).counts, np.eye(20))
+
+
 def test_a_class_without_examples_is_refused():
     with pytest.raises(ValueError, match=r"an example of every class\. Received: none of class 1"):
         CountedTransition.from_labels([0, 0], [0, 1], 2)

@@ -178,9 +178,10 @@ def test_a_data_set_gives_the_same_as_its_arrays():
 
         def __getitem__(self, index):
             part = slice(40 * index, 40 * (index + 1))
-            return X[part], LABELS[part]
+            return X[part], LABELS[part], weights[part]
 
-    found, expected = clean(None, Batches()), clean()
+    weights = np.arange(240.0)
+    found, expected = clean(None, Batches()), clean(sample_weight=weights)
     np.testing.assert_array_equal(found.issues.index, expected.issues.index)
     for weight, other in zip(found.model.get_weights(), expected.model.get_weights(), strict=True):
         np.testing.assert_array_equal(weight, other)

@@ -50,7 +50,7 @@ class Choice:
         reason: for the choice, in a sentence.
         diagnosis: the `NoiseDiagnosis`: which kind of wrong labels there are, how many, and the evidence.
         probabilities: of the held-out examples by the plain training, each by a model that did not see it; `(N, K)` in
-            the order of the data, or of the validation data. Rows of folds that were not measured are nan.
+            the order of the data, or of the validation data.
         classes: the labels as they were given, in the order of the outputs, `(K,)`.
         trainings: how many there were, with the last one.
         seconds: of all.

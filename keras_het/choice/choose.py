@@ -76,8 +76,9 @@ def choose(
         epochs: the number of epochs of each training; the best epoch decides.
         batch_size: of training and prediction.
         folds: the parts of the data, at least 2.
-        trainings: the most trainings, with the last one. If they are too few for all folds, fewer folds are measured;
-            if they are too few for all candidates, the last ones of the list are left out.
+        trainings: the most trainings, with the last one, from `folds + 1` on. The plain training is measured on all
+            folds, whose probabilities the result has. If the others are too few for the candidates on all folds, these
+            are measured on fewer; if they are too few for one fold, the last candidates of the list are left out.
         path: a folder that keeps each finished training; a later call goes on from there. It refuses other data, a data
             set in another order among them, and other arguments and candidates. Of `make_body`, of functions and of
             callbacks it knows nothing but the class: take another folder when they change.
@@ -108,7 +109,7 @@ def choose(
     if refused:
         raise ValueError(f"`fit_arguments` must be without {', '.join(REFUSED)}. Received: {refused[0]}")
     epochs, folds = check_integer("epochs", epochs, 1), check_integer("folds", folds, 2)
-    arms = _arms(candidates, check_integer("trainings", trainings, 2))
+    arms = _arms(candidates, _most_arms(trainings, folds if validation_data is None else 1))
     data = prepared(below, x, y, validation_data, verified_labels, folds, seed, epochs)
     checksum = fingerprint([data, seed, batch_size, fit_arguments, optimizer, list(map(_of_arm, arms))])
     trainer = Trainer(below, optimizer, epochs, batch_size, fit_arguments)
@@ -119,7 +120,15 @@ def choose(
     return found
 
 
-def _arms(candidates: Iterable[Candidate] | None, trainings: int) -> list[Arm]:
+def _most_arms(trainings: int, parts: int) -> int:
+    """How many arms there may be if the plain training is measured on all parts of the data, and others on one."""
+    if check_integer("trainings", trainings, 2) <= parts:
+        rule = f"be at least {parts + 1}, for early stopping on each of {parts} parts of the data, and the last training"
+        raise ValueError(f"`trainings` must {rule}; with fewer `folds`, fewer do. Received: trainings={trainings}")
+    return trainings - parts
+
+
+def _arms(candidates: Iterable[Candidate] | None, most: int) -> list[Arm]:
     """The plain training, and the candidates at each of their strengths, as many as there are trainings for."""
     given = [make() for make in OTHERS] if candidates is None else list(candidates)
     wrong = [candidate for candidate in given if not isinstance(candidate, Candidate) or not candidate.name]
@@ -135,7 +144,7 @@ def _arms(candidates: Iterable[Candidate] | None, trainings: int) -> list[Arm]:
     twice = [arm.name for arm, name in zip(arms, names, strict=True) if names.count(name) > 1]
     if twice:
         raise ValueError(f"`candidates` must have different names and strengths. Received: {twice[0]!r} twice")
-    return arms[: trainings - 1]
+    return arms[:most]
 
 
 def _of_arm(arm: Arm) -> Any:

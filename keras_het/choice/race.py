@@ -64,21 +64,22 @@ class Race:
     def __init__(self, trainer: Trainer, splits: list[Split], seed: int, files: ResultFiles, done: Callable[[], None]):
         self._trainer, self.splits, self._seed, self._files, self._done = trainer, splits, seed, files, done
 
-    def run(self, entries: list[Entry], task: Task, base: Entry | None = None) -> None:
-        """Trains arms on all splits, or until one falls behind.
+    def run(self, entries: list[Entry], task: Task, count: int, base: Entry | None = None) -> None:
+        """Trains arms on the first splits, or until one falls behind.
 
         Args:
             entries: the arms, which get their trainings.
             task: all examples, and the evidence.
+            count: the number of splits.
             base: the plain training, which is measured already.
         """
-        for number, split in enumerate(self.splits):
+        for number, split in enumerate(self.splits[:count]):
             part = task.take(split.train)
             for entry in entries:
                 if not entry.is_dropped:
                     entry.fits.append(self._fit(entry.arm, part, split, number))
                     self._done()
-            if base is not None and split is not self.splits[-1]:
+            if base is not None and number + 1 < count:
                 self._drop([base, *entries], number + 1)
 
     def difference(self, entry: Entry, other: Entry) -> Difference:

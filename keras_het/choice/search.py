@@ -26,7 +26,7 @@ class Search:
         trainer: of a training.
         data: examples, labels and splits.
         arms: the plain training first.
-        trainings: the most trainings, with the last one.
+        trainings: the most trainings, with the last one; enough for the plain training on all splits.
         seed: of the trainings.
         files: for finished trainings.
         verbose: 1 for the plan and a progress bar, 0 for nothing.
@@ -43,23 +43,24 @@ class Search:
         verbose: int,
     ):
         self._trainer, self._data, self._seed = trainer, data, seed
-        splits = data.splits[: max(1, (trainings - 1) // len(arms))]
-        self._most = len(arms) * len(splits) + 1
+        parts, others = len(data.splits), len(arms) - 1
+        self._count = min(parts, (trainings - parts - 1) // max(1, others))
+        self._most = parts + others * self._count + 1
         if verbose:
-            measured = f"{len(arms)} methods on {len(splits)} of {len(data.splits)} parts of the data"
+            measured = f"{arms[0].name} on {parts} parts of the data, {others} other methods on {self._count} of them"
             print(f"At most {self._most} trainings of up to {trainer.epochs} epochs: {measured}, and the last one.")
         self._bar = keras.utils.Progbar(self._most, verbose=verbose, unit_name="training")
         self._done = 0
-        self._race = Race(trainer, splits, seed, files, self._step)
+        self._race = Race(trainer, data.splits, seed, files, self._step)
         self._entries = [Entry(arm) for arm in arms]
 
     def run(self, below: LayersBelow) -> Choice:
         """The search, with a model of the layers below."""
         start, (base, *others) = time.perf_counter(), self._entries
-        self._race.run([base], self._data.task)
+        self._race.run([base], self._data.task, len(self._data.splits))
         diagnosis = self._diagnosis(base)
         task = dataclasses.replace(self._data.task, transition=diagnosis.transition)
-        self._race.run(others, task, base)
+        self._race.run(others, task, self._count, base)
         differences = [self._race.difference(entry, base) for entry in self._entries]
         possible = [entry for entry in self._entries if not entry.is_dropped]
         safest = next((entry for entry in possible if isinstance(entry.arm.candidate, SAFEST)), base)
@@ -82,9 +83,9 @@ class Search:
         )
 
     def _probabilities(self, base: Entry) -> np.ndarray:
-        """The probabilities of all held-out examples in the order of the data; nan where they were not measured."""
-        p = np.full((len(self._data.labels()), self._data.task.units), np.nan, "float32")
-        for rows, fit in zip(self._data.held_out, base.fits, strict=False):
+        """The probabilities of all held-out examples in the order of the data."""
+        p = np.empty((len(self._data.labels()), self._data.task.units), "float32")
+        for rows, fit in zip(self._data.held_out, base.fits, strict=True):
             p[rows] = fit.probabilities
         return p
 
@@ -97,9 +98,9 @@ class Search:
 
     def _diagnosis(self, base: Entry) -> NoiseDiagnosis:
         """The kind of noise, by the plain training."""
-        p = self._probabilities(base)
-        known = np.isfinite(p).all(axis=1)
-        return diagnose_noise(p[known], self._data.labels()[known], class_names=self._data.classes.tolist())
+        return diagnose_noise(
+            self._probabilities(base), self._data.labels(), class_names=self._data.classes.tolist()
+        )
 
     def _score(self, entry: Entry, difference: Difference) -> CandidateScore:
         seconds = sum(fit.seconds for fit in entry.fits)

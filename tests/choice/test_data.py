@@ -105,6 +105,11 @@ def named(name, strengths=(None,)):
         ({"folds": 1}, "`folds` must be an integer at least 2. Received: folds=1"),
         ({"x": X[:2], "y": [0, 1], "folds": 5}, "`folds` must be an integer in [2, 2]. Received: folds=5"),
         ({"trainings": 1}, "`trainings` must be an integer"),
+        (
+            {"trainings": 3},
+            "`trainings` must be at least 4, for early stopping on each of 3 parts of the data, and the last training; "
+            "with fewer `folds`, fewer do. Received: trainings=3",
+        ),
         ({"candidates": [Cheat]}, "`candidates` must be a list of objects of `Candidate`, each with a name. Received"),
         ({"candidates": [Cheat(), Cheat()]}, "`candidates` must have different names and strengths. Received: 'cheat'"),
         ({"candidates": [Cheat(), named("CHEAT")]}, "`candidates` must have different names and strengths. Received"),

@@ -43,8 +43,8 @@ def test_a_transition_does_not_decay():
         def tail(self, task, strength):
             return [keras_het.layers.NoiseTransition(task.units)]
 
-    short(Transition(), folds=2, trainings=3, optimizer=optimizer, callbacks=[Spy()])
-    assert seen[1] == {"kernel": True, "bias": True, "transition": False}
+    short(Transition(), folds=2, trainings=4, optimizer=optimizer, callbacks=[Spy()])
+    assert seen[2] == {"kernel": True, "bias": True, "transition": False}
 
 
 def test_weights_are_averaged_over_the_epochs():
@@ -109,7 +109,7 @@ def test_images_of_bytes_reach_a_convolution_as_numbers():
     rng = np.random.default_rng(0)
     x, y = rng.integers(256, size=(40, 6, 6, 1)).astype("uint8"), np.arange(40) % 2
     x[y == 1, :3] //= 8
-    arguments = {**SHORT, "candidates": [], "folds": 2, "epochs": 1, "trainings": 2}
+    arguments = {**SHORT, "candidates": [], "folds": 2, "epochs": 1}
     bytes_, floats = (
         choose(lambda: [keras.layers.Conv2D(2, 3), keras.layers.Flatten()], given, y, **arguments).model
         for given in (x, x.astype("float32"))

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from keras_het.base.fingerprint import fingerprint
 from keras_het.base.npz import read_arrays
 
 
@@ -25,7 +26,7 @@ class ResultFiles:
         """The arrays of a part, or None if it is not done.
 
         Raises:
-            ValueError: for a file of other data or settings, or one that is damaged.
+            ValueError: for a file of other data or settings or of another part, or one that is damaged.
         """
         if self.folder is None or not (file := self.folder / f"{name}.npz").exists():
             return None
@@ -33,9 +34,10 @@ class ResultFiles:
             stored = read_arrays("path", file, (*arrays, "checksum"))
         except ValueError as error:
             self.refuse(name, str(error))
-        if str(stored.pop("checksum")) != self.checksum:
+        if str(stored.pop("checksum")) != self._checksum_of(name):
             rule = "be a folder of its own for other data or settings"
-            raise ValueError(f"`path` must {rule}. Received: path={str(self.folder)!r}, whose {file.name} is of others")
+            found = f"path={str(self.folder)!r}, whose {file.name} is of others, or had another name"
+            raise ValueError(f"`path` must {rule}. Received: {found}")
         return stored
 
     def write(self, name: str, **arrays: Any) -> None:
@@ -44,8 +46,12 @@ class ResultFiles:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         half = self.folder / f"{name}.unfinished.npz"
-        np.savez(half, allow_pickle=False, checksum=self.checksum, **arrays)
+        np.savez(half, allow_pickle=False, checksum=self._checksum_of(name), **arrays)
         half.replace(self.folder / f"{name}.npz")
+
+    def _checksum_of(self, name: str) -> str:
+        """The checksum of a part: with its name, for a file that has another one is of another part."""
+        return fingerprint([self.checksum, name])
 
     def refuse(self, name: str, fault: str) -> NoReturn:
         """Raises a ValueError for a part with this fault."""

@@ -12,7 +12,7 @@ from keras_het.base.validation import check_choice, check_integer
 from keras_het.choice.candidate import Arm, Candidate
 from keras_het.choice.candidates import OTHERS, PLAIN
 from keras_het.choice.choice import Choice
-from keras_het.choice.data import prepared
+from keras_het.choice.data import Prepared, prepared
 from keras_het.choice.networks import layers_below
 from keras_het.choice.search import Search
 from keras_het.choice.training import Trainer
@@ -80,8 +80,10 @@ def choose(
             folds, whose probabilities the result has. If the others are too few for the candidates on all folds, these
             are measured on fewer; if they are too few for one fold, the last candidates of the list are left out.
         path: a folder that keeps each finished training; a later call goes on from there. It refuses other data, a data
-            set in another order among them, and other arguments and candidates. Of `make_body`, of functions and of
-            callbacks it knows nothing but the class: take another folder when they change.
+            set in another order among them, other arguments and candidates, and what cannot be compared, such as an
+            open file in a callback. Callbacks and candidates count by their attributes, which a training may change:
+            make them anew for each call; functions by their code. Of `make_body`, and of the methods of classes, the
+            code is not compared: take another folder when it changes.
         seed: of the split and of the trainings.
         verbose: 1 for the plan, a progress bar and the table, 0 for nothing.
         fit_arguments: for `fit`, such as callbacks, which all trainings share; no weights, for candidates use them.
@@ -89,7 +91,7 @@ def choose(
         `Choice`.
     Raises:
         ValueError: for labels or arguments out of range, one class, fewer examples than folds, layers that make no
-            features, or a folder of other data.
+            features, a folder of other data, or an argument beside `path` that cannot be compared.
     Warns: if the layers below the head end in what looks like a head: a Dense layer of K units without an activation.
     Source: the rule, the list and their constants are those that did best on digits of the arena
         (`benchmarks/labels/choice.py`, which has data that had no say, too); the candidates' own sources are in
@@ -111,7 +113,9 @@ def choose(
     epochs, folds = check_integer("epochs", epochs, 1), check_integer("folds", folds, 2)
     arms = _arms(candidates, _most_arms(trainings, folds if validation_data is None else 1))
     data = prepared(below, x, y, validation_data, verified_labels, folds, seed, epochs)
-    checksum = fingerprint([data, seed, batch_size, fit_arguments, optimizer, list(map(_of_arm, arms))])
+    settings = {"seed": seed, "batch_size": batch_size, "epochs": epochs, "optimizer": optimizer, **fit_arguments}
+    compared = {**_of_data(data), **settings, "candidates": {arm.name: arm for arm in arms}}
+    checksum = "" if path is None else fingerprint(compared)
     trainer = Trainer(below, optimizer, epochs, batch_size, fit_arguments)
     search = Search(trainer, data, arms, trainings, seed, ResultFiles(path, checksum, "training"), verbose)
     found = search.run(below)
@@ -123,7 +127,7 @@ def choose(
 def _most_arms(trainings: int, parts: int) -> int:
     """How many arms there may be if the plain training is measured on all parts of the data, and others on one."""
     if check_integer("trainings", trainings, 2) <= parts:
-        rule = f"be at least {parts + 1}, for early stopping on each of {parts} parts of the data, and the last training"
+        rule = f"be at least {parts + 1}, for early stopping on {parts} parts of the data, and the last training"
         raise ValueError(f"`trainings` must {rule}; with fewer `folds`, fewer do. Received: trainings={trainings}")
     return trainings - parts
 
@@ -147,6 +151,9 @@ def _arms(candidates: Iterable[Candidate] | None, most: int) -> list[Arm]:
     return arms[:most]
 
 
-def _of_arm(arm: Arm) -> Any:
-    """What tells one arm from another."""
-    return [type(arm.candidate).__qualname__, vars(arm.candidate), arm.name, arm.strength]
+def _of_data(data: Prepared) -> dict[str, Any]:
+    """What tells data from other data: the examples that folds hold out are among the others."""
+    validation = None if data.has_folds else data.splits[0].x
+    splits = [(split.train, split.y, split.weights) for split in data.splits]
+    task = {"x": data.task.x, "y": data.task.y, "classes": data.classes}
+    return {**task, "validation_data": validation, "splits": splits}

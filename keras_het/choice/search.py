@@ -98,9 +98,7 @@ class Search:
 
     def _diagnosis(self, base: Entry) -> NoiseDiagnosis:
         """The kind of noise, by the plain training."""
-        return diagnose_noise(
-            self._probabilities(base), self._data.labels(), class_names=self._data.classes.tolist()
-        )
+        return diagnose_noise(self._probabilities(base), self._data.labels(), class_names=self._data.classes.tolist())
 
     def _score(self, entry: Entry, difference: Difference) -> CandidateScore:
         seconds = sum(fit.seconds for fit in entry.fits)

@@ -47,9 +47,9 @@ def cross_val_probabilities(
         sample_weight: of the examples in `fit`, shape `(N,)`, or None.
         seed: of the split and of the models.
         path: a folder that keeps each finished fold, `fold_0.npz` and so on; a later call goes on from there. It
-            refuses other data, and other arguments of `fit`: numbers, texts, arrays, and dicts and lists of them. Of
-            callbacks and other objects it knows only the class, and of `make_model` nothing: take another folder when
-            they change.
+            refuses other data and other arguments of `fit`, and what cannot be compared, such as an open file in a
+            callback. A callback counts by its attributes, which a training may change: make it anew for each call. Of
+            `make_model`, and of the methods of classes, the code is not compared: take another folder when it changes.
         verbose: 1 for a progress bar, 0 for none.
         fit_arguments: for `fit`, such as epochs, batch_size, callbacks.
     Returns:
@@ -57,7 +57,7 @@ def cross_val_probabilities(
     Raises:
         ValueError: for a data set instead of arrays, labels that are no integers, arguments out of range, models that
             return something else or other classes than the labels have, or a folder that has the folds of other data or
-            settings, or damaged files.
+            settings, or damaged files, or is given with an argument that cannot be compared.
     Warns: if a class has fewer examples than there are folds, so that a model may see none of it.
 
     Example:
@@ -78,7 +78,8 @@ def cross_val_probabilities(
     check_choice("verbose", verbose, (0, 1))
     data = _Data(x, check_labels(y, np.inf, count_examples(x), "y"), _weights(sample_weight, y))
     fold_of = stratified_folds(data.y, folds, seed)
-    files = FoldFiles(path, fingerprint([data, folds, seed, fit_arguments]))
+    settings = {**data._asdict(), "folds": folds, "seed": seed, **fit_arguments}
+    files = FoldFiles(path, "" if path is None else fingerprint(settings))
     bar, found = keras.utils.Progbar(folds, verbose=verbose, unit_name="fold"), np.empty((len(data.y), 0), "float32")
     for fold in range(folds):
         p = files.read(fold, int(np.sum(fold_of == fold)))

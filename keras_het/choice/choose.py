@@ -61,9 +61,10 @@ def choose(
 
     Args:
         make_body: a function without arguments that makes the layers below the head: a list of new layers, or a new
-            functional model that returns features, `(N, D)`. Or a trained model, which stays as it is: its features,
-            the inputs of its last Dense layer, are computed once, and a training takes seconds; a KerasHub task takes
-            raw images and strings. The result shares its layers. None if `x` are features.
+            functional model that returns features, `(N, D)`; layers that are the same at every call must be frozen. Or
+            a trained model, which stays as it is: its features, the inputs of its last Dense layer, are computed once,
+            and a training takes seconds; a KerasHub task takes raw images and strings. The result shares its layers.
+            None if `x` are features.
         x: examples: arrays, or a data set of batches (x, y), which is read once and kept in memory.
         y: their labels, `(N,)`: integers from 0 on; None for a data set.
         validation_data: `(x, y)`, or a data set, to measure the candidates by, instead of folds of the data.
@@ -91,7 +92,8 @@ def choose(
         `Choice`.
     Raises:
         ValueError: for labels or arguments out of range, one class, fewer examples than folds, layers that make no
-            features, a folder of other data, or an argument beside `path` that cannot be compared.
+            features, layers that several trainings train, a folder of other data, or an argument beside `path` that
+            cannot be compared.
     Warns: if the layers below the head end in what looks like a head: a Dense layer of K units without an activation.
     Source: the rule, the list and their constants are those that did best on digits of the arena
         (`benchmarks/labels/choice.py`, which has data that had no say, too); the candidates' own sources are in

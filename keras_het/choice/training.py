@@ -10,6 +10,7 @@ from scipy.special import softmax
 
 from keras_het.base.batches import batches
 from keras_het.base.internals import not_decayed
+from keras_het.base.new_models import NewModels
 from keras_het.choice.candidate import Arm, Task
 from keras_het.choice.networks import LayersBelow
 from keras_het.inspection.check import judge
@@ -50,6 +51,7 @@ class Trainer:
     def __init__(self, below: LayersBelow, optimizer: Any, epochs: int, batch_size: int, fit_arguments: dict[str, Any]):
         self._below, self._optimizer, self.epochs = below, optimizer, epochs
         self._batch_size, self._fit_arguments = batch_size, dict(fit_arguments)
+        self._models = NewModels("make_body")
         self._callbacks = keras.tree.flatten(self._fit_arguments.pop("callbacks", None) or [])
 
     def __call__(self, arm: Arm, task: Task, held_out: tuple[Any, np.ndarray] | None, seed: int, epochs: int) -> Fitted:
@@ -72,6 +74,7 @@ class Trainer:
             loss.attach(network.trained)
         labels = candidate.labels(task, strength)
         judge(network.trained, task.x, labels)
+        self._models.check(network.trained)
         record = _Record(network.predictor, held_out, self._batch_size)
         network.trained.fit(
             task.x,
@@ -83,6 +86,7 @@ class Trainer:
             callbacks=[*self._callbacks, *candidate.callbacks(task, strength), record],
             **self._fit_arguments,
         )
+        self._models.add(network.trained)
         return record.fitted(time.perf_counter() - start, epochs)
 
     def compile(self, model: keras.Model) -> None:

@@ -51,7 +51,7 @@ def clean_labels(
 
     Args:
         make_model: function without arguments that returns a new compiled model of the K classes of `y`, whose loss
-            takes integers, for all labels become integers here.
+            takes integers, for all labels become integers here. Only frozen layers may be the same in all models.
         x: examples: an array, a list, tuple or dict of them, or a pandas frame of numbers; or a data set of batches
             (x, y), which is read once and kept in memory, and numbered in that order.
         y: their labels, `(N,)`: texts or integers, also a Series or Categorical of pandas, or label vectors; None for a

@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_het.base.batches import as_numpy, count_examples, is_data_set, take
 from keras_het.base.fingerprint import fingerprint
+from keras_het.base.new_models import NewModels
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_choice, check_integer, check_labels, check_maker
 from keras_het.inspection.check import judge
@@ -40,7 +41,9 @@ def cross_val_probabilities(
     fold. So a run that was interrupted and goes on from `path` gives the same as an uninterrupted one.
 
     Args:
-        make_model: function without arguments that returns a new compiled model of exclusive classes.
+        make_model: function without arguments that returns a new compiled model of exclusive classes. Only frozen
+            layers may be the same in all models, such as a backbone that was made once, with `trainable = False`:
+            others would predict labels that they were trained on.
         x: examples: an array, or a list, tuple or dict of them.
         y: their labels, integers, shape `(N,)`.
         folds: the number of parts, and of models, from 2 to N.
@@ -56,8 +59,9 @@ def cross_val_probabilities(
         shape `(N, K)`, float32, each row of sum 1.
     Raises:
         ValueError: for a data set instead of arrays, labels that are no integers, arguments out of range, models that
-            return something else or other classes than the labels have, or a folder that has the folds of other data or
-            settings, or damaged files, or is given with an argument that cannot be compared.
+            share layers that they train, or return something else or other classes than the labels have, or a folder
+            that has the folds of other data or settings, or damaged files, or is given with an argument that cannot be
+            compared.
     Warns: if a class has fewer examples than there are folds, so that a model may see none of it.
 
     Example:
@@ -80,13 +84,14 @@ def cross_val_probabilities(
     fold_of = stratified_folds(data.y, folds, seed)
     settings = {**data._asdict(), "folds": folds, "seed": seed, **fit_arguments}
     files = FoldFiles(path, "" if path is None else fingerprint(settings))
+    models = NewModels("make_model")
     bar, found = keras.utils.Progbar(folds, verbose=verbose, unit_name="fold"), np.empty((len(data.y), 0), "float32")
     for fold in range(folds):
         p = files.read(fold, int(np.sum(fold_of == fold)))
         if p is None:
             keras.utils.set_random_seed(seed + fold)
             order = random_generator([seed, fold]).permutation(np.flatnonzero(fold_of != fold))
-            p = _fitted(make_model(), data, order, fold_of == fold, fit_arguments)
+            p = _fitted(make_model(), models, data, order, fold_of == fold, fit_arguments)
             files.write(fold, p)
         if p.shape[1] <= data.y.max():
             raise ValueError(f"`y` must be in [0, {p.shape[1]}), the classes of the model. Received: {data.y.max()}")
@@ -156,10 +161,17 @@ def _weights(sample_weight: Any, y: Any) -> np.ndarray | None:
 
 
 def _fitted(
-    model: keras.Model, data: _Data, train: np.ndarray, others: np.ndarray, arguments: dict[str, Any]
+    model: keras.Model,
+    models: NewModels,
+    data: _Data,
+    train: np.ndarray,
+    others: np.ndarray,
+    arguments: dict[str, Any],
 ) -> np.ndarray:
     """Trains a model on some examples, and predicts probabilities of others, `(N, K)`."""
     _check_model(model, data)
+    models.check(model)
     part = data.take(train)
     model.fit(part.x, part.y, sample_weight=part.sample_weight, verbose=0, **arguments)
+    models.add(model)
     return exclusive_probabilities(model, data.take(others).x, arguments.get("batch_size") or 128)

@@ -4,13 +4,13 @@ import dataclasses
 import math
 import numbers
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 
+from keras_het.base.new_models import NewModels
 from keras_het.inspection.check import judge
 from keras_het.selection.held_out import HeldOut
 
@@ -60,7 +60,7 @@ class Search:
             keeps_best,
             fit_arguments,
         )
-        self._known: dict[int, Any] = {}  # weak references to variables, by their id
+        self._models = NewModels("make_model")
 
     def add(self, value: Any) -> None:
         """Fits a new model for a value, and keeps its trial.
@@ -71,9 +71,10 @@ class Search:
         model = self._make_model(value)
         if not isinstance(model, keras.Model):
             raise ValueError(f"`make_model` must return a compiled model. Received: a {type(model).__name__}")
-        self._check_new(model)
+        self._models.check(model)
         judge(model, self._fit_arguments.get("x"), self._fit_arguments.get("y"))
         trial = self._fit(value, model)
+        self._models.add(model)
         self.trials.append(trial)
         if np.isfinite(trial.score) and (self.best is None or self._held_out.better(trial.score, self.best.score)):
             self.best, self.model = trial, model
@@ -117,18 +118,6 @@ class Search:
         if keep.weights is not None:
             model.set_weights(keep.weights)  # after `fit`: a callback may have restored others
         return Trial(value, keep.score, keep.epoch, time.perf_counter() - start, epochs, keep.missed())
-
-    def _check_new(self, model):
-        """Refuses a model that shares variables or the optimizer with earlier ones: its training would change them."""
-        variables = [*model.variables, *(model.optimizer.variables if model.compiled and model.optimizer else ())]
-        for variable in variables:
-            if id(variable) in self._known and self._known[id(variable)]() is variable:
-                rule = (
-                    "make a new model at every call, which shares no layer (`clone=True` in "
-                    "`keras_het.heteroscedastic`) and no optimizer"
-                )
-                raise ValueError(f"`make_model` must {rule}. Received: the variable {variable.path!r} twice")
-        self._known.update({id(variable): weakref.ref(variable) for variable in variables})
 
 
 class _KeepBest(keras.callbacks.Callback):

@@ -111,7 +111,8 @@ def tune(
     the identity, for data without noise.
 
     Args:
-        make_model: function of a value that returns a new compiled model, which shares no layer with earlier ones.
+        make_model: function of a value that returns a new compiled model, which shares none but frozen layers with
+            earlier ones.
         values: temperatures, strengths, or other arguments of `make_model`.
         x: training inputs: arrays, or a data set of batches (x, y) as for `fit`, that can be read more than once.
         y: labels, integers `(N,)` or whatever else the loss takes; None for a data set.

@@ -107,7 +107,7 @@ def named(name, strengths=(None,)):
         ({"trainings": 1}, "`trainings` must be an integer"),
         (
             {"trainings": 3},
-            "`trainings` must be at least 4, for early stopping on 3 parts of the data, and the last training; with fewer",
+            "`trainings` must be at least 4, for early stopping on 3 parts of the data, and the last training; wi",
         ),
         ({"candidates": [Cheat]}, "`candidates` must be a list of objects of `Candidate`, each with a name. Received"),
         ({"candidates": [Cheat(), Cheat()]}, "`candidates` must have different names and strengths. Received: 'cheat'"),

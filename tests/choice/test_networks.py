@@ -47,6 +47,17 @@ def test_a_transition_does_not_decay():
     assert seen[2] == {"kernel": True, "bias": True, "transition": False}
 
 
+@pytest.mark.parametrize("as_model", [False, True])
+def test_a_body_that_was_trained_before_is_refused(as_model):
+    """Its layers know labels that the next training holds out."""
+    inputs, layer = keras.Input((6,)), keras.layers.Dense(8, "relu")
+    body = keras.Model(inputs, layer(inputs)) if as_model else [layer]
+    with pytest.raises(ValueError, match=r"`make_body` must make new layers .*Received: the variable 'dense.*' twice"):
+        choose(lambda: body, X, Y, candidates=[], **SHORT)
+    layer.trainable = False
+    assert choose(lambda: body, X, Y, candidates=[], **SHORT).trainings == 4
+
+
 def test_weights_are_averaged_over_the_epochs():
     seen = []
 

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_het.cleaning import clean_labels
 from keras_het.layers import HeteroscedasticDense
 from keras_het.selection import cross_val_probabilities
 from keras_het.selection.cross_validation import stratified_folds
@@ -175,6 +176,33 @@ def test_folds_of_models_of_other_classes_are_refused(tmp_path):
     (tmp_path / "fold_1.npz").unlink()
     with pytest.raises(ValueError, match=r"`make_model` must make models of the same classes.*: 4 classes, then 3"):
         cross_val_probabilities(make_model, X, Y, folds=2, path=tmp_path, verbose=0)
+
+
+def on_a_backbone(backbone):
+    def make():
+        model = keras.Sequential([*backbone, keras.layers.Dense(3, "softmax")])
+        model.compile("adam", "sparse_categorical_crossentropy")
+        return model
+
+    return make
+
+
+@pytest.mark.parametrize("inputs", [[], [keras.Input((2,))]], ids=["built in fit", "built"])
+@pytest.mark.parametrize("call", [cross_val_probabilities, clean_labels])
+def test_models_that_share_what_they_train_are_refused(inputs, call):
+    """A shared layer has learned the labels of a fold when it is to predict them: those of chance are predicted."""
+    make = on_a_backbone([*inputs, keras.layers.Dense(4)])
+    with pytest.raises(ValueError, match=r"`make_model` must make new layers .*frozen layers alone.*the variable 'seq"):
+        call(make, X, Y, folds=2, verbose=0)
+
+
+def test_models_may_share_frozen_layers():
+    inputs, frozen = keras.Input((2,)), keras.layers.Dense(4, trainable=False)
+    p = cross_val_probabilities(on_a_backbone([inputs, frozen]), X, Y, folds=2, verbose=0)
+    twin = keras.layers.Dense(4, trainable=False)
+    twin.build((None, 2))
+    twin.set_weights(frozen.get_weights())
+    np.testing.assert_array_equal(cross_val_probabilities(on_a_backbone([inputs, twin]), X, Y, folds=2, verbose=0), p)
 
 
 def test_inputs_may_be_a_dict_and_the_bar_is_shown(capsys):

@@ -1,57 +1,143 @@
 """Hashes of data and settings, to tell whether they are the same as those of an earlier run."""
 
+import copyreg
 import hashlib
-from typing import Any
+import textwrap
+import types
+from typing import Any, NoReturn
 
 import keras
 import numpy as np
 
 from keras_het.base.batches import as_numpy
 
+ATOMS = (type(None), bool, int, float, complex, str, bytes)
+BY_KERAS = ("params", "_model")  # what `fit` writes into a callback
+RULE = (
+    "go with arguments that can be compared with those of a later run: data, functions, Keras objects, and objects that "
+    "`pickle` can take apart"
+)
+
 
 def fingerprint(value: Any) -> str:
-    """A hash of numbers, texts, None, arrays and tensors, also inside dicts, sets and sequences.
+    """A hash of all that a value holds; equal for equal values, also in another process.
 
-    A dict counts by its keys and values, in any order; an optimizer or a loss by its class and its config, without the
-    names, which Keras counts up with every object that is made. Of a function only the name counts, of any other
-    object, such as a callback, only the class.
+    * Numbers, texts, None, arrays and tensors count by what they are, and dicts, sets and sequences of them, too; dicts
+      in any order.
+    * Keras objects count by class and config, without the names, which Keras counts up with every object that is made.
+    * Functions count by their code, their defaults, and what they close over.
+    * All other objects, such as dataclasses, callbacks and candidates, count by what `pickle` would keep: all attributes
+      as a rule.
+
+    Of classes the code does not count, nor of the functions that a function calls.
+
+    Args:
+        value: a dict of the arguments by their names, for the errors.
+    Raises:
+        ValueError: for anything else, such as an open file, a lock, a generator or a data set; it says where that is.
 
     Example:
         >>> fingerprint({"a": 1, "b": [2.0]}) == fingerprint({"b": [2.0], "a": 1})
         True
-        >>> fingerprint({"a": 1}) == fingerprint({"b": 1})
+        >>> fingerprint({"a": lambda rate: 2 * rate}) == fingerprint({"a": lambda rate: 3 * rate})
         False
     """
-    if isinstance(value, dict):
-        return _hash("dict", *sorted(fingerprint(key) + fingerprint(part) for key, part in value.items()))
-    if isinstance(value, set | frozenset):
-        return _hash("set", *sorted(map(fingerprint, value)))
-    if isinstance(value, list | tuple | range):
-        return _hash("sequence", *map(fingerprint, value))
+    return _read(value, "", ())
+
+
+def _read(value: Any, name: str, around: tuple[int, ...]) -> str:
+    """The hash of a value, which has this name in errors, inside others of these ids: a value may hold itself."""
     value = value.item() if isinstance(value, np.number | np.bool_ | np.character) else value
-    if value is None or isinstance(value, int | float | complex | str | bytes):
+    if type(value) in ATOMS:
         return _hash(type(value).__name__, repr(value))
-    if isinstance(value, keras.optimizers.Optimizer | keras.losses.Loss):
-        return _hash(type(value).__qualname__, fingerprint(_without_names(value.get_config())))
-    found = as_numpy(value)
-    return _of_array(np.asarray(found)) if hasattr(found, "__array__") else _hash("object", _name_of(value))
+    if id(value) in around:
+        return _hash("around", str(len(around) - around.index(id(value))))
+    around = (*around, id(value))
+
+    def read(*parts: Any, name: str = name) -> list[str]:
+        return [_read(part, name, around) for part in parts]
+
+    if type(value) is dict:
+        parts = ["".join(read(key) + read(part, name=_inside(name, key))) for key, part in value.items()]
+        return _hash("dict", *sorted(parts))
+    if type(value) in (set, frozenset):
+        return _hash("set", *sorted(read(*value)))
+    if type(value) in (list, tuple, range):
+        return _hash("sequence", *(read(part, name=f"{name}[{index}]")[0] for index, part in enumerate(value)))
+    if isinstance(value, type | types.ModuleType | types.BuiltinFunctionType | np.ufunc):
+        title = getattr(value, "__qualname__", value.__name__)
+        return _hash("name", str(getattr(value, "__module__", "")), title)
+    if isinstance(value, types.FunctionType):
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        return _hash("function", *read(value.__code__, value.__defaults__, value.__kwdefaults__, cells))
+    if isinstance(value, types.CodeType):
+        return _hash("code", value.co_code, repr(value.co_names), *read(*value.co_consts))
+    if isinstance(value, types.MethodType):
+        return _hash("method", *read(value.__self__, value.__func__))
+    if hasattr(type(value), "__array__") or keras.ops.is_tensor(value):
+        return _of_array(_as_array(value, name), name, around)
+    if hasattr(type(value), "get_config") and not isinstance(value, keras.Model):
+        return _hash("config", *read(type(value), _without_names(_config_of(value, name))))
+    return _hash("object", *read(type(value)), *read(*_reduced(value, name), name=f"{name}."))
 
 
-def _name_of(value: Any) -> str:
-    return str(getattr(value, "__qualname__", type(value).__qualname__))
+def _as_array(value: Any, name: str) -> np.ndarray:
+    try:
+        return np.asarray(as_numpy(value))
+    except Exception as error:
+        _refuse(value, name, error)
+
+
+def _of_array(array: np.ndarray, name: str, around: tuple[int, ...]) -> str:
+    kind = f"{array.dtype} {array.shape}"
+    if array.dtype.hasobject:  # the bytes of objects and of texts of any length are addresses
+        return _hash(kind, _read(array.ravel().tolist(), name, around))
+    return _hash(kind, array.tobytes())
+
+
+def _config_of(value: Any, name: str) -> Any:
+    """The config of a Keras object, whose class must tell its own arguments."""
+    made, told = (
+        next(base for base in type(value).__mro__ if method in vars(base)) for method in ("__init__", "get_config")
+    )
+    if not made.__module__.startswith(("keras.", "keras_het.")) and not issubclass(told, made):
+        _refuse(value, name, "its class has an `__init__`, and no `get_config` that tells its arguments")
+    try:
+        return value.get_config()
+    except Exception as error:
+        _refuse(value, name, error)
+
+
+def _reduced(value: Any, name: str) -> list[Any]:
+    """What `pickle` would keep of an object: how it is made, and a dict of its attributes as a rule."""
+    reduce = copyreg.dispatch_table.get(type(value))
+    try:
+        found = value.__reduce_ex__(4) if reduce is None else reduce(value)
+    except Exception as error:
+        _refuse(value, name, error)
+    if isinstance(found, str):
+        return [str(getattr(value, "__module__", "")), found]
+    make, arguments, state, items, pairs = (*found, None, None, None)[:5]
+    if isinstance(value, keras.callbacks.Callback) and isinstance(state, dict):
+        state = {key: part for key, part in state.items() if key not in BY_KERAS}
+    return [make, arguments, state, list(items or ()), list(pairs or ())]
+
+
+def _refuse(value: Any, name: str, fault: Any) -> NoReturn:
+    found = f"{name.strip('.')}, a {type(value).__name__} ({textwrap.shorten(str(fault), 100)})"
+    raise ValueError(f"`resume_path` must {RULE}. Received: {found}; leave that out, or call without `resume_path`")
+
+
+def _inside(name: str, key: Any) -> str:
+    if not name:
+        return str(key)
+    return f"{name}{key}" if name.endswith(".") else f"{name}[{key!r}]"
 
 
 def _without_names(config: Any) -> Any:
     if isinstance(config, dict):
         return {key: _without_names(value) for key, value in config.items() if key != "name"}
     return [_without_names(value) for value in config] if isinstance(config, list | tuple) else config
-
-
-def _of_array(array: np.ndarray) -> str:
-    kind = f"{array.dtype} {array.shape}"
-    if array.dtype.kind in "OT":  # the bytes of objects and of texts of any length are addresses
-        return _hash(kind, fingerprint(array.ravel().tolist()))
-    return _hash(kind, array.tobytes())
 
 
 def _hash(*parts: str | bytes) -> str:

@@ -45,8 +45,8 @@ class ResultFiles:
         except ValueError as error:
             self._refuse(name, str(error))
         if str(stored.pop("checksum")) != self._checksum_of(name):
-            rule = "be a folder of its own for other data or settings, whose files keep their names"
-            found = f"resume_path={str(self.folder)!r}, whose {file.name} is of others"
+            rule = "be a folder of its own for other data or settings"
+            found = f"resume_path={str(self.folder)!r}, whose {file.name} is of others, or had another name"
             raise ValueError(f"`resume_path` must {rule}. Received: {found}")
         for key, (shape, dtypes) in forms.items():
             if stored[key].shape != shape or stored[key].dtype not in dtypes:

@@ -83,7 +83,8 @@ class TrainingDynamics(keras.callbacks.Callback):
             raise ValueError(f"The model must have at least two classes. Received: {units}")
         check_labels(self.labels, units, name="y")
         self._blank = TrainingRecord(self.labels, units, keeps_history=self.history)
-        self._file = None if self.path is None else RecordFile(self.path, fingerprint([self.x, self.labels, units]))
+        settings = {"x": self.x, "y": self.labels, "units": units}
+        self._file = None if self.path is None else RecordFile(self.path, fingerprint(settings))
         if self._file is not None:
             self._file.check()
         self._has_begun = False

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import softmax
 
 from keras_het.base.batches import batches
+from keras_het.base.new_models import NewModels
 from keras_het.base.validation import check_choice, check_integer
 from keras_het.inspection.check import judge
 from keras_het.losses.state import StatefulCrossentropy
@@ -44,7 +45,7 @@ class Trainer:
         self.epochs = check_integer("epochs", epochs, 1)
         self.batch_size = check_integer("batch_size", batch_size, 1)
         self._frozen = make_model if isinstance(make_model, keras.Model) else None
-        self._known: dict[int, Any] = {}
+        self._known = NewModels("make_model")
         self._make = networks.maker(make_model, optimizer, self._known)
         self._criterion = check_choice("criterion", criterion, CRITERIA)
         self._fit_arguments = {"batch_size": batch_size, "verbose": 0, **fit_arguments}
@@ -117,7 +118,7 @@ class Trainer:
     def _fit(self, model: keras.Model, x: Any, y: Any, weight: Any, epochs: int, callbacks: list) -> None:
         arguments = {**self._fit_arguments, "sample_weight": weight, "epochs": epochs}
         model.fit(x, y, callbacks=[*self._callbacks, *callbacks], **arguments)
-        networks.remember(model, self._known)
+        self._known.add(model)
 
 
 class Record(keras.callbacks.Callback):

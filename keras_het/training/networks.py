@@ -1,7 +1,6 @@
 """The networks of a training: what a user gives, with the head of a candidate and its layers for training alone."""
 
 import dataclasses
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from keras_het.base.graph import Head, find_head, has_graph, model_inputs, single_output
 from keras_het.base.internals import compile_arguments, layers_of, not_decayed
+from keras_het.base.new_models import NewModels
 from keras_het.inspection.check import leaves
 from keras_het.inspection.counterparts import labels_for, remade
 from keras_het.inspection.features import predicted
@@ -21,13 +21,13 @@ PROBABILITIES = ("softmax", "sigmoid", "log_sigmoid")  # activations, not of log
 KEPT = ("jit_compile", "run_eagerly", "steps_per_execution", "auto_scale_loss")  # of the arguments of `compile`
 
 
-def maker(make_model: Any, optimizer: Any, known: dict[int, Any]) -> Callable[[Task], keras.Model]:
+def maker(make_model: Any, optimizer: Any, known: NewModels) -> Callable[[Task], keras.Model]:
     """A function that makes a new compiled model for a task, of what a user gives: see `choose`.
 
     Args:
         make_model: a function; or None, or a trained model, for a Dense layer on features.
         optimizer: of a model on features; refused beside a function.
-        known: variables of earlier models, see `check_new`.
+        known: models of the run so far.
     Raises:
         ValueError: for anything else.
     """
@@ -56,20 +56,23 @@ def _linear(task: Task, optimizer: Any) -> keras.Model:
     return model
 
 
-def checked_model(model: Any, task: Task, known: dict[int, Any]) -> keras.Model:
+def checked_model(model: Any, task: Task, known: NewModels) -> keras.Model:
     """A model of a user's function, which must be new, compiled, and of the classes of the task.
 
     Args:
         model: what the function returned.
         task: of which it is to learn.
-        known: variables of earlier models, see `check_new`.
+        known: models of the run so far.
     """
     if not isinstance(model, keras.Model) or not getattr(model, "compiled", False):
         found = f"a {type(model).__name__}" + (", which is not" if isinstance(model, keras.Model) else "")
         raise ValueError(f"`make_model` must make compiled models. Received: {found}")
     if isinstance(model, keras.Sequential) and not model.built and hasattr(task.x, "shape"):
         model.build((None, *task.x.shape[1:]))
-    check_new(model, known)
+    known.check(model)
+    if getattr(model.optimizer, "built", False) and int(model.optimizer.iterations) > 0:
+        rule = "make a new model each time, or one would have seen what it predicts"
+        raise ValueError(f"`make_model` must {rule}. Received: a trained one")
     for loss in leaves(model.loss):
         if labels_for(loss, 0) == "vectors":
             rule = "make models of a loss of integers, as SparseCategoricalCrossentropy, for all labels become those"
@@ -79,39 +82,6 @@ def checked_model(model: Any, task: Task, known: dict[int, Any]) -> keras.Model:
         rule = f"make models of the {task.units} classes of `y`"
         raise ValueError(f"`make_model` must {rule}. Received: one of {units}")
     return model
-
-
-def check_new(model: keras.Model, known: dict[int, Any]) -> None:
-    """Raises a ValueError for a model that is trained already, or whose training would change earlier ones.
-
-    It may share layers that are frozen with them, but no variable that is trained, and no optimizer.
-
-    Args:
-        model: that a user's function made.
-        known: weak references to the trained variables of earlier models, by their `id`; gets those of this model.
-    """
-    optimizer = model.optimizer if model.compiled else None
-    for variable in _learned(model, optimizer):
-        if id(variable) in known and known[id(variable)]() is variable:
-            rule = (
-                "make a new model at every call, which shares no layer that is trained (`clone=True` in "
-                "`keras_het.heteroscedastic`) and no optimizer"
-            )
-            raise ValueError(f"`make_model` must {rule}. Received: the variable {variable.path!r} twice")
-    if getattr(optimizer, "built", False) and int(optimizer.iterations) > 0:
-        rule = "make a new model each time, or one would have seen what it predicts"
-        raise ValueError(f"`make_model` must {rule}. Received: a trained one")
-    remember(model, known)
-
-
-def remember(model: keras.Model, known: dict[int, Any]) -> None:
-    """Keeps weak references to the trained variables of a model, by their `id`; a model may make them in `fit`."""
-    optimizer = model.optimizer if model.compiled else None
-    known.update({id(variable): weakref.ref(variable) for variable in _learned(model, optimizer)})
-
-
-def _learned(model: keras.Model, optimizer: Any) -> list:
-    return [*model.trainable_variables, *(optimizer.variables if optimizer else ())]
 
 
 def with_head(model: keras.Model, task: Task, candidate: Candidate, strength: Any) -> tuple[keras.Model, keras.Model]:

@@ -10,13 +10,13 @@ import keras
 import numpy as np
 
 from keras_het.base.batches import as_arrays, as_numpy, check_again, check_same_index, count_examples, is_data_set, take
+from keras_het.base.new_models import NewModels
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_maker
 from keras_het.inspection.check import judge
 from keras_het.training.data import as_table
 from keras_het.training.folds import stratified_folds
 from keras_het.training.held_out import HeldOut, KeepBest
-from keras_het.training.networks import check_new
 from keras_het.training.result import Result, Score, are_positive, finished, text
 
 MOST_BEYOND = 6  # values that are tried beyond the ends of a list
@@ -172,7 +172,7 @@ class Search:
         self.best: Score | None = None
         self._make_model, self._held_out, self._keeps_best = make_model, held_out, keeps_best
         self._fit_arguments, self._start = fit_arguments, time.perf_counter()
-        self._known: dict[int, Any] = {}
+        self._known = NewModels("make_model")
         self._model: Any = None
         self._advice, self._missed = "", ""
 
@@ -185,7 +185,7 @@ class Search:
         model = self._make_model(value)
         if not isinstance(model, keras.Model):
             raise ValueError(f"`make_model` must return a compiled model. Received: a {type(model).__name__}")
-        check_new(model, self._known)
+        self._known.check(model)
         judge(model, self._fit_arguments.get("x"), self._fit_arguments.get("y"))
         score, epochs, missed = self._fit(value, model)
         self.table.append(score)
@@ -231,6 +231,7 @@ class Search:
         given = keras.tree.flatten(self._fit_arguments.get("callbacks") or [])
         callbacks = [keep, *given] if self._keeps_best or given else None
         epochs = model.fit(**{**self._fit_arguments, "callbacks": callbacks}).epoch[-1] + 1
+        self._known.add(model)
         if self._keeps_best and keep.weights is not None:
             model.set_weights(keep.weights)  # after `fit`: a callback may have restored others
         score = keep.score if self._keeps_best else self._held_out(model)

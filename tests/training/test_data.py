@@ -53,7 +53,7 @@ def test_validation_data_measure_instead_of_folds():
     assert found.trainings == 4
     right = found.probabilities.argmax(axis=1) == y
     alone = short(validation_data=(x, y, right.astype("int32")), epochs=1)
-    assert alone.scores[0].accuracy > 0.9 > short(validation_data=(x, y), epochs=1).scores[0].accuracy
+    assert alone.table[0].accuracy > 0.9 > short(validation_data=(x, y), epochs=1).table[0].accuracy
 
 
 def test_validation_labels_may_be_names_in_an_order_of_their_own():
@@ -108,6 +108,10 @@ def named(name, strengths=(None,)):
         ({"folds": 1}, "`folds` must be an integer at least 2. Received: folds=1"),
         ({"x": X[:2], "y": [0, 1], "folds": 5}, "`folds` must be an integer in [2, 2]. Received: folds=5"),
         ({"trainings": 1}, "`trainings` must be an integer"),
+        (
+            {"trainings": 3},
+            "`trainings` must be at least 4, for early stopping on each of 3 parts of the data, and the last tr",
+        ),
         ({"candidates": [Cheat]}, "`candidates` must be a list of objects of `Candidate`, each with a name. Received"),
         ({"candidates": [Cheat(), Cheat()]}, "`candidates` must have different names and strengths. Received: 'cheat'"),
         ({"candidates": [Cheat(), named("CHEAT")]}, "`candidates` must have different names and strengths. Received"),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_het.layers import HeteroscedasticDense
-from keras_het.training import cross_val_probabilities
+from keras_het.training import clean_labels, cross_val_probabilities
 from keras_het.training.folds import stratified_folds
 
 pytestmark = pytest.mark.once
@@ -56,6 +56,46 @@ def test_weights_go_with_their_examples():
     cross_val_probabilities(Memory, X, Y, folds=2, sample_weight=X[:, 1] * 2.0, epochs=1, verbose=0)
     for model in Memory.seen:
         assert set(model.sample_weight) == {2.0 * number for number in model.known}
+
+
+def on_a_backbone(backbone):
+    def make():
+        model = keras.Sequential([*backbone, keras.layers.Dense(3, "softmax")])
+        model.compile("adam", "sparse_categorical_crossentropy")
+        return model
+
+    return make
+
+
+class Subclassed(keras.Model):
+    """Its variables are made in `fit`."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, self.head = layer, keras.layers.Dense(3, "softmax")
+        self.compile("adam", "sparse_categorical_crossentropy")
+
+    def call(self, x):
+        return self.head(self.layer(x))
+
+
+@pytest.mark.parametrize("kind", ["built in fit", "built"])
+@pytest.mark.parametrize("call", [cross_val_probabilities, clean_labels])
+def test_models_that_share_what_they_train_are_refused(kind, call):
+    """A shared layer has learned the labels of a fold when it is to predict them: those of chance are predicted."""
+    shared = keras.layers.Dense(4)
+    make = on_a_backbone([keras.Input((2,)), shared]) if kind == "built" else lambda: Subclassed(shared)
+    with pytest.raises(ValueError, match=r"`make_model` must make new layers .*frozen layers alone.*the variable '"):
+        call(make, X, Y, folds=3, **SHORT)
+
+
+def test_models_may_share_frozen_layers():
+    inputs, frozen = keras.Input((2,)), keras.layers.Dense(4, trainable=False)
+    p = cross_val_probabilities(on_a_backbone([inputs, frozen]), X, Y, folds=2, **SHORT)
+    twin = keras.layers.Dense(4, trainable=False)
+    twin.build((None, 2))
+    twin.set_weights(frozen.get_weights())
+    np.testing.assert_array_equal(cross_val_probabilities(on_a_backbone([inputs, twin]), X, Y, folds=2, **SHORT), p)
 
 
 def test_folds_are_stratified():

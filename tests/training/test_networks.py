@@ -101,6 +101,15 @@ def test_a_functional_model_takes_inputs_of_several_parts():
     assert found.model.predict(x, verbose=0).shape == (240, 3)
 
 
+def test_layers_that_were_trained_before_are_refused():
+    """They know labels that the next training holds out."""
+    layer = keras.layers.Dense(8, "relu")
+    with pytest.raises(ValueError, match=r"`make_model` must make new layers .*Received: the variable '.*' twice"):
+        short(make_model=maker(lambda: layer))
+    layer.trainable = False
+    assert short(make_model=maker(lambda: layer), epochs=6).trainings == 4
+
+
 def test_a_head_of_probabilities_is_refused():
     class Probabilities(Candidate):
         name = "probabilities"

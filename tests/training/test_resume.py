@@ -1,5 +1,6 @@
 """`choose` goes on where it was interrupted, to the bit, and refuses a folder of something else."""
 
+import copy
 import re
 
 import keras
@@ -7,8 +8,8 @@ import numpy as np
 import pytest
 
 from keras_het.base.result_files import ResultFiles
-from keras_het.training import Candidate
-from tests.training.tasks import Cheat, Constant, X, Y, maker, short
+from keras_het.training import Candidate, choose
+from tests.training.tasks import SHORT, Cheat, Constant, X, Y, make_model, maker, short
 
 pytestmark = pytest.mark.once
 
@@ -35,16 +36,66 @@ def test_a_run_goes_on_with_an_optimizer_that_is_made_again(tmp_path):
         short(resume_path=tmp_path, make_model=maker(rate=0.09))
 
 
-def test_a_folder_of_other_candidates_is_refused(tmp_path):
-    class Weighted(Candidate):
-        name = "weighted"
+class Weighted(Candidate):
+    name = "weighted"
 
-        def __init__(self, weight):
-            self.weight = weight
+    def __init__(self, weight):
+        self.weight = weight
 
-    short(Weighted(1.0), resume_path=tmp_path)
+
+class Logging(keras.callbacks.Callback):
+    def __init__(self, file):
+        super().__init__()
+        self.file = file
+
+
+@pytest.mark.parametrize(
+    ("argument", "first", "other"),
+    [
+        ("validation_data", (X[:50], Y[:50]), (X[50:100], Y[:50])),
+        ("validation_data", (X[:50], Y[:50]), (X[:50], np.roll(Y[:50], 1))),
+        ("verified_labels", {0: 0}, {0: 1}),
+        ("x", X, X[::-1]),
+        ("y", Y, np.roll(Y, 1)),
+        ("candidates", [Weighted(1.0)], [Weighted(2.0)]),
+        ("callbacks", [Logging("a")], [Logging("b")]),
+        ("callbacks", [keras.callbacks.EarlyStopping("loss")], [keras.callbacks.EarlyStopping("loss", patience=3)]),
+        ("make_model", maker(), maker(rate=0.09)),
+        ("make_model", maker(), maker(lambda: keras.layers.Dense(8))),
+        ("epochs", 3, 4),
+        ("criterion", "accuracy", "loss"),
+    ],
+)
+def test_trainings_on_other_data_or_with_other_arguments_are_not_taken(argument, first, other, tmp_path):
+    arguments = {"validation_data": (X[:50], Y[:50]), "candidates": [], "resume_path": tmp_path}
+    again = copy.deepcopy(first)  # a training changes callbacks
+    given = {"make_model": make_model, "x": X, "y": Y, **SHORT, **arguments}
+    choose(**{**given, argument: first})
+    kept = (tmp_path / "early_stopping_0.npz").stat().st_mtime_ns
     with pytest.raises(ValueError, match="is of others"):
-        short(Weighted(2.0), resume_path=tmp_path)
+        choose(**{**given, argument: other})
+    choose(**{**given, argument: again})
+    assert (tmp_path / "early_stopping_0.npz").stat().st_mtime_ns == kept
+
+
+def test_what_cannot_be_compared_is_refused_beside_a_path(tmp_path):
+    with (tmp_path / "log").open("w") as file:
+        with pytest.raises(ValueError, match=r"`resume_path` must go with .* Received: callbacks\[0\].file, a TextIO"):
+            short(resume_path=tmp_path, callbacks=[Logging(file)])
+        assert short(callbacks=[Logging(file)]).trainings == 4
+
+
+def test_files_that_change_places_are_refused(tmp_path):
+    """Each is a training of this run, but not that of its name."""
+    short(Constant(), resume_path=tmp_path)
+    for one, other in (("early_stopping_0", "constant_0"), ("early_stopping_0", "early_stopping_1")):
+        paths = [tmp_path / f"{name}.npz" for name in (one, other, "kept")]
+        for source, target in ((0, 2), (1, 0), (2, 1)):
+            paths[source].replace(paths[target])
+        with pytest.raises(ValueError, match=f"whose {one}.npz is of others, or had another name"):
+            short(Constant(), resume_path=tmp_path)
+        for source, target in ((0, 2), (1, 0), (2, 1)):
+            paths[source].replace(paths[target])
 
 
 class StopError(Exception):

@@ -61,7 +61,7 @@ def test_labels_and_losses_of_another_head_are_refused(name, loss, shape, text):
 
 def test_a_compiled_step_refuses_them():
     model, x = untrained("labels")
-    with pytest.raises(ValueError, match=re.escape(f"{OF_FIVE}(8, 1)")):
+    with pytest.raises(ValueError, match=re.escape(OF_FIVE)):  # TensorFlow does not know the 8
         model.fit(x, np.zeros((8, 1)), verbose=0)
 
 

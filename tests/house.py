@@ -66,46 +66,63 @@ def public_names(package="keras_het"):
     return sorted({name for module in public_modules(importlib.import_module(package)) for name in module.__all__})
 
 
-def depth():
-    """How deep a training step of the full head is, without a compiler.
+def stack_of(head, inputs, training):
+    """The functions of the package from the call of a head to the first product of its noise, without a compiler."""
+    from keras_het.ops.low_rank import LowRankNormal
 
-    Returns: the functions of the package from `call` to the first product of the noise, and the distributions that are
-        made forward, and with the gradient.
+    stacks, products = [], {name: getattr(LowRankNormal, name) for name in ("logits_at", "logits")}
+
+    def seen(name):
+        def product(self, nodes):
+            frames, frame = [name], sys._getframe(1)
+            while frame is not None:  # to the end: a wrapper may have any name
+                if str(PACKAGE) in frame.f_code.co_filename:
+                    frames.append(frame.f_code.co_name)
+                frame = frame.f_back
+            stacks.append(frames[::-1])
+            return products[name](self, nodes)
+
+        return product
+
+    try:
+        for name in products:
+            setattr(LowRankNormal, name, seen(name))
+        head(inputs, training=training)
+    finally:
+        for name, product in products.items():
+            setattr(LowRankNormal, name, product)
+    return stacks[0]
+
+
+def depth():
+    """How deep the full head is, without a compiler.
+
+    Returns: the functions of the package from the call to the first product of the noise, in training and in
+        prediction, and the distributions that are made forward, and with the gradient.
     """
     import numpy as np
 
     from keras_het.layers import HeteroscedasticDense
-    from keras_het.ops.low_rank import LowRankNormal
     from keras_het.ops.normal import Normal
     from tests.gradients import layer_gradients
 
-    made, stacks = [], []
-    init, logits_at = Normal.__init__, LowRankNormal.logits_at
+    made, init = [], Normal.__init__
 
     def counted(self, *tensors, **sizes):
         made.append(self)
         init(self, *tensors, **sizes)
 
-    def seen(self, chunk):
-        frames, frame = [], sys._getframe(1)
-        while frame is not None and "call" not in frames:
-            if str(PACKAGE) in frame.f_code.co_filename:
-                frames.append(frame.f_code.co_name)
-            frame = frame.f_back
-        stacks.append([*reversed(frames), "logits_at"])
-        return logits_at(self, chunk)
-
     head, x = HeteroscedasticDense(4, num_factors=2, seed=0), np.ones((3, 5), "float32")
     head.build(x.shape)
-    Normal.__init__, LowRankNormal.logits_at = counted, seen
+    Normal.__init__ = counted
     try:
-        head(x, training=True)
+        training = stack_of(head, x, training=True)
         forward = len(made)
         made.clear()
         layer_gradients(head, lambda outputs: outputs[0, 0], x)
     finally:
-        Normal.__init__, LowRankNormal.logits_at = init, logits_at
-    return stacks[0], forward, len(made)
+        Normal.__init__ = init
+    return training, stack_of(head, x, training=False), forward, len(made)
 
 
 def main():
@@ -116,8 +133,9 @@ def main():
     print(f"{max(of.values())} floors, {len(rooms)} rooms, {len(pairs)} arrows")
     print(f"{len(loose_modules())} loose modules: {' '.join(loose_modules())}")
     print(f"{len(public_names())} public names")
-    stack, forward, both = depth()
-    print(f"{len(stack)} functions from call to the first product: {' > '.join(stack)}")
+    training, prediction, forward, both = depth()
+    for stack, of in ((training, "training"), (prediction, "prediction")):
+        print(f"{len(stack)} functions from the call to the first product in {of}: {' > '.join(stack)}")
     print(f"{forward} distributions made forward, {both} with the gradient")
 
 

@@ -87,6 +87,13 @@ def rematerialised():
         layers.HeteroscedasticDense(3)(np.zeros((2, 4), "float32"), training=True)
 
 
+def fit_distribution(head, loss):
+    inputs = keras.Input((FEATURES,))
+    model = models.DistributionModel(inputs, head(inputs))
+    model.compile("sgd", loss)
+    model.fit(X, LABELS[:, None] % 2, batch_size=len(X), verbose=0)
+
+
 def early_stop_by_val_loss():
     """T moves away from labels that are right, so that the noisy `val_loss` grows."""
     model = model_with_flips(keras.layers.Dense(UNITS, "log_softmax"), regularizer=keras.regularizers.L2(1.0))
@@ -189,6 +196,22 @@ SILENT = {
     "flips of another width": (other_width, f"expected axis -1 of input shape to have value {UNITS}"),
     "val_loss under flips": (early_stop_by_val_loss, 'EarlyStopping("val_noisy_nll", mode="min")'),
     "the weights of two layers": (weights_of_two_layers, "`weights` must be those of one layer"),
+    "a regression by the squared error": (
+        lambda: fit_distribution(layers.HeteroscedasticNormal(1), "mse"),
+        "`loss` must take distributions: keras_het.losses.MultivariateNormalNLL(), for the model ",
+    ),
+    "one label of each for five": (
+        lambda: fit_distribution(layers.JointHeteroscedasticDense(5, 2), losses.JointMultiLabelCrossentropy(4)),
+        f"`y` must have shape (N, 5), 0 or 1 for each class. Received: shape ({len(X)}, 1)",
+    ),
+    "one label of each for five, without a model of distributions": (
+        lambda: losses.JointMultiLabelCrossentropy(4)(LABELS[:, None] % 2, np.ones((len(X), 21))),
+        "`y_true` must have shape (..., K), with K the units of the head",
+    ),
+    "a metric of the tensor of a distribution": (
+        lambda: check(losses.MultivariateNormalNLL(), ["mae"], layers.HeteroscedasticNormal(1, name="head")),
+        "`metrics` must be those of a keras_het.models.DistributionModel, for the head 'head' returns a distribution",
+    ),
     "a head that is run twice": (rematerialised, "The head must not be rematerialised"),
 }
 CLASSES = np.arange(30) % 3

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from keras import ops
 from scipy.special import ndtr, ndtri
 
 from keras_het.analysis.text import aligned
 from keras_het.base.batches import as_numpy, check_same_index
-from keras_het.base.validation import as_float64
-from keras_het.ops.packed import unpack
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,14 +110,14 @@ class Judged(NamedTuple):
 
 
 def judged(outputs: Any, targets: Any) -> Judged:
-    """Targets and the distributions that a model predicts of them, checked.
+    """Targets and the distributions that a model predicts of them, checked, in float64 on every backend.
 
     Args:
         outputs: `(N, K (2 + R) + 1)`.
         targets: `(N, K)` or `(N,)`.
     """
     check_same_index(outputs=outputs, targets=targets)
-    outputs, targets = np.asarray(as_numpy(outputs), "float32"), np.asarray(as_numpy(targets), "float64")
+    outputs, targets = (np.asarray(as_numpy(array), "float64") for array in (outputs, targets))
     y = targets[:, None] if targets.ndim == 1 else targets
     if outputs.ndim != 2 or y.ndim != 2 or len(y) != len(outputs) or not len(y):
         rule = "have shape (N, K), or (N,), with a row for each row of `outputs`, (N, K (2 + R) + 1)"
@@ -132,10 +129,22 @@ def judged(outputs: Any, targets: Any) -> Judged:
     for name, array in (("outputs", outputs), ("targets", y)):
         if not np.isfinite(array).all():
             raise ValueError(f"`{name}` must be finite. Received: {_first_wrong(array)}")
-    normal = unpack(ops.convert_to_tensor(outputs), y.shape[1]).normal
-    distance, log_det = normal.distance_and_log_det(y.astype("float32"))
-    scale = np.sqrt(as_float64(normal.variance()))
-    return Judged(y, y - as_float64(normal.loc), scale, as_float64(distance), as_float64(log_det))
+    mean, own, factor = np.split(outputs[:, :-1], [y.shape[1], 2 * y.shape[1]], axis=1)
+    factor, error = factor.reshape(*y.shape, factors), y - mean
+    distance, log_det = _distance_and_log_det(error / own, factor / own[..., None])
+    scale = np.sqrt(np.square(own) + np.square(factor).sum(-1))
+    return Judged(y, error, scale, distance, log_det + 2.0 * np.log(own).sum(-1))
+
+
+def _distance_and_log_det(residual: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """r' (I + w w')^-1 r and log det(I + w w'), `(N,)` each, by a QR factorisation, as `ops.low_rank_normal` has it."""
+    count, _, factors = w.shape
+    above = np.concatenate([w, np.broadcast_to(np.eye(factors), (count, factors, factors))], axis=1)
+    q, triangular = np.linalg.qr(above)
+    padded = np.pad(residual, [(0, 0), (0, factors)])[..., None]
+    left = padded - q @ (q.swapaxes(1, 2) @ padded)
+    diagonal = np.abs(np.diagonal(triangular, axis1=1, axis2=2))
+    return np.square(left).sum((1, 2)), 2.0 * np.log(diagonal).sum(-1)
 
 
 def _density(z: np.ndarray) -> np.ndarray:

@@ -72,11 +72,11 @@ def outside_graph(function: Function) -> Function:
             return function(*arguments, **options)
 
     @functools.wraps(function)
-    def call(*arguments: Any, **options: Any) -> Any:
+    def inside_or_outside(*arguments: Any, **options: Any) -> Any:
         traced = torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting()
         return (outside if traced else function)(*arguments, **options)
 
-    return cast(Function, call)
+    return cast(Function, inside_or_outside)
 
 
 @contextlib.contextmanager

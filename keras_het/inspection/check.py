@@ -21,6 +21,7 @@ from keras_het.inspection.counterparts import (
     counterpart,
     is_known,
     leaves_out_missing,
+    loss_of,
     of_annotators,
     with_link,
 )
@@ -142,8 +143,14 @@ def _check_layers(found: Found) -> None:
 
 def _judged(argument: str, identifier: Any, output: Output) -> bool:
     """Raises an error for a loss or metric that does not fit; returns whether it could be judged."""
-    if output.of_distribution and argument == "loss":
-        return _judged_of_distribution(identifier, output)
+    of_distribution = output.of_distribution or output.returns == "distributions"
+    if of_distribution and argument == "loss":
+        return check_loss_of_distribution(identifier, output)
+    if output.returns == "distributions":
+        rule = (
+            f"be those of a keras_het.models.DistributionModel, for {output.source} returns a distribution in a tensor"
+        )
+        raise ValueError(f"`{argument}` must {rule}. Received: {argument}={spelled(identifier)} of another model")
     numbers = output.returns == "numbers"
     if output.returns == "anything" or (numbers and argument != "loss"):
         return False
@@ -157,13 +164,24 @@ def _judged(argument: str, identifier: Any, output: Output) -> bool:
     return is_known(identifier, ROLES[argument])
 
 
-def _judged_of_distribution(identifier: Any, output: Output) -> bool:
-    """As `_judged`, for the loss of a `DistributionModel`."""
+def check_loss_of_distribution(identifier: Any, output: Output) -> bool:
+    """Raises an error for a loss that does not take the distribution of a head; returns whether the loss is known.
+
+    Args:
+        identifier: any identifier of a loss.
+        output: of a `DistributionModel`, or of the head itself.
+    """
     if counterpart(identifier, output._replace(returns="distributions")) is None:
         fitting = OF_DISTRIBUTIONS[output.activation].format(output.units)
         rule = f"take distributions: {fitting}, for {output.source} gives its loss the distribution of a head"
         raise ValueError(f"`loss` must {rule}. Received: loss={spelled(identifier)}")
-    return is_known(identifier)
+    if not is_known(identifier):
+        return False
+    classes = getattr(loss_of(identifier), "num_classes", output.units)
+    if classes != output.units:
+        rule = f"have num_classes={output.units}, the units of {output.source}"
+        raise ValueError(f"`loss` must {rule}. Received: loss={spelled(identifier)}")
+    return True
 
 
 def _not_checked(model: keras.Model, outputs: list, losses: list[list], any_judged: bool) -> list[str]:

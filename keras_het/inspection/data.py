@@ -26,6 +26,7 @@ class Task(NamedTuple):
         classes: K, or 0 if it is not known.
         annotators: as of the `Output`.
         ignored: the label that the loss leaves out, or None.
+        has_other_losses: whether another loss may take labels of another form.
     """
 
     labels: np.ndarray
@@ -34,6 +35,7 @@ class Task(NamedTuple):
     classes: int
     annotators: int
     ignored: int | None
+    has_other_losses: bool = True
 
 
 def check_data(model: keras.Model, x: Any, y: Any, outputs: list[tuple[set, Output]], losses: list[list]) -> list[str]:
@@ -165,12 +167,34 @@ def _tasks(model: keras.Model, x: Any, y: Any, outputs: list, losses: list[list]
     for index, ((names, output), own) in enumerate(zip(outputs, losses, strict=True)):
         if (labels := _part(y, names, index, len(outputs))) is None:
             continue
-        shape = output.shape or _shape_without_graph(model, x)
-        classes = (shape[-1] if shape else output.units) or 0
+        output = output._replace(shape=output.shape or _shape_without_graph(model, x))
         for loss in own:
-            if form := labels_for(loss, classes):
-                form = "annotations" if output.annotators else form
-                yield Task(labels, form, shape, classes, output.annotators, ignored_by(loss))
+            if task := _task(labels, loss, output):
+                yield task
+
+
+def _task(labels: Any, loss: Any, output: Output) -> Task | None:
+    """What an output learns from labels by a loss, or None for a loss that is not known."""
+    shape = output.shape
+    if output.returns == "distributions" and shape:
+        shape = (*shape[:-1], output.units)
+    classes = (shape[-1] if shape else output.units) or 0
+    form = labels_for(loss, classes)
+    form = "annotations" if form and output.annotators else form
+    has_others = not (output.of_distribution or output.returns == "distributions")
+    return Task(labels, form, shape, classes, output.annotators, ignored_by(loss), has_others) if form else None
+
+
+def check_label_shape(labels: Any, loss: Any, output: Output) -> None:
+    """Raises an error for labels of a shape that a loss does not take, as far as both are known.
+
+    Args:
+        labels: an array or a tensor, of which a step that is compiled knows no more than the shape.
+        loss: any identifier of a loss.
+        output: the output that learns from the labels, with its shape.
+    """
+    if task := _task(labels, loss, output):
+        SHAPES[_form(task)](tuple(labels.shape), task)
 
 
 def _part(y: Any, names: set, index: int, count: int) -> np.ndarray | None:
@@ -204,33 +228,55 @@ def _check_labels(task: Task) -> list[str]:
     if labels.dtype.kind == "c":
         raise ValueError(f"`y` must be real numbers. Received: dtype {labels.dtype}")
     _refuse("be finite", labels, ~np.isfinite(labels))
-    return CHECKS[_form(task)](task)
+    form = _form(task)
+    SHAPES[form](labels.shape, task)
+    return VALUES[form](task)
 
 
 def _form(task: Task) -> str:
     """The form of the labels, where the loss takes integers and vectors."""
     if task.form != "either":
         return task.form
-    if task.labels.ndim == 1 or task.labels.shape[-1] == 1 or task.labels.ndim < len(task.shape):
+    shape = task.labels.shape
+    if len(shape) == 1 or shape[-1] == 1 or len(shape) < len(task.shape):
         return "integers"
     return "vectors"
 
 
-def _check_integers(task: Task) -> list[str]:
-    labels, shape = task.labels, task.shape
-    if shape and not _fits(labels.shape, shape[:-1]):
+def _shape_of_integers(found: tuple, task: Task) -> None:
+    shape = task.shape
+    if shape and not _fits(found, shape[:-1]):
         made = ""
-        if _fits(labels.shape, shape):
-            made = ", as y.argmax(-1) of label vectors (or take a loss for those, as CategoricalCrossentropy)"
-        raise ValueError(f"`y` must be integers of shape {_text(shape[:-1])}{made}. Received: shape {labels.shape}")
-    return _check_classes(task)
+        if _fits(found, shape):
+            other = " (or take a loss for those, as CategoricalCrossentropy)" if task.has_other_losses else ""
+            made = f", as y.argmax(-1) of label vectors{other}"
+        raise ValueError(f"`y` must be integers of shape {_text(shape[:-1])}{made}. Received: shape {found}")
 
 
-def _check_annotations(task: Task) -> list[str]:
-    labels, count = task.labels, task.annotators
-    if labels.ndim > 1 and count and labels.shape[1] not in (1, count):
-        raise ValueError(f"`y` must have shape (N, {count}), with -1 for missing. Received: shape {labels.shape}")
-    return _check_classes(task._replace(ignored=-1))
+def _shape_of_annotations(found: tuple, task: Task) -> None:
+    if len(found) > 1 and task.annotators and found[1] not in (1, task.annotators):
+        raise ValueError(f"`y` must have shape (N, {task.annotators}), with -1 for missing. Received: shape {found}")
+
+
+def _shape_of_vectors(found: tuple, task: Task) -> None:
+    shape = task.shape
+    if not shape or (len(found) == len(shape) and _fits(found, shape)):
+        return
+    made = ""
+    if _fits(found, shape[:-1]):
+        made = f", as keras.utils.to_categorical(y, {task.classes}) (or take SparseCategoricalCrossentropy)"
+    raise ValueError(f"`y` must be label vectors of shape {_text(shape)}{made}. Received: shape {found}")
+
+
+def _shape_of_each(found: tuple, task: Task) -> None:
+    if task.shape and not _fits(found, task.shape):
+        rule = f"have shape {_text(task.shape)}, 0 or 1 for each class"
+        raise ValueError(f"`y` must {rule}. Received: shape {found}")
+
+
+def _shape_of_targets(found: tuple, task: Task) -> None:
+    if task.shape and not _fits(found, task.shape):
+        raise ValueError(f"`y` must have shape {_text(task.shape)}. Received: shape {found}")
 
 
 def _check_classes(task: Task) -> list[str]:
@@ -256,21 +302,8 @@ def _check_several(labels: np.ndarray) -> list[str]:
     return [f"`y` has no more than one class{f', {found[0]:g}' if found else ''}: there is nothing to learn from it."]
 
 
-def _check_vectors(task: Task) -> list[str]:
-    labels, shape = task.labels, task.shape
-    if not shape or (labels.ndim == len(shape) and _fits(labels.shape, shape)):
-        return []
-    made = ""
-    if _fits(labels.shape, shape[:-1]):
-        made = f", as keras.utils.to_categorical(y, {task.classes}) (or take SparseCategoricalCrossentropy)"
-    raise ValueError(f"`y` must be label vectors of shape {_text(shape)}{made}. Received: shape {labels.shape}")
-
-
 def _check_each(task: Task) -> list[str]:
-    labels, shape = task.labels, task.shape
-    if shape and not _fits(labels.shape, shape):
-        rule = f"have shape {_text(shape)}, 0 or 1 for each class"
-        raise ValueError(f"`y` must {rule}. Received: shape {labels.shape}")
+    labels = task.labels
     _refuse("be in [0, 1]", labels, (labels < 0) | (labels > 1))
     return _check_several(labels) if task.classes == 1 else []
 
@@ -284,12 +317,9 @@ def _check_each_or_missing(task: Task) -> list[str]:
 
 
 def _check_targets(task: Task) -> list[str]:
-    labels, shape = task.labels, task.shape
-    if shape and not _fits(labels.shape, shape):
-        raise ValueError(f"`y` must have shape {_text(shape)}. Received: shape {labels.shape}")
-    constant = (
-        [index for index, one in enumerate(labels.reshape(-1, shape[-1]).T) if np.ptp(one) == 0] if labels.size else []
-    )
+    labels, units = task.labels, task.shape[-1]
+    columns = labels.reshape(-1, units).T if labels.size else ()
+    constant = [index for index, column in enumerate(columns) if np.ptp(column) == 0]
     return [f"`y` has targets that are constant, {constant}: there is no noise to learn from them."] if constant else []
 
 
@@ -300,12 +330,21 @@ def _refuse(rule: str, labels: np.ndarray, wrong: np.ndarray) -> None:
         raise ValueError(f"`y` must {rule}. Received: {labels[tuple(place)]:g} at {place.tolist()}")
 
 
-CHECKS: dict[str, Callable[[Task], list[str]]] = {
-    "integers": _check_integers,
-    "vectors": _check_vectors,
+SHAPES: dict[str, Callable[[tuple, Task], None]] = {
+    "integers": _shape_of_integers,
+    "vectors": _shape_of_vectors,
+    "each": _shape_of_each,
+    "each or missing": _shape_of_each,
+    "annotations": _shape_of_annotations,
+    "targets": _shape_of_targets,
+    "numbers": lambda found, task: None,
+}
+VALUES: dict[str, Callable[[Task], list[str]]] = {
+    "integers": _check_classes,
+    "vectors": lambda task: [],
     "each": _check_each,
     "each or missing": _check_each_or_missing,
-    "annotations": _check_annotations,
+    "annotations": lambda task: _check_classes(task._replace(ignored=-1)),
     "targets": _check_targets,
     "numbers": lambda task: [],
 }

@@ -16,13 +16,7 @@ from keras_het.base.internals import is_symbolic, layers_of, producer
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
 # Layers that move values, or leave some out, and compute nothing; a Dropout does nothing at inference.
-MOVING = (
-    keras.layers.Reshape,
-    keras.layers.Flatten,
-    keras.layers.Permute,
-    keras.layers.Cropping2D,
-    keras.layers.Dropout,
-)
+MOVING = tuple(getattr(keras.layers, name) for name in ["Reshape", "Flatten", "Permute", "Cropping2D", "Dropout"])
 # Operations of `keras.ops` that do the same; a cast changes only the precision of values.
 MOVING_OPERATIONS = {"Reshape", "Cast", "GetItem", "Squeeze", "ExpandDims", "Transpose", "Identity"}
 # The kind of outputs that an activation makes of outputs of a kind.
@@ -50,8 +44,8 @@ class Output(NamedTuple):
     Attributes:
         source: the layer that makes it, as errors name it, such as "the head 'predictions'".
         activation: "softmax" or "sigmoid", the `activation` of the link; "" if it is not known.
-        returns: "log-probabilities", "logits" or "probabilities". It is "numbers" for a Dense layer without activation,
-            and "anything" if it is not known.
+        returns: "log-probabilities", "logits" or "probabilities"; "distributions" in a tensor of a head for regression
+            or joint labels, "numbers" of a Dense layer without activation, and "anything" if it is not known.
         units: the number of classes; 0 if it is not known.
         annotators: the number of annotators of a `NoiseTransition`, whose output has an axis of them in training; else
             0.
@@ -224,6 +218,9 @@ def output_of(operations: Iterable[Any], shape: tuple = ()) -> Output | tuple[Ou
 
 def _head_output(layer: Any, before: Iterator[Any]) -> Output | None:
     """The output of a layer of this package, or None; `before` gives the layers before it, if one is asked for."""
+    if hasattr(layer, "predictions") and _is_layer(layer):
+        activation = getattr(getattr(layer, "link", None), "activation", "")
+        return Output(f"the head {layer.name!r}", activation, "distributions", layer.units, is_head=False)
     if is_a(layer, HeteroscedasticDense):
         link, softmax = layer.link, _softmax_before(layer, next(before, None))
         output = Output(f"the head {layer.name!r}", link.activation, link.returns, layer.units)

@@ -10,7 +10,7 @@ from keras_het.base.validation import check_numbers
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.losses.distribution_loss import JointLoss
 from keras_het.ops.label_vectors import MISSING, log_joint_labels
-from keras_het.ops.packed import Unpacked, unpack
+from keras_het.ops.packed import Unpacked
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -36,11 +36,12 @@ class JointMultiLabelCrossentropy(JointLoss):
         name: as for any Keras loss.
         reduction: as for any Keras loss.
         dtype: as for any Keras loss.
-    Input shape: labels `(..., C)`, 0 or 1, or -1 for a label that is not known; any other number makes the loss nan. A
-        row of unknown labels alone counts neither in the sum nor in the mean. Predictions `(..., C (2 + R) + 1)`, or
-        2 C + 1 more numbers, with the rates that a head learns.
+    Input shape: labels `(..., C)`, or `(...)` for one: 0 or 1, or -1 for a label that is not known; any other number
+        makes the loss nan. A row of unknown labels alone counts neither in the sum nor in the mean. Predictions
+        `(..., C (2 + R) + 1)`, or 2 C + 1 more numbers, with the rates that a head learns.
     Raises:
-        ValueError: for arguments outside these ranges, or predictions that are no distribution of C logits.
+        ValueError: for arguments outside these ranges, or predictions that are no distribution of C logits with at most
+            C factors.
     Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 2; the joint form is that of
         Monteiro et al. 2020, Eq. 5, for labels.
 
@@ -74,9 +75,9 @@ class JointMultiLabelCrossentropy(JointLoss):
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of every label vector, `(...)`."""
-        found = unpack(y_pred, y_true.shape[-1], takes_flips=True)
-        losses = -log_joint_labels(found.normal, y_true, self.nodes(found), self._flips(found))
-        return Crossentropy.without_ignored(losses, ops.any(ops.not_equal(y_true, MISSING), axis=-1))
+        labels, found = self.read(y_true, y_pred, takes_flips=True)
+        losses = -log_joint_labels(found.normal, labels, self.nodes(found), self._flips(found))
+        return Crossentropy.without_ignored(losses, ops.any(ops.not_equal(labels, MISSING), axis=-1))
 
     def _flips(self, found: Unpacked) -> tuple[Any, Any] | None:
         rates = self.false_negative_rate, self.false_positive_rate

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_het.base.validation import MAX_CLASSES, check_integer
 from keras_het.losses.crossentropy import Crossentropy
-from keras_het.losses.distribution_loss import JointLoss
+from keras_het.losses.distribution_loss import JointLoss, in_last_axis, shapes_fit
 from keras_het.ops.packed import unpack
 from keras_het.ops.pixels import log_joint_pixels
 
@@ -74,11 +74,11 @@ class JointSegmentationCrossentropy(JointLoss):
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of every image, `(B,)`."""
         found = unpack(y_pred, self.num_classes)
-        labels = ops.squeeze(y_true, -1) if len(y_true.shape) == len(y_pred.shape) else y_true
-        if not _fit(tuple(labels.shape)[1:], tuple(y_pred.shape)[1:-1]):
+        labels = in_last_axis(y_true, y_pred)
+        if not shapes_fit(labels.shape[1:], (*y_pred.shape[1:-1], 1)):
             rule = f"have the shape of the pixels, {tuple(y_pred.shape)[:-1]}, or one more axis of length 1"
             raise ValueError(f"`y_true` must {rule}. Received: shape {tuple(y_true.shape)}")
-        nodes = self.nodes(found)
+        labels, nodes = labels[..., 0], self.nodes(found)
         if self.ignore_class is None:
             return -log_joint_pixels(found.normal, labels, nodes)
         valid = ops.not_equal(labels, self.ignore_class)
@@ -88,9 +88,3 @@ class JointSegmentationCrossentropy(JointLoss):
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""
         return {**super().get_config(), "num_classes": self.num_classes, "ignore_class": self.ignore_class}
-
-
-def _fit(shape: tuple, expected: tuple) -> bool:
-    """Whether two shapes are equal as far as they are known."""
-    pairs = zip(shape, expected, strict=False)
-    return len(shape) == len(expected) and all(size == other or None in (size, other) for size, other in pairs)

@@ -8,7 +8,6 @@ from keras import ops
 
 from keras_het.base.validation import check_choice, check_number
 from keras_het.losses.distribution_loss import DistributionLoss
-from keras_het.ops.packed import unpack
 
 FORMS = ("nll", "beta", "faithful")
 
@@ -66,12 +65,8 @@ class MultivariateNormalNLL(DistributionLoss):
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of every example, `(...)`."""
-        y_true = y_true[..., None] if len(y_true.shape) < len(y_pred.shape) else y_true
-        units = y_true.shape[-1]
-        normal = unpack(y_pred, units).normal
-        if normal.size[1] > units:  # as of other targets: seven numbers are three targets, or one with four factors
-            rule = f"be the distribution of {units} targets, the last axis of `y_true`, with at most as many factors"
-            raise ValueError(f"`y_pred` must {rule}. Received: shape {tuple(y_pred.shape)}")
+        y_true, found = self.read(y_true, y_pred)
+        normal, units = found.normal, found.normal.size[0]
         if self.form == "faithful":
             of_mean = 0.5 * ops.sum(ops.square(y_true - normal.loc), axis=-1)
             fixed = normal.maker()(ops.stop_gradient(normal.loc), *normal.tensors[1:])

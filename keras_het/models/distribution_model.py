@@ -6,6 +6,8 @@ import keras
 import numpy as np
 
 from keras_het.base.internals import producer
+from keras_het.inspection.check import check_loss_of_distribution, leaves
+from keras_het.inspection.data import check_label_shape
 from keras_het.inspection.outputs import Output
 from keras_het.ops.packed import unpack
 
@@ -129,16 +131,13 @@ class DistributionModel(keras.Model):
         """Keras calls it; the loss gets the distribution.
 
         Raises:
-            ValueError: for targets, or a loss, of another width than the head's: the tensor would be read as another
-                distribution.
+            ValueError: for a loss that takes no distribution, or that of another head, and for labels of another shape
+                than the head's: the tensor would be read as another distribution.
         """
-        classes = getattr(self.loss, "num_classes", self.head.units)
-        if classes != self.head.units:
-            rule = f"have num_classes={self.head.units}, as the head has units"
-            raise ValueError(f"The loss {self.loss.name!r} must {rule}. Received: num_classes={classes}")
-        if y is not None and len(y.shape) == len(y_pred.shape) and y.shape[-1] not in (1, self.head.units):
-            rule = f"have shape (..., {self.head.units}), as the head has units"
-            raise ValueError(f"`y` must {rule}. Received: shape {tuple(y.shape)}")
+        for loss in leaves(self.loss):
+            check_loss_of_distribution(loss, self.head_output)
+            if y is not None:
+                check_label_shape(y, loss, self.head_output)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:

@@ -72,13 +72,28 @@ def unpack(packed: Tensor, units: int, takes_flips: bool = False) -> Unpacked:
     Raises:
         ValueError: for another width.
     """
-    width = packed.shape[-1]
-    has_flips = takes_flips and (width - 1) % units == 1 % units and width >= packed_width(units, 0, True)
-    factors, rest = divmod(width - packed_width(units, 0, has_flips), units)
-    if rest or factors < 0:
+    sizes = sizes_of(packed.shape[-1], units, takes_flips)
+    if sizes is None:
         rule = f"have shape (..., {units} (2 + R) + 1), the distribution of {units} logits with R factors"
         raise ValueError(f"`y_pred` must {rule}. Received: shape {tuple(packed.shape)}")
-    return unpack_sized(packed, units, factors, has_flips)
+    return unpack_sized(packed, units, *sizes)
+
+
+def sizes_of(width: int, units: int, takes_flips: bool = False) -> tuple[int, bool] | None:
+    """The number of factors in a packed tensor, and whether rates of wrong labels stand in it; None for no such width.
+
+    Args:
+        width: of the tensor.
+        units: K.
+        takes_flips: whether the rates may stand in it.
+
+    Example:
+        >>> sizes_of(13, units=3), sizes_of(13, units=5)
+        ((2, False), None)
+    """
+    has_flips = takes_flips and (width - 1) % units == 1 % units and width >= packed_width(units, 0, True)
+    factors, rest = divmod(width - packed_width(units, 0, has_flips), units)
+    return None if rest or factors < 0 else (factors, has_flips)
 
 
 def unpack_sized(packed: Tensor, units: int, num_factors: int, has_flips: bool = False) -> Unpacked:

@@ -13,10 +13,11 @@ from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_choice
 from keras_het.inspection.check import leaves
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
-from keras_het.inspection.counterparts import activation_for, ignored_by, loss_of, remade
-from keras_het.inspection.outputs import outputs_of
+from keras_het.inspection.counterparts import activation_for, ignored_by, labels_for, loss_of, remade
+from keras_het.inspection.outputs import found_in, outputs_of
 from keras_het.layers import NoiseTransition
 from keras_het.losses.state import StatefulCrossentropy
+from keras_het.ops.label_vectors import MISSING
 
 
 class HeldOut:
@@ -73,12 +74,15 @@ class HeldOut:
         ignored = ignored_by(losses[0]) if len(losses) == 1 else None
         exclusive = len(losses) == 1 and activation_for(losses[0]) == "softmax"
         total, count, right = 0.0, 0, []
-        for labels, predictions in self._batches(model, ignored):
+        for labels, predictions, distributions in self._batches(model, ignored):
             if exclusive:
                 _check_range(labels, predictions, ignored)
             if exclusive and _name_classes(labels, predictions):
                 right.append(_share_right(labels, predictions, ignored))
-            labels, predictions = _that_count(labels, predictions, ignored)
+            if distributions is None:
+                labels, predictions = _that_count(labels, predictions, ignored)
+            else:
+                labels, predictions = _examples_that_count(labels, distributions, losses[0])
             if len(labels):
                 total += len(labels) * float(np.mean(ops.convert_to_numpy(measure(labels, predictions))))
                 count += len(labels)
@@ -86,19 +90,22 @@ class HeldOut:
             raise ValueError("`validation_data` must have at least one label that counts. Received: none")
         return total / count, np.concatenate(right) if right else None
 
-    def _batches(self, model: keras.Model, ignored: int | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _batches(self, model: keras.Model, ignored: int | None) -> Iterator[tuple[np.ndarray, np.ndarray, Any]]:
+        """Yields labels, what the model predicts of them, and the distributions where the criterion takes those."""
         if layers_of(model, NoiseTransition):
             x, y = self._x, self._y
             if ignored is not None and y is not None and np.ndim(y) == 1:  # T has no row for such a label
                 x, y = take(x, np.flatnonzero(y != ignored)), y[y != ignored]
             for batch in CleanAndNoisy(model).batches(x, y, self._batch_size, "validation_data"):
-                yield batch.labels, batch.noisy.astype("float32")
+                yield batch.labels, batch.noisy.astype("float32"), None
             return
+        takes_distributions = self._criterion == "loss" and _trains_on_distributions(model)
         for x, labels in labelled_batches(self._x, self._y, self._batch_size, "validation_data"):
             predictions = model.predict_on_batch(x)
             if not hasattr(predictions, "shape"):
                 raise ValueError(f"`make_model` must make models of one output. Received: {len(predictions)} outputs")
-            yield _in_a_column(labels, predictions), ops.convert_to_numpy(predictions)
+            distributions = keras.Model.predict_on_batch(model, x) if takes_distributions else None
+            yield _in_a_column(labels, predictions), ops.convert_to_numpy(predictions), distributions
 
     def _measure(self, model: keras.Model) -> Callable[[Any, Any], Any]:
         if not isinstance(self._criterion, str):
@@ -141,6 +148,20 @@ def _that_count(labels: np.ndarray, predictions: np.ndarray, ignored: int | None
         return labels, predictions
     labels = labels.reshape(predictions.shape[:-1])
     return labels[labels != ignored], predictions[labels != ignored]
+
+
+def _trains_on_distributions(model: keras.Model) -> bool:
+    """Whether the loss gets a distribution, and the user what the head makes of it, as in a `DistributionModel`."""
+    remembers = any(isinstance(loss, StatefulCrossentropy) for loss in _losses(model))  # then its crossentropy counts
+    return not remembers and any(output.of_distribution for _, output in found_in(model).outputs)
+
+
+def _examples_that_count(labels: np.ndarray, distributions: Any, loss: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The labels and distributions of all examples but those of which the loss leaves out every label."""
+    outputs = ops.convert_to_numpy(distributions)
+    missing = MISSING if labels_for(loss, 0) == "each or missing" else ignored_by(loss)
+    counts = np.any(labels.reshape(len(labels), -1) != missing, axis=1)
+    return labels[counts], outputs[counts]
 
 
 class _Function(keras.losses.Loss):

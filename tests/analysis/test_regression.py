@@ -49,6 +49,19 @@ def test_the_scores_of_drawn_targets_are_those_of_scipy():
     assert "inside 90%" in str(found)
 
 
+@pytest.mark.parametrize("factors", [0, 2])
+def test_outputs_in_float64_are_judged_in_float64(factors):
+    """Means of 1e8, of which float32 holds no neighbour nearer than 8; the scores are those of the errors alone."""
+    outputs, y = predicted(20, 3, factors)
+    far = outputs.astype("float64") + np.where(np.arange(outputs.shape[1]) < 3, 1e8, 0.0)
+    found, expected = regression_scores(far, y + 1e8), regression_scores(outputs, y)
+    for name in ("nll", "distance", "rmse", "mae", "crps", "width"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-6)
+    mean, covariance = oracle(outputs, y)
+    nll = [-multivariate_normal.logpdf(*row) for row in zip(y, mean, covariance, strict=True)]
+    assert expected.nll == pytest.approx(np.mean(nll), rel=1e-12)
+
+
 def test_coverage_and_distance_of_many_draws_are_right_and_those_of_half_the_noise_are_not():
     outputs, y = predicted(20_000, 2, 1)
     found = regression_scores(outputs, y)

@@ -128,8 +128,10 @@ def test_the_loss_comes_back_from_its_config_and_computes_in_full_precision():
     [
         (lambda: MultivariateNormalNLL("mse"), "`form` must be one of 'nll', 'beta', 'faithful'"),
         (lambda: MultivariateNormalNLL("beta", -1.0), "`beta` must be a finite float32 number at least 0"),
-        (lambda: losses(np.zeros((2, 3)), np.ones((2, 8))), "`y_pred` must have shape"),
-        (lambda: losses(np.zeros((2, 1)), np.ones((2, 7))), "`y_pred` must be the distribution of 1 targets"),
+        (lambda: losses(np.zeros((2, 3)), np.ones((2, 8))), "`y_true` must have shape"),
+        (lambda: losses(np.zeros((2, 1)), np.ones((2, 7))), "numbers of R factors, K at most. Received: shape"),
+        (lambda: losses(np.zeros(2), np.ones((2, 7))), r"K at most. Received: shape \(2,\), with `y_pred` of"),
+        (lambda: losses(np.zeros((2, 3)), np.ones((3, 7))), r"K at most. Received: shape \(2, 3\)"),
     ],
 )
 @pytest.mark.refusal

@@ -1,7 +1,5 @@
 """A model of label vectors: trained by a joint loss, it predicts probabilities, and learns which labels go together."""
 
-import re
-
 import keras
 import numpy as np
 import pytest
@@ -121,8 +119,8 @@ def test_known_rates_of_missing_positives_give_the_true_probabilities():
     y = Y * (rng.random(Y.shape) >= hidden)
     means = []
     for rate in (0.0, hidden):
-        model = joint_model(JointMultiLabelCrossentropy(16, false_negative_rate=rate))
-        model.fit(X, y, batch_size=256, epochs=10, verbose=0)
+        model = joint_model(JointMultiLabelCrossentropy(8, false_negative_rate=rate))
+        model.fit(X, y, batch_size=256, epochs=6, verbose=0)
         means.append(model.predict(X, verbose=0).mean(0))
     assert np.abs(means[0][1:] - Y.mean(0)[1:]).min() > 0.1
     np.testing.assert_allclose(means[1], Y.mean(0), atol=0.06)
@@ -251,15 +249,7 @@ def test_a_training_step_predicts_only_for_metrics_and_keeps_no_gradient_of_that
 
 
 @pytest.mark.once
-def test_targets_of_another_width_are_refused():
-    """Two targets with two factors have as many numbers as four targets without factors."""
-    inputs = keras.Input((FEATURES,))
-    model = DistributionModel(inputs, HeteroscedasticNormal(2, 2)(inputs))
-    model.compile("adam", MultivariateNormalNLL())
-    with pytest.raises(
-        ValueError, match=re.escape("`y` must have shape (..., 2), as the head has units. Received: sha")
-    ):
-        model.fit(X[:8], np.zeros((8, 4)), verbose=0)
+def test_a_model_of_labels_has_no_intervals():
     with pytest.raises(ValueError, match="The model must be a regression"):
         joint_model().predict_interval(X[:8])
     with pytest.raises(ValueError, match="to predict covariances of targets"):
@@ -283,7 +273,11 @@ def test_the_loss_comes_back_from_its_config():
             "`false_negative_rate` must be an array of numbers. Received: a dict; ",
         ),
         (lambda: JointMultiLabelCrossentropy(4, 0.5, 0.5), "`false_negative_rate` must be less than 1 with"),
-        (lambda: JointMultiLabelCrossentropy()(Y[:2], np.zeros((2, 10))), "`y_pred` must have shape"),
+        (lambda: JointMultiLabelCrossentropy()(Y[:2], np.zeros((2, 10))), "`y_true` must have shape"),
+        (
+            lambda: JointMultiLabelCrossentropy()(Y[:2, :1], np.zeros((2, 21))),
+            r"units of the head.*, of R factors, K at most. Received: shape \(2, 1\), with `y_pred` of shape \(2, 21\)",
+        ),
         (lambda: JointHeteroscedasticDense(4, link="softmax", learn_flips=True), "`learn_flips` must be False for cl"),
         (
             lambda: JointMultiLabelCrossentropy(4, 0.1)(

@@ -232,7 +232,7 @@ def fit_with(num_classes):
         (lambda: ShiftedGaussianNLL(8, 4)(LABELS, packed(12), INDEX), "must be attached to the model that it trains"),
         (lambda: make_loss()(LABELS, packed(12)), "`sample_weight` must have the index of every example"),
         (lambda: make_loss()(LABELS, np.ones((12, 8)), INDEX), "`y_pred` must have shape (..., 3 (2 + R) + 1)"),
-        (lambda: fit_with(num_classes=6), "must have num_classes=4, as the head has units. Received: num_classes=6"),
+        (lambda: fit_with(num_classes=6), "`loss` must have num_classes=4, the units of the model"),
         (lambda: make_loss()(np.ones((12, 3)), packed(12), INDEX), "`y_true` must have num_classes=4 classes"),
     ],
 )

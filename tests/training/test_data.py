@@ -53,7 +53,7 @@ def test_validation_data_measure_instead_of_folds():
     assert found.trainings == 4
     right = found.probabilities.argmax(axis=1) == y
     alone = short(validation_data=(x, y, right.astype("int32")), epochs=1)
-    assert alone.table[0].accuracy > 0.9 > short(validation_data=(x, y), epochs=1).table[0].accuracy
+    assert alone.table[0].score > 0.9 > short(validation_data=(x, y), epochs=1).table[0].score
 
 
 def test_validation_labels_may_be_names_in_an_order_of_their_own():

@@ -9,7 +9,13 @@ from scipy import special
 
 import keras_het
 from keras_het import losses
-from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.layers import (
+    HeteroscedasticDense,
+    HeteroscedasticNormal,
+    JointHeteroscedasticDense,
+    NoiseTransition,
+    StochasticSegmentation,
+)
 from keras_het.training import noisy_nll
 from keras_het.training.held_out import HeldOut
 
@@ -118,6 +124,38 @@ def test_a_pair_of_networks_is_scored_by_its_mean():
     pair.compile("sgd", losses.CoTeaching(0.5, from_logits=True).attach(pair))
     log_p = pair.predict(X, verbose=0)
     assert HeldOut((X, LABELS), "loss")(pair) == pytest.approx(-log_p[np.arange(50), LABELS].mean(), rel=1e-5)
+
+
+OF_DISTRIBUTIONS = {  # the head, its loss, and labels of which some, and all of the first examples, do not count
+    "targets": (lambda r: HeteroscedasticNormal(3, r), losses.MultivariateNormalNLL(), X[:, :3] + LABELS[:, None]),
+    "labels": (
+        lambda r: JointHeteroscedasticDense(3, r),
+        losses.JointMultiLabelCrossentropy(8),
+        np.where(np.arange(50)[:, None] < [30, 30, 35], -1.0, MANY),
+    ),
+    "pixels": (
+        lambda r: StochasticSegmentation(3, r),
+        losses.JointSegmentationCrossentropy(3, 8, ignore_class=9),
+        np.where(np.arange(50)[:, None] < [30, 35], 9, LABELS[:, None]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param("targets", marks=pytest.mark.smoke), "labels", "pixels"])
+def test_a_distribution_is_scored_by_its_own_loss(name):
+    make, loss, y = OF_DISTRIBUTIONS[name]
+    x = np.stack([X, X], axis=1) if name == "pixels" else X
+
+    def made(factors):
+        keras.utils.set_random_seed(0)
+        inputs = keras.Input(x.shape[1:])
+        model = keras_het.models.DistributionModel(inputs, make(factors)(inputs))
+        model.compile(keras.optimizers.Adam(0.05), loss)
+        return model
+
+    found = keras_het.tune(made, [1, 2], x, y, validation_data=(x, y), epochs=2, batch_size=20, extend=False, verbose=0)
+    expected = found.model.evaluate(x, y, batch_size=50, verbose=0)  # one mean over the examples that count
+    assert found.best.score == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.smoke

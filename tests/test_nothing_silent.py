@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het import callbacks, label_noise, layers, losses, models
+from keras_het import callbacks, label_noise, layers, losses, models, selection
+from keras_het.base.fingerprint import fingerprint
 from tests.layers.heads import FEATURES, LABELS, UNITS, X
 
 pytestmark = pytest.mark.once
@@ -83,6 +84,18 @@ def weights_of_two_layers():
 def rematerialised():
     with keras.RematScope(mode="full"):
         layers.HeteroscedasticDense(3)(np.zeros((2, 4), "float32"), training=True)
+
+
+def on_one_backbone(layer):
+    return lambda: fitting(layer, keras.layers.ReLU(), keras.layers.Dense(UNITS))
+
+
+class Scaled(keras.losses.Loss):
+    """Its config does not have the scale."""
+
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
 
 
 def early_stop_by_val_loss():
@@ -187,6 +200,16 @@ SILENT = {
     "flips of another width": (other_width, f"expected axis -1 of input shape to have value {UNITS}"),
     "val_loss under flips": (early_stop_by_val_loss, 'EarlyStopping("val_noisy_nll", mode="min")'),
     "the weights of two layers": (weights_of_two_layers, "`weights` must be those of one layer"),
+    "a backbone that all folds train": (
+        lambda: selection.cross_val_probabilities(
+            on_one_backbone(keras.layers.Dense(UNITS)), X, np.arange(len(X)) % UNITS, 2, verbose=0
+        ),
+        "`make_model` must make new layers and a new optimizer at every call",
+    ),
+    "a loss with an unknown argument beside a path": (
+        lambda: fingerprint({"loss": Scaled(2.0)}),
+        "Received: loss, a Scaled (its class has an `__init__`, and no `get_config` that tells its arguments)",
+    ),
     "a head that is run twice": (rematerialised, "The head must not be rematerialised"),
 }
 

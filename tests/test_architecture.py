@@ -51,6 +51,7 @@ MOST_DEEP, MOST_FORWARD, MOST_DISTRIBUTIONS = 10, 3, 4
 # pyproject.toml, which the session `lint` checks.
 SEPARATE = {"keras_het.analysis.plots": ("keras_het.base", "keras_het.analysis.plots")}
 FORBIDDEN = ("jax", "torch", "tensorflow", "keras.src", "keras.backend")
+LABORATORY = ("benchmarks", "tests", "guides")  # which import the package
 OPTIONAL = ("matplotlib", "sklearn", "pandas", "keras_hub", "jinja2", "PIL")
 # Modules that no other imports at once, and the optional packages that they need.
 LATE = {
@@ -89,7 +90,7 @@ def wrong_imports(module, source):
     """Imports of a module's source that no room allows, and optional packages that it needs at once."""
     tree = ast.parse(source)
     names = list(imported(tree))
-    wrong = [name for name in names if within(name, FORBIDDEN)]
+    wrong = [name for name in names if within(name, (*FORBIDDEN, *LABORATORY))]
     needed = LATE.get(module, ())
     wrong += [name for name in imported_at_once(tree) if within(name, (*OPTIONAL, *LATE)) and not within(name, needed)]
     separate = next((prefix for prefix in SEPARATE if within(module, (prefix,))), None)
@@ -104,7 +105,7 @@ def source_of(module):
 
 
 @pytest.mark.parametrize("module", ["keras_het", *MODULES])
-def test_imports_name_no_backend_and_no_optional_package(module):
+def test_imports_name_no_backend_no_optional_package_and_no_benchmark(module):
     assert wrong_imports(module, source_of(module)) == []
 
 
@@ -116,6 +117,8 @@ def test_imports_name_no_backend_and_no_optional_package(module):
         ("keras_het.analysis.plots.confidence", "import matplotlib.pyplot as plt"),
         ("keras_het.commands.demo", "import torch.nn"),
         ("keras_het.ops.nodes", "from jax import numpy"),
+        ("keras_het.losses.selecting", "from benchmarks.baselines import JoCoR"),
+        ("keras_het.models", "def planted():\n    import benchmarks.lib"),
         ("keras_het.integrators", "from keras.src import ops"),
         ("keras_het.layers", "import keras\nkeras.backend.backend()"),
         ("keras_het.layers", "import keras as k\nk.backend.backend()"),
@@ -150,6 +153,7 @@ UPWARD = [
     ("keras_het.layers", "from keras_het.callbacks import TransitionMonitor"),
     ("keras_het.selection.tune", "from keras_het.models import heteroscedastic"),
     ("keras_het.report.page", "from keras_het.cleaning import clean_labels"),
+    ("keras_het.choice.choice", "import benchmarks.lib"),
 ]
 
 
@@ -173,7 +177,7 @@ def test_planted_imports_that_point_up_are_caught(tmp_path):
         path.write_text(f"{path.read_text()}\n\ndef planted():\n    {line}\n")
     status, output = lint_imports(tmp_path)
     assert status == 1
-    arrows = re.findall(r"(keras_het[\w.]*) -> (keras_het[\w.]*)", output)
+    arrows = re.findall(r"(keras_het[\w.]*) -> ((?:keras_het|benchmarks)[\w.]*)", output)
     assert {module for module, _ in UPWARD} <= {module for module, _ in arrows}
 
 

@@ -1,17 +1,14 @@
 """What every test starts from: no display, one seed, and a Keras without state of earlier tests (names, dtype policy).
 
 With one seed a test is the same in every run; and heads that draw their own seed are one program on JAX, which is
-compiled once. Folders of tests for a package that is no dependency are collected only where it is installed: each has
-its own nox session. `tests/marks.py` says which tests run on which backend.
+compiled once. It holds for the tests of the package and for those of `benchmarks`. `tests/marks.py` says which tests
+run on which backend.
 """
-
-import importlib.util
-import os
 
 import keras
 import pytest
 
-from tests.marks import runs_here
+from tests.marks import not_collected, runs_here
 
 try:
     import matplotlib
@@ -20,23 +17,8 @@ except ImportError:  # an extra
 else:
     matplotlib.use("agg")
 
-EXPORTER = {"jax": "jax2onnx", "tensorflow": "tf2onnx", "torch": "openvino"}[keras.config.backend()]
 APART = 10_000  # the seeds of one run of a statistical test from those of the next
-NEEDED = {
-    "hub": "keras_hub",
-    "cv": "keras_cv",
-    "peers": "edward2",
-    "browser": "playwright",
-    "site": "mkdocs",
-    "cleanlab": "cleanlab",
-    "export": EXPORTER,
-}
-collect_ignore = [folder for folder, package in NEEDED.items() if importlib.util.find_spec(package) is None]
-if importlib.util.find_spec("torchmetrics") is None:  # it comes with the tests on PyTorch
-    collect_ignore.append("metrics/test_torchmetrics.py")
-
-if os.environ.get("KERAS_TORCH_DEVICE") != "pretended":  # `-p tests.pretended_accelerator`
-    collect_ignore.append("test_pretended_accelerator.py")
+collect_ignore = [f"tests/{name}" for name in not_collected()]
 
 
 def pytest_addoption(parser):

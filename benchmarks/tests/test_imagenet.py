@@ -129,7 +129,7 @@ def test_a_run_that_goes_on_wrongly_is_seen(data, whole, tmp_path, monkeypatch, 
 def test_a_process_that_gets_sigkill_at_a_random_step_goes_on_with_the_same_weights(data, whole, tmp_path):
     steps = int(np.random.default_rng().integers(1, STEPS))
     code = (
-        "import os, sys; from tests.benchmarks.test_imagenet import KillAfter, run; "
+        "import os, sys; from benchmarks.tests.test_imagenet import KillAfter, run; "
         f"run(sys.argv[1], sys.argv[2], KillAfter({steps}, lambda: os.kill(os.getpid(), {int(signal.SIGKILL)})))"
     )
     ended = subprocess.run([sys.executable, "-c", code, str(data), str(tmp_path)], timeout=300, check=False)

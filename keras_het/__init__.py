@@ -20,7 +20,6 @@ from keras_het import (
     models,
     ops,
     regularizers,
-    rivals,
     selection,
 )
 from keras_het.base.missing_name import missing_name as _missing_name
@@ -60,7 +59,6 @@ __all__ = [
     "ops",
     "regularizers",
     "report",
-    "rivals",
     "selection",
     "tune",
 ]

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="
 
 OWN_TABLE = {"AreaUnderRiskCoverage", "EqualMassCalibrationError", "GlobalAveragePrecision"}
 OWN_MEMORY = {name for name, arguments in OF_EACH.items() if {"num_examples", "strengths"} & set(arguments)}
-SELECTING = {"CoTeaching", "JoCoR", "SelfPacedCrossentropy"}
+SELECTING = {"CoTeaching", "SelfPacedCrossentropy"}
 
 # One of each kind by default, and all by `nox -s thorough`.
 SPAN = [

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 import keras_het
-from keras_het import constraints, covariances, integrators, layers, links, losses, metrics, regularizers, rivals
+from keras_het import constraints, covariances, integrators, layers, links, losses, metrics, regularizers
 from keras_het.models.temperature_scaler import TemperatureScaler
 
 UNITS, FEATURES = 4, 6
@@ -67,9 +67,6 @@ def subjects():
         metrics.BrierScore(),
         metrics.GlobalAveragePrecision(capacity=16),
         metrics.AreaUnderRiskCoverage(capacity=16),
-        rivals.EpsilonSoftmaxCrossentropy(),
-        rivals.DataParametersCrossentropy(10, UNITS),
-        rivals.ShiftedGaussianNLL(10, UNITS),
         model(keras.layers.Dense(UNITS), TemperatureScaler()),
         keras_het.models.DeepEnsemble([model(heads["full head"]), model(keras.layers.Dense(UNITS, "log_softmax"))]),
     ]

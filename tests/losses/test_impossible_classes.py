@@ -7,7 +7,6 @@ from keras import ops
 from scipy import special
 
 from keras_het.losses import AnnotatorsLoss, CoTeaching, EarlyLearningRegularizedCrossentropy, SelfPacedCrossentropy
-from keras_het.rivals import AdaptivelyRegularizedCrossentropy, DataParametersCrossentropy, JoCoR
 from tests.gradients import value_and_gradients
 from tests.losses.cases import CASES, EXAMPLES, LOGITS, RNG, UNITS, VECTORS, T, crossentropy
 from tests.marks import grid
@@ -102,9 +101,6 @@ WITH_STATE = {
     "early learning": lambda: with_indices(EarlyLearningRegularizedCrossentropy(EXAMPLES, UNITS, from_logits=True)),
     "self-paced": lambda: attached(SelfPacedCrossentropy(0.6, from_logits=True)),
     "co-teaching": lambda: of_two(CoTeaching(0.6, from_logits=True)),
-    "JoCoR": lambda: of_two(JoCoR(0.6, from_logits=True)),
-    "data parameters": lambda: with_indices(DataParametersCrossentropy(EXAMPLES, UNITS, from_logits=True)),
-    "adaptive": lambda: with_indices(AdaptivelyRegularizedCrossentropy(np.ones(EXAMPLES), from_logits=True)),
 }
 
 

@@ -11,7 +11,7 @@ from keras_het.covariances.low_rank import LowRank
 from keras_het.ops.diagonal import DiagonalNormal
 
 
-@keras.saving.register_keras_serializable("keras_het")
+@keras.saving.register_keras_serializable("benchmarks")
 class UnitDiagonal(LowRank):
     """I + V(x) V(x)': as `LowRank`, with d = 1 for every entry and input, so that no density grows without bound.
 

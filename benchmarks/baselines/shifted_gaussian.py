@@ -14,7 +14,7 @@ from keras_het.ops.log_ratios import log_ratios
 from keras_het.ops.packed import unpack
 
 
-@keras.saving.register_keras_serializable("keras_het")
+@keras.saving.register_keras_serializable("benchmarks")
 class ShiftedGaussianNLL(IndexedCrossentropy):
     """Better than early stopping for 1 of 7 noises on digits: symmetric flips, +2.2 points; level for the others.
 
@@ -57,7 +57,7 @@ class ShiftedGaussianNLL(IndexedCrossentropy):
         >>> import numpy as np
         >>> from keras_het.losses import with_index
         >>> from keras_het.models import DistributionModel
-        >>> from keras_het.rivals import LogisticNormal
+        >>> from benchmarks.baselines import LogisticNormal
         >>> inputs = keras.Input((8,))
         >>> model = DistributionModel(inputs, LogisticNormal(3)(inputs))
         >>> loss = ShiftedGaussianNLL(num_examples=6, num_classes=3)

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_het.rivals import MentorMix, density_subsets, reference_weights, stage_weights
+from benchmarks.baselines import MentorMix, density_subsets, reference_weights, stage_weights
 
 pytestmark = pytest.mark.once
 

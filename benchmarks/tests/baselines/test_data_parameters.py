@@ -6,8 +6,8 @@ import pytest
 from keras import ops
 from scipy import special
 
+from benchmarks.baselines import DataParametersCrossentropy
 from keras_het.losses import with_index
-from keras_het.rivals import DataParametersCrossentropy
 from tests.gradients import value_and_gradients
 from tests.losses import indexed_contract as contract
 from tests.losses.indexed_contract import EXAMPLES, LABELS, LOGITS, UNITS, make_model, number, without_state

@@ -1,13 +1,14 @@
-"""Crossentropy of epsilon-softmax: its limits, what is left out, and its digits. The formula is in losses/cases.py."""
+"""Crossentropy of epsilon-softmax: its limits, what is left out, and its digits. The formula is in test_contract.py."""
 
 import numpy as np
 import pytest
 from keras import ops
 from scipy import special
 
-from keras_het.rivals import EpsilonSoftmaxCrossentropy
+from benchmarks.baselines import EpsilonSoftmaxCrossentropy
+from benchmarks.tests.baselines.test_contract import epsilon_softmax
 from tests.gradients import value_and_gradients
-from tests.losses.cases import EXAMPLES, LABELS, LOGITS, UNITS, epsilon_softmax
+from tests.losses.cases import EXAMPLES, LABELS, LOGITS, UNITS
 
 LOG_P = special.log_softmax(LOGITS.astype("float64"), axis=-1)
 LARGEST = LOGITS.argmax(axis=-1)

@@ -6,9 +6,9 @@ import pytest
 from keras import ops
 from scipy import special
 
+from benchmarks.baselines import AdaptivelyRegularizedCrossentropy, adaptive_strengths
 from keras_het.layers import HeteroscedasticDense
 from keras_het.losses import with_index
-from keras_het.rivals import AdaptivelyRegularizedCrossentropy, adaptive_strengths
 from tests.gradients import value_and_gradients
 from tests.losses import indexed_contract as contract
 from tests.losses.indexed_contract import EXAMPLES, FEATURES, LABELS, LOGITS, UNITS, X, make_model, without_state

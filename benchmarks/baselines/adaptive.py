@@ -48,7 +48,7 @@ def adaptive_strengths(labels: Any, noise: Any) -> np.ndarray:
     return (by_class / (by_class.max() or 1.0))[labels]
 
 
-@keras.saving.register_keras_serializable("keras_het")
+@keras.saving.register_keras_serializable("benchmarks")
 class AdaptivelyRegularizedCrossentropy(IndexedCrossentropy):
     """Better than early stopping for 2 of 7 noises on digits: pair flips, +3.9 points, and outliers, +0.9.
 

@@ -9,7 +9,7 @@ from keras_het.base.validation import check_number
 from keras_het.losses.co_teaching import PairCrossentropy
 
 
-@keras.saving.register_keras_serializable("keras_het")
+@keras.saving.register_keras_serializable("benchmarks")
 class JoCoR(PairCrossentropy):
     """Better than early stopping for symmetric flips on digits, +2.1 points; worse without wrong labels, -10.2.
 

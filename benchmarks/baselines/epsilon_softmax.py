@@ -11,7 +11,7 @@ from keras_het.losses.crossentropy import Crossentropy
 from keras_het.ops.log_space import weighted_logs
 
 
-@keras.saving.register_keras_serializable("keras_het")
+@keras.saving.register_keras_serializable("benchmarks")
 class EpsilonSoftmaxCrossentropy(Crossentropy):
     """Better than early stopping for 2 of 7 noises on digits: symmetric flips, +3.1 points, and random flips, +3.4.
 

@@ -1,5 +1,7 @@
 """Shifted Gaussian noise (SGN): its head, and its loss over many steps, against SciPy in float64."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -7,9 +9,10 @@ from keras import ops
 from scipy import linalg, special
 from scipy.stats import multivariate_normal
 
+from benchmarks.baselines import LogisticNormal, ShiftedGaussianNLL
+from keras_het import check
 from keras_het.losses import with_index
 from keras_het.models import DistributionModel
-from keras_het.rivals import LogisticNormal, ShiftedGaussianNLL
 from tests.gradients import value_and_gradients
 
 pytestmark = pytest.mark.once
@@ -240,3 +243,14 @@ def test_refusals(make, text):
     with pytest.raises(ValueError) as error:
         make()
     assert text in str(error.value)
+
+
+def test_the_loss_fits_its_own_head_alone():
+    model, x = make_model(), np.ones((EXAMPLES, FEATURES))
+    model.compile("adam", make_loss().attach(model), metrics=["accuracy"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check(model, x, LABELS)
+    model.compile("adam", "sparse_categorical_crossentropy")
+    with pytest.raises(ValueError, match="`loss` must take distributions"):
+        check(model)

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.baselines.density import check_features
 from keras_het.base.validation import check_labels
-from keras_het.rivals.density import check_features
 
 
 def reference_weights(features: Any, labels: Any, verified_features: Any, verified_labels: Any) -> np.ndarray:

@@ -11,7 +11,7 @@ from keras_het.losses.indexed import IndexedCrossentropy
 from keras_het.ops.log_space import weighted_logs
 
 
-@keras.saving.register_keras_serializable("keras_het")
+@keras.saving.register_keras_serializable("benchmarks")
 class DataParametersCrossentropy(IndexedCrossentropy):
     """Better than early stopping for 2 of 7 noises on digits: symmetric flips, +2.7 points, and weak raters, +1.3.
 

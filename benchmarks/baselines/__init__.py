@@ -1,0 +1,36 @@
+"""Baselines: methods of the literature that the arena recommends for none of seven noises, kept to be compared.
+
+The arena compares 27 methods on digits, and some more in later runs (docs/rivals.md). Each docstring begins with its
+result: points of accuracy on clean test labels, compared with crossentropy that stops early, both with a Dense head,
+means of five seeds. "Better" and "worse" mean by more than two standard errors.
+"""
+
+from benchmarks.baselines.adaptive import AdaptivelyRegularizedCrossentropy, adaptive_strengths
+from benchmarks.baselines.data_parameters import DataParametersCrossentropy
+from benchmarks.baselines.density import density_subsets, stage_weights
+from benchmarks.baselines.epsilon_softmax import EpsilonSoftmaxCrossentropy
+from benchmarks.baselines.jocor import JoCoR
+from benchmarks.baselines.logistic_normal import LogisticNormal
+from benchmarks.baselines.mentor import MentoredCrossentropy, MentorExamples, mentor_net
+from benchmarks.baselines.mentor_mix import MentorMix
+from benchmarks.baselines.reference import reference_weights
+from benchmarks.baselines.shifted_gaussian import ShiftedGaussianNLL
+from benchmarks.baselines.unit_diagonal import UnitDiagonal
+
+__all__ = [
+    "AdaptivelyRegularizedCrossentropy",
+    "DataParametersCrossentropy",
+    "EpsilonSoftmaxCrossentropy",
+    "JoCoR",
+    "LogisticNormal",
+    "MentorExamples",
+    "MentorMix",
+    "MentoredCrossentropy",
+    "ShiftedGaussianNLL",
+    "UnitDiagonal",
+    "adaptive_strengths",
+    "density_subsets",
+    "mentor_net",
+    "reference_weights",
+    "stage_weights",
+]

@@ -18,7 +18,7 @@ else:
     matplotlib.use("agg")
 
 APART = 10_000  # the seeds of one run of a statistical test from those of the next
-collect_ignore = [f"tests/{name}" for name in not_collected()]
+collect_ignore = not_collected()
 
 
 def pytest_addoption(parser):

@@ -107,7 +107,7 @@ def peers(session):
     """The same heads in edward2, in an environment of its own: imported weights compared, then time; `-- --quick`."""
     install(session, "-e", ".[tensorflow-cpu]", groups=["test", "peers"])
     environment = {**backend_environment("tensorflow"), "TF_USE_LEGACY_KERAS": "1"}
-    session.run("pytest", "tests/peers", env=environment)
+    session.run("pytest", "benchmarks/tests/peers", env=environment)
     session.run("python", "-m", "benchmarks.cost.peers", *session.posargs)
 
 

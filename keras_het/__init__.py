@@ -19,7 +19,6 @@ from keras_het import (
     metrics,
     models,
     ops,
-    regularizers,
     selection,
 )
 from keras_het.base.missing_name import missing_name as _missing_name
@@ -57,7 +56,6 @@ __all__ = [
     "metrics",
     "models",
     "ops",
-    "regularizers",
     "report",
     "selection",
     "tune",

@@ -24,22 +24,22 @@ import pytest
 ONCE = "torch"
 EXPORTER = {"jax": "jax2onnx", "tensorflow": "tf2onnx", "torch": "openvino"}
 NEEDED = {
-    "hub": "keras_hub",
-    "cv": "keras_cv",
-    "peers": "edward2",
-    "browser": "playwright",
-    "site": "mkdocs",
-    "cleanlab": "cleanlab",
-    "export": EXPORTER[keras.config.backend()],
-    "metrics/test_torchmetrics.py": "torchmetrics",  # it comes with the tests on PyTorch
+    "tests/hub": "keras_hub",
+    "tests/cv": "keras_cv",
+    "benchmarks/tests/peers": "edward2",
+    "tests/browser": "playwright",
+    "tests/site": "mkdocs",
+    "tests/cleanlab": "cleanlab",
+    "tests/export": EXPORTER[keras.config.backend()],
+    "tests/metrics/test_torchmetrics.py": "torchmetrics",  # it comes with the tests on PyTorch
 }
 
 
 def not_collected():
-    """Files and folders below `tests` that pytest leaves out here, for want of a package or of an accelerator."""
+    """Files and folders that pytest leaves out here, for want of a package or of an accelerator."""
     found = [name for name, package in NEEDED.items() if importlib.util.find_spec(package) is None]
     pretended = os.environ.get("KERAS_TORCH_DEVICE") == "pretended"  # `-p tests.pretended_accelerator`
-    return found if pretended else [*found, "test_pretended_accelerator.py"]
+    return found if pretended else [*found, "tests/test_pretended_accelerator.py"]
 
 
 def runs_here(marks, backend):

@@ -149,13 +149,13 @@ def place_of(path, marks):
     """Where a test runs.
 
     Args:
-        path: of its file, below `tests` or, of a benchmark, below the root of the repository.
+        path: of its file, below the root of the repository.
         marks: a set of names.
     """
-    folder = path.parts[0]
-    if folder == "benchmarks":
+    house, folder = path.parts[:2]
+    if house == "benchmarks":
         return "only in the session bench_tests"
-    if folder in NEEDED:
+    if f"{house}/{folder}" in NEEDED:
         return f"only in the session {'docs' if folder == 'site' else folder}"
     if folder == ACCELERATOR:
         return "only on the pretended accelerator"
@@ -183,7 +183,7 @@ def collected():
     if status:
         raise RuntimeError(output.getvalue())
     for item in plugin.items:
-        path = item.path.relative_to(ROOT / "tests" if item.path.is_relative_to(ROOT / "tests") else ROOT)
+        path = item.path.relative_to(ROOT)
         marks = {mark.name for mark in item.iter_markers()}
         found[place_of(path, marks)][f"{path.as_posix()}::{item.nodeid.split('::', 1)[1].split('[')[0]}"] += 1
     return found
@@ -199,13 +199,13 @@ def read(ignored):
     """The places of the marked tests in files that pytest does not collect here, for want of a package.
 
     Args:
-        ignored: files and folders, below `tests`.
+        ignored: files and folders, below the root of the repository.
     """
     found = collections.defaultdict(collections.Counter)
     for name in ignored:
-        root = ROOT / "tests" / name
+        root = ROOT / name
         for file in sorted(root.rglob("test_*.py")) if root.is_dir() else [root]:
-            path = file.relative_to(ROOT / "tests")
+            path = file.relative_to(ROOT)
             for test in marked(file.read_text(encoding="utf-8")):
                 found[place_of(path, {"once"})][f"{path.as_posix()}::{test}"] += 1
     return found

@@ -247,27 +247,8 @@ def test_a_circle_of_rooms_is_caught():
     assert house.floors({("layers", "ops")}, {"ops", "layers"}) == {"ops": 1, "layers": 2}
 
 
-def wrong_names(source, listed):
-    """Names that a module lists and does not define, and public functions and classes that it does not list."""
-    definitions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    return {node.name for node in definitions if not node.name.startswith("_")} ^ set(listed)
-
-
-@pytest.mark.parametrize(
-    "module",
-    [module for module in public_modules(keras_het) if module.__name__ not in PACKAGES],
-    ids=lambda m: m.__name__,
-)
-def test_a_public_module_lists_what_it_defines_and_nothing_else(module):
-    assert module.__all__ == sorted(module.__all__)
-    assert wrong_names(source_of(module.__name__), module.__all__) == set()
-
-
-@pytest.mark.planted
-def test_planted_names_are_caught():
-    source = "import numpy as np\n\n\ndef listed(): ...\n\n\ndef forgotten(): ...\n"
-    assert wrong_names(source, ["listed", "np"]) == {"forgotten", "np"}
-    assert {module.__name__ for module in public_modules(keras_het)} - set(PACKAGES) == {"keras_het.regularizers"}
+def test_every_public_module_is_a_folder_with_a_table_of_contents():
+    assert {module.__name__ for module in public_modules(keras_het)} <= set(PACKAGES)
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het import callbacks, label_noise, layers, losses, models
+from keras_het import callbacks, label_noise, layers, losses
 from tests.layers.heads import FEATURES, LABELS, UNITS, X
 
 pytestmark = pytest.mark.once
@@ -68,16 +68,6 @@ def other_width():
     layer = layers.NoiseTransition(UNITS)
     layer.build((None, UNITS))
     layer(np.log(np.full((1, UNITS + 1), 1 / (UNITS + 1), "float32")))
-
-
-def weights_of_two_layers():
-    maps = {"loc_layer": 3, "diag_layer": 3, "scale_layer": 6}
-    weights = {
-        f"{name}/{kind}:0": np.ones((8, width)[kind == "bias" :])
-        for name, width in maps.items()
-        for kind in ("kernel", "bias")
-    }
-    models.from_edward2({**weights, "other/loc_layer/kernel:0": np.zeros((8, 3))})
 
 
 def rematerialised():
@@ -186,7 +176,6 @@ SILENT = {
     ),
     "flips of another width": (other_width, f"expected axis -1 of input shape to have value {UNITS}"),
     "val_loss under flips": (early_stop_by_val_loss, 'EarlyStopping("val_noisy_nll", mode="min")'),
-    "the weights of two layers": (weights_of_two_layers, "`weights` must be those of one layer"),
     "a head that is run twice": (rematerialised, "The head must not be rematerialised"),
 }
 

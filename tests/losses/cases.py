@@ -7,7 +7,6 @@ from scipy import special
 
 from keras_het.losses import (
     ActivePassiveCrossentropy,
-    BackwardCorrectedCrossentropy,
     BootstrappedCrossentropy,
     ForwardCorrectedCrossentropy,
     GeneralizedCrossentropy,
@@ -57,10 +56,6 @@ CASES = {
     "forward": Case(
         lambda **kwargs: ForwardCorrectedCrossentropy(T, **kwargs),
         lambda t, log_p: -(t * np.log(np.exp(log_p) @ T)).sum(-1),
-    ),
-    "backward": Case(
-        lambda **kwargs: BackwardCorrectedCrossentropy(T, **kwargs),
-        lambda t, log_p: crossentropy(t @ np.linalg.inv(T), log_p),
     ),
     "soft": Case(
         lambda **kwargs: BootstrappedCrossentropy(0.7, **kwargs),

@@ -5,14 +5,15 @@ import pytest
 
 from benchmarks.baselines import (
     AdaptivelyRegularizedCrossentropy,
+    BackwardCorrectedCrossentropy,
     DataParametersCrossentropy,
     EpsilonSoftmaxCrossentropy,
     JoCoR,
 )
 from benchmarks.tests.baselines.rerun import of_other_cases
 from tests.losses import test_contract, test_impossible_classes
-from tests.losses.cases import CASES, EXAMPLES, UNITS, Case
-from tests.losses.test_impossible_classes import WITH_STATE, of_two, with_indices
+from tests.losses.cases import CASES, EXAMPLES, UNITS, Case, T, crossentropy
+from tests.losses.test_impossible_classes import OF_NOISY_LABELS, WITH_STATE, of_two, with_indices
 
 pytestmark = pytest.mark.once
 
@@ -24,8 +25,13 @@ def epsilon_softmax(t, log_p, m=2.0, alpha=0.7, beta=0.4, smallest=1e-8):
 
 
 OWN = {
+    "backward": Case(
+        lambda **kwargs: BackwardCorrectedCrossentropy(T, **kwargs),
+        lambda t, log_p: crossentropy(t @ np.linalg.inv(T), log_p),
+    ),
     "epsilon_softmax": Case(lambda **kwargs: EpsilonSoftmaxCrossentropy(2.0, 0.7, 0.4, **kwargs), epsilon_softmax),
 }
+OF_NOISY = {"backward": lambda t, log_p, kept: crossentropy((t @ np.linalg.inv(T))[kept], log_p)}
 OWN_WITH_STATE = {
     "JoCoR": lambda: of_two(JoCoR(0.6, from_logits=True)),
     "data parameters": lambda: with_indices(DataParametersCrossentropy(EXAMPLES, UNITS, from_logits=True)),
@@ -41,7 +47,7 @@ def case(request):
 @pytest.fixture(autouse=True)
 def known(monkeypatch):
     """The tests of the package look their cases up by name."""
-    for cases, own in ((CASES, OWN), (WITH_STATE, OWN_WITH_STATE)):
+    for cases, own in ((CASES, OWN), (OF_NOISY_LABELS, OF_NOISY), (WITH_STATE, OWN_WITH_STATE)):
         for name, made in own.items():
             monkeypatch.setitem(cases, name, made)
 

@@ -4,9 +4,17 @@ import numpy as np
 import pytest
 from keras import ops
 
+from benchmarks.baselines import from_edward2
+from benchmarks.tests.baselines.edward2_formulas import (
+    FACTORS,
+    FEATURES,
+    LAYERS,
+    UNITS,
+    make_weights,
+    moments,
+    probabilities,
+)
 from keras_het.integrators import MonteCarlo
-from keras_het.models import from_edward2
-from tests.models.edward2_formulas import FACTORS, FEATURES, LAYERS, UNITS, make_weights, moments, probabilities
 
 pytestmark = pytest.mark.once
 

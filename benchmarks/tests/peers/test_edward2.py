@@ -1,13 +1,13 @@
-"""The formulas of `tests/models/edward2_formulas.py`, and the heads made of the weights, against edward2 itself."""
+"""The formulas of `edward2_formulas.py`, and the heads made of the weights, against edward2 itself."""
 
 import sys
 
 import numpy as np
 import pytest
 
+from benchmarks.baselines import from_edward2
+from benchmarks.tests.baselines.edward2_formulas import FACTORS, FEATURES, LAYERS, UNITS
 from keras_het.integrators import MonteCarlo
-from keras_het.models import from_edward2
-from tests.models.edward2_formulas import FACTORS, FEATURES, LAYERS, UNITS
 
 SAMPLES, DRAWS, TEMPERATURE = 1 << 14, 8, 0.8
 pytestmark = pytest.mark.filterwarnings("ignore")  # of edward2 and of the old Keras that it needs

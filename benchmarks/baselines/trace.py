@@ -14,10 +14,8 @@ from keras import ops
 
 from keras_het.base.validation import check_number
 
-__all__ = ["Trace"]
 
-
-@keras.saving.register_keras_serializable("keras_het")
+@keras.saving.register_keras_serializable("benchmarks")
 class Trace(keras.regularizers.Regularizer):
     """strength * sum_i T_ii: how many labels are kept.
 

@@ -182,7 +182,7 @@ def demo(session):
     """Digits with three kinds of wrong labels, and what is found out; `-- --backend torch` for another backend."""
     backend, arguments = split_backend(session)
     install(session, "-e", f".[{EXTRAS[backend]},demo]")
-    session.run("python", "-m", "keras_het", "demo", "--backend", backend, *arguments, env=backend_environment(backend))
+    session.run("python", "-m", "benchmarks.demo", "--backend", backend, *arguments, env=backend_environment(backend))
 
 
 @nox.session

@@ -114,7 +114,7 @@ def test_imports_name_no_backend_no_optional_package_and_no_benchmark(module):
     [
         ("keras_het.analysis.plots.confidence", "from keras_het.analysis import covariance"),
         ("keras_het.analysis.plots.confidence", "import matplotlib.pyplot as plt"),
-        ("keras_het.commands.demo", "import torch.nn"),
+        ("keras_het.commands.doctor", "import torch.nn"),
         ("keras_het.ops.nodes", "from jax import numpy"),
         ("keras_het.losses.selecting", "from benchmarks.baselines import JoCoR"),
         ("keras_het.models", "def planted():\n    import benchmarks.lib"),
@@ -122,8 +122,8 @@ def test_imports_name_no_backend_no_optional_package_and_no_benchmark(module):
         ("keras_het.layers", "import keras\nkeras.backend.backend()"),
         ("keras_het.layers", "import keras as k\nk.backend.backend()"),
         ("keras_het.layers", "import importlib\nimportlib.import_module('jax')"),
-        ("keras_het.commands.demo", "import matplotlib.figure"),
-        ("keras_het.commands.demo", "from sklearn import datasets"),
+        ("keras_het.report.page", "import matplotlib.figure"),
+        ("keras_het.label_noise.corruption", "from sklearn import datasets"),
         ("keras_het.models.raw_inputs", "import keras_hub"),
         ("keras_het.estimator.classifier", "import matplotlib"),
         ("keras_het.models", "from keras_het.estimator.classifier import HeteroscedasticClassifier"),
@@ -141,9 +141,9 @@ UPWARD = [
     ("keras_het.integrators.sampled", "import keras_het.layers"),
     ("keras_het.covariances.diagonal", "from keras_het.layers import HeteroscedasticDense"),
     ("keras_het.links.softmax", "from keras_het.integrators import ClosedForm"),
-    ("keras_het.layers.heteroscedastic_dense", "from keras_het.commands import demo"),
+    ("keras_het.layers.heteroscedastic_dense", "from keras_het.commands import doctor"),
     ("keras_het.layers.heteroscedastic_dense", "from keras_het.models import heteroscedastic"),
-    ("keras_het.models.conversion", "import keras_het.commands.demo"),
+    ("keras_het.models.conversion", "import keras_het.commands.doctor"),
     ("keras_het.losses", "from keras_het.layers import NoiseTransition"),
     ("keras_het.callbacks", "import keras_het.analysis"),
     ("keras_het.base.graph", "from keras_het.layers import HeteroscedasticDense"),
@@ -211,7 +211,7 @@ def test_private_attributes_of_keras_are_read_in_one_file():
 
 def test_an_optional_package_inside_a_function_is_right():
     assert not wrong_imports(
-        "keras_het.commands.demo", "def load():\n    from sklearn import datasets\n    return datasets"
+        "keras_het.label_noise.corruption", "def load():\n    from sklearn import datasets\n    return datasets"
     )
     assert not wrong_imports(
         "keras_het.selection.tune", "class TuningResult:\n    def plot(self):\n        import matplotlib.figure"

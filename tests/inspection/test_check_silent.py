@@ -221,7 +221,7 @@ PAGES = [
         not in page.read_text()  # whose losses are not for the classifier that is compiled here
     ),
 ]
-PROGRAMS = [ROOT / "keras_het" / "commands" / "demo" / "training.py", *sorted((ROOT / "guides").glob("*.py")), *PAGES]
+PROGRAMS = [ROOT / "benchmarks" / "demo" / "training.py", *sorted((ROOT / "guides").glob("*.py")), *PAGES]
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)

@@ -3,9 +3,9 @@
 import keras
 import numpy as np
 
+from benchmarks.demo.data import CLASSES
 from keras_het.analysis import confused_pairs
 from keras_het.choice import choose
-from keras_het.commands.demo.data import CLASSES
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.selection import tune

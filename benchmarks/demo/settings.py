@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
+from benchmarks.demo.data import KNOWN, NOISES
 from keras_het.base.validation import check_integer
 from keras_het.choice.candidates import OTHERS, PLAIN
-from keras_het.commands.demo.data import KNOWN, NOISES
 
 FEWEST = 100  # examples, so that every class has some in each part
 

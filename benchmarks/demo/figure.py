@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from keras_het.commands.demo.data import import_extra
-from keras_het.commands.demo.texts import mean_error
+from benchmarks.demo.data import import_extra
+from benchmarks.demo.texts import mean_error
 
 GREY, BLUE, GREEN, ORANGE, DARK = "#b4b8bd", "#0072B2", "#00855f", "#D55E00", "#30343a"
 PICTURES = 7  # of each noise

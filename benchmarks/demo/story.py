@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import keras
 
+from benchmarks.demo import training
+from benchmarks.demo.data import Data, import_extra, load_data
+from benchmarks.demo.figure import draw
+from benchmarks.demo.findings import Diagnosis, Quality, planted, planted_pairs, quality, said
+from benchmarks.demo.settings import Settings, check_settings
+from benchmarks.demo.texts import describe
 from keras_het.analysis import find_label_issues
-from keras_het.commands.demo import training
-from keras_het.commands.demo.data import Data, import_extra, load_data
-from keras_het.commands.demo.figure import draw
-from keras_het.commands.demo.findings import Diagnosis, Quality, planted, planted_pairs, quality, said
-from keras_het.commands.demo.settings import Settings, check_settings
-from keras_het.commands.demo.texts import describe
 from keras_het.report import report
 
 OF_A_HEAD = "look-alikes"  # the noise whose pairs the covariance of a head is asked for

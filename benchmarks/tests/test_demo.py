@@ -9,10 +9,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_het import __main__
+from benchmarks import demo
+from benchmarks.demo import __main__, data, findings, story, texts, training
 from keras_het.analysis import diagnose_noise, find_label_issues
-from keras_het.commands import demo
-from keras_het.commands.demo import data, findings, story, texts, training
 
 pytestmark = pytest.mark.once
 
@@ -219,7 +218,7 @@ def in_this_process(monkeypatch):
 @pytest.mark.usefixtures("in_this_process")
 def test_command_line_reports_a_bad_argument(arguments, message, capsys):
     with pytest.raises(SystemExit) as exit_info:
-        __main__.main(["demo", "--backend", BACKEND, *arguments])
+        __main__.main(["--backend", BACKEND, *arguments])
     assert exit_info.value.code == 2
     assert message in capsys.readouterr().err
 
@@ -250,9 +249,9 @@ def test_another_backend_starts_a_process_of_its_own(monkeypatch):
     monkeypatch.setattr(
         subprocess, "call", lambda command: calls.append((command, __main__.os.environ["KERAS_BACKEND"])) or 7
     )
-    arguments = ["demo", "--backend", other, "--quick"]
+    arguments = ["--backend", other, "--quick"]
     assert __main__.main(arguments) == 7
-    assert calls == [([sys.executable, "-m", "keras_het", *arguments], other)]
+    assert calls == [([sys.executable, "-m", "benchmarks.demo", *arguments], other)]
 
 
 def test_on_jax_it_starts_again_where_compiled_programs_are_kept(monkeypatch):
@@ -261,9 +260,9 @@ def test_on_jax_it_starts_again_where_compiled_programs_are_kept(monkeypatch):
     monkeypatch.delenv(__main__.CACHE, raising=False)
     monkeypatch.setattr(__main__, "choose_backend", lambda requested: requested)
     monkeypatch.setattr(subprocess, "call", lambda command, env: calls.append((command, env)) or 7)
-    assert __main__.main(["demo", "--backend", "jax"]) == 7
+    assert __main__.main(["--backend", "jax"]) == 7
     ((command, environment),) = calls
-    assert command == [sys.executable, "-m", "keras_het", "demo", "--backend", "jax"]
+    assert command == [sys.executable, "-m", "benchmarks.demo", "--backend", "jax"]
     assert environment["KERAS_BACKEND"] == "jax"
     assert environment[__main__.CACHE]
     assert environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] == "0"
@@ -273,7 +272,7 @@ def test_on_jax_it_starts_again_where_compiled_programs_are_kept(monkeypatch):
 def test_the_command_tells_and_draws_the_story(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(demo, "QUICK", TINY._replace(noises=("look-alikes", "swapped pairs")))
     output = tmp_path / "out"
-    assert __main__.main(["demo", "--quick", "--epochs", "1", "--output", str(output)]) == 0
+    assert __main__.main(["--quick", "--epochs", "1", "--output", str(output)]) == 0
     printed = capsys.readouterr().out
     for text in ("LOOK-ALIKES", "SWAPPED PAIRS", "200 digits", "HeteroscedasticDense", f"Backend {BACKEND}"):
         assert text in printed
@@ -291,7 +290,7 @@ def test_the_command_tells_and_draws_the_story(monkeypatch, tmp_path, capsys):
 def test_the_picture_has_the_accuracies_the_methods_and_as_many_images_as_there_are(tmp_path):
     from matplotlib.figure import Figure
 
-    from keras_het.commands.demo import figure
+    from benchmarks.demo import figure
 
     drawn = Figure()
     figure.draw_bars(drawn, [make_finding(seed=seed, chosen=0.95 + 0.02 * seed) for seed in (0, 1)])

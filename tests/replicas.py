@@ -14,7 +14,6 @@ import numpy as np
 import keras_het
 from keras_het import losses, metrics
 from keras_het.callbacks import KeptShare
-from keras_het.metrics.table import TableMetric
 
 EXAMPLES, UNITS, BATCH = 24, 3, 8
 RNG = np.random.default_rng(0)
@@ -47,11 +46,10 @@ def make_model(pair=False):
 
 
 def make(name, kinds):
-    """A loss or a metric of logits; metrics that hold a table are small."""
+    """A loss or a metric of logits."""
     if name in LOSSES:
         return LOSSES[name](**OF_EACH.get(name, {}), **({} if name == "AnnotatorsLoss" else {"from_logits": True}))
-    arguments = {"capacity": 100} if issubclass(kinds[name], TableMetric) else {}
-    return kinds[name](**arguments, **({} if name == "AnnotatorsMetric" else {"from_logits": True}))
+    return kinds[name](**({} if name == "AnnotatorsMetric" else {"from_logits": True}))
 
 
 def of_metric(name, scope, made=None):

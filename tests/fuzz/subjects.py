@@ -61,11 +61,8 @@ def subjects():
         losses.MultivariateNormalNLL(),
         losses.JointMultiLabelCrossentropy(),
         metrics.ExpectedCalibrationError(),
-        metrics.EqualMassCalibrationError(capacity=16),
         metrics.NegativeLogLikelihood(),
         metrics.BrierScore(),
-        metrics.GlobalAveragePrecision(capacity=16),
-        metrics.AreaUnderRiskCoverage(capacity=16),
         model(keras.layers.Dense(UNITS), TemperatureScaler()),
         keras_het.models.DeepEnsemble([model(heads["full head"]), model(keras.layers.Dense(UNITS, "log_softmax"))]),
     ]

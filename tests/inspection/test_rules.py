@@ -35,9 +35,7 @@ MENDED = [
     ("sigmoid", "metrics", metrics.AUC(), VECTORS),
     ("full", "metrics", keras_het.metrics.NegativeLogLikelihood(), LABELS),
     ("full", "metrics", keras_het.metrics.ExpectedCalibrationError(bins=3), LABELS),
-    ("full", "metrics", keras_het.metrics.AreaUnderRiskCoverage(capacity=100), VECTORS),
     ("sigmoid", "metrics", keras_het.metrics.NegativeLogLikelihood(multi_label=True), VECTORS),
-    ("sigmoid", "metrics", keras_het.metrics.GlobalAveragePrecision(multi_label=True, capacity=100), VECTORS),
 ]
 
 

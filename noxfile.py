@@ -1,4 +1,7 @@
-"""Sessions of nox: `python -m nox` lints, and tests on three backends; `python -m nox -l` lists the others."""
+"""Sessions of nox: `python -m nox` lints, and tests on three backends; `python -m nox -l` lists the others.
+
+Those of the benchmarks, of long runs and of other packages are in `benchmarks/noxfile.py`.
+"""
 
 import argparse
 import concurrent.futures
@@ -7,66 +10,32 @@ import itertools
 import os
 import pathlib
 import shutil
+import sys
 import time
 
 import nox
 from nox.command import CommandFailed
 from packaging.requirements import Requirement
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from tests.environments import (
+    BACKENDS,
+    COMPILE_FAST,
+    EXTRAS,
+    PROJECT,
+    TWO_WORKERS,
+    backend_environment,
+    backends_of,
+    compilation_cache,
+    install,
+    long_run,
+    split_backend,
+    test_groups,
+)
+
 nox.options.sessions = ["lint", "tests"]
 nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_venv = "yes"
-
-PROJECT = nox.project.load_toml("pyproject.toml")
-BACKENDS = ["jax", "tensorflow", "torch"]
-EXTRAS = {"jax": "jax", "tensorflow": "tensorflow-cpu", "torch": "torch"}  # the extra that installs a backend here
-TWO_WORKERS = ("-n", "2", "--dist", "worksteal")
-
-
-def install(session, *requirements, groups=()):
-    """Installs the package with extras (such as ".[jax]") and dependency groups at the pinned versions."""
-    # Without compiling the backends' ten thousand files of Python, most of which are never imported.
-    session.install(
-        "--no-compile", "-c", "constraints.txt", *requirements, *nox.project.dependency_groups(PROJECT, *groups)
-    )
-
-
-def backend_environment(backend):
-    return {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "2", "MPLBACKEND": "agg"}
-
-
-def compilation_cache(session, name="jax"):
-    """Where JAX keeps what it compiles: most programs of a test are those of another test, or of another worker."""
-    folder = session.cache_dir / name
-    shutil.rmtree(folder, ignore_errors=True)  # every run starts without, so that none depends on an earlier one
-    return {
-        "JAX_COMPILATION_CACHE_DIR": str(folder.resolve()),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    }
-
-
-# The tests make thousands of small programs, which run once: XLA compiles them in half of the time if it optimises
-# less. `parity`, the tests of memory, and the sessions of benchmarks and of other packages compile as users do.
-COMPILE_FAST = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false"}
-
-
-def split_backend(session):
-    """The backend named behind `--` as `--backend NAME` (JAX if none is), and the other arguments."""
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--backend", choices=BACKENDS, default="jax")
-    known, others = parser.parse_known_args(session.posargs)
-    return known.backend, others
-
-
-def backends_of(session):
-    """The backend that is named behind `--`, or all."""
-    return [split_backend(session)[0]] if any(word.startswith("--backend") for word in session.posargs) else BACKENDS
-
-
-def test_groups(backend):
-    """The dependency groups of the tests on a backend: some of other packages run where they cost least."""
-    return ["test", "export", "torchmetrics"] if backend == "torch" else ["test"]
 
 
 @nox.session
@@ -209,139 +178,11 @@ def fuzz(session):
 
 
 @nox.session
-def soak(session):
-    """A training of 10,000 steps that watches memory, programs, losses and steps, on every backend; `-- --steps N`."""
-    long_run(session, "tests.soak")
-
-
-def long_run(session, module):
-    """Runs a module of the tests on each backend, or on the one that is named behind `--`, with the other arguments."""
-    _, arguments = split_backend(session)
-    install(session, "-e", ".[jax,tensorflow-cpu,torch]", groups=["test"])
-    for backend in backends_of(session):
-        session.run("python", "-m", module, *arguments, env=backend_environment(backend))
-
-
-@nox.session
-def seeds(session):
-    """The statistical tests for a hundred seeds, on PyTorch; nightly. `-- --seeds 0 9` for ten."""
-    install(session, "-e", ".[torch,demo]", groups=["test"])
-    environment = backend_environment("torch") | {"OMP_NUM_THREADS": "1"}
-    chosen = session.posargs or ["--seeds", "0", "99"]
-    session.run("pytest", "-m", "statistical", "--thorough", *TWO_WORKERS, *chosen, env=environment)
-
-
-@nox.session
 def demo(session):
     """Digits with three kinds of wrong labels, and what is found out; `-- --backend torch` for another backend."""
     backend, arguments = split_backend(session)
     install(session, "-e", f".[{EXTRAS[backend]},demo]")
-    session.run("python", "-m", "keras_het", "demo", "--backend", backend, *arguments, env=backend_environment(backend))
-
-
-# What each benchmark needs beside the package and a backend: extras, dependency groups; and what it takes on two cores.
-EVERY = ",".join(EXTRAS.values())
-BENCHMARKS = {
-    "arena": ("demo", ["recipe"], "half an hour or more"),
-    "arena.decay": ("demo", ["recipe"], "not timed"),
-    "cost.backbone": ("", [], "not timed"),
-    "cost.covariance": ("", [], "ten minutes"),
-    "cost.devices": ("", [], "not timed"),
-    "cost.example_memory": (EVERY, [], "not timed"),
-    "cost.nodes": ("", [], "ten minutes"),
-    "cost.quadrature": ("", [], "not timed"),
-    "cost.estimate": (EVERY, [], "an hour"),
-    "cost.speed": (f"{EVERY},plot", [], "three quarters of an hour"),
-    "floors": ("demo", ["recipe"], "an hour or more; with --quick a minute"),
-    "floors.harm": ("demo", ["recipe"], "an hour or two"),
-    "imagenet": ("demo", [], "weeks of accelerators; with --dry-run a minute"),
-    "imagenet.paper_tables": ("demo", [], "not timed"),
-    "labels.annotators": ("demo", ["recipe"], "not timed"),
-    "labels.choice": ("demo", ["recipe"], "an hour and a half; with --seeds 1 twenty minutes"),
-    "labels.clean_probabilities": ("demo", ["recipe"], "an hour"),
-    "labels.cleaning": ("demo", ["recipe"], "a quarter of an hour"),
-    "labels.co_teaching": ("demo", [], "twenty minutes"),
-    "labels.diagnosis": ("demo", ["recipe"], "half an hour"),
-    "labels.dynamics": ("demo", ["recipe", "cleanlab"], "an hour; with --data digits ten minutes"),
-    "labels.dynamics_stopping": ("demo", [], "a quarter of an hour"),
-    "labels.demo": ("demo", [], "ten minutes"),
-    "labels.early_learning": ("demo", [], "three minutes"),
-    "labels.ensembles": ("demo", [], "eight minutes"),
-    "labels.epochs": ("demo", ["recipe"], 'some hours; with --tasks "digits, 40%" a few minutes'),
-    "labels.estimator": ("demo", [], "ten minutes"),
-    "labels.head": ("demo", [], "ten minutes"),
-    "labels.joint": ("demo", [], "ten minutes"),
-    "labels.label_flip": ("demo", [], "forty minutes"),
-    "labels.label_issues": ("demo", ["cleanlab"], "an hour"),
-    "labels.mode_choice": ("demo", ["econometrics"], "ten minutes"),
-    "labels.planted_pairs": ("demo", [], "a quarter of an hour"),
-    "labels.regression": ("demo", [], "ten minutes"),
-    "labels.recipe": ("demo", ["recipe"], 'several hours; with --seeds 1 --tasks "digits, 40%" a few minutes'),
-    "labels.segmentation": ("demo", [], "ten minutes"),
-    "labels.serving": ("demo", [], "not timed"),
-    "labels.transfer": ("demo", [], "not timed"),
-    "labels.truth": ("demo", [], "an hour; with --tasks digits a few minutes"),
-}
-
-
-@nox.session
-def bench(session):
-    """A benchmark, as `-- labels.recipe --seeds 1 --backend torch`; without a name a list of all, and their times."""
-    backend, found = split_backend(session)
-    name, *arguments = found or [""]
-    if name not in BENCHMARKS:
-        session.log("\n".join(["Benchmarks:", *(f"{known:28}{time}" for known, (*_, time) in BENCHMARKS.items())]))
-        return session.error(f"There is no benchmark {name}") if name else None
-    extras, groups, _ = BENCHMARKS[name]
-    install(session, "-e", f".[{','.join(filter(None, [EXTRAS[backend], extras]))}]", groups=groups)
-    return session.run("python", "-m", f"benchmarks.{name}", *arguments, env=backend_environment(backend))
-
-
-@nox.session
-def devices(session):
-    """Every head and link on several devices, and their files, on each backend; `-- --backend torch` for one."""
-    install(session, "-e", ".[jax,tensorflow-cpu,torch,demo]", groups=["test"])
-    for backend in backends_of(session):
-        environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}
-        if backend == "jax":
-            environment |= compilation_cache(session) | COMPILE_FAST
-        session.run("pytest", "--thorough", "tests/distribution", env=environment)
-
-
-@nox.session
-def peers(session):
-    """The same heads in edward2, in an environment of its own: imported weights compared, then time; `-- --quick`."""
-    install(session, "-e", ".[tensorflow-cpu]", groups=["test", "peers"])
-    environment = {**backend_environment("tensorflow"), "TF_USE_LEGACY_KERAS": "1"}
-    session.run("pytest", "tests/peers", env=environment)
-    session.run("python", "-m", "benchmarks.cost.peers", *session.posargs)
-
-
-@nox.session
-def cleanlab(session):
-    """The real cleanlab with the estimator, in an environment of its own; `-- --backend torch` for another backend."""
-    backend, arguments = split_backend(session)
-    install(session, "-e", f".[{backend},sklearn]", groups=["test", "cleanlab"])
-    session.run("pytest", "tests/cleanlab", *arguments, env=backend_environment(backend))
-
-
-@nox.session
-def hub(session):
-    """Real KerasHub classes on three backends: presets, preprocessing, conversion, files, LoRA, int8."""
-    on_every_backend(session, "tests/hub", "-e", ".[jax,tensorflow-cpu,torch,hub]")
-
-
-@nox.session
-def cv(session):
-    """KerasCV classifiers on three backends."""
-    on_every_backend(session, "tests/cv", "-e", ".[jax,tensorflow-cpu,torch,cv]")
-
-
-def on_every_backend(session, tests, *requirements):
-    """Runs tests on one backend after the other, in one environment that has all."""
-    install(session, *requirements, groups=["test", "export"])
-    for backend in BACKENDS:
-        session.run("pytest", tests, *session.posargs, env=backend_environment(backend))
+    session.run("python", "-m", "benchmarks.demo", "--backend", backend, *arguments, env=backend_environment(backend))
 
 
 @nox.session
@@ -381,15 +222,6 @@ def chromium(session):
 def first_of(*names):
     """The path of the first of these programs that is installed, or None."""
     return next(filter(None, map(shutil.which, names)), None)
-
-
-@nox.session
-@nox.parametrize("backend", [nox.param(b, id=b, tags=[f"export-{b}"]) for b in BACKENDS])
-def export(session, backend):
-    """Every export format of this backend, run by the format's own runtime."""
-    install(session, "-e", f".[{EXTRAS[backend]}]", groups=["test", f"export-{backend}"])
-    # A package below litert-torch brings a plugin for pytest that warns when it is imported.
-    session.run("pytest", "-p", "no:anyio", "tests/export", *session.posargs, env=backend_environment(backend))
 
 
 @nox.session

@@ -118,5 +118,5 @@ print(
 regularised.plot()
 
 """
-Results for other noises and other methods are in `benchmarks/README.md`; `python -m nox -s bench -- arena` makes them.
+Results for other noises and other methods are in `benchmarks/README.md`; `python -m nox -f benchmarks/noxfile.py -s bench -- arena` makes them.
 """

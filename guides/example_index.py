@@ -12,7 +12,7 @@ Seeds: 0
 ## Introduction
 
 Some methods for wrong labels remember something of each example: earlier predictions, or how far to trust its label.
-Their losses, such as `keras_het.rivals.DataParametersCrossentropy`, need the index of the example, in whatever order
+Their losses, such as `keras_het.losses.EarlyLearningRegularizedCrossentropy`, need the index of the example, in whatever order
 the examples come. The index travels beside the sample weight, so that labels, metrics and validation data stay as they
 are.
 
@@ -28,8 +28,10 @@ import keras
 import matplotlib.pyplot as plt
 import numpy as np
 
-from keras_het.losses import with_index
-from keras_het.rivals import DataParametersCrossentropy
+from keras_het.losses import (
+    EarlyLearningRegularizedCrossentropy,
+    with_index,
+)
 
 """
 ## The data
@@ -60,7 +62,7 @@ def make_model(num_examples=800):
             keras.layers.Dense(4),
         ]
     )
-    loss = DataParametersCrossentropy(
+    loss = EarlyLearningRegularizedCrossentropy(
         num_examples, num_classes=4, from_logits=True
     )
     model.compile(
@@ -71,13 +73,19 @@ def make_model(num_examples=800):
     return model
 
 
+def remembered(model):
+    """The probability that the loss remembers for the given labels."""
+    memory = keras.ops.convert_to_numpy(model.loss.memory)
+    return memory[np.arange(len(y)), y]
+
+
 def found(model):
-    """How often a wrong label has a larger temperature than a right one.
+    """How often a wrong label is less probable than a right one.
 
     By chance it would be .5.
     """
-    sigma = keras.ops.convert_to_numpy(model.loss.instance_temperatures)
-    return f"{np.mean(sigma[wrong][:, None] > sigma[~wrong]):.2f}"
+    p = remembered(model)
+    return f"{np.mean(p[wrong][:, None] < p[~wrong]):.2f}"
 
 
 """
@@ -99,15 +107,16 @@ model.fit(
 print("arrays:", found(model))
 
 """
-The loss has learned a larger temperature for most of the wrong labels, which is to trust them less.
+The loss remembers what the model predicted of each example, and holds it to that: most of the wrong labels stay
+improbable.
 """
 
-sigma = keras.ops.convert_to_numpy(model.loss.instance_temperatures)
+p = remembered(model)
 figure, axes = plt.subplots(figsize=(6, 2.8), layout="constrained")
-bins = np.linspace(sigma.min(), sigma.max(), 30)
-axes.hist(sigma[~wrong], bins, alpha=0.6, label="right labels")
-axes.hist(sigma[wrong], bins, alpha=0.6, label="wrong labels")
-axes.set(xlabel="temperature of the example", ylabel="examples")
+bins = np.linspace(0.0, 1.0, 30)
+axes.hist(p[~wrong], bins, alpha=0.6, label="right labels")
+axes.hist(p[wrong], bins, alpha=0.6, label="wrong labels")
+axes.set(xlabel="remembered probability of the label", ylabel="examples")
 axes.legend(frameon=False)
 plt.show()
 
@@ -201,7 +210,9 @@ def message(function):
     return "no error"
 
 
-loss = DataParametersCrossentropy(800, num_classes=4, from_logits=True)
+loss = EarlyLearningRegularizedCrossentropy(
+    800, num_classes=4, from_logits=True
+)
 model = make_model()
 model.compile("adam", loss)
 print(

@@ -18,8 +18,6 @@ from keras_het import (
     metrics,
     models,
     ops,
-    regularizers,
-    rivals,
     training,
 )
 from keras_het.base.missing_name import missing_name as _missing_name
@@ -54,9 +52,7 @@ __all__ = [
     "metrics",
     "models",
     "ops",
-    "regularizers",
     "report",
-    "rivals",
     "training",
     "tune",
 ]

@@ -1,157 +1,22 @@
-"""`python -m keras_het demo`, `report` and `doctor`: the command line."""
+"""`python -m keras_het doctor`: the command line."""
 
 import argparse
-import os
-import subprocess
 import sys
-import tempfile
-
-from keras_het.base import environment
-
-CACHE = "JAX_COMPILATION_CACHE_DIR"  # JAX reads it when it is imported
 
 
-def make_parser():
-    """Makes the parser of the command line."""
+def main(arguments: list[str] | None = None) -> int:
+    """Runs a command line, `sys.argv` by default, and returns its exit status: 0 if all is well."""
     parser = argparse.ArgumentParser(
         prog="python -m keras_het", description="Classification under noisy labels in Keras 3."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    add_demo(commands)
-    add_report(commands)
-    add_doctor(commands)
-    return parser
-
-
-def add_command(commands, name, run, text):
-    """Adds a command that calls `run`, with the option `--backend`."""
-    command = commands.add_parser(name, help=text, description=text)
-    command.add_argument(
-        "--backend",
-        choices=environment.BACKENDS,
-        help="default: KERAS_BACKEND if set, else the first installed of the three",
-    )
-    command.set_defaults(run=run)
-    return command
-
-
-def add_demo(commands):
-    """The command `demo`."""
-    text = "train on digits with three kinds of wrong labels, choose a method for each, and find the wrong labels"
-    demo = add_command(commands, "demo", run_demo, text)
-    demo.add_argument("--seeds", type=int, help="repetitions, each with its own split and noise (default: 1)")
-    demo.add_argument(
-        "--noises", nargs="+", metavar="NAME", help="'swapped pairs', 'random flips', 'look-alikes' (default: all)"
-    )
-    demo.add_argument("--examples", type=int, help="digits with noisy labels (default: 1280, which is the most)")
-    demo.add_argument("--epochs", type=int, help="of each training (default: 50, 30 with --quick)")
-    demo.add_argument(
-        "--output",
-        default="keras_het_demo",
-        help="folder for the picture, the report and results.json (default: %(default)s)",
-    )
-    demo.add_argument("--quick", action="store_true", help="half a minute: swapped pairs alone, and fewer trainings")
-
-
-def add_report(commands):
-    """The command `report`."""
-    report = add_command(
-        commands, "report", run_report, "write a page that says which labels are probably wrong, and what is confused"
-    )
-    report.add_argument("--model", required=True, help="a .keras file, of a model of exclusive classes")
-    report.add_argument(
-        "--data",
-        required=True,
-        help="a .npz file with x and y, and, if you have them, class_names, probabilities, images",
-    )
-    report.add_argument(
-        "--output", default="report", help="folder for report.html and labels.csv (default: %(default)s)"
-    )
-    report.add_argument("--title", help="title of the page (default: the name of the model)")
-
-
-def add_doctor(commands):
-    """The command `doctor`; it has no `--backend`, because it examines the backend that is already chosen."""
     text = "say whether all works here: backend, devices, versions, compilation, and equal numbers"
     commands.add_parser("doctor", help=text, description=text)
+    parser.parse_args(arguments)
 
-
-def choose_backend(requested=None):
-    """The backend to run on: the one requested, else KERAS_BACKEND, else the first installed.
-
-    Raises:
-        ValueError: if it is not one of the three, or not installed.
-    """
-    installed = environment.installed_backends()
-    backend = requested or os.environ.get("KERAS_BACKEND") or next(iter(installed), "jax")
-    if backend not in environment.BACKENDS:
-        raise ValueError(f"`backend` must be one of {', '.join(environment.BACKENDS)}. Received: backend={backend!r}")
-    if backend not in installed:
-        raise ValueError(f"`backend` must be installed: {environment.install(backend)}. Received: backend={backend!r}")
-    return backend
-
-
-def main(arguments=None):
-    """Runs a command line, `sys.argv` by default, and returns its exit status."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    parser = make_parser()
-    options = parser.parse_args(arguments)
-    if options.command == "doctor":
-        return run_doctor()
-    try:
-        backend = choose_backend(options.backend)
-    except ValueError as error:
-        parser.error(str(error))
-    os.environ["KERAS_BACKEND"] = backend
-    if options.command == "demo" and backend == "jax" and CACHE not in os.environ:
-        return run_with_cache(arguments)
-    loaded = sys.modules.get("keras")
-    if loaded and loaded.config.backend() != backend:  # Keras cannot change its backend: start again with the right one
-        return subprocess.call([sys.executable, "-m", "keras_het", *arguments])
-    return options.run(parser, options)
-
-
-def run_with_cache(arguments):
-    """Starts again, with a folder where JAX keeps what it compiles: the demo makes the same programs many times."""
-    with tempfile.TemporaryDirectory() as folder:
-        every = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
-        command = [sys.executable, "-m", "keras_het", *arguments]
-        return subprocess.call(command, env={**os.environ, **every, CACHE: folder})
-
-
-def run_demo(parser, options):
-    """Checks the options of `demo` and runs it."""
-    from keras_het.commands import demo  # here, not at the top: Keras would load before KERAS_BACKEND is set
-
-    given = {name: getattr(options, name) for name in ("seeds", "noises", "examples", "epochs")}
-    settings = demo.QUICK if options.quick else demo.Settings()
-    settings = settings._replace(**{name: value for name, value in given.items() if value is not None})
-    try:
-        demo.check_settings(settings)
-    except ValueError as error:
-        parser.error(str(error))
-    demo.run(settings, options.output)
-    return 0
-
-
-def run_doctor():
-    """Runs every check, and returns 0 if all is well."""
     from keras_het.commands import doctor
 
     return doctor.run()
-
-
-def run_report(parser, options):
-    """Reads the files of `report` and writes the page."""
-    from keras_het.report import files, report
-
-    try:
-        model, data = files.load_model(options.model), files.load_data(options.data)
-        page = report(model, **data, path=options.output, title=options.title)
-    except (ValueError, ImportError, OSError) as error:
-        parser.error(str(error))
-    print(page)
-    return 0
 
 
 if __name__ == "__main__":

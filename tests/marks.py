@@ -9,14 +9,37 @@
 
 Two further marks move no test. `planted` names those that plant a bug, for `python -m tests.planted list`.
 `statistical` names those that fail by chance, at a stated rate: they take the fixture `base_seed`, which is 0, and
-`pytest -m statistical --seeds 0 99` runs them with a hundred others, as `nox -s seeds` does.
+`pytest -m statistical --seeds 0 99` runs them with a hundred others, as `nox -f benchmarks/noxfile.py -s seeds` does.
 
-A module or a test takes a mark; `grid` gives `once` to the cases of a table beyond those that span it.
+A module or a test takes a mark; `grid` gives `once` to the cases of a table beyond those that span it. Folders of tests
+for a package that is no dependency are collected only where it is installed: each has its own nox session.
 """
 
+import importlib.util
+import os
+
+import keras
 import pytest
 
 ONCE = "torch"
+EXPORTER = {"jax": "jax2onnx", "tensorflow": "tf2onnx", "torch": "openvino"}
+NEEDED = {
+    "tests/hub": "keras_hub",
+    "tests/cv": "keras_cv",
+    "benchmarks/tests/peers": "edward2",
+    "tests/browser": "playwright",
+    "tests/site": "mkdocs",
+    "tests/cleanlab": "cleanlab",
+    "tests/export": EXPORTER[keras.config.backend()],
+    "tests/metrics/test_torchmetrics.py": "torchmetrics",  # it comes with the tests on PyTorch
+}
+
+
+def not_collected():
+    """Files and folders that pytest leaves out here, for want of a package or of an accelerator."""
+    found = [name for name, package in NEEDED.items() if importlib.util.find_spec(package) is None]
+    pretended = os.environ.get("KERAS_TORCH_DEVICE") == "pretended"  # `-p tests.pretended_accelerator`
+    return found if pretended else [*found, "tests/test_pretended_accelerator.py"]
 
 
 def runs_here(marks, backend):

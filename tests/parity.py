@@ -290,9 +290,9 @@ def write_transition_fit(results, jit):
     """The weights of a learned T and of the head before it, by Adam, which makes small differences large."""
     import keras
 
-    from keras_het import layers, regularizers
+    from keras_het import layers
 
-    flips = layers.NoiseTransition(UNITS, regularizer=regularizers.Trace(0.1), name="flips")
+    flips = layers.NoiseTransition(UNITS, regularizer=keras.regularizers.L2(0.1), name="flips")
     model = keras.Sequential(
         [keras.Input((FEATURES,)), keras.layers.Dense(UNITS, "log_softmax", name="dense"), flips], name="model"
     )

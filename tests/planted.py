@@ -24,8 +24,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests import conftest
-from tests.marks import ONCE, runs_here
+from tests.marks import NEEDED, ONCE, not_collected, runs_here
 
 ROOT = pathlib.Path(__file__).parent.parent
 BACKENDS = ("torch", "jax", "tensorflow")  # the quickest first
@@ -150,11 +149,13 @@ def place_of(path, marks):
     """Where a test runs.
 
     Args:
-        path: of its file, below `tests`.
+        path: of its file, below the root of the repository.
         marks: a set of names.
     """
-    folder = path.parts[0]
-    if folder in conftest.NEEDED:
+    house, folder = path.parts[:2]
+    if house == "benchmarks":
+        return "only in the session bench_tests"
+    if f"{house}/{folder}" in NEEDED:
         return f"only in the session {'docs' if folder == 'site' else folder}"
     if folder == ACCELERATOR:
         return "only on the pretended accelerator"
@@ -178,11 +179,11 @@ def collected():
     found, plugin, output = collections.defaultdict(collections.Counter), _Collected(), io.StringIO()
     arguments = ["--collect-only", "--thorough", "-m", "planted", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
     with contextlib.redirect_stdout(output):
-        status = pytest.main([*arguments, str(ROOT / "tests")], plugins=[plugin])
+        status = pytest.main([*arguments, str(ROOT / "tests"), str(ROOT / "benchmarks" / "tests")], plugins=[plugin])
     if status:
         raise RuntimeError(output.getvalue())
     for item in plugin.items:
-        path = item.path.relative_to(ROOT / "tests")
+        path = item.path.relative_to(ROOT)
         marks = {mark.name for mark in item.iter_markers()}
         found[place_of(path, marks)][f"{path.as_posix()}::{item.nodeid.split('::', 1)[1].split('[')[0]}"] += 1
     return found
@@ -198,13 +199,13 @@ def read(ignored):
     """The places of the marked tests in files that pytest does not collect here, for want of a package.
 
     Args:
-        ignored: files and folders, below `tests`.
+        ignored: files and folders, below the root of the repository.
     """
     found = collections.defaultdict(collections.Counter)
     for name in ignored:
-        root = ROOT / "tests" / name
+        root = ROOT / name
         for file in sorted(root.rglob("test_*.py")) if root.is_dir() else [root]:
-            path = file.relative_to(ROOT / "tests")
+            path = file.relative_to(ROOT)
             for test in marked(file.read_text(encoding="utf-8")):
                 found[place_of(path, {"once"})][f"{path.as_posix()}::{test}"] += 1
     return found
@@ -213,7 +214,7 @@ def read(ignored):
 def list_tests():
     """Prints every test with a planted bug, by place."""
     found = collected()
-    for place, names in read(conftest.collect_ignore).items():
+    for place, names in read(not_collected()).items():
         found[place].update(names)
     for place, names in sorted(found.items(), key=lambda item: -len(item[1])):
         print(f"{place}: {len(names)}")

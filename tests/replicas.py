@@ -12,31 +12,25 @@ import keras
 import numpy as np
 
 import keras_het
-from keras_het import losses, metrics, rivals
+from keras_het import losses, metrics
 from keras_het.callbacks import KeptShare
-from keras_het.metrics.table import TableMetric
 
 EXAMPLES, UNITS, BATCH = 24, 3, 8
 RNG = np.random.default_rng(0)
 X, LABELS = RNG.normal(size=(EXAMPLES, 5)).astype("float32"), RNG.integers(UNITS, size=EXAMPLES)
 OF_EACH = {
     "ForwardCorrectedCrossentropy": {"transition": 0.8 * np.eye(UNITS) + 0.2 / UNITS},
-    "BackwardCorrectedCrossentropy": {"transition": 0.8 * np.eye(UNITS) + 0.2 / UNITS},
     "BootstrappedCrossentropy": {"beta": 0.8},
     "SmoothedCrossentropy": {"smoothing": 0.1},
     "EarlyLearningRegularizedCrossentropy": {"num_examples": EXAMPLES, "num_classes": UNITS},
-    "DataParametersCrossentropy": {"num_examples": EXAMPLES, "num_classes": UNITS},
-    "AdaptivelyRegularizedCrossentropy": {"strengths": np.full(EXAMPLES, 0.1)},
     "SelfPacedCrossentropy": {"kept_share": 0.5},
     "CoTeaching": {"kept_share": 0.5},
-    "JoCoR": {"kept_share": 0.5},
     "AnnotatorsLoss": {},
 }
 LOSSES = {
-    name: getattr(room, name)
-    for room in (losses, rivals)
-    for name in room.__all__
-    if isinstance(getattr(room, name), type) and issubclass(getattr(room, name), keras.losses.Loss)
+    name: getattr(losses, name)
+    for name in losses.__all__
+    if isinstance(getattr(losses, name), type) and issubclass(getattr(losses, name), keras.losses.Loss)
 }
 METRICS = {name: getattr(metrics, name) for name in metrics.__all__}
 OUTSIDE = ("BrierScore", "SelfPacedCrossentropy")  # these are made outside of the scope, too
@@ -52,11 +46,10 @@ def make_model(pair=False):
 
 
 def make(name, kinds):
-    """A loss or a metric of logits; metrics that hold a table are small."""
+    """A loss or a metric of logits."""
     if name in LOSSES:
         return LOSSES[name](**OF_EACH.get(name, {}), **({} if name == "AnnotatorsLoss" else {"from_logits": True}))
-    arguments = {"capacity": 100} if issubclass(kinds[name], TableMetric) else {}
-    return kinds[name](**arguments, **({} if name == "AnnotatorsMetric" else {"from_logits": True}))
+    return kinds[name](**({} if name == "AnnotatorsMetric" else {"from_logits": True}))
 
 
 def of_metric(name, scope, made=None):
@@ -72,10 +65,10 @@ def of_loss(name, scope, made=None):
     """The weights after two epochs, the state of the loss, and which variables of it differ between replicas."""
     with scope():
         loss = made or make(name, LOSSES)
-        model = make_model(pair=name in ("CoTeaching", "JoCoR"))
+        model = make_model(pair=name == "CoTeaching")
         given = loss.attach(model) if hasattr(loss, "attach") else loss
         model.compile(keras.optimizers.SGD(0.1), given, jit_compile=False)
-    indexed = "num_examples" in loss.get_config() or "strengths" in loss.get_config()
+    indexed = "num_examples" in loss.get_config()
     weight = losses.with_index(EXAMPLES) if indexed else None
     share = [KeptShare(num_epochs=1)] if hasattr(loss, "kept_share") else []
     labels = LABELS[:, None] if name == "AnnotatorsLoss" else LABELS

@@ -72,16 +72,6 @@ def other_width():
     layer(np.log(np.full((1, UNITS + 1), 1 / (UNITS + 1), "float32")))
 
 
-def weights_of_two_layers():
-    maps = {"loc_layer": 3, "diag_layer": 3, "scale_layer": 6}
-    weights = {
-        f"{name}/{kind}:0": np.ones((8, width)[kind == "bias" :])
-        for name, width in maps.items()
-        for kind in ("kernel", "bias")
-    }
-    models.from_edward2({**weights, "other/loc_layer/kernel:0": np.zeros((8, 3))})
-
-
 def rematerialised():
     with keras.RematScope(mode="full"):
         layers.HeteroscedasticDense(3)(np.zeros((2, 4), "float32"), training=True)
@@ -195,7 +185,6 @@ SILENT = {
     ),
     "flips of another width": (other_width, f"expected axis -1 of input shape to have value {UNITS}"),
     "val_loss under flips": (early_stop_by_val_loss, 'EarlyStopping("val_noisy_nll", mode="min")'),
-    "the weights of two layers": (weights_of_two_layers, "`weights` must be those of one layer"),
     "a regression by the squared error": (
         lambda: fit_distribution(layers.HeteroscedasticNormal(1), "mse"),
         "`loss` must take distributions: keras_het.losses.MultivariateNormalNLL(), for the model ",

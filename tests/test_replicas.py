@@ -15,13 +15,11 @@ from tests.replicas import LOSSES, METRICS, OF_EACH, OUTSIDE
 
 pytestmark = pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="only TensorFlow has such replicas")
 
-OWN_TABLE = {"AreaUnderRiskCoverage", "EqualMassCalibrationError", "GlobalAveragePrecision"}
 OWN_MEMORY = {name for name, arguments in OF_EACH.items() if {"num_examples", "strengths"} & set(arguments)}
-SELECTING = {"CoTeaching", "JoCoR", "SelfPacedCrossentropy"}
+SELECTING = {"CoTeaching", "SelfPacedCrossentropy"}
 
 # One of each kind by default, and all by `nox -s thorough`.
 SPAN = [
-    "AreaUnderRiskCoverage",
     "BrierScore",
     "EarlyLearningRegularizedCrossentropy",
     "SelfPacedCrossentropy",
@@ -50,13 +48,9 @@ def found(tmp_path_factory, pytestconfig):
 
 
 @pytest.mark.parametrize("name", cases(METRICS))
-def test_a_metric_is_that_of_one_replica_or_refuses(found, name):
+def test_a_metric_is_that_of_one_replica(found, name):
     one, two = found[name]
-    if name in OWN_TABLE:
-        assert "must have one replica: each would fill a table of its own" in two
-        assert two.endswith("Received: a strategy of 2 replicas")
-    else:
-        np.testing.assert_allclose(two, one, rtol=1e-5)
+    np.testing.assert_allclose(two, one, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", cases(set(LOSSES) - OWN_MEMORY - SELECTING))

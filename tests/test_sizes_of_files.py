@@ -16,16 +16,13 @@ from keras_het import (
     losses,
     metrics,
     models,
-    regularizers,
-    rivals,
 )
 from keras_het.covariances.over_pixels import OverPixels
-from keras_het.covariances.unit_diagonal import UnitDiagonal
 from keras_het.covariances.unit_rows import UnitRows
 
 pytestmark = pytest.mark.refusal
 
-ROOMS = (constraints, covariances, integrators, layers, links, losses, metrics, models, regularizers, rivals)
+ROOMS = (constraints, covariances, integrators, layers, links, losses, metrics, models)
 HUGE = (1 << 29, 10**12, 10**400)
 NO_SIZES = {"seed", "ignore_class"}
 OF_A_HEAD = (
@@ -34,7 +31,6 @@ OF_A_HEAD = (
     "Narrow",
     "OverPixels",
     "ParameterEfficient",
-    "UnitDiagonal",
 )  # the head that takes them checks their sizes
 
 
@@ -60,23 +56,16 @@ MADE = {
     "MonteCarlo": lambda: integrators.MonteCarlo(8, inference_samples=8, chunk_size=4),
     "QuasiMonteCarlo": lambda: integrators.QuasiMonteCarlo(8, inference_samples=8, chunk_size=4),
     "ForwardCorrectedCrossentropy": lambda: losses.ForwardCorrectedCrossentropy(np.eye(2)),
-    "BackwardCorrectedCrossentropy": lambda: losses.BackwardCorrectedCrossentropy(np.eye(2)),
     "EarlyLearningRegularizedCrossentropy": lambda: losses.EarlyLearningRegularizedCrossentropy(4, 2),
     "SelfPacedCrossentropy": lambda: losses.SelfPacedCrossentropy(0.5),
     "CoTeaching": lambda: losses.CoTeaching(0.5),
-    "JoCoR": lambda: rivals.JoCoR(0.5),
-    "DataParametersCrossentropy": lambda: rivals.DataParametersCrossentropy(4, 2),
-    "AdaptivelyRegularizedCrossentropy": lambda: rivals.AdaptivelyRegularizedCrossentropy(np.ones(2)),
     "DeepEnsemble": lambda: models.DeepEnsemble([network()]),
     "DistributionModel": lambda: models.DistributionModel(*joint_network()),
     "HeteroscedasticNormal": lambda: layers.HeteroscedasticNormal(4, 2, seed=0),
     "JointHeteroscedasticDense": lambda: layers.JointHeteroscedasticDense(4, seed=0),
     "JointSegmentationCrossentropy": lambda: losses.JointSegmentationCrossentropy(2),
-    "LogisticNormal": lambda: rivals.LogisticNormal(4, seed=0),
     "OverPixels": lambda: OverPixels(2),
-    "ShiftedGaussianNLL": lambda: rivals.ShiftedGaussianNLL(4, 2),
     "StochasticSegmentation": lambda: layers.StochasticSegmentation(4, seed=0),
-    "UnitDiagonal": lambda: UnitDiagonal(2),
     "PeerNetworks": lambda: models.PeerNetworks([network(), network()]),
 }
 
@@ -100,7 +89,7 @@ def test_every_size_is_looked_at():
     assert {room.__name__ for room in ROOMS} == rooms
     assert {size for _, size in SIZES} == {
         *("units", "num_classes", "num_annotators", "num_factors", "num_nodes", "num_samples", "inference_samples"),
-        *("chunk_size", "num_examples", "bins", "capacity", "size", "width"),
+        *("chunk_size", "num_examples", "bins", "size", "width"),
     }
 
 

@@ -10,10 +10,10 @@ from scipy.optimize import nnls
 from scipy.stats import entropy
 
 from benchmarks.arena.trial import BATCH, Method, Plan, Stage, crossentropy, of_loss
+from benchmarks.baselines import EpsilonSoftmaxCrossentropy
 from keras_het import analysis, label_noise
 from keras_het.callbacks import LabelWave, TrainingDynamics
 from keras_het.losses import ForwardCorrectedCrossentropy
-from keras_het.rivals import EpsilonSoftmaxCrossentropy
 from keras_het.selection import cross_val_probabilities
 
 FOLDS = 5

@@ -8,13 +8,13 @@ import numpy as np
 
 from benchmarks.arena import additions, regression, rivals
 from benchmarks.arena.trial import BATCH, Method, Plan, Stage, of_indexed_loss, of_loss, of_transition
+from benchmarks.baselines import Trace
 from keras_het import label_noise
 from keras_het.losses import (
     BootstrappedCrossentropy,
     EarlyLearningRegularizedCrossentropy,
     ForwardCorrectedCrossentropy,
 )
-from keras_het.regularizers import Trace
 
 ESTIMATES = {
     "confident joint": label_noise.estimate_by_confident_joint,

@@ -3,9 +3,16 @@
 import keras
 import numpy as np
 
+from benchmarks import baselines
 from benchmarks.arena.trial import BATCH, Method, Plan, Stage, of_indexed_loss, of_loss
+from benchmarks.baselines import (
+    AdaptivelyRegularizedCrossentropy,
+    DataParametersCrossentropy,
+    JoCoR,
+    adaptive_strengths,
+)
 from benchmarks.lib.tasks import Truth
-from keras_het import analysis, rivals
+from keras_het import analysis
 from keras_het.callbacks import KeptShare
 from keras_het.losses import (
     ActivePassiveCrossentropy,
@@ -17,7 +24,6 @@ from keras_het.losses import (
     with_index,
 )
 from keras_het.models import PeerNetworks
-from keras_het.rivals import AdaptivelyRegularizedCrossentropy, DataParametersCrossentropy, JoCoR, adaptive_strengths
 
 TWO = "two networks"
 GRADUAL = 0.2  # share of the epochs in which the share that is kept falls
@@ -45,7 +51,7 @@ def pair_of(trial, loss, fit=None, start=0):
 def mentor_mix(trial):
     """Mixtures with examples of small losses."""
     x, y = trial.task.train
-    batches = rivals.MentorMix(x, y, trial.task.units, BATCH, percentile=trial.strength, seed=trial.seed)
+    batches = baselines.MentorMix(x, y, trial.task.units, BATCH, percentile=trial.strength, seed=trial.seed)
     model = trial.compiled(keras.losses.CategoricalCrossentropy(from_logits=True))
     return Plan(model, [Stage((batches,), {"callbacks": [batches.callback()]})])
 
@@ -53,8 +59,8 @@ def mentor_mix(trial):
 def density(trial):
     """Dense examples first; the strength is the weight of the others in later stages."""
     x, y = trial.task.train
-    subsets = rivals.density_subsets(analysis.features(trial.first(), x), y)
-    weights = [rivals.stage_weights(subsets, stage, (1.0, trial.strength, trial.strength)) for stage in range(3)]
+    subsets = baselines.density_subsets(analysis.features(trial.first(), x), y)
+    weights = [baselines.stage_weights(subsets, stage, (1.0, trial.strength, trial.strength)) for stage in range(3)]
     stages = [Stage((x, y), {"sample_weight": weight}, until) for weight, until in zip(weights, STAGES, strict=True)]
     return Plan(trial.compiled(), stages)
 
@@ -64,7 +70,7 @@ def reference(trial):
     (x, y), truth = trial.task.train, trial.task.truth.labels
     verified = np.flatnonzero(truth >= 0)
     features = analysis.features(trial.first(), x)
-    weights = rivals.reference_weights(features, y, features[verified], truth[verified])
+    weights = baselines.reference_weights(features, y, features[verified], truth[verified])
     return trial.plan(fit={"sample_weight": weights**trial.strength})
 
 

@@ -34,7 +34,7 @@ def figures(outputs, y):
 
 
 class Curve:
-    """The global average precision from counts of probabilities in a million bins, as `GlobalAveragePrecision` has it.
+    """The global average precision from counts of probabilities in a million bins.
 
     The metric of the package holds all pairs of an example and a class, which are billions here.
     """

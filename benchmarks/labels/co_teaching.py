@@ -14,9 +14,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from benchmarks import baselines
 from benchmarks.lib import harness, tasks
 from benchmarks.lib.results import publish
-from keras_het import callbacks, losses, models, rivals
+from keras_het import callbacks, losses, models
 
 # Examples; epochs until the share is reached; labels that are known to be right or wrong.
 BATCH, GRADUAL, TRUSTED = 64, 10, 100
@@ -25,9 +26,9 @@ METHODS = {
     "Dense": (losses.SelfPacedCrossentropy, False, False),
     "two, all kept": (losses.CoTeaching, True, False),
     "CoTeaching": (losses.CoTeaching, True, True),
-    "JoCoR": (rivals.JoCoR, True, True),
+    "JoCoR": (baselines.JoCoR, True, True),
     "SelfPaced": (losses.SelfPacedCrossentropy, False, True),
-    "SelfPaced, mentor": (losses.SelfPacedCrossentropy, False, True),
+    "SelfPaced, mentor": (baselines.MentoredCrossentropy, False, True),
 }
 
 
@@ -50,9 +51,9 @@ def network(task, index):
 
 def mentor_of(task, true_labels, rate, seed, epochs):
     """A mentor that saw how a model learns the first training examples."""
-    examples = rivals.MentorExamples(task.train.x[:TRUSTED], task.train.y[:TRUSTED], true_labels[:TRUSTED])
+    examples = baselines.MentorExamples(task.train.x[:TRUSTED], task.train.y[:TRUSTED], true_labels[:TRUSTED])
     trained("SelfPaced, mentor", task, rate, seed, epochs, [examples])  # at its schedule, and without a mentor yet
-    mentor = rivals.mentor_net(task.units)
+    mentor = baselines.mentor_net(task.units)
     mentor.fit(examples.inputs, examples.is_right, epochs=20, verbose=0)
     return mentor
 

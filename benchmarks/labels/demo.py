@@ -2,7 +2,7 @@
 
 python -m benchmarks.labels.demo [--repeats 5] [--quick] [--output FOLDER]      (on the backend of KERAS_BACKEND)
 
-Runs `python -m keras_het demo --seeds 5` and publishes what it found. Noisy labels alone decide; 517 clean labels only
+Runs `python -m benchmarks.demo --seeds 5` and publishes what it found. Noisy labels alone decide; 517 clean labels only
 measure. Early stopping trains on 1024 examples, and takes the best of three starts, and its epoch, by the accuracy on
 256 noisy labels; `choose` gets all 1280. The picture is that of the page, with images of the first seed.
 """
@@ -10,10 +10,10 @@ measure. Early stopping trains on 1024 examples, and takes the best of three sta
 import json
 from types import SimpleNamespace
 
+from benchmarks.demo import __main__ as demo
+from benchmarks.demo.texts import table, with_error
 from benchmarks.lib import harness
 from benchmarks.lib.results import publish
-from keras_het import __main__
-from keras_het.commands.demo.texts import table, with_error
 
 
 def read(path):
@@ -56,7 +56,7 @@ def main():
     options = harness.command_line(__doc__, repeats=5).parse_args()
     folder, seeds = options.output / "demo", 1 if options.quick else options.repeats
     arguments = ["--seeds", str(seeds), *["--quick"] * options.quick]
-    if __main__.main(["demo", *arguments, "--output", str(folder)]):
+    if demo.main([*arguments, "--output", str(folder)]):
         raise SystemExit(1)
     findings = read(folder / "results.json")
     tables = {"accuracy, and the wrong labels that are named": table(findings)}

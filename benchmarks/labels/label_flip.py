@@ -19,10 +19,11 @@ import numpy as np
 from scipy.special import log_softmax
 from scipy.stats import mannwhitneyu
 
+from benchmarks.baselines import Trace
 from benchmarks.labels import label_flip_report
 from benchmarks.lib import harness
 from benchmarks.lib.results import publish
-from keras_het import label_noise, regularizers
+from keras_het import label_noise
 from keras_het.callbacks import ReleaseTransition
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.label_noise import corrupt_labels
@@ -41,7 +42,7 @@ INLIERS, NUM_INLIERS, LABELLED = 6, 448, 0.2
 PENALTIES = {
     "none": lambda strength: None,
     "L2": keras.regularizers.L2,
-    "Trace": regularizers.Trace,
+    "Trace": Trace,
 }
 
 

@@ -13,8 +13,8 @@ noisy labels, three choices for each method, with the same L2. Which labels are 
   fold.
 
 The rows of `cleanlab` are of the same probabilities as those of Dense; they need cleanlab, which
-`python -m nox -s bench -- labels.label_issues` installs. Results are JSON lines, one for each task and seed, to which a
-later run adds what is missing.
+`python -m nox -f benchmarks/noxfile.py -s bench -- labels.label_issues` installs. Results are JSON lines, one for each
+task and seed, to which a later run adds what is missing.
 """
 
 import numpy as np

@@ -32,8 +32,7 @@ What most users need. `import keras_het`, then:
 
 {users}
 
-Commands: `python -m keras_het doctor` checks the installation, `python -m keras_het report` writes a report of a saved
-model, `python -m keras_het demo` shows it all on digits.
+Command: `python -m keras_het doctor` checks the installation.
 
 ## For researchers
 

@@ -36,8 +36,7 @@ def risk_coverage(probabilities: Any, labels: Any) -> RiskCoverage:
         `RiskCoverage`.
     Raises:
         ValueError: for other shapes, labels of no class, or no example.
-    Source: Geifman, Uziel and El-Yaniv 2019, "Bias-reduced uncertainty estimation for deep neural classifiers"; the
-        area is `metrics.AreaUnderRiskCoverage`.
+    Source: Geifman, Uziel and El-Yaniv 2019, "Bias-reduced uncertainty estimation for deep neural classifiers".
 
     Example:
         >>> curve = risk_coverage([[0.9, 0.1], [0.6, 0.4]], [0, 1])

@@ -1,16 +1,6 @@
-"""Steps that a trainer compiles: whether this is one, and whether it keeps what is assigned to a variable."""
-
-import sys
+"""Steps that a trainer compiles: whether one keeps what is assigned to a variable."""
 
 import keras
-
-
-def in_compiled_step() -> bool:
-    """Whether this is called in a step of a trainer on JAX, or in a graph on TensorFlow; False on PyTorch."""
-    with keras.StatelessScope() as inner:
-        outer = inner.original_scope
-    graph = keras.config.backend() == "tensorflow" and not sys.modules["tensorflow"].executing_eagerly()
-    return outer is not None or graph
 
 
 def forgets(variable: keras.Variable) -> bool:

@@ -23,7 +23,7 @@ class KeptShare(keras.callbacks.Callback):
     Args:
         num_epochs: T_k, epochs until the share is reached; 0 starts with it.
         exponent: c > 0.
-        burn_in: epochs before T = 0 that keep all examples; a mentor needs some, because it acts at once.
+        burn_in: epochs before T = 0 that keep all examples.
     Raises:
         ValueError: for other arguments, a model whose loss keeps no share, or a loss that is not attached.
     Source: Han et al., NeurIPS 2018. Their code counts epochs from 0, as here, and reaches 1 - tau one epoch earlier.

@@ -1,1 +1,1 @@
-"""The commands of `python -m keras_het`: demo, report and doctor."""
+"""The command of `python -m keras_het`: doctor."""

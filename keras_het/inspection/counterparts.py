@@ -52,7 +52,7 @@ def counterpart(identifier: Any, output: Output, module: Any = keras.losses, tru
     if kind is None:
         return identifier if trust_unknown else None
     rule: Any = rule_of(kind)
-    of_distributions = rule.fit is distributions or getattr(kind, "of_distributions", False)
+    of_distributions = rule.fit is distributions or getattr(known, "of_distributions", False)
     if not _of_link(rule.activation, output) or (output.returns == "distributions" and not of_distributions):
         return None
     config = kind.get_config(known)

@@ -54,7 +54,7 @@ class NoiseTransition(keras.layers.Layer):
             labelled as an outlier, and T becomes singular; the callbacks warn of it. (A ridge hides it, and spreads the
             classes: use none here.)
         trainable: whether T is learned.
-        regularizer: of T; see `keras_het.regularizers`.
+        regularizer: of T, such as `keras.regularizers.L2`.
         apply_at_inference: whether to act at inference too, to evaluate on noisy labels.
         num_annotators: M, from 1 to as many as keep all T within 1 GiB; None is one T without an axis of annotators.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.

@@ -10,7 +10,7 @@ takes the predictions of two networks, `(B, 2, K)`, as a `models.PeerNetworks` g
 
 from keras_het.losses.annotators_loss import AnnotatorsLoss
 from keras_het.losses.co_teaching import CoTeaching
-from keras_het.losses.corrected import BackwardCorrectedCrossentropy, ForwardCorrectedCrossentropy
+from keras_het.losses.corrected import ForwardCorrectedCrossentropy
 from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
 from keras_het.losses.indexed import with_index
 from keras_het.losses.joint import JointMultiLabelCrossentropy
@@ -24,7 +24,6 @@ from keras_het.losses.selecting import SelfPacedCrossentropy
 __all__ = [
     "ActivePassiveCrossentropy",
     "AnnotatorsLoss",
-    "BackwardCorrectedCrossentropy",
     "BootstrappedCrossentropy",
     "CoTeaching",
     "EarlyLearningRegularizedCrossentropy",

@@ -1,40 +1,17 @@
-"""Crossentropies that take T, the probabilities of label flips."""
+"""The crossentropy that takes T, the probabilities of label flips."""
 
 from typing import Any
 
 import keras
-import numpy as np
-from keras import ops
 
-from keras_het.base.validation import check_number, check_transition
-from keras_het.label_noise import condition_number
+from keras_het.base.validation import check_transition
 from keras_het.losses.crossentropy import Crossentropy
-from keras_het.ops.log_space import is_possible, weighted_logs
+from keras_het.ops.log_space import weighted_logs
 from keras_het.ops.transition import apply_transition
 
 
-class _Corrected(Crossentropy):
-    """Base class of the losses that take T."""
-
-    def __init__(self, transition: Any, **kwargs: Any):
-        super().__init__(**kwargs)
-        self.transition = check_transition(transition)
-
-    def log_probs(self, y_pred: Any) -> Any:
-        """See `Crossentropy`. Raises a ValueError if T has another size."""
-        if y_pred.shape[-1] != len(self.transition):
-            raise ValueError(
-                f"`transition` must have shape {(y_pred.shape[-1],) * 2}. Received: shape {self.transition.shape}"
-            )
-        return super().log_probs(y_pred)
-
-    def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
-        return {**super().get_config(), "transition": self.transition.tolist()}
-
-
 @keras.saving.register_keras_serializable("keras_het")
-class ForwardCorrectedCrossentropy(_Corrected):
+class ForwardCorrectedCrossentropy(Crossentropy):
     """Crossentropy of the noisy labels under the noisy prediction; the best model is the same as for clean labels.
 
         -log sum_i p(true i) T[i, y]        (Patrini et al. 2017, Theorem 2)
@@ -65,64 +42,21 @@ class ForwardCorrectedCrossentropy(_Corrected):
         name: str = "forward_corrected_crossentropy",
         **kwargs: Any,
     ):
-        super().__init__(transition, from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
+        super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
+        self.transition = check_transition(transition)
+
+    def log_probs(self, y_pred: Any) -> Any:
+        """See `Crossentropy`. Raises a ValueError if T has another size."""
+        if y_pred.shape[-1] != len(self.transition):
+            raise ValueError(
+                f"`transition` must have shape {(y_pred.shape[-1],) * 2}. Received: shape {self.transition.shape}"
+            )
+        return super().log_probs(y_pred)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
         """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
         return -weighted_logs(targets, apply_transition(log_probs, self.transition))
 
-
-@keras.saving.register_keras_serializable("keras_het")
-class BackwardCorrectedCrossentropy(_Corrected):
-    """Crossentropy of the noisy labels, corrected so that its mean over the noise is the crossentropy of the true ones.
-
-        -sum_k inv(T)[y, k] log p(true k)        (Patrini et al. 2017, Theorem 1)
-
-    It is unbiased, but it may be negative and has no lower bound. Its variance grows with the condition number of T:
-    prefer the forward correction. The sum is over the classes that are possible: the terms of the others, of a logit of
-    -inf, would cancel in the mean over the noise.
-
-    Args:
-        transition: see `ForwardCorrectedCrossentropy`.
-        from_logits: see `ForwardCorrectedCrossentropy`.
-        ignore_class: see `ForwardCorrectedCrossentropy`.
-        name: see `ForwardCorrectedCrossentropy`.
-        reduction: see `ForwardCorrectedCrossentropy`.
-        dtype: see `ForwardCorrectedCrossentropy`.
-        max_condition: the largest condition number of T to accept, at least 1.
-    Raises:
-        ValueError: if T is not square and row-stochastic, or its condition number is larger.
-
-    Example:
-        >>> loss = BackwardCorrectedCrossentropy([[0.75, 0.25], [0.0, 1.0]])
-        >>> round(float(loss([0], [[0.8, 0.2]])), 4)  # (-log(0.8) + 0.25 log(0.2)) / 0.75
-        -0.239
-    """
-
-    def __init__(
-        self,
-        transition: Any,
-        from_logits: bool = False,
-        ignore_class: int | None = None,
-        max_condition: float = 100.0,
-        name: str = "backward_corrected_crossentropy",
-        **kwargs: Any,
-    ):
-        super().__init__(transition, from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
-        self.max_condition = check_number("max_condition", max_condition, low=1.0)
-        condition = condition_number(self.transition)
-        if condition > self.max_condition:
-            raise ValueError(
-                f"`transition` must have a condition number of at most {self.max_condition:g} to be inverted. "
-                f"Received: {condition:.4g}; use ForwardCorrectedCrossentropy, which does not invert it"
-            )
-        self.inverse = np.linalg.inv(self.transition)
-
-    def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
-        inverse = ops.convert_to_tensor(self.inverse, log_probs.dtype)
-        return -ops.sum(ops.matmul(targets, inverse) * ops.where(is_possible(log_probs), log_probs, 0.0), axis=-1)
-
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""
-        return {**super().get_config(), "max_condition": self.max_condition}
+        return {**super().get_config(), "transition": self.transition.tolist()}

@@ -25,8 +25,8 @@ class LogRatioSquaredError(Crossentropy):
         |C (log p - log s)|^2 / 2,   s = (1 - eps) t + eps / K,   C x = x - mean(x)
 
     It is half the squared distance of Aitchison between p and s, and, up to a constant, -log N(ilr(s); ilr(p), I) of
-    the isometric log-ratios in K - 1 dimensions: the likelihood of SGN (`rivals.ShiftedGaussianNLL`) without its
-    covariance and its shift. A wrong label pulls the logits to a finite place instead of ever further, and the
+    the isometric log-ratios in K - 1 dimensions: the likelihood of SGN (Englesson and Azizpour) without its covariance
+    and its shift. A wrong label pulls the logits to a finite place instead of ever further, and the
     best prediction for labels of several classes is the mean of their targets, so that the most frequent label wins.
 
     The probabilities are not those of the labels: where an input has the label k with probability q_k, the best logits

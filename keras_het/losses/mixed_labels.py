@@ -74,7 +74,7 @@ class SmoothedCrossentropy(Crossentropy):
     s > 0 is Keras' `label_smoothing`, which makes predictions less certain. s < 0 does the opposite, and corrects for
     wrong labels. K counts only the classes that are possible: Keras also smooths over those of a logit of -inf, and is
     infinite or nan there. If a share e of the labels is flipped evenly to the other classes,
-    s = 1 - 1 / (1 - e K / (K - 1)) gives `BackwardCorrectedCrossentropy` with that T: its mean over the flips is the
+    s = 1 - 1 / (1 - e K / (K - 1)) gives the backward correction by that T: its mean over the flips is the
     crossentropy of the true labels.
 
     With a negative s the loss has no lower bound: it falls without end as the model becomes sure of its labels, wrong

@@ -2,7 +2,6 @@
 
 from keras_het.models.conversion import heteroscedastic, homoscedastic
 from keras_het.models.distribution_model import DistributionModel
-from keras_het.models.edward2 import from_edward2
 from keras_het.models.ensemble import DeepEnsemble
 from keras_het.models.peer_networks import PeerNetworks
 from keras_het.models.regression import heteroscedastic_regression
@@ -12,7 +11,6 @@ __all__ = [
     "DeepEnsemble",
     "DistributionModel",
     "PeerNetworks",
-    "from_edward2",
     "heteroscedastic",
     "heteroscedastic_regression",
     "homoscedastic",

@@ -8,7 +8,6 @@ from scipy import special
 
 from keras_het.callbacks import KeptShare
 from keras_het.losses import CoTeaching, SelfPacedCrossentropy
-from keras_het.rivals import MentorExamples, mentor_net
 
 pytestmark = pytest.mark.once
 
@@ -85,7 +84,6 @@ def test_the_threshold_is_carried_by_training_and_not_by_validation():
     assert float(ops.convert_to_numpy(model.loss.threshold)) == pytest.approx(
         np.sort(losses_of(model)[:, 0])[11], rel=1e-4
     )
-    assert float(ops.convert_to_numpy(model.loss.progress)) == pytest.approx(2 / 3)
 
 
 @pytest.mark.smoke
@@ -130,37 +128,3 @@ def test_a_loss_that_is_attached_to_another_model_is_refused():
     model.compile("sgd", other.loss)
     with pytest.raises(ValueError, match="must be attached to the model that it trains"):
         model.fit(X, LABELS, verbose=0, callbacks=[KeptShare()])
-
-
-def test_a_mentor_learns_from_a_model_that_learns():
-    """Features of the epochs that select, and labels that are told apart by the losses."""
-    noisy = np.where(np.arange(24) < 6, (LABELS + 1) % 3, LABELS)
-    model, examples = made(), MentorExamples(X[:12], noisy[:12], LABELS[:12])
-    model.fit(X, noisy, batch_size=24, epochs=3, verbose=0, callbacks=[KeptShare(1), examples])
-    features, vectors = examples.inputs
-    losses = special.logsumexp(logits := model.predict(X[:12], verbose=0), axis=1) - logits[np.arange(12), noisy[:12]]
-    threshold = float(ops.convert_to_numpy(model.loss.threshold))
-    np.testing.assert_allclose(
-        features[12:], np.stack([losses, losses - threshold, np.full(12, 2 / 3)], axis=1), rtol=1e-4, atol=1e-5
-    )
-    np.testing.assert_array_equal(vectors[12:], np.eye(3)[noisy[:12]])
-    np.testing.assert_array_equal(examples.is_right, np.tile(np.arange(12) >= 6, 2))
-
-
-def test_a_mentor_tells_large_losses_from_small_ones():
-    losses = RNG.exponential(size=400).astype("float32")
-    inputs = [np.stack([losses, losses - 0.7, np.zeros(400)], axis=1), np.eye(3)[RNG.integers(3, size=400)]]
-    mentor = mentor_net(3)
-    mentor.fit(inputs, (losses < 0.7).astype("float32"), epochs=40, verbose=0)
-    assert np.mean((mentor.predict(inputs, verbose=0)[:, 0] > 0.5) == (losses < 0.7)) > 0.95
-
-
-def test_what_a_mentor_cannot_learn_from_is_refused():
-    with pytest.raises(ValueError, match="`noisy_labels` must have an entry for each of the 24 examples"):
-        MentorExamples(X, LABELS[:3], LABELS)
-    examples = MentorExamples(X, LABELS, LABELS)
-    with pytest.raises(ValueError, match="The model must have the loss SelfPacedCrossentropy"):
-        made("co-teaching").fit(X, LABELS, verbose=0, callbacks=[examples])
-    made(kept_share=1.0).fit(X, LABELS, verbose=0, callbacks=[examples])
-    with pytest.raises(ValueError, match="Training must have an epoch that keeps not all examples"):
-        examples.inputs  # noqa: B018

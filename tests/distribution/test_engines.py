@@ -1,6 +1,7 @@
 """Several devices train as one does: every head and link, layers and losses beside them, on each engine.
 
-`tests.distribution.training` runs them. The default check has a few steps of one head; `nox -s devices` has all.
+`tests.distribution.training` runs them. The default check has a few steps of one head;
+`nox -f benchmarks/noxfile.py -s devices` has all.
 """
 
 import json

@@ -28,8 +28,6 @@ BOUNDS = {
     "keras_het.integrators.sampled.MAX_TABLE_BYTES": 4 << 20,
     "keras_het.layers.noise_transition.MAX_BYTES": 4 << 20,
     "keras_het.losses.early_learning.MAX_BYTES": 4 << 20,
-    "keras_het.metrics.table.MAX_CAPACITY": 1 << 20,
-    "keras_het.rivals.shifted_gaussian.MAX_BYTES": 4 << 20,
 }
 MEGABYTES = 512
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from keras_het import layers
 from keras_het.analysis.corrections import apply_corrections
+from keras_het.base.npz import read_arrays
 from keras_het.base.result_files import ResultFiles
 from keras_het.choice.race import Race, Split
 from keras_het.inspection.training_record import RecordFile, TrainingRecord
 from keras_het.integrators import QuasiMonteCarlo
-from keras_het.report.files import load_data, load_model
 from keras_het.report.folder import check_folder
 from keras_het.training.fold_files import FoldFiles
 from tests.fuzz import damage
@@ -66,12 +66,12 @@ def small_model():
 
 
 def read_data(folder):
-    arrays = load_data(folder / "data.npz")
+    arrays = read_arrays("data", folder / "data.npz", ("x", "y"), ("class_names",))
     assert all(np.asarray(each).dtype != object for each in arrays.values()), "Python objects"
 
 
 def read_model(folder):
-    load_model(folder / "model.keras").predict_on_batch(X)
+    keras.saving.load_model(folder / "model.keras").predict_on_batch(X)
 
 
 def read_weights(folder):
@@ -132,7 +132,11 @@ KINDS = {
         "data.npz", lambda f: np.savez(f / "data.npz", x=X, y=LABELS, class_names=NAMES), read_data, BYTES + MEMBERS
     ),
     "model": File(
-        "model.keras", lambda f: small_model().save(f / "model.keras"), read_model, (*BYTES, *MEMBERS, "change config")
+        "model.keras",
+        lambda f: small_model().save(f / "model.keras"),
+        read_model,
+        (*BYTES, *MEMBERS, "change config"),
+        False,
     ),
     "weights": File(
         "a.weights.h5", lambda f: small_model().save_weights(f / "a.weights.h5"), read_weights, BYTES, False

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 import keras_het
-from keras_het import constraints, covariances, integrators, layers, links, losses, metrics, regularizers, rivals
+from keras_het import constraints, covariances, integrators, layers, links, losses, metrics
 from keras_het.models.temperature_scaler import TemperatureScaler
 
 UNITS, FEATURES = 4, 6
@@ -36,7 +36,7 @@ def subjects():
         "joint head": layers.JointHeteroscedasticDense(UNITS, 2, learn_flips=True, seed=0),
     }
     flips = {
-        "transition": layers.NoiseTransition(UNITS, regularizer=regularizers.Trace(0.1)),
+        "transition": layers.NoiseTransition(UNITS, regularizer=keras.regularizers.L2(0.1)),
         "given transition": layers.NoiseTransition(UNITS, transition=T, trainable=False, apply_at_inference=True),
         "annotators": layers.NoiseTransition(UNITS, num_annotators=3),
         "scaler": TemperatureScaler(temperature=2.0),
@@ -48,7 +48,6 @@ def subjects():
         integrators.Quadrature(8),
         constraints.RowStochastic(1e-3),
         losses.ForwardCorrectedCrossentropy(T, from_logits=True),
-        losses.BackwardCorrectedCrossentropy(T),
         losses.BootstrappedCrossentropy(0.7),
         losses.SmoothedCrossentropy(0.2),
         losses.GeneralizedCrossentropy(0.6),
@@ -62,14 +61,8 @@ def subjects():
         losses.MultivariateNormalNLL(),
         losses.JointMultiLabelCrossentropy(),
         metrics.ExpectedCalibrationError(),
-        metrics.EqualMassCalibrationError(capacity=16),
         metrics.NegativeLogLikelihood(),
         metrics.BrierScore(),
-        metrics.GlobalAveragePrecision(capacity=16),
-        metrics.AreaUnderRiskCoverage(capacity=16),
-        rivals.EpsilonSoftmaxCrossentropy(),
-        rivals.DataParametersCrossentropy(10, UNITS),
-        rivals.ShiftedGaussianNLL(10, UNITS),
         model(keras.layers.Dense(UNITS), TemperatureScaler()),
         keras_het.models.DeepEnsemble([model(heads["full head"]), model(keras.layers.Dense(UNITS, "log_softmax"))]),
     ]

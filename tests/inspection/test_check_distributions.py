@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het import layers, losses, rivals
+from keras_het import layers, losses
 
 pytestmark = pytest.mark.once
 HEADS = {
@@ -90,19 +90,6 @@ def test_constant_targets_are_warned_of():
     y[:, 1] = 2.0
     with pytest.warns(UserWarning, match=r"targets that are constant, \[1\]: there is no noise"):
         keras_het.check(model_of("targets"), X["targets"], y)
-
-
-def test_the_loss_of_log_ratios_fits_its_own_head():
-    inputs = keras.Input((4,))
-    model = keras_het.models.DistributionModel(inputs, rivals.LogisticNormal(3)(inputs))
-    loss = rivals.ShiftedGaussianNLL(5, 3)
-    model.compile("adam", loss.attach(model), metrics=["accuracy"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        keras_het.check(model, X["labels"], np.arange(5) % 3)
-    model.compile("adam", "sparse_categorical_crossentropy")
-    with pytest.raises(ValueError, match="`loss` must take distributions"):
-        keras_het.check(model)
 
 
 @pytest.mark.parametrize("name", HEADS)

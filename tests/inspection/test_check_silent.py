@@ -221,7 +221,7 @@ PAGES = [
         not in page.read_text()  # whose losses are not for the classifier that is compiled here
     ),
 ]
-PROGRAMS = [ROOT / "keras_het" / "commands" / "demo" / "training.py", *sorted((ROOT / "guides").glob("*.py")), *PAGES]
+PROGRAMS = [ROOT / "benchmarks" / "demo" / "training.py", *sorted((ROOT / "guides").glob("*.py")), *PAGES]
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
@@ -257,7 +257,7 @@ def loss_before(call, block, model):
     named = [ast.unparse(node.value) for node in lines if ast.unparse(node).startswith("loss = keras.losses.")]
     if named:
         return eval(named[-1], {"keras": keras})
-    return keras_het.rivals.DataParametersCrossentropy(8, 3, from_logits=True).attach(model)
+    return keras_het.losses.EarlyLearningRegularizedCrossentropy(8, 3, from_logits=True).attach(model)
 
 
 @pytest.mark.planted

@@ -114,7 +114,8 @@ def export_onnx(model, folder):
 # Keras calls an exporter of PyTorch that is on its way out, which traces Keras' own checks of shapes.
 onnx_test = [
     pytest.mark.skipif(
-        keras.config.backend() != "torch", reason="other backends need a converter: `nox -s export` runs them"
+        keras.config.backend() != "torch",
+        reason="other backends need a converter: `nox -f benchmarks/noxfile.py -s export` runs them",
     ),
     pytest.mark.filterwarnings("ignore:The feature will be removed:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:You are using the legacy TorchScript-based ONNX export:DeprecationWarning"),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het import label_noise, regularizers
+from keras_het import label_noise
 from keras_het.constraints import RowStochastic
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.ops import transition
@@ -22,7 +22,7 @@ T = RNG.dirichlet(np.ones(UNITS), size=UNITS)
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 KINDS = {
     "projected": {},
-    "regularized": {"regularizer": regularizers.Trace(0.1)},
+    "regularized": {"regularizer": keras.regularizers.L2(0.1)},
     "started": {"transition": T},
     "outliers": {"transition": label_noise.outlier_class(UNITS - 1, 0.4), "outlier_class": True},
 }
@@ -180,20 +180,6 @@ def test_a_bounded_projection_is_the_nearest_point():
     assert np.all(np.sum((x - w) ** 2, axis=1) <= np.sum((others - w) ** 2, axis=2).min(axis=0) + 1e-6)
 
 
-def test_the_trace_against_numpy_and_its_descent():
-    regularizer = regularizers.Trace(0.3)
-    value = float(regularizer(ops.convert_to_tensor(T.astype("float32"))))
-    assert value == pytest.approx(0.3 * np.trace(T), rel=1e-4)
-    assert regularizer.from_config(regularizer.get_config()).strength == 0.3
-    layer = NoiseTransition(UNITS, regularizer=regularizer)
-    model = make_model(layer)
-    model.compile(keras.optimizers.SGD(0.1), LOSS)
-    before = float(regularizer(rows(layer)))
-    for _ in range(10):
-        model.train_on_batch(X, LABELS)
-    assert float(regularizer(rows(layer))) < before
-
-
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
 def test_half_precision_is_refused(dtype):
     with pytest.raises(ValueError, match=rf'`dtype` must be "float32" or "float64"; .* Received: dtype=\'{dtype}\''):
@@ -303,7 +289,6 @@ def test_t_can_be_read_before_the_first_step():
             "size of T, 3 (num_classes, and one more with outlier_class=True). Received: input_shape=(64, 4)",
         ),
         (lambda: RowStochastic(0.5)(ops.ones((3, 3))), "`lower` must be below 1 / 3"),
-        (lambda: regularizers.Trace(-1), "`strength` must be a finite float32 number at least 0"),
     ],
 )
 def test_errors_say_what_is_wrong(call, text):

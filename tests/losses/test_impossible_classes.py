@@ -7,9 +7,8 @@ from keras import ops
 from scipy import special
 
 from keras_het.losses import AnnotatorsLoss, CoTeaching, EarlyLearningRegularizedCrossentropy, SelfPacedCrossentropy
-from keras_het.rivals import AdaptivelyRegularizedCrossentropy, DataParametersCrossentropy, JoCoR
 from tests.gradients import value_and_gradients
-from tests.losses.cases import CASES, EXAMPLES, LOGITS, RNG, UNITS, VECTORS, T, crossentropy
+from tests.losses.cases import CASES, EXAMPLES, LOGITS, RNG, UNITS, VECTORS, T
 from tests.marks import grid
 
 POSSIBLE = np.array([[1, 1, 1, 1], [1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 1], [0, 0, 1, 1], [1, 1, 1, 0], [1, 0, 0, 1]])
@@ -22,7 +21,6 @@ SHARES = VECTORS * POSSIBLE / (VECTORS * POSSIBLE).sum(-1, keepdims=True)
 # Noisy labels are of all classes, whatever true class is impossible.
 OF_NOISY_LABELS = {
     "forward": lambda t, log_p, kept: -(t * np.log(np.exp(log_p) @ T[kept])).sum(-1),
-    "backward": lambda t, log_p, kept: crossentropy((t @ np.linalg.inv(T))[kept], log_p),
 }
 
 
@@ -102,9 +100,6 @@ WITH_STATE = {
     "early learning": lambda: with_indices(EarlyLearningRegularizedCrossentropy(EXAMPLES, UNITS, from_logits=True)),
     "self-paced": lambda: attached(SelfPacedCrossentropy(0.6, from_logits=True)),
     "co-teaching": lambda: of_two(CoTeaching(0.6, from_logits=True)),
-    "JoCoR": lambda: of_two(JoCoR(0.6, from_logits=True)),
-    "data parameters": lambda: with_indices(DataParametersCrossentropy(EXAMPLES, UNITS, from_logits=True)),
-    "adaptive": lambda: with_indices(AdaptivelyRegularizedCrossentropy(np.ones(EXAMPLES), from_logits=True)),
 }
 
 

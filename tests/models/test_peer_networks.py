@@ -11,7 +11,6 @@ from keras_het.callbacks import KeptShare
 from keras_het.layers import HeteroscedasticDense
 from keras_het.losses import CoTeaching
 from keras_het.models import PeerNetworks
-from keras_het.rivals import JoCoR
 
 pytestmark = pytest.mark.once
 
@@ -64,7 +63,7 @@ def _log_p(network, end):
 
 
 @pytest.mark.parametrize(
-    ("kind", "y"), [(CoTeaching, LABELS), (JoCoR, LABELS[:, None]), (CoTeaching, np.eye(3)[LABELS])]
+    ("kind", "y"), [(CoTeaching, LABELS), (CoTeaching, LABELS[:, None]), (CoTeaching, np.eye(3)[LABELS])]
 )
 def test_metrics_and_validation_are_those_of_the_mean(kind, y):
     """Of networks that do not learn, so that metrics of training are those of their predictions.

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het import __main__
 from keras_het.analysis.label_table import safe_cell
 from keras_het.report import report
 from keras_het.report.curves import margin_curves
@@ -176,77 +175,6 @@ def test_without_jinja_the_error_says_what_to_install(monkeypatch, tmp_path):
     with pytest.raises(ImportError, match="The report needs jinja2, which is not installed: pip install jinja2"):
         report(plain(), X, Y, path=tmp_path / "new")
     assert not (tmp_path / "new").exists()
-
-
-def test_the_command_writes_the_page(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("KERAS_BACKEND", keras.config.backend())
-    with_head().save(tmp_path / "m.keras")
-    np.savez(tmp_path / "d.npz", x=X, y=Y, class_names=["a", "b", "c", "=d"])
-    arguments = [
-        "report",
-        "--model",
-        str(tmp_path / "m.keras"),
-        "--data",
-        str(tmp_path / "d.npz"),
-        "--output",
-        str(tmp_path / "out"),
-        "--title",
-        "<b>Birds</b> & bees",
-    ]
-    assert __main__.main(arguments) == 0
-    assert capsys.readouterr().out.strip() == str(tmp_path / "out" / "report.html")
-    assert ",'=d," in (tmp_path / "out" / "labels.csv").read_text(encoding="utf-8")
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    for tags in ("<title>{}</title>", "<h1><bdi>{}</bdi></h1>"):
-        assert tags.format("&lt;b&gt;Birds&lt;/b&gt; &amp; bees") in page
-
-
-def save_wrong_files(folder):
-    with_head().save(folder / "m.keras")
-    np.savez(folder / "d.npz", x=X, y=Y)
-    np.savez(folder / "no_y.npz", x=X)
-    np.savez(folder / "object.npz", x=X, y=Y, class_names=np.array(["a", "b", "c", "d"], object))
-    np.savez(folder / "names.npz", x=X, y=Y, names=["a"])
-    np.save(folder / "array.npy", X)
-    (folder / "broken.keras").write_bytes(b"PK nothing")
-    (folder / "old.h5").write_bytes(b"nothing")
-
-
-@pytest.mark.parametrize(
-    ("model", "data", "text"),
-    [
-        ("none.keras", "d.npz", "`model` must be a file. Received:"),
-        ("old.h5", "d.npz", "`model` must be a .keras file: load it in Keras and save it anew."),
-        ("broken.keras", "d.npz", "`model` must be a .keras file that Keras can load."),
-        ("m.keras", "none.npz", "`data` must be a file. Received:"),
-        ("m.keras", "array.npy", "`data` must be a .npz file, as numpy.savez(path, x=x, y=y) writes."),
-        ("m.keras", "no_y.npz", "`data` must have x and y."),
-        ("m.keras", "names.npz", "`data` must have no arrays but x, y, class_names, probabilities, images. Received:"),
-        (
-            "m.keras",
-            "object.npz",
-            "`class_names` must hold numbers and texts, and no Python objects, which could run code",
-        ),
-    ],
-)
-def test_the_command_says_what_is_wrong_with_a_file(model, data, text, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("KERAS_BACKEND", keras.config.backend())
-    save_wrong_files(tmp_path)
-    with pytest.raises(SystemExit) as exit_info:
-        __main__.main(
-            [
-                "report",
-                "--model",
-                str(tmp_path / model),
-                "--data",
-                str(tmp_path / data),
-                "--output",
-                str(tmp_path / "out"),
-            ]
-        )
-    assert exit_info.value.code == 2
-    assert text in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 def test_suspects_of_a_training_have_a_curve_of_their_margins(tmp_path):

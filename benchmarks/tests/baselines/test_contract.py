@@ -1,0 +1,68 @@
+"""What every loss for noisy labels keeps, a baseline keeps, too: the tests of the package, with other cases."""
+
+import numpy as np
+import pytest
+
+from benchmarks.baselines import (
+    AdaptivelyRegularizedCrossentropy,
+    BackwardCorrectedCrossentropy,
+    DataParametersCrossentropy,
+    EpsilonSoftmaxCrossentropy,
+    JoCoR,
+)
+from benchmarks.tests.baselines.rerun import of_other_cases
+from tests.losses import test_contract, test_impossible_classes
+from tests.losses.cases import CASES, EXAMPLES, UNITS, Case, T, crossentropy
+from tests.losses.test_impossible_classes import OF_NOISY_LABELS, WITH_STATE, of_two, with_indices
+
+pytestmark = pytest.mark.once
+
+
+def epsilon_softmax(t, log_p, m=2.0, alpha=0.7, beta=0.4, smallest=1e-8):
+    p = np.exp(log_p)
+    q = (p + m * np.eye(p.shape[-1])[p.argmax(-1)]) / (m + 1)
+    return -alpha * (t * np.log(np.maximum(q, smallest))).sum(-1) + 2 * beta * (t * (1 - p)).sum(-1)
+
+
+OWN = {
+    "backward": Case(
+        lambda **kwargs: BackwardCorrectedCrossentropy(T, **kwargs),
+        lambda t, log_p: crossentropy(t @ np.linalg.inv(T), log_p),
+    ),
+    "epsilon_softmax": Case(lambda **kwargs: EpsilonSoftmaxCrossentropy(2.0, 0.7, 0.4, **kwargs), epsilon_softmax),
+}
+OF_NOISY = {"backward": lambda t, log_p, kept: crossentropy((t @ np.linalg.inv(T))[kept], log_p)}
+OWN_WITH_STATE = {
+    "JoCoR": lambda: of_two(JoCoR(0.6, from_logits=True)),
+    "data parameters": lambda: with_indices(DataParametersCrossentropy(EXAMPLES, UNITS, from_logits=True)),
+    "adaptive": lambda: with_indices(AdaptivelyRegularizedCrossentropy(np.ones(EXAMPLES), from_logits=True)),
+}
+
+
+@pytest.fixture
+def case(request):
+    return OWN[request.param]
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch):
+    """The tests of the package look their cases up by name."""
+    for cases, own in ((CASES, OWN), (OF_NOISY_LABELS, OF_NOISY), (WITH_STATE, OWN_WITH_STATE)):
+        for name, made in own.items():
+            monkeypatch.setitem(cases, name, made)
+
+
+globals().update(of_other_cases(test_contract, "case", list(OWN), indirect=True))
+
+
+class TestImpossibleClasses:
+    """A logit of -inf."""
+
+    @pytest.mark.parametrize("name", OWN)
+    def test_values_gradients_and_one_possible_class(self, name):
+        test_impossible_classes.test_values_over_the_possible_classes_and_finite_gradients(name)
+        test_impossible_classes.test_one_possible_class_is_certain(name)
+
+    @pytest.mark.parametrize("name", OWN_WITH_STATE)
+    def test_losses_with_a_state(self, name):
+        test_impossible_classes.test_losses_with_a_state_are_those_of_a_very_small_logit(name)

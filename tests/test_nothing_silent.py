@@ -219,7 +219,9 @@ def choose(y=CLASSES, x=POINTS, **arguments):
 
 
 def clean(y=CLASSES, x=POINTS, **arguments):
-    return keras_het.clean_labels(lambda: compiled(), x, y, **{"probabilities": P, "epochs": 1, "verbose": 0, **arguments})
+    return keras_het.clean_labels(
+        lambda: compiled(), x, y, **{"probabilities": P, "epochs": 1, "verbose": 0, **arguments}
+    )
 
 
 def estimator(name, y, x=POINTS, **arguments):
@@ -253,7 +255,10 @@ SILENT |= {
     "a -1 of validation": (lambda: choose(validation_data=(POINTS, changed(-1))), "Received: -1, no label: leave"),
     "labels from 1 on": (lambda: choose(CLASSES + 1), "`y` must begin with 0 (y - 1, for labels that begin with 1;"),
     "an id": (lambda: choose(changed(123456)), "is it an id? Make names texts. Received: 123456 at [1]"),
-    "an id beside probabilities": (lambda: clean(changed(123456)), "is it an id? Make names texts. Received: 123456 at [1]"),
+    "an id beside probabilities": (
+        lambda: clean(changed(123456)),
+        "is it an id? Make names texts. Received: 123456 at [1]",
+    ),
     "an id beside features": (
         lambda: analysis.find_label_issues(features=POINTS, labels=changed(123456)),
         "`labels` must be in [0, 40), 10 times as many as the classes that occur; is it an id?",

@@ -92,7 +92,9 @@ class LabelIssues:
     def _cells(self) -> list[list[str]]:
         """The first lines of the table as texts, below their titles."""
         cells = [["index", "given", "suggested", "score", "kind"]]
-        for index, given, suggested, score, _, kind in itertools.islice(zip(*self._columns().values(), strict=True), SHOWN):
+        for index, given, suggested, score, _, kind in itertools.islice(
+            zip(*self._columns().values(), strict=True), SHOWN
+        ):
             cells.append([str(index), str(given), str(suggested), f"{score:.4f}", str(kind)])
         return cells
 

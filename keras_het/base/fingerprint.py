@@ -14,8 +14,8 @@ from keras_het.base.batches import as_numpy
 ATOMS = (type(None), bool, int, float, complex, str, bytes)
 BY_KERAS = ("params", "_model")  # what `fit` writes into a callback
 RULE = (
-    "go with arguments that can be compared with those of a later run: data, functions, Keras objects, and objects that "
-    "`pickle` can take apart"
+    "go with arguments that can be compared with those of a later run: data, functions, Keras objects, and objects "
+    "that `pickle` can take apart"
 )
 
 
@@ -26,8 +26,8 @@ def fingerprint(value: Any) -> str:
       in any order.
     * Keras objects count by class and config, without the names, which Keras counts up with every object that is made.
     * Functions count by their code, their defaults, and what they close over.
-    * All other objects, such as dataclasses, callbacks and candidates, count by what `pickle` would keep: all attributes
-      as a rule.
+    * All other objects, such as dataclasses, callbacks and candidates, count by what `pickle` would keep: all
+      attributes as a rule.
 
     Of classes the code does not count, nor of the functions that a function calls.
 

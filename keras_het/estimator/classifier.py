@@ -8,13 +8,15 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
 from keras_het.base.batches import check_same_index
+from keras_het.base.new_models import NewModels
 from keras_het.base.validation import check_integer, check_number, check_weights
 from keras_het.estimator.network import NetworkClassifier
 from keras_het.inspection.check import judge
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import unchanged_seed
 from keras_het.models.shuffled import ShuffledBatches
-from keras_het.training.networks import options_of, own_head, with_layers
+from keras_het.training.candidates import Task
+from keras_het.training.networks import checked_model, options_of, own_head, with_layers
 
 
 class HeteroscedasticClassifier(NetworkClassifier):
@@ -137,7 +139,7 @@ class HeteroscedasticClassifier(NetworkClassifier):
         train, held_out = self._split(labels, seed)
         data = x[train], labels[train], weights[train]
         with unchanged_seed(seed):
-            self.model_ = self._network(data[0], data[2])
+            self.model_ = self._network(*data)
         judge(self.model_, data[0], data[1])
         self.history_ = self.model_.fit(
             ShuffledBatches(data, batch_size, seed),
@@ -162,8 +164,9 @@ class HeteroscedasticClassifier(NetworkClassifier):
         patience = check_integer("patience", self.patience, 1)
         return [keras.callbacks.EarlyStopping("val_loss", patience=patience, mode="min", restore_best_weights=True)]
 
-    def _network(self, x: np.ndarray, weights: np.ndarray) -> keras.Model:
-        made = self._maker(x, weights)()
+    def _network(self, x: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> keras.Model:
+        task = Task(x, labels, self.classes_)
+        made = checked_model(self._maker(x, weights)(), task, NewModels("make_model"))
         head = self._head(options_of(own_head(made).layer))
         model, _ = with_layers(made, [head], [])
         model.compile(made.optimizer, head.link.loss(), auto_scale_loss=False)

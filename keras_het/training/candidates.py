@@ -85,7 +85,7 @@ class Candidate:
     strengths: tuple[Any, ...] = (None,)
 
     def head(self, task: Task, strength: Any) -> list[keras.layers.Layer]:
-        """New layers that make logits or log-probabilities, `(N, K)`, of features `(N, D)`; by default a Dense layer."""
+        """New layers that make logits or log-probabilities, `(N, K)`, of features, `(N, D)`; by default a Dense one."""
         return [keras.layers.Dense(task.units, "log_softmax", dtype="float32", **task.head_options)]
 
     def tail(self, task: Task, strength: Any) -> list[keras.layers.Layer]:
@@ -110,7 +110,7 @@ class Candidate:
 
 
 class EarlyStopping(Candidate):
-    """Crossentropy with a Dense head, stopped at the best epoch: the plain training, which all others are compared with.
+    """Crossentropy with a Dense head, stopped at the best epoch: the plain training, which others are compared with.
 
     -log p_y
     """

@@ -69,7 +69,8 @@ def choose(
             classes; each candidate puts its own head in the place of the last layer, and its own loss in the place of
             the loss; optimizer and learning-rate schedule are those of the model. Or a trained model, which stays as it
             is: its features, the inputs of its last Dense layer, are computed once, and a training takes seconds; a
-            KerasHub task takes raw images and strings. The result shares its layers. None if `x` are features, `(N, D)`.
+            KerasHub task takes raw images and strings. The result shares its layers. None if `x` are features,
+            `(N, D)`.
         x: examples: arrays, a pandas frame of numbers, or a data set of batches (x, y), which is read once and kept in
             memory.
         y: their labels, `(N,)`: integers from 0 on, or names; None for a data set. A Series of pandas must have the

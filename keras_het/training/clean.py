@@ -78,9 +78,9 @@ def clean_labels(
     Returns:
         `Result`; print it.
     Raises:
-        ValueError: for one class, missing labels, -1 among them, a Series with another index than x, a class of fewer examples than folds, other lengths, models of other
-            classes or of a loss of label vectors, or models that predict held-out labels no better than the largest
-            class does.
+        ValueError: for one class, missing labels, -1 among them, a Series with another index than x, a class of fewer
+            examples than folds, other lengths, models of other classes or of a loss of label vectors, or models that
+            predict held-out labels no better than the largest class does.
         ImportError: for a report without Matplotlib or Jinja.
     Warns: if no example of a class is left to train on; if the model is clearly behind the class means of its features.
 

@@ -136,7 +136,8 @@ def class_means(features: np.ndarray, labels: np.ndarray, fold_of: np.ndarray) -
         fold_of: the fold of each example, `(N,)`.
 
     Example:
-        >>> class_means(np.array([[0.0], [1.0], [10.0], [11.0]]), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])).tolist()
+        >>> x = np.array([[0.0], [1.0], [10.0], [11.0]])
+        >>> class_means(x, np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])).tolist()
         [0, 0, 1, 1]
     """
     found, scale = np.zeros(len(labels), int), features.std(axis=0, dtype="float64")

@@ -56,6 +56,7 @@ class Trainer:
 
         Of a user's function these are the layers and the optimizer of a model that it makes.
         """
+        keras.utils.set_random_seed(0)  # a head without a seed draws one, and has it in its config
         made = networks.described(self._make(task))
         own = {"make_model": made, "epochs": self.epochs, "criterion": self._criterion}
         return {**own, **self._fit_arguments, "callbacks": self._callbacks}
@@ -169,7 +170,7 @@ class Record(keras.callbacks.Callback):
         self.predictor.set_weights(averages)
 
     def measured(self, epochs: int) -> dict[str, np.ndarray]:
-        """Scores and probabilities of the training, which was to have so many epochs; gives the predictor the averages."""
+        """Scores and probabilities of a training that was to have so many epochs; gives the predictor the averages."""
         self.use_averages()
         rows = self.scores + self.scores[-1:] * (epochs - len(self.scores))  # a callback may have stopped it
         return {"scores": np.stack(rows) if rows else np.zeros((0, 0), bool), "probabilities": self.probabilities}

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.graph import Head, find_head, has_graph, model_inputs, single_output
+from keras_het.base.graph import Head, find_head, model_inputs, single_output
 from keras_het.base.internals import compile_arguments, layers_of, not_decayed
 from keras_het.base.new_models import NewModels
 from keras_het.inspection.check import leaves

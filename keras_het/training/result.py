@@ -32,7 +32,7 @@ TOO_MANY = (
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """A line of the table of what was compared: a candidate of `choose`, a value of `tune`, the model of `clean_labels`.
+    """A line of the table: a candidate of `choose`, a value of `tune`, or the model of `clean_labels`.
 
     Attributes:
         name: title of the candidate, with its strength if it has several; or the value as text.
@@ -130,7 +130,9 @@ class Result:
         """
         check_choice("action", action, ACTIONS)
         if self.train is None:
-            rule = "be called on what `clean_labels` returned, or `choose` by folds: its issues are of what is trained on"
+            rule = (
+                "be called on what `clean_labels` returned, or `choose` by folds: its issues are of what is trained on"
+            )
             raise ValueError(f"`retrain` must {rule}. Received: a result of other data")
         return self.train(*cleaned(self._judged()[0].y, self.issues, action))
 

@@ -210,9 +210,7 @@ class Search:
         sortable = are_positive([score.value for score in self.table])
         table = sorted(self.table, key=lambda score: score.value) if sortable else self.table
         seconds, criterion = time.perf_counter() - self._start, self._held_out.name
-        return Result(
-            self._model, self.best, table, criterion, self._advice, trainings=len(table), seconds=seconds
-        )
+        return Result(self._model, self.best, table, criterion, self._advice, trainings=len(table), seconds=seconds)
 
     def beyond(self) -> Any:
         """The next value beyond the end of the list where the best is; None if it is not at an end."""

@@ -21,7 +21,6 @@ from keras_het.base.fingerprint import fingerprint
 pytestmark = pytest.mark.once
 
 
-
 @dataclasses.dataclass
 class Task:
     x: object
@@ -155,7 +154,9 @@ def test_a_callback_counts_by_nothing_that_fit_writes_into_it():
 @pytest.mark.parametrize("kind", UNKNOWN)
 def test_what_is_not_known_is_refused_by_its_place(kind):
     value, text = UNKNOWN[kind]
-    with pytest.raises(ValueError, match=r"`resume_path` must go with arguments .*; leave that out, or call without") as error:
+    with pytest.raises(
+        ValueError, match=r"`resume_path` must go with arguments .*; leave that out, or call without"
+    ) as error:
         fingerprint({"callbacks": [Task({"bar": value})]})
     assert f"Received: callbacks[0].x['bar'], {text}" in str(error.value)
 

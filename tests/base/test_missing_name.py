@@ -24,7 +24,10 @@ pytestmark = pytest.mark.once
         ("SmoothedCrossEntropy", ". There is keras_het.losses.SmoothedCrossentropy"),
         ("NoiseTransitions", ". There is keras_het.NoiseTransition"),
         ("noisylabelclassifier", ". There is keras_het.NoisyLabelClassifier"),
-        ("HeteroscedasticClassifer", ". There is keras_het.HeteroscedasticClassifier, keras_het.training.Heteroscedastic"),
+        (
+            "HeteroscedasticClassifer",
+            ". There is keras_het.HeteroscedasticClassifier, keras_het.training.Heteroscedastic",
+        ),
         ("diagnose", ". There is keras_het.analysis.diagnose_noise"),
         ("nothing_of_the_kind", ""),
         ("__wrapped__", ""),

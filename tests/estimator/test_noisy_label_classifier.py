@@ -12,12 +12,12 @@ from sklearn.utils.validation import has_fit_parameter
 
 import keras_het
 from keras_het import NoisyLabelClassifier
-from tests.training.tasks import Cheat, Constant, clusters
+from tests.training.tasks import SHORT_TRAININGS, Cheat, Constant, clusters
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, SHORT_TRAININGS]
 
 X, Y, TRUE = clusters(240, seed=1)
-SHORT = {"hidden": (8,), "epochs": 3, "learning_rate": 0.02, "folds": 2, "candidates": (), "random_state": 0}
+SHORT = {"hidden": (8,), "epochs": 3, "learning_rate": 0.1, "folds": 2, "candidates": (), "random_state": 0}
 
 
 def test_it_chooses_and_predicts_names():
@@ -29,7 +29,7 @@ def test_it_chooses_and_predicts_names():
 
 
 def test_the_candidates_reach_the_choice():
-    scores = NoisyLabelClassifier(**{**SHORT, "candidates": (Cheat(), Constant())}).fit(X, Y).choice_.scores
+    scores = NoisyLabelClassifier(**{**SHORT, "candidates": (Cheat(), Constant())}).fit(X, Y).choice_.table
     assert [score.name for score in scores] == ["early stopping", "cheat", "constant"]
 
 

@@ -2,9 +2,12 @@
 
 import keras
 import numpy as np
+import pytest
 
 from keras_het.training import Candidate, choose
 
+# For tests whose trainings are too short to be good, of which the engine warns.
+SHORT_TRAININGS = pytest.mark.filterwarnings("ignore:The model predicts .* of the held-out labels:UserWarning")
 CENTERS = np.random.default_rng(0).normal(size=(3, 6))
 
 

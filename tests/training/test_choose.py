@@ -8,9 +8,9 @@ import pytest
 
 from keras_het.training import DEFAULTS, Candidate, choose
 from keras_het.training.candidates import SAFEST
-from tests.training.tasks import SHORT, TRUE, Cheat, Constant, Unlucky, X, Y, make_model, maker, short
+from tests.training.tasks import SHORT, SHORT_TRAININGS, TRUE, Cheat, Constant, Unlucky, X, Y, make_model, maker, short
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, SHORT_TRAININGS]
 
 
 def test_a_better_candidate_is_chosen_and_a_worse_one_dropped():
@@ -77,7 +77,10 @@ def test_random_labels_are_not_learned_by_heart():
 
 
 def test_the_last_epochs_are_said_to_be_the_best():
-    assert "Its best epoch is among the last" in short(make_model=maker(lambda: keras.layers.Dense(8, "relu"), rate=0.03), epochs=5).reason
+    assert (
+        "Its best epoch is among the last"
+        in short(make_model=maker(lambda: keras.layers.Dense(8, "relu"), rate=0.03), epochs=5).reason
+    )
 
 
 def test_a_candidate_of_ten_lines():
@@ -120,7 +123,7 @@ def test_few_trainings_measure_others_on_fewer_folds_and_then_fewer_of_them(caps
     found = short(Cheat(), Constant(), trainings=5)
     assert [score.name for score in found.table] == ["early stopping", "cheat"]
     assert found.trainings == 5
-    with pytest.raises(ValueError, match="`trainings` must be at least 4, for early stopping on each of 3 parts of the"):
+    with pytest.raises(ValueError, match="`trainings` must be at least 4, for early stopping on each of 3 parts"):
         short(trainings=3)
 
 

@@ -160,7 +160,14 @@ def test_a_folder_goes_on_and_a_result_trains_again_without_a_fold(tmp_path):
         made.append(1)
         return make_model()
 
-    arguments = {"probabilities": None, "epochs": 20, "batch_size": 40, "resume_path": tmp_path, "verbose": 0, "folds": 3}
+    arguments = {
+        "probabilities": None,
+        "epochs": 20,
+        "batch_size": 40,
+        "resume_path": tmp_path,
+        "verbose": 0,
+        "folds": 3,
+    }
     first = keras_het.clean_labels(make, X, LABELS, **arguments)
     count = len(made)
     again = keras_het.clean_labels(make, X, LABELS, **arguments)
@@ -200,7 +207,9 @@ def test_a_loss_of_label_vectors_is_refused():
 
     for probabilities in (None, out_of_sample()):
         with pytest.raises(ValueError, match="`make_model` must make models of a loss of integers"):
-            keras_het.clean_labels(make, X, np.eye(3)[LABELS], epochs=1, folds=3, probabilities=probabilities, verbose=0)
+            keras_het.clean_labels(
+                make, X, np.eye(3)[LABELS], epochs=1, folds=3, probabilities=probabilities, verbose=0
+            )
 
 
 def test_a_class_that_is_lost_is_named():

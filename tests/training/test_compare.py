@@ -2,7 +2,15 @@ import numpy as np
 import pytest
 
 from keras_het.training import compare as rule
-from keras_het.training.compare import Difference, best_epoch, choose_one, compare, moving_mean
+from keras_het.training.compare import (
+    Difference,
+    best_epoch,
+    check_learned,
+    choose_one,
+    class_means,
+    compare,
+    moving_mean,
+)
 
 pytestmark = pytest.mark.once
 
@@ -104,3 +112,56 @@ def test_without_a_safest_candidate_a_doubt_is_for_the_plain_training():
 def test_a_rule_that_ignores_the_error_would_be_caught(monkeypatch):
     monkeypatch.setattr(rule.Difference, "is_above", lambda self, errors: self.mean > 0)
     assert chosen({"plain": (0.0, 0.0), "safe": (0.0, 0.01), "other": (0.005, 0.01)}) == "other"
+
+
+def answered(accuracy, classes=3, count=600, seed=0):
+    """Labels, features of which the nearest class mean is nearly always right, and probabilities of this accuracy."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(classes, size=count)
+    said = np.where(rng.random(count) < accuracy, labels, (labels + 1) % classes)
+    features = 4.0 * np.eye(classes)[labels] + rng.normal(size=(count, classes))
+    return 0.7 * np.eye(classes)[said] + 0.3 / classes, labels, features, np.arange(count) % 5
+
+
+def test_a_model_behind_the_class_means_is_warned_of_with_both_figures():
+    p, labels, x, fold_of = answered(0.8)
+    with pytest.warns(UserWarning, match=r"predicts 80.\d% of the held-out labels, and the nearest class .* 99.\d%"):
+        check_learned(p, labels, x, fold_of)
+    check_learned(*answered(1.0))  # no warning, which would be an error
+    check_learned(p, labels, x[:, :, None], fold_of)  # no features
+    check_learned(p, labels)
+
+
+def test_a_model_that_learned_nothing_is_an_error_and_one_of_rare_classes_is_not():
+    p, labels, *_ = answered(1 / 3)
+    with pytest.raises(ValueError, match=r"where the largest class is 3\d.\d% of them"):
+        check_learned(p, labels)
+    labels = (np.arange(600) % 20 == 0).astype(int)  # 5% of the second class, which is never the most probable one
+    check_learned(np.stack([1 - 0.3 * labels - 0.02, 0.3 * labels + 0.02], axis=1), labels)
+    with pytest.raises(ValueError, match=r"where the largest class is 95\.0% of them"):
+        check_learned(np.tile([0.95, 0.05], (600, 1)), labels)
+
+
+@pytest.mark.statistical
+def test_chance_seldom_passes_for_learning(base_seed):
+    """By accuracy a sixth of the draws would; it is the likelihood that they must fail, too."""
+    passed = 0
+    for seed in range(base_seed, base_seed + 200):
+        p, labels, *_ = answered(1 / 3, count=200, seed=seed)
+        try:
+            check_learned(p, labels)
+        except ValueError:
+            continue
+        passed += 1
+    assert passed < 60  # of 200, where 32 are expected: five standard deviations
+
+
+def test_class_means_are_those_of_the_other_folds():
+    rng = np.random.default_rng(0)
+    x, labels, fold_of = rng.normal(size=(60, 4)), rng.integers(3, size=60), np.arange(60) % 4
+    z = (x - x.mean(0)) / x.std(0)
+    expected = [
+        np.argmin([np.square(z[i] - z[(fold_of != fold_of[i]) & (labels == k)].mean(0)).sum() for k in range(3)])
+        for i in range(60)
+    ]
+    assert class_means(x, labels, fold_of).tolist() == expected

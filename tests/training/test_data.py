@@ -7,11 +7,10 @@ import keras
 import numpy as np
 import pytest
 
-import keras_het
 from keras_het.training import Candidate, choose
-from tests.training.tasks import SHORT, TRUE, Cheat, Constant, X, Y, clusters, make_model, maker, short
+from tests.training.tasks import SHORT, SHORT_TRAININGS, TRUE, Cheat, Constant, X, Y, clusters, make_model, maker, short
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, SHORT_TRAININGS]
 
 
 def test_nothing_of_the_user_changes():
@@ -90,15 +89,24 @@ def named(name, strengths=(None,)):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"make_model": 3}, "`make_model` must be a function that makes a new compiled model, a trained model, or None"),
+        (
+            {"make_model": 3},
+            "`make_model` must be a function that makes a new compiled model, a trained model, or None",
+        ),
         ({"make_model": lambda: 3}, "`make_model` must make compiled models. Received: a int"),
-        ({"make_model": lambda: keras.Sequential()}, "`make_model` must make compiled models. Received: a Sequential, wh"),
+        (
+            {"make_model": lambda: keras.Sequential()},
+            "`make_model` must make compiled models. Received: a Sequential, wh",
+        ),
         (
             {"make_model": maker(lambda: keras.layers.Reshape((2, 3)))},
             "`make_model` must make models whose last layer takes features (N, D), such as behind Flatten or Global",
         ),
         ({"make_model": maker(units=4)}, "`make_model` must make models of the 3 classes of `y`. Received: one of 4"),
-        ({"optimizer": "adam"}, "`optimizer` must be None beside a function `make_model`, whose models bring theirs. R"),
+        (
+            {"optimizer": "adam"},
+            "`optimizer` must be None beside a function `make_model`, whose models bring theirs. R",
+        ),
         ({"make_model": None, "x": X[..., None]}, "`x` must be features, an array (N, D), where there is no function"),
         ({"criterion": "auc"}, "`criterion` must be one of 'accuracy', 'loss'. Received: criterion='auc'"),
         ({"epochs": 0}, "`epochs` must be an integer at least 1. Received: epochs=0"),

@@ -7,9 +7,9 @@ import pytest
 
 import keras_het
 from keras_het.training import Candidate, Heteroscedastic, choose, fit
-from tests.training.tasks import SHORT, X, Y, maker, short
+from tests.training.tasks import SHORT, SHORT_TRAININGS, X, Y, maker, short
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, SHORT_TRAININGS]
 
 FAST = keras.optimizers.Adam(0.1)
 
@@ -128,9 +128,7 @@ def test_images_of_bytes_reach_a_convolution_as_numbers():
     x[y == 1, :3] //= 8
     body = [lambda: keras.layers.Rescaling(1 / 255), lambda: keras.layers.Conv2D(2, 3), keras.layers.Flatten]
     arguments = {**SHORT, "candidates": [], "folds": 2, "epochs": 4, "trainings": 3}
-    bytes_, floats = (
-        choose(maker(*body, units=2), given, y, **arguments).model for given in (x, x.astype("float32"))
-    )
+    bytes_, floats = (choose(maker(*body, units=2), given, y, **arguments).model for given in (x, x.astype("float32")))
     np.testing.assert_array_equal(bytes_.predict(x, verbose=0), floats.predict(x, verbose=0))
 
 
@@ -143,7 +141,12 @@ def test_an_embedding_gets_large_numbers_as_they_are():
             return super().call(inputs % 3)
 
     def make_model():
-        layers = [keras.Input((2,), dtype="int64"), Last(3, 2), keras.layers.Flatten(), keras.layers.Dense(2, "softmax")]
+        layers = [
+            keras.Input((2,), dtype="int64"),
+            Last(3, 2),
+            keras.layers.Flatten(),
+            keras.layers.Dense(2, "softmax"),
+        ]
         model = keras.Sequential(layers)
         model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
         return model
@@ -154,15 +157,18 @@ def test_an_embedding_gets_large_numbers_as_they_are():
 
 def test_the_head_keeps_the_regularizer_of_the_models_own():
     def make_model():
-        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, kernel_regularizer=keras.regularizers.L2(0.5))])
+        model = keras.Sequential(
+            [keras.Input((6,)), keras.layers.Dense(3, kernel_regularizer=keras.regularizers.L2(0.5))]
+        )
         model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         return model
 
     found = short(make_model=make_model)
     assert found.model.layers[-1].kernel_regularizer.l2 == pytest.approx(0.5)
-    assert np.abs(found.model.layers[-1].get_weights()[0]).max() < 0.5 * np.abs(
-        short(make_model=maker()).model.layers[-1].get_weights()[0]
-    ).max()
+    assert (
+        np.abs(found.model.layers[-1].get_weights()[0]).max()
+        < 0.5 * np.abs(short(make_model=maker()).model.layers[-1].get_weights()[0]).max()
+    )
 
 
 def test_a_heteroscedastic_head_is_a_candidate():

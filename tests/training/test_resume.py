@@ -9,9 +9,9 @@ import pytest
 
 from keras_het.base.result_files import ResultFiles
 from keras_het.training import Candidate, choose
-from tests.training.tasks import SHORT, Cheat, Constant, X, Y, make_model, maker, short
+from tests.training.tasks import SHORT, SHORT_TRAININGS, Cheat, Constant, X, Y, make_model, maker, short
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, SHORT_TRAININGS]
 
 
 def test_a_callback_may_stop_a_training(tmp_path):
@@ -147,7 +147,11 @@ def test_a_file_of_other_arrays_is_refused(tmp_path):
     with np.load(file) as stored:
         arrays = dict(stored)
     for name, other, text in (
-        ("right", arrays["scores"].astype("U5"), "must have shape (3, 80) and be bool or float32. Received: shape (3, 80), <U5"),
+        (
+            "scores",
+            arrays["scores"].astype("U5"),
+            "must have shape (3, 80) and be bool or float32. Received: shape (3, 80), <",
+        ),
         ("seconds", np.array(["1", "2"]), "must have shape () and be float64. Received: shape (2,), <U1"),
         (
             "probabilities",

@@ -224,6 +224,10 @@ def test_mode_says_what_is_better():
     assert (small.value, large.value, small.criterion) == (0.001, 0.5, "size")
 
 
+NOTHING = np.zeros((4, 1))
+ONCE = {"validation_data": (NOTHING, NOTHING), "epoch": "last", "epochs": 1, "verbose": 0}
+
+
 def constant(value):
     """A model that returns `value`, whatever it is fitted to."""
     scale = keras.layers.Rescaling(0.0, offset=float(value))
@@ -251,12 +255,21 @@ def distance_to(target):
 )
 def test_a_list_goes_on_while_the_best_is_at_its_end(values, target, tried):
     y = np.zeros((4, 1))
-    found = keras_het.tune(constant, values, y, y, validation_data=(y, y), criterion=distance_to(target), epoch="last", epochs=1, verbose=0)
+    found = keras_het.tune(constant, values, y, y, **ONCE, criterion=distance_to(target))
     np.testing.assert_allclose([trial.value for trial in found.table], tried)
     assert found.value == min(tried, key=lambda value: np.abs(np.log(value / target)))
     assert found.model.predict(y, verbose=0)[0, 0] == pytest.approx(found.value)
     short = keras_het.tune(
-        constant, values, y, y, validation_data=(y, y), criterion=distance_to(target), epoch="last", epochs=1, extend=False, verbose=0
+        constant,
+        values,
+        y,
+        y,
+        validation_data=(y, y),
+        criterion=distance_to(target),
+        epoch="last",
+        epochs=1,
+        extend=False,
+        verbose=0,
     )
     assert len(short.table) == len(values)
 
@@ -284,7 +297,17 @@ def test_values_may_be_anything():
 
 def test_it_shows_a_bar_a_table_and_a_plot(capsys):
     y = np.zeros((4, 1))
-    found = keras_het.tune(constant, (1.0, 2.0), y, y, validation_data=(y, y), criterion=distance_to(2.0), epoch="last", epochs=1, verbose=1)
+    found = keras_het.tune(
+        constant,
+        (1.0, 2.0),
+        y,
+        y,
+        validation_data=(y, y),
+        criterion=distance_to(2.0),
+        epoch="last",
+        epochs=1,
+        verbose=1,
+    )
     out = capsys.readouterr().out
     assert "3/3" in out
     lines = str(found).splitlines()
@@ -311,7 +334,7 @@ def test_of_equal_values_the_best_is_marked():
         seen.append(value)
         return constant((3.0, 1.0, 2.0)[len(seen) - 1])
 
-    found = keras_het.tune(make, [5.0] * 3, y, y, validation_data=(y, y), criterion=distance_to(1.0), epoch="last", epochs=1, verbose=0)
+    found = keras_het.tune(make, [5.0] * 3, y, y, **ONCE, criterion=distance_to(1.0))
     assert found.best is found.table[1]
     assert [line.endswith("<- chosen") for line in str(found).splitlines()] == [False, False, True, False]
     assert found.model.predict(y, verbose=0)[0, 0] == pytest.approx(1.0)
@@ -354,10 +377,30 @@ def test_an_error_beyond_the_list_ends_it():
 
     y = np.zeros((4, 1))
     with pytest.warns(UserWarning, match="stays at 4: 8, beyond the list, failed with: too large"):
-        found = keras_het.tune(make, (2.0, 4.0), y, y, validation_data=(y, y), criterion=distance_to(100.0), epoch="last", epochs=1, verbose=0)
+        found = keras_het.tune(
+            make,
+            (2.0, 4.0),
+            y,
+            y,
+            validation_data=(y, y),
+            criterion=distance_to(100.0),
+            epoch="last",
+            epochs=1,
+            verbose=0,
+        )
     assert found.value == 4.0
     with pytest.raises(ValueError, match="too large"):
-        keras_het.tune(make, (2.0, 8.0), y, y, validation_data=(y, y), criterion=distance_to(100.0), epoch="last", epochs=1, verbose=0)
+        keras_het.tune(
+            make,
+            (2.0, 8.0),
+            y,
+            y,
+            validation_data=(y, y),
+            criterion=distance_to(100.0),
+            epoch="last",
+            epochs=1,
+            verbose=0,
+        )
 
 
 def test_callbacks_see_the_score_and_their_weights_do_not_stay():

@@ -53,7 +53,7 @@ class Task:
     def take(self, indices: np.ndarray) -> "Task":
         """The task of some of the examples."""
         rows = {name: getattr(self, name) for name in ("y", "sample_weight", "trust", "verified", "index")}
-        taken = {name: None if row is None else row[indices] for name, row in rows.items()}
+        taken: dict[str, Any] = {name: None if row is None else row[indices] for name, row in rows.items()}
         return dataclasses.replace(self, x=take(self.x, indices), **taken)
 
 
@@ -176,9 +176,9 @@ class Heteroscedastic(Candidate):
         strengths: temperatures.
     """
 
-    name, strengths = "heteroscedastic head", (5.0,)
+    name = "heteroscedastic head"
 
-    def __init__(self, num_factors: int | None = None, temperatures: tuple[float, ...] = strengths):
+    def __init__(self, num_factors: int | None = None, temperatures: tuple[float, ...] = (5.0,)):
         self.num_factors, self.strengths = num_factors, tuple(temperatures)
 
     def head(self, task: Task, strength: Any) -> list[keras.layers.Layer]:

@@ -108,7 +108,7 @@ class Trainer:
         self._fit(trained, task.x, labels, weight, epochs, [*own, record])
         if held_out is None:
             networks.compiled(predictor, model.optimizer)
-        return predictor, {**record.measured(epochs), "seconds": np.float64(time.perf_counter() - start)}
+        return predictor, {**record.measured(epochs), "seconds": np.array(time.perf_counter() - start)}
 
     def whole(self, model: keras.Model) -> keras.Model:
         """The model that the user gets, compiled."""

@@ -229,7 +229,7 @@ class KeepBest(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Keras calls it."""
-        score, right = self.held_out.scores(self.model)
+        score, right = self.held_out.scores(self.model)  # type: float, Any
         if logs is not None:
             logs[f"val_{self.held_out.name}"] = score
         if np.isfinite(score) and (self.weights is None or self.held_out.better(score, self.score)):
@@ -249,7 +249,7 @@ class KeepBest(keras.callbacks.Callback):
         )
 
 
-def clearly_larger(values: np.ndarray | None, others: np.ndarray | None) -> bool:
+def clearly_larger(values: Any, others: Any) -> bool:
     """Whether the mean of values is larger than that of others of the same examples by two paired standard errors."""
     if values is None or others is None or len(values) < 2:
         return False

@@ -53,7 +53,7 @@ class Race:
         done: Callable[[], None],
     ):
         self._trainer, self._parts, self._seed, self._files, self._done = trainer, parts, seed, files, done
-        self._trust: list[np.ndarray] = []
+        self._trust: list[Any] = []
 
     def run(self, entries: list[Entry], task: Task, count: int, base: Entry | None = None) -> None:
         """Trains entries on the first folds, or until one falls behind.

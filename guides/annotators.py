@@ -82,8 +82,8 @@ print(f"{np.mean(classes == clean[train]):.3f} of Dawid-Skene")
 
 The images say more than two or three labels do. The loss is `keras_het.losses.AnnotatorsLoss`, and a metric is wrapped
 in `keras_het.metrics.AnnotatorsMetric`: a plain metric takes a missing label for a wrong one, and `keras_het.check`
-says so. The T may start at the estimate. Choose the strength of the ridge by the likelihood of held-out labels,
-`keras_het.selection.noisy_nll`.
+says so, and finds answers that are nan or no class. The T may start at the estimate. Choose the strength of the ridge
+by the likelihood of held-out labels, `keras_het.selection.noisy_nll`.
 """
 
 
@@ -115,11 +115,13 @@ def make_model(strength):
         loss=keras_het.losses.AnnotatorsLoss(),
         metrics=[keras_het.metrics.AnnotatorsMetric(name="accuracy")],
     )
-    keras_het.check(model)
+    keras_het.check(model, x[train], labels[train])
     return model
 
 
-models = {strength: make_model(strength) for strength in (0.001, 0.01)}
+models = {
+    strength: make_model(strength) for strength in (0.0001, 0.001, 0.01)
+}
 for model in models.values():
     model.fit(x[train], labels[train], batch_size=64, epochs=40, verbose=0)
 scores = {

@@ -97,6 +97,10 @@ def early_stop_by_val_loss():
 
 
 SILENT = {
+    "a vote of nan": (
+        lambda: losses.AnnotatorsLoss()([[0.0, float("nan")]], [[[0.0, 0.0], [0.0, 0.0]]]),
+        "`y_true` must be in [0, 2), or -1 where an annotator gave no label; keras_het.check(model, x, y) says which",
+    ),
     "a loss given as a string": (
         check,
         "`loss` must take log-probabilities: keras.losses.SparseCategoricalCrossentropy(from_logits=True)",

@@ -26,7 +26,7 @@ class Diagnosis(NamedTuple):
     """What is said of the noise.
 
     Attributes:
-        share: of wrong labels.
+        share: of the labels that the model disagrees with; of wrong ones, where the right ones are known.
         flips: those that are too frequent for chance.
     """
 
@@ -35,7 +35,7 @@ class Diagnosis(NamedTuple):
 
 
 def said(diagnosis):
-    """The share and the flips of a `NoiseDiagnosis`."""
+    """The share and the flips of a `NoiseDiagnosis`; the share is that of the labels that its model disagrees with."""
     return Diagnosis(diagnosis.share, [Flip(flip.true, flip.label, flip.count) for flip in diagnosis.flips])
 
 

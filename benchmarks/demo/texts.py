@@ -32,7 +32,7 @@ def paragraph(finding):
     lines = [
         f"accuracy      {finding.early_stopping:.3f} by early stopping, {finding.chosen:.3f} by keras_het.choose",
         f"method        {finding.reason}",
-        f"wrong labels  {said.share:.0%} of all, it says; {planted.share:.0%} are",
+        f"disagreement  with {said.share:.0%} of the labels, by its model; {planted.share:.0%} are wrong",
         f"classes       {flips_in_words(said.flips, planted.flips)}",
     ]
     if finding.pairs is not None:

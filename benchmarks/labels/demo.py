@@ -22,8 +22,8 @@ def read(path):
 
 
 def noise_found(findings):
-    """A row for each noise: the share of wrong labels that is said, and the flips and pairs that are found."""
-    rows = [["wrong labels", "share", "share that is said", "flips: right of found, planted", "pairs of a head"]]
+    """A row for each noise: the shares of wrong labels and of disagreement, the flips and the pairs that are found."""
+    rows = [["wrong labels", "share", "the model disagrees with", "flips: right of found, planted", "pairs of a head"]]
     for noise in dict.fromkeys(line.noise for line in findings):
         own = [line for line in findings if line.noise == noise]
         shares = (with_error([getattr(line, name).share for line in own]) for name in ("planted", "said"))

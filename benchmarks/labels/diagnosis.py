@@ -124,7 +124,7 @@ def estimates(rows):
     names = ("wrong", "share", "class", "most probable label", "T", "T, confident joint")
     titles = (
         "wrong labels",
-        "said to be wrong",
+        "the model disagrees with",
         "true class found",
         "by the most probable label",
         "T: distance",

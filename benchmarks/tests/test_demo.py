@@ -101,7 +101,7 @@ class TestTexts:
             "SWAPPED PAIRS",
             "accuracy      0.900 by early stopping, 0.950 by keras_het.choose",
             "method        label smoothing: it predicts more.",
-            "wrong labels  38% of all, it says; 40% are",
+            "disagreement  with 38% of the labels, by its model; 40% are wrong",
             "classes       labelled as another one too often for chance: 0 as 1, 1 as 2, 3 as 2 (2 of 3 are",
             "              right, 10 were planted)",
             "which ones    10 labels are named as wrong: 90% of them are, and they are 80% of all wrong ones",

@@ -6,12 +6,17 @@ from typing import Any
 import keras
 import numpy as np
 from keras import ops
+from scipy.special import softmax
+from scipy.stats import beta
 
 from keras_het.base.validation import check_annotations, check_class_names, check_integer, check_rows, check_transitions
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
 from keras_het.label_noise import total_variation
 
 SPAMMER = 0.05  # below this separation an annotator's labels say hardly anything of the class
+SIZE = 0.05  # of labels outside of an interval
+HEAD = ["annotator", "labels", "accuracy", "95% interval", "separation", "distance", "takes"]
+FLOOR = 1e-6  # of a probability: a label that T holds for impossible must not decide alone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +38,10 @@ class Confusion:
 class Annotator:
     """An annotator's quality and confusions, by a transition matrix T.
 
+    Of an annotator without a label nothing is known, whatever T has: the numbers are nan, and there are no confusions.
+
     Attributes:
-        name: of the annotator.
+        name: name of the annotator.
         accuracy: p(label is the true class) = sum_i prior_i T_ii.
         separation: mean of |T_i - T_k|^2 / 2 over pairs of rows. It is 1 for an annotator who is never wrong, or as
             consistent, such as one who always swaps two classes. It is 0 for a spammer, whose labels do not depend on
@@ -43,6 +50,8 @@ class Annotator:
         distance: total variation from the mean T of the others, mean over the rows; nan for a single annotator.
         confusions: the largest entries off the diagonal, the largest first.
         num_labels: the number of labels that the annotator gave; None if it is not known.
+        interval: 95% interval of the accuracy on the classes that the annotator labelled, (low, high), by the labels of
+            all; None if these are not known. It need not hold the accuracy by T: with few labels T is what it began as.
     """
 
     name: Any
@@ -51,6 +60,7 @@ class Annotator:
     distance: float
     confusions: tuple[Confusion, ...]
     num_labels: int | None
+    interval: tuple[float, float] | None = None
 
     @property
     def is_spammer(self) -> bool:
@@ -60,7 +70,7 @@ class Annotator:
 
 @dataclasses.dataclass(frozen=True)
 class Annotators:
-    """All annotators, in their order; they print as a table, the best first.
+    """All annotators, in their order; they print as a table, the best first, and last those without a label.
 
     Attributes:
         each: an `Annotator` for each.
@@ -69,22 +79,26 @@ class Annotators:
     each: tuple[Annotator, ...]
 
     def __str__(self) -> str:
-        head = ["annotator", "labels", "accuracy", "separation", "distance", "takes"]
-        rows = [head, *(_cells(a) for a in sorted(self.each, key=lambda a: -a.accuracy))]
+        by_accuracy = sorted(self.each, key=lambda a: (a.num_labels == 0, -a.accuracy))
+        rows = [HEAD, *map(_cells, by_accuracy)]
+        if all(annotator.interval is None for annotator in self.each):
+            rows = [[*row[:3], *row[4:]] for row in rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        widths[-1] = 0
-        lines = [
-            [cell.ljust(w) if i in (0, 5) else cell.rjust(w) for i, (cell, w) in enumerate(zip(r, widths, strict=True))]
-            for r in rows
-        ]
+        lines = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:-1], widths[1:-1]), row[-1]] for row in rows]
         return "\n".join("  ".join(line).rstrip() for line in lines)
 
 
 def _cells(annotator):
-    numbers = [f"{x:.2f}" for x in (annotator.accuracy, annotator.separation, annotator.distance)]
+    accuracy, *others = (_number(x) for x in (annotator.accuracy, annotator.separation, annotator.distance))
+    interval = " to ".join(map(_number, annotator.interval or ()))
     pairs = ", ".join(f"{pair.true} for {pair.label} {pair.probability:.2f}" for pair in annotator.confusions)
     says = "any for any: the labels hardly depend on the class" if annotator.is_spammer else pairs
-    return [str(annotator.name), "" if annotator.num_labels is None else str(annotator.num_labels), *numbers, says]
+    count = "" if annotator.num_labels is None else str(annotator.num_labels)
+    return [str(annotator.name), count, accuracy, interval, *others, says]
+
+
+def _number(x):
+    return "-" if np.isnan(x) else f"{x:.2f}"
 
 
 def annotators(
@@ -95,6 +109,9 @@ def annotators(
     The columns of the table, see `Annotator`:
 
     * accuracy: p(label is the true class), for classes in the shares of `prior`.
+    * 95% interval: of the accuracy on the classes that the annotator labelled, with `labels`. Few labels say little,
+      whatever T has. Labels beside which others leave the class open count less. The interval is Clopper and Pearson's.
+      It held the accuracy in .88 to 1.00 of the cases, with about three labels an example and T by Dawid and Skene.
     * separation: how much the labels say of the true class, from 1 (always right, or always the same swap) to 0.
     * distance: from 0 to 1, how far T is from the mean T of the other annotators, not from the true T.
     * takes: the pairs confused most, with p(label | true class); "cat for dog" is a cat that is labelled dog.
@@ -102,7 +119,8 @@ def annotators(
     Args:
         source: transition matrices, `(M, K, K)`, such as `label_noise.dawid_skene(...).transitions`, or a model that
             ends in a `NoiseTransition` with `num_annotators`.
-        labels: integers `(N, M)`, -1 where the annotator gave none; they are only counted. None if they are not known.
+        labels: integers `(N, M)`, -1 where the annotator gave none, for the number of labels and the intervals. None if
+            they are not known; a T that no label has touched then looks like any other.
         prior: share of each class, `(K,)`; None for equal shares.
         names: of the annotators, a sequence; None numbers the annotators.
         class_names: a sequence or a dict {class: name}; None numbers the classes.
@@ -128,17 +146,54 @@ def annotators(
             f"`names` must have a name for each of the {num_annotators} annotators. Received: {len(names)}"
         )
     prior = _prior(prior, size)
-    given = None if labels is None else (check_annotations(labels, size, num_annotators) >= 0).sum(axis=0)
-    found = []
-    for m, t in enumerate(transitions):
-        others = np.delete(transitions, m, axis=0)
-        distance = total_variation(t, others.mean(axis=0)) if len(others) else np.nan
-        pairs = tuple(Confusion(class_names[i], class_names[j], p) for i, j, p in _largest(t, count))
-        accuracy, separation, distance = (float(x) for x in (prior @ t.diagonal(), _separation(t), distance))
-        found.append(
-            Annotator(names[m], accuracy, separation, distance, pairs, None if given is None else int(given[m]))
-        )
-    return Annotators(tuple(found))
+    labels = None if labels is None else check_annotations(labels, size, num_annotators)
+    given = np.ones(num_annotators, bool) if labels is None else (labels >= 0).any(axis=0)
+    found = [
+        _judged(names[m], m, transitions, given, prior, class_names, count) if given[m] else _unknown(names[m])
+        for m in range(num_annotators)
+    ]
+    return Annotators(tuple(found if labels is None else _with_intervals(found, transitions, labels, prior)))
+
+
+def _judged(name, m, transitions, given, prior, class_names, count):
+    """An annotator by T; the others are those of whom there are labels."""
+    t, others = transitions[m], transitions[given & (np.arange(len(given)) != m)]
+    distance = total_variation(t, others.mean(axis=0)) if len(others) else np.nan
+    pairs = tuple(Confusion(class_names[i], class_names[j], p) for i, j, p in _largest(t, count))
+    return Annotator(name, float(prior @ t.diagonal()), float(_separation(t)), float(distance), pairs, None)
+
+
+def _unknown(name):
+    return Annotator(name, *[float("nan")] * 3, (), 0)
+
+
+def _with_intervals(found, transitions, labels, prior):
+    """The annotators with the numbers of their labels, and the intervals of those who gave any."""
+    totals, intervals = (labels >= 0).sum(axis=0), _intervals(transitions, labels, prior)
+    return [
+        dataclasses.replace(annotator, num_labels=int(total), interval=interval if total else None)
+        for annotator, total, interval in zip(found, totals, intervals, strict=True)
+    ]
+
+
+def _intervals(transitions, labels, prior):
+    """An interval of the accuracy of each annotator, a list of (low, high).
+
+    A label is right with the probability of its class by all labels of the example. It counts as much as the others say
+    of the class: q^2, where q + (1 - q) / K is their most probable class; so much is left of a share's information.
+    """
+    (examples, who), size = np.nonzero(labels >= 0), len(prior)
+    given = labels[examples, who]
+    own = np.log(np.maximum(transitions, FLOOR))[who, :, given]
+    joint = np.tile(np.log(np.maximum(prior, FLOOR)), (len(labels), 1))
+    np.add.at(joint, examples, own)
+    right = softmax(joint[examples], axis=1)[np.arange(len(given)), given]
+    clear = (size * softmax(joint[examples] - own, axis=1).max(axis=1) - 1) / (size - 1)
+    totals, counted, hits = (np.bincount(who, weights, len(transitions)) for weights in (None, clear**2, right))
+    hits = counted * hits / np.maximum(totals, 1)
+    low, high = beta.ppf(SIZE / 2, hits, counted - hits + 1), beta.ppf(1 - SIZE / 2, hits + 1, counted - hits)
+    pairs = zip(np.where(hits > 0, low, 0.0), np.where(hits < counted, high, 1.0), strict=True)
+    return [(float(low), float(high)) for low, high in pairs]
 
 
 def _transitions(source):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.stats import binomtest
 
 from keras_het.analysis.label_quality import check_distributions
 from keras_het.analysis.second_choices import Agreement, agreement, ranks_of_clearness, unclear
@@ -21,9 +22,12 @@ FEWEST = 20  # wrong labels among clear examples, and clearest examples: with fe
 NEARLY_NONE = 0.03  # share of wrong labels among the clearest half
 MOSTLY = 0.6  # of the wrong labels are the most frequent systematic flip of their class
 BY_EXAMPLE = 0.01  # p-value
+FOLLOWING = 0.1  # excess of second choices: at less a model that has classes wrong does as much, however many labels
+LEARNED = 0.01  # p-value of a model that predicts the labels better than their largest class
 UNCLEAR = 0.78  # P(a wrong label is of a less clear example than a right one)
 SHOWN = 5  # flips that are printed
 EITHER = "Either labels follow what an example looks like, or the model is weak, and hard examples look wrong to it."
+BETTER = "Is it trained for long enough, are its inputs scaled, and are the rows in the order of the labels?"
 
 _SWAPPED = (
     "Begin with keras_het.choose; by hand, with losses.ForwardCorrectedCrossentropy and the transition that is "
@@ -68,14 +72,14 @@ class NoiseDiagnosis:
             example looks like), "outliers" (wrong labels are any class, and are of unclear examples), or "unknown".
         reason: why, in a sentence.
         advice: the method to begin with, in a sentence.
-        share: of labels that are not the class that the model finds; a hard example of a right label counts, too.
-        standard_error: of the share, of the drawing of the examples alone.
+        share: share of the labels that the model disagrees with, by the class that it finds. It is no estimate of how
+            many are wrong: a hard example of a right label counts, and a wrong label that the model believes does not.
         transition: T[i, j] = p(label j | class i), `(K, K)`, over all examples.
         flips: the systematic ones, the most frequent first.
         agreement: share of the wrong labels that are the model's second choice for the example.
         expected_agreement: that share, if labels were dealt at random to the examples of a class.
-        p_value: whether wrong labels depend on the example beyond its class: of such an agreement, if no more than .03
-            of them are the second choice beyond the expected; nan if it cannot be told.
+        p_value: whether wrong labels depend on the example beyond its class: of such an agreement, if no more than .06
+            of those that the class alone makes another label are the second choice; nan if it cannot be told.
         unclear: P(a wrong label is of a less clear example than a right label of the class); .5 without a connection.
     """
 
@@ -83,7 +87,6 @@ class NoiseDiagnosis:
     reason: str
     advice: str
     share: float
-    standard_error: float
     transition: np.ndarray
     flips: tuple[SystematicFlip, ...]
     agreement: float
@@ -109,7 +112,7 @@ class NoiseDiagnosis:
         return [
             ("kind of noise", self.kind),
             ("why", self.reason),
-            ("wrong labels", f"{self.share:.1%} +- {self.standard_error:.1%}"),
+            ("disagreement", f"the model disagrees with {self.share:.1%} of the labels"),
             ("systematic flips", ", ".join([*flips, *more]) or "none"),
             ("next step", self.advice),
         ]
@@ -128,13 +131,19 @@ def diagnose_noise(probabilities: Any, labels: Any, *, class_names: Sequence | M
        (`label_noise.systematic_flips`).
     3. Among these, wrong labels may be the model's second choice for the example itself, more often than for other
        examples of the class: then they depend on the example. The p-value is that of permutations of the labels within
-       the class, and allows for .03 of the wrong labels to do so because the model has the class wrong.
+       the class. A model that has the class of some examples wrong makes labels of any class look like that, too: so
+       the test allows for .06 of the labels to do so, and from .1 on they are said to be "by example". Between the two,
+       or where only the one is so, it is "unknown".
     4. If wrong labels are any class, and of the least clear examples, these may be of no class.
 
     Nobody can tell a hard example from a wrong label: a weak model makes right labels look wrong "by example". That,
     and not "none", is said of right labels for which the model is wrong too often; of words, where it was wrong for two
     of five even so, it was said whatever the noise was. Nor can look-alikes be told from weak raters. With two classes,
-    or few wrong labels, only "none" can be told. How often each kind is right is on the page "Choose a method".
+    or few wrong labels, only "none" can be told. Of a model that predicts the labels no better than their largest class
+    no kind is told. How often each kind is right is on the page "Choose a method".
+
+    So the share of the labels that the model disagrees with is not that of the wrong ones, and has no interval. That
+    one needs right labels of some examples: `label_noise.CountedTransition.from_labels` counts T by these.
 
     Args:
         probabilities: out of sample, by `cross_val_probabilities`, shape `(N, K)`, K >= 2, each row of sum 1.
@@ -153,7 +162,7 @@ def diagnose_noise(probabilities: Any, labels: Any, *, class_names: Sequence | M
         >>> print(diagnose_noise(p, labels, class_names=["cat", "lynx", "dog"]))
         kind of noise: pairs
         why: 100% of the wrong labels of clear examples are of one flip for each class.
-        wrong labels: 13.3% +- 2.0%
+        disagreement: the model disagrees with 13.3% of the labels
         systematic flips: cat -> lynx 40 (p 9e-13)
         next step: Begin with keras_het.choose; by hand, with losses.ForwardCorrectedCrossentropy and the transition \
 that is found here.
@@ -171,14 +180,17 @@ that is found here.
     agreed = _agreement(found, labels, wrong & clear, size)
     of_unclear = unclear(found.margin, wrong, found.classes)
     main = np.where(flips, counts, 0).max(axis=1).sum() / max(1, agreed.number)
-    kind, reason = _judge(wrong[place < CLEAREST], float(main), int(flips.sum()), agreed, of_unclear, size)
-    share = float(wrong.mean())
+    clearest = wrong[place < CLEAREST]
+    kind, reason = (
+        _too_few(clearest)
+        or _nothing_learned(p, labels)
+        or _judge(clearest, float(main), int(flips.sum()), agreed, of_unclear, size)
+    )
     return NoiseDiagnosis(
         kind,
         reason,
         ADVICE[kind],
-        share,
-        float(np.sqrt(share * (1 - share) / len(wrong))),
+        float(wrong.mean()),
         _transition(_counts(found.classes, labels, size)),
         _named(counts, p_values, flips, names),
         agreed.share,
@@ -222,13 +234,32 @@ def _named(counts: np.ndarray, p_values: np.ndarray, flips: np.ndarray, names: l
     return tuple(SystematicFlip(names[i], names[j], int(counts[i, j]), float(p_values[i, j])) for i, j in pairs)
 
 
+def _too_few(clearest: np.ndarray) -> tuple[str, str] | None:
+    if len(clearest) >= FEWEST:
+        return None
+    return "unknown", f"There are only {len(clearest)} examples of which the class is clear."
+
+
+def _nothing_learned(p: np.ndarray, labels: np.ndarray) -> tuple[str, str] | None:
+    """No kind and why, of a model that does not predict the labels better than their largest class; else None.
+
+    The two are compared by the examples of which only one of them is right, as in McNemar's test.
+    """
+    right, largest = p.argmax(axis=1) == labels, labels == np.bincount(labels).argmax()
+    gained, lost = int(np.sum(right & ~largest)), int(np.sum(largest & ~right))
+    if gained and binomtest(gained, gained + lost, alternative="greater").pvalue < LEARNED:
+        return None
+    known = (
+        f"The model predicts {right.mean():.1%} of the labels, and the largest class is {largest.mean():.1%} of them"
+    )
+    return "unknown", f"{known}: no kind can be told by a model that has learned so little. {BETTER}"
+
+
 def _judge(
     clearest: np.ndarray, main: float, flips: int, agreed: Agreement, of_unclear: float, size: int
 ) -> tuple[str, str]:
     """The kind and why; the first rule that applies."""
     second = f"{agreed.share:.0%} of the wrong labels of clear examples are the model's second choice for the example"
-    if len(clearest) < FEWEST:
-        return "unknown", f"There are only {len(clearest)} examples of which the class is clear."
     if clearest.mean() < NEARLY_NONE:
         return "none", f"Of the clearest half of the examples, {clearest.mean():.1%} have another label than the model."
     if size < 3:
@@ -238,9 +269,13 @@ def _judge(
     if main >= MOSTLY:
         also = f" They depend on the example, too (p {agreed.p_value:.1g})." * (agreed.p_value < BY_EXAMPLE)
         return "pairs", f"{main:.0%} of the wrong labels of clear examples are of one flip for each class.{also}"
-    if agreed.p_value < BY_EXAMPLE:
+    signs = agreed.p_value < BY_EXAMPLE, agreed.excess >= FOLLOWING
+    if any(signs):
         chance = f"by its class alone {agreed.expected:.0%} would be (p {agreed.p_value:.1g})"
-        return "by example", f"{second}, and {chance}. {EITHER}"
+        if all(signs):
+            return "by example", f"{second}, and {chance}. {EITHER}"
+        little = "That is too little to tell labels by example from a model that has the class of some examples wrong."
+        return "unknown", f"{second}, and {chance}. {little}"
     if of_unclear >= UNCLEAR:
         return "outliers", f"{of_unclear:.0%} of the time a wrong label is of a less clear example than a right one."
     if flips:

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.compiler import outside_graph
 from keras_het.base.internals import arguments_of
 from keras_het.losses.state import StatefulCrossentropy
 from keras_het.ops.labels import for_each_label, is_label, weight_each_label
@@ -18,8 +19,9 @@ class AnnotatorsLoss(keras.losses.Loss):
         mean over the given labels of -log p(label of annotator m | x)
 
     Labels are integers `(N, M)`, with -1 where an annotator gave none. A missing label counts neither in the sum nor in
-    the mean. Any other label outside [0, K), or nan, makes the loss nan. `class_weight` of `fit` is not for such
-    labels.
+    the mean. Any other label outside [0, K), or nan, is refused; within a step that JAX or TensorFlow compiles, where
+    no number can be read, it makes the loss nan. `keras_het.check(model, x, y)` finds it before that. `class_weight` of
+    `fit` is not for such labels.
 
     The predictions are `(N, M, K)` in training. At inference they are predictions of the true classes, `(N, K)`, which
     are compared with every label. Clean labels `(N, 1)` or `(N,)` are also accepted, so validation on them measures the
@@ -33,7 +35,7 @@ class AnnotatorsLoss(keras.losses.Loss):
             `keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)`.
         name: the name of the loss.
     Raises:
-        ValueError: for any other loss.
+        ValueError: for any other loss, and when called, for labels that are neither a class nor -1.
 
     Example:
         >>> loss = AnnotatorsLoss()
@@ -56,6 +58,7 @@ class AnnotatorsLoss(keras.losses.Loss):
         """As for any Keras loss; weights are one for each example, `(N,)`, or one for each label, `(N, M)`."""
         labels, predictions = for_each_label(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
         weights = None if sample_weight is None else weight_each_label(sample_weight, labels)
+        _refuse_no_labels(labels, predictions.shape[-1])
         valid = is_label(labels, predictions.shape[-1])
         loss = self.loss(ops.where(valid, labels, -1), predictions, weights)
         # Keras' own losses would take a wrong number for a class, or give it no loss, depending on the backend.
@@ -68,3 +71,19 @@ class AnnotatorsLoss(keras.losses.Loss):
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""
         return {"name": self.name, "loss": keras.losses.serialize(self.loss)}
+
+
+@outside_graph
+def _refuse_no_labels(labels: Any, num_classes: int) -> None:
+    """Raises a ValueError for a label that is neither a class nor -1, where its value is known."""
+    try:
+        values = np.asarray(ops.convert_to_numpy(labels), "float64")
+    except Exception:  # each backend has an error of its own for a tensor of a compiled step, which has no values yet
+        return
+    wrong = np.argwhere(~((values >= -1) & (values < num_classes) & (values == np.floor(values))))
+    if len(wrong):
+        whose = f" of annotator {wrong[0][1]}" if values.ndim > 1 and values.shape[1] > 1 else ""
+        rule = (
+            f"be in [0, {num_classes}), or -1 where an annotator gave no label; keras_het.check(model, x, y) says which"
+        )
+        raise ValueError(f"`y_true` must {rule} is not. Received: {values[tuple(wrong[0])]:g}{whose}")

@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 from scipy import special
 
+from keras_het.layers import NoiseTransition
 from keras_het.losses import AnnotatorsLoss, BootstrappedCrossentropy, EarlyLearningRegularizedCrossentropy
 from keras_het.metrics import AnnotatorsMetric, BrierScore, ExpectedCalibrationError, NegativeLogLikelihood
 from tests.gradients import value_and_gradients
@@ -179,8 +180,22 @@ def test_errors_say_what_is_wrong(call, text):
 @pytest.mark.parametrize(
     "inner", [None, BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=-1)], ids=["of Keras", "of ours"]
 )
-def test_a_label_that_is_no_class_makes_the_loss_nan(inner, wrong):
+def test_a_label_that_is_no_class_is_refused_by_name_and_annotator(inner, wrong):
     labels = LABELS.astype("float32")
     assert np.isfinite(number(AnnotatorsLoss(inner)(labels, LOGITS)))
-    labels[0, 0] = wrong
-    assert np.isnan(number(AnnotatorsLoss(inner)(labels, LOGITS)))
+    labels[0, 2] = wrong
+    with pytest.raises(ValueError, match=rf"keras_het.check\(model, x, y\) says .* Received: {wrong:g} of annotator 2"):
+        AnnotatorsLoss(inner)(labels, LOGITS)
+
+
+def test_in_fit_it_is_refused_or_makes_the_loss_nan_where_the_step_is_compiled():
+    labels = np.where(GIVEN, LABELS, -1.0)
+    labels[0, 2] = np.nan
+    layers = [keras.layers.Dense(UNITS, "log_softmax"), NoiseTransition(UNITS, num_annotators=ANNOTATORS)]
+    model = keras.Sequential([keras.Input((2,)), *layers])
+    model.compile("sgd", AnnotatorsLoss(), run_eagerly=keras.backend.backend() == "torch")
+    if keras.backend.backend() == "torch":
+        with pytest.raises(ValueError, match="Received: nan of annotator 2"):
+            model.fit(np.ones((EXAMPLES, 2)), labels, verbose=0)
+    else:
+        assert np.isnan(model.fit(np.ones((EXAMPLES, 2)), labels, verbose=0).history["loss"][0])

@@ -139,7 +139,7 @@ def test_equal_scores_are_counted_together():
 
 
 REFUSED = {
-    "level": ({"level": 1.0}, r"`level` must be less than 1. Received: level=1.0"),
+    "level": ({"level": 1.0}, r"`level` must be a number in \(0, 1\). Received: level=1.0"),
     "score": ({"score": "top"}, r"`score` must be one of 'lac', 'aps', 'raps'"),
     "correction": ({"correction": "exact"}, r"`correction` must be one of 'asymptotic', 'finite', None"),
 }

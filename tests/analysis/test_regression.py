@@ -130,7 +130,7 @@ OUTPUTS, Y = predicted(4, 2, 1)
         (lambda: regression_scores(OUTPUTS[:, :-1], Y), "`outputs` must have 2"),
         (lambda: regression_scores(OUTPUTS, Y, levels=[0.9, 1.0]), "`levels` must be in"),
         (lambda: find_target_issues(OUTPUTS, Y * np.nan), "`targets` must be finite"),
-        (lambda: find_target_issues(OUTPUTS, Y, level=0), "`level` must be in"),
+        (lambda: find_target_issues(OUTPUTS, Y, level=0), r"`level` must be a number in \(0, 1\)"),
     ],
 )
 def test_refusals(call, text):

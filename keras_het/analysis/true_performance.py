@@ -24,7 +24,8 @@ class TruePerformance:
     """How good a model is against the true classes; it prints in plain words.
 
     Each `Estimate` has value, low and high, arrays if the figure is one. Values are as they were computed: noise may
-    push a share below 0 or above 1. Intervals, of 95%, are cut to the range of the figure.
+    push a share below 0 or above 1. Intervals, of 95%, are cut to the range of the figure; by fewer than 50 examples
+    those of the calibration error and of the likelihood may hold it more seldom, and the notes say so.
 
     Attributes:
         accuracy: the share of predictions that are the true class.

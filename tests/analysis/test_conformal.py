@@ -152,6 +152,14 @@ def test_arguments_out_of_range_are_refused(case):
         conformal_sets([[0.8, 0.2]], [0], np.eye(2), **more)
 
 
+def test_a_level_is_any_number_between_0_and_1():
+    found = [
+        conformal_sets([[0.8, 0.2]], [0], np.eye(2), level=kind(0.5)).level for kind in (float, np.float16, np.float32)
+    ]
+    assert found == [0.5] * 3
+    assert {type(level) for level in found} == {float}
+
+
 def test_other_classes_and_the_finite_margin_of_an_uncertain_t_are_refused():
     with pytest.raises(ValueError, match=r'must be "asymptotic" for a T that is uncertain'):
         conformal_sets([[0.8, 0.2]], [0], CountedTransition(np.eye(2)), correction="finite")

@@ -230,7 +230,7 @@ def checks(population, seed, repeats):
     expected = np.einsum("nj,jn->n", population.rows, inverse[:, population.p.argmax(axis=1)])
     bias = float(np.mean(expected - population.right))
     said = [check(redraw, SEVERAL) for redraw in range(repeats)]
-    found = {"bias": bias, "repeats": repeats, "says no": np.mean([not each.holds for each in said])}
+    found = {"bias": bias, "repeats": repeats, "says no": np.mean([each.holds is False for each in said])}
     if abs(bias) < 0.01:
         return found
     pilots = [check(repeats + redraw, PILOT, abs(bias)).tests for redraw in range(repeats)]

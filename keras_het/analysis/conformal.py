@@ -8,7 +8,7 @@ import numpy as np
 from keras_het.analysis.corrected_weights import Noisy, read_noisy
 from keras_het.analysis.label_quality import check_distributions
 from keras_het.base.seeds import random_generator
-from keras_het.base.validation import check_boolean, check_choice, check_integer, check_number
+from keras_het.base.validation import check_boolean, check_choice, check_integer, check_open_share
 
 DRAWS = 200
 CORRECTIONS = ("asymptotic", "finite", None)
@@ -132,8 +132,7 @@ def conformal_sets(
         ([[True, False], [False, False]], 1.0)
     """
     noisy, rng = read_noisy(probabilities, labels, transition), random_generator(seed)
-    if not 0.0 < check_number("level", level, above=0.0) < 1.0:
-        raise ValueError(f"`level` must be less than 1. Received: level={level!r}")
+    level = check_open_share("level", level)
     check_boolean("per_class", per_class)
     found = scores(noisy.p, check_choice("score", score, tuple(_SCORES)))
     check_choice("correction", correction, CORRECTIONS)

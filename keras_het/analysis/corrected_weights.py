@@ -57,9 +57,22 @@ class Noisy(NamedTuple):
         """
         if len(inverses) == 1:
             return inverses[0][self.labels[:, 0]]
+        parts = self.parts()
+        return sum(parts[:, [m]] * inverse[self.labels[:, m]] for m, inverse in enumerate(inverses))
+
+    def parts(self) -> np.ndarray:
+        """The part that each annotator has in the weights of an example, `(N, M)`, rows of sum 1."""
         given = np.where(self.labels >= 0, 1.0 / np.square(self.inverses).sum(axis=(1, 2)), 0.0)
-        parts = (given[:, [m]] * inverse[self.labels[:, m]] for m, inverse in enumerate(inverses))
-        return sum(parts) / given.sum(axis=1, keepdims=True)
+        return given / given.sum(axis=1, keepdims=True)
+
+    def noise_variance(self) -> np.ndarray:
+        """What labels by T add to the variance of the weight for class k, if the true class is i, `(K, K)`, on average.
+
+        Var[(T^-1)[label, k] | true = i] = sum_j T[i, j] (T^-1)[j, k]^2 - (sum_j T[i, j] (T^-1)[j, k])^2
+        """
+        shares = np.square(self.parts()).mean(axis=0)
+        each = (t @ np.square(w) - np.square(t @ w) for t, w in zip(self.transitions, self.inverses, strict=True))
+        return np.maximum(sum(share * variance for share, variance in zip(shares, each, strict=True)), 0.0)
 
     def draws(self, count: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Samples of the examples with replacement: how often each occurs, `(N,)`, and weights `(N, K)`.

@@ -1,7 +1,7 @@
 """An estimate with its interval."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,13 +28,54 @@ class Estimate:
         return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 
-def estimate(value: Any, deviation: Any, least: float = 0.0, most: float = 1.0) -> Estimate:
-    """The estimate whose interval is 1.96 standard deviations to both sides, cut to [least, most].
+def estimate(value: Any, low: Any, high: Any, least: float = 0.0, most: float = 1.0) -> Estimate:
+    """The estimate with this interval, cut to [least, most]; numbers as floats.
 
     Example:
-        >>> print(estimate(np.array([0.98, 0.5]), 0.02))
-        0.980 (0.941 to 1.000)
-        0.500 (0.461 to 0.539)
+        >>> print(estimate(np.array([0.98, 0.5]), 0.4, np.array([1.02, 0.6])))
+        0.980 (0.400 to 1.000)
+        0.500 (0.400 to 0.600)
     """
-    ends = (np.clip(value + sign * NORMAL * deviation, least, most) for sign in (-1, 1))
-    return Estimate(*(float(x) if np.ndim(x) == 0 else x for x in (value, *ends)))
+    found = np.broadcast_arrays(value, np.clip(low, least, most), np.clip(high, least, most))
+    return Estimate(*(float(x) if np.ndim(x) == 0 else x for x in found))
+
+
+class Noise(NamedTuple):
+    """Variances that labels by T add to one example's weight, and how far an uncertain T moves the mean.
+
+    Attributes:
+        hit: if the example is one of those whose share is estimated.
+        miss: if it is not.
+        of_transition: variance of the mean of all by the error of T.
+    """
+
+    hit: Any
+    miss: Any
+    of_transition: Any = 0.0
+
+
+def share_estimate(value: Any, count: Any, noise: Noise, whole: Any = 1.0) -> Estimate:
+    """The estimate of a share a by the mean of weights, with all a that `value` does not speak against.
+
+        |value - a| <= 1.96 sqrt(V(a) / count + of_transition),    V(a) = a (1 - a) + a hit + (whole - a) miss
+
+    The variance is that under T at a, not that of the sample, which is none where all agree. Without noise it is the
+    interval of Wilson.
+
+    Args:
+        value: estimate of a.
+        count: examples that it is the mean of.
+        noise: what T adds.
+        whole: share of all examples that may be counted at all; the others have the weight 0.
+    Source: Wilson 1927, "Probable inference, the law of succession, and statistical inference", for hit = miss = 0.
+
+    Example:
+        >>> print(share_estimate(1.0, 10, Noise(0.0, 0.0)))
+        1.000 (0.722 to 1.000)
+    """
+    unit = NORMAL**2 / count
+    half = value + 0.5 * unit * (1.0 + noise.hit - noise.miss)
+    rest = value**2 - unit * whole * noise.miss - NORMAL**2 * noise.of_transition
+    root = np.sqrt(np.maximum(half**2 - (1.0 + unit) * rest, 0.0))  # no a at all: the nearest
+    low, high = (half - root) / (1.0 + unit), (half + root) / (1.0 + unit)
+    return estimate(value, np.minimum(low, np.maximum(value, 0.0)), np.maximum(high, np.minimum(value, 1.0)))

@@ -11,6 +11,7 @@ from keras_het.analysis.label_quality import SHOWN
 from keras_het.analysis.regression import judged
 from keras_het.analysis.text import aligned
 from keras_het.base.extras import import_extra
+from keras_het.base.validation import check_open_share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +95,7 @@ def find_target_issues(outputs: Any, targets: Any, *, level: float = 0.05) -> Ta
             5       0    0.1          0  9.2e-01
         1 of 8 examples have targets that are probably wrong; variances times 1.1
     """
-    if not isinstance(level, float) or not 0.0 < level < 1.0:
-        raise ValueError(f"`level` must be in (0, 1). Received: {level!r}")
+    level = check_open_share("level", level)
     found = judged(outputs, targets)
     count, units = found.target.shape
     scale = float(np.median(found.distance) / chi2.median(units)) or 1.0

@@ -3,19 +3,20 @@
 import dataclasses
 import html
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import chdtri, chndtrinc, ndtr, ndtri
+from scipy.special import chdtri, chndtrinc, ndtri, xlogy
 
 from keras_het.analysis.corrected_weights import Noisy, read_noisy
+from keras_het.analysis.label_draws import blocks, draw_of_rows, p_values, sum_at, sum_over_counts
 from keras_het.base.batches import check_same_index
 from keras_het.base.seeds import random_generator
-from keras_het.base.validation import check_labels, check_number, check_share
+from keras_het.base.validation import check_labels, check_number, check_open_share, check_share
 
 LEVEL = 0.05  # p-value below which a test says no
-DRAWS = 2000  # tables of labels as T makes them
-ROUNDING = 1e-12  # variance of equal numbers
+TELLS = 0.03  # a test that says no more seldom, though nothing is wrong, has too few labels: what it can find is rare
+ROUNDING = 1e-12  # of sums of equal numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,8 +25,8 @@ class TransitionTest:
 
     Attributes:
         question: in words.
-        finding: what was found, in words.
-        p_value: of a finding so extreme, if the answer is yes.
+        finding: what was found, in words, and whether the labels are too few to tell.
+        p_value: of a finding so extreme, if the answer is yes; never 0, for it is counted among draws.
         needed: how many examples with such labels find what `finding` names, in the share `power` of all cases; None
             if that cannot be said.
     """
@@ -42,19 +43,21 @@ class TransitionCheck:
 
     Attributes:
         tests: a `TransitionTest` for each question.
-        holds: whether no test says no, at .05 for all of them together. It is no proof: few labels find little.
+        holds: whether no test says no, at .05 for all of them together; None if the labels are too few to tell. True is
+            no proof: few labels find little.
         examples: how many there were.
         power: of `needed`.
     """
 
     tests: tuple[TransitionTest, ...]
-    holds: bool
+    holds: bool | None
     examples: int
     power: float
 
     def lines(self) -> list[tuple[str, str]]:
         """(title, text) of the verdict and of each test."""
-        verdict = "nothing speaks against T" if self.holds else "T or its assumption is wrong: do not trust it"
+        wrong = "T or its assumption is wrong: do not trust it"
+        verdict = {True: "nothing speaks against T", False: wrong, None: "too few to tell"}[self.holds]
         lines = [("verdict", f"by {self.examples:,} examples, {verdict}")]
         for test in self.tests:
             needed = f"; to find it, {test.needed:,} examples ({self.power:.0%} power)" if test.needed else ""
@@ -84,16 +87,23 @@ def check_transition(
 
     With `true`, the true classes of the same examples, there are three questions:
 
-    1. Do labels depend on the class alone? S = sum_n p_n(label_n) is compared with what it would be if, within each
-       true class, labels were dealt to the examples at random. Mean and variance over all permutations are exact.
-       Labels that follow the look of an example agree more with the model than those of another one of its class.
+    1. Do labels depend on the class alone? S = sum_n p_n(label_n) is compared with what it is if, within each true
+       class, labels are dealt to the examples at random. Labels that follow the look of an example agree more with the
+       model than those of another one of its class.
     2. Is T right? The likelihood ratio G = 2 sum_ij c_ij log(c_ij / (c_i T_ij)) of the counts c of true classes and
-       labels, with the p-value of 2,000 tables that are drawn by T.
+       labels.
     3. Is the accuracy right that `true_performance` says? The mean over n of (T^-1)[label_n, prediction_n] -
        1[true_n = prediction_n] is zero if so. This is what counts: T may be wrong in ways that do not matter.
 
     Without `true`, labels of at least two annotators, who do not know of each other, `(N, M)`, have one question: do
     they agree as often as T says? Those who are misled by the same examples agree more often.
+
+    No p-value is from a normal distribution. It is the rank of what was found among 1,999 draws, fewer for more than
+    16,000 labels: for 1 of permutations within the classes, for 2 and 3 of labels by T, for annotators of true classes,
+    in the shares that their labels and T give, and of labels by T. So a test says no in .05 of all cases at most, by
+    five labels as by a thousand, and in clearly fewer only where few labels have few outcomes. Where that is below .03
+    the finding says "too few to tell". The verdict is by the smallest p-value; its limit is such that it says no in .05
+    of all cases, too.
 
     For each question it says how many examples are needed: to find a dependence, or a difference of T or of agreement,
     as large as the one that was found, and for 3 a difference of `smallest`. Examples must be drawn at random, and held
@@ -106,12 +116,13 @@ def check_transition(
         true: the true classes, integers `(N,)`.
         smallest: the error of the accuracy that shall be found, in (0, 1].
         power: the share of the cases in which it shall be found, in (0, 1).
-        seed: of the tables; an integer, at least 0, or a list of them.
+        seed: of the draws; an integer, at least 0, or a list of them.
     Returns:
         `TransitionCheck`; print it.
     Raises:
         ValueError: for values outside these ranges, labels of one annotator without `true`, or as `true_performance`.
-    Source: Hoeffding 1951, "A combinatorial central limit theorem", Theorem 2, for the permutations.
+    Source: Barnard 1963, and Besag and Clifford 1989, "Generalized Monte Carlo significance tests", for ranks among
+        draws; Tarone 1990, "A modified Bonferroni method for discrete data", for the verdict.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -127,102 +138,151 @@ def check_transition(
     check_same_index(probabilities=probabilities, labels=labels, true=true)
     noisy, rng = read_noisy(probabilities, labels, transition), random_generator(seed)
     check_share("smallest", check_number("smallest", smallest, above=0.0))
-    if not 0.0 < check_number("power", power, above=0.0) < 1.0:
-        raise ValueError(f"`power` must be less than 1. Received: power={power!r}")
+    check_open_share("power", power)
     if true is None:
-        tests = [_agree(noisy, power)]
-    else:
-        size = noisy.p.shape[1]
-        if noisy.labels.shape[1] > 1:
-            raise ValueError(f"`labels` must have shape (N,) beside `true`. Received: shape {noisy.labels.shape}")
-        true = check_labels(true, size, len(noisy.p), "true")
-        tests = [_by_class(noisy, true, power), _by_counts(noisy, true, power, rng)]
-        tests.append(_bias(noisy, true, smallest, power))
-    holds = all(test.p_value >= LEVEL / len(tests) for test in tests)
+        found = _agree(noisy, power, rng)
+        return _verdict([found.test], [found.p_values], noisy, power)
+    if noisy.labels.shape[1] > 1:
+        raise ValueError(f"`labels` must have shape (N,) beside `true`. Received: shape {noisy.labels.shape}")
+    true = check_labels(true, noisy.p.shape[1], len(noisy.p), "true")
+    dealt = _by_class(noisy, true, power, rng)
+    counts, bias = _by_transition(noisy, true, smallest, power, rng)
+    together = [dealt.p_values, np.minimum(counts.p_values, bias.p_values)]  # both of the latter are of the same draws
+    return _verdict([each.test for each in (dealt, counts, bias)], together, noisy, power)
+
+
+class _Found(NamedTuple):
+    """A test, and the p-values of what was found and of each draw, `(1 + D,)`."""
+
+    test: TransitionTest
+    p_values: np.ndarray
+
+
+def _found(question: str, finding: str, statistics: np.ndarray, needed: int | None, certain: bool = False) -> _Found:
+    """The test by statistics of what was found and of the draws, large ones being extreme.
+
+    `certain` is that T has one label for each class: then a single other one shows that it is wrong.
+    """
+    p = p_values(statistics)
+    few = bool(p[0] >= LEVEL and np.mean(p < LEVEL) < TELLS) and not certain
+    return _Found(TransitionTest(question, finding + "; too few to tell" * few, float(p[0]), needed), p)
+
+
+def _verdict(tests: list[TransitionTest], groups: list[np.ndarray], noisy: Noisy, power: float) -> TransitionCheck:
+    """The check by the smallest p-value m of independent groups, for which 1 - prod_g (1 - P_g(p <= m)) is below .05.
+
+    A p-value that no draw can reach costs the others nothing. Counts of labels do not say to which examples of a class
+    they were dealt, so question 1 is independent of the others to first order.
+    """
+    limits = np.unique(np.concatenate(groups))
+    above = [1.0 - np.searchsorted(np.sort(group), limits, side="right") / len(group) for group in groups]
+    together = 1.0 - np.prod(above, axis=0)
+    says_no = limits[together < LEVEL].max(initial=0.0)
+    holds: bool | None = bool(min(group[0] for group in groups) > says_no)
+    if holds and together[together < LEVEL].max(initial=0.0) < TELLS and not _certain(noisy.transitions):
+        holds = None
     return TransitionCheck(tuple(tests), holds, len(noisy.p), power)
 
 
-def _by_class(noisy: Noisy, true: np.ndarray, power: float) -> TransitionTest:
+def _certain(rows: np.ndarray) -> bool:
+    return bool((rows.max(axis=-1) == 1.0).all())
+
+
+def _by_class(noisy: Noisy, true: np.ndarray, power: float, rng: np.random.Generator) -> _Found:
     """Whether labels are dealt to the examples of a true class at random."""
-    y, variance, excess = noisy.labels[:, 0], 0.0, np.zeros(len(true))
+    order = np.argsort(true, kind="stable")
+    true, y, more = true[order], noisy.labels[order, 0], noisy.p[order]
+    excess, rows = np.empty(len(y)), np.arange(len(y))
     for k in (classes := np.unique(true)):
-        own = true == k
-        table = noisy.p[own][:, y[own]]  # of each example, what the model gives to the label of each other one
-        centered = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
-        excess[own] = centered.diagonal()
-        variance += np.square(centered).sum() / max(1, len(table) - 1)
-    z = excess.sum() / math.sqrt(variance) if variance > ROUNDING * len(y) else 0.0
-    finding = f"the model gives the labels {excess.mean():+.3f} more than if they were dealt within the class"
+        own = slice(*np.searchsorted(true, [k, k + 1]))
+        more[own] -= more[own].mean(axis=0)
+        dealt = more[own] @ (np.bincount(y[own], minlength=more.shape[1]) / len(y[own]))
+        excess[own] = more[rows[own], y[own]] - dealt  # beyond what the model gives to a label of another one
+    sums = [np.array([excess.sum()])]
+    for size in blocks(len(y)):
+        places = np.argsort(
+            true + rng.random((size, len(y))), axis=1
+        )  # permuted within the classes, which are in order
+        sums.append(sum_at(more, rows, y[places]))
+    statistics = np.abs(np.concatenate(sums))
     free = max(1, len(y) - len(classes))  # an example of each class is lost with its mean
-    spread = (math.sqrt(variance / free), float(excess.std()))
-    needed = _needed(excess.sum() / free, *spread, power)
+    spread = (math.sqrt(np.square(statistics[1:]).mean() / free), float(excess.std()))
+    needed = _needed(excess.sum() / free, *spread, power) if statistics.max() > ROUNDING * len(y) else None
+    finding = f"the model gives the labels {excess.mean():+.3f} more than if they were dealt within the class"
     needed = None if needed is None else needed + len(classes)
-    return TransitionTest("do labels depend on the class alone", finding, _two_sided(z), needed)
+    return _found("do labels depend on the class alone", finding, statistics, needed)
 
 
-def _by_counts(noisy: Noisy, true: np.ndarray, power: float, rng: np.random.Generator) -> TransitionTest:
-    """Whether the labels of each class are as T says."""
-    t = noisy.transitions[0]
-    counts = np.zeros(t.shape, int)
-    np.add.at(counts, (true, noisy.labels[:, 0]), 1)
-    totals, found = counts.sum(axis=1), _likelihood_ratio(counts, t)
-    tables = (rng.multinomial(total, row, size=DRAWS) for total, row in zip(totals, t, strict=True))
-    drawn = sum(_likelihood_ratio(table[:, None], row) for table, row in zip(tables, t, strict=True))
-    p_value = (1 + np.sum(drawn >= found - 1e-9)) / (1 + DRAWS)
-    distance = 0.5 * np.abs(counts / np.maximum(totals, 1)[:, None] - t).sum(axis=1) @ totals / len(true)
-    expected, needed = drawn.mean(), None
-    if np.isfinite(found) and found > expected > 0:
-        per_example = (found - expected) / len(true)
+def _by_transition(
+    noisy: Noisy, true: np.ndarray, smallest: float, power: float, rng: np.random.Generator
+) -> tuple[_Found, _Found]:
+    """Whether the labels of each class are as T says, and the accuracy that follows from them is right."""
+    y, t, w, predicted = noisy.labels[:, 0], noisy.transitions[0], noisy.inverses[0], noisy.p.argmax(axis=1)
+    right, totals = np.sum(true == predicted), np.bincount(true, minlength=len(t))
+    with np.errstate(divide="ignore"):
+        log_t = np.log(t)
+
+    def of(labels: np.ndarray) -> np.ndarray:
+        same = sum_over_counts(true * len(t) + labels, lambda count: xlogy(count, count))
+        ratio = 2.0 * (same - xlogy(totals, totals).sum() - sum_at(log_t, true, labels))
+        return np.stack([ratio, sum_at(w.T, predicted, labels) - right], axis=1)
+
+    drawn = (draw_of_rows(t, np.broadcast_to(true, (size, len(true))), rng) for size in blocks(len(true)))
+    ratios, biases = np.concatenate([of(y[None]), *map(of, drawn)]).T
+    counts = np.bincount(true * len(t) + y, minlength=t.size).reshape(t.shape)
+    distance = 0.5 * np.abs(counts - totals[:, None] * t).sum() / len(true)
+    expected, needed = ratios[1:].mean(), None
+    if np.isfinite(ratios[0]) and ratios[0] > expected > 0:
+        per_example = (ratios[0] - expected) / len(true)
         needed = math.ceil(chndtrinc(chdtri(expected, LEVEL), expected, 1.0 - power) / per_example)
     finding = f"the shares of labels are {distance:.3f} from T (total variation), chance included"
-    return TransitionTest("is T right", finding, float(p_value), needed)
+    certain = _certain(t[true])
+    by_counts = _found("is T right", finding, ratios, needed, certain)
+    deviation = math.sqrt(noisy.noise_variance()[true, predicted].mean())
+    needed = _needed(smallest, deviation, deviation, power) or None
+    finding = f"it is {biases[0] / len(true):+.3f} from that by the true classes; {smallest:g} is looked for"
+    return by_counts, _found("is the accuracy by T right", finding, np.abs(biases), needed, certain)
 
 
-def _likelihood_ratio(counts: np.ndarray, t: np.ndarray) -> Any:
-    """2 sum c log(c / expected) over the last two axes; infinite for a label that T excludes."""
-    expected = counts.sum(axis=-1, keepdims=True) * t
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return 2.0 * np.where(counts > 0, counts * np.log(counts / expected), 0.0).sum(axis=(-2, -1))
-
-
-def _bias(noisy: Noisy, true: np.ndarray, smallest: float, power: float) -> TransitionTest:
-    """Whether the accuracy that follows from the labels is that of the true classes."""
-    predicted = noisy.p.argmax(axis=1)
-    own = noisy.weights(noisy.inverses)[np.arange(len(true)), predicted]
-    mean, z, deviation = _mean_zero(own - (true == predicted))
-    needed = _needed(smallest, deviation, deviation, power)
-    finding = f"it is {mean:+.3f} from that by the true classes; {smallest:g} is looked for"
-    return TransitionTest("is the accuracy by T right", finding, _two_sided(z), needed)
-
-
-def _agree(noisy: Noisy, power: float) -> TransitionTest:
+def _agree(noisy: Noisy, power: float, rng: np.random.Generator) -> _Found:
     """Whether annotators agree as often as their T say."""
     if noisy.labels.shape[1] < 2:
         rule = "be of at least two annotators, (N, M), if the true classes are not given"
         raise ValueError(f"`labels` must {rule}. Received: shape ({len(noisy.p)},)")
-    weights, differences = noisy.weights(noisy.inverses), np.zeros(len(noisy.p))
-    for m, first in enumerate(noisy.labels.T):
-        for n in range(m):
-            both = (first >= 0) & (noisy.labels[:, n] >= 0)
-            expected = weights @ np.einsum("ij,ij->i", noisy.transitions[m], noisy.transitions[n])
-            differences += np.where(both, (first == noisy.labels[:, n]) - expected, 0.0)
-    pairs = np.mean([(given := int(row.sum())) * (given - 1) / 2 for row in noisy.labels >= 0])
-    if not pairs:
+    given, count = noisy.labels >= 0, len(noisy.p)
+    numbers = given.sum(axis=1)
+    if not (pairs := int((numbers * (numbers - 1) // 2).sum())):
         raise ValueError("`labels` must have examples with labels of two annotators. Received: none")
-    mean, z, deviation = _mean_zero(differences)
-    finding = f"they agree on {mean / pairs:+.3f} more of the pairs of labels than T says"
-    question = "do annotators agree as often as T says"
-    return TransitionTest(question, finding, _two_sided(z), _needed(mean, deviation, deviation, power))
+    examples, raters = np.nonzero(given)  # of each label
+    size, table = noisy.p.shape[1], _expected_agreement(noisy, given)[examples]
+    for m, inverse in enumerate(noisy.inverses):  # what a label says of how often the annotators of its example agree
+        table[raters == m] = table[raters == m] @ inverse.T
+    table *= noisy.parts()[given][:, None]
+    weights = np.maximum(noisy.weights(noisy.inverses).mean(axis=0), 0.0)
+    shares, rows = weights[None] / weights.sum(), noisy.transitions.reshape(-1, size)
+
+    def beyond(labels: np.ndarray) -> np.ndarray:
+        same = sum_over_counts(examples * size + labels, lambda number: number * (number - 1) / 2)
+        return same - sum_at(table, np.arange(len(examples)), labels)
+
+    sums = [beyond(noisy.labels[given][None])]
+    for draws in blocks(len(examples)):
+        true = draw_of_rows(shares, np.zeros((draws, count), int), rng)
+        sums.append(beyond(draw_of_rows(rows, raters * size + true[:, examples], rng)))
+    found = np.concatenate(sums)
+    deviation = math.sqrt(np.square(found[1:]).mean() / count)
+    finding = f"they agree on {found[0] / pairs:+.3f} more of the pairs of labels than T says"
+    needed = _needed(found[0] / count, deviation, deviation, power) or None
+    return _found("do annotators agree as often as T says", finding, np.abs(found), needed, _certain(rows))
 
 
-def _mean_zero(values: np.ndarray) -> tuple[float, float, float]:
-    """The mean of independent values, in standard errors, and their standard deviation."""
-    mean, deviation = float(values.mean()), float(values.std())
-    return mean, mean * math.sqrt(len(values)) / deviation if deviation else math.inf * mean if mean else 0.0, deviation
-
-
-def _two_sided(z: float) -> float:
-    return float(2.0 * ndtr(-abs(z)))
+def _expected_agreement(noisy: Noisy, given: np.ndarray) -> np.ndarray:
+    """How many pairs of the annotators of each example agree by their T, for each true class, `(N, K)`."""
+    expected = np.zeros(noisy.p.shape)
+    for m, first in enumerate(noisy.transitions):
+        for n, second in enumerate(noisy.transitions[:m]):
+            expected[given[:, m] & given[:, n]] += np.einsum("ij,ij->i", first, second)
+    return expected
 
 
 def _needed(effect: float, by_chance: float, with_it: float, power: float) -> int | None:

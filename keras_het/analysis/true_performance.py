@@ -2,18 +2,20 @@
 
 import dataclasses
 import html
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_het.analysis.corrected_weights import Noisy, read_noisy
-from keras_het.analysis.estimate import NORMAL, Estimate, estimate
+from keras_het.analysis.estimate import Estimate, estimate
+from keras_het.analysis.truth_intervals import TAIL, TruthIntervals
 from keras_het.base.seeds import random_generator
-from keras_het.base.validation import check_integer, check_number
+from keras_het.base.validation import check_integer, check_open_share
 
 DRAWS = 500  # the deviation of so many is known to 3%
-TAIL = 0.025  # of the interval, below its low end
 WANTED = 0.95  # the accuracy for which the text names the confidence
+FEW, NOT_BY_FEW = 50, "the calibration error and the likelihood"
 SMALL = float(np.finfo("float32").tiny)  # least probability in a logarithm, as in the metric
 
 
@@ -22,7 +24,8 @@ class TruePerformance:
     """How good a model is against the true classes; it prints in plain words.
 
     Each `Estimate` has value, low and high, arrays if the figure is one. Values are as they were computed: noise may
-    push a share below 0 or above 1. Intervals, of 95%, are cut to the range of the figure.
+    push a share below 0 or above 1. Intervals, of 95%, are cut to the range of the figure; by fewer than 50 examples
+    those of the calibration error and of the likelihood may hold it more seldom, and the notes say so.
 
     Attributes:
         accuracy: the share of predictions that are the true class.
@@ -69,8 +72,7 @@ class TruePerformance:
         Raises:
             ValueError: for another number.
         """
-        if check_number("accuracy", accuracy, above=0.0) >= 1.0:
-            raise ValueError(f"`accuracy` must be less than 1, a share. Received: accuracy={accuracy!r}")
+        accuracy = check_open_share("accuracy", accuracy)
         found, shown = self.kept_accuracy, self.kept * self.count.sum() * np.log(accuracy) <= np.log(TAIL)
         impossible = (found.value > 1.0) & (found.low >= 1.0)
         enough = self.edges[:-1][(found.low >= accuracy) & shown & ~impossible & (self.count > 0)]
@@ -91,8 +93,8 @@ class TruePerformance:
         if np.isinf(edge):
             return "none is shown to be enough by these labels"
         (place,) = np.flatnonzero(self.edges == edge)
-        ends = (getattr(self.kept_accuracy, name)[place] for name in ("value", "low", "high"))
-        return f"{edge:.3g} or more keeps {self.kept[place]:.0%} of the predictions, right in {Estimate(*ends)}"
+        kept, right = self.kept[place], self.kept_accuracy.low[place]
+        return f"{edge:.3g} or more keeps {kept:.0%} of the predictions, right in at least {right:.1%} by the interval"
 
     def __str__(self) -> str:
         return "\n".join(f"{title}: {text}" for title, text in self.lines())
@@ -112,6 +114,7 @@ class Figures(NamedTuple):
     joint: Any
     curve: Any
     kept: Any
+    gaps: Any
 
 
 def true_performance(
@@ -132,8 +135,9 @@ def true_performance(
     examples must be held out: labels that trained the model cannot be told apart from others, and it agrees with their
     errors, too. So do not judge a model by its training data, nor by data that chose it.
 
-    Intervals are of 1.96 standard deviations over samples of the examples, drawn with replacement. T is drawn anew for
-    each sample if it is uncertain, see `transition`. Then its error is in the intervals.
+    Intervals hold all values that what was found does not speak against, by the variance that labels have under T, and
+    not by that of the sample, which is none where all agree. For shares without noise it is Wilson's interval. T is
+    drawn anew for each sample of the examples if it is uncertain, see `transition`. Then its error is in the intervals.
 
     Args:
         probabilities: of the model for held-out examples, `(N, K)`, each row of sum 1.
@@ -165,35 +169,45 @@ def true_performance(
         >>> labels = np.arange(800) % 4 % 3 % 2 ^ (np.arange(800) >= 400)  # a quarter is wrong
         >>> found = true_performance(p, labels, [[0.75, 0.25], [0.25, 0.75]])
         >>> print(found.accuracy, found.noisy_accuracy)
-        1.000 (0.939 to 1.000) 0.75
+        1.000 (0.938 to 1.000) 0.75
     """
     noisy, rng = read_noisy(probabilities, labels, transition), random_generator(seed)
     bins, draws = check_integer("bins", bins, 1), check_integer("draws", draws, 2)
-    sample = _Sample(noisy.p, bins)
-    own = noisy.weights(noisy.inverses)
+    sample, own = _Sample(noisy.p, bins), noisy.weights(noisy.inverses)
     found = sample.figures(np.ones(len(own)), own)
-    mean, deviation = _moments(sample.figures(*drawn, found) for drawn in noisy.draws(draws, rng))
-    share = _share_of_transition(noisy, own, deviation.accuracy)
-    says = f"{share:.0%} of the variance of the accuracy is from its error"
-    notes = [*noisy.explain(), *[("error of T", f"{says}.")] * (noisy.redraw is not None)]
-    if abs(found.accuracy - 0.5) - NORMAL * deviation.accuracy > 0.5:
-        notes.append(("warning", "the accuracy is outside [0, 1] by more than chance: T or the assumption is wrong."))
+    error, of_transition, share, shifts = _drawn(noisy, sample, own, found, draws, rng)
+    intervals, above = TruthIntervals(noisy, sample.predicted, found.joint), _upward(sample.count)
+    accuracy = intervals.of_accuracy(found.accuracy, of_transition.accuracy)
+    normal = rng.standard_normal(shifts.shape)
+    ends = intervals.of_calibration_error(found.gaps, sample.count, found.curve, sample.by_bin, shifts, normal)
     return TruePerformance(
-        estimate(found.accuracy, deviation.accuracy),
+        accuracy,
         _agreement(noisy),
-        estimate(2.0 * found.error - mean.error, deviation.error),  # what chance adds is in the mean once more
-        estimate(found.nll, deviation.nll, most=np.inf),
-        estimate(found.joint, deviation.joint),
+        estimate(2.0 * found.error - error, *ends),  # what chance adds is in the mean of the draws once more
+        intervals.of_loss(found.nll, sample.loss, own, of_transition.nll),
+        intervals.of_table(of_transition.joint),
         sample.edges,
         sample.count,
         sample.mean_confidence,
-        estimate(found.curve, deviation.curve),
-        _upward(sample.count) / len(own),
-        estimate(found.kept, deviation.kept),
+        intervals.of_bins(found.curve, sample.filled, sample.by_bin, of_transition.curve),
+        above / len(own),
+        intervals.of_bins(found.kept, sample.above, lambda each: _upward(sample.by_bin(each)), of_transition.kept),
         noisy.condition,
         share,
-        tuple(notes),
+        tuple(_notes(noisy, accuracy, share)),
     )
+
+
+def _notes(noisy: Noisy, accuracy: Estimate, share: float) -> list[tuple[str, str]]:
+    """What the result rests on, in words."""
+    notes = noisy.explain()
+    if noisy.redraw is not None:
+        notes.append(("error of T", f"{share:.0%} of the variance of the accuracy is from its error."))
+    if len(noisy.p) < FEW:
+        notes.append(("few examples", f"by fewer than {FEW}, the intervals of {NOT_BY_FEW} may hold it more seldom."))
+    if accuracy.low == accuracy.high:  # no accuracy in [0, 1] is within chance of the estimate
+        notes.append(("warning", "the accuracy is outside [0, 1] by more than chance: T or the assumption is wrong."))
+    return notes
 
 
 class _Sample:
@@ -207,7 +221,7 @@ class _Sample:
         self.places = np.clip(np.searchsorted(self.edges, self.confidence, "right") - 1, 0, bins - 1)
         self.count = np.bincount(self.places, minlength=bins)
         self.filled, self.above = (np.where(each, each, np.nan) for each in (self.count, _upward(self.count)))
-        self.mean_confidence = self._by_bin(self.confidence) / self.filled
+        self.mean_confidence = self.by_bin(self.confidence) / self.filled
         self.loss, self.rows = -np.log(np.maximum(p, SMALL)), np.arange(len(p))
 
     def figures(self, occurs: np.ndarray, weights: np.ndarray, around: Figures | None = None) -> Figures:
@@ -218,14 +232,14 @@ class _Sample:
         total, counted = occurs.sum(), occurs[:, None] * weights
         joint = np.zeros((weights.shape[1],) * 2)
         joint[:, self.classes] = np.add.reduceat(counted[self.order], self.starts).T
-        hits, size = self._by_bin(counted[self.rows, self.predicted]), self._by_bin(occurs)
-        error = np.abs(hits - self._by_bin(occurs * self.confidence)).sum()
+        hits, size = self.by_bin(counted[self.rows, self.predicted]), self.by_bin(occurs)
+        gaps = (hits - self.by_bin(occurs * self.confidence)) / total
         curve = _ratio(hits, size, self.filled, around and around.curve)
         kept = _ratio(_upward(hits), _upward(size), self.above, around and around.kept)
         nll = np.vdot(counted, self.loss) / total
-        return Figures(joint.trace() / total, error / total, nll, joint / total, curve, kept)
+        return Figures(joint.trace() / total, np.abs(gaps).sum(), nll, joint / total, curve, kept, gaps)
 
-    def _by_bin(self, values: np.ndarray) -> np.ndarray:
+    def by_bin(self, values: np.ndarray) -> np.ndarray:
         return np.bincount(self.places, values, self.bins)
 
 
@@ -239,24 +253,41 @@ def _ratio(hits: np.ndarray, size: np.ndarray, given: np.ndarray, around: np.nda
     return hits / given if around is None else around + (hits - around * size) / given
 
 
-def _moments(draws: Any) -> tuple[Figures, Figures]:
-    """Mean and standard deviation of each figure; a joint of very many classes is never kept for all draws."""
-    number, sums, squares = 0, [0.0] * len(Figures._fields), [0.0] * len(Figures._fields)
+def _drawn(
+    noisy: Noisy, sample: _Sample, own: np.ndarray, found: Figures, draws: int, rng: np.random.Generator
+) -> tuple[float, Figures, float, np.ndarray]:
+    """The mean calibration error of the draws, and what an error of T adds.
+
+    Returns:
+        The mean error; the variance of each figure that is from T; its share of that of the accuracy; and by how much
+        each drawn T shifts the gaps of the bins, `(D, B)`.
+    """
+    shifts, fields = [], len(Figures._fields)
+
+    def both() -> Iterator[tuple]:
+        for occurs, weights in noisy.draws(draws, rng):
+            known = sample.figures(occurs, own, found)
+            whole = known if weights is own else sample.figures(occurs, weights, found)
+            shifts.append(whole.gaps - known.gaps)
+            yield known + whole
+
+    mean, variance = _moments(both(), 2 * fields)
+    pairs = list(zip(variance[:fields], variance[fields:], strict=True))
+    of_transition = Figures(*(np.maximum(whole - known, 0.0) for known, whole in pairs))
+    whole = pairs[0][1]
+    share = float(of_transition.accuracy / whole) if whole else 0.0
+    return float(Figures(*mean[fields:]).error), of_transition, share, np.array(shifts)
+
+
+def _moments(draws: Iterator[tuple], fields: int) -> tuple[list, list]:
+    """Mean and variance of each field; a joint of very many classes is never kept for all draws."""
+    number, sums, squares = 0, [0.0] * fields, [0.0] * fields
     for drawn in draws:
         number += 1
         sums = list(map(np.add, sums, drawn))
         squares = list(map(np.add, squares, map(np.square, drawn)))
     mean = [total / number for total in sums]
-    rest = [np.maximum(total / number - m**2, 0.0) for total, m in zip(squares, mean, strict=True)]
-    return Figures(*mean), Figures(*map(np.sqrt, rest))
-
-
-def _share_of_transition(noisy: Noisy, weights: np.ndarray, deviation: float) -> float:
-    """The share of the variance of the accuracy that is not from the examples."""
-    if noisy.redraw is None:
-        return 0.0
-    own = weights[np.arange(len(weights)), noisy.p.argmax(axis=1)]
-    return float(np.clip(1.0 - own.var() / len(own) / deviation**2, 0.0, 1.0))
+    return mean, [np.maximum(total / number - m**2, 0.0) for total, m in zip(squares, mean, strict=True)]
 
 
 def _agreement(noisy: Noisy) -> float:

@@ -29,11 +29,20 @@ def check_integer(name: str, value: Any, low: int, high: int | None = None) -> i
 def check_number(name: str, value: Any, above: float = -math.inf, low: float | None = None) -> float:
     """`value` as a float, if it is greater than `above`, or at least `low`, finite, and not lost in float32."""
     whole_or_float = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    number = float(value) if whole_or_float and -_LARGEST < value < _LARGEST else math.nan
+    value_or_float = float(value) if isinstance(value, np.floating) else value  # a bound is infinite in float16
+    number = float(value) if whole_or_float and -_LARGEST < value_or_float < _LARGEST else math.nan
     in_range = number > above if low is None else number >= low
     if not in_range or (number and abs(number) < _SMALLEST):
         rule = f"greater than {above:g}" if low is None else f"at least {low:g}"
         raise ValueError(f"`{name}` must be a finite float32 number {rule}. Received: {name}={value!r}")
+    return number
+
+
+def check_open_share(name: str, value: Any) -> float:
+    """`value` as a float, if it is a number in (0, 1)."""
+    number = float(value) if isinstance(value, float | np.floating) else math.nan
+    if not 0.0 < number < 1.0:
+        raise ValueError(f"`{name}` must be a number in (0, 1). Received: {name}={value!r}")
     return number
 
 

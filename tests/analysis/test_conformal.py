@@ -139,7 +139,7 @@ def test_equal_scores_are_counted_together():
 
 
 REFUSED = {
-    "level": ({"level": 1.0}, r"`level` must be less than 1. Received: level=1.0"),
+    "level": ({"level": 1.0}, r"`level` must be a number in \(0, 1\). Received: level=1.0"),
     "score": ({"score": "top"}, r"`score` must be one of 'lac', 'aps', 'raps'"),
     "correction": ({"correction": "exact"}, r"`correction` must be one of 'asymptotic', 'finite', None"),
 }
@@ -150,6 +150,14 @@ def test_arguments_out_of_range_are_refused(case):
     more, text = REFUSED[case]
     with pytest.raises(ValueError, match=text):
         conformal_sets([[0.8, 0.2]], [0], np.eye(2), **more)
+
+
+def test_a_level_is_any_number_between_0_and_1():
+    found = [
+        conformal_sets([[0.8, 0.2]], [0], np.eye(2), level=kind(0.5)).level for kind in (float, np.float16, np.float32)
+    ]
+    assert found == [0.5] * 3
+    assert {type(level) for level in found} == {float}
 
 
 def test_other_classes_and_the_finite_margin_of_an_uncertain_t_are_refused():

@@ -100,6 +100,12 @@ def test_planted_wrong_targets_are_found_whether_the_variances_are_right_or_not(
     assert str(found).splitlines()[-1].startswith(f"{named.sum()} of 1000 examples")
 
 
+def test_a_level_may_be_a_number_of_numpy():
+    outputs, y = predicted(20, 2, 1)
+    of_numpy, of_python = (find_target_issues(outputs, y, level=kind(0.25)) for kind in (np.float32, float))
+    np.testing.assert_array_equal(of_numpy.is_issue, of_python.is_issue)
+
+
 def test_right_targets_are_seldom_named():
     """At level .05 a data set without wrong targets has an issue in at most one of twenty; two hundred are drawn."""
     with_issue = 0
@@ -143,7 +149,7 @@ OUTPUTS, Y = predicted(4, 2, 1)
         (lambda: regression_scores(OUTPUTS[:, :-1], Y), "`outputs` must have 2"),
         (lambda: regression_scores(OUTPUTS, Y, levels=[0.9, 1.0]), "`levels` must be in"),
         (lambda: find_target_issues(OUTPUTS, Y * np.nan), "`targets` must be finite"),
-        (lambda: find_target_issues(OUTPUTS, Y, level=0), "`level` must be in"),
+        (lambda: find_target_issues(OUTPUTS, Y, level=0), r"`level` must be a number in \(0, 1\)"),
     ],
 )
 def test_refusals(call, text):

@@ -1,0 +1,94 @@
+"""Intervals of what noisy labels say of the true classes, by variances under T."""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from keras_het.analysis.corrected_weights import Noisy
+from keras_het.analysis.estimate import NORMAL, Estimate, Noise, estimate, share_estimate
+
+TAIL = 0.025  # of an interval, on each side
+STEPS = 50  # of the calibration error, between 0 and what was found
+
+
+class TruthIntervals:
+    """What labels by T add to the variance of an example's weight, of which each interval takes its part.
+
+    Args:
+        noisy: predictions, labels and T.
+        predicted: class of each example, `(N,)`.
+        joint: estimated shares of true class i and prediction k, `(K, K)`.
+    """
+
+    def __init__(self, noisy: Noisy, predicted: np.ndarray, joint: np.ndarray) -> None:
+        self.noisy, self.predicted, self.joint, self.count = noisy, predicted, joint, len(predicted)
+        variance = noisy.noise_variance()  # of the weight for class k, if the true class is i
+        size = len(variance)
+        likely = np.maximum(joint, 0.0) + 1.0 / (self.count * size**2)  # one more example for all: no 0 / 0
+        own = np.diag(variance)[:, None]
+        others = (variance.T @ likely - own * likely) / (likely.sum(axis=0) - likely)
+        self.of_joint = own, np.maximum(others, 0.0)
+        self.hit, self.miss = np.diag(variance)[predicted], self.of_joint[1][predicted, predicted]
+
+    def of_accuracy(self, value: Any, of_transition: Any) -> Estimate:
+        """That of the share of predictions that are the true class."""
+        return share_estimate(value, self.count, Noise(self.hit.mean(), self.miss.mean(), of_transition))
+
+    def of_bins(self, value: np.ndarray, counts: np.ndarray, sums: Any, of_transition: np.ndarray) -> Estimate:
+        """The same in bins of `counts` examples, nan if empty, where `sums` adds a number of each example up by bin."""
+        noise = Noise(sums(self.hit) / counts, sums(self.miss) / counts, of_transition)
+        return share_estimate(value, counts, noise)
+
+    def of_table(self, of_transition: np.ndarray) -> Estimate:
+        """That of the shares of true class and prediction."""
+        predicted = np.bincount(self.predicted, minlength=len(self.joint)) / self.count
+        return share_estimate(self.joint, self.count, Noise(*self.of_joint, of_transition), predicted)
+
+    def of_loss(self, value: Any, loss: np.ndarray, weights: np.ndarray, of_transition: Any) -> Estimate:
+        """That of the mean loss, for losses of each example and class, `(N, K)`, by Student's t.
+
+        The variance is at least what labels by T would add if all predictions were right: labels that happen to be the
+        predictions do not show it.
+        """
+        if self.count < 2:
+            return estimate(value, 0.0, np.inf, most=np.inf)
+        each, shares = 0.0, np.square(self.noisy.parts())
+        for t, inverse, share in zip(self.noisy.transitions, self.noisy.inverses, shares.T, strict=True):
+            by_label, rows = loss @ inverse.T, t[self.predicted]
+            mean = np.einsum("nj,nj->n", rows, by_label)
+            each = each + share * (np.einsum("nj,nj->n", rows, np.square(by_label)) - np.square(mean))
+        variance = max(np.einsum("nk,nk->n", weights, loss).var(ddof=1), np.mean(each)) / self.count
+        half = np.sqrt(stdtrit(self.count - 1, 1.0 - TAIL) ** 2 * variance + NORMAL**2 * of_transition)
+        return estimate(value, value - half, value + half, most=np.inf)
+
+    def of_calibration_error(
+        self, gaps: np.ndarray, counts: np.ndarray, hit: np.ndarray, sums: Any, shifts: np.ndarray, noise: np.ndarray
+    ) -> tuple[float, float]:
+        """Ends of the interval of sum_b |gap_b|, where the gap of bin b is its share times (accuracy - confidence).
+
+        The low end is the least size e for which what was found, f, is not among the largest 2.5% of
+
+            sum_b |gap_b e / f + error_b|
+
+        which has gaps of the shape that was found. Sums of absolute values are too large on average, most of all where
+        there is no error, so 1.96 deviations below do not hold it. Above they do, for the same reason: the high end is
+        f and 1.96 deviations of the sum of the errors, each with the sign of its gap.
+
+        Args:
+            gaps: what was found, `(B,)`.
+            counts: examples of each bin, `(B,)`.
+            hit: their estimated accuracy, `(B,)`; anything if empty.
+            sums: as in `of_bins`.
+            shifts: of the gaps by drawn T, `(D, B)`.
+            noise: standard normal numbers, `(D, B)`.
+        """
+        filled = np.maximum(counts, 1)
+        right = np.where(counts, counts * np.clip(hit, 0.0, 1.0) + 2.0, 0.0) / (filled + 4.0)  # never 0 or 1
+        variance = right * (1.0 - right) + (right * sums(self.hit) + (1.0 - right) * sums(self.miss)) / filled
+        errors = shifts + noise * np.sqrt(variance * counts) / self.count
+        found = np.abs(gaps).sum()
+        sizes = np.linspace(0.0, 1.0, STEPS + 1) * found
+        drawn = np.stack([np.abs(size * gaps + errors).sum(axis=1) for size in np.linspace(0.0, 1.0, STEPS + 1)])
+        low = sizes[np.mean(drawn >= found, axis=1) > TAIL].min(initial=found)
+        return low, found + NORMAL * float((errors @ np.where(gaps < 0.0, -1.0, 1.0)).std())

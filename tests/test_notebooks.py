@@ -4,17 +4,15 @@ import ast
 import io
 import pathlib
 import tokenize
-import types
 
 import pytest
 
 from benchmarks.lib import results
-from guides.notebooks import outputs, reader
+from guides.notebooks import reader
 
 pytestmark = pytest.mark.once
 
 GUIDES = pathlib.Path(__file__).parent.parent / "guides"
-WIDTH = 76
 
 
 def code_of(source):
@@ -45,21 +43,6 @@ def test_a_notebook_has_all_of_its_guide(guide):
     cells = list(reader.cells(source))
     assert missing(source, cells) == set()
     assert cells[0][1].startswith("# ")
-
-
-def too_wide(cells):
-    """The lines of code that a reader on a laptop would have to scroll."""
-    return [line for kind, text in cells if kind == "code" for line in text.splitlines() if len(line) > WIDTH]
-
-
-@pytest.mark.parametrize("guide", sorted(GUIDES.glob("*.py")), ids=lambda guide: guide.stem)
-def test_the_code_of_a_guide_fits_the_column_of_the_site(guide):
-    assert too_wide(reader.cells(guide.read_text(encoding="utf-8"))) == []
-
-
-@pytest.mark.planted
-def test_a_line_that_is_too_wide_is_found():
-    assert too_wide([("markdown", "a" * 100), ("code", f"b = 1\n{'c' * 77}"), ("code", "d" * 76)]) == ["c" * 77]
 
 
 SOURCE = '''\
@@ -118,39 +101,3 @@ def test_the_outputs_that_the_site_shows_have_a_picture_and_a_place_in_the_code_
     drawn = [path.stem.rpartition("-")[2] for path in (GUIDES / "outputs").glob(f"{guide.stem}-*.png")]
     assert drawn  # a picture for the index
     assert set(drawn) <= places
-
-
-@pytest.mark.planted
-def test_outputs_of_other_code_have_another_digest():
-    same, other = SOURCE.replace("Words before.", "Other words."), SOURCE.replace("x = 1", "x = 2")
-    kept = reader.digest(reader.code_of(SOURCE))
-    assert reader.digest(reader.code_of(same)) == kept
-    assert reader.digest(reader.code_of(other)) != kept
-
-
-def test_the_seeds_are_those_of_the_header():
-    assert reader.seeds(SOURCE) == [0, 2]
-
-
-def test_the_time_of_a_run_is_from_its_first_cell_to_its_last():
-    starts = ("2026-11-24T07:00:00.5Z", "2026-11-24T07:00:40Z"), ("2026-11-24T07:00:41Z", "2026-11-24T07:01:05.5Z")
-    run = [cell_of(*times) for times in starts]
-    assert outputs.took(run) == "65 seconds"
-    assert outputs.took([*run, cell_of("2026-11-24T07:02:00Z", "2026-11-24T07:04:50.5Z")]) == "5 minutes"
-
-
-def cell_of(start, end):
-    """A cell as it is after a run."""
-    execution = {"iopub.status.busy": start, "shell.execute_reply": end}
-    return types.SimpleNamespace(metadata=types.SimpleNamespace(execution=execution))
-
-
-class Output(dict):
-    """As nbformat has it."""
-
-    __getattr__ = dict.__getitem__
-
-
-def test_what_a_cell_printed_keeps_the_margin_of_its_first_line():
-    printed = Output(output_type="stream", name="stdout", text="\n   a  b\n1  2  3\n")
-    assert outputs.outputs_of(types.SimpleNamespace(outputs=[printed])) == ("   a  b\n1  2  3", [])

@@ -6,7 +6,7 @@ import pytest
 
 from tests import soak
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.thorough
 
 EPOCHS, STEPS = 4, 3
 
@@ -57,7 +57,6 @@ def nothing_kept():
     KEPT.clear()
 
 
-@pytest.mark.thorough
 def test_a_short_training_has_no_fault(capsys):
     assert soak.main(["--steps", "500"]) == 0
     assert "500 steps in " in capsys.readouterr().out
@@ -97,7 +96,6 @@ def test_a_counter_that_a_checkpoint_loses_is_found():
 
 
 @pytest.mark.planted
-@pytest.mark.thorough
 @pytest.mark.skipif(keras.config.backend() == "torch", reason="PyTorch compiles nothing")
 def test_a_program_that_is_made_again_is_found():
     again = AfterEpochs(lambda model: model.make_train_function(force=True))

@@ -116,7 +116,8 @@ def clean_labels(
     right = float(np.mean(p.argmax(axis=1) == task.y))
     count = folds if probabilities is None else 0
     row = Score("model", None, right, epoch=trainer.epochs, trainings=count, seconds=time.perf_counter() - start)
-    judged: dict[str, Any] = {"diagnosis": diagnosis, "probabilities": np.asarray(p, "float32"), "classes": task.classes, "data": given}
+    judged: dict[str, Any] = {"diagnosis": diagnosis, "classes": task.classes, "data": given}
+    judged["probabilities"] = np.asarray(p, "float32")
     found = Result(None, row, [row], "accuracy", "", trainings=count + 1, train=train, **judged)
     _warn_of_lost(task, found, action)
     found = dataclasses.replace(

@@ -26,7 +26,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import keras_het
-from keras_het import analysis, label_noise, selection
+from keras_het import analysis, label_noise, training
 
 """
 ## The labels
@@ -83,7 +83,7 @@ print(f"{np.mean(classes == clean[train]):.3f} of Dawid-Skene")
 The images say more than two or three labels do. The loss is `keras_het.losses.AnnotatorsLoss`, and a metric is wrapped
 in `keras_het.metrics.AnnotatorsMetric`: a plain metric takes a missing label for a wrong one, and `keras_het.check`
 says so, and finds answers that are nan or no class. The T may start at the estimate. Choose the strength of the ridge
-by the likelihood of held-out labels, `keras_het.selection.noisy_nll`.
+by the likelihood of held-out labels, `keras_het.training.noisy_nll`.
 """
 
 
@@ -125,7 +125,7 @@ models = {
 for model in models.values():
     model.fit(x[train], labels[train], batch_size=64, epochs=40, verbose=0)
 scores = {
-    strength: selection.noisy_nll(model, x[held_out], labels[held_out])
+    strength: training.noisy_nll(model, x[held_out], labels[held_out])
     for strength, model in models.items()
 }
 best = models[min(scores, key=scores.get)]

@@ -77,7 +77,7 @@ def make_model(strength):
 
 
 def fitted(strengths, **arguments):
-    """`TuningResult`, with the same arguments as every row of the arena."""
+    """The `Result` of `tune`, with the same arguments as every row of the arena."""
     arguments |= {
         "criterion": "accuracy",
         "extend": False,
@@ -90,7 +90,7 @@ def fitted(strengths, **arguments):
         strengths,
         x[train],
         labels[train],
-        (x[validation], labels[validation]),
+        validation_data=(x[validation], labels[validation]),
         verbose=0,
         **arguments,
     )

@@ -135,7 +135,7 @@ heads = {
 
 
 def fine_tune(name, seed):
-    """The `TuningResult`, and what its model gives on the clean test set.
+    """The `Result`, and what its model gives on the clean test set.
 
     These are the accuracy and the negative log-likelihood.
     """
@@ -156,7 +156,7 @@ def fine_tune(name, seed):
         (1e-3, 3e-3, 1e-2),
         images[shuffled],
         noisy_labels[shuffled],
-        held_out,
+        validation_data=held_out,
         epochs=8,
         shuffle=False,
         extend=False,

@@ -120,12 +120,13 @@ print(str(cleaned).replace(str(folder), "FOLDER"))
 The worst sixteen, with their files. Open `report.html` in a browser for more.
 """
 
-worst = cleaned.to_frame().assign(file=files).sort_values("score").head(16)
+worst = cleaned.issues.to_frame().head(16)
 figure, panels = plt.subplots(2, 8, figsize=(10, 3.4), layout="constrained")
 for axes, (index, row) in zip(panels.flat, worst.iterrows(), strict=True):
     axes.imshow(x[index, ..., 0], cmap="gray_r")
     axes.set_title(
-        f"{row.given}/\n{row.file.name}\n→ {row.suggested}?", fontsize=7
+        f"{row.given}/\n{files[index].name}\n→ {row.suggested}?",
+        fontsize=7,
     )
     axes.set_axis_off()
 plt.show()

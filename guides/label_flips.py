@@ -28,7 +28,7 @@ import keras_het
 from keras_het import label_noise
 from keras_het.analysis import confusion_matrices
 from keras_het.label_noise import corrupt_labels, look_alike_transitions
-from keras_het.selection import noisy_nll, tune
+from keras_het.training import noisy_nll, tune
 
 """
 ## The data
@@ -98,7 +98,7 @@ def learn(x, labels, part=train, strengths=(None, 0.03, 0.07, 0.14)):
         strengths,
         x[part],
         labels[part],
-        (x[validation], labels[validation]),
+        validation_data=(x[validation], labels[validation]),
         **arguments,
     )
 
@@ -121,9 +121,9 @@ def moved(model):
     )
 
 
-def rounded(scores):
-    """For printing."""
-    return {strength: round(score, 2) for strength, score in scores.items()}
+def rounded(table):
+    """The scores by strength, for printing."""
+    return {line.value: round(line.score, 2) for line in table}
 
 
 """
@@ -140,7 +140,7 @@ learned_t = keras.ops.convert_to_numpy(
 )
 print(
     "negative log-likelihood of held-out noisy labels, by strength:",
-    rounded(found.scores),
+    rounded(found.table),
 )
 print(
     f"error on clean labels: {error(plain.model):.3f} without T, ", end=""
@@ -174,7 +174,7 @@ look_alike = corrupt_labels(
     clean, look_alike_transitions(x, clean, 0.4), seed=0
 )
 failed = learn(x, look_alike)
-print("negative log-likelihood by strength:", rounded(failed.scores))
+print("negative log-likelihood by strength:", rounded(failed.table))
 
 """
 **A network that learns by heart.** T can explain only what the network leaves to it. The L2 on the network's kernels is
@@ -246,9 +246,8 @@ mixed, either = (
 )
 for strength in (None, 0.07):
     selection = learn(mixed, either, strengths=[strength])
-    score = selection.scores[strength]
     print(f"strength {strength}: ", end="")
-    print(f"negative log-likelihood {score:.2f}, ", end="")
+    print(f"negative log-likelihood {selection.best.score:.2f}, ", end="")
     print(f"T moved by {moved(selection.model):.2f}")
 
 """

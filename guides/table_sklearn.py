@@ -155,7 +155,7 @@ plain.fit(x.to_numpy("float32"), y, epochs=60, verbose=0)
 cleaned = keras_het.clean_labels(
     make_model, x, labels, probabilities=p, epochs=60, verbose=0
 )
-frame = cleaned.to_frame().sort_values("score")
+frame = cleaned.issues.to_frame()
 print(frame[["given", "suggested", "kind"]].head(5))
 print(f"accuracy with all labels:         {accuracy(plain):.3f}")
 print(f"accuracy without the {frame.is_issue.sum():3} suspects: ", end="")

@@ -123,9 +123,10 @@ cleaned = keras_het.clean_labels(
     epochs=15,
     verbose=0,
 )
-frame = cleaned.to_frame()[["given", "suggested", "score", "is_issue"]]
-frame = frame.assign(true=true[train], text=texts[train])
-suspects = frame[frame.is_issue].sort_values("score")
+frame = cleaned.issues.to_frame()
+order = frame.index
+frame = frame.assign(true=true[train][order], text=texts[train][order])
+suspects = frame[frame.is_issue]
 print(suspects[["given", "suggested", "true", "text"]].head(8).to_string())
 was_wrong = (suspects.given != suspects.true).sum()
 print(f"suspects: {len(suspects)}, ", end="")

@@ -122,11 +122,11 @@ BUGS = (
     ),
     Bug(
         "a mean over held-out examples that weighs a small last batch as the others",
-        "keras_het/selection/held_out.py",
+        "keras_het/training/held_out.py",
         "total += len(labels) * float(np.mean(ops.convert_to_numpy(measure(labels, predictions))))\n"
         "                count += len(labels)",
         "total += float(np.mean(ops.convert_to_numpy(measure(labels, predictions))))\n                count += 1",
-        ("selection",),
+        ("training",),
     ),
     Bug(
         "flips to the class before instead of the next one",

@@ -54,8 +54,8 @@ LABORATORY = ("benchmarks", "tests", "guides")  # which import the package
 OPTIONAL = ("matplotlib", "sklearn", "pandas", "keras_hub", "jinja2", "PIL")
 # Modules that no other imports at once, and the optional packages that they need.
 LATE = {
-    f"keras_het.estimator.{name}": ("sklearn", "keras_het.estimator.network_classifier")
-    for name in ("classifier", "network_classifier", "noisy_label_classifier")
+    f"keras_het.estimator.{name}": ("sklearn", "keras_het.estimator.network")
+    for name in ("classifier", "network", "noisy_label_classifier")
 }
 
 
@@ -128,7 +128,7 @@ def test_imports_name_no_backend_no_optional_package_and_no_benchmark(module):
         ("keras_het.estimator.classifier", "import matplotlib"),
         ("keras_het.models", "from keras_het.estimator.classifier import HeteroscedasticClassifier"),
         ("keras_het", "from keras_het.estimator import classifier"),
-        ("keras_het.training.tune", "class TuningResult:\n    from matplotlib.figure import Figure"),
+        ("keras_het.training.tune", "class Search:\n    from matplotlib.figure import Figure"),
     ],
 )
 def test_a_planted_wrong_import_is_caught(module, line):
@@ -150,9 +150,9 @@ UPWARD = [
     ("keras_het.losses.robust", "from keras_het.callbacks import KeptShare"),
     ("keras_het.inspection.check", "from keras_het.models import heteroscedastic"),
     ("keras_het.layers", "from keras_het.callbacks import TransitionMonitor"),
-    ("keras_het.training.tune", "from keras_het.models import heteroscedastic"),
-    ("keras_het.report.page", "from keras_het.cleaning import clean_labels"),
-    ("keras_het.choice.choice", "import benchmarks.lib"),
+    ("keras_het.training.tune", "from keras_het.commands import doctor"),
+    ("keras_het.report.page", "from keras_het.training import clean_labels"),
+    ("keras_het.training.choose", "import benchmarks.lib"),
 ]
 
 
@@ -214,7 +214,7 @@ def test_an_optional_package_inside_a_function_is_right():
         "keras_het.label_noise.corruption", "def load():\n    from sklearn import datasets\n    return datasets"
     )
     assert not wrong_imports(
-        "keras_het.training.tune", "class TuningResult:\n    def plot(self):\n        import matplotlib.figure"
+        "keras_het.training.tune", "class Search:\n    def plot(self):\n        import matplotlib.figure"
     )
 
 

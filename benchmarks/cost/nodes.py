@@ -27,7 +27,7 @@ from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.ops import log_expected_softmax
 from keras_het.ops.nodes import Nodes
-from keras_het.selection import tune
+from keras_het.training import tune
 
 FULL = {"units": 1000, "per_class": 20, "num_factors": 15, "epochs": 14, "samples": [16, 64, 256]}
 QUICK = {"units": 50, "per_class": 40, "num_factors": 5, "epochs": 1, "samples": [16, 64]}
@@ -176,8 +176,8 @@ def dense_rows(task, sizes, x, y):
     last.train_on_batch(task.train.x[:BATCH], task.train.y[:BATCH])
     milliseconds = fit(last, task, sizes["epochs"])
     found = tune(
-        lambda temperature: plain(task, temperature), (TEMPERATURE, 3 * TEMPERATURE), *task.train, task.validation,
-        batch_size=BATCH, epochs=sizes["epochs"], verbose=0,
+        lambda temperature: plain(task, temperature), (TEMPERATURE, 3 * TEMPERATURE), *task.train,
+        validation_data=task.validation, batch_size=BATCH, epochs=sizes["epochs"], verbose=0,
     )  # fmt: skip
     rows = []
     for name, model in (

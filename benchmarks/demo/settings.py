@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from benchmarks.demo.data import KNOWN, NOISES
 from keras_het.base.validation import check_integer
-from keras_het.choice.candidates import OTHERS, PLAIN
+from keras_het.training import DEFAULTS
 
 FEWEST = 100  # examples, so that every class has some in each part
 
@@ -31,8 +31,7 @@ class Settings(NamedTuple):
     @property
     def trainings_of_choose(self):
         """The most trainings that one call of `choose` may need."""
-        arms = sum(len(candidate.strengths) for candidate in (PLAIN, *OTHERS))
-        return arms * self.folds + 1
+        return self.folds * sum(len(candidate.strengths) for candidate in DEFAULTS) + 1
 
 
 QUICK = Settings(noises=("swapped pairs",), epochs=30, starts=1, folds=2)

@@ -5,10 +5,9 @@ import numpy as np
 
 from benchmarks.demo.data import CLASSES
 from keras_het.analysis import confused_pairs
-from keras_het.choice import choose
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
-from keras_het.selection import tune
+from keras_het.training import choose, tune
 
 UNITS, LEARNING_RATE, WEIGHT_DECAY, BATCH = 128, 4e-3, 1.0, 128
 HEAD_EPOCHS, MOST_PAIRS = 20, 8
@@ -42,37 +41,36 @@ def body():
     return [keras.layers.Dense(UNITS, "relu") for _ in range(2)]
 
 
-def make_optimizer(model):
-    """The optimizer of all trainings: kernels decay, and nothing else."""
-    made = keras.optimizers.AdamW(LEARNING_RATE, weight_decay=WEIGHT_DECAY)
-    made.exclude_from_weight_decay(var_names=["bias"])
-    return made
+def make_model(data):
+    """A new plain model with the optimizer of all trainings: kernels decay, and nothing else."""
+    model = keras.Sequential([keras.Input(data.x.shape[1:]), *body(), keras.layers.Dense(CLASSES)])
+    optimizer = keras.optimizers.AdamW(LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    optimizer.exclude_from_weight_decay(var_names=["bias"])
+    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
 
 
 def early_stopping(data, settings, seed, progress):
     """The model of the start and the epoch of the best accuracy on noisy labels: a fifth of them, not trained on."""
 
-    def make_model(start):
+    def make_start(start):
         keras.utils.set_random_seed(1000 * seed + start)
-        model = keras.Sequential([keras.Input(data.x.shape[1:]), *body(), keras.layers.Dense(CLASSES)])
-        optimizer = make_optimizer(model)
-        model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        return model
+        return make_model(data)
 
     cut = 4 * len(data.x) // 5
     train, held_out = (data.x[:cut], data.labels[:cut]), (data.x[cut:], data.labels[cut:])
     found = tune(
-        make_model, range(settings.starts), *train, held_out, criterion="accuracy", extend=False,
+        make_start, range(settings.starts), *train, validation_data=held_out, criterion="accuracy", extend=False,
         epochs=settings.epochs, batch_size=BATCH, callbacks=[progress], verbose=0,
     )  # fmt: skip
     return found.model
 
 
 def chosen(data, settings, seed, progress):
-    """The `Choice` by all noisy labels."""
+    """The `Result` of `choose` by all noisy labels."""
     start = progress.done
     found = choose(
-        body, data.x, data.labels, optimizer=make_optimizer, epochs=settings.epochs, batch_size=BATCH,
+        lambda: make_model(data), data.x, data.labels, epochs=settings.epochs, batch_size=BATCH,
         folds=settings.folds, trainings=settings.trainings_of_choose, seed=1000 * seed, callbacks=[progress], verbose=0,
     )  # fmt: skip
     progress.reach(start + settings.trainings_of_choose)  # methods that fell behind had fewer

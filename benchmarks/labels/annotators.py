@@ -19,9 +19,10 @@ import numpy as np
 
 from benchmarks.lib import harness
 from benchmarks.lib.results import publish
-from keras_het import label_noise, selection
+from keras_het import label_noise
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import AnnotatorsLoss
+from keras_het.training import noisy_nll
 
 CLASSES, DECAY, RATE, EPOCHS, BATCH = 10, 2e-3, 2e-3, 60, 128
 SWAPS = ((3, 8), (4, 9), (1, 7))
@@ -103,7 +104,7 @@ def with_transitions(method, train, held_out, seed, epochs, candidates):
             train[0].shape[1], head_of(method, choice["temperature"], seed), flips, loss=AnnotatorsLoss()
         )
         model.fit(*train, batch_size=BATCH, epochs=epochs, verbose=0)
-        found.append((selection.noisy_nll(model, *held_out), choice, model))
+        found.append((noisy_nll(model, *held_out), choice, model))
     return min(found, key=lambda entry: entry[0])[1:]
 
 

@@ -64,7 +64,7 @@ def chosen(task, method, seed, values=None):
         lambda choice: make_model(task, method, choice, seed),
         values or choices(method, task),
         *task.train,
-        task.validation,
+        validation_data=task.validation,
         **arguments,
     ).model
 

@@ -27,14 +27,14 @@ def figures(noise, seed, folds, epochs):
     """Clean accuracy of a model on all labels as they are, and after each action; the share of wrong labels too."""
     from benchmarks.arena.trial import BATCH, Trial
     from keras_het.analysis import diagnose_noise, find_label_issues, predict_probabilities
-    from keras_het.cleaning.clean import cleaned
-    from keras_het.cleaning.issues import issues_of
+    from keras_het.training.result import cleaned, issues_by_class
 
     x, true, labels, units, backbone = planted("digits", noise, seed)
     test = noises.make("digits", noise, seed).test
     p = probabilities(x, labels, units, backbone, seed, folds, epochs).astype("float64")
-    chosen = issues_of(p, labels, diagnose_noise(p, labels))
-    found = {"": chosen, " suspects": find_label_issues(p, labels)}
+    suspects = find_label_issues(p, labels)
+    chosen = suspects if diagnose_noise(p, labels).kind == "none" else issues_by_class(p, labels)
+    found = {"": chosen, " suspects": suspects}
     trained = {"plain": (labels, np.arange(len(labels)))} | {
         act + which: cleaned(labels, issues, act) for which, issues in found.items() for act in ("drop", "correct")
     }

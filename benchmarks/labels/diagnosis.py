@@ -75,11 +75,12 @@ def planted(data, noise, seed):
 def probabilities(x, labels, units, backbone, seed, folds, epochs):
     """Out of sample, by the arena's network."""
     from benchmarks.arena.trial import BATCH, Trial
-    from keras_het.selection import cross_val_probabilities
+    from keras_het.training import cross_val_probabilities
 
     task = tasks.Task(tasks.Split(x, labels), None, None, units, epochs, backbone)
     make_model = Trial(task, "Dense", None, seed).compiled
-    return cross_val_probabilities(make_model, x, labels, folds, seed=seed, epochs=epochs, batch_size=BATCH, verbose=0)
+    arguments = {"epochs": epochs, "folds": folds, "batch_size": BATCH, "verbose": 0, "seed": seed}
+    return cross_val_probabilities(make_model, x, labels, **arguments)
 
 
 def figures(data, noise, seed, folds, epochs):

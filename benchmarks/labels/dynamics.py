@@ -47,10 +47,10 @@ def one_training(task, seed):
 
 def by_folds(task, seed):
     """Probabilities out of sample."""
-    from keras_het.selection import cross_val_probabilities
+    from keras_het.training import cross_val_probabilities
 
-    arguments = {"epochs": max(1, task.epochs // 3), "batch_size": BATCH, "verbose": 0, "seed": seed}
-    return cross_val_probabilities(Trial(task, "Dense", None, seed).compiled, *task.train, FOLDS, **arguments)
+    arguments = {"epochs": max(1, task.epochs // 3), "folds": FOLDS, "batch_size": BATCH, "verbose": 0, "seed": seed}
+    return cross_val_probabilities(Trial(task, "Dense", None, seed).compiled, *task.train, **arguments)
 
 
 def own_class(task, seed):

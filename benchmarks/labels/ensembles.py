@@ -29,10 +29,10 @@ FIGURES = ("accuracy", "NLL", "ECE")
 
 
 def fitted(task, method, choices, seed):
-    """`TuningResult` among pairs of a temperature and L2, and among epochs."""
+    """The `Result` of `tune` among pairs of a temperature and L2, and among epochs."""
     return tune(
         lambda choice: recipe.make_model(task, recipe.Setting(method, *choice), seed),
-        choices, *task.train, task.validation,
+        choices, *task.train, validation_data=task.validation,
         batch_size=recipe.BATCH, epochs=task.epochs, extend=False, verbose=0,
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ from keras_het import covariances
 from keras_het.analysis import calibration
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
-from keras_het.selection import tune as choose_temperature
+from keras_het.training import tune as choose_temperature
 
 PLAIN = "Dense"
 METHODS = {  # name: arguments of the head, None for the plain one
@@ -79,10 +79,10 @@ def train(method, seed, temperatures=TEMPERATURES, epochs=EPOCHS, extend=True):
         # The criterion is the same for every method, and what `tune` counts as epochs are rounds here.
         warnings.filterwarnings("ignore", "Epoch .* the best by loss")
         found = choose_temperature(
-            compiled, temperatures, task.train.x[order], task.train.y[order], task.validation,
+            compiled, temperatures, task.train.x[order], task.train.y[order], validation_data=task.validation,
             criterion="loss", extend=extend, epochs=epochs // ROUND, batch_size=BATCH, shuffle=False, verbose=0,
         )  # fmt: skip
-    seconds = float(np.median([trial.seconds for trial in found.trials]))
+    seconds = float(np.median([line.seconds for line in found.table]))
     about = {"method": method, "seed": seed, "temperature": found.value, "epoch": ROUND * found.best.epoch}
     return {**about, **score(found.model, task.test), "seconds": seconds}
 

@@ -29,7 +29,7 @@ from keras_het.integrators import QuasiMonteCarlo
 from keras_het.label_noise import corrupt_labels
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import BootstrappedCrossentropy, ForwardCorrectedCrossentropy
-from keras_het.selection import noisy_nll, tune
+from keras_het.training import noisy_nll, tune
 
 CLASSES, TRAIN, VALIDATION, BATCH, EPOCHS, RELEASE = 10, 1024, 256, 128, 80, 10
 LEARNING_RATE, WEIGHT_DECAY, DECAYS = 4e-3, 2e-3, (0.0, 1e-3, 2e-3, 5e-3)
@@ -134,7 +134,7 @@ def stopped_early(task, data):
 
 
 def learned(task, data, penalty="L2", units=CLASSES, epoch="last", decay=WEIGHT_DECAY):
-    """`TuningResult` of a learned T."""
+    """The `Result` of `tune` for a learned T."""
 
     def make(strength):
         flips = NoiseTransition(units, regularizer=PENALTIES[penalty](strength))
@@ -142,7 +142,7 @@ def learned(task, data, penalty="L2", units=CLASSES, epoch="last", decay=WEIGHT_
 
     strengths = STRENGTHS if penalty != "none" else (0.0,)
     arguments = {"epoch": epoch, "extend": False, **fit_arguments(task, ReleaseTransition(RELEASE))}
-    return tune(make, strengths, *data.train, data.validation, **arguments)
+    return tune(make, strengths, *data.train, validation_data=data.validation, **arguments)
 
 
 def estimated(stopped, data):

@@ -53,7 +53,8 @@ def found_pairs(seed, temperatures, epochs):
 
     x, y = planted(seed)
     train, held_out = (x[:1400], y[:1400]), (x[1400:], y[1400:])
-    chosen = tune(lambda t: make_model(t, seed), temperatures, *train, held_out, epochs=epochs, extend=False, verbose=0)
+    arguments = {"epochs": epochs, "validation_data": held_out, "extend": False, "verbose": 0}
+    chosen = tune(lambda t: make_model(t, seed), temperatures, *train, **arguments)
     members = [make_model(chosen.value, 100 * seed + member) for member in range(MEMBERS)]
     for member in members:
         stop = keras.callbacks.EarlyStopping(patience=10, restore_best_weights=True)

@@ -16,7 +16,7 @@ from keras_het.analysis import diagnose_noise, find_label_issues
 pytestmark = pytest.mark.once
 
 BACKEND = keras.config.backend()
-TINY = demo.Settings(examples=200, epochs=2, starts=1, folds=2)
+TINY = demo.Settings(examples=200, epochs=16, starts=1, folds=2)
 SWAPPED = findings.Diagnosis(0.4, [findings.Flip(i, (i + 1) % 10, 50) for i in range(10)])
 NOTHING = findings.Diagnosis(0.4, [])
 
@@ -272,7 +272,7 @@ def test_on_jax_it_starts_again_where_compiled_programs_are_kept(monkeypatch):
 def test_the_command_tells_and_draws_the_story(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(demo, "QUICK", TINY._replace(noises=("look-alikes", "swapped pairs")))
     output = tmp_path / "out"
-    assert __main__.main(["--quick", "--epochs", "1", "--output", str(output)]) == 0
+    assert __main__.main(["--quick", "--epochs", "15", "--output", str(output)]) == 0
     printed = capsys.readouterr().out
     for text in ("LOOK-ALIKES", "SWAPPED PAIRS", "200 digits", "HeteroscedasticDense", f"Backend {BACKEND}"):
         assert text in printed
@@ -281,7 +281,7 @@ def test_the_command_tells_and_draws_the_story(monkeypatch, tmp_path, capsys):
     assert (output / "demo.png").read_bytes().startswith(b"\x89PNG")
     results = json.loads((output / "results.json").read_text())
     assert results["backend"] == BACKEND
-    assert results["settings"]["epochs"] == 1
+    assert results["settings"]["epochs"] == 15
     assert [line["noise"] for line in results["findings"]] == ["look-alikes", "swapped pairs"]
     assert all(0.0 <= line["chosen"] <= 1.0 for line in results["findings"])
     assert [line["pairs"] is None for line in results["findings"]] == [False, True]

@@ -15,12 +15,16 @@ swapped = np.random.default_rng(0).random(len(y)) < 0.4
 y[swapped] = (y[swapped] + 1) % 10  # 40% are called the next digit
 
 
-def make_body():
-    return [keras.layers.Dense(64, "relu")]
+def make_model():
+    dense = keras.layers.Dense
+    layers = [keras.Input((64,)), dense(64, "relu"), dense(10, "softmax")]
+    model = keras.Sequential(layers)
+    adam = keras.optimizers.Adam(0.01)
+    model.compile(adam, "sparse_categorical_crossentropy")
+    return model
 
 
 training = {"folds": 2, "epochs": 15, "verbose": 0}
-training["optimizer"] = keras.optimizers.Adam(0.01)
-found = keras_het.choose(make_body, x / 16, y, **training)
+found = keras_het.choose(make_model, x / 16, y, **training)
 print(found)
 found.plot().savefig("choose.png")

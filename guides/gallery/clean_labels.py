@@ -27,7 +27,7 @@ def make_model():
     return model
 
 
-training = {"folds": 3, "epochs": 15, "batch_size": 128, "verbose": 0}
-cleaned = keras_het.clean_labels(make_model, x / 16, y, **training)
-print(cleaned)
-print(cleaned.to_frame().sort_values("score").head(8))
+training = {"folds": 3, "epochs": 15, "verbose": 0}
+found = keras_het.clean_labels(make_model, x / 16, y, **training)
+print(found)
+print(found.issues.to_frame().head(8))

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from sklearn.datasets import load_digits
 
-from keras_het import analysis, selection
+from keras_het import analysis, training
 
 x, y = load_digits(return_X_y=True)
 swapped = np.random.default_rng(0).random(len(y)) < 0.3
@@ -25,6 +25,6 @@ def make_model():
     return model
 
 
-training = {"folds": 3, "epochs": 15, "batch_size": 128, "verbose": 0}
-p = selection.cross_val_probabilities(make_model, x / 16, y, **training)
+settings = {"folds": 3, "epochs": 15, "verbose": 0}
+p = training.cross_val_probabilities(make_model, x / 16, y, **settings)
 print(analysis.diagnose_noise(p, y))

@@ -8,7 +8,7 @@ import keras
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 
-from keras_het import analysis, label_noise, selection
+from keras_het import analysis, label_noise, training
 
 x, true = load_digits(return_X_y=True)
 noise = label_noise.symmetric(10, 0.1)
@@ -24,8 +24,8 @@ def make_model():
     return model
 
 
-training = {"folds": 3, "epochs": 15, "batch_size": 128, "verbose": 0}
-p = selection.cross_val_probabilities(make_model, x / 16, y, **training)
+settings = {"folds": 3, "epochs": 15, "verbose": 0}
+p = training.cross_val_probabilities(make_model, x / 16, y, **settings)
 issues = analysis.find_label_issues(p, y)
 print(issues)
 

@@ -26,9 +26,8 @@ def make_model(temperature):
 
 
 held_out = x[1000:1400] / 16, y[1000:1400]
-data = x[:1000] / 16, y[:1000], held_out
-training = {"batch_size": 128, "epochs": 12, "verbose": 0}
+data = {"x": x[:1000] / 16, "y": y[:1000], "validation_data": held_out}
 values = (0.3, 1.5, 5.0, 20.0)
-found = keras_het.tune(make_model, values, *data, **training)
+found = keras_het.tune(make_model, values, **data, epochs=12, verbose=0)
 print(found)
 found.plot().savefig("tune.png")

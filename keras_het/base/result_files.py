@@ -56,6 +56,9 @@ class ResultFiles:
             check_rows(stored["probabilities"], "probabilities")
         except ValueError as error:
             self._refuse(name, str(error))
+        for key in forms:
+            if not np.isfinite(stored[key]).all():
+                self._refuse(name, f"`{key}` must be finite. Received: nan or infinity")
         return stored
 
     def write(self, name: str, **arrays: Any) -> None:

@@ -59,7 +59,7 @@ def check_data(model: keras.Model, x: Any, y: Any, outputs: list[tuple[set, Outp
         _check_shapes(model, inputs)
         for task in _tasks(model, inputs, labels, outputs, losses):
             odd += _check_labels(task)
-        odd += _check_finite(model, inputs)
+        odd += check_finite(model, inputs)
     return [] if is_data_set(x) else odd
 
 
@@ -117,7 +117,7 @@ def _text(shape: Any) -> str:
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
-def _check_finite(model: keras.Model, x: Any) -> list[str]:
+def check_finite(model: keras.Model, x: Any) -> list[str]:
     """Raises an error for nan or infinity in examples, unless the model replaces them; says where nobody can tell."""
     odd = []
     for part in _arrays(x):

@@ -51,7 +51,7 @@ class Task:
         return len(self.classes)
 
     def take(self, indices: np.ndarray) -> "Task":
-        """The task of some of the examples."""
+        """The task of some of the examples, those at the `indices`."""
         rows = {name: getattr(self, name) for name in ("y", "sample_weight", "trust", "verified", "index")}
         taken: dict[str, Any] = {name: None if row is None else row[indices] for name, row in rows.items()}
         return dataclasses.replace(self, x=take(self.x, indices), **taken)
@@ -85,27 +85,57 @@ class Candidate:
     strengths: tuple[Any, ...] = (None,)
 
     def head(self, task: Task, strength: Any) -> list[keras.layers.Layer]:
-        """New layers that make logits or log-probabilities, `(N, K)`, of features, `(N, D)`; by default a Dense one."""
+        """New layers that make logits or log-probabilities, `(N, K)`, of features `(N, D)`; by default a Dense layer.
+
+        Args:
+            task: examples to train on.
+            strength: one of `strengths`.
+        """
         return [keras.layers.Dense(task.units, "log_softmax", dtype="float32", **task.head_options)]
 
     def tail(self, task: Task, strength: Any) -> list[keras.layers.Layer]:
-        """New layers behind the head in training alone, such as a `NoiseTransition`; by default none."""
+        """New layers behind the head in training alone, such as a `NoiseTransition`; by default none.
+
+        Args:
+            task: see `head`.
+            strength: see `head`.
+        """
         return []
 
     def loss(self, task: Task, strength: Any) -> Any:
-        """The loss, new for each training; by default crossentropy."""
+        """The loss, new for each training; by default crossentropy.
+
+        Args:
+            task: see `head`.
+            strength: see `head`.
+        """
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def labels(self, task: Task, strength: Any) -> Any:
-        """The targets of the loss, `(N,)` or `(N, K)`; by default the labels as they are."""
+        """The targets of the loss, `(N,)` or `(N, K)`; by default the labels as they are.
+
+        Args:
+            task: see `head`.
+            strength: see `head`.
+        """
         return task.y
 
     def sample_weight(self, task: Task, strength: Any) -> Any:
-        """Weights of the examples, `(N,)`; by default those of the task."""
+        """Weights of the examples, `(N,)`; by default those of the task.
+
+        Args:
+            task: see `head`.
+            strength: see `head`.
+        """
         return task.sample_weight
 
     def callbacks(self, task: Task, strength: Any) -> list[keras.callbacks.Callback]:
-        """New callbacks of a training; by default none."""
+        """New callbacks of a training; by default none.
+
+        Args:
+            task: see `head`.
+            strength: see `head`.
+        """
         return []
 
 
@@ -172,8 +202,9 @@ class Heteroscedastic(Candidate):
 
     It is not in `DEFAULTS`: what it gains over a Dense head with the same temperature is on the page "When it pays".
 
-    Attributes:
-        strengths: temperatures.
+    Args:
+        num_factors: R, columns of V; None for the default of the layer.
+        temperatures: strengths, each of which is tried.
     """
 
     name = "heteroscedastic head"

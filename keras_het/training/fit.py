@@ -12,6 +12,7 @@ from keras_het.base.batches import batches
 from keras_het.base.new_models import NewModels
 from keras_het.base.validation import check_choice, check_integer
 from keras_het.inspection.check import judge
+from keras_het.inspection.data import check_finite
 from keras_het.losses.state import StatefulCrossentropy
 from keras_het.training import networks
 from keras_het.training.candidates import Candidate, Task
@@ -45,6 +46,7 @@ class Trainer:
         self.epochs = check_integer("epochs", epochs, 1)
         self.batch_size = check_integer("batch_size", batch_size, 1)
         self._frozen = make_model if isinstance(make_model, keras.Model) else None
+        self._all: Any = None
         self._known = NewModels("make_model")
         self._make = networks.maker(make_model, optimizer, self._known)
         self._criterion = check_choice("criterion", criterion, CRITERIA)
@@ -64,6 +66,7 @@ class Trainer:
     def task(self, given: Task) -> Task:
         """A task with the examples as the network takes them: of a trained model their features."""
         x = given.x if self._frozen is None else networks.features(self._frozen, given.x, self.batch_size)
+        self._all = x if self._all is None else self._all
         return dataclasses.replace(given, x=x, epochs=self.epochs)
 
     def own(self, task: Task, seed: int, epochs: int | None = None) -> keras.Model:
@@ -76,7 +79,7 @@ class Trainer:
         """
         keras.utils.set_random_seed(seed)
         model = self._make(task)
-        judge(model, task.x, task.y)
+        self._judge(model, task.x, task.y)
         self._fit(model, task.x, task.y, task.sample_weight, self.epochs if epochs is None else epochs, [])
         return model
 
@@ -102,7 +105,7 @@ class Trainer:
         if isinstance(trained.loss, StatefulCrossentropy):
             trained.loss.attach(trained)
         labels = candidate.labels(task, strength)
-        judge(trained, task.x, labels)
+        self._judge(trained, task.x, labels)
         record = Record(predictor, held_out, self.batch_size, self._criterion)
         weight, own = candidate.sample_weight(task, strength), candidate.callbacks(task, strength)
         self._fit(trained, task.x, labels, weight, epochs, [*own, record])
@@ -115,6 +118,11 @@ class Trainer:
         if self._frozen is None:
             return model
         return networks.compiled(networks.joined(self._frozen, model), model.optimizer)
+
+    def _judge(self, model: keras.Model, x: Any, labels: Any) -> None:
+        """Raises the errors of `check`; of all examples first, so that one that is not finite has the user's number."""
+        check_finite(model, self._all)
+        judge(model, x, labels)
 
     def _fit(self, model: keras.Model, x: Any, y: Any, weight: Any, epochs: int, callbacks: list) -> None:
         arguments = {**self._fit_arguments, "sample_weight": weight, "epochs": epochs}

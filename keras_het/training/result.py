@@ -76,6 +76,7 @@ class Result:
         seconds: time of all trainings.
         data: `Task` of the examples that the probabilities are of; None by `tune`.
         page: path of the report; None if none was asked for.
+        train: function of labels and indices that `retrain` calls; None where it cannot.
     """
 
     model: keras.Model

@@ -18,6 +18,8 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
 LABELS = np.arange(EXAMPLES) % UNITS
 T = label_noise.random_flip(UNITS, 0.4, seed=1)
+TWO = X[:, :2], LABELS % 2  # two features and classes
+ONE_EPOCH = {"epochs": 1, "batch_size": 32, "validation_data": (X, LABELS), "verbose": 0}
 
 
 def make_model(**arguments):
@@ -112,9 +114,9 @@ def test_a_likelihood_that_is_not_a_number_is_never_the_best():
         model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         return model
 
-    assert tune(make, (0, 1), X, LABELS, (X, LABELS), verbose=0).value == 1
+    assert tune(make, (0, 1), X, LABELS, **ONE_EPOCH).value == 1
     with pytest.raises(ValueError, match="must have one with a finite loss"):
-        tune(make, (0,), X, LABELS, (X, LABELS), verbose=0)
+        tune(make, (0,), X, LABELS, **ONE_EPOCH)
 
 
 @pytest.mark.parametrize("activation", [None, "softmax"])
@@ -139,18 +141,16 @@ def test_the_strength_of_highest_noisy_likelihood_is_chosen_with_its_model():
     y = rng.integers(2, size=400)
     x = (rng.normal(size=(400, 2)) + 4 * y[:, None]).astype("float32")
     noisy = corrupt_labels(y, [[0.7, 0.3], [0.0, 1.0]])
-    held_out = (x[300:], noisy[300:])
-    found = tune(make_candidate, (0.0, 0.02, 3.0), x[:300], noisy[:300], held_out, epochs=30, batch_size=75, verbose=0)
-    assert found.value == min(found.scores, key=found.scores.get)
-    too_strong = tune(
-        make_candidate, (0.0, 3.0), x[:300], y[:300], (x[300:], y[300:]), epochs=30, batch_size=75, verbose=0
-    )
+    held_out, training = (x[300:], noisy[300:]), {"epochs": 30, "batch_size": 75, "verbose": 0}
+    found = tune(make_candidate, (0.0, 0.02, 3.0), x[:300], noisy[:300], validation_data=held_out, **training)
+    assert found.best is min(found.table, key=lambda line: line.score)
+    too_strong = tune(make_candidate, (0.0, 3.0), x[:300], y[:300], validation_data=(x[300:], y[300:]), **training)
     assert too_strong.value == 0.0  # without noise T is the identity
-    assert too_strong.scores[3.0] > too_strong.scores[0.0] + 0.1
+    assert too_strong.table[1].score > too_strong.best.score + 0.1
     flips = found.model.layers[-1]
     clean = found.model.predict(held_out[0], verbose=0)
     likelihood = np.log(np.exp(clean.astype("float64")) @ ops.convert_to_numpy(flips.transition))
-    assert found.scores[found.value] == pytest.approx(-likelihood[np.arange(100), held_out[1]].mean(), rel=1e-4)
+    assert found.best.score == pytest.approx(-likelihood[np.arange(100), held_out[1]].mean(), rel=1e-4)
 
 
 class Batches(keras.utils.PyDataset):
@@ -197,12 +197,12 @@ def test_a_data_set_is_as_good_as_arrays(kind):
 
 def test_every_strength_has_a_model_of_its_own_that_is_compiled_right():
     model = make_candidate(0.01)
-    with pytest.raises(ValueError, match="`make_model` must make a new model at every call"):
-        tune(lambda strength: model, (0.01, 0.1), X[:, :2], LABELS % 2, (X[:, :2], LABELS % 2), verbose=0)
+    with pytest.raises(ValueError, match="`make_model` must make new layers and a new optimizer at every call"):
+        tune(lambda strength: model, (0.01, 0.1), *TWO, epochs=1, validation_data=TWO, verbose=0)
     model = make_candidate(0.01)
     model.compile("sgd", "sparse_categorical_crossentropy")
     with pytest.raises(ValueError, match="`loss` must take log-probabilities"):
-        tune(lambda strength: model, (0.01,), X[:, :2], LABELS % 2, (X[:, :2], LABELS % 2), verbose=0)
+        tune(lambda strength: model, (0.01,), *TWO, epochs=1, validation_data=TWO, verbose=0)
 
 
 def test_a_strength_is_chosen_from_data_sets():
@@ -211,8 +211,8 @@ def test_a_strength_is_chosen_from_data_sets():
         model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         return model
 
-    found = tune(make, (0.01,), Batches(X, LABELS), validation_data=Batches(X, LABELS), verbose=0)
-    assert found.scores[0.01] == pytest.approx(noisy_nll(found.model, X, LABELS), rel=1e-5)
+    found = tune(make, (0.01,), Batches(X, LABELS), epochs=1, validation_data=Batches(X, LABELS), verbose=0)
+    assert found.best.score == pytest.approx(noisy_nll(found.model, X, LABELS), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -232,16 +232,16 @@ def test_a_strength_is_chosen_from_data_sets():
         (lambda: noisy_nll(make_model(), [], LABELS), "make lists arrays. Received: an empty list"),
         (lambda: noisy_nll(make_model(), iter([])), "`x` must have at least one example. Received: none"),
         (
-            lambda: tune(make_candidate, (1.0,), X[:, :2], LABELS % 2, (X[:0], LABELS[:0]), verbose=0),
+            lambda: tune(make_candidate, (1.0,), *TWO, epochs=1, validation_data=(X[:0], LABELS[:0])),
             "`validation_data` must have at least one example. Received: none",
         ),
         (lambda: noisy_nll(make_model(), X[:0], LABELS[:0]), "`x` must have at least one example. Received: none"),
         (
-            lambda: tune(make_candidate, (1.0,), iter([(X, LABELS)]), None, (X, LABELS)),
+            lambda: tune(make_candidate, (1.0,), iter([(X, LABELS)]), **ONE_EPOCH),
             "`x` must be readable more than once. Received: a list_iterator",
         ),
         (
-            lambda: tune(make_candidate, (1.0,), X, LABELS),
+            lambda: tune(make_candidate, (1.0,), Batches(X, LABELS), epochs=1),
             "`validation_data` must be (x, y) or a data set. Received: valid",
         ),
         (
@@ -260,7 +260,7 @@ def test_a_strength_is_chosen_from_data_sets():
             lambda: noisy_nll(make_model(), X, LABELS[:8]),
             "`y` must have an entry for each of the 60 examples. Received: 8",
         ),
-        (lambda: tune(make_candidate, (), X, LABELS, (X, LABELS)), "`values` must have at least one. Received: none"),
+        (lambda: tune(make_candidate, (), X, LABELS, **ONE_EPOCH), "`values` must have at least one. Received: none"),
     ],
 )
 def test_errors_say_what_is_wrong(call, text):

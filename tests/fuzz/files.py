@@ -16,11 +16,11 @@ from keras_het import layers
 from keras_het.analysis.corrections import apply_corrections
 from keras_het.base.npz import read_arrays
 from keras_het.base.result_files import ResultFiles
-from keras_het.choice.race import Race, Split
 from keras_het.inspection.training_record import RecordFile, TrainingRecord
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.report.folder import check_folder
-from keras_het.training.fold_files import FoldFiles
+from keras_het.training.candidates import PLAIN, Task
+from keras_het.training.race import Entry, Race
 from tests.fuzz import damage
 from tests.fuzz.configs import BOUNDS, whole_tracebacks
 from tests.fuzz.guard import guarded
@@ -79,23 +79,26 @@ def read_weights(folder):
     model.load_weights(folder / "a.weights.h5")
 
 
+def parts(folder):
+    """The finished parts of a run, in a folder."""
+    return ResultFiles(folder, lambda: {"data": X}, "part")
+
+
 def read_fold(folder):
-    p = FoldFiles(folder, CHECKSUM).read(0, EXAMPLES)
+    p = parts(folder).read("fold_0", {"probabilities": (P.shape, ("float32",))})["probabilities"]
     assert np.allclose(p.sum(axis=1), 1, atol=1e-3), "rows that are no probabilities"
 
 
-def trainer(*arguments):
+def train(*arguments):
     raise AssertionError("the file was taken for one that is not there")
 
 
 def read_training(folder):
-    files, stub = ResultFiles(folder, CHECKSUM, "training"), types.SimpleNamespace
-    split = Split(np.arange(EXAMPLES), X, LABELS, np.ones(EXAMPLES))
-    trainer.epochs = EPOCHS
-    race = Race(trainer, [split], 0, files, lambda: None)
-    fitted = race._fit(stub(file_name="plain"), stub(units=UNITS), split, 0)
-    assert np.isfinite(fitted.seconds), "a time that is no number"
-    assert np.isfinite(fitted.probabilities).all(), "probabilities that are no numbers"
+    task = Task(X, LABELS, np.arange(UNITS), trust=np.ones(EXAMPLES))
+    trainer = types.SimpleNamespace(epochs=EPOCHS, candidate=train)
+    race = Race(trainer, [], 0, parts(folder), lambda: None)
+    for name, array in race._fit(Entry(PLAIN, None), task, task, 0).items():
+        assert np.isfinite(array).all(), f"{name} that are no numbers"
 
 
 def new_record(epochs=0):
@@ -141,11 +144,11 @@ KINDS = {
     "weights": File(
         "a.weights.h5", lambda f: small_model().save_weights(f / "a.weights.h5"), read_weights, BYTES, False
     ),
-    "fold": File("fold_0.npz", lambda f: FoldFiles(f, CHECKSUM).write(0, P), read_fold, BYTES + MEMBERS),
+    "fold": File("fold_0.npz", lambda f: parts(f).write("fold_0", probabilities=P), read_fold, BYTES + MEMBERS),
     "training": File(
-        "plain_0.npz",
-        lambda f: ResultFiles(f, CHECKSUM, "").write(
-            "plain_0", right=np.ones((EPOCHS, EXAMPLES), bool), probabilities=P, seconds=np.float64(1)
+        "early_stopping_0.npz",
+        lambda f: parts(f).write(
+            "early_stopping_0", scores=np.ones((EPOCHS, EXAMPLES), bool), probabilities=P, seconds=np.float64(1)
         ),
         read_training,
         BYTES + MEMBERS,

@@ -25,15 +25,18 @@ def make(loss=SPARSE):
 
 
 def tune(x, y, loss=SPARSE):
-    keras_het.tune(lambda value: make(loss), [1.0], x, y, (X, Y), extend=False, verbose=0)
+    keras_het.tune(lambda value: make(loss), [1.0], x, y, epochs=1, validation_data=(X, Y), extend=False, verbose=0)
 
 
 def cross_validate(x, y, loss=SPARSE):
-    cross_val_probabilities(lambda: make(loss), x, y, folds=2, verbose=0)
+    cross_val_probabilities(lambda: make(loss), x, y, epochs=1, folds=2, verbose=0)
 
 
 def fit_ensemble(x, y, loss=SPARSE):
     DeepEnsemble([make(loss), make(loss)], link="softmax").fit(x, y, verbose=0)
+
+
+ONE_TO_K = r"`y` must be in \[0, 3\), the classes of the model \(y - 1, for labels that begin with 1"
 
 
 @pytest.mark.parametrize("call", [tune, cross_validate, fit_ensemble])
@@ -41,8 +44,13 @@ def fit_ensemble(x, y, loss=SPARSE):
     ("x", "y", "loss", "text"),
     [
         (X, Y, keras_het.losses.GeneralizedCrossentropy(), "`loss` must take logits: keras_het.losses.Generalized"),
-        (X, Y + 1, SPARSE, r"`y` must be in \[0, 3\), the classes of the model \(y - 1, for labels that begin with 1"),
-        (X, Y, losses.CategoricalCrossentropy(from_logits=True), "`y` must be label vectors of shape"),
+        (X, Y + 1, SPARSE, rf"{ONE_TO_K}|`y` must begin with 0 \(y - 1, for labels that begin with 1"),
+        (
+            X,
+            Y,
+            losses.CategoricalCrossentropy(from_logits=True),
+            "`y` must be label vectors of shape|`make_model` must make models of a loss of integers",
+        ),
         (BROKEN, Y, SPARSE, "`x` must be finite. Received: nan or infinity in example 3"),
     ],
 )
@@ -50,6 +58,11 @@ def test_nothing_is_trained_that_cannot_learn(call, x, y, loss, text, monkeypatc
     monkeypatch.setattr(keras.Model, "fit", lambda *arguments, **named: pytest.fail("it was trained"))
     with pytest.raises(ValueError, match=text):
         call(x, y, loss)
+
+
+def test_an_example_that_is_not_finite_has_its_number_in_the_data_and_not_in_a_fold():
+    with pytest.raises(ValueError, match="`x` must be finite. Received: nan or infinity in example 3"):
+        keras_het.choose(make, BROKEN, Y, epochs=1, folds=2, verbose=0)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +87,14 @@ def test_a_model_is_reported_on_whose_loss_is_not_attached(tmp_path):
 def test_the_estimator_checks_its_network(monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.setattr(keras.Model, "fit", lambda *arguments, **named: 1 / 0)
-    estimator = keras_het.HeteroscedasticClassifier(lambda shape: [layers.Dense(3, "softmax", name="old")], epochs=1)
+    old = [layers.Dense(3, "softmax", name="old"), layers.Dense(3)]
+
+    def make_model():
+        model = keras.Sequential([keras.Input(X.shape[1:]), *old])
+        model.compile("sgd", SPARSE)
+        return model
+
+    estimator = keras_het.HeteroscedasticClassifier(make_model=make_model, epochs=1)
     text = "The layer 'old' before the head .* is a softmax of as many classes"
     with pytest.raises(ZeroDivisionError), pytest.warns(UserWarning, match=text):
         estimator.fit(X, Y)

@@ -221,7 +221,7 @@ def test_an_optional_package_inside_a_function_is_right():
 @pytest.mark.parametrize("name", PACKAGES)
 def test_the_table_of_contents_is_sorted_and_complete(name):
     package = importlib.import_module(name)
-    assert package.__all__ == sorted(package.__all__)
+    assert package.__all__ == sorted(package.__all__, key=lambda name: (not name.isupper(), name))  # constants first
     defined = {key for key, value in vars(package).items() if within(getattr(value, "__module__", ""), (name,))}
     assert {key for key in defined if not key.startswith("_")} <= set(package.__all__)
     assert [key for key in package.__all__ if not hasattr(package, key)] == []

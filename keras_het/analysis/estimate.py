@@ -60,7 +60,7 @@ def share_estimate(value: Any, count: Any, noise: Noise, whole: Any = 1.0) -> Es
         |value - a| <= 1.96 sqrt(V(a) / count + of_transition),    V(a) = a (1 - a) + a hit + (whole - a) miss
 
     The variance is that under T at a, not that of the sample, which is none where all agree. Without noise it is the
-    interval of Wilson.
+    interval of Wilson. Where T is uncertain V(a) is so, too: then the interval has 1.96 deviations at `value`, too.
 
     Args:
         value: estimate of a.
@@ -78,4 +78,7 @@ def share_estimate(value: Any, count: Any, noise: Noise, whole: Any = 1.0) -> Es
     rest = value**2 - unit * whole * noise.miss - NORMAL**2 * noise.of_transition
     root = np.sqrt(np.maximum(half**2 - (1.0 + unit) * rest, 0.0))  # no a at all: the nearest
     low, high = (half - root) / (1.0 + unit), (half + root) / (1.0 + unit)
-    return estimate(value, np.minimum(low, np.maximum(value, 0.0)), np.maximum(high, np.minimum(value, 1.0)))
+    inside = np.clip(value, 0.0, whole)
+    variance = inside * (1.0 - inside) + inside * noise.hit + (whole - inside) * noise.miss
+    least = (np.asarray(noise.of_transition) > 0) * NORMAL * np.sqrt(variance / count + noise.of_transition)
+    return estimate(value, np.minimum(low, value - least), np.maximum(high, value + least))

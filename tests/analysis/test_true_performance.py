@@ -262,6 +262,7 @@ TWO, LABELS = np.array([[0.8, 0.2], [0.3, 0.7]]), [0, 1]
 REFUSED = {
     "singular": (TWO, LABELS, symmetric(2, 0.5), r"condition number of at most 100, or .* Received: inf"),
     "nearly singular": (TWO, LABELS, symmetric(2, 0.497), r"condition number of at most 100, .* Received: 167"),
+    "counted, and singular": (TWO, LABELS, CountedTransition(np.ones((2, 2))), r"condition number of at most 100, or"),
     "outlier class": (
         TWO,
         LABELS,

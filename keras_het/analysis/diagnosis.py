@@ -138,7 +138,7 @@ def diagnose_noise(probabilities: Any, labels: Any, *, class_names: Sequence | M
 
     Nobody can tell a hard example from a wrong label: a weak model makes right labels look wrong "by example". That,
     and not "none", is said of right labels for which the model is wrong too often; of words, where it was wrong for two
-    of five even so, it was said whatever the noise was. Nor can look-alikes be told from weak raters. With two classes,
+    of five even so, it was said of swapped pairs, too. Nor can look-alikes be told from weak raters. With two classes,
     or few wrong labels, only "none" can be told. Of a model that predicts the labels no better than their largest class
     no kind is told. How often each kind is right is on the page "Choose a method".
 

@@ -41,6 +41,7 @@ PACKAGES = [
     "keras_het.ops",
     "keras_het.report",
     "keras_het.training",
+    "keras_het.truth",
 ]
 
 MOST_FLOORS, MOST_LOOSE = 10, 3

@@ -18,7 +18,7 @@ from keras_het.base.extras import import_extra
 from keras_het.base.validation import check_labels
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.inspection.training_record import TrainingRecord
-from keras_het.label_noise.estimation import check_probabilities, confident_counts, systematic_flips
+from keras_het.label_noise.estimation import check_distributions, confident_counts, systematic_flips
 
 SHOWN = 20  # lines of the table that is printed
 
@@ -241,17 +241,6 @@ def _of_training(dynamics: Any, labels: Any) -> Evidence:
         rule = "be None, or those of the training"
         raise ValueError(f"`labels` must {rule}. Received: {len(wrong)} others, the first at [{wrong[0]}]")
     return Evidence(record.mean_probabilities.astype("float64"), record.labels, margins)
-
-
-def check_distributions(probabilities: Any) -> np.ndarray:
-    """Probabilities as NumPy, if every row sums to 1."""
-    p = check_probabilities(probabilities)
-    wrong = np.flatnonzero(np.abs(p.sum(axis=1) - 1.0) > 1e-3)
-    if len(wrong):
-        raise ValueError(
-            f"`probabilities` must have rows of sum 1. Received: row {wrong[0]} sums to {p[wrong[0]].sum():.6g}"
-        )
-    return p
 
 
 def confident_issues(labels: np.ndarray, p: np.ndarray) -> np.ndarray:

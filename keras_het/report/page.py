@@ -78,7 +78,7 @@ def report(
             also beside probabilities, and the page has a curve of the margin by epoch for each suspect. None for none.
         issues: a `LabelIssues`, of `analysis.find_label_issues` or `clean_labels(...).issues`, whose suspects the page
             shall have, also beside dynamics; None finds them.
-        transition: how the labels came about, T as `analysis.true_performance` takes it, for a section on how good the
+        transition: how the labels came about, T as `truth.true_performance` takes it, for a section on how good the
             model is against the true classes; then the examples must be held out. None for no such section.
         images: pictures of the examples, to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels;
             None takes x if it has that last form.

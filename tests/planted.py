@@ -86,7 +86,7 @@ BUGS = (
     ),
     Bug(
         "a key of the noise that is read after the clock has moved",
-        "keras_het/layers/clock.py",
+        "keras_het/layers/heteroscedastic_dense.py",
         "step = ops.convert_to_tensor(self.step) * 1 ",
         "step = ops.convert_to_tensor(self.step) ",
         ("layers",),

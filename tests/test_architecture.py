@@ -140,7 +140,7 @@ UPWARD = [
     ("keras_het.ops.random", "from keras_het import layers"),
     ("keras_het.base.batches", "from keras_het.ops.random import normal"),
     ("keras_het.integrators.sampled", "import keras_het.layers"),
-    ("keras_het.covariances.diagonal", "from keras_het.layers import HeteroscedasticDense"),
+    ("keras_het.covariances.covariance", "from keras_het.layers import HeteroscedasticDense"),
     ("keras_het.links.softmax", "from keras_het.integrators import ClosedForm"),
     ("keras_het.layers.heteroscedastic_dense", "from keras_het.commands import doctor"),
     ("keras_het.layers.heteroscedastic_dense", "from keras_het.models import heteroscedastic"),

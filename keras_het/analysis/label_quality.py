@@ -12,13 +12,27 @@ import scipy.special
 
 from keras_het.analysis.covariance import ConfusedPair
 from keras_het.analysis.neighbors import neighbor_shares
-from keras_het.analysis.text import aligned
 from keras_het.base.batches import check_same_index
 from keras_het.base.extras import import_extra
 from keras_het.base.validation import check_labels
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.inspection.training_record import TrainingRecord
 from keras_het.label_noise.estimation import check_distributions, confident_counts, systematic_flips
+
+
+def aligned(cells: list[list[str]]) -> list[str]:
+    """The lines of a table, with columns that end in line.
+
+    Args:
+        cells: texts, a list for each line.
+
+    Example:
+        >>> aligned([["index", "p"], ["7", "0.25"]])
+        ['index     p', '    7  0.25']
+    """
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join(map(str.rjust, line, widths)).rstrip() for line in cells]
+
 
 SHOWN = 20  # lines of the table that is printed
 

@@ -9,9 +9,8 @@ import keras
 import numpy as np
 
 from keras_het import analysis
-from keras_het.analysis.calibration import Calibration
+from keras_het.analysis.calibration import Calibration, RiskCoverage
 from keras_het.analysis.label_quality import LabelIssues
-from keras_het.analysis.risk import RiskCoverage
 from keras_het.base.batches import check_same_index, count_examples, is_data_set
 from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_class_names, check_integer, check_labels

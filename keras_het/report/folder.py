@@ -5,7 +5,7 @@ import pathlib
 import tempfile
 from collections.abc import Mapping
 
-from keras_het.analysis.label_table import COLUMNS, read_table
+from keras_het.analysis.corrections import COLUMNS, read_table
 
 PAGE, TABLE = "report.html", "labels.csv"
 MARK = '<meta name="generator" content="keras_het'  # in the head of every page

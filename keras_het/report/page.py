@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_het.analysis.corrections import read_corrections
+from keras_het.analysis.corrections import read_corrections, table_of
 from keras_het.analysis.label_quality import LabelIssues
-from keras_het.analysis.label_table import table_of
-from keras_het.analysis.plots.classes import EITHER, TOGETHER
+from keras_het.analysis.plots import EITHER, TOGETHER
 from keras_het.base.extras import import_extra
 from keras_het.base.version import __version__
 from keras_het.report.advice import NO_PAIR, next_steps, summary

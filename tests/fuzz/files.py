@@ -17,7 +17,7 @@ from keras_het.analysis.corrections import apply_corrections
 from keras_het.base.result_files import ResultFiles, read_arrays
 from keras_het.inspection.training_record import RecordFile, TrainingRecord
 from keras_het.integrators import QuasiMonteCarlo
-from keras_het.report.folder import check_folder
+from keras_het.report.page import check_folder
 from keras_het.training.candidates import PLAIN, Task
 from keras_het.training.race import Entry, Race
 from tests.fuzz import damage

@@ -101,7 +101,7 @@ BUGS = (
     ),
     Bug(
         "a calibration error divided by the number of examples, not by their weights",
-        "keras_het/metrics/calibration.py",
+        "keras_het/metrics/scores.py",
         "self._weight.add(ops.sum(examples.weights))",
         'self._weight.add(ops.sum(ops.cast(examples.weights != 0, "float32")))',
         ("metrics",),

@@ -12,8 +12,8 @@ from keras_het.base.precision import AffineMap, FullPrecision
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_number
 from keras_het.covariances.block_matrix import BlockMatrix
-from keras_het.ops.diagonal import DiagonalNormal
 from keras_het.ops.log_space import softplus_inverse
+from keras_het.ops.normal import DiagonalNormal
 
 
 class Covariance(FullPrecision):

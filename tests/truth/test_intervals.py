@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from keras_het.analysis import calibration, true_performance
-from keras_het.label_noise import CountedTransition, symmetric
-from tests.analysis.test_true_performance import drawn
+from keras_het.analysis import calibration
+from keras_het.label_noise import symmetric
+from keras_het.truth import CountedTransition, true_performance
 from tests.checks import FALSE_ALARM
+from tests.truth.test_true_performance import drawn
 
 pytestmark = pytest.mark.once
 

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from keras_het.analysis import calibration, true_performance
+from keras_het.analysis import calibration
 from keras_het.label_noise import (
-    CountedTransition,
     corrupt_labels,
     dawid_skene,
     estimate_by_confident_joint,
@@ -18,6 +17,7 @@ from keras_het.label_noise import (
     symmetric,
 )
 from keras_het.layers import NoiseTransition
+from keras_het.truth import CountedTransition, true_performance
 from tests.checks import FALSE_ALARM, z_limit
 
 pytestmark = pytest.mark.once

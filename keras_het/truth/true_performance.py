@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_het.analysis.corrected_weights import Noisy, read_noisy
-from keras_het.analysis.estimate import Estimate, estimate
-from keras_het.analysis.truth_intervals import TAIL, TruthIntervals
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer, check_open_share
+from keras_het.truth.corrected_weights import Noisy, read_noisy
+from keras_het.truth.intervals import TAIL, Estimate, TruthIntervals, estimate
 
 DRAWS = 500  # the deviation of so many is known to 3%
 WANTED = 0.95  # the accuracy for which the text names the confidence
@@ -130,7 +129,7 @@ def true_performance(
         P(A, true = i) = sum_j P(A, noisy = j) (T^-1)[j, i],   A any event of the example, as "prediction is k"
 
     **It holds if the noise does not depend on the example, given its true class, and if T is right.** Noisy labels
-    cannot show whether that is so; `analysis.check_transition` tests it, by a few clean or repeated labels. The
+    cannot show whether that is so; `truth.check_transition` tests it, by a few clean or repeated labels. The
     examples must be held out: labels that trained the model cannot be told apart from others, and it agrees with their
     errors, too. So do not judge a model by its training data, nor by data that chose it.
 
@@ -148,7 +147,7 @@ def true_performance(
 
             * a matrix `(K, K)`, or one for each annotator, `(M, K, K)`; a `layers.NoiseTransition`, or a model that
               ends in one; the result of `label_noise.dawid_skene`: taken for exact;
-            * a `label_noise.CountedTransition`, of a few examples of known class: drawn from what they allow;
+            * a `truth.CountedTransition`, of a few examples of known class: drawn from what they allow;
             * a function `(probabilities, labels) -> T`, such as `lambda p, y: estimate_by_confident_joint(y, p)` or
               `lambda p, y: dawid_skene(y, K).transitions`: called for each sample. An error that it makes on all of
               them, a bias, is not seen.

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_het.analysis.label_quality import check_distributions
 from keras_het.base.batches import check_same_index
 from keras_het.base.validation import as_float64, check_annotations, check_labels, check_transitions
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
-from keras_het.label_noise import CountedTransition, condition_number
+from keras_het.label_noise import condition_number
 from keras_het.label_noise.dawid_skene import DawidSkene
+from keras_het.label_noise.estimation import check_distributions
 from keras_het.layers import NoiseTransition
+from keras_het.truth.counted import CountedTransition
 
 MOST_CONDITION = 100.0  # a share of the truth to a hundredth would then take 100 ** 2 times the labels
 MOST_ERROR = 0.25  # of T by its counts, in parts of itself: beyond, first order is not enough

@@ -226,12 +226,14 @@ def test_a_method_is_chosen_on_the_features_of_a_task(name):
     make, raw = TASKS[name]
     task, x = sharpen(make(activation="softmax")), raw()
     before = task.get_weights()
-    labels = np.arange(len(x)) % UNITS
-    found = keras_het.choose(task, x, labels, candidates=[], folds=2, epochs=2, verbose=0)
-    assert found.model.preprocessor is not None
-    assert found.model.predict(x, verbose=0).shape == (len(x), UNITS)
     features = keras_het.analysis.features(task, x)
-    alone = keras_het.choose(None, features, labels, candidates=[], folds=2, epochs=2, verbose=0)
+    largest = np.linalg.svd(features - features.mean(axis=0))[0][:, 0]  # what differs most, so that it can be learned
+    labels = (largest > np.median(largest)).astype(int)
+    arguments = {"candidates": [], "folds": 2, "epochs": 99, "optimizer": keras.optimizers.Adam(0.1), "verbose": 0}
+    found = keras_het.choose(task, x, labels, **arguments)
+    assert found.model.preprocessor is not None
+    assert found.model.predict(x, verbose=0).shape == (len(x), 2)
+    alone = keras_het.choose(None, features, labels, **arguments)
     np.testing.assert_allclose(
         found.model.predict(x, verbose=0), alone.model.predict(features, verbose=0), rtol=1e-4, atol=1e-5
     )

@@ -17,7 +17,7 @@ INSTEAD = {
 }
 
 
-class HeadLayoutMap(keras.distribution.LayoutMap):
+class _HeadLayoutMap(keras.distribution.LayoutMap):
     """A LayoutMap that raises for a weight of a head for which it has no entry, where Keras replicates it in silence.
 
     Args:
@@ -88,7 +88,7 @@ def layout_map(model: keras.layers.Layer, mesh: Any, axis: str = "model") -> ker
     heads = layers_of(model, NoisyDense)
     if not heads:
         raise ValueError(f"`model` must have a head of keras_het. Received: {model.name!r}, which has none")
-    layout, devices = HeadLayoutMap(mesh, heads), mesh.devices.shape[list(mesh.axis_names).index(axis)]
+    layout, devices = _HeadLayoutMap(mesh, heads), mesh.devices.shape[list(mesh.axis_names).index(axis)]
     for head in heads:
         if head.units % devices:
             more = -(-head.units // devices) * devices

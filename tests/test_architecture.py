@@ -113,8 +113,8 @@ def test_imports_name_no_backend_no_optional_package_and_no_benchmark(module):
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("keras_het.analysis.plots", "from keras_het.analysis import covariance"),
-        ("keras_het.analysis.plots", "import matplotlib.pyplot as plt"),
+        ("keras_het.analysis.plots.drawing", "from keras_het.analysis import covariance"),
+        ("keras_het.analysis.plots.drawing", "import matplotlib.pyplot as plt"),
         ("keras_het.commands.doctor", "import torch.nn"),
         ("keras_het.ops.nodes", "from jax import numpy"),
         ("keras_het.losses.selecting", "from benchmarks.baselines import JoCoR"),

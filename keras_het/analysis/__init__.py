@@ -1,9 +1,8 @@
 """Analysis of the noise, from models and labels: NumPy in, arrays and frozen dataclasses out."""
 
 from keras_het.analysis import plots
-from keras_het.analysis.annotators import annotators
+from keras_het.analysis.annotators import annotators, confusion_matrices
 from keras_het.analysis.calibration import calibration, risk_coverage
-from keras_het.analysis.confusion import confusion_matrices
 from keras_het.analysis.corrections import apply_corrections
 from keras_het.analysis.covariance import confused_pairs, covariance
 from keras_het.analysis.diagnosis import diagnose_noise

@@ -7,8 +7,15 @@ et al. 2014.
 from keras_het.label_noise.corruption import corrupt_labels, look_alike_transitions, weak_raters
 from keras_het.label_noise.dawid_skene import dawid_skene, majority_vote
 from keras_het.label_noise.estimation import estimate_by_anchors, estimate_by_confident_joint, systematic_flips
-from keras_het.label_noise.matrices import from_confusion, outlier_class, pair_flip, random_flip, symmetric
-from keras_het.label_noise.measures import condition_number, total_variation
+from keras_het.label_noise.matrices import (
+    condition_number,
+    from_confusion,
+    outlier_class,
+    pair_flip,
+    random_flip,
+    symmetric,
+    total_variation,
+)
 
 __all__ = [
     "condition_number",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_het.analysis import plots
-from keras_het.analysis.plots import EITHER, TOGETHER
+from keras_het.analysis.plots.drawing import EITHER, TOGETHER
 from keras_het.base.extras import import_extra
 from keras_het.report.findings import Findings
 

@@ -15,7 +15,7 @@ import keras
 
 from keras_het.analysis.corrections import COLUMNS, read_corrections, read_table, table_of
 from keras_het.analysis.label_quality import LabelIssues
-from keras_het.analysis.plots import EITHER, TOGETHER
+from keras_het.analysis.plots.drawing import EITHER, TOGETHER
 from keras_het.base.extras import import_extra
 from keras_het.base.version import __version__
 from keras_het.report.advice import NO_PAIR, next_steps, summary

@@ -1,7 +1,7 @@
 """What is true, by held-out noisy labels and T: accuracy, sets and tests. NumPy in, frozen dataclasses out."""
 
 from keras_het.truth.conformal import conformal_sets
-from keras_het.truth.counted import CountedTransition
+from keras_het.truth.corrected_weights import CountedTransition
 from keras_het.truth.transition_check import check_transition
 from keras_het.truth.true_performance import true_performance
 

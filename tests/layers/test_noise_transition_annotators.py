@@ -8,7 +8,7 @@ from keras import ops
 import keras_het
 from keras_het import analysis, label_noise, training
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
-from keras_het.label_noise.measures import trace
+from keras_het.label_noise.matrices import trace
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import AnnotatorsLoss, BootstrappedCrossentropy
 from keras_het.metrics import AnnotatorsMetric, NegativeLogLikelihood

@@ -1,8 +1,4 @@
-"""Figures of results computed elsewhere; they need Matplotlib: pip install matplotlib.
-
-Each function draws on `ax`, or on a new figure, and returns the axes. It opens no window and changes no setting of
-other figures. Text, edges and the middle of colour maps follow the style in use, light or dark.
-"""
+"""The figures, and parts of all of them: axes, colours distinct on light and dark backgrounds, and texts that fit."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,8 +8,6 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 
 from keras_het.base.extras import import_extra
 from keras_het.base.validation import check_class_names, check_square
-
-__all__ = ["covariance", "pairs", "reliability", "risk_coverage"]
 
 # Blue, orange and green of Okabe and Ito: colour-blind people can tell them apart. One set for white, one for black.
 ON_LIGHT, ON_DARK = ("#0072B2", "#D55E00", "#009E73"), ("#56B4E9", "#E69F00", "#009E73")

@@ -49,16 +49,19 @@ def expectation(
         nodes = Nodes(nodes.eps_diag, nodes.eps_diag[:, :0])
     check_choice("loop", loop, LOOPS)
     normal = _sized(normal, nodes)
-    if loop == "plain":
-        return _unrolled(mean, nodes, nodes.num_samples, normal)
-    if loop == "unrolled":
-        return _unrolled_by_blocks(mean, nodes, chunk_size, normal)
-    flat = normal.flat()
-    sizes = blocking.block_sizes(flat.loc, nodes.num_samples, flat.num_logits, chunk_size, flat.whole_batch)
-    stream = _Stream(mean, flat.maker(), *sizes)
-    average = ops.custom_gradient(stream.value_and_gradient)(
-        *flat.tensors, *(ops.cast(x, flat.loc.dtype) for x in nodes)
-    )
+    if loop == "streamed":
+        flat = normal.flat()
+        sizes = blocking.block_sizes(flat.loc, nodes.num_samples, flat.num_logits, chunk_size, flat.whole_batch)
+        stream = _Stream(mean, flat.maker(), *sizes)
+        average = ops.custom_gradient(stream.value_and_gradient)(
+            *flat.tensors, *(ops.cast(x, flat.loc.dtype) for x in nodes)
+        )
+    else:
+        sizes = None, nodes.num_samples
+        if loop == "unrolled":
+            sizes = blocking.inference_block_sizes(normal.loc, nodes.num_samples, normal.num_logits, chunk_size)
+        flat = normal if sizes[0] is None else normal.flat()
+        (average,), _ = _in_blocks(functools.partial(_unrolled, mean, nodes, sizes[1]), flat, sizes[0])(flat)
     return average if flat is normal else ops.reshape(average, ops.shape(normal.loc))
 
 
@@ -71,7 +74,7 @@ def _sized(normal: Normal, nodes: Nodes) -> Normal:
     return normal if normal.size == size else type(normal)(*normal.tensors, size=size)
 
 
-def _unrolled(mean: Mean, nodes: Nodes, chunk_size: int, normal: Normal) -> Tensor:
+def _unrolled(mean: Mean, nodes: Nodes, chunk_size: int, normal: Normal) -> tuple[tuple, tuple]:
     """The average in plain operations, by a Python loop over the chunks."""
     log_sums, zero = [], 0.0
     # Some exporters fail to write an empty table.
@@ -84,20 +87,7 @@ def _unrolled(mean: Mean, nodes: Nodes, chunk_size: int, normal: Normal) -> Tens
         # makes one. It is zero: sums of logs of averages are never so large, and NaN, of one row, is not above 1e30.
         zero = ops.cast(ops.sum(log_sums[-1][0]) > 1e30, normal.loc.dtype)
     totals = [ops.logsumexp(ops.stack(parts), axis=0) for parts in zip(*log_sums, strict=True)]
-    return mean.result([total - math.log(nodes.num_samples) for total in totals])
-
-
-def _unrolled_by_blocks(mean: Mean, nodes: Nodes, chunk_size: int | str, normal: Normal) -> Tensor:
-    """The same; a batch of known size that is too large for the budget is cut in blocks of rows."""
-    block_size, chunk_size = blocking.inference_block_sizes(
-        normal.loc, nodes.num_samples, normal.num_logits, chunk_size
-    )
-    if block_size is None:
-        return _unrolled(mean, nodes, chunk_size, normal)
-    (average,), _ = _by_blocks(
-        lambda block: ((_unrolled(mean, nodes, chunk_size, block),), ()), normal.flat(), (), block_size
-    )
-    return ops.reshape(average, ops.shape(normal.loc))
+    return (mean.result([total - math.log(nodes.num_samples) for total in totals]),), ()
 
 
 class _Stream(NamedTuple):
@@ -117,7 +107,8 @@ class _Stream(NamedTuple):
     def value_and_gradient(self, *arguments: Any) -> tuple[Tensor, Callable]:
         """The value, `(B, K)`, and its backward pass, as `ops.custom_gradient` takes them."""
         normal, chunks = self.read(arguments)
-        (value,), _ = _by_blocks(functools.partial(_log_averages, self.mean, chunks), normal, (), self.block_size)
+        log_averages = functools.partial(_log_averages, self.mean, chunks)
+        (value,), _ = _in_blocks(log_averages, normal, self.block_size)(normal)
         on_torch = keras.config.backend() == "torch"
         # A closure over the output itself would keep all of this alive on PyTorch.
         kept = ops.stop_gradient(value) if on_torch else value
@@ -154,29 +145,31 @@ class _Stream(NamedTuple):
         """The upstream gradient, `(B, K)`, pulled back to every argument; the nodes have none."""
         loc, *others = arguments
         normal, chunks = self.read((loc - self.mean.pivot(value), *others))
-        pull_back = functools.partial(_gradients, self.mean, chunks)
+        gradients = _in_blocks(functools.partial(_gradients, self.mean, chunks), normal, self.block_size)
         with compiling_bodies(compiler):
-            of_rows, of_shared = _by_blocks(pull_back, normal, (value, upstream), self.block_size)
+            of_rows, of_shared = gradients(normal, value, upstream)
         return *of_rows, *of_shared, None, None
 
 
-def _by_blocks(
-    function: Callable, normal: Normal, others: tuple[Tensor, ...], block_size: int | None
-) -> tuple[tuple, tuple]:
-    """Applies `function` to a distribution in blocks of rows; joins its results for the rows, and adds its totals.
-
-    Rows of zeros fill the last block: their logits are finite, and their upstream gradient is zero. A block takes its
-    rows from all over the batch, so that devices that share a batch share every block.
+def _in_blocks(function: Callable, normal: Normal, block_size: int | None) -> Callable[..., tuple[tuple, tuple]]:
+    """`function`, applied in blocks of rows; its results for the rows are joined, and its totals added.
 
     Args:
-        function: of a distribution and a block of each of `others`; gives results for the rows, and totals.
+        function: of a distribution and a block of each further tensor; gives results for the rows, and totals.
         normal: the distribution of all rows, B.
-        others: further tensors of B rows.
         block_size: rows of a block; None for all.
+    Returns:
+        a function of `normal` and further tensors of B rows: `function` itself where one block has them all.
     """
-    batch = normal.loc.shape[0]
-    if block_size is None or (batch is not None and batch <= block_size):
-        return function(normal, *others)
+    whole = block_size is None or (normal.loc.shape[0] is not None and normal.loc.shape[0] <= block_size)
+    return function if whole else functools.partial(_by_blocks, function, block_size)
+
+
+def _by_blocks(function: Callable, block_size: int, normal: Normal, *others: Tensor) -> tuple[tuple, tuple]:
+    """`_in_blocks` of more than one block, which takes its rows from all over the batch: devices share every block.
+
+    Rows of zeros fill the last one: their logits are finite, and their upstream gradient is zero.
+    """
     count, rows = normal.num_rows, (*normal.tensors[: normal.num_rows], *others)
 
     def of_block(block: Any) -> tuple:
@@ -184,6 +177,7 @@ def _by_blocks(
 
     if keras.config.backend() == "torch":
         return _by_python(of_block, rows, block_size)
+    batch = normal.loc.shape[0]
     missing = -batch % block_size if batch is not None else _missing(ops.shape(rows[0])[0], block_size)
     results, totals = ops.map(of_block, tuple(_to_blocks(x, block_size, missing) for x in rows))
     joined = (ops.reshape(ops.swapaxes(x, 0, 1), (-1, *ops.shape(x)[2:])) for x in results)
@@ -214,42 +208,41 @@ def _log_averages(mean: Mean, chunks: "Chunks", normal: Normal) -> tuple[tuple, 
 
     The sum of probabilities needs one exponential per element, the sum in log space two.
     """
-    arguments = mean, normal
     # Not from -inf: the difference of two infinities in logaddexp is NaN.
     lowest = (ops.full_like(normal.loc, -1e30),) * mean.num_terms
     if mean.always_in_logs:
-        log_sums = chunks.fold(_add_log_terms, arguments, lowest)
+        log_sums = chunks.fold(_add_log_terms, lowest, mean, normal)
     else:
-        sums = chunks.fold(_add_terms, arguments, (ops.zeros_like(normal.loc),) * mean.num_terms)
+        sums = chunks.fold(_add_terms, (ops.zeros_like(normal.loc),) * mean.num_terms, mean, normal)
         safe = ops.all(ops.stack(sums) > SMALLEST_MEAN * chunks.num_samples)
         log_sums = ops.cond(
             safe,
             lambda: tuple(ops.log(s) for s in sums),
-            lambda: chunks.fold(_add_log_terms, arguments, lowest),
+            lambda: chunks.fold(_add_log_terms, lowest, mean, normal),
         )
     return (mean.result([s - math.log(chunks.num_samples) for s in log_sums]),), ()
 
 
 def _gradients(mean: Mean, chunks: "Chunks", normal: Normal, value: Tensor, upstream: Tensor) -> tuple[tuple, tuple]:
     """The gradients of the tensors with a row for each example, and of the tensors that all examples share."""
-    sums = chunks.fold(_add_gradients, (mean, normal, value, upstream), normal.no_sums())
+    sums = chunks.fold(_add_gradients, normal.no_sums(), mean, normal, value, upstream)
     found = normal.gradients(*(s / chunks.num_samples for s in sums))
     return found[: normal.num_rows], found[normal.num_rows :]
 
 
-def _add_terms(mean: Mean, normal: Normal, chunk: Any, sums: Any) -> tuple:
+def _add_terms(mean: Mean, normal: Normal, sums: Any, chunk: Any) -> tuple:
     """The body of the forward pass: the sums of the terms, each `(B, K)`, with those at a chunk of nodes, `(., C)`."""
     terms = mean.terms(normal.logits_at(chunk))
     return tuple(s + ops.sum(term, axis=-1) for s, term in zip(sums, terms, strict=True))
 
 
-def _add_log_terms(mean: Mean, normal: Normal, chunk: Any, sums: Any) -> tuple:
+def _add_log_terms(mean: Mean, normal: Normal, sums: Any, chunk: Any) -> tuple:
     """The body of the forward pass in log space: the same of the logs."""
     terms = mean.log_terms(normal.logits_at(chunk), axis=1)
     return tuple(ops.logaddexp(s, ops.logsumexp(term, axis=-1)) for s, term in zip(sums, terms, strict=True))
 
 
-def _add_gradients(mean: Mean, normal: Normal, value: Tensor, upstream: Tensor, chunk: Any, sums: Any) -> tuple:
+def _add_gradients(mean: Mean, normal: Normal, value: Tensor, upstream: Tensor, sums: Any, chunk: Any) -> tuple:
     """The body of the backward pass: the sums of the gradients, with those at a chunk of nodes."""
     parts = normal.pull_back(mean.sensitivity(normal.logits_at(chunk), value, upstream), chunk)
     return tuple(s + part for s, part in zip(sums, parts, strict=True))
@@ -265,19 +258,24 @@ class Chunks:
         self._full = [_in_columns(x[:stop], self.count, chunk_size) for x in tables]
         self._rest = tuple(ops.transpose(x[stop:]) for x in tables) if rest else None
 
-    def fold(self, body: Callable, arguments: tuple, carry: tuple[Tensor, ...]) -> tuple:
-        """carry = body(*arguments, chunk, carry) over all chunks: a loop over one body, then the smaller last chunk.
+    def fold(self, body: Callable, sums: tuple[Tensor, ...], mean: Mean, normal: Normal, *others: Tensor) -> tuple:
+        """sums = body(mean, normal, *others, sums, chunk) over all chunks: those of full size, then the smaller last.
+
+        A compiler gets the body without the cut of the chunk: it would compile once for each.
 
         Args:
-            body: function of a mean, a distribution, further arguments, a chunk, and sums.
-            arguments: all before the chunk.
-            carry: the sums at the start.
+            body: function that adds the terms of a chunk to the sums.
+            sums: those at the start.
+            mean: the mean of a link.
+            normal: the distribution.
+            others: further tensors with its rows.
         """
-        add = compiled(body, arguments[1].tensors)
-        carry = ops.fori_loop(
-            0, self.count, lambda i, carry: add(*arguments, tuple(x[i] for x in self._full), carry), carry
-        )
-        return carry if self._rest is None else body(*arguments, self._rest, carry)
+        add = functools.partial(compiled(body, normal.tensors), mean, normal, *others)
+        if keras.config.backend() == "torch":  # which unrolls every loop
+            sums = functools.reduce(add, zip(*self._full, strict=True), sums)
+        else:
+            sums = ops.fori_loop(0, self.count, lambda i, sums: add(sums, tuple(x[i] for x in self._full)), sums)
+        return sums if self._rest is None else body(mean, normal, *others, sums, self._rest)
 
 
 def _in_columns(table: Tensor, count: int, chunk_size: int) -> Tensor:

@@ -64,7 +64,7 @@ class Recorder:
 
         def recorded(*arguments):
             self.calls += 1
-            _, normal, *_, chunk, _ = arguments
+            _, normal, *_, chunk = arguments
             self.shapes.add(tuple(tuple(x.shape) for x in (*normal.tensors, *chunk)))
             return function(*arguments)
 

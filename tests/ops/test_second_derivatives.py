@@ -50,8 +50,8 @@ def test_the_second_derivative_is_that_of_plain_operations(expectation, kind, mo
 
 @pytest.mark.planted
 def test_a_value_held_constant_in_the_backward_pass_is_caught(monkeypatch):
-    def constant(function, normal, others, block_size):
-        results, totals = BY_BLOCKS(function, normal, others, block_size)
+    def constant(function, block_size, normal, *others):
+        results, totals = BY_BLOCKS(function, block_size, normal, *others)
         return (results if others else tuple(map(ops.stop_gradient, results))), totals  # of the forward pass alone
 
     monkeypatch.setattr(streaming, "_by_blocks", constant)

@@ -77,7 +77,7 @@ def make_model(strength):
 
 
 def fitted(strengths, **arguments):
-    """The `Result` of `tune`, with the same arguments as every row of the arena."""
+    """A `Result`, with the arguments of every row of the arena."""
     arguments |= {
         "criterion": "accuracy",
         "extend": False,

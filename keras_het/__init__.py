@@ -19,6 +19,7 @@ from keras_het import (
     models,
     ops,
     training,
+    truth,
 )
 from keras_het.base.missing_name import missing_name as _missing_name
 from keras_het.base.version import __version__ as __version__
@@ -54,6 +55,7 @@ __all__ = [
     "ops",
     "report",
     "training",
+    "truth",
     "tune",
 ]
 

@@ -86,7 +86,7 @@ BUGS = (
     ),
     Bug(
         "a key of the noise that is read after the clock has moved",
-        "keras_het/layers/clock.py",
+        "keras_het/layers/heteroscedastic_dense.py",
         "step = ops.convert_to_tensor(self.step) * 1 ",
         "step = ops.convert_to_tensor(self.step) ",
         ("layers",),
@@ -101,7 +101,7 @@ BUGS = (
     ),
     Bug(
         "a calibration error divided by the number of examples, not by their weights",
-        "keras_het/metrics/calibration.py",
+        "keras_het/metrics/scores.py",
         "self._weight.add(ops.sum(examples.weights))",
         'self._weight.add(ops.sum(ops.cast(examples.weights != 0, "float32")))',
         ("metrics",),

@@ -147,7 +147,7 @@ def records(module):
 
 
 def imported(path):
-    """What a path such as keras_het.layers.clock.Clock.tick names."""
+    """What a path such as keras_het.layers.heteroscedastic_dense.Clock.tick names."""
     parts = path.split(".")
     for count in range(len(parts), 0, -1):
         try:

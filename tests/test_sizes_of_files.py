@@ -17,8 +17,7 @@ from keras_het import (
     metrics,
     models,
 )
-from keras_het.covariances.over_pixels import OverPixels
-from keras_het.covariances.unit_rows import UnitRows
+from keras_het.covariances.low_rank import OverPixels, UnitRows
 
 pytestmark = pytest.mark.refusal
 

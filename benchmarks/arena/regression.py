@@ -13,10 +13,10 @@ from keras import ops
 
 from benchmarks.arena.trial import BATCH, Method, Plan, Stage, of_loss
 from benchmarks.baselines import LogisticNormal, ShiftedGaussianNLL
+from benchmarks.baselines.log_ratios import log_ratios
 from keras_het.base.internals import unlocked
 from keras_het.losses import LogRatioSquaredError, MultivariateNormalNLL, with_index
 from keras_het.models import DistributionModel
-from keras_het.ops.log_ratios import log_ratios
 
 SMOOTHING, MOMENTUM = 0.001, 0.9  # of a label, and of the averages in each epoch
 DECAYS = (0.995, 0.97, 0.94)  # of a label in each epoch: after 50 of them .78, .22 and .05 of it are left

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from keras_het import links
-from keras_het.covariances.short import from_short
 from keras_het.layers import HeteroscedasticDense
+from keras_het.layers.noisy_dense import from_short
 from keras_het.models.copying import unchanged_seed
 
 MIN_SCALE = 1e-3  # edward2's MIN_SCALE_MONTE_CARLO

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_het.base.validation import check_number
-from keras_het.losses.co_teaching import PairCrossentropy
+from keras_het.losses.selecting import PairCrossentropy
 
 
 @keras.saving.register_keras_serializable("benchmarks")

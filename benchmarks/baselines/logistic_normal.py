@@ -5,13 +5,13 @@ from typing import Any
 import keras
 from keras import ops
 
+from benchmarks.baselines.log_ratios import logits_of
 from benchmarks.baselines.unit_diagonal import UnitDiagonal
 from keras_het import links
 from keras_het.base.precision import FullPrecision, check_dtype
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_integer
 from keras_het.layers import HeteroscedasticNormal
-from keras_het.ops.log_ratios import logits_of
 
 
 @keras.saving.register_keras_serializable("benchmarks")

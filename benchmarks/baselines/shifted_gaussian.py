@@ -6,11 +6,11 @@ from typing import Any
 import keras
 from keras import ops
 
+from benchmarks.baselines.log_ratios import log_ratios
 from keras_het.base.validation import MAX_CLASSES, check_integer, check_number
 from keras_het.losses.early_learning import MAX_BYTES
 from keras_het.losses.indexed import IndexedCrossentropy
 from keras_het.losses.log_ratio import check_smoothing
-from keras_het.ops.log_ratios import log_ratios
 from keras_het.ops.packed import unpack
 
 

@@ -8,7 +8,7 @@ from keras import ops
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_integer
 from keras_het.covariances.low_rank import LowRank
-from keras_het.ops.diagonal import DiagonalNormal
+from keras_het.ops.normal import DiagonalNormal
 
 
 @keras.saving.register_keras_serializable("benchmarks")

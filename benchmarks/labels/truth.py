@@ -82,7 +82,7 @@ class Population:
 
     def clean(self, rng):
         """T counted on 20 examples a class on average, drawn at random, and their places."""
-        from keras_het.label_noise import CountedTransition
+        from keras_het.truth import CountedTransition
 
         chosen, labels = self.sample(rng, 20 * self.size)
         return CountedTransition.from_labels(self.y[chosen], labels, self.size), chosen
@@ -131,7 +131,8 @@ def transition_of(way, population, rng):
 
 def performance(population, way, seed, redraws, draws):
     """How often the intervals hold the truth, over redraws."""
-    from keras_het.analysis import calibration, true_performance
+    from keras_het.analysis import calibration
+    from keras_het.truth import true_performance
 
     p, y = population.p, population.y
     truth = {
@@ -192,7 +193,7 @@ def clean_alone(population, seed, redraws):
 
 def sets(population, rule, seed, redraws):
     """The cover of the true class, and the size of the sets, over redraws."""
-    from keras_het.analysis import conformal_sets
+    from keras_het.truth import conformal_sets
 
     cover, sizes, refused = [], [], 0
     for redraw in range(redraws):
@@ -218,8 +219,8 @@ def sets(population, rule, seed, redraws):
 
 def checks(population, seed, repeats):
     """How often the check says no by 500 clean labels, and how many a pilot of 100 promises to find what there is."""
-    from keras_het.analysis import check_transition
-    from keras_het.analysis.corrected_weights import read_noisy
+    from keras_het.truth import check_transition
+    from keras_het.truth.corrected_weights import read_noisy
 
     def check(redraw, count, smallest=0.05):
         chosen, labels = population.sample(np.random.default_rng([seed, 9, redraw, count]), count)

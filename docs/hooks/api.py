@@ -16,7 +16,7 @@ FOR_USERS = {
     "Build a model": ("HeteroscedasticDense", "NoiseTransition", "HeteroscedasticClassifier", "DeepEnsemble"),
     "Convert a pretrained model": ("heteroscedastic", "homoscedastic"),
     "Check a model and its data before training": ("check",),
-    "Know how good a model is, from noisy labels": ("analysis.true_performance", "analysis.conformal_sets"),
+    "Know how good a model is, from noisy labels": ("truth.true_performance", "truth.conformal_sets"),
     "See which classes are confused": ("analysis.confused_pairs",),
 }
 

@@ -2,8 +2,7 @@
 
 from keras_het.analysis import plots
 from keras_het.analysis.annotators import annotators
-from keras_het.analysis.calibration import calibration
-from keras_het.analysis.conformal import conformal_sets
+from keras_het.analysis.calibration import calibration, risk_coverage
 from keras_het.analysis.confusion import confusion_matrices
 from keras_het.analysis.corrections import apply_corrections
 from keras_het.analysis.covariance import confused_pairs, covariance
@@ -14,12 +13,8 @@ from keras_het.analysis.joint_labels import joint_labels
 from keras_het.analysis.label_quality import find_label_issues
 from keras_het.analysis.members import ensemble_uncertainty
 from keras_het.analysis.multi_label_issues import find_multi_label_issues
-from keras_het.analysis.regression import regression_scores
-from keras_het.analysis.risk import risk_coverage
+from keras_het.analysis.regression import find_target_issues, regression_scores
 from keras_het.analysis.segmentation import sample_segmentations, segmentation_scores
-from keras_het.analysis.target_issues import find_target_issues
-from keras_het.analysis.transition_check import check_transition
-from keras_het.analysis.true_performance import true_performance
 from keras_het.analysis.uncertainty import uncertainty
 from keras_het.inspection.features import features
 from keras_het.inspection.probabilities import predict_probabilities
@@ -28,8 +23,6 @@ __all__ = [
     "annotators",
     "apply_corrections",
     "calibration",
-    "check_transition",
-    "conformal_sets",
     "confused_pairs",
     "confusion_matrices",
     "covariance",
@@ -49,6 +42,5 @@ __all__ = [
     "risk_coverage",
     "sample_segmentations",
     "segmentation_scores",
-    "true_performance",
     "uncertainty",
 ]

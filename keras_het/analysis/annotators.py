@@ -164,7 +164,8 @@ def _judged(name, m, transitions, given, prior, class_names, count):
 
 
 def _unknown(name):
-    return Annotator(name, *[float("nan")] * 3, (), 0)
+    unknown = float("nan")
+    return Annotator(name, unknown, unknown, unknown, (), 0)
 
 
 def _with_intervals(found, transitions, labels, prior):
@@ -189,8 +190,8 @@ def _intervals(transitions, labels, prior):
     np.add.at(joint, examples, own)
     right = softmax(joint[examples], axis=1)[np.arange(len(given)), given]
     clear = (size * softmax(joint[examples] - own, axis=1).max(axis=1) - 1) / (size - 1)
-    totals, counted, hits = (np.bincount(who, weights, len(transitions)) for weights in (None, clear**2, right))
-    hits = counted * hits / np.maximum(totals, 1)
+    counted, rights = (np.bincount(who, weights, len(transitions)) for weights in (clear**2, right))
+    hits = counted * rights / np.maximum((labels >= 0).sum(axis=0), 1)
     low, high = beta.ppf(SIZE / 2, hits, counted - hits + 1), beta.ppf(1 - SIZE / 2, hits + 1, counted - hits)
     pairs = zip(np.where(hits > 0, low, 0.0), np.where(hits < counted, high, 1.0), strict=True)
     return [(float(low), float(high)) for low, high in pairs]

@@ -9,13 +9,12 @@ import numpy as np
 from scipy.stats import binomtest
 
 from keras_het.analysis.advice import next_step
-from keras_het.analysis.label_quality import check_distributions
 from keras_het.analysis.second_choices import Agreement, agreement, ranks_of_clearness, unclear
 from keras_het.base.batches import check_same_index
 from keras_het.base.classes import encode
 from keras_het.base.validation import check_class_names, check_labels
 from keras_het.label_noise.decoding import Decoded, decode
-from keras_het.label_noise.estimation import SYSTEMATIC, flip_p_values
+from keras_het.label_noise.estimation import SYSTEMATIC, check_distributions, flip_p_values
 
 # The rule, chosen on digits with seeds 10 to 19; benchmarks/labels/diagnosis.py tries it on other seeds and data.
 CLEAR, CLEAREST = 0.7, 0.5  # shares of each class, the clearest examples, in which the model seldom has the class wrong
@@ -124,12 +123,12 @@ def diagnose_noise(probabilities: Any, labels: Any, *, class_names: Sequence | M
 
     Nobody can tell a hard example from a wrong label: a weak model makes right labels look wrong "by example". That,
     and not "none", is said of right labels for which the model is wrong too often; of words, where it was wrong for two
-    of five even so, it was said whatever the noise was. Nor can look-alikes be told from weak raters. With two classes,
+    of five even so, it was said of swapped pairs, too. Nor can look-alikes be told from weak raters. With two classes,
     or few wrong labels, only "none" can be told. Of a model that predicts the labels no better than their largest class
     no kind is told. How often each kind is right is on the page "Choose a method".
 
     So the share of the labels that the model disagrees with is not that of the wrong ones, and has no interval. That
-    one needs right labels of some examples: `label_noise.CountedTransition.from_labels` counts T by these.
+    one needs right labels of some examples: `truth.CountedTransition.from_labels` counts T by these.
 
     Args:
         probabilities: out of sample, by `cross_val_probabilities`, shape `(N, K)`, K >= 2, each row of sum 1.

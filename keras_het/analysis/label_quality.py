@@ -12,13 +12,27 @@ import scipy.special
 
 from keras_het.analysis.covariance import ConfusedPair
 from keras_het.analysis.neighbors import neighbor_shares
-from keras_het.analysis.text import aligned
 from keras_het.base.batches import check_same_index
 from keras_het.base.extras import import_extra
 from keras_het.base.validation import check_labels
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.inspection.training_record import TrainingRecord
-from keras_het.label_noise.estimation import check_probabilities, confident_counts, systematic_flips
+from keras_het.label_noise.estimation import check_distributions, confident_counts, systematic_flips
+
+
+def aligned(cells: list[list[str]]) -> list[str]:
+    """The lines of a table, with columns that end in line.
+
+    Args:
+        cells: texts, a list for each line.
+
+    Example:
+        >>> aligned([["index", "p"], ["7", "0.25"]])
+        ['index     p', '    7  0.25']
+    """
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join(map(str.rjust, line, widths)).rstrip() for line in cells]
+
 
 SHOWN = 20  # lines of the table that is printed
 
@@ -241,17 +255,6 @@ def _of_training(dynamics: Any, labels: Any) -> Evidence:
         rule = "be None, or those of the training"
         raise ValueError(f"`labels` must {rule}. Received: {len(wrong)} others, the first at [{wrong[0]}]")
     return Evidence(record.mean_probabilities.astype("float64"), record.labels, margins)
-
-
-def check_distributions(probabilities: Any) -> np.ndarray:
-    """Probabilities as NumPy, if every row sums to 1."""
-    p = check_probabilities(probabilities)
-    wrong = np.flatnonzero(np.abs(p.sum(axis=1) - 1.0) > 1e-3)
-    if len(wrong):
-        raise ValueError(
-            f"`probabilities` must have rows of sum 1. Received: row {wrong[0]} sums to {p[wrong[0]].sum():.6g}"
-        )
-    return p
 
 
 def confident_issues(labels: np.ndarray, p: np.ndarray) -> np.ndarray:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.analysis.label_quality import SHOWN, confident_issues
-from keras_het.analysis.text import aligned
+from keras_het.analysis.label_quality import SHOWN, aligned, confident_issues
 from keras_het.base.batches import as_numpy, check_same_index
 from keras_het.base.extras import import_extra
 from keras_het.base.validation import check_class_names, check_label_vectors

@@ -14,7 +14,7 @@ from keras_het.inspection.head_noise import find_noisy_head, standardized, varia
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Link
 from keras_het.ops import Nodes, quasi_random
-from keras_het.ops.diagonal import DiagonalNormal
+from keras_het.ops.normal import DiagonalNormal
 from keras_het.ops.streaming import expectation
 
 BLOCK_NUMBERS = 1 << 24  # logits that are held at once; more may not fit in memory

@@ -1,17 +1,103 @@
-"""The finished parts of a long run, as files in a folder, from which a later call goes on."""
+"""The finished parts of a long run, as files from which a later call goes on.
 
+Files may be damaged or hostile: nothing in them is run, and no more is allocated than they hold.
+"""
+
+import contextlib
+import math
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
 
 from keras_het.base.fingerprint import fingerprint
-from keras_het.base.npz import read_arrays
 from keras_het.base.validation import check_rows
 
 Form = tuple[tuple[int, ...], tuple[str, ...]]  # the shape of an array, and the types that it may have
+MAX_BYTES = 4 << 30  # of all arrays of a file that is smaller itself: a few bytes may unpack to any number
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def read_arrays(
+    argument: str, path: str | os.PathLike, needed: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> dict[str, np.ndarray]:
+    """The arrays of a .npz file, which must have these names.
+
+    Args:
+        argument: the name of the argument that gave the file, for the errors.
+        path: the file.
+        needed: names of arrays that it must have.
+        optional: names of arrays that it may have.
+    Raises:
+        ValueError: for a file that is not whole, other arrays, or Python objects; also for arrays of more than 4 GiB,
+            unless the file itself is as large, and for a header that asks for other bytes than the file has. Nothing is
+            allocated before.
+    """
+    with _whole(argument, path):
+        archive = zipfile.ZipFile(path)
+    with archive:
+        names = [name.removesuffix(".npy") for name in archive.namelist()]
+        _check_names(argument, path, names, needed, optional)
+        _check_size(argument, path, archive)
+        return {name: _array(argument, path, archive, name) for name in needed + optional if name in names}
+
+
+@contextlib.contextmanager
+def _whole(argument: str, path: str | os.PathLike) -> Iterator[None]:
+    """Gives one text to the errors of zipfile, of its decompressors and of NumPy, which are of many kinds."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"`{argument}` must be a .npz file that is whole. Received: {path}; {error}") from error
+
+
+def _check_names(
+    argument: str, path: str | os.PathLike, names: list[str], needed: tuple[str, ...], optional: tuple[str, ...]
+) -> None:
+    if not set(needed) <= set(names):
+        raise ValueError(
+            f"`{argument}` must have {' and '.join(needed)}. Received: {path} with {', '.join(names) or 'nothing'}"
+        )
+    if unknown := [name for name in names if name not in needed + optional]:
+        rule = f"have no arrays but {', '.join(needed + optional)}"
+        raise ValueError(f"`{argument}` must {rule}. Received: {path} with {', '.join(unknown)}")
+
+
+def _check_size(argument: str, path: str | os.PathLike, archive: zipfile.ZipFile) -> None:
+    """Raises a ValueError for too many bytes; zipfile unpacks no more of them than it says here."""
+    size = sum(member.file_size for member in archive.infolist())
+    if size > max(MAX_BYTES, os.path.getsize(path)):
+        raise ValueError(
+            f"`{argument}` must keep within {MAX_BYTES >> 30} GiB, or be saved without compression. Received: {path} "
+            f"with {size / 2**30:.4g} GiB"
+        )
+
+
+def _array(argument: str, path: str | os.PathLike, archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    with _whole(argument, path), archive.open(f"{name}.npy") as member:
+        shape, _, dtype = _HEADERS[np.lib.format.read_magic(member)](member)
+        held = archive.getinfo(member.name).file_size - member.tell()
+    _check_header(name, path, shape, dtype, held)
+    with _whole(argument, path), archive.open(f"{name}.npy") as member:
+        return np.lib.format.read_array(member, allow_pickle=False)
+
+
+def _check_header(name: str, path: str | os.PathLike, shape: tuple[int, ...], dtype: Any, held: int) -> None:
+    """Raises a ValueError if the header of an array is for Python objects, or for other bytes than are behind it."""
+    if dtype.hasobject:
+        rule = (
+            "hold numbers and texts, and no Python objects, which could run code; make texts an array of them: "
+            "np.array(names, str)"
+        )
+        raise ValueError(f"`{name}` must {rule}. Received: an array of Python objects in {path}")
+    if not dtype.itemsize or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != held:
+        raise ValueError(
+            f"`{name}` must have the bytes that its header says. Received: shape {shape}, {dtype}, in {held} bytes of "
+            f"{path}"
+        )
 
 
 class ResultFiles:

@@ -3,8 +3,7 @@
 from typing import Any
 
 from keras_het.base.choices import find_choice
-from keras_het.covariances.covariance import Covariance
-from keras_het.covariances.diagonal import Diagonal
+from keras_het.covariances.covariance import Covariance, Diagonal
 from keras_het.covariances.latent import Latent
 from keras_het.covariances.low_rank import LowRank
 from keras_het.covariances.narrow import Narrow

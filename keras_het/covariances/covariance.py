@@ -1,4 +1,4 @@
-"""The base class of covariances: maps from features to the noise of the logits."""
+"""The base class of covariances, maps from features to the noise of the logits, and the one without correlations."""
 
 import math
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from keras_het.base.precision import AffineMap, FullPrecision
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_number
 from keras_het.covariances.block_matrix import BlockMatrix
-from keras_het.ops.diagonal import DiagonalNormal
 from keras_het.ops.log_space import softplus_inverse
+from keras_het.ops.normal import DiagonalNormal
 
 
 class Covariance(FullPrecision):
@@ -237,3 +237,21 @@ def _copy(initializer: Any) -> Any:
     One unseeded instance would give every kernel of the same shape the same values.
     """
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class Diagonal(Covariance):
+    """diag(d(x)^2): noise without correlations. It adds D K + K weights to a Dense layer.
+
+    Args:
+        initializer: of the kernels. The biases already give the starting noise; the kernels' values are added to it.
+        regularizer: of the kernels.
+        initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
+        min_scale: added to d; at least 0.
+        kwargs: as for any Keras layer.
+
+    Example:
+        >>> from keras_het.layers import HeteroscedasticDense
+        >>> HeteroscedasticDense(10, covariance=Diagonal()).num_factors
+        0
+    """

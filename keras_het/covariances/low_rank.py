@@ -1,5 +1,6 @@
-"""Low-rank noise whose directions depend on the input."""
+"""Low-rank noise whose directions depend on the input, also of all pixels of an image, and its start."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -8,13 +9,13 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.tensor import Tensor
-from keras_het.base.validation import as_float64, check_integer
+from keras_het.base.validation import MAX_CLASSES, as_float64, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.covariance import Covariance
-from keras_het.covariances.unit_rows import UnitRows
 from keras_het.ops.low_rank import LowRankNormal
 
 DEFAULT_NUM_FACTORS = 15
+MOST_FACTORS = 1024  # over pixels
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -102,3 +103,45 @@ class LowRank(Covariance):
 def _classes_first(factor: np.ndarray) -> np.ndarray:
     """`(M, K, R)` to `(K, M R)`."""
     return factor.transpose(1, 0, 2).reshape(factor.shape[1], -1)
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class UnitRows(keras.initializers.Initializer):
+    """Rows of `size` normal numbers, each scaled to the norm `norm`.
+
+    NumPy draws them, so that they are the same on every backend.
+
+    Args:
+        size: number of entries of a row; the requested shape may be flat.
+        seed: of the directions; an integer, or a list of them.
+        norm: of every row.
+    """
+
+    def __init__(self, size: int, seed: int | list[int], norm: float = 1.0) -> None:
+        self.size, self.seed, self.norm = check_integer("size", size, 1, MAX_CLASSES), seed, norm
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+        rows = np.random.default_rng(self.seed).normal(size=(math.prod(shape) // self.size, self.size))
+        rows *= self.norm / np.linalg.norm(rows, axis=1, keepdims=True)
+        return ops.convert_to_tensor(rows.reshape(shape), dtype=dtype or keras.config.floatx())
+
+    def get_config(self) -> dict[str, Any]:
+        return {"size": self.size, "seed": self.seed, "norm": self.norm}
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class OverPixels(LowRank):
+    """As `LowRank`, for logits of pixels that share the noise of the factors.
+
+    The covariance has as many rows as the image has pixels times classes, so the factors may be more than the classes.
+
+    Args:
+        num_factors: R, from 1 to 1024.
+        kwargs: other arguments of `LowRank`.
+    """
+
+    def __init__(self, num_factors: int, **kwargs: Any) -> None:
+        super().__init__(num_factors, **kwargs)
+
+    def check(self, units: int) -> None:
+        self.num_factors = check_integer("num_factors", self.num_factors, 1, MOST_FACTORS)

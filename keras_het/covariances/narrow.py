@@ -8,8 +8,7 @@ import numpy as np
 
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, as_float64, check_integer
-from keras_het.covariances.low_rank import LowRank
-from keras_het.covariances.unit_rows import UnitRows
+from keras_het.covariances.low_rank import LowRank, UnitRows
 
 
 @keras.saving.register_keras_serializable("keras_het")

@@ -12,8 +12,7 @@ from keras_het.base.tensor import Tensor
 from keras_het.base.validation import as_float64
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.covariance import Covariance
-from keras_het.covariances.low_rank import LowRank
-from keras_het.covariances.unit_rows import UnitRows
+from keras_het.covariances.low_rank import LowRank, UnitRows
 from keras_het.ops.low_rank import ScaledLowRankNormal
 
 

@@ -7,14 +7,13 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
-from keras_het.base.batches import check_same_index
+from keras_het.base.batches import ShuffledBatches, check_same_index
 from keras_het.base.new_models import NewModels
 from keras_het.base.validation import check_integer, check_number, check_weights
 from keras_het.estimator.network import NetworkClassifier
 from keras_het.inspection.check import judge
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import unchanged_seed
-from keras_het.models.shuffled import ShuffledBatches
 from keras_het.training.candidates import Task
 from keras_het.training.networks import checked_model, options_of, own_head, with_layers
 

@@ -50,9 +50,10 @@ class NoisyLabelClassifier(NetworkClassifier):
 
     Example:
         >>> x, y = np.eye(3)[:, :2].repeat(20, axis=0), np.array(["ant", "bee", "cat"]).repeat(20)
-        >>> classifier = NoisyLabelClassifier((8,), epochs=4, folds=2, random_state=0).fit(x, y)
+        >>> classifier = NoisyLabelClassifier((8,), epochs=20, learning_rate=0.05, folds=2, random_state=0)
+        >>> classifier = classifier.fit(x, y)
         >>> classifier.classes_.tolist(), classifier.predict_proba(x).shape, classifier.choice_.name
-        (['ant', 'bee', 'cat'], (60, 3), 'early stopping')
+        (['ant', 'bee', 'cat'], (60, 3), 'early-learning regularisation')
     """
 
     def __init__(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.base.npz import read_arrays
+from keras_het.base.result_files import read_arrays
 
 LARGEST = float(np.finfo("float16").max)  # of a margin and of a loss
 SUMS = ("margin_sum", "loss_sum", "probability_sum", "predicted", "forgotten", "changes")

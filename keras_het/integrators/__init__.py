@@ -6,11 +6,9 @@ They are small serialisable objects, like the initializers of `keras.initializer
 from typing import Any
 
 from keras_het.base.choices import find_choice
-from keras_het.integrators.closed_form import ClosedForm
 from keras_het.integrators.integrator import Integrator
-from keras_het.integrators.quadrature import Quadrature
 from keras_het.integrators.sampled import MonteCarlo, QuasiMonteCarlo
-from keras_het.integrators.taylor import Taylor
+from keras_het.integrators.without_nodes import ClosedForm, Quadrature, Taylor
 
 __all__ = [
     "ClosedForm",

@@ -5,14 +5,12 @@ et al. 2014.
 """
 
 from keras_het.label_noise.corruption import corrupt_labels, look_alike_transitions, weak_raters
-from keras_het.label_noise.counted import CountedTransition
 from keras_het.label_noise.dawid_skene import dawid_skene, majority_vote
 from keras_het.label_noise.estimation import estimate_by_anchors, estimate_by_confident_joint, systematic_flips
 from keras_het.label_noise.matrices import from_confusion, outlier_class, pair_flip, random_flip, symmetric
 from keras_het.label_noise.measures import condition_number, total_variation
 
 __all__ = [
-    "CountedTransition",
     "condition_number",
     "corrupt_labels",
     "dawid_skene",

@@ -141,3 +141,14 @@ def check_probabilities(probabilities: Any) -> np.ndarray:
     if len(empty):
         raise ValueError(f"`probabilities` must have rows of a positive sum. Received: row {empty[0]} sums to 0")
     return p
+
+
+def check_distributions(probabilities: Any) -> np.ndarray:
+    """Probabilities as NumPy, if every row sums to 1."""
+    p = check_probabilities(probabilities)
+    wrong = np.flatnonzero(np.abs(p.sum(axis=1) - 1.0) > 1e-3)
+    if len(wrong):
+        raise ValueError(
+            f"`probabilities` must have rows of sum 1. Received: row {wrong[0]} sums to {p[wrong[0]].sum():.6g}"
+        )
+    return p

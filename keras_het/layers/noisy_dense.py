@@ -1,5 +1,6 @@
 """The base class of heads: a Dense layer whose outputs have the noise of a covariance."""
 
+import numbers
 import random
 from typing import Any
 
@@ -12,7 +13,9 @@ from keras_het.base.replicas import weight_shares
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean, check_integer, check_last_axis
 from keras_het.base.version import check_format
-from keras_het.covariances.short import from_short
+from keras_het.covariances.covariance import Covariance, Diagonal
+from keras_het.covariances.low_rank import LowRank
+from keras_het.covariances.parameter_efficient import ParameterEfficient
 
 MAX_WEIGHT_BYTES = 16 << 30
 
@@ -175,3 +178,24 @@ def chosen_covariance(
         rule = f"be None, or `{name}` its default: give it to the covariance, as covariance={kind}(...)."
         raise ValueError(f"`covariance` must {rule} Received: {given[0]}")
     return covariance
+
+
+def from_short(num_factors: int | None = None, parameter_efficient: bool = False, **arguments: Any) -> Covariance:
+    """The covariance of a head's arguments: `Diagonal`, `LowRank` or `ParameterEfficient`.
+
+    Args:
+        num_factors: R; 0 is a diagonal covariance.
+        parameter_efficient: whether all inputs share V.
+        arguments: all others of a covariance.
+    Raises:
+        ValueError: for a shared V without factors.
+    """
+    is_zero = isinstance(num_factors, numbers.Integral) and not isinstance(num_factors, bool) and num_factors == 0
+    if not is_zero:
+        kind = ParameterEfficient if parameter_efficient else LowRank
+        return kind(num_factors, **arguments)
+    if parameter_efficient:
+        raise ValueError(
+            "`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0"
+        )
+    return Diagonal(**arguments)

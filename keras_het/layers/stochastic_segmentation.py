@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from keras_het import covariances, links
-from keras_het.covariances.over_pixels import OverPixels
+from keras_het.covariances.low_rank import OverPixels
 from keras_het.layers.joint_heteroscedastic_dense import JointHeteroscedasticDense
 
 DEFAULT_NUM_FACTORS = 10

@@ -8,8 +8,7 @@ from typing import Any
 from keras_het.base.choices import find_choice
 from keras_het.links.link import Link
 from keras_het.links.normalized import NormalCDF, NormalizedSigmoid
-from keras_het.links.sigmoid import Sigmoid
-from keras_het.links.softmax import Softmax
+from keras_het.links.softmax import Sigmoid, Softmax
 
 __all__ = ["Link", "NormalCDF", "NormalizedSigmoid", "Sigmoid", "Softmax", "get"]
 

@@ -9,17 +9,15 @@ takes the predictions of two networks, `(B, 2, K)`, as a `models.PeerNetworks` g
 """
 
 from keras_het.losses.annotators_loss import AnnotatorsLoss
-from keras_het.losses.co_teaching import CoTeaching
 from keras_het.losses.corrected import ForwardCorrectedCrossentropy
+from keras_het.losses.distribution_loss import MultivariateNormalNLL
 from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
 from keras_het.losses.indexed import with_index
-from keras_het.losses.joint import JointMultiLabelCrossentropy
-from keras_het.losses.joint_segmentation import JointSegmentationCrossentropy
+from keras_het.losses.joint import JointMultiLabelCrossentropy, JointSegmentationCrossentropy
 from keras_het.losses.log_ratio import LogRatioSquaredError
 from keras_het.losses.mixed_labels import BootstrappedCrossentropy, SmoothedCrossentropy
-from keras_het.losses.multivariate_normal import MultivariateNormalNLL
 from keras_het.losses.robust import ActivePassiveCrossentropy, GeneralizedCrossentropy, SymmetricCrossentropy
-from keras_het.losses.selecting import SelfPacedCrossentropy
+from keras_het.losses.selecting import CoTeaching, SelfPacedCrossentropy
 
 __all__ = [
     "ActivePassiveCrossentropy",

@@ -1,4 +1,4 @@
-"""Losses of the joint likelihood of several labels, for heads that return the distribution of their logits."""
+"""Losses of the joint likelihood of several labels, or of all pixels, by heads that return a distribution of logits."""
 
 from typing import Any
 
@@ -6,11 +6,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.validation import check_numbers
+from keras_het.base.validation import MAX_CLASSES, check_integer, check_numbers
 from keras_het.losses.crossentropy import Crossentropy
-from keras_het.losses.distribution_loss import JointLoss
+from keras_het.losses.distribution_loss import JointLoss, in_last_axis, shapes_fit
 from keras_het.ops.label_vectors import MISSING, log_joint_labels
-from keras_het.ops.packed import Unpacked
+from keras_het.ops.packed import Unpacked, unpack
+from keras_het.ops.pixels import log_joint_pixels
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -102,3 +103,81 @@ def _check_rates(name: str, rates: Any) -> np.ndarray:
     if found.ndim > 1 or not np.all((found >= 0.0) & (found < 1.0)):
         raise ValueError(f"`{name}` must be a number in [0, 1), or one for each label. Received: {rates!r}")
     return found
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class JointSegmentationCrossentropy(JointLoss):
+    """-log p of a whole label map, for `layers.StochasticSegmentation`.
+
+        -log E_{e_R}[ prod_i E_{e_i}[softmax(mu_i + d_i e_i + V_i e_R)_{y_i}] ],     e_R one for all pixels i
+
+    Pixels whose labels go together, such as those that one annotator marks and another does not, make V point in the
+    same direction. Crossentropy of each pixel cannot see that. The noise of each pixel by itself is integrated in
+    closed form (`ops.pixels.log_joint_pixels`), and that of the factors by quasi-random nodes, which are drawn anew at
+    every training step and are the same in `evaluate`.
+
+    The loss of an image is a sum over its pixels, in nats, as in the paper: learning rates and weight decay for a mean
+    over pixels do not fit.
+
+    Args:
+        num_classes: C.
+        num_samples: S, the number of nodes.
+        ignore_class: integer label of pixels that count for nothing: their means, standard deviations and factors get
+            no gradient; None counts all.
+        seed: of the nodes, in [0, 2^31).
+        name: as for any Keras loss.
+        reduction: as for any Keras loss.
+        dtype: as for any Keras loss.
+    Input shape: labels `(B, ...)` or `(B, ..., 1)`, integers; a label that is neither a class nor `ignore_class` makes
+        the loss nan. Predictions `(B, ..., C (2 + R) + 1)`, such as `(B, H, W, C (2 + R) + 1)`.
+    Output shape: a loss for each image. One of ignored pixels alone counts neither in the sum nor in the mean.
+    Raises:
+        ValueError: for arguments outside these ranges, or predictions that are no distribution of C logits.
+    Source: Monteiro et al. 2020, Eq. 5.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_het.layers import StochasticSegmentation
+        >>> from keras_het.models import DistributionModel
+        >>> inputs = keras.Input((8, 8, 3))
+        >>> features = keras.layers.Conv2D(4, 3, padding="same", activation="relu")(inputs)
+        >>> model = DistributionModel(inputs, StochasticSegmentation(2, num_factors=3)(features))
+        >>> model.compile("adam", JointSegmentationCrossentropy(2), metrics=["sparse_categorical_accuracy"])
+        >>> history = model.fit(np.ones((4, 8, 8, 3)), np.ones((4, 8, 8)), verbose=0)
+        >>> model.predict(np.ones((4, 8, 8, 3)), verbose=0).shape
+        (4, 8, 8, 2)
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        num_samples: int = 20,
+        ignore_class: int | None = None,
+        seed: int = 0,
+        name: str = "joint_segmentation_crossentropy",
+        reduction: str | None = "sum_over_batch_size",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_samples, seed, name=name, reduction=reduction, dtype=dtype)
+        self.num_classes = check_integer("num_classes", num_classes, 2, MAX_CLASSES)
+        self.ignore_class = (
+            None if ignore_class is None else check_integer("ignore_class", ignore_class, -(2**24), 2**24)
+        )
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """The loss of every image, `(B,)`."""
+        found = unpack(y_pred, self.num_classes)
+        labels = in_last_axis(y_true, y_pred)
+        if not shapes_fit(labels.shape[1:], (*y_pred.shape[1:-1], 1)):
+            rule = f"have the shape of the pixels, {tuple(y_pred.shape)[:-1]}, or one more axis of length 1"
+            raise ValueError(f"`y_true` must {rule}. Received: shape {tuple(y_true.shape)}")
+        labels, nodes = labels[..., 0], self.nodes(found)
+        if self.ignore_class is None:
+            return -log_joint_pixels(found.normal, labels, nodes)
+        valid = ops.not_equal(labels, self.ignore_class)
+        any_valid = ops.any(valid, axis=tuple(range(1, len(valid.shape))))
+        return Crossentropy.without_ignored(-log_joint_pixels(found.normal, labels, nodes, valid), any_valid)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        return {**super().get_config(), "num_classes": self.num_classes, "ignore_class": self.ignore_class}

@@ -9,7 +9,6 @@ from keras import ops
 
 from keras_het.base.internals import unlocked
 from keras_het.base.replicas import check_in_scope, check_one_process
-from keras_het.base.stateless import forgets
 from keras_het.losses.crossentropy import Crossentropy
 
 
@@ -163,3 +162,14 @@ class StatefulCrossentropy(Crossentropy):
             f"The loss {self.name!r} must be attached to {owner}: `model.compile(..., loss.attach(model))`, or, after "
             f"a model was loaded or cloned, `model.loss.attach(model)`. Received: a loss {found}"
         )
+
+
+def forgets(variable: keras.Variable) -> bool:
+    """Whether the step in whose scope this is called drops what is assigned to the variable.
+
+    On JAX a trainer hands the variables of its model to a step, and takes them back: it drops all others. Keras builds
+    models in a scope without variables, which counts as no step.
+    """
+    with keras.StatelessScope() as inner:
+        outer = inner.original_scope
+    return outer is not None and bool(outer.state_mapping) and outer.get_current_value(variable) is None

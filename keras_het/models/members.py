@@ -14,7 +14,7 @@ from keras_het.base.validation import check_boolean
 from keras_het.inspection.check import leaves
 from keras_het.inspection.counterparts import activation_for
 from keras_het.inspection.outputs import Output, outputs_of
-from keras_het.layers.clock import Clock
+from keras_het.layers.heteroscedastic_dense import Clock
 from keras_het.links import Link
 from keras_het.models.conversion import RETURNS
 

@@ -3,8 +3,8 @@
 from keras import ops
 
 from keras_het.base.tensor import Tensor
-from keras_het.ops.diagonal import DiagonalNormal
 from keras_het.ops.nodes import Nodes
+from keras_het.ops.normal import DiagonalNormal
 
 
 def low_rank_normal(

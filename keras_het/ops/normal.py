@@ -10,6 +10,7 @@ the sums into the gradients of `tensors`.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -131,3 +132,135 @@ class Normal:
     def gradients(self, *sums: Tensor) -> tuple[Tensor, ...]:
         """Gradients of `tensors` from the sums of `pull_back` over all chunks."""
         return sums
+
+
+class DiagonalNormal(Normal):
+    """u = loc + scale_diag * e_K: independent noise, with a standard deviation for each class.
+
+    Args:
+        loc: mean logits mu, shape `(..., K)`.
+        scale_diag: d, standard deviations >= 0, shape `(..., K)`.
+        others: tensors of a subclass.
+        size: K and R, integers; None reads them from the shapes.
+    """
+
+    def __init__(
+        self,
+        loc: Tensor,
+        scale_diag: Tensor,
+        *others: Tensor,
+        size: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__(loc, scale_diag, *others, size=size or (scale_diag.shape[-1], 0))
+        self.scale_diag = scale_diag
+
+    @property
+    def row_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return ((self.units,),) * 2
+
+    def scaled_factor(self) -> Tensor:
+        """W, shape `(..., K, R)`; R is 0."""
+        return ops.zeros_like(self.loc)[..., None][..., :0]
+
+    def variance(self) -> Tensor:
+        return ops.square(self.scale_diag)
+
+    def centered_variance(self) -> Tensor:
+        """The diagonal of C Sigma C, `(..., K)`: the part of the covariance that a softmax sees.
+
+        It is computed without a difference of large numbers.
+        """
+        own, factor = ops.square(self.scale_diag), self.scaled_factor()
+        of_mean = ops.mean(own, axis=-1, keepdims=True) / own.shape[-1]
+        shared = ops.sum(ops.square(factor - ops.mean(factor, axis=-2, keepdims=True)), axis=-1)
+        return own * (1.0 - 2.0 / own.shape[-1]) + of_mean + shared
+
+    def covariance_times(self, vector: Tensor) -> Tensor:
+        """The covariance times a vector, `(..., K)` to `(..., K)`, in O(K R)."""
+        return DiagonalNormal.variance(self) * vector
+
+    def covariance(self, centered: bool = False) -> Tensor:
+        """Covariance matrices, shape `(..., K, K)`.
+
+        A softmax sees only differences of logits, so its noise is identified up to Sigma + c 1 1'. `centered=True`
+        returns the identified part: C Sigma C with C = I - 1 1'/K, whose rows and columns sum to zero.
+        """
+        factor = self.scaled_factor()
+        diagonal = ops.square(self.scale_diag)[..., None] * ops.eye(self.loc.shape[-1], dtype=self.loc.dtype)
+        matrix = diagonal + ops.matmul(factor, ops.swapaxes(factor, -1, -2)) if factor.shape[-1] else diagonal
+        if not centered:
+            return matrix
+        rows = matrix - ops.mean(matrix, axis=-1, keepdims=True)
+        return rows - ops.mean(rows, axis=-2, keepdims=True)
+
+    def logits(self, nodes: Nodes) -> Tensor:
+        return self.loc[..., None, :] + self.scale_diag[..., None, :] * nodes.eps_diag
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0."""
+        distance, log_det = self.distance_and_log_det(value)
+        return -0.5 * (distance + log_det + self.loc.shape[-1] * math.log(2.0 * math.pi))
+
+    def distance_and_log_det(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """(value - loc)' Sigma^-1 (value - loc) and log det Sigma, `(...,)` each; needs scale_diag > 0.
+
+        Let w = W / d and r = (value - loc) / d. The quadratic form is the least of |r - w c|^2 + |c|^2 over c, and the
+        determinant equals the determinant of I + w' w. Both come from a QR factorisation of w above I, `(K + R, R)`, in
+        O(K R^2) instead of O(K^3). This forms no w' w, beside which the I would be lost, and no difference of large
+        squares, so float32 is enough where the factor noise is large.
+
+        Args:
+            value: `(..., K)`.
+        """
+        residual, factor = (ops.convert_to_tensor(value) - self.loc) / self.scale_diag, self.scaled_factor()
+        log_det = 2.0 * ops.sum(ops.log(self.scale_diag), axis=-1)
+        if factor.shape[-1]:
+            residual, triangular = _least_squares(factor / self.scale_diag[..., None], residual)
+            log_det = log_det + 2.0 * ops.sum(ops.log(ops.abs(ops.diagonal(triangular, axis1=-2, axis2=-1))), axis=-1)
+        return ops.sum(ops.square(residual), axis=-1), log_det
+
+    def tables(self, nodes: Nodes) -> tuple[Tensor, ...]:
+        return (nodes.eps_diag,)
+
+    def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
+        return self.loc[..., None] + self.scale_diag[..., None] * chunk[0]
+
+    def no_sums(self) -> tuple[Tensor, ...]:
+        return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
+
+    def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Two sums over the nodes of a chunk: of `sensitivity` times e_K, and of `sensitivity`, each `(B, K)`.
+
+        Args:
+            sensitivity: gradients by the logits, `(B, K, C)`.
+            chunk: columns of the tables.
+        """
+        return ops.sum(sensitivity * chunk[0], axis=-1), ops.sum(sensitivity, axis=-1)
+
+    def gradients(self, of_scale_diag: Tensor, of_loc: Tensor) -> tuple[Tensor, ...]:
+        """Gradients of `tensors` from the sums.
+
+        Args:
+            of_scale_diag: the sum times e_K, `(B, K)`.
+            of_loc: the sum alone, `(B, K)`.
+        """
+        return of_loc, of_scale_diag
+
+
+def _least_squares(factor: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+    """Fits `residual`, `(..., K)`, above R zeros, by least squares with the matrix of `factor` above I.
+
+    Args:
+        factor: w, `(..., K, R)`.
+        residual: r, `(..., K)`.
+    Returns:
+        the residual of the fit, `(..., K + R)`, and the triangular factor of that matrix, `(..., R, R)`.
+    """
+    num_factors = factor.shape[-1]
+    identity = ops.broadcast_to(
+        ops.eye(num_factors, dtype=residual.dtype), (*ops.shape(factor)[:-2], num_factors, num_factors)
+    )
+    orthogonal, triangular = ops.qr(ops.concatenate([factor, identity], axis=-2))
+    whole = ops.concatenate([residual, ops.zeros_like(identity[..., 0])], axis=-1)[..., None]
+    fitted = ops.matmul(orthogonal, ops.matmul(ops.swapaxes(orthogonal, -1, -2), whole))
+    return ops.squeeze(whole - fitted, -1), triangular

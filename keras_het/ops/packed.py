@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from keras_het.base.tensor import Tensor
-from keras_het.ops.diagonal import DiagonalNormal
 from keras_het.ops.low_rank import LowRankNormal
+from keras_het.ops.normal import DiagonalNormal
 
 INFERENCE = -1.0  # in place of the training step
 MOST_STEPS = 1 << 23  # float32 holds every smaller integer; then the steps begin anew

@@ -20,11 +20,10 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.tensor import Tensor
-from keras_het.ops.diagonal import DiagonalNormal
 from keras_het.ops.log_space import log_ndtr
 from keras_het.ops.mean import Mean
 from keras_het.ops.nodes import Nodes
-from keras_het.ops.normal import Normal
+from keras_het.ops.normal import DiagonalNormal, Normal
 from keras_het.ops.sigmoid import FARTHEST
 
 # The Gumbel law as sum_i w_i N(m_i, s_i^2): fitted anew to its distribution function, largest error 8e-5 (that of

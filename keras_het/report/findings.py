@@ -9,11 +9,9 @@ import keras
 import numpy as np
 
 from keras_het import analysis
-from keras_het.analysis.calibration import Calibration
+from keras_het.analysis.calibration import Calibration, RiskCoverage
 from keras_het.analysis.diagnosis import NoiseDiagnosis
 from keras_het.analysis.label_quality import LabelIssues
-from keras_het.analysis.risk import RiskCoverage
-from keras_het.analysis.true_performance import TruePerformance
 from keras_het.base.batches import check_same_index, count_examples, is_data_set
 from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_class_names, check_integer, check_labels
@@ -21,6 +19,8 @@ from keras_het.inspection.check import judge
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.layers import HeteroscedasticDense
 from keras_het.report.noise import Noise, find_noise, unless_impossible
+from keras_het.truth import true_performance
+from keras_het.truth.true_performance import TruePerformance
 
 
 class Findings(NamedTuple):
@@ -215,7 +215,7 @@ def _diagnosis(p: np.ndarray, labels: np.ndarray) -> NoiseDiagnosis | None:
 
 
 def _truth(p: np.ndarray, labels: np.ndarray, transition: Any) -> TruePerformance | None:
-    return None if transition is None else analysis.true_performance(_sum_to_one(p), labels, transition)
+    return None if transition is None else true_performance(_sum_to_one(p), labels, transition)
 
 
 def _sum_to_one(p: np.ndarray) -> np.ndarray:

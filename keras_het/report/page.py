@@ -1,4 +1,4 @@
-"""The report as files: a page that needs nothing else, and the table of all labels."""
+"""The report as files, a page that needs nothing else and the table of all labels, and the folder that they go to."""
 
 import base64
 import hashlib
@@ -6,25 +6,63 @@ import itertools
 import math
 import os
 import pathlib
+import tempfile
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
 import keras
 
-from keras_het.analysis.corrections import read_corrections
+from keras_het.analysis.corrections import COLUMNS, read_corrections, read_table, table_of
 from keras_het.analysis.label_quality import LabelIssues
-from keras_het.analysis.label_table import table_of
-from keras_het.analysis.plots.classes import EITHER, TOGETHER
+from keras_het.analysis.plots import EITHER, TOGETHER
 from keras_het.base.extras import import_extra
 from keras_het.base.version import __version__
 from keras_het.report.advice import NO_PAIR, next_steps, summary
-from keras_het.report.curves import margin_curves
-from keras_het.report.figures import is_images, pictures, thumbnails
+from keras_het.report.figures import is_images, margin_curves, pictures, thumbnails
 from keras_het.report.findings import Findings, collect
-from keras_het.report.folder import PAGE, TABLE, check_folder, replace_files
 
 MOST_SUSPECTS, MOST_PAIRS = 200, 20
+PAGE, TABLE = "report.html", "labels.csv"
+MARK = '<meta name="generator" content="keras_het'  # in the head of every page
+
+
+def check_folder(folder: pathlib.Path) -> None:
+    """Raises a ValueError if the folder has a file of a report's names that may not be replaced."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"`path` must be a folder. Received: {folder}, which is a file")
+    for name, is_ours in {PAGE: _is_page, TABLE: _is_table}.items():
+        path = folder / name
+        if path.exists() and not is_ours(path):
+            rule = f"be a folder where {name} is of an earlier report, or is not there"
+            raise ValueError(f"`path` must {rule}. Received: {path}, which no report wrote as it is")
+
+
+def _is_page(path: pathlib.Path) -> bool:
+    return path.is_file() and MARK in path.read_text(encoding="utf-8", errors="replace")
+
+
+def _is_table(path: pathlib.Path) -> bool:
+    """Whether the file is a table of a report, without columns that a person has added or taken away."""
+    try:
+        return sorted(read_table(path).columns) == sorted(COLUMNS)
+    except ValueError:
+        return False
+
+
+def replace_files(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
+    """Writes files beside the old ones, and replaces these at the end, so that an error leaves the old ones whole.
+
+    Args:
+        folder: it is made if it is not there.
+        contents: `{name: content}`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".report-") as new:
+        for name, content in contents.items():
+            pathlib.Path(new, name).write_bytes(content)
+        for name in contents:
+            os.replace(pathlib.Path(new, name), folder / name)
 
 
 class Suspect(NamedTuple):
@@ -78,7 +116,7 @@ def report(
             also beside probabilities, and the page has a curve of the margin by epoch for each suspect. None for none.
         issues: a `LabelIssues`, of `analysis.find_label_issues` or `clean_labels(...).issues`, whose suspects the page
             shall have, also beside dynamics; None finds them.
-        transition: how the labels came about, T as `analysis.true_performance` takes it, for a section on how good the
+        transition: how the labels came about, T as `truth.true_performance` takes it, for a section on how good the
             model is against the true classes; then the examples must be held out. None for no such section.
         images: pictures of the examples, to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels;
             None takes x if it has that last form.

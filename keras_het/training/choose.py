@@ -118,7 +118,7 @@ def choose(
         ...     model = keras.Sequential([keras.Input((3,)), dense(8, "relu"), dense(3, "softmax")])
         ...     model.compile(keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy")
         ...     return model
-        >>> found = choose(make_model, x, y, epochs=6, folds=2, verbose=0)
+        >>> found = choose(make_model, x, y, epochs=20, folds=2, verbose=0)
         >>> found.model.predict(x[::20], verbose=0).argmax(-1).tolist()
         [0, 1, 2]
     """

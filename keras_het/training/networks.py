@@ -52,8 +52,7 @@ def _linear(task: Task, optimizer: Any) -> keras.Model:
     dense = keras.layers.Dense(task.units, "log_softmax", dtype="float32")
     model = keras.Sequential([keras.Input(shape[1:]), dense])
     new = remade(optimizer) if isinstance(optimizer, keras.optimizers.Optimizer) else optimizer
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.get(new), loss, metrics=["accuracy"])
+    model.compile(keras.optimizers.get(new), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
 
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from keras_het.analysis import apply_corrections, find_label_issues
-from keras_het.analysis.corrections import read_corrections
-from keras_het.analysis.label_table import COLUMNS, table_of
+from keras_het.analysis.corrections import COLUMNS, read_corrections, table_of
 from tests.report.models import HOSTILE
 
 pytestmark = pytest.mark.refusal

@@ -8,7 +8,7 @@ import pytest
 
 from keras_het.analysis import calibration, plots, risk_coverage
 from keras_het.analysis.covariance import ConfusedPair
-from keras_het.analysis.plots.canvas import ON_DARK, ON_LIGHT
+from keras_het.analysis.plots import ON_DARK, ON_LIGHT
 
 pytestmark = pytest.mark.once
 

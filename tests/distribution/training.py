@@ -18,7 +18,7 @@ import keras
 import numpy as np
 
 import keras_het
-from keras_het.layers.clock import Clock
+from keras_het.layers.heteroscedastic_dense import Clock
 from keras_het.layers.noisy_dense import NoisyDense
 from tests.distribution import cases
 

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from keras_het import layers
 from keras_het.analysis.corrections import apply_corrections
-from keras_het.base.npz import read_arrays
-from keras_het.base.result_files import ResultFiles
+from keras_het.base.result_files import ResultFiles, read_arrays
 from keras_het.inspection.training_record import RecordFile, TrainingRecord
 from keras_het.integrators import QuasiMonteCarlo
-from keras_het.report.folder import check_folder
+from keras_het.report.page import check_folder
 from keras_het.training.candidates import PLAIN, Task
 from keras_het.training.race import Entry, Race
 from tests.fuzz import damage
@@ -195,7 +194,7 @@ def check(case, contents):
     """Reads the file of a case; returns how that ended. Nothing may run, and no file may change."""
     content = damage.damaged(contents[case.other or case.kind], case.changes)
     with contextlib.ExitStack() as stack:
-        for name, bound in (BOUNDS | {"keras_het.base.npz.MAX_BYTES": LARGEST}).items():
+        for name, bound in (BOUNDS | {"keras_het.base.result_files.MAX_BYTES": LARGEST}).items():
             stack.enter_context(mock.patch(name, bound))
         root = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder, scratch = root / "folder", root / "scratch"

@@ -7,9 +7,9 @@ import numpy as np
 
 from keras_het import links
 from keras_het.covariances import Latent, Narrow
-from keras_het.covariances.short import from_short
 from keras_het.integrators import MonteCarlo, Quadrature, QuasiMonteCarlo, Taylor
 from keras_het.layers import HeteroscedasticDense
+from keras_het.layers.noisy_dense import from_short
 from tests.marks import grid
 
 UNITS, FEATURES, EXAMPLES = 4, 6, 8

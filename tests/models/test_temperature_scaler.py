@@ -11,8 +11,7 @@ from keras_het.inspection.outputs import outputs_of
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Sigmoid
 from keras_het.models import DeepEnsemble, scale_temperature
-from keras_het.models.temperature_fit import HIGHEST, LOWEST
-from keras_het.models.temperature_scaler import TemperatureScaler
+from keras_het.models.temperature_scaler import HIGHEST, LOWEST, TemperatureScaler
 
 pytestmark = pytest.mark.once
 

@@ -9,8 +9,8 @@ import pytest
 from keras import ops
 
 from keras_het import integrators
-from keras_het.covariances.short import from_short
 from keras_het.layers import HeteroscedasticDense
+from keras_het.layers.noisy_dense import from_short
 from keras_het.ops import log_expected_softmax, nodes, pseudo_random
 from keras_het.ops import softmax as expected_softmax
 from keras_het.ops.low_rank import ScaledLowRankNormal

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from keras_het import analysis, covariances
+from keras_het import analysis, covariances, truth
 from keras_het.callbacks import TrainingDynamics
 from keras_het.label_noise import pair_flip
 from keras_het.layers import HeteroscedasticDense
@@ -332,7 +332,7 @@ def test_a_transition_adds_what_the_labels_say_of_the_true_classes():
     flips = pair_flip(CLASSES, 0.1)
     found = collect(plain(), X, Y, transition=flips)
     p = plain().predict(X, verbose=0).astype("float64")
-    expected = analysis.true_performance(p / p.sum(axis=1, keepdims=True), Y, flips)
+    expected = truth.true_performance(p / p.sum(axis=1, keepdims=True), Y, flips)
     assert found.truth.accuracy == expected.accuracy
     assert found.truth.accuracy.value > found.accuracy
     assert collect(plain(), X, Y).truth is None

@@ -7,7 +7,7 @@ import pytest
 
 from keras_het.analysis import apply_corrections
 from keras_het.report import page, report
-from keras_het.report.folder import check_folder, replace_files
+from keras_het.report.page import check_folder, replace_files
 from tests.report.models import EXAMPLES, make_data, plain
 
 pytestmark = pytest.mark.once

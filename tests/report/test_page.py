@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het.analysis.label_table import safe_cell
+from keras_het.analysis.corrections import safe_cell
 from keras_het.report import report
-from keras_het.report.curves import margin_curves
+from keras_het.report.figures import margin_curves
 from tests.report.models import CLASSES, EXAMPLES, HOSTILE, confuse, make_data, plain, seen, with_head
 
 pytestmark = pytest.mark.once

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from keras_het.analysis import calibration, true_performance
+from keras_het.analysis import calibration
 from keras_het.label_noise import (
-    CountedTransition,
     corrupt_labels,
     dawid_skene,
     estimate_by_confident_joint,
@@ -18,6 +17,7 @@ from keras_het.label_noise import (
     symmetric,
 )
 from keras_het.layers import NoiseTransition
+from keras_het.truth import CountedTransition, true_performance
 from tests.checks import FALSE_ALARM, z_limit
 
 pytestmark = pytest.mark.once
@@ -262,6 +262,7 @@ TWO, LABELS = np.array([[0.8, 0.2], [0.3, 0.7]]), [0, 1]
 REFUSED = {
     "singular": (TWO, LABELS, symmetric(2, 0.5), r"condition number of at most 100, or .* Received: inf"),
     "nearly singular": (TWO, LABELS, symmetric(2, 0.497), r"condition number of at most 100, .* Received: 167"),
+    "counted, and singular": (TWO, LABELS, CountedTransition(np.ones((2, 2))), r"condition number of at most 100, or"),
     "outlier class": (
         TWO,
         LABELS,

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import chdtri, chndtrinc, ndtri, xlogy
 
-from keras_het.analysis.corrected_weights import Noisy, read_noisy
-from keras_het.analysis.label_draws import blocks, draw_of_rows, p_values, sum_at, sum_over_counts
 from keras_het.base.batches import check_same_index
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_labels, check_number, check_open_share, check_share
+from keras_het.truth.corrected_weights import Noisy, read_noisy
+from keras_het.truth.label_draws import blocks, draw_of_rows, p_values, sum_at, sum_over_counts
 
 LEVEL = 0.05  # p-value below which a test says no
 TELLS = 0.03  # a test that says no more seldom, though nothing is wrong, has too few labels: what it can find is rare

@@ -7,15 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_het.analysis.corrected_weights import Noisy, read_noisy
-from keras_het.analysis.estimate import Estimate, estimate
-from keras_het.analysis.truth_intervals import TAIL, TruthIntervals
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer, check_open_share
+from keras_het.truth.corrected_weights import Noisy, read_noisy
+from keras_het.truth.intervals import TAIL, Estimate, TruthIntervals, estimate
 
 DRAWS = 500  # the deviation of so many is known to 3%
 WANTED = 0.95  # the accuracy for which the text names the confidence
-FEW, NOT_BY_FEW = 50, "the calibration error and the likelihood"
 SMALL = float(np.finfo("float32").tiny)  # least probability in a logarithm, as in the metric
 
 
@@ -24,8 +22,8 @@ class TruePerformance:
     """How good a model is against the true classes; it prints in plain words.
 
     Each `Estimate` has value, low and high, arrays if the figure is one. Values are as they were computed: noise may
-    push a share below 0 or above 1. Intervals, of 95%, are cut to the range of the figure; by fewer than 50 examples
-    those of the calibration error and of the likelihood may hold it more seldom, and the notes say so.
+    push a share below 0 or above 1. Intervals, of 95%, are cut to the range of the figure. By ten examples they
+    are wide, those of the calibration error and of the likelihood wider than they need be.
 
     Attributes:
         accuracy: the share of predictions that are the true class.
@@ -131,13 +129,15 @@ def true_performance(
         P(A, true = i) = sum_j P(A, noisy = j) (T^-1)[j, i],   A any event of the example, as "prediction is k"
 
     **It holds if the noise does not depend on the example, given its true class, and if T is right.** Noisy labels
-    cannot show whether that is so; `analysis.check_transition` tests it, by a few clean or repeated labels. The
+    cannot show whether that is so; `truth.check_transition` tests it, by a few clean or repeated labels. The
     examples must be held out: labels that trained the model cannot be told apart from others, and it agrees with their
     errors, too. So do not judge a model by its training data, nor by data that chose it.
 
     Intervals hold all values that what was found does not speak against, by the variance that labels have under T, and
     not by that of the sample, which is none where all agree. For shares without noise it is Wilson's interval. T is
-    drawn anew for each sample of the examples if it is uncertain, see `transition`. Then its error is in the intervals.
+    drawn anew for each sample of the examples if it is uncertain, see `transition`. Then its error is in the intervals,
+    to first order: a T that is counted on too few examples for that makes them hold the truth too seldom, in half of
+    the cases by 20 of each of two classes at 40% noise, and the notes say so.
 
     Args:
         probabilities: of the model for held-out examples, `(N, K)`, each row of sum 1.
@@ -147,7 +147,7 @@ def true_performance(
 
             * a matrix `(K, K)`, or one for each annotator, `(M, K, K)`; a `layers.NoiseTransition`, or a model that
               ends in one; the result of `label_noise.dawid_skene`: taken for exact;
-            * a `label_noise.CountedTransition`, of a few examples of known class: drawn from what they allow;
+            * a `truth.CountedTransition`, of a few examples of known class: drawn from what they allow;
             * a function `(probabilities, labels) -> T`, such as `lambda p, y: estimate_by_confident_joint(y, p)` or
               `lambda p, y: dawid_skene(y, K).transitions`: called for each sample. An error that it makes on all of
               them, a bias, is not seen.
@@ -203,8 +203,6 @@ def _notes(noisy: Noisy, accuracy: Estimate, share: float) -> list[tuple[str, st
     notes = noisy.explain()
     if noisy.redraw is not None:
         notes.append(("error of T", f"{share:.0%} of the variance of the accuracy is from its error."))
-    if len(noisy.p) < FEW:
-        notes.append(("few examples", f"by fewer than {FEW}, the intervals of {NOT_BY_FEW} may hold it more seldom."))
     if accuracy.low == accuracy.high:  # no accuracy in [0, 1] is within chance of the estimate
         notes.append(("warning", "the accuracy is outside [0, 1] by more than chance: T or the assumption is wrong."))
     return notes

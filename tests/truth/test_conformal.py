@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from keras_het.analysis import conformal_sets
-from keras_het.analysis.conformal import scores
-from keras_het.label_noise import CountedTransition, corrupt_labels, estimate_by_confident_joint, pair_flip
-from tests.analysis.test_true_performance import T, drawn, exact
+from keras_het.label_noise import corrupt_labels, estimate_by_confident_joint, pair_flip
+from keras_het.truth import CountedTransition, conformal_sets
+from keras_het.truth.conformal import scores
 from tests.checks import z_limit
+from tests.truth.test_true_performance import T, drawn, exact
 
 pytestmark = pytest.mark.once
 

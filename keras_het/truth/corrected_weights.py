@@ -14,15 +14,17 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_het.analysis.label_quality import check_distributions
 from keras_het.base.batches import check_same_index
 from keras_het.base.validation import as_float64, check_annotations, check_labels, check_transitions
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
-from keras_het.label_noise import CountedTransition, condition_number
+from keras_het.label_noise import condition_number
 from keras_het.label_noise.dawid_skene import DawidSkene
+from keras_het.label_noise.estimation import check_distributions
 from keras_het.layers import NoiseTransition
+from keras_het.truth.counted import CountedTransition
 
 MOST_CONDITION = 100.0  # a share of the truth to a hundredth would then take 100 ** 2 times the labels
+MOST_ERROR = 0.25  # of T by its counts, in parts of itself: beyond, first order is not enough
 ASSUMPTION = "Noise must not depend on the example given its true class; held-out labels alone cannot show that it does"
 
 
@@ -126,7 +128,10 @@ def _read_transition(transition: Any, p: np.ndarray, y: np.ndarray) -> tuple[Any
     """T as it is given, how to draw it anew, and where it comes from."""
     exact = "taken for exact: its error is not in the intervals"
     if isinstance(transition, CountedTransition):
-        origin = f"counted on {transition.counts.sum():.0f} examples of known class; its error is in the intervals"
+        few = (
+            ", but these are too few for the intervals to hold what they say" if _error(transition) > MOST_ERROR else ""
+        )
+        origin = f"counted on {transition.counts.sum():.0f} examples of known class; its error is in the intervals{few}"
         return transition.transition, lambda rng, _: transition.draw(rng)[None], origin
     if isinstance(transition, DawidSkene):
         return transition.transitions, None, f"of {len(transition.transitions)} annotators by Dawid and Skene, {exact}"
@@ -143,6 +148,19 @@ def _read_transition(transition: Any, p: np.ndarray, y: np.ndarray) -> tuple[Any
         return drawn if drawn.ndim == 3 else drawn[None]
 
     return transition(p, y), redraw, "estimated on these examples, and anew on each sample; a bias of it is not seen"
+
+
+def _error(counted: CountedTransition) -> float:
+    """How far the product of the inverse and T may be from the identity, by the counts; infinite if T is refused.
+
+    sqrt(E |W (T* - T)|^2 / K),    W = T^-1,    E |W (T* - T)|^2 = sum_i |W[:, i]|^2 sum_j T[i, j] (1 - T[i, j]) / n_i
+    """
+    if not condition_number(counted.transition) <= MOST_CONDITION:
+        return np.inf
+    totals, size = counted.counts.sum(axis=1), len(counted.counts)
+    rows = (counted.counts + 1.0 / size) / (totals[:, None] + 1.0)  # as they are drawn: no entry is sure to be 0 or 1
+    variance = (rows * (1.0 - rows)).sum(axis=1) / totals
+    return float(np.sqrt(np.square(np.linalg.inv(counted.transition)).sum(axis=0) @ variance / size))
 
 
 def _fit(transition: Any, shape: tuple[int, int, int], several: bool) -> np.ndarray:

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from keras_het.analysis import check_transition, label_draws
-from keras_het.analysis.corrected_weights import read_noisy
-from keras_het.analysis.transition_check import LEVEL, TELLS, _by_class
 from keras_het.label_noise import corrupt_labels, pair_flip, symmetric
-from tests.analysis.test_true_performance import drawn
+from keras_het.truth import check_transition, label_draws
+from keras_het.truth.corrected_weights import read_noisy
+from keras_het.truth.transition_check import LEVEL, TELLS, _by_class
 from tests.checks import FALSE_ALARM, z_limit
+from tests.truth.test_true_performance import drawn
 
 pytestmark = pytest.mark.once
 

@@ -14,7 +14,7 @@ class CountedTransition:
 
         T[i, j] = counts[i, j] / n_i,    row i of a draw ~ Dirichlet(counts[i] + 1 / K),    n_i = sum_j counts[i, j]
 
-    `analysis.true_performance` and `analysis.conformal_sets` draw it anew for each of their samples, so that its error
+    `true_performance` and `conformal_sets` draw it anew for each of their samples, so that its error
     is in their intervals.
 
     Args:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_het.label_noise import CountedTransition
+from keras_het.truth import CountedTransition
 from tests.checks import z_limit
 
 pytestmark = pytest.mark.once

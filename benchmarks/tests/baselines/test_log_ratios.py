@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 from scipy import linalg, special
 
-from keras_het.ops.log_ratios import log_ratios, logits_of
+from benchmarks.baselines.log_ratios import log_ratios, logits_of
 from tests.gradients import value_and_gradients
 
 RNG = np.random.default_rng(0)

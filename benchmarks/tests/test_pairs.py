@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.analysis.pairs import top_pairs
+from benchmarks.demo.findings import top_pairs
 
 pytestmark = pytest.mark.once
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.analysis.corrected_weights import Noisy, read_noisy
-from keras_het.analysis.label_quality import check_distributions
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_open_share
+from keras_het.label_noise.estimation import check_distributions
+from keras_het.truth.corrected_weights import Noisy, read_noisy
 
 DRAWS = 200
 CORRECTIONS = ("asymptotic", "finite", None)

@@ -1,0 +1,8 @@
+"""What is true, by held-out noisy labels and T: accuracy, sets and tests. NumPy in, frozen dataclasses out."""
+
+from keras_het.truth.conformal import conformal_sets
+from keras_het.truth.counted import CountedTransition
+from keras_het.truth.transition_check import check_transition
+from keras_het.truth.true_performance import true_performance
+
+__all__ = ["CountedTransition", "check_transition", "conformal_sets", "true_performance"]

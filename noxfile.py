@@ -265,7 +265,7 @@ def notebooks(session):
 @nox.session
 def package(session):
     """Builds the wheel, installs it outside the repository, and runs the README's first example with it."""
-    install(session, "build", "jax")
+    install(session, "build", "jax", "scikit-learn")
     folder = pathlib.Path(session.create_tmp()).resolve()
     shutil.rmtree(folder / "dist", ignore_errors=True)
     session.run("python", "-m", "build", "--wheel", "--outdir", str(folder / "dist"))

@@ -56,6 +56,21 @@ def test_the_readme_says_first_how_to_get_the_package():
     assert "Not on a package index yet: [install](#install)" in "\n".join(lines[:8])
 
 
+def test_the_site_has_sixteen_entries_for_users_and_all_else_under_research():
+    nav = (ROOT / "mkdocs.yml").read_text().split("nav:\n")[1].split("validation:")[0]
+    entries = re.findall(r"^  - (.+?):", nav, re.MULTILINE)
+    assert entries[-1] == "Research"
+    assert len(entries) <= 17
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 90
+
+
+@pytest.mark.parametrize("word", ["instance-dependent", "class-dependent", "symmetric", "embeddings", "annotators"])
+def test_the_words_of_the_field_stand_in_a_heading_and_on_the_page_of_advice(word):
+    headings = [line.lower() for page in PAGES for line in page.read_text().splitlines() if line.startswith("#")]
+    assert any(word in line for line in headings)
+    assert word in (ROOT / "docs" / "choose.md").read_text().lower()
+
+
 # Code, formulas, and what has a digit in a table of words: names of others, and limits that tests hold.
 WORDS = re.compile(
     r"`[^`]*`|\$[^$]*\$|edward2|Keras [23]|ImageNet-21k|jax2onnx|tf2onnx|2 \(D K \+ K\) \+ K R|clipped at 1e-7"

@@ -59,7 +59,7 @@ def disagreements(changelog, citation, version):
 def test_the_changelog_and_the_citation_agree_with_the_version():
     changelog, citation = ((ROOT / name).read_text() for name in ("CHANGELOG.md", "CITATION.cff"))
     assert disagreements(changelog, citation, __version__) == []
-    assert re.findall(r"version = \{(.+?)\}", (ROOT / "README.md").read_text()) == [__version__]
+    assert re.findall(r"version = \{(.+?)\}", (ROOT / "docs" / "index.md").read_text()) == [__version__]
 
 
 @pytest.mark.planted

@@ -1,4 +1,4 @@
-"""Draws the picture of the quickstart: the first example of the README, and the pairs that its head holds.
+"""Draws the picture of the quickstart: its first example, and the pairs that its head holds.
 
 KERAS_BACKEND=jax python docs/figures/first_example.py
 """
@@ -10,9 +10,9 @@ import matplotlib.pyplot as plt
 import keras_het
 
 HERE = pathlib.Path(__file__).parent
-program = (HERE.parent.parent / "README.md").read_text().split("```python\n")[1].split("```")[0]
+program = (HERE.parent / "quickstart.md").read_text().split("```python\n")[1].split("```")[0]
 variables = {}
-exec(compile(program, "README.md", "exec"), variables)
+exec(compile(program, "quickstart.md", "exec"), variables)
 names, model, x, y = (variables[name] for name in ("names", "model", "x", "y"))
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest
 
+from keras_het.analysis.advice import next_step
 from keras_het.analysis.second_choices import Agreement, agreement, ranks_of_clearness, unclear
 from keras_het.base.batches import check_same_index
 from keras_het.base.classes import encode
@@ -27,21 +28,6 @@ UNCLEAR = 0.78  # P(a wrong label is of a less clear example than a right one)
 SHOWN = 5  # flips that are printed
 EITHER = "Either labels follow what an example looks like, or the model is weak, and hard examples look wrong to it."
 BETTER = "Is it trained for long enough, are its inputs scaled, and are the rows in the order of the labels?"
-
-_SWAPPED = (
-    "Begin with keras_het.choose; by hand, with losses.ForwardCorrectedCrossentropy and the transition that is "
-    "found here."
-)
-ADVICE = {
-    "none": "Begin with label smoothing: losses.SmoothedCrossentropy.",
-    "uniform": "Begin with losses.SymmetricCrossentropy.",
-    "pattern": _SWAPPED,
-    "pairs": _SWAPPED,
-    "by example": "Begin with keras_het.choose; by hand, if the labels come from weak raters or models, with "
-    "losses.SelfPacedCrossentropy.",
-    "outliers": "Begin with label smoothing: losses.SmoothedCrossentropy.",
-    "unknown": "Begin with keras_het.choose.",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,8 +149,8 @@ def diagnose_noise(probabilities: Any, labels: Any, *, class_names: Sequence | M
         why: 100% of the wrong labels of clear examples are of one flip for each class.
         disagreement: the model disagrees with 13.3% of the labels
         systematic flips: cat -> lynx 40 (p 9e-13)
-        next step: Begin with keras_het.choose; by hand, with losses.ForwardCorrectedCrossentropy and the transition \
-that is found here.
+        next step: Begin with keras_het.choose; by hand, losses.ForwardCorrectedCrossentropy with the transition of \
+analysis.diagnose_noise.
     """
     check_same_index(probabilities=probabilities, labels=labels)
     p = check_distributions(probabilities)
@@ -188,7 +174,7 @@ that is found here.
     return NoiseDiagnosis(
         kind,
         reason,
-        ADVICE[kind],
+        next_step(kind),
         float(wrong.mean()),
         _transition(_counts(found.classes, labels, size)),
         _named(counts, p_values, flips, names),

@@ -73,7 +73,7 @@ def _quoted(name: object) -> str:
 
 def next_steps(found: Findings) -> list[str]:
     """The next steps, in sentences, the most urgent first."""
-    rules = (_useless, _in_sample, _look_at_labels, _rare_classes, _confused, _badly_calibrated, _temperature)
+    rules = (_useless, _in_sample, _look_at_labels, _method, _rare_classes, _confused, _badly_calibrated, _temperature)
     steps = [step for rule in rules if (step := rule(found))]
     return steps or ["Nothing here asks for a change. Correct the labels that you see are wrong, and train again."]
 
@@ -112,6 +112,16 @@ def _look_at_labels(found: Findings) -> str | None:
         f"Look at the {found.number_of_issues:,} suspects, the worst first, in the table below and in labels.csv. They "
         "are suspects: the model may be wrong, too. Where a label is wrong, write the right class into the column "
         "corrected of labels.csv; apply that by keras_het.analysis.apply_corrections, and train again."
+    )
+
+
+def _method(found: Findings) -> str | None:
+    """The advice of the diagnosis, where it tells a kind of noise."""
+    if found.diagnosis is None or found.diagnosis.kind == "unknown":
+        return None
+    return (
+        f"To train on these labels as they are: {found.diagnosis.advice} The kind of noise is "
+        f"{found.diagnosis.kind}: {found.diagnosis.reason}"
     )
 
 

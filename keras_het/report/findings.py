@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_het import analysis
 from keras_het.analysis.calibration import Calibration, RiskCoverage
+from keras_het.analysis.diagnosis import NoiseDiagnosis
 from keras_het.analysis.label_quality import LabelIssues
 from keras_het.base.batches import check_same_index, count_examples, is_data_set
 from keras_het.base.internals import layers_of
@@ -41,6 +42,7 @@ class Findings(NamedTuple):
         epochs: of the training by which the labels are judged; 0 if they are judged by probabilities.
         margins: of each epoch of that training, `(epochs, N)`; None without a history.
         truth: how good the predictions are against the true classes; None without a T.
+        diagnosis: kind of label noise; None without probabilities out of sample.
     """
 
     model: str
@@ -58,6 +60,7 @@ class Findings(NamedTuple):
     epochs: int = 0
     margins: np.ndarray | None = None
     truth: TruePerformance | None = None
+    diagnosis: NoiseDiagnosis | None = None
 
     @property
     def pairs(self) -> list | None:
@@ -177,6 +180,7 @@ def collect(
         0 if dynamics is None else dynamics.epochs,
         margins,
         truth,
+        None if probabilities is None else _diagnosis(p, labels),
     )
 
 
@@ -204,6 +208,10 @@ def _issues(p: np.ndarray, labels: np.ndarray, dynamics: Any) -> LabelIssues:
     if dynamics is not None:
         return analysis.find_label_issues(dynamics)
     return analysis.find_label_issues(_sum_to_one(p), labels)
+
+
+def _diagnosis(p: np.ndarray, labels: np.ndarray) -> NoiseDiagnosis | None:
+    return analysis.diagnose_noise(_sum_to_one(p), labels) if len(np.unique(labels)) > 1 else None
 
 
 def _truth(p: np.ndarray, labels: np.ndarray, transition: Any) -> TruePerformance | None:

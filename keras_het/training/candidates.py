@@ -217,8 +217,9 @@ class Heteroscedastic(Candidate):
 
 
 PLAIN = EarlyStopping()
-# The list, and the candidate for a doubt: on digits it was never behind the plain training, whatever the noise.
 DEFAULTS: tuple[Candidate, ...] = (PLAIN, EarlyLearning(), ForwardCorrection(), LabelSmoothing())
+"""The candidates that `choose` compares, unless it is given others; `[*DEFAULTS, mine]` adds one."""
+# The candidate for a doubt: on digits it was never behind the plain training, whatever the noise.
 SAFEST: type[Candidate] = EarlyLearning
 
 

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from keras_het.analysis import diagnose_noise
+from keras_het.analysis.advice import after_choose
 from keras_het.base.result_files import ResultFiles
 from keras_het.base.validation import check_choice, check_integer
 from keras_het.training.candidates import DEFAULTS, PLAIN, SAFEST, Candidate, Task, file_name
@@ -159,12 +160,14 @@ def choose(
     model, table = train(task.y, np.arange(len(task.y))), [_score(race, entry, base) for entry in entries]
     best = table[entries.index(chosen)]
     step(last=True)
+    reason = _reason(table, best, safest.name, criterion) + _advice(race, chosen, trainer.epochs)
+    reason += after_choose(diagnosis.kind, [score.name for score in table])
     found = Result(
         model,
         best,
         table,
         criterion,
-        _reason(table, best, safest.name, criterion) + _advice(race, chosen, trainer.epochs),
+        reason,
         diagnosis,
         p,
         task.classes,

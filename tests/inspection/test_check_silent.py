@@ -212,20 +212,16 @@ def python_blocks(page):
 
 ROOT = pathlib.Path(keras_het.__file__).parent.parent
 PAGES = [
-    ROOT / "README.md",
-    *(
-        page
-        for page in sorted((ROOT / "docs").glob("*.md"))
-        if any("model.compile(" in block for block in python_blocks(page))
-        and "DistributionModel("
-        not in page.read_text()  # whose losses are not for the classifier that is compiled here
-    ),
+    page
+    for page in sorted((ROOT / "docs").glob("*.md"))
+    if any("model.compile(" in block for block in python_blocks(page))
+    and "DistributionModel(" not in page.read_text()  # whose losses are not for the classifier that is compiled here
 ]
 PROGRAMS = [ROOT / "benchmarks" / "demo" / "training.py", *sorted((ROOT / "guides").glob("*.py")), *PAGES]
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
-def test_no_false_alarm_over_the_compile_calls_of_demo_guides_and_readme(path):
+def test_no_false_alarm_over_the_compile_calls_of_demo_guides_and_pages(path):
     blocks = [path.read_text()] if path.suffix == ".py" else python_blocks(path)
     calls = [(call, block) for block in blocks for call in compile_calls(block)]
     assert calls

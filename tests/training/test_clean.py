@@ -49,6 +49,13 @@ def test_planted_wrong_labels_are_found_and_a_model_is_trained_without_them():
     assert "kind of noise: " in str(found)
 
 
+def test_features_need_no_function():
+    """The third argument of `compile` is no metric: with it there, every call without a function failed."""
+    found = keras_het.clean_labels(None, X, LABELS, epochs=1, probabilities=out_of_sample(), verbose=0)
+    assert found.model.output_shape == (None, 3)
+    assert "were left out" in found.reason
+
+
 def seen_by(action, **arguments):
     """What `fit` gets."""
     seen = {}

@@ -1,6 +1,7 @@
 """Tables of methods and of what is found about labels."""
 
 from benchmarks.lib.views.rows import BOUNDED, TASKS, bold, bounds_of, by_task, columns_of, dicts, picked, short, value
+from keras_het.analysis.advice import ROWS
 
 ISSUES = {
     "look-alikes, 20%": "20% are those of a look-alike",
@@ -142,58 +143,43 @@ def demo(of):
 
 
 def begin_with(of):
-    """The method to begin with for each kind of labels, in plain words: the arena's own choices, by its own rule.
+    """The advice of `keras_het.analysis.advice`, with the figures that speak for each row."""
+    return [["your labels", "begin with", "points of accuracy gained"], *([*line] for line in _advised(of))]
 
-    A name stands where its gain over early stopping is beyond three standard errors on seeds that did not choose it.
-    Where classes take each other's place the arena names none: there it is the advice of `diagnose_noise`, with the
-    gain of the demo's `choose`. Three rows come from experiments of their own.
-    """
+
+def _advised(of):
+    """(labels, method and where to read on, figures) of each row."""
     arena = {row["your noise looks like"]: row for row in dicts(of("arena_digits", "begin with"))}
-    lines = [["your labels", "begin with", "points of accuracy over early stopping"]]
-    of_demo = {row["wrong labels"]: row["points"] for row in dicts(demo(of))}
-    gained = list(of_demo.values())
-    low, *_, high = sorted(map(value, gained), key=float)
-    points = f"{low} to {high}, clear on {sum('**' in cell for cell in gained)} of {len(gained)} (first table)"
-    lines.append(["may be wrong, and you do not know how", f"`keras_het.choose` ({HOW['choose']})", points])
-    for noise, words in NOISES.items():
-        if noise in SWAPPED:
-            lines.append([words, BY_T, f"{of_demo[SWAPPED[noise]].replace('*', '')} by `choose` (first table)"])
-            continue
-        row = arena[noise]
-        found = row["begin with"]
-        best = row["within two standard errors of the best"].split("; ")[0]
-        begin = SPELLED.get(found) or f"early stopping; better on average: {best}"
-        lines.append([words, begin, row["points over early stopping, left-out seeds"].replace("*", "")])
+    gained = {noise: points.replace("*", "") for noise, points in _by_choose(of, "digits").items()}
+    low, high = (extreme(map(value, gained.values()), key=float) for extreme in (min, max))
+    others = [value(points) for task in CHOICE_ELSEWHERE for points in _by_choose(of, task).values()]
+    elsewhere = " to ".join(extreme(others, key=float) for extreme in (min, max))
+    smoothed = [arena[noise]["points over early stopping, left-out seeds"].replace("*", "") for noise in SMOOTHED]
     head = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))["MNIST, 40%", "full"]["clean accuracy"]
     mean, error = (100 * float(part) for part in head.split(" +- "))
-    lines.append(
-        ["the same, images and a convolutional network", f"the head ({HOW['gain']})", f"{mean:+.1f} +- {error:.1f}"]
+    figures = (
+        f"{low} to {high} on seven kinds of noise, {elsewhere} on other data",
+        f"{smoothed[0]}; {smoothed[1]} with such examples",
+        f"{gained['pair']} swapped in pairs, {gained['random']} by any pattern",
+        f"{gained['look-alike']} without the head, digits; {mean:+.1f} +- {error:.1f} by the head alone, images",
     )
-    lines.append(["come from several people", f"`NoiseTransition(num_annotators=M)` ({HOW['T']})", "not in the arena"])
-    return lines
+    for row, pages, points in zip(ROWS, READ_ON, figures, strict=True):
+        yield row.labels, f"{row.method} ({pages})", points
 
 
-NOISES = {  # of the arena, in the words of a user
-    "none": "are right, or nearly",
-    "symmetric": "name any other class, at random",
-    "random": "name other classes by a pattern of each class",
-    "pair": "are swapped between whole classes",
-    "weak raters": "come from weak raters or models",
-    "outliers": "are of examples that belong to no class",
-    "look-alike": "name a class that the example looks like",
-}
-SWAPPED = {"random": "random flips", "pair": "swapped pairs"}  # of the arena, and of the demo
-BY_T = "`keras_het.choose`; by hand, `losses.ForwardCorrectedCrossentropy`"
-SPELLED = {
-    "label smoothing": "label smoothing: `losses.SmoothedCrossentropy`",
-    "symmetric crossentropy": "`losses.SymmetricCrossentropy`",
-    "self-paced": "`losses.SelfPacedCrossentropy`",
-}
-HOW = {
-    "choose": "[how](docs/choose.md)",
-    "gain": "[when it pays](docs/when-it-pays.md)",
-    "T": "[how](docs/swapped-classes.md)",
-}
+def _by_choose(of, task):
+    """The points of `choose` over early stopping with three starts, for each noise of some data."""
+    rows = dicts(of("choice", f"{task}: clean accuracy of early stopping, 3 starts, and points over it"))
+    return {row["noise"]: row["choose, 30 trainings"] for row in rows if row["noise"] != "mean"}
+
+
+SMOOTHED = ("none", "outliers")  # noises of the arena for which label smoothing is named
+READ_ON = (
+    "[how](docs/choose.md)",
+    "[code](docs/choose.md#each-row-in-code)",
+    "[code](docs/choose.md#each-row-in-code)",
+    "[when it pays](docs/when-it-pays.md)",
+)
 
 
 def diabetes(of):

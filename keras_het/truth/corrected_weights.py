@@ -150,7 +150,7 @@ def _read_transition(transition: Any, p: np.ndarray, y: np.ndarray) -> tuple[Any
     return transition(p, y), redraw, "estimated on these examples, and anew on each sample; a bias of it is not seen"
 
 
-def _error(counted: CountedTransition) -> float:
+def _error(counted: "CountedTransition") -> float:
     """How far the product of the inverse and T may be from the identity, by the counts; infinite if T is refused.
 
     sqrt(E |W (T* - T)|^2 / K),    W = T^-1,    E |W (T* - T)|^2 = sum_i |W[:, i]|^2 sum_j T[i, j] (1 - T[i, j]) / n_i

@@ -1,4 +1,4 @@
-"""The house in numbers: `python -m tests.house` prints floors, rooms, arrows, loose modules, public names and depth.
+"""The house in numbers: `python -m tests.house` prints floors, rooms, arrows, sizes, loose modules, names and depth.
 
 A room is a folder or a file directly below the package; an arrow is a pair of rooms of which one imports the other,
 also inside a function. The floor of a room is one more than the highest floor that it imports from.
@@ -12,6 +12,8 @@ import sys
 import types
 
 PACKAGE = pathlib.Path(__file__).parent.parent / "keras_het"
+README = PACKAGE.parent / "README.md"
+ENGINE = ("training", "estimator")  # what trains
 
 
 def room_of(name):
@@ -46,6 +48,14 @@ def floors(pairs, rooms):
         return 1 + max((floor(other) for one, other in pairs if one == room), default=0)
 
     return {room: floor(room) for room in rooms}
+
+
+def size_of(*rooms, package=PACKAGE):
+    """Files, lines and classes of rooms; of all without any."""
+    folders = [package / room for room in rooms] or [package]
+    sources = [path.read_text() for folder in folders for path in folder.rglob("*.py")]
+    classes = sum(isinstance(node, ast.ClassDef) for source in sources for node in ast.walk(ast.parse(source)))
+    return len(sources), sum(source.count("\n") for source in sources), classes
 
 
 def loose_modules(package=PACKAGE):
@@ -131,6 +141,9 @@ def main():
     for number in sorted(set(of.values())):
         print(f"{number:2d}  {' '.join(sorted(room for room in rooms if of[room] == number))}")
     print(f"{max(of.values())} floors, {len(rooms)} rooms, {len(pairs)} arrows")
+    for title, own in (("the package", ()), ("the engine", ENGINE)):
+        print("{}: {} files, {:,} lines, {} classes".format(title, *size_of(*own)))
+    print(f"README: {len(README.read_text().splitlines())} lines")
     print(f"{len(loose_modules())} loose modules: {' '.join(loose_modules())}")
     print(f"{len(public_names())} public names")
     training, prediction, forward, both = depth()

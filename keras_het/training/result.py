@@ -165,7 +165,8 @@ class Result:
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
         lines = [*table, *filter(None, [self.reason])]
-        lines += [] if self.diagnosis is None else [self.diagnosis.evidence()]
+        if self.diagnosis is not None:  # what to begin with is news only where nothing was compared
+            lines.append(self.diagnosis.evidence() if len(self.table) > 1 else str(self.diagnosis))
         return "\n".join(lines + ([] if self.page is None else [f"report: {self.page}"]))
 
     def _repr_html_(self) -> str:

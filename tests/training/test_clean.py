@@ -47,6 +47,7 @@ def test_planted_wrong_labels_are_found_and_a_model_is_trained_without_them():
     assert found.probabilities.shape == (240, 3)
     assert "of 240 labels are issues, and were left out" in str(found)
     assert "kind of noise: " in str(found)
+    assert "next step: Begin with " in str(found)
 
 
 def test_features_need_no_function():

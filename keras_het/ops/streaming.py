@@ -161,8 +161,9 @@ def _in_blocks(function: Callable, normal: Normal, block_size: int | None) -> Ca
     Returns:
         a function of `normal` and further tensors of B rows: `function` itself where one block has them all.
     """
-    whole = block_size is None or (normal.loc.shape[0] is not None and normal.loc.shape[0] <= block_size)
-    return function if whole else functools.partial(_by_blocks, function, block_size)
+    if block_size is None or (normal.loc.shape[0] is not None and normal.loc.shape[0] <= block_size):
+        return function
+    return functools.partial(_by_blocks, function, block_size)
 
 
 def _by_blocks(function: Callable, block_size: int, normal: Normal, *others: Tensor) -> tuple[tuple, tuple]:

@@ -233,6 +233,7 @@ def test_no_false_alarm_over_the_compile_calls_of_demo_guides_and_pages(path):
             "keras": keras,
             "keras_het": keras_het,
             "model": model,
+            "adam": "adam",
             "learning_rate": 1e-3,
             "optimizer": "adam",
             "loss": loss_before(call, block, model),

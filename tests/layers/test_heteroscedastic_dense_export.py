@@ -75,7 +75,7 @@ def test_inference_calls_no_custom_gradient_loop_or_random_operation(kind, forbi
 
 def test_training_does_call_them(forbidden_calls):
     built_head("full")(X, training=True)
-    assert {"custom_gradient", "fori_loop", *OF_RANDOM_BITS} <= set(forbidden_calls)
+    assert {"custom_gradient", "cond", *OF_RANDOM_BITS} <= set(forbidden_calls)
 
 
 def assert_plain(operations):

@@ -30,7 +30,7 @@ NEEDED = {
     "tests/browser": "playwright",
     "tests/site": "mkdocs",
     "tests/cleanlab": "cleanlab",
-    "tests/export": EXPORTER[keras.config.backend()],
+    "tests/export": EXPORTER.get(keras.config.backend(), "onnx"),
     "tests/metrics/test_torchmetrics.py": "torchmetrics",  # it comes with the tests on PyTorch
 }
 

@@ -157,7 +157,7 @@ def choose(
         part, best = dataclasses.replace(task, y=labels).take(rows), race.epoch(chosen) + 1
         return trainer.whole(trainer.candidate(chosen.candidate, chosen.strength, part, None, seed + folds, best)[0])
 
-    model, table = train(task.y, np.arange(len(task.y))), [_score(race, entry, base) for entry in entries]
+    model, table = train(task.y, np.arange(len(task.y))), [_score(race, entry, base, criterion) for entry in entries]
     best = table[entries.index(chosen)]
     step(last=True)
     reason = _reason(table, best, safest.name, criterion) + _advice(race, chosen, trainer.epochs)
@@ -235,10 +235,11 @@ def _probabilities(fold_of: np.ndarray, base: Entry) -> np.ndarray:
     return p
 
 
-def _score(race: Race, entry: Entry, base: Entry) -> Score:
-    """The line of the table of an entry."""
+def _score(race: Race, entry: Entry, base: Entry, criterion: str) -> Score:
+    """The line of the table of an entry; a loss is printed as what it is, the mean of -log p(label)."""
     seconds, (mean, error) = float(sum(fit["seconds"] for fit in entry.fits)), race.difference(entry, base)
-    found = race.score(entry), mean, error, race.epoch(entry) + 1, len(entry.fits), seconds, entry.is_dropped
+    sign = 1.0 if criterion == "accuracy" else -1.0
+    found = sign * race.score(entry), mean, error, race.epoch(entry) + 1, len(entry.fits), seconds, entry.is_dropped
     return Score(entry.name, entry.strength, *found)
 
 

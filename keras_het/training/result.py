@@ -24,6 +24,7 @@ from keras_het.training.candidates import Task
 
 ACTIONS = ("drop", "correct")
 MANY = 1 / 3  # of all labels
+SCALES = {"accuracy": (100, 1)}  # of differences that are printed, and their digits: points
 TOO_MANY = (
     "careful: these are many. A weak model takes right labels for wrong ones: are the inputs scaled, and do more "
     "epochs make it better?"
@@ -37,8 +38,9 @@ class Score:
     Attributes:
         name: title of the candidate, with its strength if it has several; or the value as text.
         value: strength of the candidate, or value; None for neither.
-        score: mean score of the held-out labels, by the criterion, at the chosen epoch; wrong labels among them.
-        difference: score less that of the plain training, on the same examples; nan where nothing is compared so.
+        score: mean of the criterion over the held-out labels, wrong ones among them, at the chosen epoch.
+        difference: what it gains over the plain training, on the same examples: accuracy, or mean log p(label); nan
+            where nothing is compared so.
         error: paired standard error of the difference.
         epoch: chosen epoch, counted from 1.
         trainings: number of trainings.
@@ -182,10 +184,10 @@ class Result:
         """
         from matplotlib.figure import Figure
 
-        is_compared = len(self.table) > 1 and not math.isnan(self.table[-1].difference)
-        figure = Figure(figsize=(7, 0.8 + 0.45 * len(self.table)) if is_compared else (6, 4), layout="constrained")
+        size = (7, 0.8 + 0.45 * len(self.table)) if self._compares else (6, 4)
+        figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots()
-        (_draw_differences if is_compared else _draw_scores)(axes, self)
+        (_draw_differences if self._compares else _draw_scores)(axes, self)
         axes.spines[["top", "right"]].set_visible(False)
         return figure
 
@@ -199,17 +201,23 @@ class Result:
             raise ValueError("`issues` must be of a result of `choose` or `clean_labels`. Received: one of `tune`")
         return self.data, self.probabilities, self.diagnosis
 
+    @property
+    def _compares(self) -> bool:
+        """Whether the table has differences from its first line."""
+        return not math.isnan(self.table[0].difference)
+
     def _cells(self) -> list[tuple[str, ...]]:
-        """The table as texts, below its titles."""
+        """The table as texts, below its titles; without differences where nothing is compared."""
+        is_compared, (scale, digits) = len(self.table) > 1 and self._compares, SCALES.get(self.criterion, (1, 3))
         title = "value" if self.diagnosis is None else "candidate"
-        lines: list[tuple[str, ...]] = [(title, self.criterion, "over the first", "epoch", "trainings", "seconds", "")]
+        over = (f"over {self.table[0].name}",) if is_compared else ()
+        lines: list[tuple[str, ...]] = [(title, self.criterion, *over, "epoch", "trainings", "seconds", "")]
         for score in self.table:
-            mark = "<- chosen" if score is self.best else "dropped" if score.dropped else ""
-            is_compared = not math.isnan(score.difference) and score is not self.table[0]
-            scale = 100 if self.criterion == "accuracy" else 1
-            over = f"{scale * score.difference:+.1f} +- {scale * score.error:.1f}" if is_compared else ""
-            numbers = f"{score.score:.4f}", over, str(score.epoch), str(score.trainings), f"{score.seconds:.1f}"
-            lines.append((score.name, *numbers, mark))
+            mark = "<- chosen" if score is self.best and len(self.table) > 1 else "dropped" if score.dropped else ""
+            above = f"{scale * score.difference:+.{digits}f} +- {scale * score.error:.{digits}f}"
+            cells = ("" if score is self.table[0] else above,) if is_compared else ()
+            numbers = str(score.epoch), str(score.trainings), f"{score.seconds:.1f}"
+            lines.append((score.name, f"{score.score:.4f}", *cells, *numbers, mark))
         return lines
 
 

@@ -153,3 +153,22 @@ def test_the_table_is_a_frame():
     pytest.importorskip("pandas")  # the session `cleanlab` has it
     found = short(Constant())
     assert list(found.to_frame().index) == ["early stopping", "constant"]
+
+
+def test_the_likelihood_chooses_what_predicts_labels_with_the_right_confidence():
+    class Sharp(Candidate):
+        """As accurate, and far too sure."""
+
+        name = "sharp"
+
+        def head(self, task, strength):
+            return [*super().head(task, strength), keras.layers.Rescaling(8.0)]
+
+    found = short(Sharp(), criterion="loss", epochs=6)
+    plain, sharp = found.table
+    p = found.probabilities[np.arange(len(Y)), Y]
+    assert found.name == "early stopping"
+    assert sharp.score > plain.score + 0.2  # a loss: the smaller, the better
+    assert sharp.difference < -0.2
+    assert plain.score == pytest.approx(-np.log(p).mean(), abs=0.05)  # there at the best epoch of each fold
+    assert "no candidate is clearly more likely; the nearest is sharp with -" in found.reason

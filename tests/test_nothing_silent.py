@@ -358,5 +358,5 @@ OTHER_ORDER = {
 @pytest.mark.parametrize("call", OTHER_ORDER)
 def test_rows_of_pandas_in_another_order_are_not_paired_by_place(call):
     rows = np.arange(30)
-    with pytest.raises(ValueError, match=r"`\w+` must have the index of `\w+`.*\. Received: \d+ at"):
+    with pytest.raises(ValueError, match=r"`[\w\[\]]+` must have the index of `[\w\[\]]+`.*\. Received: \d+ at"):
         OTHER_ORDER[call](frame(rows, P), frame(rows[::-1], CLASSES[::-1]))

@@ -2,6 +2,7 @@
 
 import copyreg
 import hashlib
+import sys
 import textwrap
 import types
 from typing import Any, NoReturn
@@ -29,7 +30,7 @@ def fingerprint(value: Any) -> str:
     * All other objects, such as dataclasses, callbacks and candidates, count by what `pickle` would keep: all
       attributes as a rule.
 
-    Of classes the code does not count, nor of the functions that a function calls.
+    Of a user's classes the code of the methods counts, too; of the functions that a function calls it does not.
 
     Args:
         value: a dict of the arguments by their names, for the errors.
@@ -66,7 +67,8 @@ def _read(value: Any, name: str, around: tuple[int, ...]) -> str:
         return _hash("sequence", *(read(part, name=f"{name}[{index}]")[0] for index, part in enumerate(value)))
     if isinstance(value, type | types.ModuleType | types.BuiltinFunctionType | np.ufunc):
         title = getattr(value, "__qualname__", value.__name__)
-        return _hash("name", str(getattr(value, "__module__", "")), title)
+        own = [] if not isinstance(value, type) or _is_known(value) else _methods_of(value)
+        return _hash("name", str(getattr(value, "__module__", "")), title, *read(*own))
     if isinstance(value, types.FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
         return _hash("function", *read(value.__code__, value.__defaults__, value.__kwdefaults__, cells))
@@ -77,8 +79,21 @@ def _read(value: Any, name: str, around: tuple[int, ...]) -> str:
     if hasattr(type(value), "__array__") or keras.ops.is_tensor(value):
         return _of_array(_as_array(value, name), name, around)
     if hasattr(type(value), "get_config") and not isinstance(value, keras.Model):
-        return _hash("config", *read(type(value), _without_names(_config_of(value, name))))
+        return _hash("config", *read(type(value), without_names(_config_of(value, name))))
     return _hash("object", *read(type(value)), *read(*_reduced(value, name), name=f"{name}."))
+
+
+def _is_known(kind: type) -> bool:
+    """Whether a class is of Python or of an installed package, whose code stays as it is, or one of tuples."""
+    root = kind.__module__.partition(".")[0]
+    file = str(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
+    return root in sys.stdlib_module_names - {"__main__"} or root == "keras_het" or "site-packages" in file
+
+
+def _methods_of(kind: type) -> list[Any]:
+    """The code of the methods of a user's class, by their names, without what they close over."""
+    methods = {name: part for name, part in vars(kind).items() if isinstance(part, types.FunctionType)}
+    return [{name: [part.__code__, part.__defaults__] for name, part in methods.items()}]
 
 
 def _as_array(value: Any, name: str) -> np.ndarray:
@@ -134,10 +149,11 @@ def _inside(name: str, key: Any) -> str:
     return f"{name}{key}" if name.endswith(".") else f"{name}[{key!r}]"
 
 
-def _without_names(config: Any) -> Any:
+def without_names(config: Any) -> Any:
+    """A config without the names in it, which Keras counts up with every object that is made."""
     if isinstance(config, dict):
-        return {key: _without_names(value) for key, value in config.items() if key != "name"}
-    return [_without_names(value) for value in config] if isinstance(config, list | tuple) else config
+        return {key: without_names(value) for key, value in config.items() if key != "name"}
+    return [without_names(value) for value in config] if isinstance(config, list | tuple) else config
 
 
 def _hash(*parts: str | bytes) -> str:

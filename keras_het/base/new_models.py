@@ -41,6 +41,21 @@ class NewModels:
         self._trained.update({id(variable): weakref.ref(variable) for variable in trained})
 
 
+_OF_MAKERS: Any = weakref.WeakKeyDictionary()  # what each function of a user has made, in all calls
+
+
+def models_of(make_model: Any) -> NewModels:
+    """The models that a function has made so far: folds of another call, such as scikit-learn's, must not leak either.
+
+    Args:
+        make_model: the function; anything else, such as None, has made none.
+    """
+    try:
+        return _OF_MAKERS.setdefault(make_model, NewModels("make_model"))
+    except TypeError:  # None, or what cannot be a key
+        return NewModels("make_model")
+
+
 def _of_optimizer(model: keras.Model) -> list[Any]:
     """The variables of the optimizer of a model, if it has one."""
     return list(model.optimizer.variables) if model.compiled and model.optimizer else []

@@ -8,7 +8,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
 from keras_het.base.batches import ShuffledBatches, check_same_index
-from keras_het.base.new_models import NewModels
+from keras_het.base.new_models import models_of
 from keras_het.base.validation import check_integer, check_number, check_weights
 from keras_het.estimator.network import NetworkClassifier
 from keras_het.inspection.check import judge
@@ -165,7 +165,7 @@ class HeteroscedasticClassifier(NetworkClassifier):
 
     def _network(self, x: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> keras.Model:
         task = Task(x, labels, self.classes_)
-        made = checked_model(self._maker(x, weights)(), task, NewModels("make_model"))
+        made = checked_model(self._maker(x, weights)(), task, models_of(self.make_model))
         head = self._head(options_of(own_head(made).layer))
         model, _ = with_layers(made, [head], [])
         model.compile(made.optimizer, head.link.loss(), auto_scale_loss=False)

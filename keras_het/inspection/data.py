@@ -117,7 +117,7 @@ def _text(shape: Any) -> str:
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
-def check_finite(model: keras.Model, x: Any) -> list[str]:
+def check_finite(model: keras.Model, x: Any, name: str = "x") -> list[str]:
     """Raises an error for nan or infinity in examples, unless the model replaces them; says where nobody can tell."""
     odd = []
     for part in _arrays(x):
@@ -125,12 +125,12 @@ def check_finite(model: keras.Model, x: Any) -> list[str]:
             continue
         if _is_opaque(model):
             odd.append(
-                f"`x` has nan or infinity in example {row}, and whether the model replaces them was not checked."
+                f"`{name}` has nan or infinity in example {row}, and whether the model replaces them was not checked."
             )
             continue
         example = keras.tree.map_structure(lambda each, row=row: each[row : row + 1], x)
         if not _replaces(model, example):
-            raise ValueError(f"`x` must be finite. Received: nan or infinity in example {row}")
+            raise ValueError(f"`{name}` must be finite. Received: nan or infinity in example {row}")
     return odd
 
 

@@ -27,6 +27,7 @@ class Task:
         trust: weights of the labels where they measure a model, `(N,)`: 1 for a verified one.
         verified: whether somebody has verified a label, `(N,)`; None if none is.
         index: index of the pandas frame that the examples came in; None for numbers.
+        own_classes: classes as the labels themselves name them, `(K,)`, where `classes` are other names; or None.
         epochs: largest number of epochs of a training.
         transition: T by `diagnose_noise`, `(K, K)`; None in the plain training. It is estimated from that and from all
             held-out labels: its K^2 numbers know a little of the labels that measure the candidate. Predictions of
@@ -41,6 +42,7 @@ class Task:
     trust: np.ndarray | None = None
     verified: np.ndarray | None = None
     index: Any = None
+    own_classes: np.ndarray | None = None
     epochs: int = 1
     transition: np.ndarray | None = None
     head_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)

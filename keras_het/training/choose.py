@@ -18,7 +18,7 @@ from keras_het.training.candidates import DEFAULTS, PLAIN, SAFEST, Candidate, Ta
 from keras_het.training.compare import CLEAR, WIDTH, check_learned, choose_one
 from keras_het.training.data import read, read_validation
 from keras_het.training.fit import Trainer
-from keras_het.training.folds import stratified_folds
+from keras_het.training.folds import MOST_SEED, stratified_folds
 from keras_het.training.race import Entry, Race
 from keras_het.training.result import Result, Score, finished
 
@@ -68,10 +68,11 @@ def choose(
     Args:
         make_model: a function without arguments that returns a new compiled model, functional or Sequential, of the K
             classes; each candidate puts its own head in the place of the last layer, and its own loss in the place of
-            the loss; optimizer and learning-rate schedule are those of the model. Or a trained model, which stays as it
-            is: its features, the inputs of its last Dense layer, are computed once, and a training takes seconds; a
-            KerasHub task takes raw images and strings. The result shares its layers. None if `x` are features,
-            `(N, D)`.
+            the loss, which take integers and the K classes, too; optimizer and learning-rate schedule are those of the
+            model. Or a model that was trained on other data (one that has seen these labels knows the wrong ones, too),
+            which stays as it is: its features, the inputs of its last Dense layer, are computed once, and a training
+            takes seconds; a KerasHub task takes raw images and strings. The result shares its layers. None if `x` are
+            features, `(N, D)`.
         x: examples: arrays, a pandas frame of numbers, or a data set of batches (x, y), which is read once and kept in
             memory.
         y: their labels, `(N,)`: integers from 0 on, or names; None for a data set. A Series of pandas must have the
@@ -82,8 +83,9 @@ def choose(
             and no methods that correct them: see the page "Train".
         validation_data: `(x, y)`, `(x, y, weights of the labels in the measure)`, or a data set of either, to measure
             the candidates by, instead of folds of the data.
-        verified_labels: labels that somebody has verified, as a dict from the indices of examples to labels. They
-            replace the given ones, and count more in the measure.
+        verified_labels: labels that somebody has verified, as a dict from the indices of examples to labels; the
+            indices of a pandas frame where the examples have one. They replace the given ones, and count more in the
+            measure.
         class_names: names of the K classes, for integer labels; None for numbers, or the names that the labels are.
         optimizer: of models on features: a name, a Keras optimizer, of which each training gets a new one; None for
             "adam", and beside a function, whose models bring theirs.
@@ -94,8 +96,10 @@ def choose(
             are measured on fewer; if they are too few for one fold, the last candidates of the list are left out.
         report_path: the folder for a page and a table of the labels (`report`); None for none.
         resume_path: a folder that keeps each finished training; a later call goes on from there. It refuses other data,
-            a data set in another order among them, and other arguments and candidates. Of `make_model` it knows
-            nothing: take another folder when it changes.
+            a data set in another order among them, and other arguments and candidates. Of `make_model` it knows the
+            layers, the optimizer and the loss of a model that it makes, and not how the layers are joined, nor
+            pretrained weights: take another folder when those change. Callbacks count by their attributes, which a
+            training may change: make them anew for each call.
         seed: of the split and of the trainings.
         verbose: 1 for the plan, a progress bar and the table, 0 for nothing.
         fit_arguments: for `fit`, such as callbacks, which all trainings share.
@@ -123,15 +127,17 @@ def choose(
         [0, 1, 2]
     """
     check_choice("verbose", verbose, (0, 1))
-    start, folds = time.perf_counter(), check_integer("folds", folds, 2) if validation_data is None else 1
+    start, folds = time.perf_counter(), check_integer("folds", folds, 2)
+    folds = folds if validation_data is None else 1
+    check_integer("seed", seed, 0, MOST_SEED)
     entries = _entries(candidates, _most_entries(trainings, folds))
     trainer = Trainer(make_model, optimizer, epochs, batch_size, criterion, fit_arguments)
     given = read(x, y, None, verified_labels, class_names)
     if given.sample_weight is not None:
         rule = "give (x, y) alone: candidates use the weights themselves (`clean_labels` takes yours)"
         raise ValueError(f"`x` must {rule}. Received: a data set with weights")
-    shown = given if validation_data is None else read_validation(validation_data, given.classes)
-    task, held_out = trainer.task(given), None if shown is given else trainer.task(shown)
+    shown = given if validation_data is None else read_validation(validation_data, given, getattr(x, "columns", None))
+    task, held_out = trainer.task(given), None if shown is given else trainer.task(shown, "validation_data")
     fold_of = stratified_folds(task.y, folds, seed) if held_out is None else np.zeros(len(shown.y), int)
     parts = [_fold(fold_of, fold) if held_out is None else lambda task: (task, held_out) for fold in range(folds)]
     compared = {entry.name: [entry.candidate, entry.strength] for entry in entries}

@@ -26,28 +26,44 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
     classes, labels = encode(y, count_examples(x), alone=True)
     if sample_weight is not None and own_weight is not None:
         raise ValueError("`sample_weight` must be None for a data set with weights of its own. Received: weights")
+    verified = _verified(verified_labels, len(labels), classes, index)
+    own_classes = classes
     if class_names is not None:
         classes = np.asarray(check_class_names(class_names, len(classes)))
-    verified = _verified(verified_labels, len(labels), classes)
     trust = _trust(labels, verified, len(classes))
     weights = check_weights(own_weight if sample_weight is None else sample_weight, len(labels))
     is_known = verified >= 0
-    given = {"verified": is_known if is_known.any() else None, "index": index}
+    given = {"verified": is_known if is_known.any() else None, "index": index, "own_classes": own_classes}
     return Task(x, np.where(is_known, verified, labels), classes, weights, trust, **given)
 
 
-def read_validation(data: Any, classes: np.ndarray, name: str = "validation_data") -> Task:
-    """Validation examples and their labels, which are some of `classes`."""
+def read_validation(data: Any, task: Task, columns: Any = None, name: str = "validation_data") -> Task:
+    """Validation examples and their labels, of at least two of the classes of a task.
+
+    Args:
+        data: `(x, y)`, `(x, y, weights)` or a data set.
+        task: the examples to train on.
+        columns: of their pandas frame; None for none.
+        name: of the argument, for errors.
+    """
     given = data[2] if isinstance(data, list | tuple) and len(data) == 3 else None
     pair = examples_and_labels(name, data if given is None else data[:2])
-    check_same_index(x=pair[0], sample_weight=given)
-    x, y, weights = as_arrays(*pair, name)
-    labels = encode_among(y, classes, name)
+    check_same_index(**{f"{name}[0]": pair[0], f"{name}[1]": pair[1], f"{name}[2]": given})
+    found = getattr(pair[0], "columns", None)
+    if columns is not None and found is not None and list(found) != list(columns):
+        rule = f"have the columns of `x`, in their order ({name}[0][x.columns])"
+        raise ValueError(f"`{name}` must {rule}. Received: {', '.join(map(str, found))}")
+    index = index_of(*pair)
+    x, y, weights = as_arrays(as_table(pair[0]), pair[1], name)
+    labels = encode_among(y, task.classes if task.own_classes is None else task.own_classes, name)
+    if len(np.unique(labels)) < 2:
+        raise ValueError(f"`{name}` must have labels of at least two classes. Received: 1")
     if count_examples(x) != len(labels):
         rule = "have a label for each example"
         raise ValueError(f"`{name}` must {rule}. Received: {len(labels)} labels of {count_examples(x)}")
     weights = check_weights(weights if given is None else given, len(labels), f"{name}[2]")
-    return Task(x, labels, classes, trust=np.ones(len(labels)) if weights is None else weights.astype("float64"))
+    trust = np.ones(len(labels)) if weights is None else weights.astype("float64")
+    return Task(x, labels, task.classes, trust=trust, index=index)
 
 
 def index_of(x: Any, y: Any) -> Any:
@@ -57,9 +73,11 @@ def index_of(x: Any, y: Any) -> Any:
 
 
 def as_table(x: Any) -> Any:
-    """The inputs, a pandas frame as an array of float32."""
+    """The inputs, a pandas frame as an array of float32, and a column of texts as an array of them."""
     if is_data_set(x) or not hasattr(x, "iloc"):
         return x
+    if not hasattr(x, "columns") and np.asarray(x).dtype.kind in "OSUT":
+        return x.to_numpy(object)
     try:
         return x.to_numpy("float32")
     except (TypeError, ValueError) as error:
@@ -67,15 +85,22 @@ def as_table(x: Any) -> Any:
         raise ValueError(f"`x` must be a frame of numbers. Received: {found}") from error
 
 
-def _verified(given: Mapping | None, count: int, classes: np.ndarray) -> np.ndarray:
-    """Verified labels as integers, -1 where there is none, `(N,)`."""
+def _verified(given: Mapping | None, count: int, classes: np.ndarray, index: Any) -> np.ndarray:
+    """Verified labels as integers, -1 where there is none, `(N,)`; the keys are those of a pandas index if there is."""
     found = np.full(count, -1)
     if given is None or (isinstance(given, Mapping) and not given):
         return found
     if not isinstance(given, Mapping):
         rule = "be a dict from the indices of examples to their labels"
         raise ValueError(f"`verified_labels` must {rule}. Received: a {type(given).__name__}")
-    wrong = [index for index in given if not _is_index(index, count)]
+    if index is not None and not np.array_equal(index, np.arange(count)):
+        rows = index.get_indexer(list(given)) if index.is_unique else np.full(len(given), -1)
+        if (rows < 0).any():
+            rule = "have keys of the index of `x` or `y`, which must be unique"
+            raise ValueError(f"`verified_labels` must {rule}. Received: {list(given)[int(rows.argmin())]!r}")
+        found[rows] = encode_among(list(given.values()), classes, "verified_labels")
+        return found
+    wrong = [key for key in given if not _is_index(key, count)]
     if wrong:
         raise ValueError(f"`verified_labels` must have indices in [0, {count}), integers. Received: {wrong[0]!r}")
     found[list(given)] = encode_among(list(given.values()), classes, "verified_labels")

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import softmax
 
 from keras_het.base.batches import batches
-from keras_het.base.new_models import NewModels
+from keras_het.base.new_models import models_of
 from keras_het.base.validation import check_choice, check_integer
 from keras_het.inspection.check import judge
 from keras_het.inspection.data import check_finite
@@ -46,8 +46,8 @@ class Trainer:
         self.epochs = check_integer("epochs", epochs, 1)
         self.batch_size = check_integer("batch_size", batch_size, 1)
         self._frozen = make_model if isinstance(make_model, keras.Model) else None
-        self._all: Any = None
-        self._known = NewModels("make_model")
+        self._all: dict[str, Any] = {}
+        self._known = models_of(make_model)
         self._make = networks.maker(make_model, optimizer, self._known)
         self._criterion = check_choice("criterion", criterion, CRITERIA)
         self._fit_arguments = {"batch_size": batch_size, "verbose": 0, **fit_arguments}
@@ -63,24 +63,28 @@ class Trainer:
         own = {"make_model": made, "epochs": self.epochs, "criterion": self._criterion}
         return {**own, **self._fit_arguments, "callbacks": self._callbacks}
 
-    def task(self, given: Task) -> Task:
-        """A task with the examples as the network takes them: of a trained model their features."""
+    def task(self, given: Task, name: str = "x") -> Task:
+        """A task with the examples as the network takes them: of a trained model their features.
+
+        Args:
+            given: the examples as a user gives them.
+            name: of the argument, for the errors of examples that are not finite.
+        """
         x = given.x if self._frozen is None else networks.features(self._frozen, given.x, self.batch_size)
-        self._all = x if self._all is None else self._all
+        self._all[name] = x
         return dataclasses.replace(given, x=x, epochs=self.epochs)
 
-    def own(self, task: Task, seed: int, epochs: int | None = None) -> keras.Model:
+    def own(self, task: Task, seed: int) -> keras.Model:
         """A new model as the user makes it, trained on a task by its own loss; for examples as the network takes them.
 
         Args:
             task: the examples to train on.
             seed: of the weights, the order of the batches, and all that is drawn.
-            epochs: how many; None for all.
         """
         keras.utils.set_random_seed(seed)
         model = self._make(task)
         self._judge(model, task.x, task.y)
-        self._fit(model, task.x, task.y, task.sample_weight, self.epochs if epochs is None else epochs, [])
+        self._fit(model, task.x, task.y, task.sample_weight, self.epochs, [])
         return model
 
     def candidate(
@@ -121,7 +125,8 @@ class Trainer:
 
     def _judge(self, model: keras.Model, x: Any, labels: Any) -> None:
         """Raises the errors of `check`; of all examples first, so that one that is not finite has the user's number."""
-        check_finite(model, self._all)
+        for name, x_of_all in self._all.items():
+            check_finite(model, x_of_all, name)
         judge(model, x, labels)
 
     def _fit(self, model: keras.Model, x: Any, y: Any, weight: Any, epochs: int, callbacks: list) -> None:

@@ -16,6 +16,8 @@ from keras_het.training.candidates import Task
 from keras_het.training.data import read
 from keras_het.training.fit import Trainer
 
+MOST_SEED = 2**31 - 1  # each fold has the next one, and Keras takes none above 2**32 - 1
+
 
 def cross_val_probabilities(
     make_model: Callable[[], keras.Model] | keras.Model | None,
@@ -89,6 +91,7 @@ def held_out_probabilities(
         resume_path: see `cross_val_probabilities`.
         verbose: see `cross_val_probabilities`.
     """
+    check_integer("seed", seed, 0, MOST_SEED)
     fold_of = stratified_folds(task.y, folds, seed)
     settings = {"data": task, "folds": folds, "seed": seed}
     files = ResultFiles(resume_path, lambda: settings | trainer.settings(task), "fold")

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_het.base.fingerprint import without_names
 from keras_het.base.graph import Head, find_head, model_inputs, single_output
 from keras_het.base.internals import compile_arguments, layers_of, not_decayed
 from keras_het.base.new_models import NewModels
@@ -133,8 +134,9 @@ def own_head(model: keras.Model) -> Head:
 
 
 def described(model: keras.Model) -> list:
-    """The layers of a model and its optimizer, by class and config, without names, which Keras counts up."""
-    return [[type(part).__qualname__, _config_of(part)] for part in (*layers_of(model), model.optimizer)]
+    """The layers of a model and its optimizer, by class and config, without names, which Keras counts up; its loss."""
+    parts = [[type(part).__qualname__, _config_of(part)] for part in (*layers_of(model), model.optimizer)]
+    return [*parts, compile_arguments(model).get("loss")]
 
 
 def _config_of(part: Any) -> Any:
@@ -142,13 +144,7 @@ def _config_of(part: Any) -> Any:
         config = {} if isinstance(part, keras.Model) else part.get_config()
     except NotImplementedError:  # of a user's class
         return None
-    return _without_names(config)
-
-
-def _without_names(config: Any) -> Any:
-    if isinstance(config, dict):
-        return {key: _without_names(value) for key, value in config.items() if key != "name"}
-    return [_without_names(value) for value in config] if isinstance(config, list | tuple) else config
+    return without_names(config)
 
 
 def features(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:

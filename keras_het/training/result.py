@@ -198,7 +198,8 @@ class Result:
     def _judged(self) -> tuple[Task, np.ndarray, NoiseDiagnosis]:
         """The task, its probabilities and diagnosis."""
         if self.probabilities is None or self.data is None or self.diagnosis is None:
-            raise ValueError("`issues` must be of a result of `choose` or `clean_labels`. Received: one of `tune`")
+            rule = "be of a result of `choose` or `clean_labels`, which judge labels"
+            raise ValueError(f"`issues` and `report` must {rule}. Received: one of `tune`")
         return self.data, self.probabilities, self.diagnosis
 
     @property
@@ -210,7 +211,7 @@ class Result:
         """The table as texts, below its titles; without differences where nothing is compared."""
         is_compared, (scale, digits) = len(self.table) > 1 and self._compares, SCALES.get(self.criterion, (1, 3))
         title = "value" if self.diagnosis is None else "candidate"
-        over = (f"over {self.table[0].name}",) if is_compared else ()
+        over = (f"{'' if scale > 1 else 'log p '}over {self.table[0].name}",) if is_compared else ()
         lines: list[tuple[str, ...]] = [(title, self.criterion, *over, "epoch", "trainings", "seconds", "")]
         for score in self.table:
             mark = "<- chosen" if score is self.best and len(self.table) > 1 else "dropped" if score.dropped else ""

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_het.base.batches import as_arrays, as_numpy, check_again, check_same_index, count_examples, is_data_set, take
-from keras_het.base.new_models import NewModels
+from keras_het.base.new_models import models_of
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_maker
 from keras_het.inspection.check import judge
@@ -106,6 +106,9 @@ def tune(
     """
     check_maker(make_model)
     given = _values(values)
+    if validation_data is None and fit_arguments.get("sample_weight") is not None:
+        rule = "be given beside `sample_weight`, for the weights are those of the examples in `fit` alone"
+        raise ValueError(f"`validation_data` must {rule}. Received: validation_data=None")
     if "validation_split" in fit_arguments:
         raise ValueError("`validation_data` must be given, for there is no `validation_split` here. Received: it")
     train, validation_data = _divided(x, y, validation_data, seed)
@@ -147,6 +150,8 @@ def _divided(x: Any, y: Any, validation_data: Any, seed: int) -> tuple[dict[str,
         raise ValueError("`y` must be given for arrays. Received: y=None")
     x = as_table(x)
     if validation_data is not None:
+        if isinstance(validation_data, list | tuple) and len(validation_data) == 2:
+            validation_data = (as_table(validation_data[0]), validation_data[1])
         return {"x": x, "y": y}, validation_data
     x, y, _ = as_arrays(x, y)
     y = np.asarray(as_numpy(y))
@@ -173,7 +178,7 @@ class Search:
         self.best: Score | None = None
         self._make_model, self._held_out, self._keeps_best = make_model, held_out, keeps_best
         self._fit_arguments, self._start = fit_arguments, time.perf_counter()
-        self._known = NewModels("make_model")
+        self._known = models_of(make_model)
         self._model: Any = None
         self._advice, self._missed = "", ""
 

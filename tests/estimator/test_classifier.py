@@ -350,3 +350,18 @@ def test_scikit_learn_is_needed_for_the_class_alone():
     assert "ImportError: HeteroscedasticClassifier needs scikit-learn: pip install scikit-learn." in result.stderr
     with pytest.raises(AttributeError, match="module 'keras_het' has no attribute 'HeteroscedasticClasifier'"):
         _ = keras_het.HeteroscedasticClasifier
+
+
+def test_layers_that_another_fit_has_trained_are_refused():
+    """Else the folds of scikit-learn would leak: labels of chance were predicted."""
+    shared = keras.layers.Dense(4)
+
+    def make_model():
+        model = keras.Sequential([keras.Input((2,)), shared, keras.layers.Dense(3)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    x, y = blobs(30)
+    small(make_model=make_model, epochs=1).fit(x, y)
+    with pytest.raises(ValueError, match="`make_model` must make new layers and a new optimizer at every call"):
+        small(make_model=make_model, epochs=1).fit(x, y)

@@ -68,7 +68,7 @@ def test_weights_are_refused_and_the_table_is_shown_if_wanted(capsys):
     NoisyLabelClassifier(**SHORT).fit(X, Y)
     assert capsys.readouterr().out == ""
     NoisyLabelClassifier(**SHORT, verbose=1).fit(X, Y)
-    assert "<- chosen" in capsys.readouterr().out
+    assert "early stopping" in capsys.readouterr().out
 
 
 def test_a_pickle_predicts_the_same():

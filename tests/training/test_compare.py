@@ -137,6 +137,8 @@ def test_a_model_that_learned_nothing_is_an_error_and_one_of_rare_classes_is_not
     with pytest.raises(ValueError, match=r"where the largest class is 3\d.\d% of them"):
         check_learned(p, labels)
     labels = (np.arange(600) % 20 == 0).astype(int)  # 5% of the second class, which is never the most probable one
+    too_sure = np.where(np.random.default_rng(0).random(600) < 0.3 + 0.3 * labels, 1.0, 0.0)
+    check_learned(np.stack([1 - too_sure, too_sure], axis=1), labels)
     check_learned(np.stack([1 - 0.3 * labels - 0.02, 0.3 * labels + 0.02], axis=1), labels)
     with pytest.raises(ValueError, match=r"where the largest class is 95\.0% of them"):
         check_learned(np.tile([0.95, 0.05], (600, 1)), labels)
@@ -144,7 +146,7 @@ def test_a_model_that_learned_nothing_is_an_error_and_one_of_rare_classes_is_not
 
 @pytest.mark.statistical
 def test_chance_seldom_passes_for_learning(base_seed):
-    """By accuracy a sixth of the draws would; it is the likelihood that they must fail, too."""
+    """By accuracy a sixth of the draws would, by the probability of the labels one of fifty."""
     passed = 0
     for seed in range(base_seed, base_seed + 200):
         p, labels, *_ = answered(1 / 3, count=200, seed=seed)

@@ -160,3 +160,51 @@ def test_a_class_with_few_examples_is_warned_of():
 
 def test_a_class_without_examples_is_a_class():
     assert short(y=np.where(Y == 2, 4, Y), make_model=maker(units=5)).model.output_shape == (None, 5)
+
+
+def test_class_names_change_no_label():
+    names = ["low", "mid", "high"]
+    found = short(class_names=names, verified_labels={3: 0}, validation_data=(X[:60], Y[:60]))
+    assert found.classes.tolist() == names
+    assert found.probabilities.shape == (60, 3)
+    shifted = short(class_names=[1, 2, 3], verified_labels={3: 1}).data
+    assert (shifted.y[3], shifted.classes.tolist()) == (1, [1, 2, 3])
+
+
+def test_verified_labels_are_found_by_the_index_of_a_frame():
+    pandas = pytest.importorskip("pandas")
+    order = np.random.default_rng(0).permutation(len(X))
+    x, y = pandas.DataFrame(X, index=order), pandas.Series(Y, index=order)
+    row = int(order[5])
+    found = short(x=x, y=y, verified_labels={row: int((Y[5] + 1) % 3)})
+    assert np.flatnonzero(found.data.y != Y).tolist() == [5]
+    assert found.issues.to_frame().index.isin(order).all()
+    with pytest.raises(ValueError, match=r"must have keys of the index of `x` or `y`, .* Received: -7"):
+        short(x=x, y=y, verified_labels={row: 0, -7: 0})
+
+
+def test_validation_frames_are_read_as_the_others_are():
+    pandas = pytest.importorskip("pandas")
+    columns, index = list("abcdef"), [f"row {i}" for i in range(60)]
+    x, held_out = pandas.DataFrame(X, columns=columns), pandas.DataFrame(X[:60], columns=columns, index=index)
+    found = short(x=x, validation_data=(held_out, Y[:60]))
+    assert set(found.issues.to_frame().index) == set(index)
+    with pytest.raises(ValueError, match=r"must have the columns of `x`, in their order \(validation_data\[0\]\[x.col"):
+        short(x=x, validation_data=(held_out[list("fedcba")], Y[:60]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            {"validation_data": (np.where(np.arange(6) == 2, np.nan, X), Y)},
+            "`validation_data` must be finite. Received",
+        ),
+        ({"validation_data": (X[Y == 0], Y[Y == 0])}, "`validation_data` must have labels of at least two classes"),
+        ({"seed": -1}, "`seed` must be an integer in [0, 2147483647]. Received: seed=-1"),
+        ({"folds": "x", "validation_data": (X, Y)}, "`folds` must be an integer at least 2. Received: folds='x'"),
+    ],
+)
+def test_what_would_be_read_wrongly_is_refused(arguments, text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        short(**arguments)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_het.base.result_files import ResultFiles
-from keras_het.training import Candidate, choose
+from keras_het.training import Candidate, choose, cross_val_probabilities
 from tests.training.tasks import SHORT, SHORT_TRAININGS, Cheat, Constant, X, Y, make_model, maker, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
@@ -178,3 +178,34 @@ def test_a_half_written_file_has_the_name_of_no_other_training(tmp_path, monkeyp
     files.write("early_stopping_0", seconds=1.0)
     assert written == ["early_stopping_0.unfinished.npz"]  # the names of trainings end in a number
     assert [path.name for path in tmp_path.iterdir()] == ["early_stopping_0.npz"]
+
+
+def test_a_candidate_of_other_code_is_another_one(tmp_path):
+    """As in a notebook, whose cell was changed."""
+
+    def candidate(shift):
+        class Mine(Candidate):
+            name = "mine"
+
+            if shift:
+
+                def labels(self, task, strength):
+                    return (task.y + 1) % 3
+
+        return Mine()
+
+    short(candidate(False), resume_path=tmp_path)
+    with pytest.raises(ValueError, match="is of others"):
+        short(candidate(True), resume_path=tmp_path)
+
+
+def test_another_loss_of_the_model_is_another_model(tmp_path):
+    def make(smoothing):
+        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=smoothing)
+        model.compile(keras.optimizers.Adam(0.1), loss)
+        return model
+
+    cross_val_probabilities(lambda: make(None), X, Y, folds=2, resume_path=tmp_path, epochs=1, verbose=0)
+    with pytest.raises(ValueError, match="is of others"):
+        cross_val_probabilities(lambda: make(-1), X, Y, folds=2, resume_path=tmp_path, epochs=1, verbose=0)

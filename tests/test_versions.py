@@ -89,7 +89,7 @@ FILES_OF_NOX = ("noxfile.py", "benchmarks/noxfile.py")
 NOX = re.compile(r"nox(?: -f (?P<file>\S+))? -s (?=(?P<names>[a-z_]+(?:\s+[a-z_]+)*))")
 DOCUMENTS = [
     *(ROOT / "docs").rglob("*.md"),
-    *(path for path in ROOT.rglob("*.py") if not {".nox", "build", ".venv"} & {*path.parts}),
+    *(path for path in ROOT.rglob("*.py") if not re.search(r"/(\.|build/)", f"/{path.relative_to(ROOT)}")),
     *(ROOT / "benchmarks").rglob("*.md"),
     *ROOT.glob("*.[my][dm]*"),
 ]

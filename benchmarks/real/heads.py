@@ -1,0 +1,181 @@
+"""Heads on frozen features with labels of people: Dense of several temperatures, and the heads of the package.
+
+python -m benchmarks.real.heads [--sets NAME ...] [--sizes 2000 18000] [--rows NAME ...] [--seeds 3]
+                                [--data FOLDER] [--cache FOLDER] [--output FOLDER] [--quick] [--render]
+
+Each head is trained for 20 epochs on nine tenths of the noisy labels; temperature, L2 and epoch are chosen on the other
+tenth, which is noisy too, by its likelihood or by its accuracy. Clean test labels, and the votes of many people where
+there are any, are only measured. Every training is a line of JSON, and is not run again.
+"""
+
+import pathlib
+import time
+
+import keras
+import numpy as np
+
+from benchmarks.lib import harness, lines
+from benchmarks.lib.results import publish
+from benchmarks.real import data, features, plain, weights
+
+EPOCHS, BATCH, RATE = 20, 256, 1e-3
+TEMPERATURES, PENALTIES = (1.0, 5.0, 10.0, 20.0), (0.0, 1e-4)
+NOISY = (1.5, 5.0, 10.0)  # temperatures of heads with noise
+ROWS = ("Dense", "full", "parameter-efficient", "narrow", "diagonal")
+SETS = ("CIFAR-10N worst", "CIFAR-10N aggregate", "CIFAR-10N random1", "CIFAR-100N", "Fashion-MNIST-H")
+
+
+def head_of(row, units, temperature, penalty, seed):
+    """The layers of a row."""
+    from keras_het import HeteroscedasticDense, covariances
+
+    regularizer = keras.regularizers.L2(penalty) if penalty else None
+    if row == "Dense":
+        return [keras.layers.Dense(units, kernel_regularizer=regularizer), keras.layers.Rescaling(1.0 / temperature)]
+    options = {
+        "full": {},
+        "parameter-efficient": {"parameter_efficient": True},
+        "narrow": {"covariance": covariances.Narrow(bottleneck=16)},
+        "diagonal": {"num_factors": 0},
+    }[row]
+    common = {"temperature": temperature, "kernel_regularizer": regularizer, "seed": seed}
+    return [HeteroscedasticDense(units, **options, **common)]
+
+
+class Parts:
+    """Standardised features, labels and truths of one training."""
+
+    def __init__(self, found, size, seed):
+        chosen = np.random.default_rng([seed, 2]).permutation(len(found.labels))[:size]
+        train, held = (chosen[part] for part in plain.split(chosen, seed))
+        self.units, self.truth, self.votes = found.units, found.truth_test.astype(int), found.test_votes
+        self.x, self.x_held, self.x_test = plain.standardized(found.x[train], found.x[held], found.x_test)
+        self.y, self.y_held = found.labels[train].astype("int32"), found.labels[held].astype("int32")
+
+
+class Record(keras.callbacks.Callback):
+    """Measures of every epoch: by the noisy labels that were held out, and by the truth."""
+
+    def __init__(self, parts):
+        super().__init__()
+        self.parts, self.epochs = parts, []
+
+    def on_epoch_end(self, epoch, logs=None):
+        parts = self.parts
+        held, test = (self.model.predict(x, batch_size=2048, verbose=0) for x in (parts.x_held, parts.x_test))
+        noisy = plain.measures(held, parts.y_held)
+        self.epochs.append({f"noisy {name}": value for name, value in noisy.items()})
+        self.epochs[-1] |= plain.measures(test, parts.truth, parts.votes)
+
+
+def train(parts, row, temperature, penalty, seed, epochs):
+    """The measures of every epoch of one training, and its processor seconds."""
+    keras.utils.set_random_seed(1000 + seed)
+    layers = head_of(row, parts.units, temperature, penalty, seed)
+    model = keras.Sequential([keras.Input(parts.x.shape[1:]), *layers])
+    model.compile(keras.optimizers.Adam(RATE), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    record, start = Record(parts), time.process_time()
+    model.fit(parts.x, parts.y, epochs=epochs, batch_size=BATCH, verbose=0, callbacks=[record])
+    keras.utils.clear_session(free_memory=False)
+    return {"epochs": record.epochs, "processor": time.process_time() - start}
+
+
+def choices(row):
+    """The temperatures and L2 that a row is tried with."""
+    if row == "Dense":
+        return [(temperature, penalty) for temperature in TEMPERATURES for penalty in PENALTIES]
+    return [(temperature, 0.0) for temperature in NOISY]
+
+
+def run(options):
+    """Trains what is not there yet."""
+    options.output.mkdir(parents=True, exist_ok=True)
+    file = options.output / "real_heads.jsonl"
+    for name in options.sets:
+        found = features.of(name, options.data, options.cache)
+        for size in options.sizes:
+            for seed in range(options.seeds):
+                parts = Parts(found, size, seed)
+                keys = [
+                    {"set": name, "size": size, "seed": seed, "row": row, "temperature": temperature, "l2": penalty}
+                    for row in options.rows
+                    for temperature, penalty in choices(row)
+                ]
+
+                def make(_, __, seed, row, temperature, penalty, parts=parts):
+                    yield train(parts, row, temperature, penalty, seed, options.epochs)
+
+                lines.completed(file, keys, make)
+
+
+def chosen(found, criterion):
+    """The epoch of the best temperature, L2 and epoch by a noisy measure; of equals the first."""
+    sign = -1.0 if criterion == "noisy nll" else 1.0
+    return max((epoch for line in found for epoch in line["epochs"]), key=lambda epoch: sign * epoch[criterion])
+
+
+def last(found):
+    """The last epoch of the temperature and L2 that are best by the noisy accuracy there."""
+    return max((line["epochs"][-1] for line in found), key=lambda epoch: epoch["noisy accuracy"])
+
+
+RULES = {
+    "by noisy likelihood": lambda found: chosen(found, "noisy nll"),
+    "by noisy accuracy": lambda found: chosen(found, "noisy accuracy"),
+    "last epoch": last,
+}
+MEASURES = ("accuracy", "nll", "ece", "people", "kl", "entropies")
+
+
+def table(found, rule):
+    """A row for each head: the measures, and its differences to the row of Dense, seed by seed."""
+    names = [name for name in MEASURES if name in found[0]["epochs"][0]]
+    rows = [["head", *names, "accuracy - Dense's", "nll - Dense's"]]
+    seeds = lines.distinct(found, "seed")
+    best = {}
+    for row in ROWS:
+        own = [RULES[rule](part) for seed in seeds if (part := lines.select(found, row=row, seed=seed))]
+        if len(own) == len(seeds):
+            best[row] = own
+            values = [lines.with_error([each[name] for each in own]) for name in names]
+            gains = [
+                lines.with_error([a[name] - b[name] for a, b in zip(own, best["Dense"], strict=True)])
+                for name in ("accuracy", "nll")
+            ]
+            rows.append([row, *values, *(gains if row != "Dense" else ["", ""])])
+    return rows
+
+
+def render(options):
+    """Publishes the tables of the lines that are there."""
+    found = lines.read(options.output, "real_heads.jsonl")
+    tables = {}
+    for name in lines.distinct(found, "set"):
+        for size in sorted({line["size"] for line in lines.select(found, set=name)}):
+            own = lines.select(found, set=name, size=size)
+            tables |= {f"{name}, {size} labels, {rule}": table(own, rule) for rule in RULES}
+    publish(options.output, "real_heads", tables, sorted(lines.distinct(found, "seed")))
+
+
+def main():
+    """Runs what is missing, and makes the tables."""
+    parser = harness.parser_of(__doc__)
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), metavar="NAME")
+    parser.add_argument("--sizes", nargs="+", type=int, default=[18_000])
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--data", type=pathlib.Path, default=data.FOLDER)
+    parser.add_argument("--cache", type=pathlib.Path, default=weights.CACHE)
+    parser.add_argument("--quick", action="store_true", help="2,000 labels, two epochs, one seed")
+    parser.add_argument("--render", action="store_true", help="only make the tables of the lines that are there")
+    options = parser.parse_args()
+    options.epochs = EPOCHS
+    if options.quick:
+        options.sizes, options.epochs, options.seeds = [2000], 2, 1
+    if not options.render:
+        run(options)
+    render(options)
+
+
+if __name__ == "__main__":
+    main()

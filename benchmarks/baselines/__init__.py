@@ -1,4 +1,4 @@
-"""Baselines: methods of the literature that the arena recommends for none of seven noises, kept to be compared.
+"""Baselines: methods of the literature that are not worth a place in the package, kept to be compared.
 
 The arena compares 27 methods on digits, and some more in later runs (docs/rivals.md). Each docstring begins with its
 result: points of accuracy on clean test labels, compared with crossentropy that stops early, both with a Dense head,
@@ -12,10 +12,13 @@ from benchmarks.baselines.density import density_subsets, stage_weights
 from benchmarks.baselines.edward2 import from_edward2
 from benchmarks.baselines.epsilon_softmax import EpsilonSoftmaxCrossentropy
 from benchmarks.baselines.jocor import JoCoR
+from benchmarks.baselines.kept_share import KeptShare
 from benchmarks.baselines.logistic_normal import LogisticNormal
 from benchmarks.baselines.mentor import MentoredCrossentropy, MentorExamples, mentor_net
 from benchmarks.baselines.mentor_mix import MentorMix
+from benchmarks.baselines.peer_networks import PeerNetworks
 from benchmarks.baselines.reference import reference_weights
+from benchmarks.baselines.selecting import CoTeaching, SelfPacedCrossentropy
 from benchmarks.baselines.shifted_gaussian import ShiftedGaussianNLL
 from benchmarks.baselines.trace import Trace
 from benchmarks.baselines.unit_diagonal import UnitDiagonal
@@ -23,13 +26,17 @@ from benchmarks.baselines.unit_diagonal import UnitDiagonal
 __all__ = [
     "AdaptivelyRegularizedCrossentropy",
     "BackwardCorrectedCrossentropy",
+    "CoTeaching",
     "DataParametersCrossentropy",
     "EpsilonSoftmaxCrossentropy",
     "JoCoR",
+    "KeptShare",
     "LogisticNormal",
     "MentorExamples",
     "MentorMix",
     "MentoredCrossentropy",
+    "PeerNetworks",
+    "SelfPacedCrossentropy",
     "ShiftedGaussianNLL",
     "Trace",
     "UnitDiagonal",

@@ -55,8 +55,6 @@ def subjects():
         losses.ActivePassiveCrossentropy(2.0, 0.5),
         losses.LogRatioSquaredError(0.1),
         losses.EarlyLearningRegularizedCrossentropy(10, UNITS),
-        losses.SelfPacedCrossentropy(0.8),
-        losses.CoTeaching(0.2),
         losses.AnnotatorsLoss(),
         losses.MultivariateNormalNLL(),
         losses.JointMultiLabelCrossentropy(),

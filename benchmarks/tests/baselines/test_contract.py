@@ -2,18 +2,21 @@
 
 import numpy as np
 import pytest
+from keras import ops
 
 from benchmarks.baselines import (
     AdaptivelyRegularizedCrossentropy,
     BackwardCorrectedCrossentropy,
+    CoTeaching,
     DataParametersCrossentropy,
     EpsilonSoftmaxCrossentropy,
     JoCoR,
+    SelfPacedCrossentropy,
 )
 from benchmarks.tests.baselines.rerun import of_other_cases
 from tests.losses import test_contract, test_impossible_classes
 from tests.losses.cases import CASES, EXAMPLES, UNITS, Case, T, crossentropy
-from tests.losses.test_impossible_classes import OF_NOISY_LABELS, WITH_STATE, of_two, with_indices
+from tests.losses.test_impossible_classes import OF_NOISY_LABELS, WITH_STATE, attached, with_indices
 
 pytestmark = pytest.mark.once
 
@@ -32,7 +35,15 @@ OWN = {
     "epsilon_softmax": Case(lambda **kwargs: EpsilonSoftmaxCrossentropy(2.0, 0.7, 0.4, **kwargs), epsilon_softmax),
 }
 OF_NOISY = {"backward": lambda t, log_p, kept: crossentropy((t @ np.linalg.inv(T))[kept], log_p)}
+
+
+def of_two(loss):
+    return lambda labels, logits: attached(loss)(labels, ops.stack([logits, 0.5 * logits], axis=1))
+
+
 OWN_WITH_STATE = {
+    "self-paced": lambda: attached(SelfPacedCrossentropy(0.6, from_logits=True)),
+    "co-teaching": lambda: of_two(CoTeaching(0.6, from_logits=True)),
     "JoCoR": lambda: of_two(JoCoR(0.6, from_logits=True)),
     "data parameters": lambda: with_indices(DataParametersCrossentropy(EXAMPLES, UNITS, from_logits=True)),
     "adaptive": lambda: with_indices(AdaptivelyRegularizedCrossentropy(np.ones(EXAMPLES), from_logits=True)),

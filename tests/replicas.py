@@ -18,7 +18,6 @@ RNG = np.random.default_rng(0)
 X, LABELS = RNG.normal(size=(EXAMPLES, 5)).astype("float32"), RNG.integers(UNITS, size=EXAMPLES)
 OF_EACH = {
     "ForwardCorrectedCrossentropy": {"transition": 0.8 * np.eye(UNITS) + 0.2 / UNITS},
-    "BootstrappedCrossentropy": {"beta": 0.8},
     "SmoothedCrossentropy": {"smoothing": 0.1},
     "EarlyLearningRegularizedCrossentropy": {"num_examples": EXAMPLES, "num_classes": UNITS},
     "AnnotatorsLoss": {},

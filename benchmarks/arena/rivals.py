@@ -6,6 +6,7 @@ import numpy as np
 from benchmarks import baselines
 from benchmarks.arena.trial import BATCH, Method, Plan, Stage, of_indexed_loss, of_loss
 from benchmarks.baselines import (
+    ActivePassiveCrossentropy,
     AdaptivelyRegularizedCrossentropy,
     CoTeaching,
     DataParametersCrossentropy,
@@ -18,7 +19,6 @@ from benchmarks.baselines import (
 from benchmarks.lib.tasks import Truth
 from keras_het import analysis
 from keras_het.losses import (
-    ActivePassiveCrossentropy,
     GeneralizedCrossentropy,
     SmoothedCrossentropy,
     SymmetricCrossentropy,

@@ -14,13 +14,11 @@ from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
 from keras_het.losses.indexed import with_index
 from keras_het.losses.joint import JointMultiLabelCrossentropy, JointSegmentationCrossentropy
 from keras_het.losses.log_ratio import LogRatioSquaredError
-from keras_het.losses.mixed_labels import BootstrappedCrossentropy, SmoothedCrossentropy
-from keras_het.losses.robust import ActivePassiveCrossentropy, GeneralizedCrossentropy, SymmetricCrossentropy
+from keras_het.losses.robust import GeneralizedCrossentropy, SymmetricCrossentropy
+from keras_het.losses.smoothed import SmoothedCrossentropy
 
 __all__ = [
-    "ActivePassiveCrossentropy",
     "AnnotatorsLoss",
-    "BootstrappedCrossentropy",
     "EarlyLearningRegularizedCrossentropy",
     "ForwardCorrectedCrossentropy",
     "GeneralizedCrossentropy",

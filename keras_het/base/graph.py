@@ -110,21 +110,40 @@ def predictor(model: keras.Model, tensor: Any) -> Callable[[Any], Any]:
 
 def learning_inputs(model: keras.Model) -> Iterator[Any]:
     """Yields the symbolic inputs of the layers with weights in the graph of a model; a user's own are not known."""
-    for _, layer, node in _origins(model.outputs):
-        if type(layer).__module__.startswith(("keras.", "keras_het.")) and getattr(layer, "weights", None):
+    for layer, node, around in walk(model.outputs):
+        if (
+            not around
+            and type(layer).__module__.startswith(("keras.", "keras_het."))
+            and getattr(layer, "weights", None)
+        ):
             yield from node.input_tensors
 
 
-def _origins(tensors: list[Any]) -> Iterator[tuple[Any, Any, Any]]:
-    """Yields every symbolic tensor that these come from, once, with the layer and the node that made it."""
-    waiting, seen = list(tensors), set()
+def walk(tensors: list[Any], past_merges: bool = True) -> Iterator[tuple[Any, Any, tuple]]:
+    """Yields the layers and operations that symbolic tensors come from, the last first, each tensor's once.
+
+    A model is followed by what is inside it.
+
+    Args:
+        tensors: the tensors.
+        past_merges: whether the walk goes on before a layer of several inputs; if not, it is a chain.
+    Yields:
+        the layer, the node of the graph where it was called, and the models around it, the outer first, each with its
+        node.
+    """
+    waiting: list[tuple[Any, tuple]] = [(tensor, ()) for tensor in tensors]
+    seen = set()
     while waiting:
-        tensor = waiting.pop()
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
-            layer, node = producer(tensor)
-            yield tensor, layer, node
-            waiting += node.input_tensors
+        tensor, around = waiting.pop()
+        if id(tensor) in seen:
+            continue
+        seen.add(id(tensor))
+        layer, node = producer(tensor)
+        yield layer, node, around
+        if past_merges or len(node.input_tensors) == 1:
+            waiting += [(before, around) for before in node.input_tensors]
+        if has_graph(layer):
+            waiting.append((layer.outputs[place_among_outputs(tensor)], (*around, (layer, node))))
 
 
 def single_output(model: keras.Model) -> Any:
@@ -185,23 +204,17 @@ def _layers_of(model, kind):
 def _last(tensor, kind):
     """Finds the head that a tensor comes from: goes back through activations and reshaping layers, and into models."""
     activation, behind = None, tuple[Any, ...]()
-    while True:
-        layer, node = producer(tensor)
+    for layer, node, around in walk([tensor], past_merges=False):
         if is_head(layer, kind):
-            return Head(layer, node.input_tensors[0], _joined(activation, _known_activation(layer), layer), behind)
-        if has_graph(layer):
-            inner = _last(inner_output(layer, tensor), kind)
-            if inner is None:
-                return None
-            activation = _joined(activation, inner.activation, layer)
-            return Head(inner.layer, _outside(layer, inner.features, node), activation, inner.behind + behind)
-        if any(is_a(layer, reshaping) for reshaping in RESHAPING):
-            behind = (layer, *behind)
-        elif is_activation(layer):
             activation = _joined(activation, _known_activation(layer), layer)
-        else:
+            return Head(layer, _outside(node.input_tensors[0], around), activation, behind)
+        if is_activation(layer):
+            activation = _joined(activation, _known_activation(layer), layer)
+        elif any(is_a(layer, reshaping) for reshaping in RESHAPING):
+            behind = (layer, *behind)
+        elif not has_graph(layer):
             return None
-        tensor = node.input_tensors[0]
+    return None
 
 
 def _last_of_name(tensor, kind, name):
@@ -215,26 +228,21 @@ def _last_of_name(tensor, kind, name):
 
 def _named(tensor, kind, name):
     """Finds the head of this name that a tensor comes from."""
-    for found, layer, node in _origins([tensor]):
+    for layer, node, around in walk([tensor]):
         if layer.name == name and is_head(layer, kind):
-            return Head(layer, node.input_tensors[0], _known_activation(layer))
-        inner = _named(inner_output(layer, found), kind, name) if has_graph(layer) else None
-        if inner is not None:
-            return inner._replace(features=_outside(layer, inner.features, node))
+            return Head(layer, _outside(node.input_tensors[0], around), _known_activation(layer))
     return None
 
 
-def inner_output(model: keras.Model, tensor: Any) -> Any:
-    """The output in a model's own graph that corresponds to this tensor of the graph around it."""
-    return model.outputs[place_among_outputs(tensor)]
-
-
-def _outside(model, features, node):
-    """Brings a tensor of an inner model to the graph around it: calls this part as the model was called."""
-    if len(model.inputs) == 1 and features is model.inputs[0]:
-        return node.input_tensors[0]
-    part = keras.Model(model_inputs(model), features, name=f"{model.name}_features")
-    return part(*node.arguments.args, **node.arguments.kwargs)
+def _outside(features, around):
+    """Brings a tensor of an inner model to the graph around all models: calls this part as each model was called."""
+    for model, node in reversed(around):
+        if len(model.inputs) == 1 and features is model.inputs[0]:
+            features = node.input_tensors[0]
+        else:
+            part = keras.Model(model_inputs(model), features, name=f"{model.name}_features")
+            features = part(*node.arguments.args, **node.arguments.kwargs)
+    return features
 
 
 def is_activation(layer: Any) -> bool:

@@ -9,8 +9,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.graph import activation_of, has_graph, inner_output, is_activation
-from keras_het.base.internals import is_symbolic, producer
+from keras_het.base.graph import activation_of, has_graph, is_activation, walk
+from keras_het.base.internals import is_symbolic
 from keras_het.base.tensor import Tensor
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 
@@ -46,13 +46,9 @@ def _source(tensor: Any) -> Any:
 
     Casts and identities are passed over.
     """
-    while is_symbolic(tensor):
-        layer, node = producer(tensor)
-        if has_graph(layer):
-            tensor = inner_output(layer, tensor)
-        elif type(layer).__name__ in ("Cast", "Identity") or (is_activation(layer) and _is_linear(layer)):
-            tensor = node.input_tensors[0]
-        else:
+    for layer, *_ in walk([tensor], past_merges=False) if is_symbolic(tensor) else ():
+        linear = type(layer).__name__ in ("Cast", "Identity") or (is_activation(layer) and _is_linear(layer))
+        if not linear and not has_graph(layer):
             return layer
     return None
 

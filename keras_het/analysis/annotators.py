@@ -9,6 +9,7 @@ from keras import ops
 from scipy.special import softmax
 from scipy.stats import beta
 
+from keras_het.base.tables import aligned
 from keras_het.base.validation import (
     check_annotations,
     check_class_names,
@@ -90,9 +91,7 @@ class Annotators:
         rows = [HEAD, *map(_cells, by_accuracy)]
         if all(annotator.interval is None for annotator in self.each):
             rows = [[*row[:3], *row[4:]] for row in rows]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:-1], widths[1:-1]), row[-1]] for row in rows]
-        return "\n".join("  ".join(line).rstrip() for line in lines)
+        return "\n".join(aligned(rows, left=(0, len(rows[0]) - 1)))
 
 
 def _cells(annotator):

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.analysis.label_quality import SHOWN, aligned, confident_issues
+from keras_het.analysis.label_quality import SHOWN, confident_issues
 from keras_het.base.batches import as_numpy, check_same_index
 from keras_het.base.extras import import_extra
+from keras_het.base.tables import aligned
 from keras_het.base.validation import check_class_names, check_label_vectors
 from keras_het.ops.label_vectors import MISSING
 

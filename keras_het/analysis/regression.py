@@ -10,9 +10,10 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import chi2, false_discovery_control
 
-from keras_het.analysis.label_quality import SHOWN, aligned
+from keras_het.analysis.label_quality import SHOWN
 from keras_het.base.batches import as_numpy, check_same_index
 from keras_het.base.extras import import_extra
+from keras_het.base.tables import aligned
 from keras_het.base.validation import check_open_share
 
 

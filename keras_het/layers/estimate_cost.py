@@ -6,6 +6,7 @@ from typing import NamedTuple
 import keras
 
 from keras_het import covariances
+from keras_het.base.tables import aligned
 from keras_het.base.validation import check_integer, check_number
 from keras_het.ops.blocking import BLOCK_ELEMENTS, CHUNK_SIZE, FEWEST_NODES
 
@@ -93,17 +94,13 @@ class CostEstimates:
             ]
             times = [f"{row.train_time:.1f} x Dense", f"{row.predict_time:.1f} x Dense"]
             cells.append([*names, *bytes_of, *times, *["yes" if row.fits else "no"] * known])
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
-        ]
         sizes = self.sizes
         shared = f", shared by {sizes.devices} devices: memory of each" if sizes.devices > 1 else ""
         head = (
             f"{sizes.units} classes, {sizes.features} features, batches of {sizes.batch}, R={sizes.num_factors}, "
             f"S={sizes.num_samples}; {self.backend} on a processor{shared}"
         )
-        return "\n".join([head, *lines, *NOTES])
+        return "\n".join([head, *aligned(cells, left=range(len(cells[0]))), *NOTES])
 
     def __repr__(self) -> str:
         return str(self)

@@ -1,7 +1,6 @@
 """Whether the noise depends on the class alone, and by the T that is believed: tests by clean or repeated labels."""
 
 import dataclasses
-import html
 import math
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ from scipy.special import chdtri, chndtrinc, ndtri, xlogy
 
 from keras_het.base.batches import check_same_index
 from keras_het.base.seeds import random_generator
+from keras_het.base.tables import Titled
 from keras_het.base.validation import check_labels, check_number, check_open_share, check_share
 from keras_het.truth.corrected_weights import Noisy, read_noisy
 from keras_het.truth.label_draws import blocks, draw_of_rows, p_values, sum_at, sum_over_counts
@@ -38,7 +38,7 @@ class TransitionTest:
 
 
 @dataclasses.dataclass(frozen=True)
-class TransitionCheck:
+class TransitionCheck(Titled):
     """Tests of what every analysis by T rests on; it prints in plain words.
 
     Attributes:
@@ -63,14 +63,6 @@ class TransitionCheck:
             needed = f"; to find it, {test.needed:,} examples ({self.power:.0%} power)" if test.needed else ""
             lines.append((test.question, f"{test.finding} (p {test.p_value:.2g}){needed}"))
         return lines
-
-    def __str__(self) -> str:
-        return "\n".join(f"{title}: {text}" for title, text in self.lines())
-
-    def _repr_html_(self) -> str:
-        """The same as a table for a notebook."""
-        rows = (f"<tr><th>{html.escape(title)}</th><td>{html.escape(text)}</td></tr>" for title, text in self.lines())
-        return f"<table><tbody>{''.join(rows)}</tbody></table>"
 
 
 def check_transition(

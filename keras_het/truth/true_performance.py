@@ -1,13 +1,13 @@
 """How good a model is against the true classes, by held-out noisy labels and T."""
 
 import dataclasses
-import html
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_het.base.seeds import random_generator
+from keras_het.base.tables import Titled
 from keras_het.base.validation import check_integer, check_open_share
 from keras_het.truth.corrected_weights import Noisy, read_noisy
 from keras_het.truth.intervals import TAIL, Estimate, TruthIntervals, estimate
@@ -18,7 +18,7 @@ SMALL = float(np.finfo("float32").tiny)  # least probability in a logarithm, as 
 
 
 @dataclasses.dataclass(frozen=True)
-class TruePerformance:
+class TruePerformance(Titled):
     """How good a model is against the true classes; it prints in plain words.
 
     Each `Estimate` has value, low and high, arrays if the figure is one. Values are as they were computed: noise may
@@ -93,14 +93,6 @@ class TruePerformance:
         (place,) = np.flatnonzero(self.edges == edge)
         kept, right = self.kept[place], self.kept_accuracy.low[place]
         return f"{edge:.3g} or more keeps {kept:.0%} of the predictions, right in at least {right:.1%} by the interval"
-
-    def __str__(self) -> str:
-        return "\n".join(f"{title}: {text}" for title, text in self.lines())
-
-    def _repr_html_(self) -> str:
-        """The same as a table for a notebook."""
-        rows = (f"<tr><th>{title}</th><td>{html.escape(text)}</td></tr>" for title, text in self.lines())
-        return f"<table><tbody>{''.join(rows)}</tbody></table>"
 
 
 class Figures(NamedTuple):

@@ -11,6 +11,7 @@ from keras_het.analysis.advice import next_step
 from keras_het.analysis.second_choices import Agreement, agreement, ranks_of_clearness, unclear
 from keras_het.base.batches import check_same_index
 from keras_het.base.classes import encode
+from keras_het.base.refusal import refusal
 from keras_het.base.tables import Titled
 from keras_het.base.validation import check_class_names, check_labels
 from keras_het.label_noise.decoding import Decoded, decode
@@ -186,7 +187,7 @@ def _read(labels: Any, class_names: Any, count: int, size: int) -> tuple[np.ndar
     names = own.tolist() if class_names is None else check_class_names(class_names, size)
     if len(names) != size or not set(own.tolist()) <= set(names):
         rule = f"be names of the {size} classes of `probabilities`, with `class_names` if some do not occur"
-        raise ValueError(f"`labels` must {rule}. Received: {', '.join(map(repr, own.tolist()))}")
+        raise refusal("labels", rule, ", ".join(map(repr, own.tolist())))
     return np.array([names.index(name) for name in own.tolist()])[places], names
 
 

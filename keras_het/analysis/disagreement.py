@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_het.base.batches import check_same_index, count_examples, take
 from keras_het.base.graph import predictor
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.inspection.head_noise import covariance_with, find_noisy_head, standardized
 from keras_het.inspection.probabilities import exclusive_probabilities
@@ -141,7 +142,7 @@ def _find(model: keras.Model, other: keras.Model, x: Any, labels: Any, layer: st
     labels = check_labels(labels, head.units, count_examples(x))
     own, others = (exclusive_probabilities(one, x, batch_size) for one in (model, other))
     if own.shape != others.shape:
-        raise ValueError(f"`other` must have the {own.shape[1]} classes of `model`. Received: {others.shape[1]}")
+        raise refusal("other", f"have the {own.shape[1]} classes of `model`", others.shape[1])
     index = np.flatnonzero((own.argmax(axis=1) == labels) & (others.argmax(axis=1) != labels))
     right, wrong = labels[index], others.argmax(axis=1)[index]
     features, rows = predictor(model, head.features), [np.empty((0, 2))]

@@ -13,6 +13,7 @@ from keras_het.analysis.covariance import ConfusedPair
 from keras_het.analysis.neighbors import neighbor_shares
 from keras_het.base.batches import check_same_index
 from keras_het.base.extras import import_extra
+from keras_het.base.refusal import refusal
 from keras_het.base.tables import aligned, html_table
 from keras_het.base.validation import check_labels
 from keras_het.inspection.probabilities import exclusive_probabilities
@@ -186,7 +187,7 @@ def find_label_issues(
     """
     if (probabilities is None) == (features is None):
         rule = "be given without `features`, and one of the two must be given"
-        raise ValueError(f"`probabilities` must {rule}. Received: {'none' if features is None else 'both'}")
+        raise refusal("probabilities", rule, "none" if features is None else "both")
     _check_given(probabilities, labels, x)
     check_same_index(x=x, features=features, probabilities=probabilities, labels=labels)
     if features is None:
@@ -207,14 +208,14 @@ def find_label_issues(
 def _check_given(probabilities: Any, labels: Any, x: Any) -> None:
     """Raises a ValueError if labels or x are missing, or x is given where nothing would look at it."""
     if labels is None and not hasattr(probabilities, "record"):
-        raise ValueError("`labels` must be given, except for a TrainingDynamics. Received: labels=None")
+        raise refusal("labels", "be given, except for a TrainingDynamics", "labels=None")
     is_model = isinstance(probabilities, keras.Model)
     if is_model == (x is None):
         rule, other = (
             "be given for a model, and only for a model",
             "features" if probabilities is None else "probabilities",
         )
-        raise ValueError(f"`x` must {rule}. Received: {'a model without x' if is_model else f'x beside {other}'}")
+        raise refusal("x", rule, "a model without x" if is_model else f"x beside {other}")
 
 
 def _evidence(given: Any, labels: Any, x: Any, batch_size: int) -> Evidence:
@@ -231,8 +232,7 @@ def _of_training(dynamics: Any, labels: Any) -> Evidence:
     assert isinstance(record, TrainingRecord)
     if labels is not None and not np.array_equal(check_labels(labels, record.units, len(margins)), record.labels):
         wrong = np.flatnonzero(np.asarray(labels) != record.labels)
-        rule = "be None, or those of the training"
-        raise ValueError(f"`labels` must {rule}. Received: {len(wrong)} others, the first at [{wrong[0]}]")
+        raise refusal("labels", "be None, or those of the training", f"{len(wrong)} others, the first at [{wrong[0]}]")
     return Evidence(record.mean_probabilities.astype("float64"), record.labels, margins)
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_het.base.internals import place_among_outputs, producer
+from keras_het.base.refusal import refusal
 
 # Activations of a head, and the link whose inverse each one is; None: the head returns logits.
 LINKS = {None: None, "softmax": "softmax", "log_softmax": "softmax", "sigmoid": "sigmoid", "log_sigmoid": "sigmoid"}
@@ -75,7 +76,7 @@ def find_head(model: keras.Model, kind: type[keras.layers.Layer], name: str | No
             f"{kind.__name__} layers: {candidates}. Received: model={model.name!r}, which ends in {layer.name!r}, a "
             f"{type(layer).__name__}"
         )
-    raise ValueError(f"`layer` must name a {kind.__name__} layer of the model: {candidates}. Received: layer={name!r}")
+    raise refusal("layer", f"name a {kind.__name__} layer of the model: {candidates}", value=name)
 
 
 def _or_convolution(kind):
@@ -155,9 +156,7 @@ def single_output(model: keras.Model) -> Any:
             f"HeteroscedasticDense(K)(backbone.output). Received: model={model!r}"
         )
     if len(model.outputs) != 1:
-        raise ValueError(
-            f"`model` must have one output. Received: a model with {len(model.outputs)} outputs, {model.output_names}"
-        )
+        raise refusal("model", "have one output", f"a model with {len(model.outputs)} outputs, {model.output_names}")
     return model.outputs[0]
 
 
@@ -185,10 +184,8 @@ def is_head(layer, kind):
     if layer.kernel_size != (1, 1) or layer.strides != (1, 1) or layer.groups != 1:
         return False
     if layer.data_format != "channels_last":
-        raise ValueError(
-            "`data_format` of a head must be 'channels_last', for a Dense layer is of the last axis. Received: "
-            f"data_format={layer.data_format!r} in {layer.name!r}"
-        )
+        rule = "be 'channels_last', for a Dense layer is of the last axis"
+        raise refusal("`data_format` of a head", rule, f"data_format={layer.data_format!r} in {layer.name!r}")
     return True
 
 
@@ -259,9 +256,7 @@ def activation_of(layer: Any) -> str | None:
         ValueError: for a softmax that is not over the last axis, and for a function that Keras has no name for.
     """
     if getattr(layer, "axis", -1) != -1:
-        raise ValueError(
-            f"The softmax over the classes must be over the last axis. Received: axis={layer.axis} in {layer.name!r}"
-        )
+        raise refusal("The softmax over the classes", "be over the last axis", f"axis={layer.axis} in {layer.name!r}")
     if isinstance(layer, keras.layers.Softmax):
         return "softmax"
     if not isinstance(layer, keras.layers.Layer):
@@ -269,9 +264,7 @@ def activation_of(layer: Any) -> str | None:
     activation = getattr(layer, "activation", keras.activations.linear)
     name = getattr(activation, "__name__", repr(activation))
     if activation is not getattr(keras.activations, name, None):
-        raise ValueError(
-            f"The activation of the head must be softmax, sigmoid or none. Received: {name} in {layer.name!r}"
-        )
+        raise refusal("The activation of the head", "be softmax, sigmoid or none", f"{name} in {layer.name!r}")
     return None if name == "linear" else name
 
 
@@ -279,15 +272,11 @@ def _known_activation(layer):
     """A layer's activation by name, if a head may have it."""
     name = activation_of(layer)
     if name not in LINKS:
-        raise ValueError(
-            f"The activation of the head must be softmax, sigmoid or none. Received: {name} in {layer.name!r}"
-        )
+        raise refusal("The activation of the head", "be softmax, sigmoid or none", f"{name} in {layer.name!r}")
     return name
 
 
 def _joined(later, earlier, layer):
     if later is not None and earlier is not None:
-        raise ValueError(
-            f"The head must have one activation. Received: {earlier} in {layer.name!r}, and {later} behind it"
-        )
+        raise refusal("The head", "have one activation", f"{earlier} in {layer.name!r}, and {later} behind it")
     return later or earlier

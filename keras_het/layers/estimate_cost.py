@@ -6,6 +6,7 @@ from typing import NamedTuple
 import keras
 
 from keras_het import covariances
+from keras_het.base.refusal import refusal
 from keras_het.base.tables import aligned
 from keras_het.base.validation import check_integer, check_number
 from keras_het.ops.blocking import BLOCK_ELEMENTS, CHUNK_SIZE, FEWEST_NODES
@@ -214,8 +215,8 @@ def estimate_cost(
     if memory is not None:
         check_number("memory", memory, above=0.0)
     if keras.config.backend() not in _COSTS:
-        rule = f"one of {', '.join(_COSTS)}, on which Keras trains"
-        raise ValueError(f"The backend must be {rule}. Received: the backend {keras.config.backend()!r}")
+        rule = f"be one of {', '.join(_COSTS)}, on which Keras trains"
+        raise refusal("The backend", rule, f"the backend {keras.config.backend()!r}")
     costs = _COSTS[keras.config.backend()]
     heads = [
         (covariance, integrator)
@@ -248,10 +249,10 @@ def check_shared(units: int, devices: int) -> None:
     """Raises a ValueError if devices cannot share the classes: evenly, and on JAX."""
     if keras.config.backend() != "jax":
         rule = f"be 1 on the backend {keras.config.backend()}: devices share classes on JAX alone"
-        raise ValueError(f"`devices` must {rule}. Received: devices={devices}")
+        raise refusal("devices", rule, f"devices={devices}")
     if units % devices:
         more = -(-units // devices) * devices
-        raise ValueError(f"`units` must be divisible by the {devices} devices, as {more} is. Received: units={units}")
+        raise refusal("units", f"be divisible by the {devices} devices, as {more} is", f"units={units}")
 
 
 def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory: float | None) -> Estimate:

@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_transition
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.ops.log_space import weighted_logs
@@ -48,9 +49,7 @@ class ForwardCorrectedCrossentropy(Crossentropy):
     def log_probs(self, y_pred: Any) -> Any:
         """See `Crossentropy`. Raises a ValueError if T has another size."""
         if y_pred.shape[-1] != len(self.transition):
-            raise ValueError(
-                f"`transition` must have shape {(y_pred.shape[-1],) * 2}. Received: shape {self.transition.shape}"
-            )
+            raise refusal("transition", f"have shape {(y_pred.shape[-1],) * 2}", shape=self.transition)
         return super().log_probs(y_pred)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:

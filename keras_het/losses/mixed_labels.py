@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_boolean, check_number
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.ops.log_space import is_possible, weighted_logs
@@ -48,8 +49,7 @@ class BootstrappedCrossentropy(Crossentropy):
         super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
         self.hard = check_boolean("hard", hard)
         self.beta = check_number("beta", (0.8 if hard else 0.95) if beta is None else beta, low=0.0)
-        if self.beta > 1.0:
-            raise ValueError(f"`beta` must be in [0, 1]. Received: beta={beta}")
+        refuse_if(self.beta > 1.0, "beta", "be in [0, 1]", f"beta={beta}")
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
         """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
@@ -108,8 +108,7 @@ class SmoothedCrossentropy(Crossentropy):
     ):
         super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
         self.smoothing = check_number("smoothing", smoothing)
-        if self.smoothing >= 1.0:
-            raise ValueError(f"`smoothing` must be less than 1. Received: smoothing={smoothing}")
+        refuse_if(self.smoothing >= 1.0, "smoothing", "be less than 1", f"smoothing={smoothing}")
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
         """The loss above: `(..., K)`, `(..., K)` to `(...)`."""

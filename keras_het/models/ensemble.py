@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from keras_het.base.batches import check_again
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_integer
 from keras_het.inspection.check import judge
 from keras_het.models.copying import unchanged_seed
@@ -126,9 +127,7 @@ class DeepEnsemble(JointModel):
         """
         for index, member in enumerate(self.members):
             if not member.compiled:
-                raise ValueError(
-                    f"`members` must be compiled, each of them, to be trained. Received: member {index}, which is not"
-                )
+                raise refusal("members", "be compiled, each of them, to be trained", f"member {index}, which is not")
             judge(member, x, y)
         check_different_noise(self.members)
         check_again("x", x)

@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.batches import batches
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.inspection.outputs import Output
 from keras_het.links import Link
@@ -69,8 +70,7 @@ class JointModel(keras.Model):
         for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
             outputs = [self._as_head(ops.convert_to_tensor(member.predict_on_batch(inputs))) for member in self.members]
             parts.append(np.stack([ops.convert_to_numpy(part) for part in outputs]))
-        if not parts:
-            raise ValueError("`x` must have at least one example. Received: none")
+        refuse_if(not parts, "x", "have at least one example", "none")
         return np.concatenate(parts, axis=1)
 
     def _as_head(self, outputs: Any) -> Any:
@@ -90,7 +90,7 @@ class JointModel(keras.Model):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
         found = config.get("members")
         if not isinstance(found, list):
-            raise ValueError(f"`members` must be a list of serialised models. Received: a {type(found).__name__}")
+            raise refusal("members", "be a list of serialised models", kind=found)
         members = [keras.saving.deserialize_keras_object(member, custom_objects) for member in found]
         return cls(**{**config, "members": members})
 

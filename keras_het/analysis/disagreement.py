@@ -46,7 +46,7 @@ class RankHistogram:
     counts: np.ndarray
 
 
-class _Found(NamedTuple):
+class _Disagreements(NamedTuple):
     """Disagreements: their indices, right and wrong classes, covariances and ranks, all `(n,)`."""
 
     index: np.ndarray  # type: ignore[assignment]
@@ -136,7 +136,9 @@ def rank_histogram(
     return RankHistogram(found.rank, np.bincount(found.rank - 1, minlength=units - 1))
 
 
-def _find(model: keras.Model, other: keras.Model, x: Any, labels: Any, layer: str | None, batch_size: int) -> _Found:
+def _find(
+    model: keras.Model, other: keras.Model, x: Any, labels: Any, layer: str | None, batch_size: int
+) -> _Disagreements:
     check_same_index(x=x, labels=labels)
     head = find_noisy_head(model, layer)
     labels = check_labels(labels, head.units, count_examples(x))
@@ -151,7 +153,7 @@ def _find(model: keras.Model, other: keras.Model, x: Any, labels: Any, layer: st
         normal = standardized(head.layer, features(take(x, index[part])))
         rows.append(_covariance_and_rank(covariance_with(head.layer, normal, right[part]), right[part], wrong[part]))
     covariance, rank = np.concatenate(rows).T
-    return _Found(index, right, wrong, covariance, rank.astype(int))
+    return _Disagreements(index, right, wrong, covariance, rank.astype(int))
 
 
 def _covariance_and_rank(rows: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> np.ndarray:

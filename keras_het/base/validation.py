@@ -64,7 +64,7 @@ def check_maker(make_model: Any) -> None:
         raise refusal("make_model", "be a function that makes a model", kind=make_model)
 
 
-def check_transition(transition: Any, name: str = "transition") -> np.ndarray:
+def check_one_transition(transition: Any, name: str = "transition") -> np.ndarray:
     """`transition`, `(K, K)`, as NumPy float64, if it is square, not negative, and its rows sum to one.
 
     Raises:
@@ -80,8 +80,10 @@ def check_transitions(transitions: Any, name: str = "transition") -> np.ndarray:
     """
     array = check_numbers(name, transitions)
     if array.ndim != 3:
-        return check_transition(array, name)
-    return np.stack([check_transition(each, f"{name}[{m}]") for m, each in enumerate(array)]) if len(array) else array
+        return check_one_transition(array, name)
+    return (
+        np.stack([check_one_transition(each, f"{name}[{m}]") for m, each in enumerate(array)]) if len(array) else array
+    )
 
 
 def check_annotations(

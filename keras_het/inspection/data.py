@@ -17,7 +17,7 @@ NUM_BATCHES = 4  # of a data set that are looked at
 CHUNK = 1 << 22  # numbers of x that are looked at together
 
 
-class Task(NamedTuple):
+class LabelTask(NamedTuple):
     """What an output of a model learns from labels.
 
     Attributes:
@@ -158,7 +158,7 @@ def _not_finite(part: Any) -> int | None:
     return None
 
 
-def _tasks(model: keras.Model, x: Any, y: Any, outputs: list, losses: list[list]) -> Iterator[Task]:
+def _tasks(model: keras.Model, x: Any, y: Any, outputs: list, losses: list[list]) -> Iterator[LabelTask]:
     """Yields the labels of each output with each loss that is known."""
     if y is None:
         return
@@ -171,7 +171,7 @@ def _tasks(model: keras.Model, x: Any, y: Any, outputs: list, losses: list[list]
                 yield task
 
 
-def _task(labels: Any, loss: Any, output: Output) -> Task | None:
+def _task(labels: Any, loss: Any, output: Output) -> LabelTask | None:
     """What an output learns from labels by a loss, or None for a loss that is not known."""
     shape = output.shape
     if output.returns == "distributions" and shape:
@@ -180,7 +180,7 @@ def _task(labels: Any, loss: Any, output: Output) -> Task | None:
     form = labels_for(loss, classes)
     form = "annotations" if form and output.annotators else form
     has_others = not (output.of_distribution or output.returns == "distributions")
-    return Task(labels, form, shape, classes, output.annotators, ignored_by(loss), has_others) if form else None
+    return LabelTask(labels, form, shape, classes, output.annotators, ignored_by(loss), has_others) if form else None
 
 
 def check_label_shape(labels: Any, loss: Any, output: Output) -> None:
@@ -217,7 +217,7 @@ def _shape_without_graph(model: keras.Model, x: Any) -> tuple:
         return ()
 
 
-def _check_labels(task: Task) -> list[str]:
+def _check_labels(task: LabelTask) -> list[str]:
     """Raises an error for labels that the loss cannot take; returns what else is odd."""
     labels = task.labels
     if labels.dtype.kind in "OSUT":
@@ -229,7 +229,7 @@ def _check_labels(task: Task) -> list[str]:
     return VALUES[form](task)
 
 
-def _form(task: Task) -> str:
+def _form(task: LabelTask) -> str:
     """The form of the labels, where the loss takes integers and vectors."""
     if task.form != "either":
         return task.form
@@ -239,7 +239,7 @@ def _form(task: Task) -> str:
     return "vectors"
 
 
-def _shape_of_integers(found: tuple, task: Task) -> None:
+def _shape_of_integers(found: tuple, task: LabelTask) -> None:
     shape = task.shape
     if shape and not _fits(found, shape[:-1]):
         made = ""
@@ -249,12 +249,12 @@ def _shape_of_integers(found: tuple, task: Task) -> None:
         raise refusal("y", f"be integers of shape {_text(shape[:-1])}{made}", f"shape {found}")
 
 
-def _shape_of_annotations(found: tuple, task: Task) -> None:
+def _shape_of_annotations(found: tuple, task: LabelTask) -> None:
     if len(found) > 1 and task.annotators and found[1] not in (1, task.annotators):
         raise refusal("y", f"have shape (N, {task.annotators}), with -1 for missing", f"shape {found}")
 
 
-def _shape_of_vectors(found: tuple, task: Task) -> None:
+def _shape_of_vectors(found: tuple, task: LabelTask) -> None:
     shape = task.shape
     if not shape or (len(found) == len(shape) and _fits(found, shape)):
         return
@@ -264,17 +264,17 @@ def _shape_of_vectors(found: tuple, task: Task) -> None:
     raise refusal("y", f"be label vectors of shape {_text(shape)}{made}", f"shape {found}")
 
 
-def _shape_of_each(found: tuple, task: Task) -> None:
+def _shape_of_each(found: tuple, task: LabelTask) -> None:
     if task.shape and not _fits(found, task.shape):
         raise refusal("y", f"have shape {_text(task.shape)}, 0 or 1 for each class", f"shape {found}")
 
 
-def _shape_of_targets(found: tuple, task: Task) -> None:
+def _shape_of_targets(found: tuple, task: LabelTask) -> None:
     if task.shape and not _fits(found, task.shape):
         raise refusal("y", f"have shape {_text(task.shape)}", f"shape {found}")
 
 
-def _check_classes(task: Task) -> list[str]:
+def _check_classes(task: LabelTask) -> list[str]:
     """Checks that integers are classes."""
     labels, classes = task.labels, task.classes
     refuse_first(labels != np.floor(labels), "y", "be integers", labels, "g")
@@ -297,13 +297,13 @@ def _check_several(labels: np.ndarray) -> list[str]:
     return [f"`y` has no more than one class{f', {found[0]:g}' if found else ''}: there is nothing to learn from it."]
 
 
-def _check_each(task: Task) -> list[str]:
+def _check_each(task: LabelTask) -> list[str]:
     labels = task.labels
     refuse_first((labels < 0) | (labels > 1), "y", "be in [0, 1]", labels, "g")
     return _check_several(labels) if task.classes == 1 else []
 
 
-def _check_each_or_missing(task: Task) -> list[str]:
+def _check_each_or_missing(task: LabelTask) -> list[str]:
     wrong = ~np.isin(task.labels, (-1, 0, 1))
     refuse_first(wrong, "y", "be 0 or 1, or -1 for a label that is not known", task.labels, "g")
     odd = _check_each(task._replace(labels=np.maximum(task.labels, 0)))
@@ -312,14 +312,14 @@ def _check_each_or_missing(task: Task) -> list[str]:
     return odd
 
 
-def _check_targets(task: Task) -> list[str]:
+def _check_targets(task: LabelTask) -> list[str]:
     labels, units = task.labels, task.shape[-1]
     columns = labels.reshape(-1, units).T if labels.size else ()
     constant = [index for index, column in enumerate(columns) if np.ptp(column) == 0]
     return [f"`y` has targets that are constant, {constant}: there is no noise to learn from them."] if constant else []
 
 
-SHAPES: dict[str, Callable[[tuple, Task], None]] = {
+SHAPES: dict[str, Callable[[tuple, LabelTask], None]] = {
     "integers": _shape_of_integers,
     "vectors": _shape_of_vectors,
     "each": _shape_of_each,
@@ -328,7 +328,7 @@ SHAPES: dict[str, Callable[[tuple, Task], None]] = {
     "targets": _shape_of_targets,
     "numbers": lambda found, task: None,
 }
-VALUES: dict[str, Callable[[Task], list[str]]] = {
+VALUES: dict[str, Callable[[LabelTask], list[str]]] = {
     "integers": _check_classes,
     "vectors": lambda task: [],
     "each": _check_each,

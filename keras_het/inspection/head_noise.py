@@ -16,7 +16,7 @@ from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
 
 
-class Figures(NamedTuple):
+class Summary(NamedTuple):
     """Numbers of a mean covariance in temperatures; see `keras_het.callbacks.HeteroscedasticMonitor`."""
 
     noise_sd: float
@@ -44,13 +44,13 @@ class HeadNoise(NamedTuple):
         mean, nothing = self._mean(dtype), np.zeros(self.head.units, dtype)
         return lambda factor: self._seen(mean(factor.astype(dtype))._replace(diagonal=nothing).hollow())
 
-    def figures(self) -> "Figures":
-        """The figures that `HeteroscedasticMonitor` logs."""
+    def summary(self) -> "Summary":
+        """The numbers that `HeteroscedasticMonitor` logs."""
         matrix, factor = self.covariance(), self.head.covariance.factor_weights()
         own = self._seen(self._mean("float64")(np.zeros_like(factor))).main_diagonal().sum()
         variances = matrix.main_diagonal()
         squares = sum(float(np.square(matrix.rows(rows)).sum()) for rows in matrix.blocks())
-        return Figures(
+        return Summary(
             noise_sd=float(np.sqrt(variances.mean())),
             diagonal_share=float(own / variances.sum()),
             off_diagonal_share=1.0 - float(np.square(variances).sum()) / squares,

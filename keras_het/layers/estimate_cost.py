@@ -13,7 +13,7 @@ from keras_het.ops.blocking import BLOCK_ELEMENTS, CHUNK_SIZE, FEWEST_NODES
 
 
 @dataclasses.dataclass(frozen=True)
-class Estimate:
+class HeadCost:
     """The costs of a head.
 
     Attributes:
@@ -59,12 +59,12 @@ class CostEstimates:
     """The estimates, the first for the Dense layer; it prints as a table.
 
     Attributes:
-        rows: list of `Estimate`.
+        rows: list of `HeadCost`.
         sizes: the sizes that the estimates are for.
         backend: whose times they are.
     """
 
-    rows: list[Estimate]
+    rows: list[HeadCost]
     sizes: Sizes
     backend: str
 
@@ -238,7 +238,7 @@ def estimate_cost(
     return CostEstimates(relative, sizes, keras.config.backend())
 
 
-def _dense(sizes: Sizes, memory: float | None) -> Estimate:
+def _dense(sizes: Sizes, memory: float | None) -> HeadCost:
     parameters = (sizes.features + 1) * sizes.units
     return _estimate(
         sizes, (None, None, None, 0), parameters, _Costs(0, 0), 4 * 4.0 * sizes.batch * sizes.units, memory
@@ -255,7 +255,7 @@ def check_shared(units: int, devices: int) -> None:
         raise refusal("units", f"be divisible by the {devices} devices, as {more} is", f"units={units}")
 
 
-def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory: float | None) -> Estimate:
+def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory: float | None) -> HeadCost:
     """Costs of a head; times not yet relative."""
     most = {"diagonal": 0, "latent": sizes.features}.get(covariance, sizes.units)
     num_factors, logits = min(sizes.num_factors, most), sizes.batch * sizes.units
@@ -294,7 +294,7 @@ def _estimate(
     held: float,
     memory: float | None,
     whole: tuple[int, float] = (0, 0.0),
-) -> Estimate:
+) -> HeadCost:
     """Adds all costs; a map costs its operations or reading its weights, the longer of the two.
 
     The devices share all but `whole`: weights, and bytes held.
@@ -303,7 +303,7 @@ def _estimate(
     weights = whole[0] + (parameters - whole[0]) / sizes.devices
     bytes_held = whole[1] + (_PROGRAM_BYTES + held) / sizes.devices
     train_bytes = _WEIGHT_BYTES[keras.config.backend()] * weights + bytes_held
-    return Estimate(
+    return HeadCost(
         *names,
         parameters,
         6.0 * sizes.batch * weights + beyond.train / sizes.devices,

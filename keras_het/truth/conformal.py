@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator
 from keras_het.base.tables import Titled
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_open_share
@@ -53,7 +54,7 @@ class ConformalSets(Titled):
         p = check_distributions(probabilities)
         if p.shape[1] != len(self.thresholds):
             rule = f"have {len(self.thresholds)} columns, as those of the calibration"
-            raise ValueError(f"`probabilities` must {rule}. Received: {p.shape[1]}")
+            raise refusal("probabilities", rule, p.shape[1])
         return scores(p, self.score) <= self.thresholds
 
     def lines(self) -> list[tuple[str, str]]:
@@ -138,8 +139,8 @@ def conformal_sets(
     found = scores(noisy.p, check_choice("score", score, tuple(_SCORES)))
     check_choice("correction", correction, CORRECTIONS)
     if correction == "finite" and (noisy.redraw is not None or noisy.labels.shape[1] > 1):
-        rule = '"asymptotic" for a T that is uncertain, or of several annotators'
-        raise ValueError(f"`correction` must be {rule}. Received: correction='finite'")
+        rule = 'be "asymptotic" for a T that is uncertain, or of several annotators'
+        raise refusal("correction", rule, "correction='finite'")
     process, margin = _Process(found, noisy.weights(noisy.inverses), per_class), np.zeros(1)
     if correction == "asymptotic":
         margin = process.mean_supremum(noisy.draws(check_integer("draws", draws, 1), rng))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.batches import check_same_index
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_integer, check_labels
 
 
@@ -77,12 +78,10 @@ def confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray,
     check_same_index(probabilities=probabilities, labels=labels)
     p, y = np.asarray(probabilities), np.asarray(labels)  # float32 stays: a float64 copy may not fit in memory
     if p.ndim != 2 or y.shape != p.shape[:1] or not len(p):
-        raise ValueError(
-            f"`probabilities` must be (N, K) and `labels` (N,), with N > 0. Received: {p.shape} and {y.shape}"
-        )
+        raise refusal("probabilities", "be (N, K) and `labels` (N,), with N > 0", f"{p.shape} and {y.shape}")
     if not np.all((p >= 0) & (p <= 1 + 1e-5)) or np.any(np.abs(p.sum(-1, dtype="float64") - 1) > 1e-2):
         rule = "be in [0, 1] and sum to 1, such as the exp of what a head predicts"
-        raise ValueError(f"`probabilities` must {rule}. Received: numbers from {p.min():.4g} to {p.max():.4g}")
+        raise refusal("probabilities", rule, f"numbers from {p.min():.4g} to {p.max():.4g}")
     check_labels(y, p.shape[1])
     return p.max(axis=1).astype("float64"), (p.argmax(axis=1) == y).astype("float64")
 

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_class_names, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
@@ -121,8 +122,7 @@ def confused_pairs(
     check_integer("count", count, 0)
     check_integer("draws", draws, 1)
     models = [model] if isinstance(model, keras.Model) else list(model)
-    if not models:
-        raise ValueError("`model` must be a model, or a list with at least one. Received: none")
+    refuse_if(not models, "model", "be a model, or a list with at least one", "none")
     noises = [head_noise(one, x, layer, batch_size) for one in models]
     names = check_class_names(class_names, noises[0].head.units)
     rng = random_generator(seed)
@@ -140,11 +140,11 @@ def _signed_pairs(
 ) -> dict[tuple[int, int, bool], tuple[float, float]]:
     """The covariance and correlation of each pair beyond chance, by its numbers and whether they rise together."""
     if noise.head.covariance.noise_of != "logits":
-        raise ValueError(
-            "`model` must have a head whose factor is of the logits: what the kernel of the mean gives pairs of "
-            "classes in common is no chance, and no test of it is known; use `covariance`. Received: "
-            f"covariance={type(noise.head.covariance).__name__}"
+        rule = (
+            "have a head whose factor is of the logits: what the kernel of the mean gives pairs of classes in "
+            "common is no chance, and no test of it is known; use `covariance`"
         )
+        raise refusal("model", rule, f"covariance={type(noise.head.covariance).__name__}")
     factor, whole = noise.head.covariance.factor_weights(), noise.covariance()
     if factor.shape[2] and len(factor) == 1 and draws * 2.0 ** (1 - factor.shape[2]) > 0.5:
         raise ValueError(

@@ -1,7 +1,6 @@
 """Which kind of label noise there is, by probabilities out of sample and the labels alone."""
 
 import dataclasses
-import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,8 @@ from keras_het.analysis.advice import next_step
 from keras_het.analysis.second_choices import Agreement, agreement, ranks_of_clearness, unclear
 from keras_het.base.batches import check_same_index
 from keras_het.base.classes import encode
+from keras_het.base.refusal import refusal
+from keras_het.base.tables import Titled
 from keras_het.base.validation import check_class_names, check_labels
 from keras_het.label_noise.decoding import Decoded, decode
 from keras_het.label_noise.estimation import SYSTEMATIC, check_distributions, flip_p_values
@@ -48,7 +49,7 @@ class SystematicFlip:
 
 
 @dataclasses.dataclass(frozen=True)
-class NoiseDiagnosis:
+class NoiseDiagnosis(Titled):
     """The kind of label noise, the evidence, and the method to begin with. It prints as a few sentences.
 
     Attributes:
@@ -79,19 +80,12 @@ class NoiseDiagnosis:
     p_value: float
     unclear: float
 
-    def __str__(self) -> str:
-        return "\n".join(f"{title}: {text}" for title, text in self._lines())
-
     def evidence(self) -> str:
         """The kind and the evidence as text, without the advice."""
-        return "\n".join(f"{title}: {text}" for title, text in self._lines()[:-1])
+        return "\n".join(f"{title}: {text}" for title, text in self.lines()[:-1])
 
-    def _repr_html_(self) -> str:
-        """The same as a table for a notebook."""
-        rows = (f"<tr><th>{title}</th><td>{html.escape(text)}</td></tr>" for title, text in self._lines())
-        return f"<table><tbody>{''.join(rows)}</tbody></table>"
-
-    def _lines(self) -> list[tuple[str, str]]:
+    def lines(self) -> list[tuple[str, str]]:
+        """(title, text) of the kind, the evidence and the advice."""
         flips = [f"{flip.true} -> {flip.label} {flip.count} (p {flip.p_value:.1g})" for flip in self.flips[:SHOWN]]
         more = [f"and {len(self.flips) - SHOWN} more"] * (len(self.flips) > SHOWN)
         return [
@@ -193,7 +187,7 @@ def _read(labels: Any, class_names: Any, count: int, size: int) -> tuple[np.ndar
     names = own.tolist() if class_names is None else check_class_names(class_names, size)
     if len(names) != size or not set(own.tolist()) <= set(names):
         rule = f"be names of the {size} classes of `probabilities`, with `class_names` if some do not occur"
-        raise ValueError(f"`labels` must {rule}. Received: {', '.join(map(repr, own.tolist()))}")
+        raise refusal("labels", rule, ", ".join(map(repr, own.tolist())))
     return np.array([names.index(name) for name in own.tolist()])[places], names
 
 

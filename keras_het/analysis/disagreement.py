@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_het.base.batches import check_same_index, count_examples, take
 from keras_het.base.graph import predictor
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.inspection.head_noise import covariance_with, find_noisy_head, standardized
 from keras_het.inspection.probabilities import exclusive_probabilities
@@ -45,7 +46,7 @@ class RankHistogram:
     counts: np.ndarray
 
 
-class _Found(NamedTuple):
+class _Disagreements(NamedTuple):
     """Disagreements: their indices, right and wrong classes, covariances and ranks, all `(n,)`."""
 
     index: np.ndarray  # type: ignore[assignment]
@@ -135,13 +136,15 @@ def rank_histogram(
     return RankHistogram(found.rank, np.bincount(found.rank - 1, minlength=units - 1))
 
 
-def _find(model: keras.Model, other: keras.Model, x: Any, labels: Any, layer: str | None, batch_size: int) -> _Found:
+def _find(
+    model: keras.Model, other: keras.Model, x: Any, labels: Any, layer: str | None, batch_size: int
+) -> _Disagreements:
     check_same_index(x=x, labels=labels)
     head = find_noisy_head(model, layer)
     labels = check_labels(labels, head.units, count_examples(x))
     own, others = (exclusive_probabilities(one, x, batch_size) for one in (model, other))
     if own.shape != others.shape:
-        raise ValueError(f"`other` must have the {own.shape[1]} classes of `model`. Received: {others.shape[1]}")
+        raise refusal("other", f"have the {own.shape[1]} classes of `model`", others.shape[1])
     index = np.flatnonzero((own.argmax(axis=1) == labels) & (others.argmax(axis=1) != labels))
     right, wrong = labels[index], others.argmax(axis=1)[index]
     features, rows = predictor(model, head.features), [np.empty((0, 2))]
@@ -150,7 +153,7 @@ def _find(model: keras.Model, other: keras.Model, x: Any, labels: Any, layer: st
         normal = standardized(head.layer, features(take(x, index[part])))
         rows.append(_covariance_and_rank(covariance_with(head.layer, normal, right[part]), right[part], wrong[part]))
     covariance, rank = np.concatenate(rows).T
-    return _Found(index, right, wrong, covariance, rank.astype(int))
+    return _Disagreements(index, right, wrong, covariance, rank.astype(int))
 
 
 def _covariance_and_rank(rows: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.batches import as_numpy
+from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_integer, check_label_vectors
@@ -54,7 +55,7 @@ class JointLabels:
         """
         vectors = np.asarray(as_numpy(candidates))
         if vectors.ndim != 2 or not len(vectors) or not np.isin(vectors, (0, 1)).all():
-            raise ValueError(f"`candidates` must be 0 or 1, of shape (M, C), M > 0. Received: shape {vectors.shape}")
+            raise refusal("candidates", "be 0 or 1, of shape (M, C), M > 0", shape=vectors)
         vectors = ops.convert_to_tensor(np.broadcast_to(vectors, (len(vectors), self._units)), "float32")
 
         def best(normal: Any, _: np.ndarray) -> Tensor:
@@ -149,8 +150,7 @@ def joint_labels(model: Any, x: Any, *, num_samples: int = 256, batch_size: int 
     """
     head = getattr(model, "head", None)
     if not isinstance(head, JointHeteroscedasticDense) or head.link.activation != "sigmoid":
-        rule = "be a DistributionModel of a JointHeteroscedasticDense with a sigmoid link"
-        raise ValueError(f"`model` must {rule}. Received: a {type(model).__name__}")
+        raise refusal("model", "be a DistributionModel of a JointHeteroscedasticDense with a sigmoid link", kind=model)
     outputs = model.predict_distribution(x, batch_size=check_integer("batch_size", batch_size, 1), verbose=0)
     return JointLabels(
         ops.convert_to_numpy(head.predictions(ops.convert_to_tensor(outputs))),

@@ -1,7 +1,6 @@
 """Which labels are probably wrong: by predictions out of sample, by one training, or by neighbours."""
 
 import dataclasses
-import html
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -14,25 +13,12 @@ from keras_het.analysis.covariance import ConfusedPair
 from keras_het.analysis.neighbors import neighbor_shares
 from keras_het.base.batches import check_same_index
 from keras_het.base.extras import import_extra
+from keras_het.base.refusal import refusal
+from keras_het.base.tables import aligned, html_table
 from keras_het.base.validation import check_labels
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.inspection.training_record import TrainingRecord
 from keras_het.label_noise.estimation import check_distributions, confident_counts, systematic_flips
-
-
-def aligned(cells: list[list[str]]) -> list[str]:
-    """The lines of a table, with columns that end in line.
-
-    Args:
-        cells: texts, a list for each line.
-
-    Example:
-        >>> aligned([["index", "p"], ["7", "0.25"]])
-        ['index     p', '    7  0.25']
-    """
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(map(str.rjust, line, widths)).rstrip() for line in cells]
-
 
 SHOWN = 20  # lines of the table that is printed
 
@@ -99,9 +85,7 @@ class LabelIssues:
 
     def _repr_html_(self) -> str:
         """The same table for a notebook."""
-        head, *lines = self._cells()
-        body = "".join(_html_row(line, "td") for line in lines)
-        return f"<table><thead>{_html_row(head, 'th')}</thead><tbody>{body}</tbody></table><p>{self._number()}</p>"
+        return f"{html_table(self._cells())}<p>{self._number()}</p>"
 
     def _cells(self) -> list[list[str]]:
         """The first lines of the table as texts, below their titles."""
@@ -116,10 +100,6 @@ class LabelIssues:
         """How many labels are issues, in a sentence."""
         count, confusable = int(self.is_issue.sum()), int((self.kind == "confusable").sum())
         return f"{count} of {len(self.index)} labels are probably wrong, {confusable} of them of confusable classes"
-
-
-def _html_row(cells: list[str], tag: str) -> str:
-    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
 class Evidence(NamedTuple):
@@ -207,7 +187,7 @@ def find_label_issues(
     """
     if (probabilities is None) == (features is None):
         rule = "be given without `features`, and one of the two must be given"
-        raise ValueError(f"`probabilities` must {rule}. Received: {'none' if features is None else 'both'}")
+        raise refusal("probabilities", rule, "none" if features is None else "both")
     _check_given(probabilities, labels, x)
     check_same_index(x=x, features=features, probabilities=probabilities, labels=labels)
     if features is None:
@@ -228,14 +208,14 @@ def find_label_issues(
 def _check_given(probabilities: Any, labels: Any, x: Any) -> None:
     """Raises a ValueError if labels or x are missing, or x is given where nothing would look at it."""
     if labels is None and not hasattr(probabilities, "record"):
-        raise ValueError("`labels` must be given, except for a TrainingDynamics. Received: labels=None")
+        raise refusal("labels", "be given, except for a TrainingDynamics", "labels=None")
     is_model = isinstance(probabilities, keras.Model)
     if is_model == (x is None):
         rule, other = (
             "be given for a model, and only for a model",
             "features" if probabilities is None else "probabilities",
         )
-        raise ValueError(f"`x` must {rule}. Received: {'a model without x' if is_model else f'x beside {other}'}")
+        raise refusal("x", rule, "a model without x" if is_model else f"x beside {other}")
 
 
 def _evidence(given: Any, labels: Any, x: Any, batch_size: int) -> Evidence:
@@ -252,8 +232,7 @@ def _of_training(dynamics: Any, labels: Any) -> Evidence:
     assert isinstance(record, TrainingRecord)
     if labels is not None and not np.array_equal(check_labels(labels, record.units, len(margins)), record.labels):
         wrong = np.flatnonzero(np.asarray(labels) != record.labels)
-        rule = "be None, or those of the training"
-        raise ValueError(f"`labels` must {rule}. Received: {len(wrong)} others, the first at [{wrong[0]}]")
+        raise refusal("labels", "be None, or those of the training", f"{len(wrong)} others, the first at [{wrong[0]}]")
     return Evidence(record.mean_probabilities.astype("float64"), record.labels, margins)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from keras_het.base.batches import check_dense
 from keras_het.base.classes import check_no_id
 from keras_het.base.extras import import_extra
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer, check_labels, check_numbers
 
 
@@ -51,19 +52,15 @@ def neighbor_shares(features: Any, labels: Any, count: int) -> tuple[np.ndarray,
 
 def _most(others: int) -> int:
     """The most neighbours that an example can have, of so many that are not zero."""
-    if others < 2:
-        raise ValueError(f"`features` must have two rows that are not all 0. Received: {others}")
+    refuse_if(others < 2, "features", "have two rows that are not all 0", others)
     return others - 1
 
 
 def _unit_rows(features: np.ndarray) -> np.ndarray:
     """Features of length 1, or 0, `(N, D)`: their distances are in the order of their cosines."""
-    if features.ndim != 2 or len(features) < 2:
-        raise ValueError(f"`features` must have shape (N, D), N at least 2. Received: shape {features.shape}")
+    refuse_if(features.ndim != 2 or len(features) < 2, "features", "have shape (N, D), N at least 2", shape=features)
     lengths = np.linalg.norm(features, axis=1)
     wrong = np.flatnonzero(~np.isfinite(lengths))
     if len(wrong):
-        raise ValueError(
-            f"`features` must be finite numbers. Received: row {wrong[0]} of length {lengths[wrong[0]]:.4g}"
-        )
+        raise refusal("features", "be finite numbers", f"row {wrong[0]} of length {lengths[wrong[0]]:.4g}")
     return features / np.where(lengths > 0, lengths, 1.0)[:, None]

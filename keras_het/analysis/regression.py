@@ -10,9 +10,11 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import chi2, false_discovery_control
 
-from keras_het.analysis.label_quality import SHOWN, aligned
+from keras_het.analysis.label_quality import SHOWN
 from keras_het.base.batches import as_numpy, check_same_index
 from keras_het.base.extras import import_extra
+from keras_het.base.refusal import refusal, refuse_first
+from keras_het.base.tables import aligned
 from keras_het.base.validation import check_open_share
 
 
@@ -77,7 +79,7 @@ def regression_scores(outputs: Any, targets: Any, levels: Sequence[float] = (0.5
     """
     levels = tuple(map(float, levels))
     if not levels or not all(0.0 < level < 1.0 for level in levels):
-        raise ValueError(f"`levels` must be in (0, 1), at least one. Received: {levels}")
+        raise refusal("levels", "be in (0, 1), at least one", levels)
     found = judged(outputs, targets)
     units, error = found.error.shape[1], np.abs(found.error)
     z = error / found.scale
@@ -125,14 +127,13 @@ def judged(outputs: Any, targets: Any) -> Judged:
     y = targets[:, None] if targets.ndim == 1 else targets
     if outputs.ndim != 2 or y.ndim != 2 or len(y) != len(outputs) or not len(y):
         rule = "have shape (N, K), or (N,), with a row for each row of `outputs`, (N, K (2 + R) + 1)"
-        raise ValueError(f"`targets` must {rule}. Received: {targets.shape} and {outputs.shape}")
+        raise refusal("targets", rule, f"{targets.shape} and {outputs.shape}")
     factors, rest = divmod(outputs.shape[1] - 1 - 2 * y.shape[1], y.shape[1])
     if rest or not 0 <= factors <= y.shape[1]:
         rule = f"have {y.shape[1]} (2 + R) + 1 columns, the distribution of {y.shape[1]} targets with R factors at most"
-        raise ValueError(f"`outputs` must {rule}. Received: shape {outputs.shape}")
+        raise refusal("outputs", rule, shape=outputs)
     for name, array in (("outputs", outputs), ("targets", y)):
-        if not np.isfinite(array).all():
-            raise ValueError(f"`{name}` must be finite. Received: {_first_wrong(array)}")
+        refuse_first(~np.isfinite(array), name, "be finite", array)
     mean, own, factor = np.split(outputs[:, :-1], [y.shape[1], 2 * y.shape[1]], axis=1)
     factor, error = factor.reshape(*y.shape, factors), y - mean
     distance, log_det = _distance_and_log_det(error / own, factor / own[..., None])
@@ -153,11 +154,6 @@ def _distance_and_log_det(residual: np.ndarray, w: np.ndarray) -> tuple[np.ndarr
 
 def _density(z: np.ndarray) -> np.ndarray:
     return np.exp(-0.5 * np.square(z)) / math.sqrt(2.0 * math.pi)
-
-
-def _first_wrong(array: np.ndarray) -> str:
-    row, column = np.argwhere(~np.isfinite(array))[0]
-    return f"{array[row, column]} at [{row}, {column}]"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_het.base.batches import batches
 from keras_het.base.graph import predictor
+from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.inspection.head_noise import find_noisy_head, standardized, variances
 from keras_het.layers import HeteroscedasticDense
@@ -85,8 +86,7 @@ def uncertainty(
         batch = ops.convert_to_numpy(features(inputs))
         batch = batch.reshape(-1, batch.shape[-1])
         parts += [_of_block(head.layer, batch[start : start + rows], nodes) for start in range(0, len(batch), rows)]
-    if not parts:
-        raise ValueError("`x` must have at least one example. Received: none")
+    refuse_if(not parts, "x", "have at least one example", "none")
     entropy, expected, noise_sd = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Uncertainty(entropy, expected, entropy - expected, noise_sd)
 

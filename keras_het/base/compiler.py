@@ -22,7 +22,7 @@ class _Chosen:
     most_rows: ClassVar[dict[tuple, int]] = {}
 
 
-def choose(compiler: Compiler | None) -> None:
+def set_compiler(compiler: Compiler | None) -> None:
     """Sets the compiler, or None for none, and forgets the results of another."""
     _Chosen.compiler, _Chosen.results, _Chosen.most_rows = compiler, {}, {}
 

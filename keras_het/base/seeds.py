@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from keras_het.base.refusal import refusal
+
 
 def random_generator(seed: int | list[int]) -> np.random.Generator:
     """NumPy's random generator for an integer, at least 0, or for a list of them: the seed fixes its draws.
@@ -15,5 +17,5 @@ def random_generator(seed: int | list[int]) -> np.random.Generator:
     """
     words = np.asarray(seed)
     if words.dtype.kind not in "iu" or words.ndim > 1 or not words.size or words.min() < 0:
-        raise ValueError(f"`seed` must be an integer at least 0, or a list of them. Received: seed={seed!r}")
+        raise refusal("seed", "be an integer at least 0, or a list of them", value=seed)
     return np.random.default_rng(seed)

@@ -9,6 +9,7 @@ import numpy as np
 from keras_het.base.batches import check_same_index, count_examples, is_data_set, take
 from keras_het.base.classes import encode
 from keras_het.base.fingerprint import fingerprint
+from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_boolean, check_integer, check_labels
 from keras_het.inspection.check import judge
 from keras_het.inspection.clean_and_noisy import CleanPredictor
@@ -62,12 +63,10 @@ class TrainingDynamics(keras.callbacks.Callback):
         self, x: Any, y: Any, *, history: bool = True, path: str | os.PathLike | None = None, batch_size: int = 128
     ):
         super().__init__()
-        if is_data_set(x):
-            raise ValueError(f"`x` must be arrays, so that examples have a number. Received: a {type(x).__name__}")
+        refuse_if(is_data_set(x), "x", "be arrays, so that examples have a number", kind=x)
         check_same_index(x=x, y=y)
         count = count_examples(x)
-        if not count:
-            raise ValueError("`x` must have at least one example. Received: none")
+        refuse_if(not count, "x", "have at least one example", "none")
         self.x, self.labels = x, _integers(y, count)
         self.history, self.batch_size = check_boolean("history", history), check_integer("batch_size", batch_size, 1)
         self.path = path
@@ -79,8 +78,7 @@ class TrainingDynamics(keras.callbacks.Callback):
             judge(self.model)
         self._predict = CleanPredictor(self.model)
         units = self._predict(take(self.x, np.arange(min(self.batch_size, len(self.labels)))), self.batch_size).shape[1]
-        if units < 2:
-            raise ValueError(f"The model must have at least two classes. Received: {units}")
+        refuse_if(units < 2, "The model", "have at least two classes", units)
         check_labels(self.labels, units, name="y")
         self._blank = TrainingRecord(self.labels, units, keeps_history=self.history)
         settings = {"x": self.x, "y": self.labels, "units": units}
@@ -157,8 +155,7 @@ class TrainingDynamics(keras.callbacks.Callback):
         return np.array(self._with_history().losses)
 
     def _with_history(self) -> TrainingRecord:
-        if not self.history:
-            raise ValueError("`history` must be True for the values of every epoch. Received: history=False")
+        refuse_if(not self.history, "history", "be True for the values of every epoch", "history=False")
         return self._seen()
 
 

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_het.base.batches import examples_and_labels
 from keras_het.base.internals import layers_of
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_choice, check_integer, check_transitions
 from keras_het.inspection.check import judge
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
@@ -31,9 +32,7 @@ class TransitionCallback(keras.callbacks.Callback):
         """The layers; there must be at least one."""
         layers = layers_of(self.model, NoiseTransition)
         if not layers:
-            raise ValueError(
-                f"The model must have a NoiseTransition layer. Received: model={self.model.name!r}, which has none"
-            )
+            raise refusal("The model", "have a NoiseTransition layer", f"model={self.model.name!r}, which has none")
         return layers
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -191,7 +190,7 @@ class TransitionMonitor(TransitionCallback):
         for layer in self.layers:
             shape = (layer.size,) * 2
             if self.reference is not None and self.reference.shape not in (shape, (*layer.axes, *shape)):
-                raise ValueError(f"`reference` must have shape {shape}. Received: shape {self.reference.shape}")
+                raise refusal("reference", f"have shape {shape}", shape=self.reference)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         super().on_epoch_end(epoch, logs)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import keras
 
 from keras_het.base import compiler as chosen
+from keras_het.base.refusal import refusal
 
 __all__ = ["compile_blocks"]
 
@@ -36,9 +37,9 @@ def compile_blocks(compiler: Callable[[Callable], Callable] | None) -> None:
     """
     if compiler is not None and not callable(compiler):
         rule = "be a function that compiles functions, such as torch.compile, or None"
-        raise ValueError(f"`compiler` of `compile_blocks` must {rule}. Received: compiler={compiler!r}")
+        raise refusal("`compiler` of `compile_blocks`", rule, f"compiler={compiler!r}")
     backend = keras.config.backend()
     if compiler is not None and backend != "torch":
         rule = f"be None on the backend {backend}, which compiles the whole step already: it is for PyTorch"
-        raise ValueError(f"`compiler` of `compile_blocks` must {rule}. Received: compiler={compiler!r}")
-    chosen.choose(compiler)
+        raise refusal("`compiler` of `compile_blocks`", rule, f"compiler={compiler!r}")
+    chosen.set_compiler(compiler)

@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.precision import AffineMap, FullPrecision
+from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_number
 from keras_het.covariances.block_matrix import BlockMatrix
@@ -64,10 +65,7 @@ class Covariance(FullPrecision):
             ValueError: if another head already has this covariance, or if it does not fit this number of classes.
         """
         if self.classes:
-            raise ValueError(
-                f"`covariance` must be new for every head. Received: one of {self.classes} units that a head has "
-                "already"
-            )
+            raise refusal("covariance", "be new for every head", f"one of {self.classes} units that a head has already")
         self.check(units)
         self.classes, self.trainable, self.dtype_policy = units, trainable, dtype
         self.temperature, self.seed = temperature, seed

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
@@ -61,9 +62,7 @@ class Latent(LowRank):
             self.num_factors = min(DEFAULT_NUM_FACTORS, features)
         if self.num_factors > features:
             rule = "be None or an integer in [1, features]"
-            raise ValueError(
-                f"`num_factors` must {rule}. Received: num_factors={self.num_factors}, {features} features"
-            )
+            raise refusal("num_factors", rule, f"num_factors={self.num_factors}, {features} features")
         self.units, self.size = features, (features, self.num_factors)  # the features have the noise, not the classes
 
     def starting_scale(self) -> float:

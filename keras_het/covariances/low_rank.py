@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, as_float64, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
@@ -50,9 +51,7 @@ class LowRank(Covariance):
             self.num_factors = check_integer("num_factors", self.num_factors, 1, units)
         except ValueError:
             rule = "be None or an integer in [1, units]; a diagonal covariance has 0"
-            raise ValueError(
-                f"`num_factors` must {rule}. Received: num_factors={self.num_factors!r}, units={units}"
-            ) from None
+            raise refusal("num_factors", rule, f"num_factors={self.num_factors!r}, units={units}") from None
 
     def make_maps(self, start: float, input_shape: Any) -> None:
         rows = UnitRows(self.num_factors, self.seed, start)

@@ -16,6 +16,7 @@ import keras
 import numpy as np
 
 from keras_het.base.internals import compile_arguments
+from keras_het.base.refusal import refusal
 from keras_het.inspection.counterparts import (
     activation_for,
     counterpart,
@@ -102,10 +103,8 @@ def judge(model: keras.Model, x: Any = None, y: Any = None, trains: bool = True)
         trains: False for a caller that does not train, who needs no loss that is attached.
     """
     if not getattr(model, "compiled", False):
-        raise ValueError(
-            f"`model` must be compiled: model.compile(...). Received: model={getattr(model, 'name', model)!r}, which "
-            "is not"
-        )
+        rule = "be compiled: model.compile(...)"
+        raise refusal("model", rule, f"model={getattr(model, 'name', model)!r}, which is not")
     found, arguments = found_in(model), compile_arguments(model)
     _check_layers(found)
     for loss in leaves(arguments.get("loss")):
@@ -126,11 +125,8 @@ def _check_layers(found: Found) -> None:
         )
     if found.misfit is not None:
         output, activation = found.misfit
-        rule = (
-            f"The activation behind {output.source} must be {output.activation_layer}, or none, for it returns "
-            f"{output.returns}"
-        )
-        raise ValueError(f"{rule}. Received: {activation!r}")
+        rule = f"be {output.activation_layer}, or none, for it returns {output.returns}"
+        raise refusal(f"The activation behind {output.source}", rule, f"{activation!r}")
     for _, output in found.outputs:
         if output.softmax_before:
             warnings.warn(
@@ -150,7 +146,7 @@ def _judged(argument: str, identifier: Any, output: Output) -> bool:
         rule = (
             f"be those of a keras_het.models.DistributionModel, for {output.source} returns a distribution in a tensor"
         )
-        raise ValueError(f"`{argument}` must {rule}. Received: {argument}={spelled(identifier)} of another model")
+        raise refusal(argument, rule, f"{argument}={spelled(identifier)} of another model")
     numbers = output.returns == "numbers"
     if output.returns == "anything" or (numbers and argument != "loss"):
         return False
@@ -174,13 +170,13 @@ def check_loss_of_distribution(identifier: Any, output: Output) -> bool:
     if counterpart(identifier, output._replace(returns="distributions")) is None:
         fitting = OF_DISTRIBUTIONS[output.activation].format(output.units)
         rule = f"take distributions: {fitting}, for {output.source} gives its loss the distribution of a head"
-        raise ValueError(f"`loss` must {rule}. Received: loss={spelled(identifier)}")
+        raise refusal("loss", rule, f"loss={spelled(identifier)}")
     if not is_known(identifier):
         return False
     classes = getattr(loss_of(identifier), "num_classes", output.units)
     if classes != output.units:
         rule = f"have num_classes={output.units}, the units of {output.source}"
-        raise ValueError(f"`loss` must {rule}. Received: loss={spelled(identifier)}")
+        raise refusal("loss", rule, f"loss={spelled(identifier)}")
     return True
 
 

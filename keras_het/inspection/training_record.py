@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.result_files import read_arrays
 
 LARGEST = float(np.finfo("float16").max)  # of a margin and of a loss
@@ -128,16 +129,15 @@ class RecordFile:
             if stored is not None and int(stored["span"].sum()) == epoch:
                 return _filled(file, blank, stored)
         rule = f"hold the epochs before epoch {epoch}, where `fit` goes on: put the callback before BackupAndRestore"
-        raise ValueError(f"`path` must {rule}. Received: path={str(self.path)!r}, which does not")
+        raise refusal("path", rule, f"path={str(self.path)!r}, which does not")
 
     def _stored(self, file: pathlib.Path) -> dict[str, np.ndarray] | None:
         """The arrays of a file, None if there is none."""
         if not file.exists():
             return None
         stored = read_arrays("path", file, ("checksum", "span", *SUMS, *HISTORIES))
-        if str(stored["checksum"]) != self.checksum:
-            rule = "be a file of its own for other examples, labels or classes"
-            raise ValueError(f"`path` must {rule}. Received: path={str(file)!r}, which is of others")
+        rule = "be a file of its own for other examples, labels or classes"
+        refuse_if(str(stored["checksum"]) != self.checksum, "path", rule, f"path={str(file)!r}, which is of others")
         _check_array(file, "span", stored["span"], (2,), "i")
         return stored
 
@@ -162,4 +162,4 @@ def _filled(file: pathlib.Path, blank: TrainingRecord, stored: dict[str, Any]) -
 def _check_array(file: pathlib.Path, name: str, array: np.ndarray, shape: tuple[int, ...], kind: str) -> None:
     if array.shape != shape or array.dtype.kind != kind:
         rule = f"have `{name}` as it was written with the same `history`: shape {shape}, kind {kind!r}"
-        raise ValueError(f"`path` must {rule}. Received: path={str(file)!r} with shape {array.shape}, {array.dtype}")
+        raise refusal("path", rule, f"path={str(file)!r} with shape {array.shape}, {array.dtype}")

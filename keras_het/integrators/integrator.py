@@ -3,6 +3,7 @@
 from typing import Any
 
 from keras_het.base.choices import Choice
+from keras_het.base.refusal import refusal
 from keras_het.links import Link
 
 
@@ -30,10 +31,8 @@ class Integrator(Choice):
         if getattr(link, self.needs, None) is None:
             fitting = ", ".join(kind.__name__ for kind in _kinds(Link) if getattr(kind, self.needs, None) is not None)
             known = f"be one of {fitting}, or " if fitting else ""
-            raise ValueError(
-                f"`link` must {known}have `{self.needs}` of its own, for the integrator {type(self).__name__}. "
-                f"Received: link={link!r}"
-            )
+            rule = f"{known}have `{self.needs}` of its own, for the integrator {type(self).__name__}"
+            raise refusal("link", rule, value=link)
 
     def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
         """The expectation, as the link returns it, `(..., K)`.

@@ -11,9 +11,9 @@ from keras_het.base.validation import (
     check_every_class,
     check_integer,
     check_labels,
+    check_one_transition,
     check_rows,
     check_share,
-    check_transition,
 )
 
 
@@ -41,7 +41,7 @@ def corrupt_labels(labels: Any, transition: Any, seed: int | list[int] = 0) -> n
         bounds = _bounds(check_rows(transition))
         check_labels(labels, shape[1], shape[0])
         return np.sum(bounds <= rng.random((shape[0], 1)), axis=1)
-    bounds = _bounds(check_transition(transition))
+    bounds = _bounds(check_one_transition(transition))
     labels = check_labels(labels, len(bounds))
     uniform, noisy = rng.random(len(labels)), np.zeros(len(labels), int)
     for i in np.unique(labels):

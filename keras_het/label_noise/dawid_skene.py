@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_annotations, check_integer, check_number
 
 
@@ -51,9 +52,7 @@ def majority_vote(labels: Any, num_classes: int | None = None, shares: bool = Fa
     labels = check_annotations(labels, np.inf if num_classes is None else num_classes)
     empty = np.flatnonzero((labels < 0).all(axis=1))
     if len(empty):
-        raise ValueError(
-            f"`labels` must have at least one label of every example. Received: none of example {empty[0]}"
-        )
+        raise refusal("labels", "have at least one label of every example", f"none of example {empty[0]}")
     num_classes = num_classes or int(labels.max()) + 1
     votes = _vote_shares(_indicators(labels, num_classes), num_classes)
     return votes if shares else votes.argmax(axis=1)
@@ -98,8 +97,7 @@ def dawid_skene(
     max_iterations = check_integer("max_iterations", max_iterations, 1)
     tolerance, smoothing = check_number("tolerance", tolerance, low=0.0), check_number("smoothing", smoothing, low=0.0)
     given = _indicators(check_annotations(labels, num_classes), num_classes)
-    if not given.nnz:
-        raise ValueError("`labels` must have at least one label. Received: none")
+    refuse_if(not given.nnz, "labels", "have at least one label", "none")
     probabilities, before, iteration = _vote_shares(given, num_classes), -np.inf, 0
     while iteration < max_iterations:
         iteration += 1

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.special
 
 from keras_het.base.batches import check_same_index
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import (
     as_float64,
     check_every_class,
@@ -136,10 +137,10 @@ def check_probabilities(probabilities: Any) -> np.ndarray:
     if p.ndim != 2 or not len(p) or not np.all((p >= 0) & (p <= 1)):
         values = f", from {p.min():.4g} to {p.max():.4g}" if p.size else ""
         rule = "be in [0, 1], such as the exp of log-probabilities, and of shape (N, K)"
-        raise ValueError(f"`probabilities` must {rule}. Received: shape {p.shape}{values}")
+        raise refusal("probabilities", rule, f"shape {p.shape}{values}")
     empty = np.flatnonzero(p.sum(axis=1) == 0)
     if len(empty):
-        raise ValueError(f"`probabilities` must have rows of a positive sum. Received: row {empty[0]} sums to 0")
+        raise refusal("probabilities", "have rows of a positive sum", f"row {empty[0]} sums to 0")
     return p
 
 
@@ -148,7 +149,5 @@ def check_distributions(probabilities: Any) -> np.ndarray:
     p = check_probabilities(probabilities)
     wrong = np.flatnonzero(np.abs(p.sum(axis=1) - 1.0) > 1e-3)
     if len(wrong):
-        raise ValueError(
-            f"`probabilities` must have rows of sum 1. Received: row {wrong[0]} sums to {p[wrong[0]].sum():.6g}"
-        )
+        raise refusal("probabilities", "have rows of sum 1", f"row {wrong[0]} sums to {p[wrong[0]].sum():.6g}")
     return p

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer, check_not_negative, check_share, check_square
 
@@ -86,7 +87,7 @@ def from_confusion(counts: Any) -> np.ndarray:
     counts = check_not_negative("counts", check_square("counts", counts))
     empty = np.flatnonzero(counts.sum(axis=1) == 0)
     if len(empty):
-        raise ValueError(f"`counts` must have an example of every class. Received: none of class {empty[0]}")
+        raise refusal("counts", "have an example of every class", f"none of class {empty[0]}")
     return counts / counts.sum(axis=1, keepdims=True)
 
 
@@ -137,9 +138,7 @@ def total_variation(transition: Any, reference: Any) -> float:
     """
     transition, reference = check_square("transition", transition), check_square("reference", reference)
     if transition.shape != reference.shape:
-        raise ValueError(
-            f"`reference` must have the shape of `transition`, {transition.shape}. Received: shape {reference.shape}"
-        )
+        raise refusal("reference", f"have the shape of `transition`, {transition.shape}", shape=reference)
     return float(np.mean(0.5 * np.sum(np.abs(transition - reference), axis=1)))
 
 

@@ -8,6 +8,7 @@ from keras import ops
 from scipy.special import ndtri
 
 from keras_het import covariances
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_number
 from keras_het.layers.noisy_dense import NoisyDense
@@ -89,7 +90,7 @@ class HeteroscedasticNormal(NoisyDense):
     ) -> None:
         if isinstance(num_factors, str) or "activation" in kwargs:
             rule = "be None: mu is an affine map, and a head has no activation"
-            raise ValueError(f"`activation` must {rule}. Received: {kwargs.get('activation', num_factors)!r}")
+            raise refusal("activation", rule, f"{kwargs.get('activation', num_factors)!r}")
         super().__init__(
             check_integer("units", units, 1, MAX_CLASSES),
             num_factors if covariance is None else num_factors or None,
@@ -108,7 +109,7 @@ class HeteroscedasticNormal(NoisyDense):
         self.stop_features = check_boolean("stop_features", stop_features)
         if self.covariance.noise_of != "logits":
             rule = "have noise of the targets: noise of the features has no standard deviations of its own"
-            raise ValueError(f"`covariance` must {rule}. Received: a {type(self.covariance).__name__}")
+            raise refusal("covariance", rule, kind=self.covariance)
         self.covariance.take(self.units, 1.0, self.seed, self.trainable, self.dtype_policy)
 
     def distribution(self, x: Tensor) -> Any:
@@ -175,6 +176,5 @@ class HeteroscedasticNormal(NoisyDense):
 
 def check_level(level: Any) -> float:
     """`level` as a float, if it is in (0, 1)."""
-    if not 0.0 < check_number("level", level) < 1.0:
-        raise ValueError(f"`level` must be in (0, 1). Received: {level!r}")
+    refuse_if(not 0.0 < check_number("level", level) < 1.0, "level", "be in (0, 1)", f"{level!r}")
     return float(level)

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.precision import check_autocast, check_dtype
+from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_last_axis, check_transitions
 from keras_het.base.version import check_format
@@ -100,7 +101,7 @@ class NoiseTransition(keras.layers.Layer):
         shapes = {(self.size,) * 2, (*self.axes, self.size, self.size)}
         if self.initial_transition is not None and self.initial_transition.shape not in shapes:
             rule = " or ".join(map(str, sorted(shapes, key=len)))
-            raise ValueError(f"`transition` must have shape {rule}. Received: shape {self.initial_transition.shape}")
+            raise refusal("transition", f"have shape {rule}", shape=self.initial_transition)
         self.supports_masking = not self.axes  # a mask has no axis of annotators
         # Made here, not in `build`: callbacks set it before the first step, and that step builds some models.
         self.gate = self.add_weight(name="gate", shape=(), initializer="ones", trainable=False, autocast=False)
@@ -118,7 +119,7 @@ class NoiseTransition(keras.layers.Layer):
     def build(self, input_shape: Any) -> None:
         if check_last_axis(input_shape) != self.size:
             rule = f"have the size of T, {self.size} (num_classes, and one more with outlier_class=True)"
-            raise ValueError(f"The last axis of the input must {rule}. Received: input_shape={input_shape}")
+            raise refusal("The last axis of the input", rule, f"input_shape={input_shape}")
         self.input_spec = keras.layers.InputSpec(min_ndim=1, axes={-1: self.size})
         self.start = start = self._start()
         self.kernel = self.add_weight(
@@ -194,7 +195,7 @@ class NoiseTransition(keras.layers.Layer):
                 f"be finite and of shape {self.kernel.shape}",
                 f"shape {stored.shape}, with {np.sum(~np.isfinite(stored))} not finite",
             )
-            raise ValueError(f"The stored weight `transition` of {self.name!r} must {rule}. Received: {found}")
+            raise refusal(f"The stored weight `transition` of {self.name!r}", rule, found)
         check_transitions(stored)
         self.kernel.assign(stored)
 

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_het import covariances
 from keras_het.base.precision import AffineMap, FullPrecision, check_autocast, check_dtype
+from keras_het.base.refusal import refusal
 from keras_het.base.replicas import weight_shares
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean, check_integer, check_last_axis
@@ -108,10 +109,8 @@ class NoisyDense(FullPrecision):
         """
         features = check_last_axis(input_shape)
         if len(input_shape) < 2 or features is None:
-            raise ValueError(
-                "The input must have shape (..., D) with D known and a leading axis. Received: "
-                f"input_shape={input_shape}"
-            )
+            rule = "have shape (..., D) with D known and a leading axis"
+            raise refusal("The input", rule, f"input_shape={input_shape}")
         self.covariance.fit_features(features)
         of_classes = [path for path, axis in self.covariance.class_axes().items() if axis is not None]
         shares = min((weight_shares(f"{self.path}/{self.covariance.name}/{path}") for path in of_classes), default=1)
@@ -175,8 +174,8 @@ def chosen_covariance(
     covariance = covariances.get(covariance)
     if given:
         name, kind = given[0].split("=")[0], type(covariance).__name__
-        rule = f"be None, or `{name}` its default: give it to the covariance, as covariance={kind}(...)."
-        raise ValueError(f"`covariance` must {rule} Received: {given[0]}")
+        rule = f"be None, or `{name}` its default: give it to the covariance, as covariance={kind}(...)"
+        raise refusal("covariance", rule, given[0])
     return covariance
 
 
@@ -195,7 +194,5 @@ def from_short(num_factors: int | None = None, parameter_efficient: bool = False
         kind = ParameterEfficient if parameter_efficient else LowRank
         return kind(num_factors, **arguments)
     if parameter_efficient:
-        raise ValueError(
-            "`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0"
-        )
+        raise refusal("parameter_efficient", "be False without factors", "parameter_efficient=True, num_factors=0")
     return Diagonal(**arguments)

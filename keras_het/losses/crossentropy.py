@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.internals import compute_dtype, serialized_policy
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_boolean, check_integer
 from keras_het.ops.transition import SMALLEST
 
@@ -92,9 +93,7 @@ class Crossentropy(keras.losses.Loss):
         """As for any Keras loss; the result has the given dtype. Raises a ValueError for weights with an index."""
         if sample_weight is not None and tuple(np.shape(sample_weight))[1:] == (2,) and len(y_pred.shape) == 2:
             rule = "have shape (B,): weights with an index are for losses that remember something of each example"
-            raise ValueError(
-                f"`sample_weight` must {rule}. Received: shape {tuple(np.shape(sample_weight))}, loss={self.name!r}"
-            )
+            raise refusal("sample_weight", rule, f"shape {tuple(np.shape(sample_weight))}, loss={self.name!r}")
         return ops.cast(super().__call__(y_true, y_pred, sample_weight), self._result_dtype)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
@@ -112,9 +111,7 @@ class Crossentropy(keras.losses.Loss):
         labels = _integers(y_true, y_pred)
         if labels is None:
             if self.ignore_class is not None:
-                raise ValueError(
-                    f"`ignore_class` must be None for label vectors. Received: ignore_class={self.ignore_class}"
-                )
+                raise refusal("ignore_class", "be None for label vectors", f"ignore_class={self.ignore_class}")
             return y_true, None
         valid = None if self.ignore_class is None else ops.not_equal(labels, self.ignore_class)
         labels = labels if valid is None else ops.where(valid, labels, 0.0)

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_het.base.internals import compute_dtype, serialized_policy
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_choice, check_integer, check_number
 from keras_het.ops.nodes import Nodes, quasi_random
 from keras_het.ops.packed import Unpacked, sizes_of, unpack_sized
@@ -47,8 +48,8 @@ class DistributionLoss(keras.losses.Loss):
         if sizes is None or sizes[0] > units or not shapes_fit(labels.shape[:-1], y_pred.shape[:-1]):
             rule = "have shape (..., K), with K the units of the head, whose output `y_pred` has K (2 + R) + 1 numbers"
             flips = ", or K (4 + R) + 2," if takes_flips else ""
-            found = f"shape {tuple(y_true.shape)}, with `y_pred` of shape {tuple(y_pred.shape)}"
-            raise ValueError(f"`y_true` must {rule}{flips} of R factors, K at most. Received: {found}")
+            rule = f"{rule}{flips} of R factors, K at most"
+            raise refusal("y_true", rule, f"shape {tuple(y_true.shape)}, with `y_pred` of shape {tuple(y_pred.shape)}")
         return labels, unpack_sized(y_pred, units, *sizes)
 
     def get_config(self) -> dict[str, Any]:

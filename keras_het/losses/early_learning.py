@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import MAX_CLASSES, check_choice, check_integer, check_number
 from keras_het.losses.indexed import IndexedCrossentropy
 from keras_het.ops.log_space import largest, weighted_logs
@@ -75,8 +76,7 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
         self.num_classes = check_integer("num_classes", num_classes, 2, MAX_CLASSES)
         self.strength = check_number("strength", strength, low=0.0)
         self.momentum = check_number("momentum", momentum, low=0.0)
-        if self.momentum >= 1.0:
-            raise ValueError(f"`momentum` must be in [0, 1). Received: momentum={momentum}")
+        refuse_if(self.momentum >= 1.0, "momentum", "be in [0, 1)", f"momentum={momentum}")
         self.memory_dtype = check_choice("memory_dtype", memory_dtype, ("float32", "float16"))
         self._check_memory()
         # The last row is for examples without an index, which would otherwise update another example.
@@ -95,8 +95,7 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
     def indexed_crossentropy(self, targets: Any, log_probs: Any, index: Any, known: Any) -> Any:
         """The loss above: `(B, K)`, `(B, K)`, `(B,)`, `(B,)` to `(B,)`. Raises a ValueError for another K."""
         if log_probs.shape[-1] != self.num_classes:
-            rule = f"have num_classes={self.num_classes} classes"
-            raise ValueError(f"`y_pred` must {rule}. Received: shape {tuple(log_probs.shape)}")
+            raise refusal("y_pred", f"have num_classes={self.num_classes} classes", shape=log_probs)
         plain = -weighted_logs(targets, log_probs)
         before = ops.take(self.rows.value, index, axis=0)
         p = ops.exp(log_probs)

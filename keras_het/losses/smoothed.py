@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_number
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.ops.log_space import is_possible, weighted_logs
@@ -53,8 +54,7 @@ class SmoothedCrossentropy(Crossentropy):
     ):
         super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
         self.smoothing = check_number("smoothing", smoothing)
-        if self.smoothing >= 1.0:
-            raise ValueError(f"`smoothing` must be less than 1. Received: smoothing={smoothing}")
+        refuse_if(self.smoothing >= 1.0, "smoothing", "be less than 1", f"smoothing={smoothing}")
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
         """The loss above: `(..., K)`, `(..., K)` to `(...)`."""

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_het.base.internals import unlocked
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.replicas import check_one_process
 from keras_het.losses.crossentropy import Crossentropy
 
@@ -64,9 +65,7 @@ class LossState(keras.metrics.Metric):
         if expected and not found:
             warnings.warn(f"The file has nothing that {self.name!r} remembers: that stays as it is", stacklevel=2)
         elif found != expected:
-            raise ValueError(
-                f"The file must have a state of shapes {expected} for {self.name!r}. Received: shapes {found}"
-            )
+            raise refusal("The file", f"have a state of shapes {expected} for {self.name!r}", f"shapes {found}")
         for index in range(len(found)):
             self.variables[index].assign(store[str(index)])
         self.is_in_use = self.is_in_use or bool(found)
@@ -124,8 +123,7 @@ class StatefulCrossentropy(Crossentropy):
             >>> loss = EarlyLearningRegularizedCrossentropy(num_examples=8, num_classes=3, from_logits=True)
             >>> model.compile("adam", loss.attach(model))
         """
-        if not isinstance(model, keras.Model):
-            raise ValueError(f"`model` must be a keras.Model. Received: a {type(model).__name__}")
+        refuse_if(not isinstance(model, keras.Model), "model", "be a keras.Model", kind=model)
         previous = getattr(model, "loss_state", None)
         if previous is not self.state:
             _replace(model, previous, self.state)

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_integer
 from keras_het.metrics.metric import MAX_BINS, Examples, ProbabilityMetric, confidence_and_success, place_in, sum_by
 
@@ -53,9 +54,7 @@ class ExpectedCalibrationError(ProbabilityMetric):
 def check_exclusive(metric: ProbabilityMetric) -> None:
     """Raises a ValueError for labels that are not exclusive: none of them is the predicted one."""
     if metric.multi_label:
-        raise ValueError(
-            f"`multi_label` must be False for {type(metric).__name__}, which needs one predicted class. Received: True"
-        )
+        raise refusal("multi_label", f"be False for {type(metric).__name__}, which needs one predicted class", "True")
 
 
 @keras.saving.register_keras_serializable("keras_het")

@@ -8,6 +8,7 @@ import numpy as np
 from keras_het import links
 from keras_het.base.graph import find_head, model_inputs
 from keras_het.base.internals import compile_arguments
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_boolean
 from keras_het.inspection.outputs import Output, outputs_of
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense
@@ -176,10 +177,10 @@ def homoscedastic(
     old, units = head.layer, head.units if units is None else units
     if units == old.units and not old.link.activations:
         rule = (
-            "have a head whose link a Dense layer can have, softmax or sigmoid, or `units` be another number, to start "
-            "fresh"
+            "have a head whose link a Dense layer can have, softmax or sigmoid, or `units` be another number, "
+            "to start fresh"
         )
-        raise ValueError(f"`model` must {rule}. Received: link={old.link!r}")
+        raise refusal("model", rule, f"link={old.link!r}")
     keep = check_boolean("keep_activation", keep_activation)
     with unchanged_seed(seed):
         body = body_of(model, head, clone)
@@ -209,15 +210,12 @@ def _with_head(body, new, head, activation, keep):
 
 
 def _check_joint(model, head, keep, link):
-    if links.get(link).activation != "sigmoid":
-        rule = "be False where classes are exclusive: one label has no correlations"
-        raise ValueError(f"`joint` must {rule}. Received: joint=True, link={link!r}")
-    if keep or head.behind:
-        rule = "be False where an activation is kept or a layer behind the head reshapes: the loss takes its output"
-        raise ValueError(f"`joint` must {rule}. Received: joint=True")
-    if getattr(model, "preprocessor", None) is not None:
-        rule = "be False for a task with a preprocessor: convert keras.Model(task.input, task.output) instead"
-        raise ValueError(f"`joint` must {rule}. Received: joint=True, model={model.name!r}")
+    rule = "be False where classes are exclusive: one label has no correlations"
+    refuse_if(links.get(link).activation != "sigmoid", "joint", rule, f"joint=True, link={link!r}")
+    rule = "be False where an activation is kept or a layer behind the head reshapes: the loss takes its output"
+    refuse_if(keep or head.behind, "joint", rule, "joint=True")
+    rule = "be False for a task with a preprocessor: convert keras.Model(task.input, task.output) instead"
+    refuse_if(getattr(model, "preprocessor", None) is not None, "joint", rule, f"joint=True, model={model.name!r}")
 
 
 def _check_classifier(model, head, link):
@@ -225,7 +223,7 @@ def _check_classifier(model, head, link):
     loss = compile_arguments(model).get("loss")
     if head.activation is None and link is None and _is_of_regression(loss):
         rule = "be a classifier, or `link` be given: heteroscedastic_regression(model, x, y) converts a regression"
-        raise ValueError(f"`model` must {rule}. Received: loss={loss!r} behind a layer without activation")
+        raise refusal("model", rule, f"loss={loss!r} behind a layer without activation")
 
 
 def _is_of_regression(loss):
@@ -263,28 +261,22 @@ def _link(head, units, warm, given):
             if found
             else "one that a Dense layer can have, 'softmax' or 'sigmoid',"
         )
-        raise ValueError(
-            f"`link` must be {rule} unless mu starts fresh by `warm_start=False` or other `units`. Received: "
-            f"link={given!r}"
-        )
+        raise refusal("link", f"be {rule} unless mu starts fresh by `warm_start=False` or other `units`", value=given)
     return given or found or ("sigmoid" if units == 1 else "softmax")
 
 
 def _check_warm(old, arguments):
     mode = getattr(old, "quantization_mode", None)  # a convolution lacks it
-    if mode is not None:
-        raise ValueError(
-            f"`warm_start` must be False, for the old head is quantised ({mode}). Received: warm_start=True"
-        )
+    refuse_if(mode is not None, "warm_start", f"be False, for the old head is quantised ({mode})", "warm_start=True")
     if old.use_bias and not arguments["use_bias"]:
-        raise ValueError("`use_bias` must be True, for the old head has a bias. Received: use_bias=False")
+        raise refusal("use_bias", "be True, for the old head has a bias", "use_bias=False")
 
 
 def _check_kept(head, units, link):
     exclusive = links.get(link).activation == "softmax" and units > 1
     if exclusive and head.units > 1 and "sigmoid" in (head.activation or ""):
         rule = "be False where classes are exclusive by the new link, and not by the old activation"
-        raise ValueError(f"`keep_activation` must {rule}. Received: link={link!r}, the activation {head.activation!r}")
+        raise refusal("keep_activation", rule, f"link={link!r}, the activation {head.activation!r}")
 
 
 def _give_mean(head, weights):

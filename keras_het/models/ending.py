@@ -6,6 +6,7 @@ from typing import Any
 import keras
 
 from keras_het.base.internals import compile_arguments, not_decayed
+from keras_het.base.refusal import refusal
 from keras_het.inspection.check import ROLES, advice, spelled
 from keras_het.inspection.counterparts import counterpart, remade
 from keras_het.inspection.outputs import Output
@@ -33,9 +34,9 @@ def reshaped(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any:
             config["target_shape"] = (*shape[:-1], units)
         tensor = type(layer).from_config({**config, "name": free_name(layer.name, body)})(tensor)
         if activation == "softmax" and tensor.shape[-1] != units:
-            raise ValueError(
-                f"The layers behind the head must keep its {units} classes on the last axis. Received: {layer.name!r}, "
-                f"whose output has the shape {tuple(tensor.shape)}"
+            rule = f"keep its {units} classes on the last axis"
+            raise refusal(
+                "The layers behind the head", rule, f"{layer.name!r}, whose output has the shape {tuple(tensor.shape)}"
             )
     return tensor
 

@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.batches import batches, check_again
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.inspection.check import judge
 from keras_het.inspection.outputs import Output
@@ -142,9 +143,7 @@ class DeepEnsemble(keras.Model):
         """
         for index, member in enumerate(self.members):
             if not member.compiled:
-                raise ValueError(
-                    f"`members` must be compiled, each of them, to be trained. Received: member {index}, which is not"
-                )
+                raise refusal("members", "be compiled, each of them, to be trained", f"member {index}, which is not")
             judge(member, x, y)
         check_different_noise(self.members)
         check_again("x", x)
@@ -190,8 +189,7 @@ class DeepEnsemble(keras.Model):
         for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
             outputs = [self._as_head(ops.convert_to_tensor(member.predict_on_batch(inputs))) for member in self.members]
             parts.append(np.stack([ops.convert_to_numpy(part) for part in outputs]))
-        if not parts:
-            raise ValueError("`x` must have at least one example. Received: none")
+        refuse_if(not parts, "x", "have at least one example", "none")
         return np.concatenate(parts, axis=1)
 
     def _as_head(self, outputs: Any) -> Any:
@@ -209,9 +207,15 @@ class DeepEnsemble(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        """An ensemble from `get_config`.
+
+        Args:
+            config: what `get_config` returns.
+            custom_objects: names and classes that are registered nowhere.
+        """
         found = config.get("members")
         if not isinstance(found, list):
-            raise ValueError(f"`members` must be a list of serialised models. Received: a {type(found).__name__}")
+            raise refusal("members", "be a list of serialised models", kind=found)
         members = [keras.saving.deserialize_keras_object(member, custom_objects) for member in found]
         return cls(**{**config, "members": members})
 

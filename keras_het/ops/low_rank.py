@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.normal import DiagonalNormal
@@ -37,17 +38,15 @@ def low_rank_normal(
         None if x is None else _as_float(x) for x in (loc, scale_diag, factor, row_scale)
     )
     if factor is None and row_scale is not None:
-        raise ValueError("`row_scale` scales the rows of `factor`, which must be given. Received: factor=None")
+        raise refusal("`row_scale` scales the rows of `factor`, which", "be given", "factor=None")
     for name, tensor in (("scale_diag", scale_diag), ("row_scale", row_scale)):
         if tensor is not None and not _fits(tensor.shape, loc.shape):
-            raise ValueError(
-                f"`{name}` must have the shape of `loc`, {tuple(loc.shape)}. Received: shape {tuple(tensor.shape)}"
-            )
+            raise refusal(name, f"have the shape of `loc`, {tuple(loc.shape)}", shape=tensor)
     if factor is None:
         return DiagonalNormal(loc, scale_diag)
     if not _fits(factor.shape[:-1], loc.shape if len(factor.shape) > 2 else loc.shape[-1:]):
         rule = f"have the shape of `loc`, {tuple(loc.shape)}, or its last axis alone, before the axis of the factors"
-        raise ValueError(f"`factor` must {rule}. Received: shape {tuple(factor.shape)}")
+        raise refusal("factor", rule, shape=factor)
     if len(factor.shape) == 2:
         row_scale = ops.ones_like(loc) if row_scale is None else row_scale
         return ScaledLowRankNormal(loc, scale_diag, row_scale, factor)

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.ops.low_rank import LowRankNormal
 from keras_het.ops.normal import DiagonalNormal
@@ -75,7 +76,7 @@ def unpack(packed: Tensor, units: int, takes_flips: bool = False) -> Unpacked:
     sizes = sizes_of(packed.shape[-1], units, takes_flips)
     if sizes is None:
         rule = f"have shape (..., {units} (2 + R) + 1), the distribution of {units} logits with R factors"
-        raise ValueError(f"`y_pred` must {rule}. Received: shape {tuple(packed.shape)}")
+        raise refusal("y_pred", rule, shape=packed)
     return unpack_sized(packed, units, *sizes)
 
 

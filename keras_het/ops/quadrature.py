@@ -19,6 +19,7 @@ from typing import Any, Self
 import numpy as np
 from keras import ops
 
+from keras_het.base.refusal import refuse_if
 from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import log_ndtr
 from keras_het.ops.mean import Mean
@@ -89,11 +90,8 @@ class GumbelNormal(Normal):
     @classmethod
     def of(cls, normal: DiagonalNormal, num_nodes: int) -> Self:
         """Makes the distribution, with the range of t that holds the largest, for so many points."""
-        if not isinstance(normal, DiagonalNormal):
-            raise ValueError(
-                "`integrator` must be another than Quadrature for a covariance that gives no class noise of its own. "
-                f"Received: {type(normal).__name__}"
-            )
+        rule = "be another than Quadrature for a covariance that gives no class noise of its own"
+        refuse_if(not isinstance(normal, DiagonalNormal), "integrator", rule, type(normal).__name__)
         start, length, growth = (ops.stop_gradient(x) for x in _range(normal, num_nodes))
         return cls(normal.loc, normal.scale_diag, start, length, growth, normal.units)
 

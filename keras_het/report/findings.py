@@ -14,6 +14,7 @@ from keras_het.analysis.diagnosis import NoiseDiagnosis
 from keras_het.analysis.label_quality import LabelIssues
 from keras_het.base.batches import check_same_index, count_examples, is_data_set
 from keras_het.base.internals import layers_of
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.inspection.check import judge
 from keras_het.inspection.probabilities import exclusive_probabilities
@@ -138,11 +139,9 @@ def collect(
         >>> round(found.accuracy, 3), found.number_of_issues, found.issues.index.tolist()
         (0.667, 1, [2, 0, 1])
     """
-    if is_data_set(x):
-        raise ValueError(f"`x` must be arrays, so that examples have a number. Received: a {type(x).__name__}")
+    refuse_if(is_data_set(x), "x", "be arrays, so that examples have a number", kind=x)
     count = count_examples(x)
-    if not count:
-        raise ValueError("`x` must have at least one example. Received: none")
+    refuse_if(not count, "x", "have at least one example", "none")
     if getattr(model, "compiled", False):
         judge(model, x, trains=False)
     check_same_index(x=x, y=y, probabilities=probabilities)
@@ -151,7 +150,7 @@ def collect(
     labels = check_labels(labels, p.shape[1], name="y")
     units = next((layer.units for layer in layers_of(model, HeteroscedasticDense)), p.shape[1])
     if units != p.shape[1]:
-        raise ValueError(f"`probabilities` must be of the {units} classes of the model's head. Received: {p.shape[1]}")
+        raise refusal("probabilities", f"be of the {units} classes of the model's head", p.shape[1])
     names = check_class_names(class_names, p.shape[1])
     missing: list[str] = []
     bins = analysis.calibration(p, labels)
@@ -160,9 +159,9 @@ def collect(
     if issues is None:
         issues = unless_impossible("Wrong labels", missing, lambda: _issues(p, labels, dynamics))
     elif not isinstance(issues, LabelIssues):
-        raise ValueError(f"`issues` must be of `find_label_issues`, or None. Received: a {type(issues).__name__}")
+        raise refusal("issues", "be of `find_label_issues`, or None", kind=issues)
     elif not np.array_equal(np.sort(issues.index), np.arange(count)) or np.any(labels[issues.index] != issues.given):
-        raise ValueError(f"`issues` must be of the same {count} labels. Received: those of others")
+        raise refusal("issues", f"be of the same {count} labels", "those of others")
     margins = unless_impossible("Margins by epoch", missing, lambda: None if dynamics is None else dynamics.margins)
     truth = unless_impossible("The true classes", missing, lambda: _truth(p, labels, transition))
     return Findings(
@@ -188,7 +187,7 @@ def _given(probabilities: Any, count: int) -> np.ndarray:
     p = np.asarray(probabilities)
     if p.ndim != 2 or len(p) != count or not np.issubdtype(p.dtype, np.floating):
         rule = f"be numbers of shape (N, K), a row for each of the {count} examples"
-        raise ValueError(f"`probabilities` must {rule}. Received: shape {p.shape}, dtype {p.dtype}")
+        raise refusal("probabilities", rule, f"shape {p.shape}, dtype {p.dtype}")
     return p
 
 
@@ -199,7 +198,7 @@ def _check_dynamics(dynamics: Any, labels: np.ndarray, units: int) -> None:
     found = dynamics.mean_probabilities.shape
     if found != (len(labels), units) or not np.array_equal(dynamics.labels, labels):
         rule = f"be of the same {len(labels)} examples, labels and {units} classes"
-        raise ValueError(f"`dynamics` must {rule}. Received: one of {found[0]} examples and {found[1]} classes")
+        raise refusal("dynamics", rule, f"one of {found[0]} examples and {found[1]} classes")
 
 
 def _issues(p: np.ndarray, labels: np.ndarray, dynamics: Any) -> LabelIssues:

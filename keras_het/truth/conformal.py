@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator
+from keras_het.base.tables import Titled
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_open_share
 from keras_het.label_noise.estimation import check_distributions
 from keras_het.truth.corrected_weights import Noisy, read_noisy
@@ -17,7 +19,7 @@ PENALTY, FREE = 0.01, 5  # of RAPS: for each further class, and the number of cl
 
 
 @dataclasses.dataclass(frozen=True)
-class ConformalSets:
+class ConformalSets(Titled):
     """A rule that gives each example a set of classes: those whose score is at most a threshold.
 
     Attributes:
@@ -52,20 +54,20 @@ class ConformalSets:
         p = check_distributions(probabilities)
         if p.shape[1] != len(self.thresholds):
             rule = f"have {len(self.thresholds)} columns, as those of the calibration"
-            raise ValueError(f"`probabilities` must {rule}. Received: {p.shape[1]}")
+            raise refusal("probabilities", rule, p.shape[1])
         return scores(p, self.score) <= self.thresholds
 
-    def __str__(self) -> str:
+    def lines(self) -> list[tuple[str, str]]:
+        """(title, text) of the rule and of what it rests on."""
         whose = "each true class" if self.per_class else "the true class, on average over the classes"
         without = int(np.isinf(self.thresholds).sum())
         trivial = f", {without} classes are in every set, for no threshold reaches the level" if without else ""
-        lines = [
+        return [
             ("sets", f"{self.score.upper()}, to hold {whose} in {self.level:.0%} of the examples"),
             ("mean size", f"{self.mean_size:.2f} of {len(self.thresholds)} classes{trivial}"),
             ("margin", f"{np.max(self.margin):.3f} above the level, as the threshold was chosen on these labels"),
             *self.notes,
         ]
-        return "\n".join(f"{title}: {text}" for title, text in lines)
 
 
 def conformal_sets(
@@ -137,8 +139,8 @@ def conformal_sets(
     found = scores(noisy.p, check_choice("score", score, tuple(_SCORES)))
     check_choice("correction", correction, CORRECTIONS)
     if correction == "finite" and (noisy.redraw is not None or noisy.labels.shape[1] > 1):
-        rule = '"asymptotic" for a T that is uncertain, or of several annotators'
-        raise ValueError(f"`correction` must be {rule}. Received: correction='finite'")
+        rule = 'be "asymptotic" for a T that is uncertain, or of several annotators'
+        raise refusal("correction", rule, "correction='finite'")
     process, margin = _Process(found, noisy.weights(noisy.inverses), per_class), np.zeros(1)
     if correction == "asymptotic":
         margin = process.mean_supremum(noisy.draws(check_integer("draws", draws, 1), rng))

@@ -45,7 +45,7 @@ def estimate(value: Any, low: Any, high: Any, least: float = 0.0, most: float = 
     return Estimate(*(float(x) if np.ndim(x) == 0 else x for x in found))
 
 
-class Noise(NamedTuple):
+class Variances(NamedTuple):
     """Variances that labels by T add to one example's weight, and how far an uncertain T moves the mean.
 
     Attributes:
@@ -59,7 +59,7 @@ class Noise(NamedTuple):
     of_transition: Any = 0.0
 
 
-def share_estimate(value: Any, count: Any, noise: Noise, whole: Any = 1.0) -> Estimate:
+def share_estimate(value: Any, count: Any, noise: Variances, whole: Any = 1.0) -> Estimate:
     """The estimate of a share a by the mean of weights, with all a that `value` does not speak against.
 
         |value - a| <= 1.96 sqrt(V(a) / count + of_transition),    V(a) = a (1 - a) + a hit + (whole - a) miss
@@ -75,7 +75,7 @@ def share_estimate(value: Any, count: Any, noise: Noise, whole: Any = 1.0) -> Es
     Source: Wilson 1927, "Probable inference, the law of succession, and statistical inference", for hit = miss = 0.
 
     Example:
-        >>> print(share_estimate(1.0, 10, Noise(0.0, 0.0)))
+        >>> print(share_estimate(1.0, 10, Variances(0.0, 0.0)))
         1.000 (0.722 to 1.000)
     """
     unit = NORMAL**2 / count
@@ -110,17 +110,17 @@ class TruthIntervals:
 
     def of_accuracy(self, value: Any, of_transition: Any) -> Estimate:
         """That of the share of predictions that are the true class."""
-        return share_estimate(value, self.count, Noise(self.hit.mean(), self.miss.mean(), of_transition))
+        return share_estimate(value, self.count, Variances(self.hit.mean(), self.miss.mean(), of_transition))
 
     def of_bins(self, value: np.ndarray, counts: np.ndarray, sums: Any, of_transition: np.ndarray) -> Estimate:
         """The same in bins of `counts` examples, nan if empty, where `sums` adds a number of each example up by bin."""
-        noise = Noise(sums(self.hit) / counts, sums(self.miss) / counts, of_transition)
+        noise = Variances(sums(self.hit) / counts, sums(self.miss) / counts, of_transition)
         return share_estimate(value, counts, noise)
 
     def of_table(self, of_transition: np.ndarray) -> Estimate:
         """That of the shares of true class and prediction."""
         predicted = np.bincount(self.predicted, minlength=len(self.joint)) / self.count
-        return share_estimate(self.joint, self.count, Noise(*self.of_joint, of_transition), predicted)
+        return share_estimate(self.joint, self.count, Variances(*self.of_joint, of_transition), predicted)
 
     def of_loss(self, value: Any, loss: np.ndarray, weights: np.ndarray, of_transition: Any) -> Estimate:
         """That of the mean loss, for losses of each example and class, `(N, K)`, by Student's t.
@@ -165,7 +165,7 @@ class TruthIntervals:
         variance = right * (1.0 - right) + (right * sums(self.hit) + (1.0 - right) * sums(self.miss)) / filled
         errors = shifts + noise * np.sqrt(variance * counts) / self.count
         found = np.abs(gaps).sum()
-        sizes = np.linspace(0.0, 1.0, STEPS + 1) * found
-        drawn = np.stack([np.abs(size * gaps + errors).sum(axis=1) for size in np.linspace(0.0, 1.0, STEPS + 1)])
-        low = sizes[np.mean(drawn >= found, axis=1) > TAIL].min(initial=found)
+        fractions = np.linspace(0.0, 1.0, STEPS + 1)
+        drawn = np.stack([np.abs(fraction * gaps + errors).sum(axis=1) for fraction in fractions])
+        low = (fractions * found)[np.mean(drawn >= found, axis=1) > TAIL].min(initial=found)
         return low, found + NORMAL * float((errors @ np.where(gaps < 0.0, -1.0, 1.0)).std())

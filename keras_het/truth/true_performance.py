@@ -1,13 +1,13 @@
 """How good a model is against the true classes, by held-out noisy labels and T."""
 
 import dataclasses
-import html
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_het.base.seeds import random_generator
+from keras_het.base.tables import Titled
 from keras_het.base.validation import check_integer, check_open_share
 from keras_het.truth.corrected_weights import Noisy, read_noisy
 from keras_het.truth.intervals import TAIL, Estimate, TruthIntervals, estimate
@@ -18,7 +18,7 @@ SMALL = float(np.finfo("float32").tiny)  # least probability in a logarithm, as 
 
 
 @dataclasses.dataclass(frozen=True)
-class TruePerformance:
+class TruePerformance(Titled):
     """How good a model is against the true classes; it prints in plain words.
 
     Each `Estimate` has value, low and high, arrays if the figure is one. Values are as they were computed: noise may
@@ -77,7 +77,7 @@ class TruePerformance:
         return float(enough[0]) if len(enough) else np.inf
 
     def lines(self) -> list[tuple[str, str]]:
-        """(title, text) of the figures and of what they rest on."""
+        """(title, text) of the metrics and of what they rest on."""
         return [
             ("accuracy, true classes", str(self.accuracy)),
             ("accuracy, labels", f"{self.noisy_accuracy:.3f}"),
@@ -94,17 +94,9 @@ class TruePerformance:
         kept, right = self.kept[place], self.kept_accuracy.low[place]
         return f"{edge:.3g} or more keeps {kept:.0%} of the predictions, right in at least {right:.1%} by the interval"
 
-    def __str__(self) -> str:
-        return "\n".join(f"{title}: {text}" for title, text in self.lines())
 
-    def _repr_html_(self) -> str:
-        """The same as a table for a notebook."""
-        rows = (f"<tr><th>{title}</th><td>{html.escape(text)}</td></tr>" for title, text in self.lines())
-        return f"<table><tbody>{''.join(rows)}</tbody></table>"
-
-
-class Figures(NamedTuple):
-    """The figures of one sample."""
+class Metrics(NamedTuple):
+    """The metrics of one sample."""
 
     accuracy: Any
     error: Any
@@ -174,7 +166,7 @@ def true_performance(
     noisy, rng = read_noisy(probabilities, labels, transition), random_generator(seed)
     bins, draws = check_integer("bins", bins, 1), check_integer("draws", draws, 2)
     sample, own = _Sample(noisy.p, bins), noisy.weights(noisy.inverses)
-    found = sample.figures(np.ones(len(own)), own)
+    found = sample.metrics(np.ones(len(own)), own)
     error, of_transition, share, shifts = _drawn(noisy, sample, own, found, draws, rng)
     intervals, above = TruthIntervals(noisy, sample.predicted, found.joint), _upward(sample.count)
     accuracy = intervals.of_accuracy(found.accuracy, of_transition.accuracy)
@@ -209,7 +201,7 @@ def _notes(noisy: Noisy, accuracy: Estimate, share: float) -> list[tuple[str, st
 
 
 class _Sample:
-    """What figures need of the predictions, computed once."""
+    """What metrics need of the predictions, computed once."""
 
     def __init__(self, p: np.ndarray, bins: int) -> None:
         self.predicted, self.confidence, self.bins = p.argmax(axis=1), p.max(axis=1), bins
@@ -222,8 +214,8 @@ class _Sample:
         self.mean_confidence = self.by_bin(self.confidence) / self.filled
         self.loss, self.rows = -np.log(np.maximum(p, SMALL)), np.arange(len(p))
 
-    def figures(self, occurs: np.ndarray, weights: np.ndarray, around: Figures | None = None) -> Figures:
-        """The figures of a sample in which each example occurs so often, and counts for the classes with its weights.
+    def metrics(self, occurs: np.ndarray, weights: np.ndarray, around: Metrics | None = None) -> Metrics:
+        """The metrics of a sample in which each example occurs so often, and counts for the classes with its weights.
 
         The curves are linear in the sample near those of `around`, so that an empty bin is none of nan.
         """
@@ -235,7 +227,7 @@ class _Sample:
         curve = _ratio(hits, size, self.filled, around and around.curve)
         kept = _ratio(_upward(hits), _upward(size), self.above, around and around.kept)
         nll = np.vdot(counted, self.loss) / total
-        return Figures(joint.trace() / total, np.abs(gaps).sum(), nll, joint / total, curve, kept, gaps)
+        return Metrics(joint.trace() / total, np.abs(gaps).sum(), nll, joint / total, curve, kept, gaps)
 
     def by_bin(self, values: np.ndarray) -> np.ndarray:
         return np.bincount(self.places, values, self.bins)
@@ -252,29 +244,29 @@ def _ratio(hits: np.ndarray, size: np.ndarray, given: np.ndarray, around: np.nda
 
 
 def _drawn(
-    noisy: Noisy, sample: _Sample, own: np.ndarray, found: Figures, draws: int, rng: np.random.Generator
-) -> tuple[float, Figures, float, np.ndarray]:
+    noisy: Noisy, sample: _Sample, own: np.ndarray, found: Metrics, draws: int, rng: np.random.Generator
+) -> tuple[float, Metrics, float, np.ndarray]:
     """The mean calibration error of the draws, and what an error of T adds.
 
     Returns:
         The mean error; the variance of each figure that is from T; its share of that of the accuracy; and by how much
         each drawn T shifts the gaps of the bins, `(D, B)`.
     """
-    shifts, fields = [], len(Figures._fields)
+    shifts, fields = [], len(Metrics._fields)
 
     def both() -> Iterator[tuple]:
         for occurs, weights in noisy.draws(draws, rng):
-            known = sample.figures(occurs, own, found)
-            whole = known if weights is own else sample.figures(occurs, weights, found)
+            known = sample.metrics(occurs, own, found)
+            whole = known if weights is own else sample.metrics(occurs, weights, found)
             shifts.append(whole.gaps - known.gaps)
             yield known + whole
 
     mean, variance = _moments(both(), 2 * fields)
     pairs = list(zip(variance[:fields], variance[fields:], strict=True))
-    of_transition = Figures(*(np.maximum(whole - known, 0.0) for known, whole in pairs))
+    of_transition = Metrics(*(np.maximum(whole - known, 0.0) for known, whole in pairs))
     whole = pairs[0][1]
     share = float(of_transition.accuracy / whole) if whole else 0.0
-    return float(Figures(*mean[fields:]).error), of_transition, share, np.array(shifts)
+    return float(Metrics(*mean[fields:]).error), of_transition, share, np.array(shifts)
 
 
 def _moments(draws: Iterator[tuple], fields: int) -> tuple[list, list]:

@@ -29,7 +29,7 @@ def small_blocks(monkeypatch):
     """Blocks of 8 rows at 64 nodes, and no compiler afterwards."""
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", ROWS * UNITS * 64)
     yield
-    chosen.choose(None)
+    chosen.set_compiler(None)
 
 
 def trained(batches, integrator=None, **options):
@@ -203,7 +203,7 @@ layers = {
 for name, make in layers.items():
     expected = weights_after([20] * 6, make())
     torch._dynamo.reset()
-    compiler.choose(None)
+    compiler.set_compiler(None)
     counters.clear()
     found = weights_after([20] * 6, make(), jit_compile=True)
     for one, other in zip(found, expected, strict=True):

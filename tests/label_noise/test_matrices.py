@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_het import label_noise
-from keras_het.base.validation import check_transition
+from keras_het.base.validation import check_one_transition
 from keras_het.label_noise import matrices
 from tests.ops.test_transition import MATRICES, UNITS
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.once
 
 def test_matrices_are_row_stochastic():
     for matrix in MATRICES.values():
-        np.testing.assert_array_equal(check_transition(matrix), matrix)
+        np.testing.assert_array_equal(check_one_transition(matrix), matrix)
     assert label_noise.pair_flip(3, 0.2)[2].tolist() == [0.2, 0.0, 0.8]
     assert label_noise.outlier_class(3, 0.4)[3].tolist() == pytest.approx([0.2, 0.2, 0.2, 0.4])
     flips = label_noise.random_flip(6, 0.3, seed=1)
@@ -60,10 +60,13 @@ def test_estimators_find_the_transition():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: check_transition(np.ones((2, 3))), "`transition` must be a square matrix. Received: shape (2, 3)"),
-        (lambda: check_transition([[1.2, -0.2], [0, 1]]), "must not be negative. Received: -0.2 at [0, 1]"),
-        (lambda: check_transition([[1, 0], [0.5, 0.6]]), "must have rows that sum to one. Received: row 1 sums to 1.1"),
-        (lambda: check_transition([[1, 0], [np.nan, 1]]), "must not be negative. Received: nan at [1, 0]"),
+        (lambda: check_one_transition(np.ones((2, 3))), "`transition` must be a square matrix. Received: shape (2, 3)"),
+        (lambda: check_one_transition([[1.2, -0.2], [0, 1]]), "must not be negative. Received: -0.2 at [0, 1]"),
+        (
+            lambda: check_one_transition([[1, 0], [0.5, 0.6]]),
+            "must have rows that sum to one. Received: row 1 sums to 1.1",
+        ),
+        (lambda: check_one_transition([[1, 0], [np.nan, 1]]), "must not be negative. Received: nan at [1, 0]"),
         (lambda: label_noise.symmetric(3, 1.5), "`noise` must be in [0, 1]. Received: noise=1.5"),
         (
             lambda: label_noise.random_flip(1, 0.5),

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 
 from keras_het.base.extras import import_extra
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_class_names, check_square
 
 # Blue, orange and green of Okabe and Ito: colour-blind people can tell them apart. One set for white, one for black.
@@ -97,7 +98,7 @@ def covariance(matrix: Any, class_names: Sequence | Mapping | None = None, ax: A
     """
     matrix = check_square("matrix", matrix)
     if not np.isfinite(matrix).all() or not len(matrix):
-        raise ValueError(f"`matrix` must have at least one class, and finite entries. Received: shape {matrix.shape}")
+        raise refusal("matrix", "have at least one class, and finite entries", shape=matrix)
     names, order = check_class_names(class_names, len(matrix)), clustered(matrix)
     ax = axes_or_new(ax)
     drawn = np.where(np.eye(len(matrix), dtype=bool), np.nan, matrix)[np.ix_(order, order)]

@@ -171,10 +171,10 @@ def test_most_of_the_package_is_seen():
         "keras_het.layers.estimate_cost.estimate_cost",
     } <= set(NAMES)
     assert any(path.startswith("keras_het.analysis.plots.") for path in NAMES)
-    assert len(NAMES) > 95
-    assert sum(documented(imported(path).__doc__) is not None for path in NAMES) > 90
+    assert len(NAMES) > 80
+    assert sum(documented(imported(path).__doc__) is not None for path in NAMES) > 75
     assert {"keras_het.analysis.annotators.Confusion", "keras_het.training.result.Score"} <= set(RECORDS)
-    assert len(METHODS) > 150
+    assert len(METHODS) > 130
 
 
 def test_public_names_are_annotated():

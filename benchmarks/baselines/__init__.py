@@ -7,6 +7,7 @@ means of five seeds. "Better" and "worse" mean by more than two standard errors.
 
 from benchmarks.baselines.active_passive import ActivePassiveCrossentropy
 from benchmarks.baselines.adaptive import AdaptivelyRegularizedCrossentropy, adaptive_strengths
+from benchmarks.baselines.anchors import estimate_by_anchors
 from benchmarks.baselines.backward_corrected import BackwardCorrectedCrossentropy
 from benchmarks.baselines.bootstrapped import BootstrappedCrossentropy
 from benchmarks.baselines.data_parameters import DataParametersCrossentropy
@@ -48,6 +49,7 @@ __all__ = [
     "UnitDiagonal",
     "adaptive_strengths",
     "density_subsets",
+    "estimate_by_anchors",
     "from_edward2",
     "mentor_net",
     "reference_weights",

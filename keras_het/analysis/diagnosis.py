@@ -106,8 +106,7 @@ def diagnose_noise(probabilities: Any, labels: Any, *, class_names: Sequence | M
     1. The class of an example is the one whose wrong and right labels together look most like its probabilities. That
        is not always the most probable label: of digits with 40% swapped labels it is the true class of 92% of the
        examples, and the most probable label that of 67% (`benchmarks/results/diagnosis.md`).
-    2. Among the clearer 70% of each class, wrong labels that name one other class too often are systematic flips
-       (`label_noise.systematic_flips`).
+    2. Among the clearer 70% of each class, wrong labels that name one other class too often are systematic flips.
     3. Among these, wrong labels may be the model's second choice for the example itself, more often than for other
        examples of the class: then they depend on the example. The p-value is that of permutations of the labels within
        the class. A model that has the class of some examples wrong makes labels of any class look like that, too: so

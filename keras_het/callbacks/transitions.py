@@ -14,8 +14,7 @@ from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_choice, check_integer, check_transitions
 from keras_het.inspection.check import judge
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
-from keras_het.label_noise import condition_number, total_variation
-from keras_het.label_noise.matrices import trace
+from keras_het.label_noise.matrices import condition_number, total_variation, trace
 from keras_het.layers import NoiseTransition
 
 COLLAPSED = 0.01  # below this learned share of labelled outliers, T says that there are none

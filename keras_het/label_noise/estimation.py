@@ -12,7 +12,6 @@ from keras_het.base.validation import (
     check_every_class,
     check_labels,
     check_not_negative,
-    check_share,
     check_square,
 )
 from keras_het.label_noise.matrices import from_confusion
@@ -20,32 +19,6 @@ from keras_het.label_noise.matrices import from_confusion
 ROUNDING = 1e-6  # else rounding may put the mean of equal probabilities above them, so that none counts
 ROWS = 8192  # of probabilities that are compared at once
 SYSTEMATIC = 0.01  # how often a table of uniform flips may have one that is called systematic
-
-
-def estimate_by_anchors(probabilities: Any, quantile: float = 1.0) -> np.ndarray:
-    """T from a model of the noisy labels: row i is the prediction for an example that is surely of class i.
-
-    This example, the anchor, is the example whose predicted probability of i is the given quantile over all examples.
-    Quantile 1 takes the largest; a smaller quantile, such as 0.97, is safer against single examples. Every class needs
-    an anchor, and the model must be calibrated.
-
-    Args:
-        probabilities: p(noisy label | x), shape `(N, K)`, N >= 1.
-        quantile: in [0, 1].
-    Returns:
-        shape `(K, K)`.
-    Raises:
-        ValueError: for probabilities or a quantile outside [0, 1].
-    Source: Patrini et al. 2017, "Making deep neural networks robust to label noise", Eq. 12.
-
-    Example:
-        >>> estimate_by_anchors([[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]]).tolist()
-        [[0.75, 0.25], [0.125, 0.875]]
-    """
-    check_share("quantile", quantile)
-    p = check_probabilities(probabilities)
-    anchors = np.argsort(p, axis=0, kind="stable")[round(quantile * (len(p) - 1))]
-    return p[anchors] / p[anchors].sum(axis=1, keepdims=True)
 
 
 def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:

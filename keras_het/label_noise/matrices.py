@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.refusal import refusal
-from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer, check_not_negative, check_share, check_square
 
 
@@ -45,29 +44,6 @@ def pair_flip(num_classes: int, noise: float) -> np.ndarray:
     """
     _check_flips(num_classes, noise)
     return (1.0 - noise) * np.eye(num_classes) + noise * np.roll(np.eye(num_classes), 1, axis=1)
-
-
-def random_flip(num_classes: int, noise: float, seed: int | list[int] = 0) -> np.ndarray:
-    """T of flips to random targets: 1 - noise on the diagonal, the rest of each row uniform on the simplex.
-
-    Args:
-        num_classes: K >= 2.
-        noise: share of flipped labels, in [0, 1].
-        seed: of the draw; an integer, at least 0, or a list of them.
-    Returns:
-        shape `(K, K)`.
-    Raises:
-        ValueError: for values outside these ranges.
-
-    Example:
-        >>> random_flip(3, 0.5).diagonal().tolist()
-        [0.5, 0.5, 0.5]
-    """
-    _check_flips(num_classes, noise)
-    transition = (1.0 - noise) * np.eye(num_classes)
-    others = ~np.eye(num_classes, dtype=bool)
-    transition[others] = noise * random_generator(seed).dirichlet(np.ones(num_classes - 1), size=num_classes).ravel()
-    return transition
 
 
 def from_confusion(counts: Any) -> np.ndarray:

@@ -201,6 +201,7 @@ class DeepEnsemble(keras.Model):
         return ops.log_softmax(outputs, axis=-1) if exclusive else outputs
 
     def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
         members = [keras.saving.serialize_keras_object(member) for member in self.members]
         link = keras.saving.serialize_keras_object(self.link)
         return {"name": self.name, "members": members, "link": link, "from_logits": self.from_logits}

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het import label_noise
 from keras_het.analysis import confusion_matrices
 from keras_het.label_noise import corrupt_labels
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
@@ -17,7 +16,7 @@ UNITS, EXAMPLES, FEATURES = 4, 60, 5
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
 LABELS = np.arange(EXAMPLES) % UNITS
-T = label_noise.random_flip(UNITS, 0.4, seed=1)
+T = 0.6 * np.eye(UNITS) + 0.4 * np.random.default_rng(1).dirichlet(np.ones(UNITS), size=UNITS)
 TWO = X[:, :2], LABELS % 2  # two features and classes
 ONE_EPOCH = {"epochs": 1, "batch_size": 32, "validation_data": (X, LABELS), "verbose": 0}
 

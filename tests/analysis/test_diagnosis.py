@@ -8,10 +8,17 @@ from scipy.special import softmax
 from scipy.stats import binom
 
 from keras_het.analysis import diagnose_noise
-from keras_het.label_noise import corrupt_labels, pair_flip, random_flip, symmetric
+from keras_het.label_noise import corrupt_labels, pair_flip, symmetric
 from tests.checks import FALSE_ALARM
 
 pytestmark = pytest.mark.once
+
+
+def random_flips(size, noise):
+    """T whose rows are random beside the diagonal."""
+    t, others = (1 - noise) * np.eye(size), ~np.eye(size, dtype=bool)
+    t[others] = noise * np.random.default_rng(3).dirichlet(np.ones(size - 1), size=size).ravel()
+    return t
 
 
 def make(kind, seed=0, count=1500, size=8, wrong_class=0.0):
@@ -26,7 +33,7 @@ def make(kind, seed=0, count=1500, size=8, wrong_class=0.0):
         "none": np.eye(size)[true],
         "uniform": symmetric(size, 0.4)[true],
         "pairs": pair_flip(size, 0.4)[true],
-        "pattern": random_flip(size, 0.45, 3)[true],
+        "pattern": random_flips(size, 0.45)[true],
         "by example": 0.65 * np.eye(size)[true] + 0.35 * np.eye(size)[looks],
         "outliers": np.where((rng.random(count) < 0.35)[:, None], 1 / size, np.eye(size)[true]),
     }[kind]

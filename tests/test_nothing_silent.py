@@ -339,7 +339,6 @@ OTHER_ORDER = {
     "CountedTransition": lambda p, y: truth.CountedTransition.from_labels(frame(range(30), CLASSES), y, 3),
     "report": lambda p, y: collect(plain(), p, y),
     "temperature": lambda p, y: models.scale_temperature(compiled(), p, y),
-    "disagreements": lambda p, y: analysis.disagreements(compiled(), compiled(), p, y),
     "TrainingDynamics": lambda p, y: callbacks.TrainingDynamics(p, y),
     "folds": lambda p, y: training.cross_val_probabilities(compiled, p, y, epochs=1),
     "tune": lambda p, y: training.tune(lambda rate: compiled(), [0.1], p, y, epochs=1, validation_data=(P, CLASSES)),

@@ -17,7 +17,6 @@ from keras_het import (
     losses,
     metrics,
     models,
-    ops,
     training,
     truth,
 )
@@ -52,7 +51,6 @@ __all__ = [
     "losses",
     "metrics",
     "models",
-    "ops",
     "report",
     "training",
     "truth",

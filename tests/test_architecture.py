@@ -38,7 +38,6 @@ PACKAGES = [
     "keras_het.losses",
     "keras_het.metrics",
     "keras_het.models",
-    "keras_het.ops",
     "keras_het.report",
     "keras_het.training",
     "keras_het.truth",

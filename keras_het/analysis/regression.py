@@ -142,7 +142,7 @@ def judged(outputs: Any, targets: Any) -> Judged:
 
 
 def _distance_and_log_det(residual: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """r' (I + w w')^-1 r and log det(I + w w'), `(N,)` each, by a QR factorisation, as `ops.low_rank_normal` has it."""
+    """r' (I + w w')^-1 r and log det(I + w w'), `(N,)` each, by a QR factorisation, as `low_rank_normal` has it."""
     count, _, factors = w.shape
     above = np.concatenate([w, np.broadcast_to(np.eye(factors), (count, factors, factors))], axis=1)
     q, triangular = np.linalg.qr(above)

@@ -14,7 +14,7 @@ from keras_het.base.validation import check_integer
 from keras_het.inspection.head_noise import find_noisy_head, standardized, variances
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Link
-from keras_het.ops import Nodes, quasi_random
+from keras_het.ops.nodes import Nodes, quasi_random
 from keras_het.ops.normal import DiagonalNormal
 from keras_het.ops.streaming import expectation
 

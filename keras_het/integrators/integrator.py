@@ -39,7 +39,7 @@ class Integrator(Choice):
 
         Args:
             link: the link that is averaged.
-            normal: distribution of the logits, as `keras_het.ops.low_rank_normal` makes one, in temperatures, centred
+            normal: distribution of the logits, a `Normal` of `keras_het.ops.normal`, in temperatures, centred
                 by the link; its `size` has the numbers of entries of the nodes.
             key: (seed, step) for fresh noise in training; None at inference, where the result is a fixed function of
                 `normal`.

@@ -151,7 +151,7 @@ class QuasiMonteCarlo(Sampler):
         inference_samples: S at inference; None takes `num_samples`.
         chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations (for second
             derivatives under XLA on TensorFlow).
-    Source: `keras_het.ops.quasi_random`.
+    Source: `keras_het.ops.nodes.quasi_random`.
 
     Example:
         >>> QuasiMonteCarlo(num_samples=64)

@@ -233,7 +233,7 @@ class HeteroscedasticDense(NoisyDense):
         Args:
             x: inputs, `(..., D)`.
         Returns:
-            a Gaussian, such as `keras_het.ops.low_rank_normal` makes, with `loc`, `variance()`, `covariance()`,
+            a Gaussian, a `Normal` of `keras_het.ops.normal`, with `loc`, `variance()`, `covariance()`,
                 `sample(nodes)` and `log_prob(value)`; noise of the features has no `log_prob`.
         """
         return self.covariance.normal(self.prepared(x), self.loc_layer)

@@ -118,7 +118,7 @@ class HeteroscedasticNormal(NoisyDense):
         Args:
             x: inputs, `(..., D)`.
         Returns:
-            a Gaussian, as `keras_het.ops.low_rank_normal` makes one.
+            a Gaussian, a `Normal` of `keras_het.ops.normal`.
         """
         x = self.prepared(x)
         return self.covariance.distribution(ops.stop_gradient(x) if self.stop_features else x, self.loc_layer(x))

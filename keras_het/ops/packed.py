@@ -48,7 +48,7 @@ def pack(normal: Any, step: Tensor | None = None, flips: tuple[Tensor, Tensor] |
         flips: rates of wrong labels, `(K,)` each; None for none.
 
     Example:
-        >>> from keras_het.ops import low_rank_normal
+        >>> from keras_het.ops.low_rank import low_rank_normal
         >>> packed = pack(low_rank_normal(ops.zeros((5, 3)), ops.ones((5, 3)), ops.ones((5, 3, 2))))
         >>> tuple(packed.shape), int(unpack(packed, units=3).step)
         ((5, 13), -1)

@@ -34,6 +34,10 @@ def expectation(
 ) -> Tensor:
     """The expectation of a link under a Gaussian of logits, averaged over the nodes.
 
+    It streams over them with a gradient of its own: memory does not grow with their number. Derivatives of higher order
+    are right, too; their memory grows with the nodes. TensorFlow under XLA cannot differentiate the loops a second time
+    and says so ("requires a fixed tensor list size"): use `loop="plain"` there.
+
     Args:
         mean: a `Mean`, such as `SoftmaxMean()`.
         normal: a `Normal` of finite logits in temperatures, with any number of leading axes.

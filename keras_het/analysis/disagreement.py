@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_het.base.batches import check_same_index, count_examples, take
+from keras_het.base.batches import check_same_index, count_examples, select_rows
 from keras_het.base.graph import predictor
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_class_names, check_integer, check_labels
@@ -150,7 +150,7 @@ def _find(
     features, rows = predictor(model, head.features), [np.empty((0, 2))]
     for start in range(0, len(index), batch_size):
         part = slice(start, start + batch_size)
-        normal = standardized(head.layer, features(take(x, index[part])))
+        normal = standardized(head.layer, features(select_rows(x, index[part])))
         rows.append(_covariance_and_rank(covariance_with(head.layer, normal, right[part]), right[part], wrong[part]))
     covariance, rank = np.concatenate(rows).T
     return _Disagreements(index, right, wrong, covariance, rank.astype(int))

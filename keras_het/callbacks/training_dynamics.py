@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.batches import check_same_index, count_examples, is_data_set, take
+from keras_het.base.batches import check_same_index, count_examples, is_data_set, select_rows
 from keras_het.base.classes import encode
 from keras_het.base.fingerprint import fingerprint
 from keras_het.base.refusal import refuse_if
@@ -77,7 +77,9 @@ class TrainingDynamics(keras.callbacks.Callback):
         if self.model.compiled:
             judge(self.model)
         self._predict = CleanPredictor(self.model)
-        units = self._predict(take(self.x, np.arange(min(self.batch_size, len(self.labels)))), self.batch_size).shape[1]
+        units = self._predict(
+            select_rows(self.x, np.arange(min(self.batch_size, len(self.labels)))), self.batch_size
+        ).shape[1]
         refuse_if(units < 2, "The model", "have at least two classes", units)
         check_labels(self.labels, units, name="y")
         self._blank = TrainingRecord(self.labels, units, keeps_history=self.history)

@@ -20,9 +20,9 @@ from keras_het.ops.normal import DiagonalNormal
 class Covariance(FullPrecision):
     """Base class of covariances: layers that a head owns.
 
-    A head takes the covariance (`take`), builds it, which makes its maps, and asks for the Gaussian of its logits
-    (`normal`). All covariances have the standard deviations d = softplus(affine) + min_scale. A subclass adds maps in
-    `make_maps`, and gives its `distribution`.
+    A head binds the covariance to its classes (`bind`), builds it, which makes its maps, and asks for the Gaussian of
+    its logits (`normal`). All covariances have the standard deviations d = softplus(affine) + min_scale. A subclass
+    adds maps in `make_maps`, and gives its `distribution`.
 
     Args:
         initializer: of the kernels. The biases already give the starting noise; the kernels' values are added to it.
@@ -52,7 +52,7 @@ class Covariance(FullPrecision):
         self.units = self.classes = 0  # until a head has taken it
         self.size = (0, 0)  # the numbers of entries of e_K and of e_R
 
-    def take(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
+    def bind(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
         """Makes this covariance belong to a head.
 
         Args:

@@ -53,8 +53,8 @@ class Latent(LowRank):
         if self.num_factors is not None:
             self.num_factors = check_integer("num_factors", self.num_factors, 1, MAX_CLASSES)
 
-    def take(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
-        super().take(units, temperature, seed, trainable, dtype)
+    def bind(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
+        super().bind(units, temperature, seed, trainable, dtype)
         self.size = 1, self.num_factors or 1  # until the features are known
 
     def fit_features(self, features: int) -> None:

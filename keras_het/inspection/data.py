@@ -10,7 +10,7 @@ from keras_het.base.batches import as_numpy, check_again, first_batches, is_data
 from keras_het.base.graph import has_graph, learning_inputs, model_inputs, predictor
 from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal, refuse_first, refuse_if
-from keras_het.inspection.counterparts import ignored_by, labels_for
+from keras_het.inspection.matching import ignored_by, labels_for
 from keras_het.inspection.outputs import Output
 
 NUM_BATCHES = 4  # of a data set that are looked at

@@ -157,7 +157,7 @@ class HeteroscedasticDense(NoisyDense):
         self.learned_temperature = learned
         if learned is not None:
             learned.start(self.name, self.trainable, self.dtype_policy)
-        self.covariance.take(self.units, self.temperature, self.seed, self.trainable, self.dtype_policy)
+        self.covariance.bind(self.units, self.temperature, self.seed, self.trainable, self.dtype_policy)
         self.clock = Clock(self.seed)
         self.integrator = integrator
 

@@ -110,7 +110,7 @@ class HeteroscedasticNormal(NoisyDense):
         if self.covariance.noise_of != "logits":
             rule = "have noise of the targets: noise of the features has no standard deviations of its own"
             raise refusal("covariance", rule, kind=self.covariance)
-        self.covariance.take(self.units, 1.0, self.seed, self.trainable, self.dtype_policy)
+        self.covariance.bind(self.units, 1.0, self.seed, self.trainable, self.dtype_policy)
 
     def distribution(self, x: Tensor) -> Any:
         """The Gaussian of the targets for inputs `(..., D)`.

@@ -24,7 +24,7 @@ MAX_WEIGHT_BYTES = 16 << 30
 class NoisyDense(FullPrecision):
     """Base class of heads: a mean mu, an affine map of the input, and a covariance.
 
-    A subclass lets the covariance `take` its units, builds what else it has, and defines `call`.
+    A subclass binds the covariance to its units, builds what else it has, and defines `call`.
 
     Args:
         units: K, checked.

@@ -15,7 +15,7 @@ from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointH
 from keras_het.losses import JointMultiLabelCrossentropy
 from keras_het.models.copying import body_of, unchanged_seed, weights_of
 from keras_het.models.distribution_model import DistributionModel
-from keras_het.models.ending import activated, compile_like, free_name, reshaped
+from keras_het.models.output_layers import activated, compile_like, free_name, reshaped
 from keras_het.models.raw_inputs import with_preprocessor
 
 # The kind of a model's outputs by the activation of its head.
@@ -93,7 +93,7 @@ def heteroscedastic(
         ValueError: if there is no graph, no such layer, or more than one output, if the old head has another
             activation, or if it is a convolution of "channels_first"; for `joint`, if the link is not the sigmoid, or
             if a layer behind the head is to be kept; for a regression, which `heteroscedastic_regression` converts.
-    Warns: if the old model was compiled with something that has no counterpart, or that cannot be made again.
+    Warns: if the old model was compiled with something that has no match, or that cannot be made again.
     Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 4.2 (transfer, in the other
         direction).
 

@@ -14,7 +14,7 @@ from keras_het.losses import MultivariateNormalNLL
 from keras_het.models.conversion import check_not_converted
 from keras_het.models.copying import body_of, unchanged_seed, weights_of
 from keras_het.models.distribution_model import DistributionModel
-from keras_het.models.ending import compile_like, free_name
+from keras_het.models.output_layers import compile_like, free_name
 
 BATCH_SIZE = 128
 

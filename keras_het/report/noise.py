@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_het import analysis
-from keras_het.base.batches import count_examples, take
+from keras_het.base.batches import count_examples, select_rows
 from keras_het.base.internals import layers_of
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
@@ -110,7 +110,7 @@ def _at_most(x: Any, most: int) -> Any:
     if count <= most:
         return x
     chosen = np.sort(np.random.default_rng(0).choice(count, most, replace=False))
-    return take(x, chosen)
+    return select_rows(x, chosen)
 
 
 def _settings(head: Any, covariance: np.ndarray | None) -> HeadSettings:

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.batches import take
+from keras_het.base.batches import select_rows
 from keras_het.layers import HeteroscedasticDense
 from keras_het.losses import EarlyLearningRegularizedCrossentropy, ForwardCorrectedCrossentropy, with_index
 
@@ -56,7 +56,7 @@ class Task:
         """The task of some of the examples, those at the `indices`."""
         rows = {name: getattr(self, name) for name in ("y", "sample_weight", "trust", "verified", "index")}
         taken: dict[str, Any] = {name: None if row is None else row[indices] for name, row in rows.items()}
-        return dataclasses.replace(self, x=take(self.x, indices), **taken)
+        return dataclasses.replace(self, x=select_rows(self.x, indices), **taken)
 
 
 class Candidate:

@@ -12,8 +12,8 @@ from keras_het.base.graph import Head, find_head, model_inputs, single_output
 from keras_het.base.internals import compile_arguments, layers_of, not_decayed
 from keras_het.base.new_models import NewModels
 from keras_het.inspection.check import leaves
-from keras_het.inspection.counterparts import labels_for, remade
 from keras_het.inspection.features import predicted
+from keras_het.inspection.matching import labels_for, remade
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.raw_inputs import with_preprocessor
 from keras_het.training.candidates import Candidate, Task

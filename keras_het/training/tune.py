@@ -9,7 +9,15 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.batches import as_arrays, as_numpy, check_again, check_same_index, count_examples, is_data_set, take
+from keras_het.base.batches import (
+    as_arrays,
+    as_numpy,
+    check_again,
+    check_same_index,
+    count_examples,
+    is_data_set,
+    select_rows,
+)
 from keras_het.base.new_models import models_of
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_maker
@@ -159,7 +167,7 @@ def _divided(x: Any, y: Any, validation_data: Any, seed: int) -> tuple[dict[str,
         is_held_out = stratified_folds(y, HELD_OUT, seed) == 0
     else:
         is_held_out = random_generator(seed).permutation(count_examples(x)) % HELD_OUT == 0
-    parts = [(take(x, rows), y[rows]) for rows in (np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out))]
+    parts = [(select_rows(x, rows), y[rows]) for rows in (np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out))]
     return dict(zip("xy", parts[0], strict=True)), parts[1]
 
 

@@ -111,13 +111,11 @@ SILENT = {
     ),
     "kl_divergence": (lambda: check("kl_divergence"), "`loss` must take log-probabilities, as keras.losses."),
     "AUC": (
-        lambda: check(losses.BootstrappedCrossentropy(from_logits=True), [keras.metrics.AUC()]),
+        lambda: check(losses.SmoothedCrossentropy(from_logits=True), [keras.metrics.AUC()]),
         "`metrics` must take log-probabilities: keras.metrics.AUC(",
     ),
     "a crossentropy as a metric": (
-        lambda: check(
-            losses.BootstrappedCrossentropy(from_logits=True), [keras.metrics.SparseCategoricalCrossentropy()]
-        ),
+        lambda: check(losses.SmoothedCrossentropy(from_logits=True), [keras.metrics.SparseCategoricalCrossentropy()]),
         "keras.metrics.SparseCategoricalCrossentropy(",
     ),
     "a threshold of probabilities": (
@@ -130,7 +128,7 @@ SILENT = {
     ),
     "from_logits behind a softmax": (
         lambda: check(
-            losses.BootstrappedCrossentropy(from_logits=True),
+            losses.SmoothedCrossentropy(from_logits=True),
             head=keras.Sequential([layers.HeteroscedasticDense(3, seed=0), keras.layers.Softmax()]),
         ),
         "`loss` must take probabilities",

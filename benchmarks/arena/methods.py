@@ -8,10 +8,9 @@ import numpy as np
 
 from benchmarks.arena import additions, regression, rivals
 from benchmarks.arena.trial import BATCH, Method, Plan, Stage, of_indexed_loss, of_loss, of_transition
-from benchmarks.baselines import Trace
+from benchmarks.baselines import BootstrappedCrossentropy, Trace
 from keras_het import label_noise
 from keras_het.losses import (
-    BootstrappedCrossentropy,
     EarlyLearningRegularizedCrossentropy,
     ForwardCorrectedCrossentropy,
 )

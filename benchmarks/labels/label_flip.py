@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import log_softmax
 from scipy.stats import mannwhitneyu
 
-from benchmarks.baselines import Trace
+from benchmarks.baselines import BootstrappedCrossentropy, Trace
 from benchmarks.labels import label_flip_report
 from benchmarks.lib import harness
 from benchmarks.lib.results import publish
@@ -28,7 +28,7 @@ from keras_het.callbacks import ReleaseTransition
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.label_noise import corrupt_labels
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
-from keras_het.losses import BootstrappedCrossentropy, ForwardCorrectedCrossentropy
+from keras_het.losses import ForwardCorrectedCrossentropy
 from keras_het.training import noisy_nll, tune
 
 CLASSES, TRAIN, VALIDATION, BATCH, EPOCHS, RELEASE = 10, 1024, 256, 128, 80, 10

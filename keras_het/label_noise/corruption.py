@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_het.base.batches import check_same_index
 from keras_het.base.extras import import_extra
+from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import (
     check_every_class,
@@ -81,11 +82,9 @@ def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarr
     labels = check_labels(labels, np.inf)
     check_share("noise", noise)
     if features.ndim != 2 or features.shape[:1] != labels.shape:
-        raise ValueError(
-            f"`features` must have shape (N, D) and `labels` (N,). Received: shapes {features.shape} and {labels.shape}"
-        )
+        raise refusal("features", "have shape (N, D) and `labels` (N,)", f"shapes {features.shape} and {labels.shape}")
     if not np.isfinite(features).all():
-        raise ValueError(f"`features` must be finite. Received: {np.sum(~np.isfinite(features))} numbers that are not")
+        raise refusal("features", "be finite", f"{np.sum(~np.isfinite(features))} numbers that are not")
     classes = np.arange(max(labels.max(initial=0) + 1, 2))
     check_every_class(labels, len(classes))
     means = np.stack([features[labels == k].mean(0) for k in classes])
@@ -155,16 +154,14 @@ def weak_raters(
 
 def _check_features(features, labels, per_class):
     if features.ndim != 2 or features.shape[:1] != labels.shape:
-        raise ValueError(
-            f"`features` must have shape (N, D) and `labels` (N,). Received: shapes {features.shape} and {labels.shape}"
-        )
+        raise refusal("features", "have shape (N, D) and `labels` (N,)", f"shapes {features.shape} and {labels.shape}")
     if not np.isfinite(features).all():
-        raise ValueError(f"`features` must be finite. Received: {np.sum(~np.isfinite(features))} numbers that are not")
+        raise refusal("features", "be finite", f"{np.sum(~np.isfinite(features))} numbers that are not")
     check_every_class(labels, max(labels.max(initial=0) + 1, 2))
     counts = np.bincount(labels)
     if counts.min() < per_class:
         rule = f"have {per_class} examples of every class, as `per_class` says"
-        raise ValueError(f"`labels` must {rule}. Received: {counts.min()} of class {counts.argmin()}")
+        raise refusal("labels", rule, f"{counts.min()} of class {counts.argmin()}")
 
 
 def _examples(labels, per_class, rng):

@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_het.base.internals import unlocked
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.replicas import check_in_scope, check_one_process
+from keras_het.base.replicas import check_one_process
 from keras_het.losses.crossentropy import Crossentropy
 
 
@@ -141,9 +141,7 @@ class StatefulCrossentropy(Crossentropy):
         if any(forgets(variable) for variable in self.state.variables):
             lost = ". Make or load the model anew: Keras on JAX drops the weights of a model whose step fails"
             self._refuse("the whole model that it trains, each model with a loss of its own", self._owner() + lost)
-        name = f"The loss {self.name!r}"
-        check_in_scope(name, self.state.variables)
-        check_one_process(name, "each would remember its own share of the examples")
+        check_one_process(f"The loss {self.name!r}", "each would remember its own share of the examples")
 
     def check_owner(self, model: keras.Model) -> None:
         """Raises a ValueError if the loss is not attached to the model that it is to train."""

@@ -10,7 +10,7 @@ from keras_het import analysis, label_noise, training
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
 from keras_het.label_noise.matrices import trace
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
-from keras_het.losses import AnnotatorsLoss, BootstrappedCrossentropy
+from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
 from keras_het.metrics import AnnotatorsMetric, NegativeLogLikelihood
 from keras_het.ops.transition import apply_transition
 from tests import layer_contract
@@ -274,7 +274,7 @@ BEHIND = "for the layer 'flips' has an axis of them. Received: "
         ({"metrics": ["accuracy"]}, f"`metrics` {SHOULD}metrics.AnnotatorsMetric(...), {BEHIND}metrics='accuracy'"),
         ({"weighted_metrics": [keras.metrics.SparseCategoricalAccuracy()]}, f"`weighted_metrics` {SHOULD}metrics"),
         (
-            {"loss": AnnotatorsLoss(BootstrappedCrossentropy(ignore_class=-1))},
+            {"loss": AnnotatorsLoss(SmoothedCrossentropy(ignore_class=-1))},
             "`loss` must take log-probabilities: keras_het.losses.AnnotatorsLoss(",
         ),
     ],

@@ -86,10 +86,10 @@ def confused_pairs(
     the probability that any pair is returned by chance, 1% by default. A pair of classes with small weights is not seen
     beside classes with large ones. No matrix `(K, K)` is held.
 
-    A pair beyond chance need not have swapped labels: training gives covariances to other pairs, too, and to different
+    A pair beyond chance need not have flipped labels: training gives covariances to other pairs, too, and to different
     pairs from every start. Several models, such as the `members` of an ensemble, return a pair if each of them has it,
-    with the same sign. On digits with three swapped pairs, one model returns these first, and two to four other pairs.
-    Four models return only swapped pairs, at times one less (`benchmarks/README.md`).
+    with the same sign. On digits with three pair flips, one model returns these first, and two to four other pairs.
+    Four models return only these pairs, at times one less (`benchmarks/README.md`).
 
     Args:
         model: as for `covariance`; or a list of models of the same classes, over which covariances and correlations are

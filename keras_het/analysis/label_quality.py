@@ -10,7 +10,7 @@ import numpy as np
 import scipy.special
 
 from keras_het.analysis.covariance import ConfusedPair
-from keras_het.analysis.neighbors import neighbor_shares
+from keras_het.analysis.neighbors import neighbor_fractions
 from keras_het.base.batches import check_same_index
 from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal
@@ -140,8 +140,8 @@ def find_label_issues(
       an issue if that is below 0: over the epochs, the model held another class for the right one. Few right
       labels are below 0; but wrong ones that the model learns by heart within a few epochs are not: there look at the
       worst scores, whatever `is_issue` says.
-    * Features, with no training: the shares of the classes among the nearest other examples are the probabilities, and
-      the method is again confident learning.
+    * Features, with no training: the fractions of the classes among the nearest other examples are the probabilities,
+      and the method is again confident learning.
 
     A label that is the most probable class is never an issue. The counts also say which classes are confusable: pairs
     with more flips than chance gives (`label_noise.systematic_flips`). With only two classes this cannot be told. On
@@ -193,7 +193,7 @@ def find_label_issues(
     if features is None:
         p, labels, margins = _evidence(probabilities, labels, x, batch_size)
     else:
-        p, labels, margins = Evidence(*neighbor_shares(features, labels, num_neighbors))
+        p, labels, margins = Evidence(*neighbor_fractions(features, labels, num_neighbors))
     counts = confident_counts(labels, p)
     suggested = np.where(np.bincount(labels, minlength=p.shape[1]) > 0, p, -1.0).argmax(axis=1)
     is_issue = _issues(labels, p, _joint(labels, counts)) if margins is None else margins < 0

@@ -15,7 +15,7 @@ from keras_het.base.batches import as_numpy, check_same_index
 from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal, refuse_first
 from keras_het.base.tables import aligned
-from keras_het.base.validation import check_open_share
+from keras_het.base.validation import check_open_fraction
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RegressionScores:
         mae: the mean absolute error of the mean, `(K,)`.
         crps: the continuous ranked probability score, `(K,)`; for a standard deviation of 0 it is the absolute error.
         levels: L probabilities.
-        coverage: the share of the targets inside the central intervals of these probabilities, `(L, K)`.
+        coverage: the fraction of the targets inside the central intervals of these probabilities, `(L, K)`.
         width: the mean width of these intervals, `(L, K)`.
     """
 
@@ -208,14 +208,14 @@ def find_target_issues(outputs: Any, targets: Any, *, level: float = 0.05) -> Ta
     divided by a factor that brings their median to that of the chi-square distribution, for wrong targets in the
     training data make the variances too large, and too long a training too small.
 
-    Of the examples that are named, a share of at most `level` is expected to be right, by the method of Benjamini and
-    Hochberg, if the errors are Gaussian. With heavier tails it is more.
+    Of the examples that are named, a fraction of at most `level` is expected to be right, by the method of Benjamini
+    and Hochberg, if the errors are Gaussian. With heavier tails it is more.
 
     Args:
         outputs: of `DistributionModel.predict_distribution`, by a model that was not trained on the example,
             `(N, K (2 + R) + 1)`.
         targets: `(N, K)`, or `(N,)` for one.
-        level: the share of right targets among those that are named, in (0, 1).
+        level: the fraction of right targets among those that are named, in (0, 1).
     Returns:
         `TargetIssues`.
     Raises:
@@ -237,7 +237,7 @@ def find_target_issues(outputs: Any, targets: Any, *, level: float = 0.05) -> Ta
             5       0    0.1          0  9.2e-01
         1 of 8 examples have targets that are probably wrong; variances times 1.1
     """
-    level = check_open_share("level", level)
+    level = check_open_fraction("level", level)
     found = judged(outputs, targets)
     count, units = found.target.shape
     scale = float(np.median(found.distance) / chi2.median(units)) or 1.0

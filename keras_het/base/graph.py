@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_het.base.internals import place_among_outputs, producer
+from keras_het.base.internals import output_index, producer
 from keras_het.base.refusal import refusal
 
 # Activations of a head, and the link whose inverse each one is; None: the head returns logits.
@@ -144,7 +144,7 @@ def walk(tensors: list[Any], past_merges: bool = True) -> Iterator[tuple[Any, An
         if past_merges or len(node.input_tensors) == 1:
             waiting += [(before, around) for before in node.input_tensors]
         if has_graph(layer):
-            waiting.append((layer.outputs[place_among_outputs(tensor)], (*around, (layer, node))))
+            waiting.append((layer.outputs[output_index(tensor)], (*around, (layer, node))))
 
 
 def single_output(model: keras.Model) -> Any:

@@ -32,7 +32,7 @@ def producer(tensor: Any) -> tuple[Any, Any]:
     return history.operation, history.operation._inbound_nodes[history.node_index]
 
 
-def place_among_outputs(tensor: Any) -> int:
+def output_index(tensor: Any) -> int:
     """Which output of its layer or operation a symbolic tensor is."""
     return tensor._keras_history.tensor_index
 

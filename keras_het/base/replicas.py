@@ -18,7 +18,7 @@ def num_replicas() -> int:
     return sys.modules["tensorflow"].distribute.get_strategy().num_replicas_in_sync
 
 
-def weight_shares(path: str) -> int:
+def weight_parts(path: str) -> int:
     """The number of parts into which the layout of a `keras.distribution.ModelParallel` in force splits a weight.
 
     Args:

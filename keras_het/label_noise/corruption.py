@@ -10,11 +10,11 @@ from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import (
     check_every_class,
+    check_fraction,
     check_integer,
     check_labels,
     check_one_transition,
     check_rows,
-    check_share,
 )
 
 
@@ -65,7 +65,7 @@ def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarr
     Args:
         features: shape `(N, D)`.
         labels: the true classes, integers in [0, K), K >= 2, all of which occur, shape `(N,)`.
-        noise: share of flipped labels, in [0, 1].
+        noise: fraction of flipped labels, in [0, 1].
     Returns:
         shape `(N, K)`.
     Raises:
@@ -80,7 +80,7 @@ def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarr
     check_same_index(features=features, labels=labels)
     features = np.asarray(features, "float64")
     labels = check_labels(labels, np.inf)
-    check_share("noise", noise)
+    check_fraction("noise", noise)
     if features.ndim != 2 or features.shape[:1] != labels.shape:
         raise refusal("features", "have shape (N, D) and `labels` (N,)", f"shapes {features.shape} and {labels.shape}")
     if not np.isfinite(features).all():
@@ -121,7 +121,7 @@ def weak_raters(
     and 23% of the answers wrong.
 
     `corrupt_labels(labels, rows, seed)` gives each example the label of a rater drawn at random. Here `rows`, `(N, K)`,
-    are the shares of the raters that name each class, `np.eye(K)[answers].mean(axis=1)`.
+    are the fractions of the raters that name each class, `np.eye(K)[answers].mean(axis=1)`.
 
     Args:
         features: finite numbers, shape `(N, D)`.

@@ -10,9 +10,9 @@ from keras_het.base.refusal import refusal
 from keras_het.base.validation import (
     as_float64,
     check_every_class,
+    check_fraction,
     check_labels,
     check_not_negative,
-    check_share,
     check_square,
 )
 from keras_het.label_noise.matrices import from_confusion
@@ -42,7 +42,7 @@ def estimate_by_anchors(probabilities: Any, quantile: float = 1.0) -> np.ndarray
         >>> estimate_by_anchors([[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]]).tolist()
         [[0.75, 0.25], [0.125, 0.875]]
     """
-    check_share("quantile", quantile)
+    check_fraction("quantile", quantile)
     p = check_probabilities(probabilities)
     anchors = np.argsort(p, axis=0, kind="stable")[round(quantile * (len(p) - 1))]
     return p[anchors] / p[anchors].sum(axis=1, keepdims=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator
-from keras_het.base.validation import check_integer, check_not_negative, check_share, check_square
+from keras_het.base.validation import check_fraction, check_integer, check_not_negative, check_square
 
 
 def symmetric(num_classes: int, noise: float) -> np.ndarray:
@@ -14,7 +14,7 @@ def symmetric(num_classes: int, noise: float) -> np.ndarray:
 
     Args:
         num_classes: K >= 2.
-        noise: share of flipped labels, in [0, 1].
+        noise: fraction of flipped labels, in [0, 1].
     Returns:
         shape `(K, K)`.
     Raises:
@@ -33,7 +33,7 @@ def pair_flip(num_classes: int, noise: float) -> np.ndarray:
 
     Args:
         num_classes: K >= 2.
-        noise: share of flipped labels, in [0, 1].
+        noise: fraction of flipped labels, in [0, 1].
     Returns:
         shape `(K, K)`.
     Raises:
@@ -52,7 +52,7 @@ def random_flip(num_classes: int, noise: float, seed: int | list[int] = 0) -> np
 
     Args:
         num_classes: K >= 2.
-        noise: share of flipped labels, in [0, 1].
+        noise: fraction of flipped labels, in [0, 1].
         seed: of the draw; an integer, at least 0, or a list of them.
     Returns:
         shape `(K, K)`.
@@ -110,7 +110,7 @@ def outlier_class(num_classes: int, alpha: float = 0.0) -> np.ndarray:
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5]]
     """
     check_integer("num_classes", num_classes, 1)
-    check_share("alpha", alpha)
+    check_fraction("alpha", alpha)
     transition = np.eye(num_classes + 1)
     transition[-1] = [(1.0 - alpha) / num_classes] * num_classes + [alpha]
     return transition
@@ -118,7 +118,7 @@ def outlier_class(num_classes: int, alpha: float = 0.0) -> np.ndarray:
 
 def _check_flips(num_classes, noise):
     check_integer("num_classes", num_classes, 2)
-    check_share("noise", noise)
+    check_fraction("noise", noise)
 
 
 def total_variation(transition: Any, reference: Any) -> float:
@@ -143,7 +143,7 @@ def total_variation(transition: Any, reference: Any) -> float:
 
 
 def trace(transition: Any) -> float:
-    """sum_i T_ii: K for the identity; divided by K, the share of kept labels if classes are equally frequent.
+    """sum_i T_ii: K for the identity; divided by K, the fraction of kept labels if classes are equally frequent.
 
     Args:
         transition: T, shape `(K, K)`.

@@ -10,7 +10,7 @@ from keras import ops
 from keras_het import covariances
 from keras_het.base.precision import AffineMap, FullPrecision, check_autocast, check_dtype
 from keras_het.base.refusal import refusal
-from keras_het.base.replicas import weight_shares
+from keras_het.base.replicas import weight_parts
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean, check_integer, check_last_axis
 from keras_het.base.version import check_format
@@ -113,8 +113,8 @@ class NoisyDense(FullPrecision):
             raise refusal("The input", rule, f"input_shape={input_shape}")
         self.covariance.fit_features(features)
         of_classes = [path for path, axis in self.covariance.class_axes().items() if axis is not None]
-        shares = min((weight_shares(f"{self.path}/{self.covariance.name}/{path}") for path in of_classes), default=1)
-        size = 4 * features * self.units / weight_shares(f"{self.path}/loc/kernel")
+        shares = min((weight_parts(f"{self.path}/{self.covariance.name}/{path}") for path in of_classes), default=1)
+        size = 4 * features * self.units / weight_parts(f"{self.path}/loc/kernel")
         size += 4 * self.covariance.count_weights(features, self.units) / shares
         if size > MAX_WEIGHT_BYTES:
             rule = f"keep within {MAX_WEIGHT_BYTES >> 30} GiB on each device, and have {size / 2**30:.4g}"

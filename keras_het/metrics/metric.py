@@ -181,7 +181,7 @@ def confidence_and_success(examples: Examples) -> tuple[Any, Any]:
     return ops.max(examples.p, axis=-1), success
 
 
-def place_in(bins: int, p: Any) -> Any:
+def bin_of(bins: int, p: Any) -> Any:
     """The bin of equal width of every probability, integers of the shape of p; p = 1 is in the last bin."""
     places = ops.cast(p * bins, "int32")
     return ops.where(places < bins, places, bins - 1)

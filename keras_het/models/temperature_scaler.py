@@ -121,8 +121,8 @@ class TemperatureScaler(keras.layers.Layer):
     the temperature of a heteroscedastic head, which is inside the expectation over the noise and chosen before
     training, while T is behind the expectation and fitted after training.
 
-    Noisy labels calibrate the model for noisy labels: its confidence matches the share of noisy labels that agree with
-    it. It could be more confident of the true classes.
+    Noisy labels calibrate the model for noisy labels: its confidence matches the fraction of noisy labels that agree
+    with it. It could be more confident of the true classes.
 
     Args:
         link: the link of its inputs: "softmax" (log-probabilities or logits), "sigmoid" (logits), or another link.

@@ -223,7 +223,7 @@ class LargestMean(Mean):
     def sensitivity(self, points: Any, log_p: Tensor, upstream: Tensor) -> Tensor:
         """Derivatives by t - loc and by the standard deviations, times the number of points, `(B, K, C)` each.
 
-        A_k is the share of a point in the mean of class k. The derivative by a parameter of the law of j is
+        A_k is the fraction of a point in the mean of class k. The derivative by a parameter of the law of j is
             g_j A_j d log f_j + (sum over k != j of g_k A_k) d log F_j.
         """
         offset, scale, log_weight = points

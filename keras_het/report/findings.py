@@ -79,7 +79,7 @@ class Findings(NamedTuple):
         return self._by_name(collections.Counter((given, suggested) for given, suggested, _ in self._suspects()))
 
     @property
-    def swapped(self) -> list[tuple[Any, Any, int]]:
+    def pair_flips(self) -> list[tuple[Any, Any, int]]:
         """(class, other class, number of suspects between the two), the largest number first.
 
         Only pairs of which one class is taken for the other more often than by chance: some suspects are confusable.

@@ -8,7 +8,7 @@ import numpy as np
 from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator
 from keras_het.base.tables import Titled
-from keras_het.base.validation import check_boolean, check_choice, check_integer, check_open_share
+from keras_het.base.validation import check_boolean, check_choice, check_integer, check_open_fraction
 from keras_het.label_noise.estimation import check_distributions
 from keras_het.truth.corrected_weights import Noisy, read_noisy
 
@@ -134,7 +134,7 @@ def conformal_sets(
         ([[True, False], [False, False]], 1.0)
     """
     noisy, rng = read_noisy(probabilities, labels, transition), random_generator(seed)
-    level = check_open_share("level", level)
+    level = check_open_fraction("level", level)
     check_boolean("per_class", per_class)
     found = scores(noisy.p, check_choice("score", score, tuple(_SCORES)))
     check_choice("correction", correction, CORRECTIONS)

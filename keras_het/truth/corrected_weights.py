@@ -24,7 +24,7 @@ from keras_het.label_noise.estimation import check_distributions
 from keras_het.label_noise.matrices import from_confusion
 from keras_het.layers import NoiseTransition
 
-MOST_CONDITION = 100.0  # a share of the truth to a hundredth would then take 100 ** 2 times the labels
+MOST_CONDITION = 100.0  # a fraction of the truth to a hundredth would then take 100 ** 2 times the labels
 MOST_ERROR = 0.25  # of T by its counts, in parts of itself: beyond, first order is not enough
 ASSUMPTION = "Noise must not depend on the example given its true class; held-out labels alone cannot show that it does"
 

@@ -207,6 +207,12 @@ class DeepEnsemble(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        """An ensemble from `get_config`.
+
+        Args:
+            config: what `get_config` returns.
+            custom_objects: names and classes that are registered nowhere.
+        """
         found = config.get("members")
         if not isinstance(found, list):
             raise refusal("members", "be a list of serialised models", kind=found)

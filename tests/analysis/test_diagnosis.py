@@ -167,7 +167,7 @@ def test_names_of_labels_appear_in_the_flips():
         diagnose_noise(p, np.eye(8)[labels], class_names=names.tolist()),
     ):
         assert {(flip.true, flip.label) for flip in found.flips} == {(flip.true, flip.label) for flip in expected.flips}
-        assert found.disagreement == expected.share
+        assert found.disagreement == expected.disagreement
     assert expected.flips[0].true.startswith("class ")
 
 

@@ -129,7 +129,7 @@ def annotators(
         labels: integers `(N, M)`, -1 where the annotator gave none, for the number of labels and the intervals. None if
             they are not known; a T that no label has touched then looks like any other.
         prior: fraction of each class, `(K,)`; None for equal shares.
-        names: of the annotators, a sequence; None numbers the annotators.
+        names: names of the annotators, a sequence; None numbers the annotators.
         class_names: a sequence or a dict {class: name}; None numbers the classes.
         count: the number of confused pairs of each annotator, at least 0.
     Returns:
@@ -258,7 +258,7 @@ def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_siz
         model: a model that ends in the layer.
         x: inputs of the model: arrays, or a data set of batches (x, y) as for `fit`, whose y are the true classes.
         labels: true classes, integers `(N,)`; None for a data set.
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Returns:
         `ConfusionMatrices`.
     Raises:

@@ -15,7 +15,7 @@ class Calibration:
     """Predictions sorted by their confidence, the largest probability, into B bins of equal width.
 
     Attributes:
-        edges: of the bins, `(B + 1,)`, from 0 to 1.
+        edges: edges of the bins, `(B + 1,)`, from 0 to 1.
         count: examples in each bin, `(B,)`.
         confidence: their mean confidence, `(B,)`, nan in an empty bin.
         accuracy: the fraction of them that is predicted right, `(B,)`, nan in an empty bin.

@@ -38,8 +38,9 @@ class SystematicFlip:
     Attributes:
         true: the class, by name.
         label: the label that is given instead, by name.
-        count: how many clear examples of the class have it.
-        p_value: of so many, if the wrong labels of the class were any other class alike; less than .01 / (K (K - 1)).
+        count: number of clear examples of the class that have it.
+        p_value: p-value of so many, if the wrong labels of the class were any other class alike; less than .01 / (K (K
+            - 1)).
     """
 
     true: Any
@@ -65,8 +66,8 @@ class NoiseDiagnosis(Titled):
         transition: T[i, j] = p(label j | class i), `(K, K)`, over all examples.
         flips: the systematic ones, the most frequent first.
         agreement: fraction of the wrong labels that are the model's second choice for the example.
-        expected_agreement: that share, if labels were dealt at random to the examples of a class.
-        p_value: whether wrong labels depend on the example beyond its class: of such an agreement, if no more than .06
+        expected_agreement: agreement, if labels were dealt at random to the examples of a class.
+        p_value: p-value of wrong labels that depend on their class alone: of such an agreement, if no more than .06
             of those that the class alone makes another label are the second choice; nan if it cannot be told.
         unclear: P(a wrong label is of a less clear example than a right label of the class); .5 without a connection.
     """

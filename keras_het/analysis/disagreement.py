@@ -20,10 +20,10 @@ class Disagreement:
     """An example that the model predicts right and the other model wrong.
 
     Attributes:
-        index: of the example.
+        index: index of the example.
         predicted: the right class, which the model predicts.
         other: the class that the other model predicts.
-        covariance: of the two classes' logits, by the model's head at this example, in temperatures.
+        covariance: covariance of the two classes' logits, by the model's head at this example, in temperatures.
     """
 
     index: int
@@ -37,7 +37,7 @@ class RankHistogram:
     """The rank of the covariance of right and wrong class, among the covariances of the right class with all others.
 
     Attributes:
-        ranks: for each disagreement, `(n,)`: 1 if it is the largest in absolute value, K - 1 if it is the smallest.
+        ranks: rank of each disagreement, `(n,)`: 1 if it is the largest in absolute value, K - 1 if it is the smallest.
         counts: the number of disagreements of each rank, `(K - 1,)`; about equal if the covariance says nothing about
             confusions.
     """
@@ -79,7 +79,7 @@ def disagreements(
         class_names: K names, a sequence or a dict {class: name}; None for numbers.
         count: the largest number of examples.
         layer: name of the head, if there are several.
-        batch_size: of the predictions.
+        batch_size: size of the batches of the predictions.
     Returns:
         list of `Disagreement`, the largest covariance in absolute value first.
     Raises:
@@ -113,12 +113,12 @@ def rank_histogram(
     with the right class.
 
     Args:
-        model: as for `disagreements`.
-        other: as for `disagreements`.
-        x: as for `disagreements`.
-        labels: as for `disagreements`.
-        layer: as for `disagreements`.
-        batch_size: as for `disagreements`.
+        model: argument of `disagreements`.
+        other: argument of `disagreements`.
+        x: argument of `disagreements`.
+        labels: argument of `disagreements`.
+        layer: argument of `disagreements`.
+        batch_size: argument of `disagreements`.
     Returns:
         `RankHistogram`.
     Raises:

@@ -23,7 +23,7 @@ def neighbor_fractions(features: Any, labels: Any, count: int) -> tuple[np.ndarr
     Args:
         features: `(N, D)`, more than `count` of them not zero.
         labels: integers, `(N,)`.
-        count: of neighbours, from 1 to N - 1.
+        count: number of neighbours, from 1 to N - 1.
     Returns:
         shares `(N, K)`, K the largest label and 1, and the labels `(N,)`.
     Raises:

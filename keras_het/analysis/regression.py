@@ -60,7 +60,7 @@ def regression_scores(outputs: Any, targets: Any, levels: Sequence[float] = (0.5
     Read the error of the mean beside the likelihood: a covariance that is learned may pay for a mean that is not.
 
     Args:
-        outputs: of `DistributionModel.predict_distribution`, `(N, K (2 + R) + 1)`.
+        outputs: outputs of `DistributionModel.predict_distribution`, `(N, K (2 + R) + 1)`.
         targets: `(N, K)`, or `(N,)` for one.
         levels: probabilities of the intervals, in (0, 1).
     Returns:
@@ -163,12 +163,12 @@ class TargetIssues:
     They print as a table of the first 20; `to_frame` makes a pandas frame of all.
 
     Attributes:
-        index: of the example.
+        index: index of the example.
         target: the one that strays most from its mean, in its standard deviations, as a number.
         given: the value of that target.
         predicted: its mean.
-        p_value: of all targets of the example together.
-        is_issue: whether the targets are probably wrong.
+        p_value: p-value of all targets of the example together.
+        is_issue: boolean, whether the targets are probably wrong.
         scale: the factor by which the predicted variances were multiplied; far above 1 the model is too sure.
     """
 
@@ -212,7 +212,7 @@ def find_target_issues(outputs: Any, targets: Any, *, level: float = 0.05) -> Ta
     and Hochberg, if the errors are Gaussian. With heavier tails it is more.
 
     Args:
-        outputs: of `DistributionModel.predict_distribution`, by a model that was not trained on the example,
+        outputs: outputs of `DistributionModel.predict_distribution`, by a model that was not trained on the example,
             `(N, K (2 + R) + 1)`.
         targets: `(N, K)`, or `(N,)` for one.
         level: the fraction of right targets among those that are named, in (0, 1).

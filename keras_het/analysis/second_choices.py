@@ -42,7 +42,7 @@ def agreement(second: np.ndarray, labels: np.ndarray, classes: np.ndarray, size:
     Args:
         second: second choices, integers in [0, size), shape `(N,)`.
         labels: the wrong labels, `(N,)`.
-        classes: of the examples, `(N,)`.
+        classes: classes of the examples, `(N,)`.
         size: the number of classes.
 
     Example:
@@ -77,9 +77,9 @@ def unclear(margin: np.ndarray, wrong: np.ndarray, classes: np.ndarray) -> float
     """P(a wrong label is of a less clear example than a right one of the same class), 0.5 if there is no connection.
 
     Args:
-        margin: how clear the example is, `(N,)`.
-        wrong: whether the label is wrong, booleans, `(N,)`.
-        classes: of the examples, `(N,)`.
+        margin: clearness of each example, `(N,)`.
+        wrong: boolean, whether the label is wrong, booleans, `(N,)`.
+        classes: classes of the examples, `(N,)`.
 
     Example:
         >>> unclear(np.array([0.9, 0.8, 0.1, 0.5]), np.array([False, False, True, True]), np.zeros(4, int))

@@ -239,7 +239,7 @@ class ShuffledBatches(keras.utils.PyDataset):
 
     Args:
         arrays: inputs, labels and weights, each with N rows.
-        batch_size: at least 1.
+        batch_size: integer, at least 1.
         seed: determines all orders.
 
     Example:

@@ -57,7 +57,7 @@ def find_head(model: keras.Model, kind: type[keras.layers.Layer], name: str | No
     Args:
         model: functional or Sequential; the head may lie in a model inside it.
         kind: the class; a subclass counts if it computes the same (has the same `call`).
-        name: of the layer; None finds the last one.
+        name: name of the layer; None finds the last one.
     Returns:
         `Head`.
     Raises:
@@ -127,7 +127,7 @@ def walk(tensors: list[Any], past_merges: bool = True) -> Iterator[tuple[Any, An
 
     Args:
         tensors: the tensors.
-        past_merges: whether the walk goes on before a layer of several inputs; if not, it is a chain.
+        past_merges: boolean, whether the walk goes on before a layer of several inputs; if not, it is a chain.
     Yields:
         the layer, the node of the graph where it was called, and the models around it, the outer first, each with its
         node.

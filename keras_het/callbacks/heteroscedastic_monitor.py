@@ -36,7 +36,7 @@ class HeteroscedasticMonitor(keras.callbacks.Callback):
     Args:
         validation_data: `(x, y)`, or a data set of batches (x, y) that can be read again; labels may be noisy.
         layer: name of the head, if there are several.
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Raises:
         ValueError: for other data. When `fit` starts, for a model without a graph, without such a head, or compiled
             with a wrong loss.

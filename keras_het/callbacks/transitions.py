@@ -78,8 +78,8 @@ class ReleaseTransition(TransitionCallback):
     Args:
         after: the number of epochs to wait, or the name of a metric: T is released when the metric has not improved for
             `patience` epochs.
-        patience: for a metric: the number of epochs, at least 1.
-        mode: for a metric: "min", "max", or "auto", which is "max" for accuracies and AUC.
+        patience: number of epochs for a metric, at least 1.
+        mode: direction of a metric: "min", "max", or "auto", which is "max" for accuracies and AUC.
     Raises:
         ValueError: for other arguments, a model without `NoiseTransition`, or a metric that is not logged.
     Warns: if training ends before T is released.

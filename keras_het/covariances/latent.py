@@ -31,13 +31,14 @@ class Latent(LowRank):
 
     Args:
         num_factors: R, from 1 to the number of features; None is the smaller of 15 and that number.
-        initializer: of the kernels. The biases already give the starting noise; the kernels' values are added to it.
-        regularizer: of the kernels.
+        initializer: initializer of the kernels. The biases already give the starting noise; the kernels' values are
+            added to it.
+        regularizer: regularizer of the kernels.
         min_scale: added to d'; at least 0.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures, if the kernel of the mean
             has the size that "glorot_uniform" gives; `keras_het.heteroscedastic` scales it by the kernel that it takes
             over. Greater than 0.
-        kwargs: as for any Keras layer.
+        kwargs: arguments of any Keras layer.
     Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers.
         ICLR 2023.
 

@@ -97,9 +97,9 @@ def judge(model: keras.Model, x: Any = None, y: Any = None, trains: bool = True)
     """Raises the errors of `check`, and returns what `check` warns of, in sentences; for callers that run it often.
 
     Args:
-        model: as of `check`.
-        x: as of `check`.
-        y: as of `check`.
+        model: argument of `check`.
+        x: argument of `check`.
+        y: argument of `check`.
         trains: False for a caller that does not train, who needs no loss that is attached.
     """
     if not getattr(model, "compiled", False):
@@ -165,7 +165,7 @@ def check_loss_of_distribution(identifier: Any, output: Output) -> bool:
 
     Args:
         identifier: any identifier of a loss.
-        output: of a `DistributionModel`, or of the head itself.
+        output: output of a `DistributionModel`, or of the head itself.
     """
     if matching(identifier, output._replace(returns="distributions")) is None:
         fitting = OF_DISTRIBUTIONS[output.activation].format(output.units)

@@ -23,11 +23,11 @@ class LabelTask(NamedTuple):
     Attributes:
         labels: the labels, an array.
         form: the form that the loss takes, as by `labels_for`.
-        shape: of the output, `(..., K)`, None where a size is not known; () if nothing is known.
+        shape: shape of the output, `(..., K)`, None where a size is not known; () if nothing is known.
         classes: K, or 0 if it is not known.
-        annotators: as of the `Output`.
+        annotators: number of annotators, as of the `Output`.
         ignored: the label that the loss leaves out, or None.
-        has_other_losses: whether another loss may take labels of another form.
+        has_other_losses: boolean, whether another loss may take labels of another form.
     """
 
     labels: np.ndarray
@@ -48,8 +48,8 @@ def check_data(model: keras.Model, x: Any, y: Any, outputs: list[tuple[set, Outp
         model: the model.
         x: examples: arrays, or a data set with its own labels; None if they are not to be checked.
         y: labels, or None.
-        outputs: of the model.
-        losses: of each output.
+        outputs: outputs of the model.
+        losses: losses of each output.
     """
     refuse_if(is_data_set(x) and y is not None, "y", "be None for a data set, which has its own labels", "labels")
     check_again("x", x)

@@ -90,7 +90,7 @@ class HeadReader:
 
     Args:
         model: functional or Sequential.
-        name: of the head, or None.
+        name: name of the head, or None.
     Raises:
         ValueError: as of `find_noisy_head`.
     """

@@ -27,11 +27,11 @@ def matching(identifier: Any, output: Output, module: Any = keras.losses, trust_
     """The loss or metric that takes an output, and otherwise computes the same as the given one.
 
     Args:
-        identifier: whatever `compile` takes: string, function, class, instance.
+        identifier: loss or metric, as `compile` takes it: string, function, class, instance.
         output: the output of the model.
-        module: where strings are looked up, `keras.losses` or `keras.metrics`.
-        trust_unknown: whether a loss or metric that is neither of Keras nor of this package fits. A subclass of a known
-            class is known if it overrides no method that computes.
+        module: place where strings are looked up, `keras.losses` or `keras.metrics`.
+        trust_unknown: boolean, whether a loss or metric that is neither of Keras nor of this package fits. A subclass
+            of a known class is known if it overrides no method that computes.
     Returns:
         `identifier` itself if it fits, an instance that fits, or None if there is none.
 

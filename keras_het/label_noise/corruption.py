@@ -26,7 +26,7 @@ def corrupt_labels(labels: Any, transition: Any, seed: int | list[int] = 0) -> n
         transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i), or, for noise that depends on the instance,
             one such row for every example, `(N, K)` (such as `look_alike_transitions` makes); a square matrix is taken
             for a T.
-        seed: of the draw; an integer, at least 0, or a list of them as for `numpy.random.default_rng`.
+        seed: seed of the draw; an integer, at least 0, or a list of them as for `numpy.random.default_rng`.
     Returns:
         integers, shape `(N,)`; a function of the arguments alone.
     Raises:
@@ -128,7 +128,7 @@ def weak_raters(
         labels: the true classes, integers in [0, K), K >= 2, at least `per_class` examples of each, shape `(N,)`.
         per_class: the number of examples of each class that a rater sees, at least 1.
         num_raters: M >= 1; from the sixth on the kinds begin again, with other examples.
-        seed: of the draw; an integer, at least 0, or a list of them.
+        seed: seed of the draw; an integer, at least 0, or a list of them.
     Returns:
         integers in [0, K), shape `(N, M)`; a function of the arguments alone.
     Raises:

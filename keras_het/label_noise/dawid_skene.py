@@ -19,7 +19,7 @@ class DawidSkene:
         probabilities: p(true class | labels), `(N, K)`; of an example without labels, the prior.
         transitions: T of each annotator, `(M, K, K)`, T[m, i, j] = p(label j of m | true class i).
         prior: fraction of each class, `(K,)`.
-        log_likelihood: of the labels, sum_n log p(labels of n), after the last step.
+        log_likelihood: log likelihood of the labels, sum_n log p(labels of n), after the last step.
         iterations: the number of steps.
     """
 
@@ -78,8 +78,8 @@ def dawid_skene(
     Args:
         labels: integers in [0, K), `(N, M)`, -1 where the annotator gave none.
         num_classes: K >= 2.
-        max_iterations: at least 1.
-        tolerance: at least 0.
+        max_iterations: integer, at least 1.
+        tolerance: number, at least 0.
         smoothing: number of labels added to the counts of each row of each T, spread over the classes; at least 0.
     Returns:
         `DawidSkene`.

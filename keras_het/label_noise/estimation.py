@@ -31,7 +31,7 @@ def estimate_by_anchors(probabilities: Any, quantile: float = 1.0) -> np.ndarray
 
     Args:
         probabilities: p(noisy label | x), shape `(N, K)`, N >= 1.
-        quantile: in [0, 1].
+        quantile: number in [0, 1].
     Returns:
         shape `(K, K)`.
     Raises:

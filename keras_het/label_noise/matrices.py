@@ -53,7 +53,7 @@ def random_flip(num_classes: int, noise: float, seed: int | list[int] = 0) -> np
     Args:
         num_classes: K >= 2.
         noise: fraction of flipped labels, in [0, 1].
-        seed: of the draw; an integer, at least 0, or a list of them.
+        seed: seed of the draw; an integer, at least 0, or a list of them.
     Returns:
         shape `(K, K)`.
     Raises:
@@ -98,7 +98,7 @@ def outlier_class(num_classes: int, alpha: float = 0.0) -> np.ndarray:
 
     Args:
         num_classes: K >= 1, without the outliers.
-        alpha: in [0, 1].
+        alpha: number in [0, 1].
     Returns:
         shape `(K + 1, K + 1)`.
     Raises:

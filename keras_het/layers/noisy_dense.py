@@ -28,18 +28,18 @@ class NoisyDense(FullPrecision):
 
     Args:
         units: K, checked.
-        num_factors: see `HeteroscedasticDense`.
-        parameter_efficient: see `HeteroscedasticDense`.
-        covariance: see `HeteroscedasticDense`.
-        initial_scale: of a covariance that the other arguments make; None for its default.
-        use_bias: whether mu has a bias.
-        kernel_initializer: of mu.
-        bias_initializer: of mu.
-        kernel_regularizer: of mu.
-        bias_regularizer: of mu.
-        seed: in [0, 2^31); None draws one from Python's `random`.
+        num_factors: argument of `HeteroscedasticDense`.
+        parameter_efficient: argument of `HeteroscedasticDense`.
+        covariance: argument of `HeteroscedasticDense`.
+        initial_scale: initial scale of a covariance that the other arguments make; None for its default.
+        use_bias: boolean, whether mu has a bias.
+        kernel_initializer: initializer of mu.
+        bias_initializer: initializer of mu.
+        kernel_regularizer: regularizer of mu.
+        bias_regularizer: regularizer of mu.
+        seed: integer in [0, 2^31); None draws one from Python's `random`.
         dtype: "float32", or "float64" on a backend that computes in it.
-        kwargs: as for any Keras layer.
+        kwargs: arguments of any Keras layer.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ def from_short(num_factors: int | None = None, parameter_efficient: bool = False
 
     Args:
         num_factors: R; 0 is a diagonal covariance.
-        parameter_efficient: whether all inputs share V.
+        parameter_efficient: boolean, whether all inputs share V.
         arguments: all others of a covariance.
     Raises:
         ValueError: for a shared V without factors.

@@ -35,11 +35,11 @@ class LogRatioSquaredError(Crossentropy):
 
     Args:
         smoothing: eps, in (0, 1); the smaller it is, the farther apart the logits of classes.
-        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
+        from_logits: boolean, whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
         name: the name of the loss in logs.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     Raises:
         ValueError: for arguments outside these ranges.
     Source: Englesson and Azizpour, ICLR 2024, whose targets these are.

@@ -58,12 +58,12 @@ class GeneralizedCrossentropy(Crossentropy):
     its classes, so the loss is the mean over labels drawn from it.
 
     Args:
-        q: in (0, 1]; the paper takes 0.7.
-        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
+        q: number in (0, 1]; the paper takes 0.7.
+        from_logits: boolean, whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
         name: the name of the loss in logs.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     Raises:
         ValueError: for arguments outside these ranges.
 
@@ -111,12 +111,13 @@ class SymmetricCrossentropy(Crossentropy):
         alpha: weight of the crossentropy, at least 0; the paper takes 0.1 for ten classes, 6 for a hundred.
         beta: weight of the reverse crossentropy, at least 0; the paper takes 1 for ten classes, 0.1 for a hundred.
         log_of_zero: A < 0, which replaces log 0; the paper takes -4.
-        multi_label: whether an example may have several labels, or none.
-        from_logits: whether y_pred are logits, or log-probabilities unless `multi_label`, instead of probabilities.
+        multi_label: boolean, whether an example may have several labels, or none.
+        from_logits: boolean, whether y_pred are logits, or log-probabilities unless `multi_label`, instead of
+            probabilities.
         ignore_class: integer label to leave out of the loss and of its mean; None with `multi_label`.
         name: the name of the loss in logs.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     Raises:
         ValueError: for arguments outside these ranges, and with `multi_label` for labels of another shape than y_pred.
 

@@ -62,12 +62,12 @@ class NegativeLogLikelihood(ProbabilityMetric):
     """The mean of -log p(label), in nats; for labels that are not exclusive, also over the classes.
 
     Args:
-        from_logits: whether predictions are logits or log-probabilities, as a head returns them, rather than
+        from_logits: boolean, whether predictions are logits or log-probabilities, as a head returns them, rather than
             probabilities.
-        multi_label: whether labels are not exclusive: vectors of zeros and ones, with logits of sigmoids.
+        multi_label: boolean, whether labels are not exclusive: vectors of zeros and ones, with logits of sigmoids.
         ignore_class: a label whose examples do not count, or None.
         name: the name of the metric.
-        dtype: of the result; None for Keras' default.
+        dtype: dtype of the result; None for Keras' default.
 
     Example:
         >>> metric = NegativeLogLikelihood()

@@ -78,11 +78,11 @@ def heteroscedastic(
         layer: the name of the Dense layer (or 1x1 Conv2D) to replace; None finds the last one. If it is not the last
             one, the layers after it are left out.
         warm_start: False starts mu as a new `HeteroscedasticDense` does.
-        clone: whether to copy the layers before the head, by way of a `.keras` file, instead of sharing them.
-        keep_activation: whether to put the activation of the old head behind the new one, in a layer of its own. A
-            model that returned probabilities then still does, and takes ordinary losses and metrics, without
+        clone: boolean, whether to copy the layers before the head, by way of a `.keras` file, instead of sharing them.
+        keep_activation: boolean, whether to put the activation of the old head behind the new one, in a layer of its
+            own. A model that returned probabilities then still does, and takes ordinary losses and metrics, without
             `from_logits`.
-        joint: whether the new model learns which labels go together, for a sigmoid link.
+        joint: boolean, whether the new model learns which labels go together, for a sigmoid link.
         head_arguments: other arguments of the head, a `HeteroscedasticDense`, or with `joint` a
             `JointHeteroscedasticDense`. `use_bias`, `name`, `kernel_regularizer` and
             `bias_regularizer` are taken from the old layer unless given; its constraints, activity regularizer and
@@ -158,8 +158,8 @@ def homoscedastic(
         model: a model that ends in a `HeteroscedasticDense`, as `heteroscedastic` returns it.
         units: the number of classes, if it is not the old one.
         layer: the name of the layer to replace; layers after it are left out. None finds the last one.
-        clone: whether to copy the layers before the head instead of sharing them.
-        keep_activation: whether to put a softmax or sigmoid behind the old head also behind the Dense layer.
+        clone: boolean, whether to copy the layers before the head instead of sharing them.
+        keep_activation: boolean, whether to put a softmax or sigmoid behind the old head also behind the Dense layer.
         seed: the seed of a fresh layer's kernel; None draws it from Python's `random`, without advancing that.
     Returns:
         a functional `keras.Model` whose last layer is the Dense layer, except for layers that reshape and a kept
@@ -235,7 +235,7 @@ def check_not_converted(model: keras.Model) -> None:
     """Raises a ValueError for a model that ends in a head of this package.
 
     Args:
-        model: to be converted.
+        model: model to be converted.
     """
     for kind in (HeteroscedasticDense, JointHeteroscedasticDense, HeteroscedasticNormal):
         try:

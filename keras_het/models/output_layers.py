@@ -68,10 +68,10 @@ def compile_like(
         new: the model to compile.
         old: the other model.
         output: the output of the new model; None if it is unknown.
-        activation: of the old head, if `keep_activation` would keep it.
+        activation: activation of the old head, if `keep_activation` would keep it.
         returned: the kind of the old model's outputs, as `Output.returns`. If the new model's outputs are of another
             kind, an unknown loss or metric has none that matches.
-        loss: in place of the old loss; None for the one that matches it.
+        loss: loss in place of the old one; None for the one that matches it.
     """
     arguments = compile_arguments(old)
     if not old.compiled or not arguments:

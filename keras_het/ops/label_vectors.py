@@ -92,7 +92,7 @@ class LabelVectors(Normal):
         scale_diag: d, `(..., C)`.
         factor: V, with the signs of the labels, `(..., C, R)`.
         floor: probability of the label if the true one is the other, `(..., C)`; 1 for a label that is not known.
-        kept: what a true label adds to that, `(..., C)`; 0 for a label that is not known.
+        kept: number that a true label adds to that, `(..., C)`; 0 for a label that is not known.
         size: 0 and R, integers.
     """
 

@@ -20,7 +20,7 @@ class Mean:
 
     Attributes:
         num_terms: the number of values for each logit that are averaged.
-        always_in_logs: whether the values themselves may overflow, so that only their logarithms are used.
+        always_in_logs: boolean, whether the values themselves may overflow, so that only their logarithms are used.
     """
 
     num_terms = 1
@@ -51,7 +51,7 @@ class Mean:
         """Derivatives by the logits of every node, times S, of the shape of the logits.
 
         Args:
-            logits: of every node, less `pivot(value)`.
+            logits: logits of every node, less `pivot(value)`.
             value: the result, `(B, K)`.
             upstream: gradient of the result, `(B, K)`.
         """

@@ -39,8 +39,8 @@ class Normal:
 
     Attributes:
         num_rows: the number of tensors that have a row for each example.
-        in_logits: for each tensor, whether it grows with the logits, and is divided with them.
-        whole_batch: whether a block must have all rows.
+        in_logits: boolean for each tensor, whether it grows with the logits, and is divided with them.
+        whole_batch: boolean, whether a block must have all rows.
     """
 
     num_rows = 2

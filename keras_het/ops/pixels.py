@@ -47,7 +47,7 @@ def log_joint_pixels(
         normal: the Gaussian of u in temperatures, with `loc` `(B, ..., C)`, `scale_diag` and `scaled_factor()`.
         labels: classes, integers `(B, ...)`; a label outside [0, C) gives nan.
         nodes: `Nodes` of R factors; their e_K are not used.
-        valid: which pixels count, booleans `(B, ...)`; None for all. The others get no gradient, whatever their logits.
+        valid: pixels that count, booleans `(B, ...)`; None for all. The others get no gradient, whatever their logits.
         chunk_size: number of nodes held at once, or "auto".
         loop: over the chunks of nodes: "streamed", "unrolled" or "plain", see `expectation`.
     Returns:

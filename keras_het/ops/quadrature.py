@@ -66,10 +66,10 @@ class GumbelNormal(Normal):
         loc: mean logits, shape `(..., K)`, in temperatures.
         scale_diag: standard deviations >= 0, shape `(..., K)`.
         start: lower end of the range, shape `(..., 1)`.
-        length: of the range, shape `(..., 1)`.
+        length: length of the range, shape `(..., 1)`.
         growth: log of the spacing of the points at the upper end over that at the lower end, shape `(..., 1)`.
         units: K, an integer; a traced tensor may not know it.
-        size: of the table of points.
+        size: size of the table of points.
     """
 
     num_rows = 5
@@ -250,8 +250,8 @@ class _Law:
     Args:
         offset: x, of any shape.
         scale: s, of a shape that broadcasts.
-        with_slopes: whether slopes will be asked for.
-        exportable: whether to avoid erf, which is faster, but unknown to some exporters.
+        with_slopes: boolean, whether slopes will be asked for.
+        exportable: boolean, whether to avoid erf, which is faster, but unknown to some exporters.
     """
 
     def __init__(self, offset: Tensor, scale: Tensor, with_slopes: bool = False, exportable: bool = False) -> None:

@@ -155,7 +155,7 @@ def _in_blocks(function: Callable, normal: Normal, block_size: int | None) -> Ca
     """`function`, applied in blocks of rows; its results for the rows are joined, and its totals added.
 
     Args:
-        function: of a distribution and a block of each further tensor; gives results for the rows, and totals.
+        function: function of a distribution and a block of each further tensor; gives results for the rows, and totals.
         normal: the distribution of all rows, B.
         block_size: rows of a block; None for all.
     Returns:

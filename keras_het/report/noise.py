@@ -21,12 +21,12 @@ class HeadSettings(NamedTuple):
     """The head of a model.
 
     Attributes:
-        name: of the layer.
-        link: in words.
-        covariance: in words.
-        integrator: in words.
-        temperature: as it is now.
-        learned: whether the temperature was learned.
+        name: name of the layer.
+        link: link in words.
+        covariance: covariance in words.
+        integrator: integrator in words.
+        temperature: temperature as it is now.
+        learned: boolean, whether the temperature was learned.
         noise_sd: root of the mean variance of the logits that the link sees, in temperatures; nan if it is not known.
     """
 

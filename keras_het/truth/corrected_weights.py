@@ -36,9 +36,9 @@ class Noisy(NamedTuple):
         p: probabilities, `(N, K)`, float64.
         labels: integers `(N, M)`, -1 where annotator m gave none; M is 1 for one label each.
         transitions: the estimate of T, `(M, K, K)`.
-        inverses: that of T^-1, `(M, K, K)`.
+        inverses: T^-1, `(M, K, K)`.
         redraw: `(generator, counts of the examples) -> T` of another sample; None for a T that is taken for exact.
-        origin: where T comes from, in words.
+        origin: origin of T, in words.
     """
 
     p: np.ndarray

@@ -18,7 +18,7 @@ class Estimate:
     """An estimate, or an array of them, and its 95% interval.
 
     Attributes:
-        value: as it was computed: of a share it may be below 0 or above 1.
+        value: number as it was computed: of a fraction it may be below 0 or above 1.
         low: the lower end of the interval, within the range of what is estimated.
         high: its upper end.
     """
@@ -49,8 +49,8 @@ class Variances(NamedTuple):
     """Variances that labels by T add to one example's weight, and how far an uncertain T moves the mean.
 
     Attributes:
-        hit: if the example is one of those whose share is estimated.
-        miss: if it is not.
+        hit: variance if the example is one of those whose share is estimated.
+        miss: variance if it is not.
         of_transition: variance of the mean of all by the error of T.
     """
 
@@ -70,7 +70,7 @@ def fraction_estimate(value: Any, count: Any, noise: Variances, whole: Any = 1.0
     Args:
         value: estimate of a.
         count: examples that it is the mean of.
-        noise: what T adds.
+        noise: variances that T adds.
         whole: fraction of all examples that may be counted at all; the others have the weight 0.
     Source: Wilson 1927, "Probable inference, the law of succession, and statistical inference", for hit = miss = 0.
 
@@ -153,11 +153,11 @@ class TruthIntervals:
         f and 1.96 deviations of the sum of the errors, each with the sign of its gap.
 
         Args:
-            gaps: what was found, `(B,)`.
+            gaps: gaps that were found, `(B,)`.
             counts: examples of each bin, `(B,)`.
             hit: their estimated accuracy, `(B,)`; anything if empty.
-            sums: as in `of_bins`.
-            shifts: of the gaps by drawn T, `(D, B)`.
+            sums: function, as in `of_bins`.
+            shifts: shifts of the gaps by drawn T, `(D, B)`.
             noise: standard normal numbers, `(D, B)`.
         """
         filled = np.maximum(counts, 1)

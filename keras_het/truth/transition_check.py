@@ -28,11 +28,11 @@ class TransitionTest:
     """One question, answered by the labels that were given.
 
     Attributes:
-        question: in words.
-        finding: what was found, in words, and whether the labels are too few to tell.
-        p_value: of a finding so extreme, if the answer is yes; never 0, for it is counted among draws.
-        needed: how many examples with such labels find what `finding` names, in the share `power` of all cases; None
-            if that cannot be said.
+        question: question in words.
+        finding: result in words, and whether the labels are too few to tell.
+        p_value: p-value of a finding so extreme, if the answer is yes; never 0, for it is counted among draws.
+        needed: number of examples with such labels that find what `finding` names, in the share `power` of all cases;
+            None if that cannot be said.
     """
 
     question: str
@@ -47,10 +47,10 @@ class TransitionCheck(Titled):
 
     Attributes:
         tests: a `TransitionTest` for each question.
-        holds: whether no test says no, at .05 for all of them together; None if the labels are too few to tell. True is
-            no proof: few labels find little.
-        examples: how many there were.
-        power: of `needed`.
+        holds: boolean, whether no test says no, at .05 for all of them together; None if the labels are too few to
+            tell. True is no proof: few labels find little.
+        examples: number of examples.
+        power: power of `needed`.
     """
 
     tests: tuple[TransitionTest, ...]
@@ -106,13 +106,13 @@ def check_transition(
     out: labels that trained the model cannot be told apart from others, and the model agrees with their errors.
 
     Args:
-        probabilities: of the model for held-out examples, `(N, K)`, each row of sum 1.
+        probabilities: probabilities of the model for held-out examples, `(N, K)`, each row of sum 1.
         labels: their noisy labels, integers `(N,)`; without `true`, `(N, M)`, -1 where an annotator gave none.
         transition: T, as in `true_performance`; its estimate is tested as it is, without its error.
         true: the true classes, integers `(N,)`.
         smallest: the error of the accuracy that shall be found, in (0, 1].
         power: the fraction of the cases in which it shall be found, in (0, 1).
-        seed: of the draws; an integer, at least 0, or a list of them.
+        seed: seed of the draws; an integer, at least 0, or a list of them.
     Returns:
         `TransitionCheck`; print it.
     Raises:

@@ -32,14 +32,15 @@ class TruePerformance(Titled):
         nll: the mean of -log p(true class), no probability below the smallest float32.
         joint: fraction of the examples with true class i and prediction j, `(K, K)`; its sums over j are the class
             shares.
-        edges: of the bins of the calibration curve, `(B + 1,)`, from 0 to 1.
+        edges: edges of the bins of the calibration curve, `(B + 1,)`, from 0 to 1.
         count: examples in each bin, `(B,)`.
         confidence: their mean confidence, `(B,)`, nan in an empty bin.
         curve: the fraction of the predictions of each bin that is the true class, `(B,)`, nan in an empty bin.
         keep_rate: the fraction of predictions that are at least as sure as the lower edge of each bin, `(B,)`.
         kept_accuracy: the fraction of these that is the true class, `(B,)`, nan where there are none.
         condition: the condition number of T.
-        transition_fraction: how much of the variance of `accuracy` is from the error of T; 0 for a T taken for exact.
+        transition_fraction: fraction of the variance of `accuracy` that is from the error of T; 0 for a T taken for
+            exact.
         notes: (title, text) of what the result rests on.
     """
 
@@ -133,7 +134,7 @@ def true_performance(
     the cases by 20 of each of two classes at 40% noise, and the notes say so.
 
     Args:
-        probabilities: of the model for held-out examples, `(N, K)`, each row of sum 1.
+        probabilities: probabilities of the model for held-out examples, `(N, K)`, each row of sum 1.
         labels: their noisy labels, integers `(N,)`; or of M annotators `(N, M)`, -1 where one gave none, who must err
             independently of each other, given the true class.
         transition: T[i, j] = p(noisy label j | true class i). One of
@@ -146,9 +147,9 @@ def true_performance(
               them, a bias, is not seen.
 
             For a T with an outlier class, the probabilities and the labels have that class, too.
-        bins: of the calibration curve, of equal width.
+        bins: number of bins of the calibration curve, of equal width.
         draws: samples.
-        seed: of the samples; an integer, at least 0, or a list of them.
+        seed: seed of the samples; an integer, at least 0, or a list of them.
     Returns:
         `TruePerformance`; print it.
     Raises:

@@ -181,7 +181,7 @@ def reliability(calibration: Any, ax: Any = None) -> Any:
     The bars of a calibrated model end at the dashed line. A gap below the line is confidence that is too high.
 
     Args:
-        calibration: of `analysis.calibration`.
+        calibration: result of `analysis.calibration`.
         ax: Matplotlib axes; None makes a figure.
     Returns:
         the axes; the panel above is its only child, `ax.child_axes[0]`.
@@ -241,7 +241,7 @@ def risk_coverage(curve: Any, ax: Any = None) -> Any:
     A model that knows when it is wrong has a curve far below the dashed line, the curve of predictions kept at random.
 
     Args:
-        curve: of `analysis.risk_coverage`.
+        curve: result of `analysis.risk_coverage`.
         ax: Matplotlib axes; None makes a figure.
     Returns:
         the axes.

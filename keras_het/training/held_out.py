@@ -27,7 +27,7 @@ class HeldOut:
         data: `(x, y)`, or a data set of batches (x, y) that can be read more than once.
         criterion: "accuracy", "loss", or a function `(labels, predictions)`: see `tune`.
         mode: "min", "max" or "auto".
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Raises:
         ValueError: for arguments out of range.
     """
@@ -268,7 +268,7 @@ def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float
         x: examples: arrays, or a data set of batches (x, y) as for `fit`.
         y: their noisy labels, integers in [0, K), `(N,)`, or of several annotators `(N, M)`, -1 where one is missing;
             None for a data set.
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Returns:
         a float.
     Raises:

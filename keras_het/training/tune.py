@@ -84,13 +84,13 @@ def tune(
             "accuracy" in it, else "min".
         epoch: "best" scores after every epoch and keeps the best weights; "last" scores once, and after every
             epoch if there are callbacks.
-        extend: if the best of at least two positive numbers is the largest or the smallest, go on beyond it by the
-            ratio of the last step of the list, until it is not, for at most six more values. An error at one of these
-            ends the search, with a warning.
-        batch_size: of training and prediction from arrays.
-        seed: of the examples that are held out.
+        extend: boolean: if the best of at least two positive numbers is the largest or the smallest, go on beyond it by
+            the ratio of the last step of the list, until it is not, for at most six more values. An error at one of
+            these ends the search, with a warning.
+        batch_size: size of the batches of training and prediction from arrays.
+        seed: seed of the examples that are held out.
         verbose: 1 for a progress bar and the table, 0 for neither; 2 shows the lines of `fit`, too.
-        fit_arguments: for `fit`, such as callbacks.
+        fit_arguments: arguments for `fit`, such as callbacks.
     Returns:
         `Result`; its `value` is the best one, its `model` has the weights of the epoch that was chosen. Its reason has
             a sentence on the epochs if the best one is among the last tenth.

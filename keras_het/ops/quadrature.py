@@ -129,9 +129,9 @@ class GumbelNormal(Normal):
     def no_sums(self) -> tuple[Tensor, ...]:
         return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
 
-    def pull_back(self, sensitivity: tuple[Tensor, Tensor], chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def vjp(self, cotangent: tuple[Tensor, Tensor], chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The gradients by t - loc and by the standard deviations, summed over the nodes of a chunk, each `(B, K)`."""
-        return tuple(ops.sum(x, axis=-1) for x in sensitivity)
+        return tuple(ops.sum(x, axis=-1) for x in cotangent)
 
     def gradients(self, of_offset: Tensor, of_scale_diag: Tensor) -> tuple[Tensor, ...]:
         """Gradients of `tensors`; the range has gradient zero, since the integral does not depend on it."""
@@ -220,7 +220,7 @@ class LargestMean(Mean):
         law = _Law(offset, scale, exportable=exportable)
         return _log_integrand(law.log_cdf(), law.log_density(), axis) + log_weight
 
-    def sensitivity(self, points: Any, log_p: Tensor, upstream: Tensor) -> Tensor:
+    def cotangent(self, points: Any, log_p: Tensor, upstream: Tensor) -> Tensor:
         """Derivatives by t - loc and by the standard deviations, times the number of points, `(B, K, C)` each.
 
         A_k is the fraction of a point in the mean of class k. The derivative by a parameter of the law of j is

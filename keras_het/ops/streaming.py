@@ -245,7 +245,7 @@ def _add_log_terms(mean: Mean, normal: Normal, sums: Any, chunk: Any) -> tuple:
 
 def _add_gradients(mean: Mean, normal: Normal, value: Tensor, upstream: Tensor, sums: Any, chunk: Any) -> tuple:
     """The body of the backward pass: the sums of the gradients, with those at a chunk of nodes."""
-    parts = normal.pull_back(mean.sensitivity(normal.logits_at(chunk), value, upstream), chunk)
+    parts = normal.vjp(mean.cotangent(normal.logits_at(chunk), value, upstream), chunk)
     return tuple(s + part for s, part in zip(sums, parts, strict=True))
 
 

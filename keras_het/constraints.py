@@ -20,7 +20,7 @@ class RowStochastic(keras.constraints.Constraint):
     A lower bound keeps the gradient of a label that a class never got, 1 / p(noisy label), within 1 / lower.
 
     Args:
-        lower: at least 0, and below one over the length of a row.
+        lower: number, at least 0, and below one over the length of a row.
     Source: Sukhbaatar et al. 2014, section 3: "we project Q back to the subspace of probability matrices".
 
     Example:

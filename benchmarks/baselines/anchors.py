@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.base.validation import check_share
+from keras_het.base.validation import check_fraction
 from keras_het.label_noise.estimation import check_probabilities
 
 
@@ -30,7 +30,7 @@ def estimate_by_anchors(probabilities: Any, quantile: float = 1.0) -> np.ndarray
         >>> estimate_by_anchors([[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]]).tolist()
         [[0.75, 0.25], [0.125, 0.875]]
     """
-    check_share("quantile", quantile)
+    check_fraction("quantile", quantile)
     p = check_probabilities(probabilities)
     anchors = np.argsort(p, axis=0, kind="stable")[round(quantile * (len(p) - 1))]
     return p[anchors] / p[anchors].sum(axis=1, keepdims=True)

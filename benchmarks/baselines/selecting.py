@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.replicas import check_in_scope
-from keras_het.base.validation import check_number, check_share
+from keras_het.base.validation import check_fraction, check_number
 from keras_het.losses.state import StatefulCrossentropy
 from keras_het.ops.log_space import largest, weighted_logs
 
@@ -26,7 +26,7 @@ class SelectingCrossentropy(StatefulCrossentropy):
 
     def __init__(self, kept_share: float, **kwargs: Any):
         super().__init__(**kwargs)
-        check_share("kept_share", kept_share)
+        check_fraction("kept_share", kept_share)
         self.final_share = float(kept_share)
         self.kept_share = self.state.remember("kept_share", (), keras.initializers.Constant(self.final_share))
 

@@ -101,7 +101,7 @@ def figures(data, noise, seed, folds, epochs):
         "p_value": found.p_value,
         "unclear": found.unclear,
         "flips": len(found.flips),
-        "share": found.share,
+        "share": found.disagreement,
         "wrong": float(np.mean(labels != true)),
         "class": float(np.mean(decode(labels, p).classes[known] == true[known])),
         "most probable label": float(np.mean(p.argmax(axis=1)[known] == true[known])),

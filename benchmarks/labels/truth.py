@@ -168,7 +168,7 @@ def performance(population, way, seed, redraws, draws):
         "value": np.mean(values),
         "deviation": np.std(values),
         "half width": np.mean(widths),
-        "error of T": np.mean([each.transition_share for each in found]),
+        "error of T": np.mean([each.transition_fraction for each in found]),
         "labels agree": np.mean([each.noisy_accuracy for each in found]),
     }
 

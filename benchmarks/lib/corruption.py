@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.seeds import random_generator
-from keras_het.base.validation import check_every_class, check_integer, check_labels, check_share
+from keras_het.base.validation import check_every_class, check_integer, check_labels, check_fraction
 
 
 def random_flip(num_classes: int, noise: float, seed: int | list[int] = 0) -> np.ndarray:
@@ -25,7 +25,7 @@ def random_flip(num_classes: int, noise: float, seed: int | list[int] = 0) -> np
         [0.5, 0.5, 0.5]
     """
     check_integer("num_classes", num_classes, 2)
-    check_share("noise", noise)
+    check_fraction("noise", noise)
     transition = (1.0 - noise) * np.eye(num_classes)
     others = ~np.eye(num_classes, dtype=bool)
     transition[others] = noise * random_generator(seed).dirichlet(np.ones(num_classes - 1), size=num_classes).ravel()

@@ -37,7 +37,7 @@ def ensemble_uncertainty(model: Any, x: Any, batch_size: int = 128) -> EnsembleU
     Args:
         model: a `DeepEnsemble`.
         x: examples: arrays, or a data set of batches.
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Returns:
         `EnsembleUncertainty`. For labels that are not exclusive, each part is a sum over the labels.
     Raises:

@@ -115,7 +115,7 @@ def annotators(
 
     The columns of the table, see `Annotator`:
 
-    * accuracy: p(label is the true class), for classes in the shares of `prior`.
+    * accuracy: p(label is the true class), for classes in the fractions of `prior`.
     * 95% interval: of the accuracy on the classes that the annotator labelled, with `labels`. Few labels say little,
       whatever T has. Labels beside which others leave the class open count less. The interval is Clopper and Pearson's.
       It held the accuracy in .88 to 1.00 of the cases, with about three labels an example and T by Dawid and Skene.
@@ -128,8 +128,8 @@ def annotators(
             ends in a `NoiseTransition` with `num_annotators`.
         labels: integers `(N, M)`, -1 where the annotator gave none, for the number of labels and the intervals. None if
             they are not known; a T that no label has touched then looks like any other.
-        prior: share of each class, `(K,)`; None for equal shares.
-        names: of the annotators, a sequence; None numbers the annotators.
+        prior: fraction of each class, `(K,)`; None for equal shares.
+        names: names of the annotators, a sequence; None numbers the annotators.
         class_names: a sequence or a dict {class: name}; None numbers the classes.
         count: the number of confused pairs of each annotator, at least 0.
     Returns:
@@ -258,7 +258,7 @@ def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_siz
         model: a model that ends in the layer.
         x: inputs of the model: arrays, or a data set of batches (x, y) as for `fit`, whose y are the true classes.
         labels: true classes, integers `(N,)`; None for a data set.
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Returns:
         `ConfusionMatrices`.
     Raises:

@@ -15,10 +15,10 @@ class Calibration:
     """Predictions sorted by their confidence, the largest probability, into B bins of equal width.
 
     Attributes:
-        edges: of the bins, `(B + 1,)`, from 0 to 1.
+        edges: edges of the bins, `(B + 1,)`, from 0 to 1.
         count: examples in each bin, `(B,)`.
         confidence: their mean confidence, `(B,)`, nan in an empty bin.
-        accuracy: the share of them that is predicted right, `(B,)`, nan in an empty bin.
+        accuracy: the fraction of them that is predicted right, `(B,)`, nan in an empty bin.
         error: the expected calibration error, the mean of |accuracy - confidence| over the examples.
     """
 
@@ -30,7 +30,7 @@ class Calibration:
 
 
 def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:
-    """The share of right predictions for each level of confidence, as a reliability diagram shows it.
+    """The fraction of right predictions for each level of confidence, as a reliability diagram shows it.
 
     Its `error` is the expected calibration error, over bins of equal width,
 
@@ -91,8 +91,8 @@ class RiskCoverage:
     """Errors among the predictions that are kept, the most confident first.
 
     Attributes:
-        coverage: the share of examples that is kept, `(N,)`, from 1/N to 1.
-        risk: the share of errors among them, `(N,)`; its last entry is the error rate of all.
+        coverage: the fraction of examples that is kept, `(N,)`, from 1/N to 1.
+        risk: the fraction of errors among them, `(N,)`; its last entry is the error rate of all.
         area: the mean of the risk; 0 is best.
     """
 
@@ -102,7 +102,7 @@ class RiskCoverage:
 
 
 def risk_coverage(probabilities: Any, labels: Any) -> RiskCoverage:
-    """The share of errors among the most confident predictions, for every share of examples that is kept.
+    """The fraction of errors among the most confident predictions, for every fraction of examples that is kept.
 
     The mean over all orders is taken for predictions of equal confidence, so that the order of the examples does not
     matter.
@@ -124,6 +124,6 @@ def risk_coverage(probabilities: Any, labels: Any) -> RiskCoverage:
     confidence, success = confidence_and_success(probabilities, labels)
     values, group, size = np.unique(-confidence, return_inverse=True, return_counts=True)
     errors_of_group = np.bincount(group, 1 - success, len(values)) / size
-    errors = np.cumsum(np.repeat(errors_of_group, size))  # each example has the share of errors in its group
+    errors = np.cumsum(np.repeat(errors_of_group, size))  # each example has the fraction of errors in its group
     kept = np.arange(1, len(success) + 1)
     return RiskCoverage(kept / len(kept), errors / kept, float(np.mean(errors / kept)))

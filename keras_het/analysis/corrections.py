@@ -155,8 +155,8 @@ def read_corrections(path: str | os.PathLike, labels: np.ndarray, class_names: l
     a correction as the given label, it was made with corrected labels, and any label is right.
 
     Args:
-        path: of the table.
-        labels: of all N examples, `(N,)`.
+        path: path of the table.
+        labels: labels of all N examples, `(N,)`.
         class_names: K names.
     Raises:
         ValueError: as `apply_corrections`.

@@ -22,8 +22,8 @@ class PredictedClass:
     """A class that a head gives one example.
 
     Attributes:
-        name: of the class.
-        probability: of the class, in [0, 1].
+        name: name of the class.
+        probability: probability of the class, in [0, 1].
         noise_sd: standard deviation of its logit's noise, in temperatures.
     """
 

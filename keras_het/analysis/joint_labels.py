@@ -26,8 +26,8 @@ class JointLabels:
     """The distributions of the label vectors of N examples; see `joint_labels`.
 
     Attributes:
-        probabilities: of each label by itself, `(N, C)`.
-        outputs: of the head: the Gaussians of the logits, `(N, C (2 + R) + 1)`.
+        probabilities: probabilities of each label by itself, `(N, C)`.
+        outputs: outputs of the head: the Gaussians of the logits, `(N, C (2 + R) + 1)`.
         num_samples: S, the number of nodes that an expectation over the factors takes.
     """
 
@@ -84,8 +84,8 @@ class JointLabels:
         Labels that go together are drawn together, other than by the probabilities of each label alone.
 
         Args:
-            num_samples: how many for each example.
-            seed: of the draws.
+            num_samples: number of samples of each example.
+            seed: seed of the draws.
         """
         rng, normal = random_generator(seed), unpack(ops.convert_to_tensor(self.outputs), self._units, True).normal
         draws = []
@@ -130,9 +130,9 @@ def joint_labels(model: Any, x: Any, *, num_samples: int = 256, batch_size: int 
 
     Args:
         model: a `models.DistributionModel` of such a head, with a sigmoid link.
-        x: as for `predict`.
+        x: argument of `predict`.
         num_samples: S, the number of nodes for the factors.
-        batch_size: of the predictions.
+        batch_size: size of the batches of the predictions.
     Returns:
         `JointLabels`.
     Raises:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.special
 
 from keras_het.analysis.covariance import ConfusedPair
-from keras_het.analysis.neighbors import neighbor_shares
+from keras_het.analysis.neighbors import neighbor_fractions
 from keras_het.base.batches import check_same_index
 from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal
@@ -30,16 +30,16 @@ class LabelIssues:
     They print as a table of the first 20, also in a notebook; `to_frame` makes a pandas frame of all.
 
     Attributes:
-        index: of the example.
+        index: index of the example.
         given: the label that it has.
         suggested: the class of the largest probability, among the classes that occur in the labels; of the largest mean
             over the epochs, if by a training.
         score: the probability of the given label, in [0, 1]; the lower, the worse. By a training it is
             1 / (1 + exp(-mean margin)), so 0.5 is a mean margin of 0.
-        is_issue: whether the label is probably wrong. For each pair of classes these are the worst labels, as many as
-            are estimated to be wrong; by a training they are those of a mean margin below 0.
-        kind: of an issue, "confusable" if its two classes are taken for each other more often than others, so that a
-            person may err, too, and should look twice; "wrong" if they are not, so that the label is plainly wrong.
+        is_issue: boolean, whether the label is probably wrong. For each pair of classes these are the worst labels, as
+            many as are estimated to be wrong; by a training they are those of a mean margin below 0.
+        kind: kind of an issue, "confusable" if its two classes are taken for each other more often than others, so that
+            a person may err, too, and should look twice; "wrong" if they are not, so that the label is plainly wrong.
             Else "".
         class_names: names of the K classes, for texts and frames; None for numbers.
         example_names: index of a pandas frame, for the same; None for numbers.
@@ -140,8 +140,8 @@ def find_label_issues(
       an issue if that is below 0: over the epochs, the model held another class for the right one. Few right
       labels are below 0; but wrong ones that the model learns by heart within a few epochs are not: there look at the
       worst scores, whatever `is_issue` says.
-    * Features, with no training: the shares of the classes among the nearest other examples are the probabilities, and
-      the method is again confident learning.
+    * Features, with no training: the fractions of the classes among the nearest other examples are the probabilities,
+      and the method is again confident learning.
 
     A label that is the most probable class is never an issue. The counts also say which classes are confusable: pairs
     with more flips than chance gives. With only two classes this cannot be told.
@@ -151,18 +151,18 @@ def find_label_issues(
     predictions of a model for the examples that it was trained on. `benchmarks/results/dynamics.md` compares the three.
 
     Args:
-        probabilities: of examples that were not trained on, shape `(N, K)`, each row of sum 1, which cleanlab calls
-            `pred_probs`, and takes behind the labels; or a model of exclusive classes; or a `TrainingDynamics` that has
-            seen an epoch. None with features.
+        probabilities: probabilities of examples that were not trained on, shape `(N, K)`, each row of sum 1, which
+            cleanlab calls `pred_probs`, and takes behind the labels; or a model of exclusive classes; or a
+            `TrainingDynamics` that has seen an epoch. None with features.
         labels: integers in [0, K), shape `(N,)`; a class that no label has is never suggested. None takes those of a
             `TrainingDynamics`.
         x: inputs of a model, arrays; None with anything else.
-        features: of the examples, `(N, D)`, not all zero, as by `analysis.features`, best of a model that was
+        features: features of the examples, `(N, D)`, not all zero, as by `analysis.features`, best of a model that was
             trained on other data; or flattened inputs. It needs scikit-learn.
-        num_neighbors: how many of the nearest other examples count, by the cosine of features.
+        num_neighbors: number of the nearest other examples that count, by the cosine of features.
         pairs: classes that are confusable, each (i, j), or a `ConfusedPair` of numbers, which does not count if its
             covariance is positive; None uses the counts.
-        batch_size: of the predictions of a model.
+        batch_size: size of the batches of the predictions of a model.
     Returns:
         `LabelIssues`.
     Raises:
@@ -193,7 +193,7 @@ def find_label_issues(
     if features is None:
         p, labels, margins = _evidence(probabilities, labels, x, batch_size)
     else:
-        p, labels, margins = Evidence(*neighbor_shares(features, labels, num_neighbors))
+        p, labels, margins = Evidence(*neighbor_fractions(features, labels, num_neighbors))
     counts = confident_counts(labels, p)
     suggested = np.where(np.bincount(labels, minlength=p.shape[1]) > 0, p, -1.0).argmax(axis=1)
     is_issue = _issues(labels, p, _joint(labels, counts)) if margins is None else margins < 0

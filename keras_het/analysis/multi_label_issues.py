@@ -23,11 +23,11 @@ class MultiLabelIssues:
     They print as a table of the first 20; `to_frame` makes a pandas frame of all.
 
     Attributes:
-        index: of the example.
-        label: by name or number.
+        index: index of the example.
+        label: name or number of the label.
         given: 0 or 1.
         score: the probability of the given value, in [0, 1]; the lower, the worse.
-        is_issue: whether the given value is probably wrong.
+        is_issue: boolean, whether the given value is probably wrong.
     """
 
     index: np.ndarray
@@ -69,7 +69,7 @@ def find_multi_label_issues(
     other labels of the example: that also finds a label that fits the picture, and not the labels beside it.
 
     Args:
-        probabilities: that each label is 1, by a model that was not trained on the example, `(N, C)`.
+        probabilities: probabilities that each label is 1, by a model that was not trained on the example, `(N, C)`.
         labels: 0, 1, or -1 for labels that are not known, which are left out, `(N, C)`.
         class_names: a sequence or a dict {label: name}; None numbers the labels.
     Returns:

@@ -11,8 +11,8 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer, check_labels, check_numbers
 
 
-def neighbor_shares(features: Any, labels: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The shares of the classes among the nearest other examples, and the labels.
+def neighbor_fractions(features: Any, labels: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The fractions of the classes among the nearest other examples, and the labels.
 
         p_ij = (number of the nearest `count` examples of i, without i, that have the label j) / count
 
@@ -23,7 +23,7 @@ def neighbor_shares(features: Any, labels: Any, count: int) -> tuple[np.ndarray,
     Args:
         features: `(N, D)`, more than `count` of them not zero.
         labels: integers, `(N,)`.
-        count: of neighbours, from 1 to N - 1.
+        count: number of neighbours, from 1 to N - 1.
     Returns:
         shares `(N, K)`, K the largest label and 1, and the labels `(N,)`.
     Raises:
@@ -31,7 +31,7 @@ def neighbor_shares(features: Any, labels: Any, count: int) -> tuple[np.ndarray,
         ImportError: without scikit-learn.
 
     Example:
-        >>> neighbor_shares([[1, 0], [2, 0.1], [0.3, 1], [0, 2], [0.1, 1]], [0, 0, 1, 1, 0], 1)[0].tolist()
+        >>> neighbor_fractions([[1, 0], [2, 0.1], [0.3, 1], [0, 2], [0.1, 1]], [0, 0, 1, 1, 0], 1)[0].tolist()
         [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
     """
     features = _unit_rows(check_numbers("features", check_dense("features", features)))

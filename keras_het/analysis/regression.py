@@ -15,7 +15,7 @@ from keras_het.base.batches import as_numpy, check_same_index
 from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal, refuse_first
 from keras_het.base.tables import aligned
-from keras_het.base.validation import check_open_share
+from keras_het.base.validation import check_open_fraction
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RegressionScores:
         mae: the mean absolute error of the mean, `(K,)`.
         crps: the continuous ranked probability score, `(K,)`; for a standard deviation of 0 it is the absolute error.
         levels: L probabilities.
-        coverage: the share of the targets inside the central intervals of these probabilities, `(L, K)`.
+        coverage: the fraction of the targets inside the central intervals of these probabilities, `(L, K)`.
         width: the mean width of these intervals, `(L, K)`.
     """
 
@@ -60,7 +60,7 @@ def regression_scores(outputs: Any, targets: Any, levels: Sequence[float] = (0.5
     Read the error of the mean beside the likelihood: a covariance that is learned may pay for a mean that is not.
 
     Args:
-        outputs: of `DistributionModel.predict_distribution`, `(N, K (2 + R) + 1)`.
+        outputs: outputs of `DistributionModel.predict_distribution`, `(N, K (2 + R) + 1)`.
         targets: `(N, K)`, or `(N,)` for one.
         levels: probabilities of the intervals, in (0, 1).
     Returns:
@@ -163,12 +163,12 @@ class TargetIssues:
     They print as a table of the first 20; `to_frame` makes a pandas frame of all.
 
     Attributes:
-        index: of the example.
+        index: index of the example.
         target: the one that strays most from its mean, in its standard deviations, as a number.
         given: the value of that target.
         predicted: its mean.
-        p_value: of all targets of the example together.
-        is_issue: whether the targets are probably wrong.
+        p_value: p-value of all targets of the example together.
+        is_issue: boolean, whether the targets are probably wrong.
         scale: the factor by which the predicted variances were multiplied; far above 1 the model is too sure.
     """
 
@@ -208,14 +208,14 @@ def find_target_issues(outputs: Any, targets: Any, *, level: float = 0.05) -> Ta
     divided by a factor that brings their median to that of the chi-square distribution, for wrong targets in the
     training data make the variances too large, and too long a training too small.
 
-    Of the examples that are named, a share of at most `level` is expected to be right, by the method of Benjamini and
-    Hochberg, if the errors are Gaussian. With heavier tails it is more.
+    Of the examples that are named, a fraction of at most `level` is expected to be right, by the method of Benjamini
+    and Hochberg, if the errors are Gaussian. With heavier tails it is more.
 
     Args:
-        outputs: of `DistributionModel.predict_distribution`, by a model that was not trained on the example,
+        outputs: outputs of `DistributionModel.predict_distribution`, by a model that was not trained on the example,
             `(N, K (2 + R) + 1)`.
         targets: `(N, K)`, or `(N,)` for one.
-        level: the share of right targets among those that are named, in (0, 1).
+        level: the fraction of right targets among those that are named, in (0, 1).
     Returns:
         `TargetIssues`.
     Raises:
@@ -237,7 +237,7 @@ def find_target_issues(outputs: Any, targets: Any, *, level: float = 0.05) -> Ta
             5       0    0.1          0  9.2e-01
         1 of 8 examples have targets that are probably wrong; variances times 1.1
     """
-    level = check_open_share("level", level)
+    level = check_open_fraction("level", level)
     found = judged(outputs, targets)
     count, units = found.target.shape
     scale = float(np.median(found.distance) / chi2.median(units)) or 1.0

@@ -38,8 +38,8 @@ def sample_segmentations(model: Any, x: Any, num_samples: int, seed: int = 0, ba
         model: a `models.DistributionModel` that ends in a `layers.StochasticSegmentation`.
         x: images, as for `predict`.
         num_samples: S, the number of maps of each image.
-        seed: of the noise, in [0, 2^31).
-        batch_size: of the predictions.
+        seed: seed of the noise, in [0, 2^31).
+        batch_size: size of the batches of the predictions.
     Returns:
         integer classes, `(S, N, ...)`, such as `(S, N, H, W)`.
     Raises:

@@ -28,10 +28,10 @@ class Uncertainty:
     Entropies are in nats, at most log K, or K log 2 for labels that are not exclusive.
 
     Attributes:
-        entropy: of the predicted probabilities, H[E p]: how uncertain the label is, whatever the reason.
+        entropy: entropy of the predicted probabilities, H[E p]: how uncertain the label is, whatever the reason.
         expected_entropy: the mean over the noise of the entropy of each draw, E H[p]: the uncertainty that would be
             left if the logits were known.
-        difference: of the two entropies, at least 0: the mutual information of the label and the noise.
+        difference: difference of the two entropies, at least 0: the mutual information of the label and the noise.
         noise_sd: the root mean square over the classes of the standard deviation of the logits, in temperatures.
     """
 
@@ -60,7 +60,7 @@ def uncertainty(
         x: inputs of the model: arrays, or a data set of batches, whose labels do not count.
         layer: name of the head, if there are several.
         num_samples: nodes over which the entropies are averaged; at least 1.
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Returns:
         `Uncertainty`.
     Raises:

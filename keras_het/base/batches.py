@@ -105,7 +105,7 @@ def count_examples(x: Any) -> int:
     return len(arrays[0])
 
 
-def take(x: Any, indices: np.ndarray) -> Any:
+def select_rows(x: Any, indices: np.ndarray) -> Any:
     """The examples with these indices, as NumPy, of arrays, which may be in a list, a tuple or a dict."""
     return keras.tree.map_structure(lambda part: np.asarray(as_numpy(part))[indices], _as_given(x))
 
@@ -239,7 +239,7 @@ class ShuffledBatches(keras.utils.PyDataset):
 
     Args:
         arrays: inputs, labels and weights, each with N rows.
-        batch_size: at least 1.
+        batch_size: integer, at least 1.
         seed: determines all orders.
 
     Example:

@@ -31,8 +31,8 @@ def encode(y: Any, count: int | None = None, name: str = "y", *, alone: bool = F
             of a Categorical; vectors with a single 1, `(N, K)`; as an array, a tensor, a list, or a column of pandas;
             or `Encoded` ones.
         count: N, or None.
-        name: of the argument, for errors.
-        alone: whether nothing but the labels says how many classes there are: see `check_counted_from_zero`.
+        name: name of the argument, for errors.
+        alone: boolean, whether nothing but the labels says how many classes there are: see `check_counted_from_zero`.
     Raises:
         ValueError: for missing labels, -1 among them, fractions, several ones in a vector, another number of labels, or
             one class.
@@ -98,8 +98,8 @@ def encode_among(y: Any, classes: np.ndarray, name: str) -> np.ndarray:
 
     Args:
         y: labels of any form that `encode` takes.
-        classes: of the other labels.
-        name: of the argument, for errors.
+        classes: classes of the other labels.
+        name: name of the argument, for errors.
     Returns:
         the places of the labels among the classes, `(N,)`.
     Raises:

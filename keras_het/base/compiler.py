@@ -60,7 +60,7 @@ def outside_graph(function: Function) -> Function:
     and for a slower step. Who asks for it has a compiler, so the bodies of the blocks are compiled instead.
 
     Args:
-        function: of a layer or an operation; on another backend it stays, and in an export.
+        function: function of a layer or an operation; on another backend it stays, and in an export.
     """
     if keras.config.backend() != "torch":
         return function

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_het.base.internals import place_among_outputs, producer
+from keras_het.base.internals import output_index, producer
 from keras_het.base.refusal import refusal
 
 # Activations of a head, and the link whose inverse each one is; None: the head returns logits.
@@ -57,7 +57,7 @@ def find_head(model: keras.Model, kind: type[keras.layers.Layer], name: str | No
     Args:
         model: functional or Sequential; the head may lie in a model inside it.
         kind: the class; a subclass counts if it computes the same (has the same `call`).
-        name: of the layer; None finds the last one.
+        name: name of the layer; None finds the last one.
     Returns:
         `Head`.
     Raises:
@@ -127,7 +127,7 @@ def walk(tensors: list[Any], past_merges: bool = True) -> Iterator[tuple[Any, An
 
     Args:
         tensors: the tensors.
-        past_merges: whether the walk goes on before a layer of several inputs; if not, it is a chain.
+        past_merges: boolean, whether the walk goes on before a layer of several inputs; if not, it is a chain.
     Yields:
         the layer, the node of the graph where it was called, and the models around it, the outer first, each with its
         node.
@@ -144,7 +144,7 @@ def walk(tensors: list[Any], past_merges: bool = True) -> Iterator[tuple[Any, An
         if past_merges or len(node.input_tensors) == 1:
             waiting += [(before, around) for before in node.input_tensors]
         if has_graph(layer):
-            waiting.append((layer.outputs[place_among_outputs(tensor)], (*around, (layer, node))))
+            waiting.append((layer.outputs[output_index(tensor)], (*around, (layer, node))))
 
 
 def single_output(model: keras.Model) -> Any:

@@ -16,7 +16,7 @@ def layers_of(model: Any, kind: Any = keras.layers.Layer, include_self: bool = T
     Args:
         model: a layer or model.
         kind: the class, or a tuple of classes.
-        include_self: whether `model` itself may be among them.
+        include_self: boolean, whether `model` itself may be among them.
     """
     return [layer for layer in model._flatten_layers(include_self=include_self) if isinstance(layer, kind)]
 
@@ -32,7 +32,7 @@ def producer(tensor: Any) -> tuple[Any, Any]:
     return history.operation, history.operation._inbound_nodes[history.node_index]
 
 
-def place_among_outputs(tensor: Any) -> int:
+def output_index(tensor: Any) -> int:
     """Which output of its layer or operation a symbolic tensor is."""
     return tensor._keras_history.tensor_index
 

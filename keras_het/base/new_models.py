@@ -19,7 +19,7 @@ class NewModels:
     Between folds a shared layer leaks: it was trained on the labels that it helps to predict.
 
     Args:
-        argument: whatever makes the models, for the errors.
+        argument: name of the argument that makes the models, for the errors.
     """
 
     def __init__(self, argument: str):

@@ -14,7 +14,7 @@ def refusal(
 
     Args:
         name: the argument, or a text with a space, such as "The model".
-        rule: what follows "must".
+        rule: text after "must".
         received: a text, or a number.
         shape: an array or tensor, of which the error gives the shape.
         kind: an object, of which the error gives the class.

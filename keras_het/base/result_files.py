@@ -112,7 +112,7 @@ class ResultFiles:
         """The arrays of a part, or None if it is not done.
 
         Args:
-            name: of the part.
+            name: name of the part.
             forms: shape and types of each array; one named "probabilities" has rows that sum to 1.
         Raises:
             ValueError: for a file of other data or settings, or of another part, or one that is damaged.

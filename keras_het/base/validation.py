@@ -39,7 +39,7 @@ def check_number(name: str, value: Any, above: float = -math.inf, low: float | N
     return number
 
 
-def check_open_share(name: str, value: Any) -> float:
+def check_open_fraction(name: str, value: Any) -> float:
     """`value` as a float, if it is a number in (0, 1)."""
     number = float(value) if isinstance(value, float | np.floating) else math.nan
     refuse_if(not 0.0 < number < 1.0, name, "be a number in (0, 1)", value=value)
@@ -208,7 +208,7 @@ def check_last_axis(input_shape: Any) -> int | None:
     return None if input_shape[-1] is None else check_integer("input_shape[-1]", input_shape[-1], 0, MAX_FEATURES)
 
 
-def check_share(name: str, value: Any) -> None:
+def check_fraction(name: str, value: Any) -> None:
     """Raises a ValueError if `value` is not a number in [0, 1]."""
     whole_or_float = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     refuse_if(not whole_or_float or not 0.0 <= value <= 1.0, name, "be in [0, 1]", value=value)

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.batches import check_same_index, count_examples, is_data_set, take
+from keras_het.base.batches import check_same_index, count_examples, is_data_set, select_rows
 from keras_het.base.classes import encode
 from keras_het.base.fingerprint import fingerprint
 from keras_het.base.refusal import refuse_if
@@ -40,9 +40,10 @@ class TrainingDynamics(keras.callbacks.Callback):
         x: the training examples, as for `fit`: arrays of N examples, in a list or dict if there are several inputs.
         y: their labels, integers in [0, K), `(N,)`, or label vectors; they may be wrong. No names, for
             only the caller knows their order in the model. Also for a model that is trained by batches of a data set.
-        history: whether to keep the margins and the losses of every epoch, float16. Without, only sums are kept.
+        history: boolean, whether to keep the margins and the losses of every epoch, float16. Without, only sums are
+            kept.
         path: a .npz file to go on from; it is written after every epoch, and refused for other x or y. None for none.
-        batch_size: of the predictions.
+        batch_size: size of the batches of the predictions.
     Raises:
         ValueError: for a data set, other labels or sizes. When `fit` starts, for a model that is not of exclusive
             classes, labels out of range, or a file of other data or without the epochs before this one.
@@ -77,7 +78,9 @@ class TrainingDynamics(keras.callbacks.Callback):
         if self.model.compiled:
             judge(self.model)
         self._predict = CleanPredictor(self.model)
-        units = self._predict(take(self.x, np.arange(min(self.batch_size, len(self.labels)))), self.batch_size).shape[1]
+        units = self._predict(
+            select_rows(self.x, np.arange(min(self.batch_size, len(self.labels)))), self.batch_size
+        ).shape[1]
         refuse_if(units < 2, "The model", "have at least two classes", units)
         check_labels(self.labels, units, name="y")
         self._blank = TrainingRecord(self.labels, units, keeps_history=self.history)

@@ -20,7 +20,7 @@ class Finding(NamedTuple):
     """The result of one check of the doctor.
 
     Args:
-        name: of the check.
+        name: name of the check.
         text: the result of the check.
         problem: the fault and a remedy; None if all is well.
     """

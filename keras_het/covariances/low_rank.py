@@ -27,11 +27,12 @@ class LowRank(Covariance):
 
     Args:
         num_factors: R, from 1 to the number of classes; None is the smaller of 15 and that number.
-        initializer: of the kernels. The biases already give the starting noise; the kernels' values are added to it.
-        regularizer: of the kernels.
+        initializer: initializer of the kernels. The biases already give the starting noise; the kernels' values are
+            added to it.
+        regularizer: regularizer of the kernels.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
         min_scale: added to d; at least 0.
-        kwargs: as for any Keras layer.
+        kwargs: arguments of any Keras layer.
     Source: Collier et al. 2021, section 2.
 
     Example:
@@ -112,8 +113,8 @@ class UnitRows(keras.initializers.Initializer):
 
     Args:
         size: number of entries of a row; the requested shape may be flat.
-        seed: of the directions; an integer, or a list of them.
-        norm: of every row.
+        seed: seed of the directions; an integer, or a list of them.
+        norm: norm of every row.
     """
 
     def __init__(self, size: int, seed: int | list[int], norm: float = 1.0) -> None:

@@ -46,9 +46,9 @@ def layout_map(model: keras.layers.Layer, mesh: Any, axis: str = "model") -> ker
     """The layout that splits the heads of a model by classes, for `keras.distribution.ModelParallel` on JAX.
 
     Kernel and bias of mu, of d and of V are split on the axis of the classes, so that every device has whole classes: a
-    share of the weights, of the optimizer's state and of the logits. The devices exchange a maximum and sums for each
-    example and node, and no device gathers all classes. Noise of the features (`Latent`), T of a `NoiseTransition` and
-    all other layers are whole on every device, unless you add entries for them.
+    fraction of the weights, of the optimizer's state and of the logits. The devices exchange a maximum and sums for
+    each example and node, and no device gathers all classes. Noise of the features (`Latent`), T of a `NoiseTransition`
+    and all other layers are whole on every device, unless you add entries for them.
 
     Keras looks a layout up when it makes a weight. So call this before the model is built, with the head or with a
     model that has it, or with a built model of the same layer names, such as one that `clone_model` is to copy. Names

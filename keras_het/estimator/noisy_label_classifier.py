@@ -30,16 +30,16 @@ class NoisyLabelClassifier(NetworkClassifier):
         make_model: a function without arguments that returns a new compiled model of the K classes: see
             `training.choose`. None makes a small network of `hidden`, `standardize`, `learning_rate` and `l2`, which
             otherwise do not count.
-        candidates: see `choose`.
-        standardize: whether the model first gives the features, or the channels of images, mean 0 and variance 1. Set
-            it to False for features that are nearly always 0, such as flat pixels.
+        candidates: argument of `choose`.
+        standardize: boolean, whether the model first gives the features, or the channels of images, mean 0 and variance
+            1. Set it to False for features that are nearly always 0, such as flat pixels.
         epochs: the largest number of passes over the data; the labels choose how many.
-        batch_size: of training and prediction.
-        learning_rate: of Adam.
+        batch_size: size of the batches of training and prediction.
+        learning_rate: learning rate of Adam.
         l2: the strength of the penalty on the kernels of hidden layers that are given as widths.
-        folds: see `choose`.
-        trainings: see `choose`.
-        verbose: see `choose`.
+        folds: argument of `choose`.
+        trainings: argument of `choose`.
+        verbose: argument of `choose`.
         random_state: an integer, a `RandomState`, or None for another state every time.
 
     Attributes:

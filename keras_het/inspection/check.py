@@ -17,22 +17,22 @@ import numpy as np
 
 from keras_het.base.internals import compile_arguments
 from keras_het.base.refusal import refusal
-from keras_het.inspection.counterparts import (
+from keras_het.inspection.data import check_data
+from keras_het.inspection.matching import (
     activation_for,
-    counterpart,
     is_known,
     leaves_out_missing,
     loss_of,
+    matching,
     of_annotators,
     with_link,
 )
-from keras_het.inspection.data import check_data
 from keras_het.inspection.outputs import Found, Output, found_in
 from keras_het.losses.state import StatefulCrossentropy
 
 MODULES = ("keras.losses", "keras.metrics", "keras_het.metrics")
 ROLES = {"loss": keras.losses, "metrics": keras.metrics, "weighted_metrics": keras.metrics}
-# The loss that an error recommends for an activation, if the given loss has no counterpart.
+# The loss that an error recommends for an activation, if none that matches the given one is known.
 FITTING = {
     "softmax": (
         "keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or CategoricalCrossentropy, for label vectors)"
@@ -97,9 +97,9 @@ def judge(model: keras.Model, x: Any = None, y: Any = None, trains: bool = True)
     """Raises the errors of `check`, and returns what `check` warns of, in sentences; for callers that run it often.
 
     Args:
-        model: as of `check`.
-        x: as of `check`.
-        y: as of `check`.
+        model: argument of `check`.
+        x: argument of `check`.
+        y: argument of `check`.
         trains: False for a caller that does not train, who needs no loss that is attached.
     """
     if not getattr(model, "compiled", False):
@@ -150,7 +150,7 @@ def _judged(argument: str, identifier: Any, output: Output) -> bool:
     numbers = output.returns == "numbers"
     if output.returns == "anything" or (numbers and argument != "loss"):
         return False
-    fitting = counterpart(identifier, output, ROLES[argument])
+    fitting = matching(identifier, output, ROLES[argument])
     if fitting is not identifier:
         if numbers:  # no link is known: that of the classes
             output = output._replace(returns="logits", activation="sigmoid" if output.units == 1 else "softmax")
@@ -165,9 +165,9 @@ def check_loss_of_distribution(identifier: Any, output: Output) -> bool:
 
     Args:
         identifier: any identifier of a loss.
-        output: of a `DistributionModel`, or of the head itself.
+        output: output of a `DistributionModel`, or of the head itself.
     """
-    if counterpart(identifier, output._replace(returns="distributions")) is None:
+    if matching(identifier, output._replace(returns="distributions")) is None:
         fitting = OF_DISTRIBUTIONS[output.activation].format(output.units)
         rule = f"take distributions: {fitting}, for {output.source} gives its loss the distribution of a head"
         raise refusal("loss", rule, f"loss={spelled(identifier)}")

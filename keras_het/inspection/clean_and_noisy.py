@@ -22,8 +22,8 @@ class Predictions(NamedTuple):
     """A model's predictions for a batch, as log-probabilities, float64.
 
     Attributes:
-        clean: of the true classes, `(N, K)`.
-        noisy: of the noisy labels, `(N, K)`, or `(N, M, K)` for several annotators.
+        clean: probabilities of the true classes, `(N, K)`.
+        noisy: probabilities of the noisy labels, `(N, K)`, or `(N, M, K)` for several annotators.
         labels: the labels, `(N,)`, or `(N, M)` with -1 where one is missing.
     """
 
@@ -93,7 +93,7 @@ class CleanPredictor:
     """Predicts log-probabilities of the true classes by any model of exclusive classes, also behind a NoiseTransition.
 
     Args:
-        model: with one output `(N, K)`, or one that ends in a `NoiseTransition` that also acts at inference.
+        model: model with one output `(N, K)`, or one that ends in a `NoiseTransition` that also acts at inference.
     Raises:
         ValueError: if such a layer is not the end of the model.
     """

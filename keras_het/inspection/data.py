@@ -10,7 +10,7 @@ from keras_het.base.batches import as_numpy, check_again, first_batches, is_data
 from keras_het.base.graph import has_graph, learning_inputs, model_inputs, predictor
 from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal, refuse_first, refuse_if
-from keras_het.inspection.counterparts import ignored_by, labels_for
+from keras_het.inspection.matching import ignored_by, labels_for
 from keras_het.inspection.outputs import Output
 
 NUM_BATCHES = 4  # of a data set that are looked at
@@ -23,11 +23,11 @@ class LabelTask(NamedTuple):
     Attributes:
         labels: the labels, an array.
         form: the form that the loss takes, as by `labels_for`.
-        shape: of the output, `(..., K)`, None where a size is not known; () if nothing is known.
+        shape: shape of the output, `(..., K)`, None where a size is not known; () if nothing is known.
         classes: K, or 0 if it is not known.
-        annotators: as of the `Output`.
+        annotators: number of annotators, as of the `Output`.
         ignored: the label that the loss leaves out, or None.
-        has_other_losses: whether another loss may take labels of another form.
+        has_other_losses: boolean, whether another loss may take labels of another form.
     """
 
     labels: np.ndarray
@@ -48,8 +48,8 @@ def check_data(model: keras.Model, x: Any, y: Any, outputs: list[tuple[set, Outp
         model: the model.
         x: examples: arrays, or a data set with its own labels; None if they are not to be checked.
         y: labels, or None.
-        outputs: of the model.
-        losses: of each output.
+        outputs: outputs of the model.
+        losses: losses of each output.
     """
     refuse_if(is_data_set(x) and y is not None, "y", "be None for a data set, which has its own labels", "labels")
     check_again("x", x)

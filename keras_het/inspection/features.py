@@ -21,7 +21,7 @@ def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: i
         x: the examples: arrays, a list of texts where the model takes these, or a data set of batches in a fixed order,
             whose labels are ignored.
         layer: the name of a layer; None takes the input of the head, a `Dense` or a head of this package.
-        batch_size: for predictions from arrays.
+        batch_size: size of the batches for predictions from arrays.
     Returns:
         shape `(N, D)`, float32; all axes but the first become one.
     Raises:

@@ -20,8 +20,8 @@ class Summary(NamedTuple):
     """Numbers of a mean covariance in temperatures; see `keras_het.callbacks.HeteroscedasticMonitor`."""
 
     noise_sd: float
-    diagonal_share: float
-    off_diagonal_share: float
+    diagonal_fraction: float
+    off_diagonal_fraction: float
     effective_rank: float
 
 
@@ -52,8 +52,8 @@ class HeadNoise(NamedTuple):
         squares = sum(float(np.square(matrix.rows(rows)).sum()) for rows in matrix.blocks())
         return Summary(
             noise_sd=float(np.sqrt(variances.mean())),
-            diagonal_share=float(own / variances.sum()),
-            off_diagonal_share=1.0 - float(np.square(variances).sum()) / squares,
+            diagonal_fraction=float(own / variances.sum()),
+            off_diagonal_fraction=1.0 - float(np.square(variances).sum()) / squares,
             effective_rank=float(np.square(variances.sum()) / squares),
         )
 
@@ -90,7 +90,7 @@ class HeadReader:
 
     Args:
         model: functional or Sequential.
-        name: of the head, or None.
+        name: name of the head, or None.
     Raises:
         ValueError: as of `find_noisy_head`.
     """

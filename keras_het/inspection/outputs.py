@@ -49,12 +49,13 @@ class Output(NamedTuple):
         units: the number of classes; 0 if it is not known.
         annotators: the number of annotators of a `NoiseTransition`, whose output has an axis of them in training; else
             0.
-        always: whether that output has the axis at inference, too.
+        always: boolean, whether that output has the axis at inference, too.
         softmax_before: the name of a layer that gives the head a softmax of as many classes, or "".
-        is_head: whether a layer or model of this package makes it.
-        shape: of the output, None where a size is not known; () if nothing is known.
-        is_activated: whether an activation behind `source` makes the probabilities.
-        of_distribution: whether a loss gets the distribution that the output is made of, as in a `DistributionModel`.
+        is_head: boolean, whether a layer or model of this package makes it.
+        shape: shape of the output, None where a size is not known; () if nothing is known.
+        is_activated: boolean, whether an activation behind `source` makes the probabilities.
+        of_distribution: boolean, whether a loss gets the distribution that the output is made of, as in a
+            `DistributionModel`.
     """
 
     source: str
@@ -198,7 +199,7 @@ def output_of(operations: Iterable[Any], shape: tuple = ()) -> Output | tuple[Ou
 
     Args:
         operations: the layers and operations, the last first.
-        shape: of the output; () if it is not known.
+        shape: shape of the output; () if it is not known.
     """
     behind: list[Any] = []
     layers = map(_unwrapped, operations)

@@ -11,7 +11,7 @@ from keras_het.base.batches import batches
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.inspection.check import leaves
-from keras_het.inspection.counterparts import activation_for, loss_of
+from keras_het.inspection.matching import activation_for, loss_of
 from keras_het.inspection.outputs import outputs_of
 
 ROUNDING = 1e-2  # how far the sum over one example may be from 1, as it is in half precision
@@ -38,7 +38,7 @@ def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> 
     Args:
         model: a model with one output, of shape `(N, K)`.
         x: inputs of the model: arrays, or a data set of batches, whose labels do not count.
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Returns:
         shape `(N, K)`, float32, in [0, 1].
     Raises:

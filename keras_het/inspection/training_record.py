@@ -19,19 +19,19 @@ class TrainingRecord:
     """Sums over the epochs of a training, for N examples of K classes, and what each epoch adds to them.
 
     Args:
-        labels: of the examples, integers in [0, K), `(N,)`.
+        labels: labels of the examples, integers in [0, K), `(N,)`.
         units: K.
         first: the epoch that it begins with, counted from 0.
-        keeps_history: whether to keep the margins and the losses of every epoch.
+        keeps_history: boolean, whether to keep the margins and the losses of every epoch.
     Attributes:
-        margin_sum: of z_y - max_{j != y} z_j, `(N,)`, float64.
-        loss_sum: of -log p(y | x), `(N,)`, float64.
-        probability_sum: of p(j | x), `(N, K)`, float32.
+        margin_sum: sum of z_y - max_{j != y} z_j, `(N,)`, float64.
+        loss_sum: sum of -log p(y | x), `(N,)`, float64.
+        probability_sum: sum of p(j | x), `(N, K)`, float32.
         predicted: the last prediction, `(N,)`, int32; -1 before the first epoch.
-        forgotten: how often an example was right at one epoch and wrong at the next, `(N,)`, int32.
-        changes: of how many examples the prediction changed, a number for each epoch after the first.
-        margins: of each epoch, a list of `(N,)`, float16; empty without history.
-        losses: of each epoch, as `margins`.
+        forgotten: number of times that an example was right at one epoch and wrong at the next, `(N,)`, int32.
+        changes: number of examples whose prediction changed, for each epoch after the first.
+        margins: margins of each epoch, a list of `(N,)`, float16; empty without history.
+        losses: losses of each epoch, as `margins`.
     """
 
     def __init__(self, labels: np.ndarray, units: int, *, first: int = 0, keeps_history: bool = True):
@@ -89,7 +89,7 @@ class RecordFile:
 
     Args:
         path: the file.
-        checksum: of the data that the record is of.
+        checksum: checksum of the data that the record is of.
     """
 
     def __init__(self, path: str | os.PathLike, checksum: str):

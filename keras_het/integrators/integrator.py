@@ -20,7 +20,7 @@ class Integrator(Choice):
         """Raises ValueError if this rule does not fit the link, or does not fit it at this size.
 
         Args:
-            link: of the head.
+            link: link of the head.
             units: K, the number of classes.
             num_factors: R.
         """

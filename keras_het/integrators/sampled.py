@@ -46,7 +46,7 @@ class Sampler(Integrator):
         """`Nodes` for `key`; `xp` is `keras.ops` or `numpy`.
 
         Args:
-            key: of the random numbers.
+            key: key of the random numbers.
             num_samples: S.
             units: K, the number of classes.
             num_factors: R.
@@ -108,7 +108,7 @@ class MonteCarlo(Sampler):
 
     Args:
         num_samples: S, the number of nodes in training, 1 to 2^20.
-        antithetic: whether to draw the nodes in pairs e, -e.
+        antithetic: boolean, whether to draw the nodes in pairs e, -e.
         inference_samples: S at inference; None takes `num_samples`.
         chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations (for second
             derivatives under XLA on TensorFlow).

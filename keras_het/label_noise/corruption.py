@@ -5,13 +5,14 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.batches import check_same_index
+from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import (
     check_every_class,
+    check_fraction,
     check_labels,
     check_one_transition,
     check_rows,
-    check_share,
 )
 
 
@@ -23,7 +24,7 @@ def corrupt_labels(labels: Any, transition: Any, seed: int | list[int] = 0) -> n
         transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i), or, for noise that depends on the instance,
             one such row for every example, `(N, K)` (such as `look_alike_transitions` makes); a square matrix is taken
             for a T.
-        seed: of the draw; an integer, at least 0, or a list of them as for `numpy.random.default_rng`.
+        seed: seed of the draw; an integer, at least 0, or a list of them as for `numpy.random.default_rng`.
     Returns:
         integers, shape `(N,)`; a function of the arguments alone.
     Raises:
@@ -62,7 +63,7 @@ def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarr
     Args:
         features: shape `(N, D)`.
         labels: the true classes, integers in [0, K), K >= 2, all of which occur, shape `(N,)`.
-        noise: share of flipped labels, in [0, 1].
+        noise: fraction of flipped labels, in [0, 1].
     Returns:
         shape `(N, K)`.
     Raises:
@@ -77,13 +78,11 @@ def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarr
     check_same_index(features=features, labels=labels)
     features = np.asarray(features, "float64")
     labels = check_labels(labels, np.inf)
-    check_share("noise", noise)
+    check_fraction("noise", noise)
     if features.ndim != 2 or features.shape[:1] != labels.shape:
-        raise ValueError(
-            f"`features` must have shape (N, D) and `labels` (N,). Received: shapes {features.shape} and {labels.shape}"
-        )
+        raise refusal("features", "have shape (N, D) and `labels` (N,)", f"shapes {features.shape} and {labels.shape}")
     if not np.isfinite(features).all():
-        raise ValueError(f"`features` must be finite. Received: {np.sum(~np.isfinite(features))} numbers that are not")
+        raise refusal("features", "be finite", f"{np.sum(~np.isfinite(features))} numbers that are not")
     classes = np.arange(max(labels.max(initial=0) + 1, 2))
     check_every_class(labels, len(classes))
     means = np.stack([features[labels == k].mean(0) for k in classes])

@@ -18,8 +18,8 @@ class DawidSkene:
     Attributes:
         probabilities: p(true class | labels), `(N, K)`; of an example without labels, the prior.
         transitions: T of each annotator, `(M, K, K)`, T[m, i, j] = p(label j of m | true class i).
-        prior: share of each class, `(K,)`.
-        log_likelihood: of the labels, sum_n log p(labels of n), after the last step.
+        prior: fraction of each class, `(K,)`.
+        log_likelihood: log likelihood of the labels, sum_n log p(labels of n), after the last step.
         iterations: the number of steps.
     """
 
@@ -36,7 +36,7 @@ def majority_vote(labels: Any, num_classes: int | None = None, shares: bool = Fa
     Args:
         labels: integers `(N, M)`, -1 where the annotator gave none; each example has at least one.
         num_classes: K; None is one more than the largest label.
-        shares: return the share of every class among the labels instead; a classifier may be trained on that.
+        shares: return the fraction of every class among the labels instead; a classifier may be trained on that.
     Returns:
         integers `(N,)`, the first of classes with equally many labels; or shares `(N, K)`.
     Raises:
@@ -63,7 +63,7 @@ def dawid_skene(
 ) -> DawidSkene:
     """Estimates true classes, and how each annotator confuses them, by maximum likelihood from the labels alone.
 
-    The model: labels of an example are independent given its true class. EM starts from the shares of the votes, and
+    The model: labels of an example are independent given its true class. EM starts from the fractions of the votes, and
     alternates:
 
         T[m, i, j] = (smoothing / K + sum over n with label j of m of p_n(i))
@@ -78,8 +78,8 @@ def dawid_skene(
     Args:
         labels: integers in [0, K), `(N, M)`, -1 where the annotator gave none.
         num_classes: K >= 2.
-        max_iterations: at least 1.
-        tolerance: at least 0.
+        max_iterations: integer, at least 1.
+        tolerance: number, at least 0.
         smoothing: number of labels added to the counts of each row of each T, spread over the classes; at least 0.
     Returns:
         `DawidSkene`.
@@ -119,7 +119,7 @@ def _indicators(labels, num_classes):
 
 
 def _vote_shares(given, num_classes):
-    """The share of each class among the labels of each example, `(N, K)`; equal for one without labels."""
+    """The fraction of each class among the labels of each example, `(N, K)`; equal for one without labels."""
     classes = scipy.sparse.csr_array(np.tile(np.eye(num_classes), (given.shape[1] // num_classes, 1)))
     counts = (given @ classes).toarray()
     totals = counts.sum(axis=1, keepdims=True)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.refusal import refusal
-from keras_het.base.validation import check_integer, check_not_negative, check_share, check_square
+from keras_het.base.validation import check_fraction, check_integer, check_not_negative, check_square
 
 
 def symmetric(num_classes: int, noise: float) -> np.ndarray:
@@ -13,7 +13,7 @@ def symmetric(num_classes: int, noise: float) -> np.ndarray:
 
     Args:
         num_classes: K >= 2.
-        noise: share of flipped labels, in [0, 1].
+        noise: fraction of flipped labels, in [0, 1].
     Returns:
         shape `(K, K)`.
     Raises:
@@ -32,7 +32,7 @@ def pair_flip(num_classes: int, noise: float) -> np.ndarray:
 
     Args:
         num_classes: K >= 2.
-        noise: share of flipped labels, in [0, 1].
+        noise: fraction of flipped labels, in [0, 1].
     Returns:
         shape `(K, K)`.
     Raises:
@@ -74,7 +74,7 @@ def outlier_class(num_classes: int, alpha: float = 0.0) -> np.ndarray:
 
     Args:
         num_classes: K >= 1, without the outliers.
-        alpha: in [0, 1].
+        alpha: number in [0, 1].
     Returns:
         shape `(K + 1, K + 1)`.
     Raises:
@@ -86,7 +86,7 @@ def outlier_class(num_classes: int, alpha: float = 0.0) -> np.ndarray:
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5]]
     """
     check_integer("num_classes", num_classes, 1)
-    check_share("alpha", alpha)
+    check_fraction("alpha", alpha)
     transition = np.eye(num_classes + 1)
     transition[-1] = [(1.0 - alpha) / num_classes] * num_classes + [alpha]
     return transition
@@ -94,7 +94,7 @@ def outlier_class(num_classes: int, alpha: float = 0.0) -> np.ndarray:
 
 def _check_flips(num_classes, noise):
     check_integer("num_classes", num_classes, 2)
-    check_share("noise", noise)
+    check_fraction("noise", noise)
 
 
 def total_variation(transition: Any, reference: Any) -> float:
@@ -119,7 +119,7 @@ def total_variation(transition: Any, reference: Any) -> float:
 
 
 def trace(transition: Any) -> float:
-    """sum_i T_ii: K for the identity; divided by K, the share of kept labels if classes are equally frequent.
+    """sum_i T_ii: K for the identity; divided by K, the fraction of kept labels if classes are equally frequent.
 
     Args:
         transition: T, shape `(K, K)`.

@@ -23,10 +23,10 @@ class HeadCost:
         parameters: trainable numbers of all maps.
         flops: operations of each device in a training step: the operations of its matrix products, plus, for all other
             work, as many such operations as take the same time.
-        train_bytes, predict_bytes: of each device, for weights, gradients, optimizer and the largest intermediate
+        train_bytes, predict_bytes: bytes of each device, for weights, gradients, optimizer and the largest intermediate
             results.
-        train_time, predict_time: of a step and of a prediction, as multiples of the Dense layer's times.
-        fits: whether `train_bytes` are within the memory that was given; None if none was.
+        train_time, predict_time: times of a step and of a prediction, as multiples of the Dense layer's times.
+        fits: boolean, whether `train_bytes` are within the memory that was given; None if none was.
     """
 
     covariance: str | None
@@ -123,8 +123,8 @@ class _Costs(NamedTuple):
     """Costs of a logit, or of a logit at a node, in matrix product operations that take as long.
 
     Attributes:
-        train, predict: of training, and of a prediction.
-        arrays: of the size of a block, held at once.
+        train, predict: costs of training, and of a prediction.
+        arrays: number of arrays of the size of a block, held at once.
         fixed: bytes beside them.
     """
 

@@ -19,7 +19,7 @@ class Clock(keras.layers.Layer):
     """A seed and a step counter, of which the noise is a function; the counter is saved with the weights.
 
     Args:
-        seed: of the noise.
+        seed: seed of the noise.
     """
 
     def __init__(self, seed: int, **kwargs: Any) -> None:
@@ -76,18 +76,18 @@ class HeteroscedasticDense(NoisyDense):
         temperature: tau > 0, or a `LearnedTemperature`.
         integrator: an instance or name from `keras_het.integrators`; None is QuasiMonteCarlo for softmax, and
             ClosedForm for the other links.
-        use_bias: whether mu has a bias, as in `Dense`.
-        kernel_initializer: of mu, as in `Dense`.
-        bias_initializer: of mu, as in `Dense`.
-        kernel_regularizer: of mu, as in `Dense`.
-        bias_regularizer: of mu, as in `Dense`.
+        use_bias: boolean, whether mu has a bias, as in `Dense`.
+        kernel_initializer: initializer of mu, as in `Dense`.
+        bias_initializer: initializer of mu, as in `Dense`.
+        kernel_regularizer: regularizer of mu, as in `Dense`.
+        bias_regularizer: regularizer of mu, as in `Dense`.
         covariance: an instance from `keras_het.covariances` in place of num_factors and parameter_efficient, for all
             other choices: how the noise starts, regularisers, V with fewer weights (`Narrow`), and noise of the
             features (HET-XL).
-        seed: of the training noise, in [0, 2^31). None draws one from Python's `random`, as Keras does. The config
+        seed: seed of the training noise, in [0, 2^31). None draws one from Python's `random`, as Keras does. The config
             keeps it.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
-        kwargs: as for any Keras layer.
+        kwargs: arguments of any Keras layer.
     Input shape: `(..., D)`, with at least one leading axis.
     Output shape: `(..., units)`.
     Raises:
@@ -157,7 +157,7 @@ class HeteroscedasticDense(NoisyDense):
         self.learned_temperature = learned
         if learned is not None:
             learned.start(self.name, self.trainable, self.dtype_policy)
-        self.covariance.take(self.units, self.temperature, self.seed, self.trainable, self.dtype_policy)
+        self.covariance.bind(self.units, self.temperature, self.seed, self.trainable, self.dtype_policy)
         self.clock = Clock(self.seed)
         self.integrator = integrator
 
@@ -246,7 +246,7 @@ class HeteroscedasticDense(NoisyDense):
 
         Args:
             x: inputs, `(..., D)`.
-            centered: whether to keep only the part that a softmax identifies; None follows the link.
+            centered: boolean, whether to keep only the part that a softmax identifies; None follows the link.
         """
         centered = self.link.ignores_shift if centered is None else check_boolean("centered", centered)
         return self.logit_distribution(x).covariance(centered=centered)

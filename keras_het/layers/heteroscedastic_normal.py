@@ -39,18 +39,18 @@ class HeteroscedasticNormal(NoisyDense):
         num_factors: R, from 0 (independent targets) to units; None is min(15, units).
         parameter_efficient: V(x) = diag(v(x)) V, as in `HeteroscedasticDense`.
         initial_scale: the standard deviation of each target at the start; None is 1, or that of `covariance`.
-        stop_features: whether d and V get the features without passing a gradient on, so that the layers before the
-            head learn from the mean alone; for `MultivariateNormalNLL(form="faithful")`.
+        stop_features: boolean, whether d and V get the features without passing a gradient on, so that the layers
+            before the head learn from the mean alone; for `MultivariateNormalNLL(form="faithful")`.
         covariance: an instance from `keras_het.covariances` in place of num_factors, parameter_efficient and
             initial_scale.
-        use_bias: whether mu has a bias, as in `Dense`.
-        kernel_initializer: of mu, as in `Dense`.
-        bias_initializer: of mu, as in `Dense`.
-        kernel_regularizer: of mu, as in `Dense`.
-        bias_regularizer: of mu, as in `Dense`.
-        seed: of the initial weights of V, in [0, 2^31). None draws one from Python's `random`.
+        use_bias: boolean, whether mu has a bias, as in `Dense`.
+        kernel_initializer: initializer of mu, as in `Dense`.
+        bias_initializer: initializer of mu, as in `Dense`.
+        kernel_regularizer: regularizer of mu, as in `Dense`.
+        bias_regularizer: regularizer of mu, as in `Dense`.
+        seed: seed of the initial weights of V, in [0, 2^31). None draws one from Python's `random`.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
-        kwargs: as for any Keras layer.
+        kwargs: arguments of any Keras layer.
     Input shape: `(..., D)`, with at least one leading axis.
     Output shape: `(..., K (2 + R) + 1)`.
     Raises:
@@ -110,7 +110,7 @@ class HeteroscedasticNormal(NoisyDense):
         if self.covariance.noise_of != "logits":
             rule = "have noise of the targets: noise of the features has no standard deviations of its own"
             raise refusal("covariance", rule, kind=self.covariance)
-        self.covariance.take(self.units, 1.0, self.seed, self.trainable, self.dtype_policy)
+        self.covariance.bind(self.units, 1.0, self.seed, self.trainable, self.dtype_policy)
 
     def distribution(self, x: Tensor) -> Any:
         """The Gaussian of the targets for inputs `(..., D)`.
@@ -151,7 +151,7 @@ class HeteroscedasticNormal(NoisyDense):
         Args:
             outputs: `(..., K (2 + R) + 1)`.
             num_samples: S.
-            seed: in [0, 2^31).
+            seed: integer in [0, 2^31).
         Returns:
             shape `(S, ..., K)`.
         """

@@ -48,8 +48,8 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         num_factors: R, from 0 to units; None is min(15, units).
         link: "sigmoid" for labels that are not exclusive, "softmax" for the classes of a pixel.
         temperature: tau > 0, or a `LearnedTemperature`.
-        learn_flips: whether to learn f = p(label 0 | true label 1) and q = p(label 1 | true label 0) of each label,
-            which start at .05 (sigmoid only).
+        learn_flips: boolean, whether to learn f = p(label 0 | true label 1) and q = p(label 1 | true label 0) of each
+            label, which start at .05 (sigmoid only).
         kwargs: other arguments of `HeteroscedasticDense`; `integrator` is that of the predictions of each label by
             itself.
     Input shape: `(..., D)`, with at least one leading axis.

@@ -49,8 +49,8 @@ class LearnedTemperature(FullPrecision):
 
         Args:
             owner: name of the head.
-            trainable: whether the temperature is trained.
-            dtype: of the head.
+            trainable: boolean, whether the temperature is trained.
+            dtype: dtype of the head.
         """
         if self.owner is not None:
             raise refusal("temperature", "be new for every head", f"that of {self.owner!r}")

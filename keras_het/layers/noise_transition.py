@@ -48,15 +48,15 @@ class NoiseTransition(keras.layers.Layer):
         transition: T, `(K, K)`. It is fixed ("true Q*") with `trainable=False`. A learned T starts at 0.99
             T + 0.01 / K, with K + 1 for K if there are outliers. None is the identity, but see `outlier_class`. All
             annotators share it, unless it has the shape `(M, K, K)`.
-        outlier_class: whether a further, last class holds examples that belong to no class. T is then
+        outlier_class: boolean, whether a further, last class holds examples that belong to no class. T is then
             `(K + 1, K + 1)`, and by default starts near `label_noise.outlier_class(K, alpha=0.5)` (Eq. 8). The share
             alpha of outliers that are labelled as such is learned with the rest of T, or given:
             `transition=outlier_class(K, alpha), trainable=False`. A learned share goes to zero if no example is
             labelled as an outlier, and T becomes singular; the callbacks warn of it. (A ridge hides it, and spreads the
             classes: use none here.)
-        trainable: whether T is learned.
-        regularizer: of T, such as `keras.regularizers.L2`.
-        apply_at_inference: whether to act at inference too, to evaluate on noisy labels.
+        trainable: boolean, whether T is learned.
+        regularizer: regularizer of T, such as `keras.regularizers.L2`.
+        apply_at_inference: boolean, whether to act at inference too, to evaluate on noisy labels.
         num_annotators: M, from 1 to as many as keep all T within 1 GiB; None is one T without an axis of annotators.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
     Input and output shape: `(..., K)`, or `(..., K + 1)` with outliers; log-probabilities. Rows of inputs give nan

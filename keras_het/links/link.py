@@ -33,7 +33,7 @@ class Link(Choice):
         min_units: the smallest number of classes.
         activations: the Keras activations of the plain heads that a head with this link can take over, with
             mu = temperature * (kernel, bias).
-        ignores_shift: whether a number that is added to all logits changes nothing.
+        ignores_shift: boolean, whether a number that is added to all logits changes nothing.
     """
 
     activation = "softmax"

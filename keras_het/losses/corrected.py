@@ -21,11 +21,11 @@ class ForwardCorrectedCrossentropy(Crossentropy):
 
     Args:
         transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i).
-        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
+        from_logits: boolean, whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
         name: the name of the loss in logs.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     Raises:
         ValueError: if T is not square and row-stochastic, or of another size than y_pred.
 

@@ -41,16 +41,16 @@ class Crossentropy(keras.losses.Loss):
     """Base class of losses; a subclass computes its loss from targets and log-probabilities in `crossentropy`.
 
     Args:
-        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
+        from_logits: boolean, whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean; None leaves out none.
-        reduction: as for any Keras loss.
-        name: as for any Keras loss.
-        dtype: as for any Keras loss.
+        reduction: argument of any Keras loss.
+        name: argument of any Keras loss.
+        dtype: argument of any Keras loss.
 
     Attributes:
         activation: "softmax" or "sigmoid" for a loss that takes only outputs of links with this `activation`; None for
             any link.
-        of_distributions: whether the loss takes the distribution that a `DistributionModel` gives it.
+        of_distributions: boolean, whether the loss takes the distribution that a `DistributionModel` gives it.
     """
 
     activation: str | None = "softmax"

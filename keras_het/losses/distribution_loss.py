@@ -19,9 +19,9 @@ class DistributionLoss(keras.losses.Loss):
     """Base class of losses of the distribution that a head returns; they compute in float32 or more.
 
     Args:
-        name: as for any Keras loss.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        name: argument of any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     """
 
     @property
@@ -38,7 +38,7 @@ class DistributionLoss(keras.losses.Loss):
         Args:
             y_true: labels, `(..., K)`, or `(...)` for one.
             y_pred: the distribution that a head returns, `(..., K (2 + R) + 1)`.
-            takes_flips: whether rates of wrong labels may stand in it.
+            takes_flips: boolean, whether rates of wrong labels may stand in it.
         Raises:
             ValueError: for labels of other shapes.
         """
@@ -75,8 +75,8 @@ class JointLoss(DistributionLoss):
 
     Args:
         num_samples: S, the number of nodes.
-        seed: of the nodes, in [0, 2^31).
-        kwargs: as for any Keras loss.
+        seed: seed of the nodes, in [0, 2^31).
+        kwargs: arguments of any Keras loss.
     """
 
     def __init__(self, num_samples: int, seed: int, **kwargs: Any) -> None:
@@ -117,9 +117,9 @@ class MultivariateNormalNLL(DistributionLoss):
     Args:
         form: "nll", "beta" or "faithful".
         beta: the power of "beta", at least 0; 0 is "nll".
-        name: as for any Keras loss.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        name: argument of any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     Input shape: targets `(..., K)`, or `(...)` for one. A target that is nan makes the loss nan: leave such examples
         out. Predictions `(..., K (2 + R) + 1)`.
     Raises:

@@ -42,11 +42,11 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
         strength: lambda >= 0; the paper takes 3 for ten classes and 7 for a hundred.
         momentum: beta, in [0, 1); the paper takes 0.7 for ten classes and 0.9 for a hundred.
         memory_dtype: the dtype of t, "float32" or "float16".
-        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
+        from_logits: boolean, whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
         name: the name of the loss in logs.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     Raises:
         ValueError: for arguments outside these ranges, or a t of more than 2 GiB.
 

@@ -49,7 +49,7 @@ class IndexedCrossentropy(StatefulCrossentropy):
 
     Args:
         num_examples: N, how many examples are trained on.
-        kwargs: see `Crossentropy`.
+        kwargs: arguments of `Crossentropy`.
     """
 
     def __init__(self, num_examples: int, **kwargs: Any):
@@ -62,7 +62,7 @@ class IndexedCrossentropy(StatefulCrossentropy):
         Args:
             y_true: integer labels, `(B,)` or `(B, 1)`, or label vectors, `(B, K)`.
             y_pred: logits or probabilities, `(B, K)`.
-            sample_weight: from `with_index`, `(B, 2)`; weights without an index, or None, where nothing is to be
+            sample_weight: result of `with_index`, `(B, 2)`; weights without an index, or None, where nothing is to be
                 remembered.
         Raises:
             ValueError: if the first batch has no index, or for predictions of another rank.
@@ -121,8 +121,8 @@ class IndexedCrossentropy(StatefulCrossentropy):
         Args:
             targets: `(B, K)`.
             log_probs: `(B, K)`.
-            index: of each example, int32, `(B,)`; N where it is unknown or the label is ignored.
-            known: whether the example has an index and its label counts, `(B,)`.
+            index: index of each example, int32, `(B,)`; N where it is unknown or the label is ignored.
+            known: mask, whether the example has an index and its label counts, `(B,)`.
         Returns:
             shape `(B,)`.
         """

@@ -34,10 +34,10 @@ class JointMultiLabelCrossentropy(JointLoss):
         num_samples: S, the number of nodes.
         false_negative_rate: f, of each label, or one number; in [0, 1).
         false_positive_rate: q, of each label, or one number; in [0, 1), with f + q < 1.
-        seed: of the nodes, in [0, 2^31).
-        name: as for any Keras loss.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        seed: seed of the nodes, in [0, 2^31).
+        name: argument of any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     Input shape: labels `(..., C)`, or `(...)` for one: 0 or 1, or -1 for a label that is not known; any other number
         makes the loss nan. A row of unknown labels alone counts neither in the sum nor in the mean. Predictions
         `(..., C (2 + R) + 1)`, or 2 C + 1 more numbers, with the rates that a head learns.
@@ -125,10 +125,10 @@ class JointSegmentationCrossentropy(JointLoss):
         num_samples: S, the number of nodes.
         ignore_class: integer label of pixels that count for nothing: their means, standard deviations and factors get
             no gradient; None counts all.
-        seed: of the nodes, in [0, 2^31).
-        name: as for any Keras loss.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        seed: seed of the nodes, in [0, 2^31).
+        name: argument of any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     Input shape: labels `(B, ...)` or `(B, ..., 1)`, integers; a label that is neither a class nor `ignore_class` makes
         the loss nan. Predictions `(B, ..., C (2 + R) + 1)`, such as `(B, H, W, C (2 + R) + 1)`.
     Output shape: a loss for each image. One of ignored pixels alone counts neither in the sum nor in the mean.

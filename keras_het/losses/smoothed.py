@@ -30,11 +30,11 @@ class SmoothedCrossentropy(Crossentropy):
 
     Args:
         smoothing: s < 1, of either sign; labels would say nothing at 1, and would be learned as wrong above 1.
-        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
+        from_logits: boolean, whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
         name: the name of the loss in logs.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     Raises:
         ValueError: for arguments outside these ranges.
 

@@ -29,10 +29,10 @@ class LossState(keras.metrics.Metric):
         Keras' `add_variable` is for sums of counts: it would divide an assigned number among the replicas.
 
         Args:
-            name: of the variable.
-            shape: of the variable.
-            initializer: of its numbers.
-            dtype: of the variable.
+            name: name of the variable.
+            shape: shape of the variable.
+            initializer: initializer of its numbers.
+            dtype: dtype of the variable.
         """
         made = keras.Variable(initializer, shape, dtype, trainable=False, aggregation="mean", name=name)
         setattr(self, name, made)  # Keras tracks the variables among the attributes

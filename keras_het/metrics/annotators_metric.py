@@ -20,7 +20,7 @@ class AnnotatorsMetric(keras.metrics.Metric):
     Args:
         metric: a metric that takes integer labels and weights; None is `keras.metrics.SparseCategoricalAccuracy()`.
         name: the name of the metric in logs; None takes the name of `metric`.
-        dtype: of the result; None for Keras' default.
+        dtype: dtype of the result; None for Keras' default.
     Raises:
         ValueError: if `metric` is no metric, such as the name of one.
 

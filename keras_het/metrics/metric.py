@@ -45,12 +45,12 @@ class ProbabilityMetric(keras.metrics.Metric):
     log-probabilities or logits, so its metrics need `from_logits=True`.
 
     Args:
-        from_logits: whether predictions are logits or log-probabilities, as a head returns them, rather than
+        from_logits: boolean, whether predictions are logits or log-probabilities, as a head returns them, rather than
             probabilities.
-        multi_label: whether labels are not exclusive: vectors of zeros and ones, with logits of sigmoids.
+        multi_label: boolean, whether labels are not exclusive: vectors of zeros and ones, with logits of sigmoids.
         ignore_class: a label that does not count, or None.
         name: the name of the metric.
-        dtype: of the result; None for Keras' default.
+        dtype: dtype of the result; None for Keras' default.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ def confidence_and_success(examples: Examples) -> tuple[Any, Any]:
     return ops.max(examples.p, axis=-1), success
 
 
-def place_in(bins: int, p: Any) -> Any:
+def bin_of(bins: int, p: Any) -> Any:
     """The bin of equal width of every probability, integers of the shape of p; p = 1 is in the last bin."""
     places = ops.cast(p * bins, "int32")
     return ops.where(places < bins, places, bins - 1)

@@ -15,7 +15,7 @@ from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointH
 from keras_het.losses import JointMultiLabelCrossentropy
 from keras_het.models.copying import body_of, unchanged_seed, weights_of
 from keras_het.models.distribution_model import DistributionModel
-from keras_het.models.ending import activated, compile_like, free_name, reshaped
+from keras_het.models.output_layers import activated, compile_like, free_name, reshaped
 from keras_het.models.raw_inputs import with_preprocessor
 
 # The kind of a model's outputs by the activation of its head.
@@ -78,11 +78,11 @@ def heteroscedastic(
         layer: the name of the Dense layer (or 1x1 Conv2D) to replace; None finds the last one. If it is not the last
             one, the layers after it are left out.
         warm_start: False starts mu as a new `HeteroscedasticDense` does.
-        clone: whether to copy the layers before the head, by way of a `.keras` file, instead of sharing them.
-        keep_activation: whether to put the activation of the old head behind the new one, in a layer of its own. A
-            model that returned probabilities then still does, and takes ordinary losses and metrics, without
+        clone: boolean, whether to copy the layers before the head, by way of a `.keras` file, instead of sharing them.
+        keep_activation: boolean, whether to put the activation of the old head behind the new one, in a layer of its
+            own. A model that returned probabilities then still does, and takes ordinary losses and metrics, without
             `from_logits`.
-        joint: whether the new model learns which labels go together, for a sigmoid link.
+        joint: boolean, whether the new model learns which labels go together, for a sigmoid link.
         head_arguments: other arguments of the head, a `HeteroscedasticDense`, or with `joint` a
             `JointHeteroscedasticDense`. `use_bias`, `name`, `kernel_regularizer` and
             `bias_regularizer` are taken from the old layer unless given; its constraints, activity regularizer and
@@ -93,7 +93,7 @@ def heteroscedastic(
         ValueError: if there is no graph, no such layer, or more than one output, if the old head has another
             activation, or if it is a convolution of "channels_first"; for `joint`, if the link is not the sigmoid, or
             if a layer behind the head is to be kept; for a regression, which `heteroscedastic_regression` converts.
-    Warns: if the old model was compiled with something that has no counterpart, or that cannot be made again.
+    Warns: if the old model was compiled with something that has no match, or that cannot be made again.
     Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 4.2 (transfer, in the other
         direction).
 
@@ -158,8 +158,8 @@ def homoscedastic(
         model: a model that ends in a `HeteroscedasticDense`, as `heteroscedastic` returns it.
         units: the number of classes, if it is not the old one.
         layer: the name of the layer to replace; layers after it are left out. None finds the last one.
-        clone: whether to copy the layers before the head instead of sharing them.
-        keep_activation: whether to put a softmax or sigmoid behind the old head also behind the Dense layer.
+        clone: boolean, whether to copy the layers before the head instead of sharing them.
+        keep_activation: boolean, whether to put a softmax or sigmoid behind the old head also behind the Dense layer.
         seed: the seed of a fresh layer's kernel; None draws it from Python's `random`, without advancing that.
     Returns:
         a functional `keras.Model` whose last layer is the Dense layer, except for layers that reshape and a kept
@@ -235,7 +235,7 @@ def check_not_converted(model: keras.Model) -> None:
     """Raises a ValueError for a model that ends in a head of this package.
 
     Args:
-        model: to be converted.
+        model: model to be converted.
     """
     for kind in (HeteroscedasticDense, JointHeteroscedasticDense, HeteroscedasticNormal):
         try:

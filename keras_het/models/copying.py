@@ -19,7 +19,7 @@ def unchanged_seed(seed=None):
     """Leaves the state of Python's `random` unchanged, from which Keras draws the seeds of initializers.
 
     Args:
-        seed: of the draws; None continues from the caller's state.
+        seed: seed of the draws; None continues from the caller's state.
     """
     state = random.getstate()
     if seed is not None:

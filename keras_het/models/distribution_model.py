@@ -33,10 +33,10 @@ class DistributionModel(keras.Model):
     Keras fits as usual, without `from_logits`. Calling the model returns the tensor.
 
     Args:
-        inputs: as for `keras.Model`.
-        outputs: of a `JointHeteroscedasticDense`, `StochasticSegmentation` or `HeteroscedasticNormal`.
-        name: as for `keras.Model`.
-        kwargs: as for `keras.Model`.
+        inputs: argument of `keras.Model`.
+        outputs: outputs of a `JointHeteroscedasticDense`, `StochasticSegmentation` or `HeteroscedasticNormal`.
+        name: argument of `keras.Model`.
+        kwargs: arguments of `keras.Model`.
     Raises:
         ValueError: for another last layer.
 
@@ -82,7 +82,7 @@ class DistributionModel(keras.Model):
         """The output of the head, as `predict` would return it of an ordinary model, `(N, ..., K (2 + R) + 1)`.
 
         Args:
-            x: as for `keras.Model.predict`.
+            x: argument of `keras.Model.predict`.
             kwargs: other arguments of `keras.Model.predict`.
         """
         return super().predict(x, **kwargs)
@@ -91,7 +91,7 @@ class DistributionModel(keras.Model):
         """The lower and the upper ends of the central interval of each target, `(N, K)` each, for a regression.
 
         Args:
-            x: as for `keras.Model.predict`.
+            x: argument of `keras.Model.predict`.
             level: the probability of the interval, in (0, 1).
             kwargs: other arguments of `keras.Model.predict`.
         Raises:
@@ -105,7 +105,7 @@ class DistributionModel(keras.Model):
         """The covariances of the targets, `(N, K, K)`, for a regression.
 
         Args:
-            x: as for `keras.Model.predict`.
+            x: argument of `keras.Model.predict`.
             kwargs: other arguments of `keras.Model.predict`.
         Raises:
             ValueError: for a head of labels.

@@ -48,8 +48,8 @@ class DeepEnsemble(keras.Model):
             labels that are not exclusive.
         link: the link of members that do not end in a head of this package or in an activation, and were not compiled
             with a crossentropy, which tells it: "softmax", "sigmoid", or any other link.
-        from_logits: for members whose last layer is unknown: True if they return logits or log-probabilities, False for
-            probabilities.
+        from_logits: form of members whose last layer is unknown: True if they return logits or log-probabilities, False
+            for probabilities.
         kwargs: arguments of `keras.Model`, such as `name`.
     Input shape: as of the members.
     Output shape: `(..., K)`: log-probabilities, or logits for a sigmoid, whatever the members return.
@@ -128,7 +128,7 @@ class DeepEnsemble(keras.Model):
         """Trains every member by its own `fit`, with the optimizer, loss and metrics that it was compiled with.
 
         Args:
-            x: as for `fit` of a member; a data set must be readable more than once.
+            x: argument of `fit` of a member; a data set must be readable more than once.
             y: labels, or None.
             seed: the seed of the order of the examples, another one for each member. `keras.utils.set_random_seed` sets
                 it, for all of Keras and NumPy. None draws one from Python's `random`.
@@ -178,8 +178,8 @@ class DeepEnsemble(keras.Model):
         """The predictions of each member.
 
         Args:
-            x: as for `predict`.
-            batch_size: for arrays.
+            x: argument of `predict`.
+            batch_size: size of the batches of arrays.
         Returns:
             log-probabilities, or logits for a sigmoid, `(M, N, ..., K)`.
         Raises:
@@ -211,7 +211,7 @@ class DeepEnsemble(keras.Model):
         """An ensemble from `get_config`.
 
         Args:
-            config: what `get_config` returns.
+            config: result of `get_config`.
             custom_objects: names and classes that are registered nowhere.
         """
         found = config.get("members")

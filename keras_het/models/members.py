@@ -13,7 +13,7 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_boolean
 from keras_het.inspection.check import leaves
-from keras_het.inspection.counterparts import activation_for
+from keras_het.inspection.matching import activation_for
 from keras_het.inspection.outputs import Output, outputs_of
 from keras_het.layers.heteroscedastic_dense import Clock
 from keras_het.links import Link

@@ -14,7 +14,7 @@ from keras_het.losses import MultivariateNormalNLL
 from keras_het.models.conversion import check_not_converted
 from keras_het.models.copying import body_of, unchanged_seed, weights_of
 from keras_het.models.distribution_model import DistributionModel
-from keras_het.models.ending import compile_like, free_name
+from keras_het.models.output_layers import compile_like, free_name
 
 BATCH_SIZE = 128
 
@@ -54,11 +54,11 @@ def heteroscedastic_regression(
         y: their targets, `(N, K)`, or `(N,)` for one; None for a data set.
         num_factors: R, see `HeteroscedasticNormal`; 0 is for targets that are independent, given x.
         initial_scale: the standard deviation of each target at the start, instead of `x` and `y`.
-        form: of the loss, see `MultivariateNormalNLL`; "faithful" also sets `stop_features` of the head.
+        form: form of the loss, see `MultivariateNormalNLL`; "faithful" also sets `stop_features` of the head.
         train_mean: False leaves the mean, and all layers before it, as they are (`trainable=False`, on copies of these
             layers): only the covariance is learned, and the predictions stay the old ones.
         layer: the name of the Dense layer to replace; None finds the last one. The layers after it are left out.
-        clone: whether to copy the layers before the head, by way of a `.keras` file, instead of sharing them.
+        clone: boolean, whether to copy the layers before the head, by way of a `.keras` file, instead of sharing them.
         head_arguments: other arguments of `HeteroscedasticNormal`. `use_bias`, `name`, `kernel_regularizer` and
             `bias_regularizer` are taken from the old layer unless given.
     Returns:

@@ -19,8 +19,8 @@ from keras_het.base.precision import check_dtype
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import as_float64, check_labels, check_last_axis, check_number
 from keras_het.inspection.outputs import Output
-from keras_het.models.ending import compile_like
 from keras_het.models.members import known_output, symbolic_inputs
+from keras_het.models.output_layers import compile_like
 from keras_het.models.raw_inputs import with_preprocessor
 
 LOWEST, HIGHEST = 0.05, 20.0
@@ -121,14 +121,14 @@ class TemperatureScaler(keras.layers.Layer):
     the temperature of a heteroscedastic head, which is inside the expectation over the noise and chosen before
     training, while T is behind the expectation and fitted after training.
 
-    Noisy labels calibrate the model for noisy labels: its confidence matches the share of noisy labels that agree with
-    it. It could be more confident of the true classes.
+    Noisy labels calibrate the model for noisy labels: its confidence matches the fraction of noisy labels that agree
+    with it. It could be more confident of the true classes.
 
     Args:
         link: the link of its inputs: "softmax" (log-probabilities or logits), "sigmoid" (logits), or another link.
         temperature: T before it is fitted.
         dtype: "float32", whatever the policy of the model around it, or "float64" on a backend that computes in it.
-        kwargs: see `keras.layers.Layer`.
+        kwargs: arguments of `keras.layers.Layer`.
     Input and output shape: `(..., K)`.
     Raises:
         ValueError: for arguments out of range.
@@ -181,8 +181,9 @@ class TemperatureScaler(keras.layers.Layer):
         """Sets T to the value that maximises the likelihood of the labels, whose negative log is convex in 1 / T.
 
         Args:
-            outputs: of a model for examples that it was not trained on, `(..., K)`: log-probabilities or logits.
-            labels: of these examples, integers `(...)`; for a sigmoid `(..., K)`, in [0, 1].
+            outputs: outputs of a model for examples that it was not trained on, `(..., K)`: log-probabilities or
+                logits.
+            labels: labels of these examples, integers `(...)`; for a sigmoid `(..., K)`, in [0, 1].
         Returns:
             itself.
         Raises:
@@ -240,7 +241,7 @@ def scale_temperature(
         x: examples that it was not trained on: arrays, or a data set of batches (x, y).
         y: their labels, which may be noisy: integers, or vectors for a sigmoid; None for a data set.
         link: "softmax" or "sigmoid", for a model whose last layer does not tell.
-        batch_size: for predictions from arrays.
+        batch_size: size of the batches for predictions from arrays.
     Returns:
         a model, with the layers of the old one.
     Raises:

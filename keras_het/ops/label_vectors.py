@@ -93,7 +93,7 @@ class LabelVectors(Normal):
         scale_diag: d, `(..., C)`.
         factor: V, with the signs of the labels, `(..., C, R)`.
         floor: probability of the label if the true one is the other, `(..., C)`; 1 for a label that is not known.
-        kept: what a true label adds to that, `(..., C)`; 0 for a label that is not known.
+        kept: number that a true label adds to that, `(..., C)`; 0 for a label that is not known.
         size: 0 and R, integers.
     """
 
@@ -149,24 +149,24 @@ class LabelVectors(Normal):
         """Zeros for the gradients of `tensors`."""
         return tuple(ops.zeros_like(x) for x in self.tensors)
 
-    def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Gradients of `tensors`: sums over the nodes of a chunk.
 
         Args:
-            sensitivity: gradients by the log-likelihoods, `(B, 1, C)`.
+            cotangent: gradients by the log-likelihoods, `(B, 1, C)`.
             chunk: columns of the tables.
         """
         log_p, by_loc, by_variance = log_expected_sigmoid_slopes(
             self._at(chunk), ops.square(self.scale_diag[..., None])
         )
         log_terms = self._mixed(log_p, (..., None))
-        of_floor = sensitivity * ops.exp(ops.minimum(-log_terms, LARGEST))
-        of_kept = sensitivity * ops.exp(log_p - log_terms)
+        of_floor = cotangent * ops.exp(ops.minimum(-log_terms, LARGEST))
+        of_kept = cotangent * ops.exp(log_p - log_terms)
         of_log_p = of_kept * self.kept[..., None]
         of_loc = of_log_p * by_loc
         of_factor = ops.matmul(ops.reshape(of_loc, (-1, of_loc.shape[-1])), ops.transpose(chunk[0]))
         of_scale_diag = 2.0 * self.scale_diag * ops.sum(of_log_p * by_variance, axis=-1)
-        sums = (ops.sum(x, axis=-1) for x in (sensitivity, of_loc, of_floor, of_kept))
+        sums = (ops.sum(x, axis=-1) for x in (cotangent, of_loc, of_floor, of_kept))
         of_offset, of_mean, of_floor, of_kept = sums
         return (
             of_offset,

@@ -120,15 +120,15 @@ class LowRankNormal(DiagonalNormal):
     def no_sums(self) -> tuple[Tensor, ...]:
         return ops.zeros_like(self.loc), ops.zeros((*self.loc.shape, self.size[1] + 1), self.loc.dtype)
 
-    def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Sums over the nodes of a chunk: of `sensitivity` times e_K, `(B, K)`, and times (e_R, 1), `(B, K, R + 1)`.
+    def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Sums over the nodes of a chunk: of `cotangent` times e_K, `(B, K)`, and times (e_R, 1), `(B, K, R + 1)`.
 
         The second sum is one matrix product, without a reshape, as in `logits_at`.
         """
         eps_diag, eps_factor = chunk[:2]
         with_one = ops.concatenate([eps_factor, ops.ones_like(eps_factor[:1])])
-        of_factor_and_loc = ops.tensordot(sensitivity, ops.transpose(with_one), axes=1)
-        return ops.sum(sensitivity * eps_diag, axis=-1), of_factor_and_loc
+        of_factor_and_loc = ops.tensordot(cotangent, ops.transpose(with_one), axes=1)
+        return ops.sum(cotangent * eps_diag, axis=-1), of_factor_and_loc
 
     def gradients(self, of_scale_diag: Tensor, of_factor_and_loc: Tensor) -> tuple[Tensor, ...]:
         """Gradients of `tensors` from the sums.

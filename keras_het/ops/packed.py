@@ -43,7 +43,7 @@ def pack(normal: Any, step: Tensor | None = None, flips: tuple[Tensor, Tensor] |
     """The tensor (mu, d, V, step) of a Gaussian, `(..., K (2 + R) + 1)`, or (mu, d, V, flips, 0, step).
 
     Args:
-        normal: of K logits, with R factors.
+        normal: Gaussian of K logits, with R factors.
         step: the training step, an integer scalar; None at inference.
         flips: rates of wrong labels, `(K,)` each; None for none.
 
@@ -69,7 +69,7 @@ def unpack(packed: Tensor, units: int, takes_flips: bool = False) -> Unpacked:
     Args:
         packed: `(..., K (2 + R) + 1)`.
         units: K.
-        takes_flips: whether rates of wrong labels may stand in it, 2 K + 1 numbers more.
+        takes_flips: boolean, whether rates of wrong labels may stand in it, 2 K + 1 numbers more.
     Raises:
         ValueError: for another width.
     """
@@ -84,9 +84,9 @@ def sizes_of(width: int, units: int, takes_flips: bool = False) -> tuple[int, bo
     """The number of factors in a packed tensor, and whether rates of wrong labels stand in it; None for no such width.
 
     Args:
-        width: of the tensor.
+        width: width of the tensor.
         units: K.
-        takes_flips: whether the rates may stand in it.
+        takes_flips: boolean, whether the rates may stand in it.
 
     Example:
         >>> sizes_of(13, units=3), sizes_of(13, units=5)
@@ -104,7 +104,7 @@ def unpack_sized(packed: Tensor, units: int, num_factors: int, has_flips: bool =
         packed: `(..., K (2 + R) + 1)`.
         units: K.
         num_factors: R.
-        has_flips: whether rates of wrong labels stand in it.
+        has_flips: boolean, whether rates of wrong labels stand in it.
     """
     step = ops.cast(ops.max(packed[..., -1]), "int32")
     end = (2 + num_factors) * units

@@ -175,6 +175,6 @@ class SigmoidMean(Mean):
         """logit p."""
         return log_means[0] - log_means[1]
 
-    def sensitivity(self, logits: Tensor, logit: Tensor, upstream: Tensor) -> Tensor:
+    def cotangent(self, logits: Tensor, logit: Tensor, upstream: Tensor) -> Tensor:
         """Derivative by the logits of every node, times S."""
         return upstream[..., None] * ops.exp(log_sigmoid_slope(logits) - log_sigmoid_slope(logit)[..., None])

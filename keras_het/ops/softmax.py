@@ -74,13 +74,13 @@ class SoftmaxMean(Mean):
         return (logits - ops.logsumexp(logits, axis=axis, keepdims=True),)
 
     def pivot(self, log_p: Tensor) -> Tensor:
-        """log p, which is subtracted from the logits before `sensitivity`.
+        """log p, which is subtracted from the logits before `cotangent`.
 
         It is 0 for a class that is left out, whose noise would otherwise be the largest logit.
         """
         return ops.where(log_p < LEFT_OUT, 0.0, log_p)
 
-    def sensitivity(self, logits: Tensor, log_p: Tensor, upstream: Tensor) -> Tensor:
+    def cotangent(self, logits: Tensor, log_p: Tensor, upstream: Tensor) -> Tensor:
         """Derivative by the logits of every node, times S."""
         p = ops.exp(log_p)
         weights = ops.exp(logits - _max(logits))

@@ -159,7 +159,7 @@ def _in_blocks(function: Callable, normal: Normal, block_size: int | None) -> Ca
     """`function`, applied in blocks of rows; its results for the rows are joined, and its totals added.
 
     Args:
-        function: of a distribution and a block of each further tensor; gives results for the rows, and totals.
+        function: function of a distribution and a block of each further tensor; gives results for the rows, and totals.
         normal: the distribution of all rows, B.
         block_size: rows of a block; None for all.
     Returns:
@@ -249,7 +249,7 @@ def _add_log_terms(mean: Mean, normal: Normal, sums: Any, chunk: Any) -> tuple:
 
 def _add_gradients(mean: Mean, normal: Normal, value: Tensor, upstream: Tensor, sums: Any, chunk: Any) -> tuple:
     """The body of the backward pass: the sums of the gradients, with those at a chunk of nodes."""
-    parts = normal.pull_back(mean.sensitivity(normal.logits_at(chunk), value, upstream), chunk)
+    parts = normal.vjp(mean.cotangent(normal.logits_at(chunk), value, upstream), chunk)
     return tuple(s + part for s, part in zip(sums, parts, strict=True))
 
 

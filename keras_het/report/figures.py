@@ -48,8 +48,8 @@ def pictures(found: Findings) -> list[Picture]:
         ),
         _picture(
             "What if only confident predictions are kept?",
-            "The share of errors among the predictions that are kept, the most confident first. The further below the "
-            "dashed line, the better the confidence tells right predictions from wrong ones.",
+            "The fraction of errors among the predictions that are kept, the most confident first. The further below "
+            "the dashed line, the better the confidence tells right predictions from wrong ones.",
             lambda ax: plots.risk_coverage(found.curve, ax),
         ),
     ]

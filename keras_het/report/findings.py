@@ -31,18 +31,19 @@ class Findings(NamedTuple):
         model: its name.
         class_names: K names, as given, or numbers.
         labels: `(N,)`.
-        out_of_sample: whether probabilities were given, as by cross-validation, so that the model did not predict.
+        out_of_sample: boolean, whether probabilities were given, as by cross-validation, so that the model did not
+            predict.
         accuracy: against the labels.
         nll: negative log-likelihood of the labels.
         brier: Brier score against the labels.
-        calibration: of the confidence of the predictions.
+        calibration: calibration of the confidence of the predictions.
         curve: risk and coverage by that confidence.
         issues: the labels, the worst first; None if they cannot be judged.
         noise: the noise that the head has learned; None without a head.
         missing: findings that could not be made, and why, in sentences.
-        epochs: of the training by which the labels are judged; 0 if they are judged by probabilities.
-        margins: of each epoch of that training, `(epochs, N)`; None without a history.
-        truth: how good the predictions are against the true classes; None without a T.
+        epochs: number of epochs of the training by which the labels are judged; 0 if they are judged by probabilities.
+        margins: margins of each epoch of that training, `(epochs, N)`; None without a history.
+        truth: quality of the predictions against the true classes; None without a T.
         diagnosis: kind of label noise; None without probabilities out of sample.
     """
 
@@ -79,7 +80,7 @@ class Findings(NamedTuple):
         return self._by_name(collections.Counter((given, suggested) for given, suggested, _ in self._suspects()))
 
     @property
-    def swapped(self) -> list[tuple[Any, Any, int]]:
+    def pair_flips(self) -> list[tuple[Any, Any, int]]:
         """(class, other class, number of suspects between the two), the largest number first.
 
         Only pairs of which one class is taken for the other more often than by chance: some suspects are confusable.
@@ -118,15 +119,15 @@ def collect(
     """Collects the findings of a report, without a page.
 
     Args:
-        model: of exclusive classes, with one output `(N, K)`.
+        model: model of exclusive classes, with one output `(N, K)`.
         x: inputs of the model, arrays of N examples.
         y: their labels, integers in [0, K), `(N,)`; they may be wrong.
         class_names: names of the K classes, a sequence or a dict {class: name}; None for numbers.
         probabilities: out of sample, `(N, K)`, each row of sum 1; None takes the model's predictions.
         dynamics: a `callbacks.TrainingDynamics` of the same examples, by which the labels are judged; or None.
-        issues: of the same labels, if somebody has found them; None finds them.
+        issues: issues of the same labels, if somebody has found them; None finds them.
         transition: T, for the section on the true classes; None for none.
-        batch_size: of the predictions.
+        batch_size: size of the batches of the predictions.
     Returns:
         `Findings`.
     Raises:

@@ -107,7 +107,7 @@ def report(
     the model or the data do not allow, and says why.
 
     Args:
-        model: of exclusive classes, with one output `(N, K)`; with or without a head of this package.
+        model: model of exclusive classes, with one output `(N, K)`; with or without a head of this package.
         x: inputs of the model, arrays of N examples.
         y: their labels, integers in [0, K), `(N,)`; they may be wrong.
         class_names: names of the K classes, a sequence or a dict {class: name}; None for numbers.
@@ -117,12 +117,12 @@ def report(
             also beside probabilities, and the page has a curve of the margin by epoch for each suspect. None for none.
         issues: a `LabelIssues`, of `analysis.find_label_issues` or `clean_labels(...).issues`, whose suspects the page
             shall have, also beside dynamics; None finds them.
-        transition: how the labels came about, T as `truth.true_performance` takes it, for a section on how good the
-            model is against the true classes; then the examples must be held out. None for no such section.
+        transition: account of how the labels came about, T as `truth.true_performance` takes it, for a section on how
+            good the model is against the true classes; then the examples must be held out. None for no such section.
         images: pictures of the examples, to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels;
             None takes x if it has that last form.
-        batch_size: of the predictions.
-        title: of the page, as plain text; None names the model.
+        batch_size: size of the batches of the predictions.
+        title: title of the page, as plain text; None names the model.
     Returns:
         the path of the page.
     Raises:

@@ -87,9 +87,9 @@ def choose(
             indices of a pandas frame where the examples have one. They replace the given ones, and count more in the
             measure.
         class_names: names of the K classes, for integer labels; None for numbers, or the names that the labels are.
-        optimizer: of models on features: a name, a Keras optimizer, of which each training gets a new one; None for
-            "adam", and beside a function, whose models bring theirs.
-        batch_size: of training and prediction.
+        optimizer: optimizer of models on features: a name, a Keras optimizer, of which each training gets a new one;
+            None for "adam", and beside a function, whose models bring theirs.
+        batch_size: size of the batches of training and prediction.
         folds: the parts of the data, at least 2.
         trainings: the most trainings, with the last one, from `folds + 1` on. The plain training is measured on all
             folds, whose probabilities the result has. If the others are too few for the candidates on all folds, these
@@ -100,9 +100,9 @@ def choose(
             layers, the optimizer and the loss of a model that it makes, and not how the layers are joined, nor
             pretrained weights: take another folder when those change. Callbacks count by their attributes, which a
             training may change: make them anew for each call.
-        seed: of the split and of the trainings.
+        seed: seed of the split and of the trainings.
         verbose: 1 for the plan, a progress bar and the table, 0 for nothing.
-        fit_arguments: for `fit`, such as callbacks, which all trainings share.
+        fit_arguments: arguments for `fit`, such as callbacks, which all trainings share.
     Returns:
         `Result`; print it.
     Raises:

@@ -62,19 +62,19 @@ def clean_labels(
         epochs: the number of epochs of each training.
         probabilities: out of sample, `(N, K)`, each row of sum 1, in the order of the classes; None trains models for
             them.
-        action: of the issues: "drop" trains without their examples, "correct" with the classes found.
+        action: remedy for the issues: "drop" trains without their examples, "correct" with the classes found.
         verified_labels: labels that somebody has verified, as a dict from the indices of examples to labels. They
             replace the given ones, and are no issues.
         sample_weight: weights of the examples in `fit`, shape `(N,)`, not negative; None for those of a data set.
-        class_names: see `choose`.
-        optimizer: see `choose`.
-        batch_size: of training and prediction.
+        class_names: argument of `choose`.
+        optimizer: argument of `choose`.
+        batch_size: size of the batches of training and prediction.
         folds: the number of parts, and of models, from 2 to N.
         report_path: the folder for a page and a table of the labels (`report`); None for none.
         resume_path: a folder that keeps each finished fold: see `choose`.
-        seed: of the split and of the models.
+        seed: seed of the split and of the models.
         verbose: 1 for a progress bar and the result, 0 for none.
-        fit_arguments: for `fit`, such as callbacks.
+        fit_arguments: arguments for `fit`, such as callbacks.
     Returns:
         `Result`; print it.
     Raises:

@@ -48,8 +48,8 @@ def best_epoch(scores: np.ndarray, weights: np.ndarray) -> int:
     """The epoch, from 0, of the largest moving mean of the weighted mean score.
 
     Args:
-        scores: of each example after each epoch, `(epochs, N)`; the larger, the better.
-        weights: of the examples, `(N,)`.
+        scores: scores of each example after each epoch, `(epochs, N)`; the larger, the better.
+        weights: weights of the examples, `(N,)`.
     """
     return int(moving_mean(scores @ weights / weights.sum()).argmax())
 
@@ -60,9 +60,9 @@ def compare(scores: np.ndarray, others: np.ndarray, weights: np.ndarray) -> Diff
         mean = sum_n w_n (s_n - o_n) / sum_n w_n,     error^2 = sum_n w_n^2 (s_n - o_n - mean)^2 / (sum_n w_n)^2
 
     Args:
-        scores: of the first, `(N,)`, such as whether it predicts an example's label.
-        others: of the other, on the same examples.
-        weights: of the examples, `(N,)`.
+        scores: scores of the first, `(N,)`, such as whether it predicts an example's label.
+        others: scores of the other, on the same examples.
+        weights: weights of the examples, `(N,)`.
 
     Example:
         >>> compare(np.array([1, 1, 0, 1]), np.array([1, 0, 0, 1]), np.ones(4)).mean
@@ -83,7 +83,7 @@ def choose_one(
 
     Args:
         candidates: the plain training first.
-        difference: of one candidate to another.
+        difference: difference of one candidate to another.
         safest: the candidate for a doubt, one of them.
         errors: standard errors that a difference must have.
     """

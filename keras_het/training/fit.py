@@ -27,11 +27,11 @@ class Trainer:
     """Trains candidates, all with the same network below the head, optimizer, and arguments of `fit`.
 
     Args:
-        make_model: see `choose`.
-        optimizer: see `choose`.
+        make_model: argument of `choose`.
+        optimizer: argument of `choose`.
         epochs: the number of epochs.
-        batch_size: of training and prediction.
-        criterion: see `choose`.
+        batch_size: size of the batches of training and prediction.
+        criterion: argument of `choose`.
         fit_arguments: further arguments of `fit`.
     Raises:
         ValueError: for arguments of `fit` that cannot be given.
@@ -68,7 +68,7 @@ class Trainer:
 
         Args:
             given: the examples as a user gives them.
-            name: of the argument, for the errors of examples that are not finite.
+            name: name of the argument, for the errors of examples that are not finite.
         """
         x = given.x if self._frozen is None else networks.features(self._frozen, given.x, self.batch_size)
         self._all[name] = x
@@ -79,7 +79,7 @@ class Trainer:
 
         Args:
             task: the examples to train on.
-            seed: of the weights, the order of the batches, and all that is drawn.
+            seed: seed of the weights, the order of the batches, and all that is drawn.
         """
         keras.utils.set_random_seed(seed)
         model = self._make(task)
@@ -97,8 +97,8 @@ class Trainer:
             strength: one of its strengths.
             task: the examples to train on.
             held_out: examples and labels that measure it, at least one; None for a training that is not measured.
-            seed: of the weights, the order of the batches, and all that is drawn.
-            epochs: how many.
+            seed: seed of the weights, the order of the batches, and all that is drawn.
+            epochs: number of epochs.
         Returns:
             the model that predicts the true classes, and of the held-out examples "scores", `(epochs, n)`,
                 "probabilities" at the epoch of the best mean score, `(n, K)`, float32; and "seconds".
@@ -145,7 +145,7 @@ class Record(keras.callbacks.Callback):
     Args:
         predictor: the model that predicts the true classes.
         held_out: examples and labels; None for none.
-        batch_size: of the predictions.
+        batch_size: size of the batches of the predictions.
         criterion: "accuracy" scores an example by whether its label is predicted, "loss" by log p(label).
     """
 

@@ -49,13 +49,13 @@ def cross_val_probabilities(
         y: their labels, `(N,)`: see `choose`.
         epochs: the number of epochs of each training.
         folds: the number of parts, and of models, from 2 to N.
-        optimizer: see `choose`.
-        batch_size: of training and prediction.
-        sample_weight: of the examples in `fit`, shape `(N,)`, or None.
+        optimizer: argument of `choose`.
+        batch_size: size of the batches of training and prediction.
+        sample_weight: weights of the examples in `fit`, shape `(N,)`, or None.
         resume_path: a folder that keeps each finished fold; see `choose`.
-        seed: of the split and of the models.
+        seed: seed of the split and of the models.
         verbose: 1 for a progress bar, 0 for none.
-        fit_arguments: for `fit`, such as callbacks.
+        fit_arguments: arguments for `fit`, such as callbacks.
     Returns:
         shape `(N, K)`, float32, each row of sum 1.
     Raises:
@@ -84,12 +84,12 @@ def held_out_probabilities(
     """The probabilities of each example by a model that did not see it, `(N, K)`, and its fold, `(N,)`.
 
     Args:
-        trainer: of the models.
+        trainer: trainer of the models.
         task: the examples as the network takes them.
-        folds: see `cross_val_probabilities`.
-        seed: see `cross_val_probabilities`.
-        resume_path: see `cross_val_probabilities`.
-        verbose: see `cross_val_probabilities`.
+        folds: argument of `cross_val_probabilities`.
+        seed: argument of `cross_val_probabilities`.
+        resume_path: argument of `cross_val_probabilities`.
+        verbose: argument of `cross_val_probabilities`.
     """
     check_integer("seed", seed, 0, MOST_SEED)
     fold_of = stratified_folds(task.y, folds, seed)

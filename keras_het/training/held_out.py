@@ -8,12 +8,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.batches import count_examples, examples_and_labels, labelled_batches, take
+from keras_het.base.batches import count_examples, examples_and_labels, labelled_batches, select_rows
 from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_choice
 from keras_het.inspection.check import leaves
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
-from keras_het.inspection.counterparts import activation_for, ignored_by, labels_for, loss_of, remade
+from keras_het.inspection.matching import activation_for, ignored_by, labels_for, loss_of, remade
 from keras_het.inspection.outputs import found_in, outputs_of
 from keras_het.layers import NoiseTransition
 from keras_het.losses.state import StatefulCrossentropy
@@ -27,7 +27,7 @@ class HeldOut:
         data: `(x, y)`, or a data set of batches (x, y) that can be read more than once.
         criterion: "accuracy", "loss", or a function `(labels, predictions)`: see `tune`.
         mode: "min", "max" or "auto".
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Raises:
         ValueError: for arguments out of range.
     """
@@ -95,7 +95,7 @@ class HeldOut:
         if layers_of(model, NoiseTransition):
             x, y = self._x, self._y
             if ignored is not None and y is not None and np.ndim(y) == 1:  # T has no row for such a label
-                x, y = take(x, np.flatnonzero(y != ignored)), y[y != ignored]
+                x, y = select_rows(x, np.flatnonzero(y != ignored)), y[y != ignored]
             for batch in CleanAndNoisy(model).batches(x, y, self._batch_size, "validation_data"):
                 yield batch.labels, batch.noisy.astype("float32"), None
             return
@@ -268,7 +268,7 @@ def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float
         x: examples: arrays, or a data set of batches (x, y) as for `fit`.
         y: their noisy labels, integers in [0, K), `(N,)`, or of several annotators `(N, M)`, -1 where one is missing;
             None for a data set.
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Returns:
         a float.
     Raises:

@@ -12,8 +12,8 @@ from keras_het.base.graph import Head, find_head, model_inputs, single_output
 from keras_het.base.internals import compile_arguments, layers_of, not_decayed
 from keras_het.base.new_models import NewModels
 from keras_het.inspection.check import leaves
-from keras_het.inspection.counterparts import labels_for, remade
 from keras_het.inspection.features import predicted
+from keras_het.inspection.matching import labels_for, remade
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.raw_inputs import with_preprocessor
 from keras_het.training.candidates import Candidate, Task
@@ -27,7 +27,7 @@ def maker(make_model: Any, optimizer: Any, known: NewModels) -> Callable[[Task],
 
     Args:
         make_model: a function; or None, or a trained model, for a Dense layer on features.
-        optimizer: of a model on features; refused beside a function.
+        optimizer: optimizer of a model on features; refused beside a function.
         known: models of the run so far.
     Raises:
         ValueError: for anything else.
@@ -61,8 +61,8 @@ def checked_model(model: Any, task: Task, known: NewModels) -> keras.Model:
     """A model of a user's function, which must be new, compiled, and of the classes of the task.
 
     Args:
-        model: what the function returned.
-        task: of which it is to learn.
+        model: result of the function.
+        task: task that it is to learn.
         known: models of the run so far.
     """
     if not isinstance(model, keras.Model) or not getattr(model, "compiled", False):
@@ -92,7 +92,7 @@ def with_head(model: keras.Model, task: Task, candidate: Candidate, strength: An
         model: new, of a function `make_model`.
         task: the examples to train on.
         candidate: makes the layers.
-        strength: of the candidate.
+        strength: strength of the candidate.
     Returns:
         the model to train, compiled with the optimizer of `model`, and the one without the layers for training alone,
             which share their layers.

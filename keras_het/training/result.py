@@ -39,13 +39,13 @@ class Score:
         name: title of the candidate, with its strength if it has several; or the value as text.
         value: strength of the candidate, or value; None for neither.
         score: mean of the criterion over the held-out labels, wrong ones among them, at the chosen epoch.
-        difference: what it gains over the plain training, on the same examples: accuracy, or mean log p(label); nan
+        difference: gain over the plain training, on the same examples: accuracy, or mean log p(label); nan
             where nothing is compared so.
         error: paired standard error of the difference.
         epoch: chosen epoch, counted from 1.
         trainings: number of trainings.
         seconds: time of all trainings.
-        dropped: whether it fell behind before all folds were measured.
+        dropped: boolean, whether it fell behind before all folds were measured.
     """
 
     name: str
@@ -144,7 +144,7 @@ class Result:
 
         Args:
             path: the folder.
-            arguments: of `keras_het.report`, such as `images`.
+            arguments: arguments of `keras_het.report`, such as `images`.
         Raises:
             ImportError: without Matplotlib or Jinja.
             ValueError: for a result of `tune`.

@@ -9,7 +9,15 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.batches import as_arrays, as_numpy, check_again, check_same_index, count_examples, is_data_set, take
+from keras_het.base.batches import (
+    as_arrays,
+    as_numpy,
+    check_again,
+    check_same_index,
+    count_examples,
+    is_data_set,
+    select_rows,
+)
 from keras_het.base.new_models import models_of
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_maker
@@ -76,13 +84,13 @@ def tune(
             "accuracy" in it, else "min".
         epoch: "best" scores after every epoch and keeps the best weights; "last" scores once, and after every
             epoch if there are callbacks.
-        extend: if the best of at least two positive numbers is the largest or the smallest, go on beyond it by the
-            ratio of the last step of the list, until it is not, for at most six more values. An error at one of these
-            ends the search, with a warning.
-        batch_size: of training and prediction from arrays.
-        seed: of the examples that are held out.
+        extend: boolean: if the best of at least two positive numbers is the largest or the smallest, go on beyond it by
+            the ratio of the last step of the list, until it is not, for at most six more values. An error at one of
+            these ends the search, with a warning.
+        batch_size: size of the batches of training and prediction from arrays.
+        seed: seed of the examples that are held out.
         verbose: 1 for a progress bar and the table, 0 for neither; 2 shows the lines of `fit`, too.
-        fit_arguments: for `fit`, such as callbacks.
+        fit_arguments: arguments for `fit`, such as callbacks.
     Returns:
         `Result`; its `value` is the best one, its `model` has the weights of the epoch that was chosen. Its reason has
             a sentence on the epochs if the best one is among the last tenth.
@@ -159,7 +167,7 @@ def _divided(x: Any, y: Any, validation_data: Any, seed: int) -> tuple[dict[str,
         is_held_out = stratified_folds(y, HELD_OUT, seed) == 0
     else:
         is_held_out = random_generator(seed).permutation(count_examples(x)) % HELD_OUT == 0
-    parts = [(take(x, rows), y[rows]) for rows in (np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out))]
+    parts = [(select_rows(x, rows), y[rows]) for rows in (np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out))]
     return dict(zip("xy", parts[0], strict=True)), parts[1]
 
 

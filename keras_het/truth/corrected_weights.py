@@ -23,7 +23,7 @@ from keras_het.label_noise.estimation import check_distributions
 from keras_het.label_noise.matrices import condition_number, from_confusion
 from keras_het.layers import NoiseTransition
 
-MOST_CONDITION = 100.0  # a share of the truth to a hundredth would then take 100 ** 2 times the labels
+MOST_CONDITION = 100.0  # a fraction of the truth to a hundredth would then take 100 ** 2 times the labels
 MOST_ERROR = 0.25  # of T by its counts, in parts of itself: beyond, first order is not enough
 ASSUMPTION = "Noise must not depend on the example given its true class; held-out labels alone cannot show that it does"
 
@@ -35,9 +35,9 @@ class Noisy(NamedTuple):
         p: probabilities, `(N, K)`, float64.
         labels: integers `(N, M)`, -1 where annotator m gave none; M is 1 for one label each.
         transitions: the estimate of T, `(M, K, K)`.
-        inverses: that of T^-1, `(M, K, K)`.
+        inverses: T^-1, `(M, K, K)`.
         redraw: `(generator, counts of the examples) -> T` of another sample; None for a T that is taken for exact.
-        origin: where T comes from, in words.
+        origin: origin of T, in words.
     """
 
     p: np.ndarray

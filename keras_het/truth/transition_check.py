@@ -12,7 +12,7 @@ from keras_het.base.batches import check_same_index
 from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator
 from keras_het.base.tables import Titled
-from keras_het.base.validation import check_labels, check_number, check_open_share, check_share
+from keras_het.base.validation import check_fraction, check_labels, check_number, check_open_fraction
 from keras_het.truth.corrected_weights import Noisy, read_noisy
 
 LEVEL = 0.05  # p-value below which a test says no
@@ -28,11 +28,11 @@ class TransitionTest:
     """One question, answered by the labels that were given.
 
     Attributes:
-        question: in words.
-        finding: what was found, in words, and whether the labels are too few to tell.
-        p_value: of a finding so extreme, if the answer is yes; never 0, for it is counted among draws.
-        needed: how many examples with such labels find what `finding` names, in the share `power` of all cases; None
-            if that cannot be said.
+        question: question in words.
+        finding: result in words, and whether the labels are too few to tell.
+        p_value: p-value of a finding so extreme, if the answer is yes; never 0, for it is counted among draws.
+        needed: number of examples with such labels that find what `finding` names, in the share `power` of all cases;
+            None if that cannot be said.
     """
 
     question: str
@@ -47,10 +47,10 @@ class TransitionCheck(Titled):
 
     Attributes:
         tests: a `TransitionTest` for each question.
-        holds: whether no test says no, at .05 for all of them together; None if the labels are too few to tell. True is
-            no proof: few labels find little.
-        examples: how many there were.
-        power: of `needed`.
+        holds: boolean, whether no test says no, at .05 for all of them together; None if the labels are too few to
+            tell. True is no proof: few labels find little.
+        examples: number of examples.
+        power: power of `needed`.
     """
 
     tests: tuple[TransitionTest, ...]
@@ -106,13 +106,13 @@ def check_transition(
     out: labels that trained the model cannot be told apart from others, and the model agrees with their errors.
 
     Args:
-        probabilities: of the model for held-out examples, `(N, K)`, each row of sum 1.
+        probabilities: probabilities of the model for held-out examples, `(N, K)`, each row of sum 1.
         labels: their noisy labels, integers `(N,)`; without `true`, `(N, M)`, -1 where an annotator gave none.
         transition: T, as in `true_performance`; its estimate is tested as it is, without its error.
         true: the true classes, integers `(N,)`.
         smallest: the error of the accuracy that shall be found, in (0, 1].
-        power: the share of the cases in which it shall be found, in (0, 1).
-        seed: of the draws; an integer, at least 0, or a list of them.
+        power: the fraction of the cases in which it shall be found, in (0, 1).
+        seed: seed of the draws; an integer, at least 0, or a list of them.
     Returns:
         `TransitionCheck`; print it.
     Raises:
@@ -133,8 +133,8 @@ def check_transition(
     """
     check_same_index(probabilities=probabilities, labels=labels, true=true)
     noisy, rng = read_noisy(probabilities, labels, transition), random_generator(seed)
-    check_share("smallest", check_number("smallest", smallest, above=0.0))
-    check_open_share("power", power)
+    check_fraction("smallest", check_number("smallest", smallest, above=0.0))
+    check_open_fraction("power", power)
     if true is None:
         found = _agree(noisy, power, rng)
         return _verdict([found.test], [found.p_values], noisy, power)
@@ -231,7 +231,7 @@ def _by_transition(
     if np.isfinite(ratios[0]) and ratios[0] > expected > 0:
         per_example = (ratios[0] - expected) / len(true)
         needed = math.ceil(chndtrinc(chdtri(expected, LEVEL), expected, 1.0 - power) / per_example)
-    finding = f"the shares of labels are {distance:.3f} from T (total variation), chance included"
+    finding = f"the fractions of labels are {distance:.3f} from T (total variation), chance included"
     certain = _certain(t[true])
     by_counts = _found("is T right", finding, ratios, needed, certain)
     deviation = math.sqrt(noisy.noise_variance()[true, predicted].mean())
@@ -249,10 +249,10 @@ def _agree(noisy: Noisy, power: float, rng: np.random.Generator) -> _Tested:
     numbers = given.sum(axis=1)
     if not (pairs := int((numbers * (numbers - 1) // 2).sum())):
         raise refusal("labels", "have examples with labels of two annotators", "none")
-    examples, raters = np.nonzero(given)  # of each label
+    examples, annotators = np.nonzero(given)  # of each label
     size, table = noisy.p.shape[1], _expected_agreement(noisy, given)[examples]
     for m, inverse in enumerate(noisy.inverses):  # what a label says of how often the annotators of its example agree
-        table[raters == m] = table[raters == m] @ inverse.T
+        table[annotators == m] = table[annotators == m] @ inverse.T
     table *= noisy.parts()[given][:, None]
     weights = np.maximum(noisy.weights(noisy.inverses).mean(axis=0), 0.0)
     shares, rows = weights[None] / weights.sum(), noisy.transitions.reshape(-1, size)
@@ -264,7 +264,7 @@ def _agree(noisy: Noisy, power: float, rng: np.random.Generator) -> _Tested:
     sums = [beyond(noisy.labels[given][None])]
     for draws in _blocks(len(examples)):
         true = _draw_of_rows(shares, np.zeros((draws, count), int), rng)
-        sums.append(beyond(_draw_of_rows(rows, raters * size + true[:, examples], rng)))
+        sums.append(beyond(_draw_of_rows(rows, annotators * size + true[:, examples], rng)))
     found = np.concatenate(sums)
     deviation = math.sqrt(np.square(found[1:]).mean() / count)
     finding = f"they agree on {found[0] / pairs:+.3f} more of the pairs of labels than T says"

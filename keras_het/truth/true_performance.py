@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_het.base.seeds import random_generator
 from keras_het.base.tables import Titled
-from keras_het.base.validation import check_integer, check_open_share
+from keras_het.base.validation import check_integer, check_open_fraction
 from keras_het.truth.corrected_weights import Noisy, read_noisy
 from keras_het.truth.intervals import TAIL, Estimate, TruthIntervals, estimate
 
@@ -26,19 +26,21 @@ class TruePerformance(Titled):
     are wide, those of the calibration error and of the likelihood wider than they need be.
 
     Attributes:
-        accuracy: the share of predictions that are the true class.
-        noisy_accuracy: the share of predictions that are the label.
+        accuracy: the fraction of predictions that are the true class.
+        noisy_accuracy: the fraction of predictions that are the label.
         calibration_error: the expected calibration error against the true classes. What chance adds to it is taken off.
         nll: the mean of -log p(true class), no probability below the smallest float32.
-        joint: share of the examples with true class i and prediction j, `(K, K)`; its sums over j are the class shares.
-        edges: of the bins of the calibration curve, `(B + 1,)`, from 0 to 1.
+        joint: fraction of the examples with true class i and prediction j, `(K, K)`; its sums over j are the class
+            shares.
+        edges: edges of the bins of the calibration curve, `(B + 1,)`, from 0 to 1.
         count: examples in each bin, `(B,)`.
         confidence: their mean confidence, `(B,)`, nan in an empty bin.
-        curve: the share of the predictions of each bin that is the true class, `(B,)`, nan in an empty bin.
-        kept: the share of predictions that are at least as sure as the lower edge of each bin, `(B,)`.
-        kept_accuracy: the share of these that is the true class, `(B,)`, nan where there are none.
+        curve: the fraction of the predictions of each bin that is the true class, `(B,)`, nan in an empty bin.
+        keep_rate: the fraction of predictions that are at least as sure as the lower edge of each bin, `(B,)`.
+        kept_accuracy: the fraction of these that is the true class, `(B,)`, nan where there are none.
         condition: the condition number of T.
-        transition_share: how much of the variance of `accuracy` is from the error of T; 0 for a T taken for exact.
+        transition_fraction: fraction of the variance of `accuracy` that is from the error of T; 0 for a T taken for
+            exact.
         notes: (title, text) of what the result rests on.
     """
 
@@ -51,10 +53,10 @@ class TruePerformance(Titled):
     count: np.ndarray
     confidence: np.ndarray
     curve: Estimate
-    kept: np.ndarray
+    keep_rate: np.ndarray
     kept_accuracy: Estimate
     condition: float
-    transition_share: float
+    transition_fraction: float
     notes: tuple[tuple[str, str], ...]
 
     def threshold(self, accuracy: float = 0.95) -> float:
@@ -66,12 +68,12 @@ class TruePerformance(Titled):
         so check it on others before much depends on it.
 
         Args:
-            accuracy: the wanted share of true classes, greater than 0, less than 1.
+            accuracy: the wanted fraction of true classes, greater than 0, less than 1.
         Raises:
             ValueError: for another number.
         """
-        accuracy = check_open_share("accuracy", accuracy)
-        found, shown = self.kept_accuracy, self.kept * self.count.sum() * np.log(accuracy) <= np.log(TAIL)
+        accuracy = check_open_fraction("accuracy", accuracy)
+        found, shown = self.kept_accuracy, self.keep_rate * self.count.sum() * np.log(accuracy) <= np.log(TAIL)
         impossible = (found.value > 1.0) & (found.low >= 1.0)
         enough = self.edges[:-1][(found.low >= accuracy) & shown & ~impossible & (self.count > 0)]
         return float(enough[0]) if len(enough) else np.inf
@@ -91,7 +93,7 @@ class TruePerformance(Titled):
         if np.isinf(edge):
             return "none is shown to be enough by these labels"
         (place,) = np.flatnonzero(self.edges == edge)
-        kept, right = self.kept[place], self.kept_accuracy.low[place]
+        kept, right = self.keep_rate[place], self.kept_accuracy.low[place]
         return f"{edge:.3g} or more keeps {kept:.0%} of the predictions, right in at least {right:.1%} by the interval"
 
 
@@ -103,7 +105,7 @@ class Metrics(NamedTuple):
     nll: Any
     joint: Any
     curve: Any
-    kept: Any
+    keep_rate: Any
     gaps: Any
 
 
@@ -132,7 +134,7 @@ def true_performance(
     the cases by 20 of each of two classes at 40% noise, and the notes say so.
 
     Args:
-        probabilities: of the model for held-out examples, `(N, K)`, each row of sum 1.
+        probabilities: probabilities of the model for held-out examples, `(N, K)`, each row of sum 1.
         labels: their noisy labels, integers `(N,)`; or of M annotators `(N, M)`, -1 where one gave none, who must err
             independently of each other, given the true class.
         transition: T[i, j] = p(noisy label j | true class i). One of
@@ -145,9 +147,9 @@ def true_performance(
               them, a bias, is not seen.
 
             For a T with an outlier class, the probabilities and the labels have that class, too.
-        bins: of the calibration curve, of equal width.
+        bins: number of bins of the calibration curve, of equal width.
         draws: samples.
-        seed: of the samples; an integer, at least 0, or a list of them.
+        seed: seed of the samples; an integer, at least 0, or a list of them.
     Returns:
         `TruePerformance`; print it.
     Raises:
@@ -183,7 +185,9 @@ def true_performance(
         sample.mean_confidence,
         intervals.of_bins(found.curve, sample.filled, sample.by_bin, of_transition.curve),
         above / len(own),
-        intervals.of_bins(found.kept, sample.above, lambda each: _upward(sample.by_bin(each)), of_transition.kept),
+        intervals.of_bins(
+            found.keep_rate, sample.above, lambda each: _upward(sample.by_bin(each)), of_transition.keep_rate
+        ),
         noisy.condition,
         share,
         tuple(_notes(noisy, accuracy, share)),
@@ -225,7 +229,7 @@ class _Sample:
         hits, size = self.by_bin(counted[self.rows, self.predicted]), self.by_bin(occurs)
         gaps = (hits - self.by_bin(occurs * self.confidence)) / total
         curve = _ratio(hits, size, self.filled, around and around.curve)
-        kept = _ratio(_upward(hits), _upward(size), self.above, around and around.kept)
+        kept = _ratio(_upward(hits), _upward(size), self.above, around and around.keep_rate)
         nll = np.vdot(counted, self.loss) / total
         return Metrics(joint.trace() / total, np.abs(gaps).sum(), nll, joint / total, curve, kept, gaps)
 
@@ -249,8 +253,8 @@ def _drawn(
     """The mean calibration error of the draws, and what an error of T adds.
 
     Returns:
-        The mean error; the variance of each figure that is from T; its share of that of the accuracy; and by how much
-        each drawn T shifts the gaps of the bins, `(D, B)`.
+        The mean error; the variance of each figure that is from T; its fraction of that of the accuracy; and by how
+        much each drawn T shifts the gaps of the bins, `(D, B)`.
     """
     shifts, fields = [], len(Metrics._fields)
 
@@ -281,6 +285,6 @@ def _moments(draws: Iterator[tuple], fields: int) -> tuple[list, list]:
 
 
 def _agreement(noisy: Noisy) -> float:
-    """The share of all given labels that are the prediction."""
+    """The fraction of all given labels that are the prediction."""
     given = noisy.labels >= 0
     return float((noisy.labels == noisy.p.argmax(axis=1)[:, None])[given].mean())

@@ -98,14 +98,14 @@ def test_of_a_model_that_learned_nothing_no_kind_is_said():
 
 def test_what_is_counted_is_said_and_no_interval_of_wrong_labels_is():
     found = diagnose_noise(*make("pairs"))
-    assert f"disagreement: the model disagrees with {found.share:.1%} of the labels" in str(found)
+    assert f"disagreement: the model disagrees with {found.disagreement:.1%} of the labels" in str(found)
     assert "+-" not in str(found)
 
 
 def test_the_share_the_flips_and_the_transition_are_those_that_were_planted():
     p, labels = make("pairs")
     found = diagnose_noise(p, labels, class_names=list("abcdefgh"))
-    assert abs(found.share - 0.4) < 4 * np.sqrt(0.4 * 0.6 / len(labels))
+    assert abs(found.disagreement - 0.4) < 4 * np.sqrt(0.4 * 0.6 / len(labels))
     assert {(flip.true, flip.label) for flip in found.flips} == set(zip("abcdefgh", "bcdefgha", strict=True))
     assert all(flip.p_value < 1e-10 for flip in found.flips)
     np.testing.assert_allclose(found.transition, pair_flip(8, 0.4), atol=0.12)
@@ -174,7 +174,7 @@ def test_names_of_labels_appear_in_the_flips():
         diagnose_noise(p, np.eye(8)[labels], class_names=names.tolist()),
     ):
         assert {(flip.true, flip.label) for flip in found.flips} == {(flip.true, flip.label) for flip in expected.flips}
-        assert found.share == expected.share
+        assert found.disagreement == expected.disagreement
     assert expected.flips[0].true.startswith("class ")
 
 

@@ -15,7 +15,7 @@ ON_LIGHT, ON_DARK = ("#0072B2", "#D55E00", "#009E73"), ("#56B4E9", "#E69F00", "#
 LONGEST = 16  # letters of a class name; longer ones leave no room for the figure
 MOST_LABELS, MOST_PAIRS = 30, 20
 TOGETHER, EITHER = "rise and fall together", "one or the other"
-OUTLIERS = 1e-3  # this share of the pairs may go beyond the colours, so that one pair does not make all others white
+OUTLIERS = 1e-3  # this fraction of the pairs may go beyond the colours, so that one pair does not make all others white
 FEWEST = 0.02  # one error among a smaller share would make the rest of the curve look flat
 MOST_POINTS = 1000  # of a curve; more points make a file of megabytes and look the same
 
@@ -175,12 +175,13 @@ def pairs(pairs: Sequence, ax: Any = None) -> Any:
 
 
 def reliability(calibration: Any, ax: Any = None) -> Any:
-    """The share of right predictions by confidence, and the gap between the two; the panel above shows their numbers.
+    """The share of right predictions by confidence, and the gap between the two; the panel above shows their
+    numbers.
 
     The bars of a calibrated model end at the dashed line. A gap below the line is confidence that is too high.
 
     Args:
-        calibration: of `analysis.calibration`.
+        calibration: result of `analysis.calibration`.
         ax: Matplotlib axes; None makes a figure.
     Returns:
         the axes; the panel above is its only child, `ax.child_axes[0]`.
@@ -225,7 +226,7 @@ def reliability(calibration: Any, ax: Any = None) -> Any:
 
 
 def _density(ax, centers, share, width):
-    """The share of predictions in each bin."""
+    """The fraction of predictions in each bin."""
     ax.bar(centers, share, width=width, color=muted_color(), edgecolor="none")
     top = float(f"{max(share.max(), 1e-3):.1g}")
     ax.set(yticks=[top], ylim=(0, max(top, share.max())), facecolor="none")
@@ -240,7 +241,7 @@ def risk_coverage(curve: Any, ax: Any = None) -> Any:
     A model that knows when it is wrong has a curve far below the dashed line, the curve of predictions kept at random.
 
     Args:
-        curve: of `analysis.risk_coverage`.
+        curve: result of `analysis.risk_coverage`.
         ax: Matplotlib axes; None makes a figure.
     Returns:
         the axes.

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.seeds import random_generator
-from keras_het.base.validation import check_every_class, check_integer, check_labels, check_fraction
+from keras_het.base.validation import check_every_class, check_fraction, check_integer, check_labels
 
 
 def random_flip(num_classes: int, noise: float, seed: int | list[int] = 0) -> np.ndarray:

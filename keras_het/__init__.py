@@ -7,7 +7,6 @@ import keras_het.base.environment as _environment  # noqa: F401 first: later imp
 from keras_het import (
     analysis,
     callbacks,
-    config,
     covariances,
     distribution,
     integrators,
@@ -38,7 +37,6 @@ __all__ = [
     "check",
     "choose",
     "clean_labels",
-    "config",
     "covariances",
     "distribution",
     "estimate_cost",

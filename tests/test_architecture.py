@@ -28,7 +28,6 @@ PACKAGES = [
     "keras_het.analysis",
     "keras_het.analysis.plots",
     "keras_het.callbacks",
-    "keras_het.config",
     "keras_het.covariances",
     "keras_het.distribution",
     "keras_het.integrators",

@@ -108,7 +108,7 @@ def check_training() -> Finding:
         loss, compiled = train_step("auto")
     except Exception as error:
         return Finding("training", "a compiled step failed", f"{said(error)} {without_compilation()}")
-    faster = "; keras_het.config.compile_blocks(torch.compile) or jit_compile=True makes it faster" * (
+    faster = "; keras_het.layers.compile_blocks(torch.compile) or jit_compile=True makes it faster" * (
         keras.config.backend() == "torch"
     )
     how = "compiled" if compiled else f"not compiled, as Keras does on this backend{faster}"

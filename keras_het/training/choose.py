@@ -15,7 +15,7 @@ from keras_het.analysis.advice import after_choose
 from keras_het.base.result_files import ResultFiles
 from keras_het.base.validation import check_choice, check_integer
 from keras_het.training.candidates import DEFAULTS, PLAIN, SAFEST, Candidate, Task, file_name
-from keras_het.training.compare import CLEAR, WIDTH, check_learned, choose_one
+from keras_het.training.compare import CLEAR, WIDTH, check_learned, choose_one, class_means, class_means_of
 from keras_het.training.data import read, read_validation
 from keras_het.training.fit import Trainer
 from keras_het.training.folds import MOST_SEED, stratified_folds
@@ -150,7 +150,8 @@ def choose(
     base, *others = entries
     race.run([base], task, folds)
     p = _probabilities(fold_of, base)
-    check_learned(p, shown.y, (held_out or task).x, fold_of if held_out is None else None)
+    means = class_means(task.x, task.y, fold_of) if held_out is None else class_means_of(task, held_out)
+    check_learned(p, shown.y, means)
     diagnosis = diagnose_noise(p, shown.y, class_names=task.classes.tolist())
     task = dataclasses.replace(task, transition=diagnosis.transition)
     race.run(others, task, count, base)

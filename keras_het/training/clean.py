@@ -101,12 +101,12 @@ def clean_labels(
     check_same_index(x=x, y=y, probabilities=probabilities)
     given = read(x, y, sample_weight, verified_labels, class_names)
     _check_counts(given, folds if probabilities is None else 1)
-    task, fold_of = trainer.task(given), None
+    task = trainer.task(given)
     if probabilities is None:
-        p, fold_of = held_out_probabilities(trainer, task, folds, seed, resume_path, verbose)
+        p = held_out_probabilities(trainer, task, folds, seed, resume_path, verbose)
     else:
         p = _given(probabilities, task)
-    check_learned(p, task.y, task.x, fold_of)
+        check_learned(p, task.y)
     diagnosis = diagnose_noise(p, task.y, class_names=task.classes.tolist())
 
     def train(labels: np.ndarray, rows: np.ndarray) -> keras.Model:

@@ -13,6 +13,7 @@ from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_choice, check_integer
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.training.candidates import Task
+from keras_het.training.compare import check_learned, class_means
 from keras_het.training.data import read
 from keras_het.training.fit import Trainer
 
@@ -60,28 +61,30 @@ def cross_val_probabilities(
         shape `(N, K)`, float32, each row of sum 1.
     Raises:
         ValueError: for labels or arguments out of range, models that are not new, not compiled, or of other classes, or
-            a folder that has the folds of other data or settings, or damaged files.
-    Warns: if a class has fewer examples than there are folds, so that a model may see none of it.
+            that predict held-out labels no better than the largest class does, or a folder that has the folds of other
+            data or settings, or damaged files.
+    Warns: if a class has fewer examples than there are folds, so that a model may see none of it; if the models are
+        clearly behind the class means of their features.
 
     Example:
         >>> def make_model():
         ...     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, "softmax")])
-        ...     model.compile("adam", "sparse_categorical_crossentropy")
+        ...     model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
         ...     return model
-        >>> x, y = np.eye(3)[:, :2].repeat(4, axis=0), np.arange(3).repeat(4)
-        >>> cross_val_probabilities(make_model, x, y, folds=2, epochs=2, verbose=0).shape
-        (12, 3)
+        >>> x, y = np.eye(3)[:, :2].repeat(20, axis=0), np.arange(3).repeat(20)
+        >>> cross_val_probabilities(make_model, x, y, folds=2, epochs=40, verbose=0).shape
+        (60, 3)
     """
     check_choice("verbose", verbose, (0, 1))
     trainer = Trainer(make_model, optimizer, epochs, batch_size, "accuracy", fit_arguments)
     task = trainer.task(read(x, y, sample_weight))
-    return held_out_probabilities(trainer, task, folds, seed, resume_path, verbose)[0]
+    return held_out_probabilities(trainer, task, folds, seed, resume_path, verbose)
 
 
 def held_out_probabilities(
     trainer: Trainer, task: Task, folds: int, seed: int, resume_path: Any, verbose: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The probabilities of each example by a model that did not see it, `(N, K)`, and its fold, `(N,)`.
+) -> np.ndarray:
+    """The probabilities of each example by a model that did not see it, `(N, K)`, if the models have learned something.
 
     Args:
         trainer: of the models.
@@ -100,7 +103,8 @@ def held_out_probabilities(
     for fold in range(folds):
         found[fold_of == fold] = _probabilities(trainer, task, fold_of, fold, seed, files)
         bar.update(fold + 1)
-    return found, fold_of
+    check_learned(found, task.y, class_means(task.x, task.y, fold_of))
+    return found
 
 
 def _probabilities(

@@ -9,7 +9,16 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.batches import as_arrays, as_numpy, check_again, check_same_index, count_examples, is_data_set, take
+from keras_het.base.batches import (
+    Arrays,
+    as_arrays,
+    as_numpy,
+    check_again,
+    check_same_index,
+    count_examples,
+    is_data_set,
+    take,
+)
 from keras_het.base.new_models import models_of
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_maker
@@ -88,19 +97,22 @@ def tune(
             a sentence on the epochs if the best one is among the last tenth.
     Raises:
         ValueError: for no value, arguments out of range, no validation data for a data set, a model that is not new, or
-            was compiled with a wrong loss, no finite score, or a generator, which would be empty for the second value.
+            was compiled with a wrong loss, no finite score, or a generator, which would be empty for the second value;
+            for a best model of exclusive classes that predicts held-out labels no better than the largest class does.
     Warns: if a later epoch of the same training predicts clearly more of the held-out labels, by over two paired
-        standard errors; for models of exclusive classes, where every epoch is scored.
+        standard errors, for models of exclusive classes, where every epoch is scored; else, if the best model is
+        clearly behind the class means of its features.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
         >>> def make_model(temperature):
         ...     keras.utils.set_random_seed(0)
         ...     model = keras.Sequential([keras.Input((2,)), HeteroscedasticDense(3, temperature=temperature)])
-        ...     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        ...     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        ...     model.compile(keras.optimizers.Adam(0.1), loss)
         ...     return model
-        >>> x, y = np.eye(3)[:, :2].repeat(5, axis=0), np.arange(3).repeat(5)
-        >>> found = tune(make_model, (1.5, 5.0), x, y, epochs=3, extend=False, verbose=0)
+        >>> x, y = np.eye(3)[:, :2].repeat(20, axis=0), np.arange(3).repeat(20)
+        >>> found = tune(make_model, (1.5, 5.0), x, y, epochs=30, extend=False, verbose=0)
         >>> [score.value for score in found.table], found.value in (1.5, 5.0)
         ([1.5, 5.0], True)
     """
@@ -212,6 +224,8 @@ class Search:
             raise ValueError(f"`values` must have one with a finite {self._held_out.name}. Received: {scores}")
         if self._missed:
             warnings.warn(f'{self._missed}: try criterion="accuracy", and more epochs.', stacklevel=3)
+        else:
+            self._held_out.check_learned(self._model, Arrays(self._fit_arguments["x"], self._fit_arguments["y"], None))
         sortable = are_positive([score.value for score in self.table])
         table = sorted(self.table, key=lambda score: score.value) if sortable else self.table
         seconds, criterion = time.perf_counter() - self._start, self._held_out.name

@@ -17,13 +17,14 @@ from keras_het.layers import (
     StochasticSegmentation,
 )
 from keras_het.training import noisy_nll
-from keras_het.training.held_out import HeldOut
+from keras_het.training.held_out import HeldOut, clearly_larger
 
 pytestmark = pytest.mark.once
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(50, 4)).astype("float32")
-LABELS = (X[:, :3].argmax(1) + (rng.random(50) < 0.3)) % 3
+RIGHT = X[:, :3].argmax(1)
+LABELS = (RIGHT + (rng.random(50) < 0.3)) % 3
 MANY = (rng.random((50, 3)) < 0.4).astype("float32")
 SPARSE, ONE_HOT, BINARY = (
     getattr(keras.losses, f"{name}Crossentropy") for name in ("SparseCategorical", "Categorical", "Binary")
@@ -212,18 +213,6 @@ def test_the_best_epoch_is_kept_and_the_last_if_asked():
     assert len(set(seen.found)) > 1
 
 
-def test_mode_says_what_is_better():
-    def size(labels, predictions):
-        return np.abs(predictions).mean(-1)
-
-    arguments = {"criterion": size, "epochs": 3, "extend": False, "verbose": 0}
-    small, large = (
-        keras_het.tune(make_model, (0.001, 0.5), X, LABELS, validation_data=(X, LABELS), mode=mode, **arguments)
-        for mode in ("auto", "max")
-    )
-    assert (small.value, large.value, small.criterion) == (0.001, 0.5, "size")
-
-
 NOTHING = np.zeros((4, 1))
 ONCE = {"validation_data": (NOTHING, NOTHING), "epoch": "last", "epochs": 1, "verbose": 0}
 
@@ -234,6 +223,17 @@ def constant(value):
     model = keras.Sequential([keras.Input((1,)), scale, keras.layers.Dense(1, kernel_initializer="ones")])
     model.compile(keras.optimizers.SGD(0.0), "mse")
     return model
+
+
+def test_mode_says_what_is_better():
+    def size(labels, predictions):
+        return np.abs(predictions).mean(-1)
+
+    small, large = (
+        keras_het.tune(constant, (0.001, 0.5), NOTHING, NOTHING, **ONCE, criterion=size, mode=mode, extend=False)
+        for mode in ("auto", "max")
+    )
+    assert (small.value, large.value, small.criterion) == (0.001, 0.5, "size")
 
 
 def distance_to(target):
@@ -409,21 +409,31 @@ def test_callbacks_see_the_score_and_their_weights_do_not_stay():
         make_model,
         [0.5],
         X[:30],
-        LABELS[:30],
-        validation_data=(X[30:], LABELS[30:]),
+        RIGHT[:30],
+        validation_data=(X, RIGHT),
         criterion="accuracy",
         epochs=30,
+        batch_size=5,
         callbacks=[stop],
         verbose=0,
     )
     assert 0 < stop.stopped_epoch < 29
-    assert found.best.score == pytest.approx(HeldOut((X[30:], LABELS[30:]), "accuracy")(found.model))
+    assert found.best.score == pytest.approx(HeldOut((X, RIGHT), "accuracy")(found.model))
 
 
 def test_callbacks_see_the_score_where_the_last_epoch_counts():
     stop = keras.callbacks.EarlyStopping("val_loss", patience=0, mode="max")
     found = keras_het.tune(
-        make_model, [0.1], X, LABELS, validation_data=(X, LABELS), epoch="last", epochs=5, callbacks=[stop], verbose=0
+        make_model,
+        [0.5],
+        X,
+        RIGHT,
+        validation_data=(X, RIGHT),
+        epoch="last",
+        epochs=5,
+        batch_size=5,
+        callbacks=[stop],
+        verbose=0,
     )
     assert found.best.epoch == 2
 
@@ -524,8 +534,19 @@ def test_a_later_epoch_that_is_clearly_more_accurate_is_named(loss):
 
 
 def test_no_epoch_is_named_that_may_be_better_by_chance():
-    for kernels, y in (([GUESS, SURE], FLIPPED[4:8]), ([SURE, GUESS], TRUE), ([GUESS, -SURE], FLIPPED)):
-        assert scripted(kernels, "loss", y).best.epoch == 1  # and no warning
+    for kernels in ([SURE, GUESS], [SURE, -SURE]):
+        assert scripted(kernels, "loss", TRUE).best.epoch == 1  # and no warning
+    assert not clearly_larger(np.ones(4), np.array([1.0, 0.0, 0.0, 1.0]))
+    assert clearly_larger(np.ones(8), np.array([1.0, 0.0] * 4))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch and NumPy
+def test_a_model_that_learned_nothing_or_less_than_the_class_means_is_no_result():
+    """As in `choose`; nothing is said where a later epoch is better, of which the warning speaks."""
+    with pytest.raises(ValueError, match="must predict held-out labels better than the largest class does: train for"):
+        scripted([GUESS, GUESS], "loss", TRUE)
+    with pytest.warns(UserWarning, match=r"predicts 33.3% of the held-out labels, and the nearest class .* 100.0%"):
+        scripted([HALF], "accuracy", TRUE)
 
 
 def test_a_best_epoch_near_the_last_asks_for_more():

@@ -72,7 +72,8 @@ def choose(
             model. Or a model that was trained on other data (one that has seen these labels knows the wrong ones, too),
             which stays as it is: its features, the inputs of its last Dense layer, are computed once, and a training
             takes seconds; a KerasHub task takes raw images and strings. The result shares its layers. None if `x` are
-            features, `(N, D)`.
+            features, `(N, D)`, whatever their units: layers that the result has scale them, and then a Dense layer
+            begins at zero, whose first step already leads from class to class, so that few examples are enough.
         x: examples: arrays, a pandas frame of numbers, or a data set of batches (x, y), which is read once and kept in
             memory.
         y: their labels, `(N,)`: integers from 0 on, or names; None for a data set. A Series of pandas must have the
@@ -88,7 +89,7 @@ def choose(
             measure.
         class_names: names of the K classes, for integer labels; None for numbers, or the names that the labels are.
         optimizer: of models on features: a name, a Keras optimizer, of which each training gets a new one; None for
-            "adam", and beside a function, whose models bring theirs.
+            Adam with a learning rate of .003, and beside a function, whose models bring theirs.
         batch_size: of training and prediction.
         folds: the parts of the data, at least 2.
         trainings: the most trainings, with the last one, from `folds + 1` on. The plain training is measured on all

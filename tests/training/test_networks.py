@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het.training import Candidate, Heteroscedastic, choose, fit
-from tests.training.tasks import SHORT, SHORT_TRAININGS, X, Y, maker, short
+from keras_het.training import Candidate, Heteroscedastic, choose, fit, networks
+from tests.training.tasks import SHORT, SHORT_TRAININGS, TRUE, X, Y, maker, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
 
@@ -77,6 +77,30 @@ def test_features_have_a_road_of_their_own():
     np.testing.assert_array_equal(alone.model.predict(features, verbose=0), found.model.predict(X, verbose=0))
     for weight, old in zip(trained.get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, old)
+
+
+def test_features_of_few_examples_are_learned_by_default_whatever_their_units():
+    """A Dense layer as Keras makes it, by Adam as it is, was far behind logistic regression."""
+    given = {"candidates": [], "epochs": 10, "folds": 3, "verbose": 0}
+    found = choose(None, X, Y, **given)
+    assert np.mean(found.model.predict(X, verbose=0).argmax(1) == TRUE) > 0.85
+    other = choose(None, 1e4 * X + 1e3, Y, **given)
+    np.testing.assert_allclose(
+        other.model.predict(1e4 * X + 1e3, verbose=0), found.model.predict(X, verbose=0), atol=0.02
+    )
+    head = short(make_model=None, x=X, epochs=10).model.layers[-1]
+    assert head.kernel_initializer.get_config() == keras.initializers.Zeros().get_config()
+
+
+def test_a_rare_feature_is_not_made_large():
+    x = np.concatenate([X, np.eye(240, 2), np.ones((240, 1))], axis=1).astype("float32")  # two rare words, a constant
+    scaled = keras.ops.convert_to_numpy(networks._scaling(x)(x))
+    variance = x.var(0)
+    np.testing.assert_allclose(
+        scaled[:, :6], ((x - x.mean(0)) / np.sqrt(variance + np.median(variance[:8])))[:, :6], atol=1e-4
+    )
+    assert np.abs(scaled[:, 6:]).max() < 2  # and 15 standard deviations
+    assert np.isfinite(keras.ops.convert_to_numpy(networks._scaling(np.ones((5, 2)))(np.ones((5, 2))))).all()
 
 
 def test_a_model_without_a_head_gives_its_outputs():

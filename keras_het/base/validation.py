@@ -60,10 +60,11 @@ def check_choice(name: str, value: Any, choices: Any) -> Any:
     return value
 
 
-def check_maker(make_model: Any) -> None:
-    """Raises a ValueError if `make_model` is not a function."""
+def check_maker(make_model: Any, others: str = "") -> None:
+    """Raises a ValueError if `make_model` is not a function; `others` says what else it may be, but for a function."""
     if not callable(make_model) or isinstance(make_model, keras.layers.Layer):
-        raise ValueError(f"`make_model` must be a function that makes a model. Received: a {type(make_model).__name__}")
+        rule = f"be a function that makes a new compiled model{others}"
+        raise ValueError(f"`make_model` must {rule}. Received: a {type(make_model).__name__}")
 
 
 def check_transition(transition: Any, name: str = "transition") -> np.ndarray:

@@ -17,7 +17,7 @@ from keras_het.base.validation import as_float64, check_choice
 from keras_het.training.candidates import Task
 from keras_het.training.compare import check_learned
 from keras_het.training.data import read
-from keras_het.training.fit import Trainer
+from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 from keras_het.training.folds import held_out_probabilities
 from keras_het.training.result import ACTIONS, MANY, TOO_MANY, Result, Score, finished
 
@@ -73,8 +73,8 @@ def clean_labels(
         report_path: the folder for a page and a table of the labels (`report`); None for none.
         resume_path: a folder that keeps each finished fold: see `choose`.
         seed: of the split and of the models.
-        verbose: 1 for a progress bar and the result, 0 for none.
-        fit_arguments: for `fit`, such as callbacks.
+        verbose: see `choose`.
+        fit_arguments: see `choose`.
     Returns:
         `Result`; print it.
     Raises:
@@ -96,8 +96,9 @@ def clean_labels(
         ([0, 1, 2], ['cat', 'cat', 'cat'])
     """
     check_choice("action", action, ACTIONS)
-    check_choice("verbose", verbose, (0, 1))
-    start, trainer = time.perf_counter(), Trainer(make_model, optimizer, epochs, batch_size, "accuracy", fit_arguments)
+    start = time.perf_counter()
+    check_fit_arguments(fit_arguments, TAKEN, clean_labels)
+    trainer = Trainer(make_model, optimizer, epochs, batch_size, "accuracy", verbose, fit_arguments)
     check_same_index(x=x, y=y, probabilities=probabilities)
     given = read(x, y, sample_weight, verified_labels, class_names)
     _check_counts(given, folds if probabilities is None else 1)

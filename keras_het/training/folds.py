@@ -10,12 +10,12 @@ import numpy as np
 
 from keras_het.base.result_files import ResultFiles
 from keras_het.base.seeds import random_generator
-from keras_het.base.validation import check_choice, check_integer
+from keras_het.base.validation import check_integer
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.training.candidates import Task
 from keras_het.training.compare import check_learned, class_means
 from keras_het.training.data import read
-from keras_het.training.fit import Trainer
+from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 
 MOST_SEED = 2**31 - 1  # each fold has the next one, and Keras takes none above 2**32 - 1
 
@@ -40,8 +40,7 @@ def cross_val_probabilities(
     A model predicts the labels that it was trained on, also wrong ones, with too much confidence. Only predictions out
     of sample can show that a label is wrong. The folds are stratified: each has its share of every label.
 
-    `keras.utils.set_random_seed` is called before each model is made, with a number that depends on `seed` and the
-    fold. So a run that was interrupted and goes on from `resume_path` gives the same as an uninterrupted one.
+    Seeds, and a run that goes on from `resume_path`, are as in `choose`.
 
     Args:
         make_model: a function without arguments that returns a new compiled model of the K classes, a trained model, or
@@ -55,8 +54,8 @@ def cross_val_probabilities(
         sample_weight: of the examples in `fit`, shape `(N,)`, or None.
         resume_path: a folder that keeps each finished fold; see `choose`.
         seed: of the split and of the models.
-        verbose: 1 for a progress bar, 0 for none.
-        fit_arguments: for `fit`, such as callbacks.
+        verbose: see `choose`.
+        fit_arguments: see `choose`.
     Returns:
         shape `(N, K)`, float32, each row of sum 1.
     Raises:
@@ -75,8 +74,8 @@ def cross_val_probabilities(
         >>> cross_val_probabilities(make_model, x, y, folds=2, epochs=40, verbose=0).shape
         (60, 3)
     """
-    check_choice("verbose", verbose, (0, 1))
-    trainer = Trainer(make_model, optimizer, epochs, batch_size, "accuracy", fit_arguments)
+    check_fit_arguments(fit_arguments, TAKEN, cross_val_probabilities)
+    trainer = Trainer(make_model, optimizer, epochs, batch_size, "accuracy", verbose, fit_arguments)
     task = trainer.task(read(x, y, sample_weight))
     return held_out_probabilities(trainer, task, folds, seed, resume_path, verbose)
 
@@ -98,7 +97,7 @@ def held_out_probabilities(
     fold_of = stratified_folds(task.y, folds, seed)
     settings = {"data": task, "folds": folds, "seed": seed}
     files = ResultFiles(resume_path, lambda: settings | trainer.settings(task), "fold")
-    bar = keras.utils.Progbar(folds, verbose=verbose, unit_name="fold")
+    bar = keras.utils.Progbar(folds, verbose=min(verbose, 1), unit_name="fold")
     found = np.empty((len(task.y), task.units), "float32")
     for fold in range(folds):
         found[fold_of == fold] = _probabilities(trainer, task, fold_of, fold, seed, files)

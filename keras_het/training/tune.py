@@ -20,10 +20,11 @@ from keras_het.base.batches import (
     take,
 )
 from keras_het.base.new_models import models_of
-from keras_het.base.seeds import random_generator
+from keras_het.base.seeds import random_generator, unchanged_states
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_maker
 from keras_het.inspection.check import judge
 from keras_het.training.data import as_table
+from keras_het.training.fit import TAKEN, check_fit_arguments, lines_of_fit
 from keras_het.training.folds import stratified_folds
 from keras_het.training.held_out import HeldOut, KeepBest
 from keras_het.training.result import Result, Score, are_positive, finished, text
@@ -90,8 +91,8 @@ def tune(
             ends the search, with a warning.
         batch_size: of training and prediction from arrays.
         seed: of the examples that are held out.
-        verbose: 1 for a progress bar and the table, 0 for neither; 2 shows the lines of `fit`, too.
-        fit_arguments: for `fit`, such as callbacks.
+        verbose: see `choose`.
+        fit_arguments: for `fit`: `callbacks`, `steps_per_epoch`, `shuffle`, `class_weight` and `sample_weight`.
     Returns:
         `Result`; its `value` is the best one, its `model` has the weights of the epoch that was chosen. Its reason has
             a sentence on the epochs if the best one is among the last tenth.
@@ -117,27 +118,27 @@ def tune(
         ([1.5, 5.0], True)
     """
     check_maker(make_model)
+    check_fit_arguments(fit_arguments, (*TAKEN, "shuffle", "class_weight", "sample_weight"), tune)
     given = _values(values)
     if validation_data is None and fit_arguments.get("sample_weight") is not None:
         rule = "be given beside `sample_weight`, for the weights are those of the examples in `fit` alone"
         raise ValueError(f"`validation_data` must {rule}. Received: validation_data=None")
-    if "validation_split" in fit_arguments:
-        raise ValueError("`validation_data` must be given, for there is no `validation_split` here. Received: it")
     train, validation_data = _divided(x, y, validation_data, seed)
     held_out = HeldOut(validation_data, criterion, mode, check_integer("batch_size", batch_size, 1))
     check_choice("epoch", epoch, ("best", "last"))
     check_boolean("extend", extend)
-    shown = 2 if check_choice("verbose", verbose, (0, 1, 2)) == 2 else 0
-    arguments = {**train, **fit_arguments, "epochs": check_integer("epochs", epochs, 1), "verbose": shown}
+    shown, count = lines_of_fit(verbose), check_integer("epochs", epochs, 1)
+    arguments = {**train, **fit_arguments, "epochs": count, "verbose": shown}
     if not is_data_set(train["x"]):
         arguments["batch_size"] = batch_size
     search = Search(make_model, held_out, epoch == "best", arguments)
     bar = keras.utils.Progbar(len(given), verbose=min(verbose, 1), unit_name="model")
-    for value in given:
-        search.add(value)
-        bar.update(len(search.table), finalize=False)
-    if extend:
-        _extend(search, bar)
+    with unchanged_states():
+        for value in given:
+            search.add(value)
+            bar.update(len(search.table), finalize=False)
+        if extend:
+            _extend(search, bar)
     bar.update(len(search.table), finalize=True)
     return finished(search.result(), None, verbose)
 

@@ -132,6 +132,9 @@ def test_a_model_behind_the_class_means_is_warned_of_with_both_figures():
         check_learned(p, labels, class_means(x, labels, fold_of))
     good, labels, x, fold_of = answered(1.0)
     check_learned(good, labels, class_means(x, labels, fold_of))  # no warning, which would be an error
+    answers = good.argmax(1)
+    answers[:6] = (answers[:6] + 1) % 3  # a point behind, which is clear, and no weak model
+    check_learned(0.7 * np.eye(3)[answers] + 0.1, labels, answered(1.0)[1])
     assert class_means(x[:, :, None], labels, fold_of) is None  # no features
     check_learned(answered(0.8)[0], labels)
 

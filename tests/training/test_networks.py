@@ -70,6 +70,8 @@ def test_weights_are_averaged_over_the_epochs():
 
 def test_features_have_a_road_of_their_own():
     trained = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(5, "softmax")])
+    trained.compile("sgd", "sparse_categorical_crossentropy")
+    trained.fit(X, Y, verbose=0)
     before = trained.get_weights()
     found = choose(trained, X, Y, optimizer=FAST, candidates=[], **SHORT)
     features = keras_het.analysis.features(trained, X)
@@ -103,8 +105,15 @@ def test_a_rare_feature_is_not_made_large():
     assert np.isfinite(keras.ops.convert_to_numpy(networks._scaling(np.ones((5, 2)))(np.ones((5, 2))))).all()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch and NumPy
+def test_a_model_that_was_never_trained_is_said_to_be_one():
+    with pytest.warns(UserWarning, match="`make_model` is a model that looks untrained: its optimizer has made no"):
+        short(make_model=keras.Sequential([keras.Input((6,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(3)]))
+
+
 def test_a_model_without_a_head_gives_its_outputs():
-    backbone = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.LayerNormalization()])
+    last = keras.layers.LayerNormalization(beta_initializer="normal")  # as if it was trained
+    backbone = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), last])
     found = choose(backbone, X, Y, optimizer=FAST, candidates=[], **SHORT)
     alone = choose(None, backbone.predict(X, verbose=0), Y, optimizer=FAST, candidates=[], **SHORT)
     np.testing.assert_allclose(
@@ -199,6 +208,8 @@ def test_a_heteroscedastic_head_is_a_candidate():
     found = short(Heteroscedastic(num_factors=1, temperatures=(1.5, 3.0)))
     assert [score.name for score in found.table[1:]] == ["heteroscedastic head, 1.5", "heteroscedastic head, 3.0"]
     assert [score.value for score in found.table[1:]] == [1.5, 3.0]
+    with pytest.raises(ValueError, match="`temperatures` must be a list of temperatures, each of which is tried, such"):
+        Heteroscedastic(temperatures=5.0)
 
 
 def average(dtype):

@@ -576,13 +576,13 @@ def test_labels_of_no_class_are_scored_without_an_accuracy():
         ({"values": {"rate": [0.1]}}, "`values` must be a list of what"),
         (
             {"make_model": keras.Sequential()},
-            "`make_model` must be a function that makes a model. Received: a Sequential",
+            "`make_model` must be a function that makes a new compiled model. Received: a Sequential",
         ),
         ({"make_model": lambda value: None}, "`make_model` must return a compiled model. Received: a NoneType"),
         ({"y": None}, "`y` must be given for arrays. Received: y=None"),
         (
             {"validation_data": None, "validation_split": 0.2},
-            "`validation_data` must be given, for there is no `validation_split` here",
+            "shuffle, class_weight, sample_weight. Received: validation_split (`validation_data`?)",
         ),
         (
             {"validation_data": (X, LABELS + 1)},

@@ -11,9 +11,9 @@ import keras
 import numpy as np
 
 from keras_het.analysis import diagnose_noise
-from keras_het.analysis.label_quality import check_distributions
 from keras_het.base.batches import check_same_index
 from keras_het.base.validation import as_float64, check_choice
+from keras_het.label_noise.estimation import check_distributions
 from keras_het.training.candidates import Task
 from keras_het.training.compare import check_learned
 from keras_het.training.data import read
@@ -55,23 +55,21 @@ def clean_labels(
     `classes`; `found.issues.to_frame()` has the names.
 
     Args:
-        make_model: a function without arguments that returns a new compiled model of the K classes, with a loss of
-            integer labels; it is trained as it is. Or a trained model, or None for features: see `choose`.
+        make_model: see `choose`; what a function makes is trained as it is.
         x: examples: see `choose`.
         y: their labels: see `choose`; every class needs as many examples as there are folds.
         epochs: the number of epochs of each training.
         probabilities: out of sample, `(N, K)`, each row of sum 1, in the order of the classes; None trains models for
             them.
         action: of the issues: "drop" trains without their examples, "correct" with the classes found.
-        verified_labels: labels that somebody has verified, as a dict from the indices of examples to labels. They
-            replace the given ones, and are no issues.
+        verified_labels: see `choose`; they are no issues.
         sample_weight: weights of the examples in `fit`, shape `(N,)`, not negative; None for those of a data set.
         class_names: see `choose`.
         optimizer: see `choose`.
         batch_size: of training and prediction.
         folds: the number of parts, and of models, from 2 to N.
-        report_path: the folder for a page and a table of the labels (`report`); None for none.
-        resume_path: a folder that keeps each finished fold: see `choose`.
+        report_path: see `choose`.
+        resume_path: see `choose`.
         seed: of the split and of the models.
         verbose: see `choose`.
         fit_arguments: see `choose`.

@@ -43,8 +43,7 @@ def cross_val_probabilities(
     Seeds, and a run that goes on from `resume_path`, are as in `choose`.
 
     Args:
-        make_model: a function without arguments that returns a new compiled model of the K classes, a trained model, or
-            None: see `choose`.
+        make_model: see `choose`; what a function makes is trained as it is.
         x: examples: see `choose`.
         y: their labels, `(N,)`: see `choose`.
         epochs: the number of epochs of each training.
@@ -52,7 +51,7 @@ def cross_val_probabilities(
         optimizer: see `choose`.
         batch_size: of training and prediction.
         sample_weight: of the examples in `fit`, shape `(N,)`, or None.
-        resume_path: a folder that keeps each finished fold; see `choose`.
+        resume_path: see `choose`.
         seed: of the split and of the models.
         verbose: see `choose`.
         fit_arguments: see `choose`.

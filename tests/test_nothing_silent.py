@@ -215,6 +215,12 @@ def plain():
     return keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "softmax")])
 
 
+def untrained():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "softmax", kernel_initializer="zeros")])
+    model.compile(keras.optimizers.SGD(0.0), "sparse_categorical_crossentropy")
+    return model
+
+
 def choose(y=CLASSES, x=POINTS, **arguments):
     given = {"candidates": [], "epochs": 1, "folds": 2, "verbose": 0, **arguments}
     return training.choose(lambda: compiled(), x, y, **given)
@@ -288,6 +294,20 @@ SILENT |= {
     "weights for a callback": (
         lambda: callbacks.TransitionMonitor(validation_data=(POINTS, CLASSES, CLASSES)),
         "`validation_data` must be (x, y), for weights do not count. Received: three parts",
+    ),
+    "a squared error in choose": (
+        lambda: training.choose(lambda: compiled("mse"), POINTS, CLASSES, epochs=1, verbose=0),
+        'a loss of integers, which all labels become: compile(loss="sparse_categorical_crossentropy"). Received: loss=',
+    ),
+    "a network that is meant to be trained": (
+        lambda: training.choose(
+            keras.Sequential([plain(), keras.layers.Dense(3)]), POINTS, CLASSES, epochs=1, verbose=0
+        ),
+        "`make_model` is a model that looks untrained",
+    ),
+    "a model that learned nothing in tune": (
+        lambda: training.tune(lambda _: untrained(), [1], POINTS, CLASSES, epochs=1, verbose=0),
+        "The model must predict held-out labels better than the largest class does",
     ),
     "a sparse matrix in choose": (lambda: choose(x=SPARSE), "`x` must be dense: x.toarray(). Received: a csr_matrix"),
     "a sparse matrix in clean_labels": (lambda: clean(x=SPARSE), DENSE),

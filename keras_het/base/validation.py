@@ -58,10 +58,10 @@ def check_choice(name: str, value: Any, choices: Any) -> Any:
     return value
 
 
-def check_maker(make_model: Any) -> None:
-    """Raises a ValueError if `make_model` is not a function."""
+def check_maker(make_model: Any, others: str = "") -> None:
+    """Raises a ValueError if `make_model` is not a function; `others` says what else it may be, but for a function."""
     if not callable(make_model) or isinstance(make_model, keras.layers.Layer):
-        raise refusal("make_model", "be a function that makes a model", kind=make_model)
+        raise refusal("make_model", f"be a function that makes a new compiled model{others}", kind=make_model)
 
 
 def check_one_transition(transition: Any, name: str = "transition") -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import keras
@@ -207,11 +207,16 @@ class Heteroscedastic(Candidate):
     Args:
         num_factors: R, columns of V; None for the default of the layer.
         temperatures: strengths, each of which is tried.
+    Raises:
+        ValueError: for a temperature alone, which is no list.
     """
 
     name = "heteroscedastic head"
 
     def __init__(self, num_factors: int | None = None, temperatures: tuple[float, ...] = (5.0,)):
+        if isinstance(temperatures, str) or not isinstance(temperatures, Iterable):
+            rule = "be a list of temperatures, each of which is tried, such as (1.5, 5.0)"
+            raise ValueError(f"`temperatures` must {rule}. Received: temperatures={temperatures!r}")
         self.num_factors, self.strengths = num_factors, tuple(temperatures)
 
     def head(self, task: Task, strength: Any) -> list[keras.layers.Layer]:

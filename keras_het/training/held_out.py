@@ -7,8 +7,9 @@ from typing import Any
 import keras
 import numpy as np
 from keras import ops
+from scipy.special import softmax
 
-from keras_het.base.batches import count_examples, examples_and_labels, labelled_batches, select_rows
+from keras_het.base.batches import Arrays, count_examples, examples_and_labels, labelled_batches, select_rows
 from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_choice
 from keras_het.inspection.check import leaves
@@ -18,6 +19,7 @@ from keras_het.inspection.outputs import found_in, outputs_of
 from keras_het.layers import NoiseTransition
 from keras_het.losses.state import StatefulCrossentropy
 from keras_het.ops.label_vectors import MISSING
+from keras_het.training.compare import check_learned, class_means_of
 
 
 class HeldOut:
@@ -89,6 +91,29 @@ class HeldOut:
         if not count:
             raise ValueError("`validation_data` must have at least one label that counts. Received: none")
         return total / count, np.concatenate(right) if right else None
+
+    def check_learned(self, model: keras.Model, train: Any) -> None:
+        """Refuses a model that has learned nothing, and warns of a weak one, as `compare.check_learned` does.
+
+        Of models that predict one of several classes for each example; others are not judged.
+
+        Args:
+            model: the model.
+            train: examples `x` and labels `y` that it was trained on, for the class means of features.
+        """
+        losses = _losses(model)
+        if len(losses) != 1 or activation_for(losses[0]) != "softmax":
+            return
+        ignored = ignored_by(losses[0])
+        parts = [_that_count(*part[:2], ignored) for part in self._batches(model, ignored)]
+        outputs = np.concatenate([predictions for _, predictions in parts]).astype("float32")
+        labels = np.concatenate([_as_integers(*part) for part in parts])
+        if outputs.ndim != 2 or labels.shape != outputs.shape[:1] or not all(_name_classes(*part) for part in parts):
+            return
+        p = softmax(outputs, axis=1) if getattr(loss_of(losses[0]), "from_logits", False) else outputs
+        own = Arrays(self._x, self._y, None)
+        are_classes = all(getattr(y, "ndim", 0) == 1 and y.dtype.kind in "iu" for y in (train.y, own.y))
+        check_learned(p, labels, class_means_of(train, own) if are_classes and ignored is None else None)
 
     def _batches(self, model: keras.Model, ignored: int | None) -> Iterator[tuple[np.ndarray, np.ndarray, Any]]:
         """Yields labels, what the model predicts of them, and the distributions where the criterion takes those."""
@@ -199,9 +224,14 @@ def _is_right(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
     if not _name_classes(labels, predictions):
         rule = 'be a function, or "loss", where the loss of the model does not tell what it predicts'
         raise ValueError(f"`criterion` must {rule}. Received: 'accuracy' of outputs of shape {predictions.shape}")
-    vectors = labels.shape == predictions.shape
-    classes = labels.argmax(-1) if vectors else labels.reshape(predictions.shape[:-1])
-    return predictions.argmax(-1) == classes
+    return predictions.argmax(-1) == _as_integers(labels, predictions)
+
+
+def _as_integers(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
+    """The classes that labels name, integers or vectors, in the shape of the predictions' examples."""
+    if labels.shape == predictions.shape:
+        return labels.argmax(-1)
+    return labels.reshape(predictions.shape[:-1]).astype(int)
 
 
 def _share_right(labels: np.ndarray, predictions: np.ndarray, ignored: int | None) -> np.ndarray:

@@ -23,6 +23,7 @@ from tests.training.test_tune import LABELS, ONE_HOT, SPARSE, X, model_of
 pytestmark = pytest.mark.once
 
 BINARY = keras.losses.BinaryCrossentropy
+EARLY_LEARNING = functools.partial(losses.EarlyLearningRegularizedCrossentropy, 50, 3)
 MANY = (np.random.default_rng(0).random((50, 3)) < 0.4).astype("float32")
 CASES = {
     "probabilities": (
@@ -54,12 +55,11 @@ def test_scores_are_those_of_keras(case):
         assert HeldOut((X, y), criterion, batch_size=20)(model) == pytest.approx(value, rel=1e-4), criterion
 
 
-@pytest.mark.parametrize("loss", [SPARSE, losses.GeneralizedCrossentropy, losses.SelfPacedCrossentropy])
+@pytest.mark.parametrize("loss", [SPARSE, losses.GeneralizedCrossentropy, EARLY_LEARNING])
 def test_labels_that_are_ignored_do_not_count(loss):
     y = np.where(np.arange(50) % 20 < 15, -1, LABELS)  # most of the first batch, and all of the last
     y[40:] = -1
-    share = {"kept_share": 0.5} if loss is losses.SelfPacedCrossentropy else {}
-    made = loss(from_logits=True, ignore_class=-1, **share)
+    made = loss(from_logits=True, ignore_class=-1)
     model = model_of(keras.layers.Dense(3), loss=made)
     counts, p = y >= 0, special.softmax(model.predict(X, verbose=0), axis=-1)
     of_label = p[np.arange(50), y][counts]
@@ -92,26 +92,16 @@ def test_ignored_labels_behind_a_noise_transition_and_in_a_partial():
 
 
 @pytest.mark.smoke
-def test_a_loss_that_leaves_out_examples_is_scored_by_all_of_them_and_a_score_changes_nothing():
+def test_a_loss_that_remembers_examples_is_scored_by_its_crossentropy_and_a_score_changes_nothing():
     model = model_of(keras.layers.Dense(3), loss="mse")
-    loss = losses.SelfPacedCrossentropy(kept_share=0.2, from_logits=True).attach(model)
+    loss = EARLY_LEARNING(from_logits=True).attach(model)
     model.compile("sgd", loss)
-    model.fit(X, LABELS, verbose=0)
-    loss.kept_share.assign(0.2)
+    model.fit(X, LABELS, sample_weight=losses.with_index(50), verbose=0)
     before = [variable.numpy().tolist() for variable in loss.state.variables]
     p = special.softmax(model.predict(X, verbose=0), axis=-1)
     score = HeldOut((X, LABELS), "loss", batch_size=20)(model)
     assert score == pytest.approx(-np.log(p[np.arange(50), LABELS]).mean(), rel=1e-5)
     assert [variable.numpy().tolist() for variable in loss.state.variables] == before
-
-
-def test_a_pair_of_networks_is_scored_by_its_mean():
-    keras.utils.set_random_seed(0)
-    members = [keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)]) for _ in range(2)]
-    pair = keras_het.models.PeerNetworks(members, link="softmax", from_logits=True)
-    pair.compile("sgd", losses.CoTeaching(0.5, from_logits=True).attach(pair))
-    log_p = pair.predict(X, verbose=0)
-    assert HeldOut((X, LABELS), "loss")(pair) == pytest.approx(-log_p[np.arange(50), LABELS].mean(), rel=1e-5)
 
 
 OF_DISTRIBUTIONS = {  # the head, its loss, and labels of which some, and all of the first examples, do not count

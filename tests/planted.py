@@ -163,7 +163,8 @@ def place_of(path, marks):
         return "only on the pretended accelerator"
     if "thorough" in marks:
         return "only in the session thorough"
-    return "on all three backends" if all(runs_here(marks, backend) for backend in BACKENDS) else f"once, on {ONCE}"
+    where = [backend for backend in BACKENDS if runs_here(marks, backend)]
+    return "on all three backends" if len(where) == len(BACKENDS) else f"on {' and '.join(where)}"
 
 
 class _Collected:

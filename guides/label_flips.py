@@ -230,7 +230,7 @@ for name, selection, part in (
 image is the mean of a digit and of a digit of the next class, and the label is one of the two: no label is wrong. *What
 shows it:* strengths that are about as likely have very different T. Then a T has to be given
 (`transition=..., trainable=False`), or measured on examples with clean labels
-(`keras_het.label_noise.from_confusion`).
+(`keras_het.truth.CountedTransition.from_labels`).
 """
 
 rng = np.random.default_rng(0)

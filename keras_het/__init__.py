@@ -7,7 +7,6 @@ import keras_het.base.environment as _environment  # noqa: F401 first: later imp
 from keras_het import (
     analysis,
     callbacks,
-    config,
     covariances,
     distribution,
     integrators,
@@ -17,7 +16,6 @@ from keras_het import (
     losses,
     metrics,
     models,
-    ops,
     training,
     truth,
 )
@@ -39,7 +37,6 @@ __all__ = [
     "check",
     "choose",
     "clean_labels",
-    "config",
     "covariances",
     "distribution",
     "estimate_cost",
@@ -52,7 +49,6 @@ __all__ = [
     "losses",
     "metrics",
     "models",
-    "ops",
     "report",
     "training",
     "truth",

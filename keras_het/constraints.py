@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_number
 from keras_het.ops.transition import project_to_simplex
 
@@ -19,7 +20,7 @@ class RowStochastic(keras.constraints.Constraint):
     A lower bound keeps the gradient of a label that a class never got, 1 / p(noisy label), within 1 / lower.
 
     Args:
-        lower: at least 0, and below one over the length of a row.
+        lower: number, at least 0, and below one over the length of a row.
     Source: Sukhbaatar et al. 2014, section 3: "we project Q back to the subspace of probability matrices".
 
     Example:
@@ -34,9 +35,7 @@ class RowStochastic(keras.constraints.Constraint):
         # x = lower + y with y at least 0 and of sum `free`; y / free is a probability vector.
         free = 1.0 - self.lower * w.shape[-1]
         if free <= 0:
-            raise ValueError(
-                f"`lower` must be below 1 / {w.shape[-1]} for rows of that length. Received: lower={self.lower}"
-            )
+            raise refusal("lower", f"be below 1 / {w.shape[-1]} for rows of that length", f"lower={self.lower}")
         return self.lower + free * project_to_simplex((w - self.lower) / free)
 
     def get_config(self) -> dict[str, Any]:

@@ -4,6 +4,8 @@
 * `once`: on PyTorch alone, which compiles nothing. For what is the same on every backend: texts, signatures, NumPy,
   plots, pages, the reading of graphs, and the checkers' own tests.
 * `refusal`: the same, for errors that are raised before a tensor is touched.
+* `on_jax`, `on_tensorflow`: on PyTorch and on the one of the two that compiles it sooner. For trainings of whole models
+  that take seconds to compile and reach nothing that is written for one backend.
 * `smoke`: on all three, in a module that is otherwise `once`: a test that shows whether a backend works at all.
 * `thorough`: not by default. For what takes long and seldom breaks: memory, compilers.
 
@@ -46,6 +48,8 @@ def runs_here(marks, backend):
     """Whether the default check runs a test with these marks, a set of names, on a backend."""
     if "thorough" in marks:
         return False
+    if marks & {"on_jax", "on_tensorflow"}:
+        return backend == ONCE or f"on_{backend}" in marks
     return backend == ONCE or "smoke" in marks or not marks & {"once", "refusal"}
 
 

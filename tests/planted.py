@@ -4,7 +4,8 @@
 
 `python -m tests.planted plant` plants the bugs of `BUGS` in a copy of the repository, one at a time, and says which
 tests of the default check find them. `--suite thorough` adds those of `nox -s thorough`; `--keep-going` goes on after a
-bug that no test finds.
+bug that no test finds. `plant --drawn 10 --seed 0` draws the bugs instead: operators of the package that are turned
+round, which the tests of their room must find on PyTorch.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import contextlib
 import io
 import os
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -161,7 +163,8 @@ def place_of(path, marks):
         return "only on the pretended accelerator"
     if "thorough" in marks:
         return "only in the session thorough"
-    return "on all three backends" if all(runs_here(marks, backend) for backend in BACKENDS) else f"once, on {ONCE}"
+    where = [backend for backend in BACKENDS if runs_here(marks, backend)]
+    return "on all three backends" if len(where) == len(BACKENDS) else f"on {' and '.join(where)}"
 
 
 class _Collected:
@@ -265,6 +268,48 @@ def caught_by(bug, folder, thorough=False):
     return None
 
 
+TURNED = {
+    ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.And: ast.Or, ast.Or: ast.And,
+}  # fmt: skip
+
+
+def drawn(count, seed, root=ROOT):
+    """Bugs in random places: an operator of a line of the package is turned round, such as < to >= or + to -."""
+    places = []
+    for path in sorted((root / "keras_het").rglob("*.py")):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        room = path.relative_to(root / "keras_het").parts[0]
+        if (root / "tests" / room).is_dir():
+            places += [(path, room, *turned) for turned in turned_lines("\n".join(lines), lines)]
+    chosen = random.Random(seed).sample(places, count)
+    return [
+        Bug(f"{old.strip()} -> {new.strip()}", path.relative_to(root).as_posix(), old, new, (room,), (ONCE,))
+        for path, room, old, new in chosen
+    ]
+
+
+def turned_lines(source, lines):
+    """Lines of a source that stand there once, outside errors and types, and what they are with an operator turned."""
+    tree = ast.parse(source)
+    left_out = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.Raise) for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        operators = getattr(node, "ops", [getattr(node, "op", None)])
+        if (
+            id(node) in left_out
+            or len(operators) != 1
+            or type(operators[0]) not in TURNED
+            or node.end_lineno != node.lineno
+        ):
+            continue
+        line, text = lines[node.lineno - 1], ast.get_source_segment(source, node)
+        other = TURNED[type(operators[0])]()
+        changes = {"ops": [other]} if hasattr(node, "ops") else {"op": other}
+        turned = ast.unparse(type(node)(**{**dict(ast.iter_fields(node)), **changes}))
+        if " | None" not in text and source.count(f"\n{line}\n") == 1 and line.count(text) == 1:
+            yield f"\n{line}\n", f"\n{line.replace(text, turned)}\n"
+
+
 def plant(bugs=BUGS, root=ROOT, thorough=False, keep_going=False):
     """Plants bugs in a copy of the repository, one at a time, and prints what finds them; returns how many are found.
 
@@ -298,11 +343,14 @@ def main(arguments=None):
     command = commands.add_parser("plant", help="plant new bugs, and see whether the tests find them")
     command.add_argument("--suite", choices=["default", "thorough"], default="default")
     command.add_argument("--keep-going", action="store_true", help="go on after a bug that no test finds")
+    command.add_argument("--drawn", type=int, default=0, metavar="N", help="of N operators instead of those named here")
+    command.add_argument("--seed", type=int, default=0, help="of what is drawn")
     given = parser.parse_args(arguments)
     if given.command == "list":
         list_tests()
         return 0
-    return int(plant(thorough=given.suite == "thorough", keep_going=given.keep_going) < len(BUGS))
+    bugs = drawn(given.drawn, given.seed) if given.drawn else BUGS
+    return int(plant(bugs, thorough=given.suite == "thorough", keep_going=given.keep_going) < len(bugs))
 
 
 if __name__ == "__main__":

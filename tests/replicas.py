@@ -11,37 +11,30 @@ import sys
 import keras
 import numpy as np
 
-import keras_het
 from keras_het import losses, metrics
-from keras_het.callbacks import KeptShare
+from keras_het.losses.distribution_loss import DistributionLoss
 
 EXAMPLES, UNITS, BATCH = 24, 3, 8
 RNG = np.random.default_rng(0)
 X, LABELS = RNG.normal(size=(EXAMPLES, 5)).astype("float32"), RNG.integers(UNITS, size=EXAMPLES)
 OF_EACH = {
     "ForwardCorrectedCrossentropy": {"transition": 0.8 * np.eye(UNITS) + 0.2 / UNITS},
-    "BootstrappedCrossentropy": {"beta": 0.8},
     "SmoothedCrossentropy": {"smoothing": 0.1},
     "EarlyLearningRegularizedCrossentropy": {"num_examples": EXAMPLES, "num_classes": UNITS},
-    "SelfPacedCrossentropy": {"kept_share": 0.5},
-    "CoTeaching": {"kept_share": 0.5},
     "AnnotatorsLoss": {},
 }
 LOSSES = {
-    name: getattr(losses, name)
-    for name in losses.__all__
-    if isinstance(getattr(losses, name), type) and issubclass(getattr(losses, name), keras.losses.Loss)
+    name: kind
+    for name, kind in vars(losses).items()
+    if name in losses.__all__ and isinstance(kind, type) and not issubclass(kind, DistributionLoss)
 }
 METRICS = {name: getattr(metrics, name) for name in metrics.__all__}
-OUTSIDE = ("BrierScore", "SelfPacedCrossentropy")  # these are made outside of the scope, too
+OUTSIDE = ("BrierScore",)  # this is made outside of the scope, too
 
 
-def make_model(pair=False):
-    """A model, or two networks that learn together."""
-    keras.utils.set_random_seed(0)
-    if pair:
-        members = [keras.Sequential([keras.Input((5,)), keras.layers.Dense(UNITS)]) for _ in range(2)]
-        return keras_het.models.PeerNetworks(members, link="softmax", from_logits=True)
+def make_model(seed=0):
+    """A model with these first weights."""
+    keras.utils.set_random_seed(seed)
     return keras.Sequential([keras.Input((5,)), keras.layers.Dense(UNITS)])
 
 
@@ -62,26 +55,17 @@ def of_metric(name, scope, made=None):
 
 
 def of_loss(name, scope, made=None):
-    """The weights after two epochs, the state of the loss, and which variables of it differ between replicas."""
+    """The weights after two epochs."""
     with scope():
         loss = made or make(name, LOSSES)
-        model = make_model(pair=name == "CoTeaching")
+        model = make_model()
         given = loss.attach(model) if hasattr(loss, "attach") else loss
         model.compile(keras.optimizers.SGD(0.1), given, jit_compile=False)
     indexed = "num_examples" in loss.get_config()
     weight = losses.with_index(EXAMPLES) if indexed else None
-    share = [KeptShare(num_epochs=1)] if hasattr(loss, "kept_share") else []
     labels = LABELS[:, None] if name == "AnnotatorsLoss" else LABELS
-    model.fit(X, labels, sample_weight=weight, batch_size=BATCH, epochs=2, shuffle=False, callbacks=share, verbose=0)
-    if share:
-        loss.kept_share.assign(0.5)
-    state = loss.state.variables if hasattr(loss, "state") else []
-    copies = {variable.name: getattr(variable.value, "values", [variable.value]) for variable in state}
-    return {
-        "weights": np.concatenate([weight.ravel() for weight in model.get_weights()]).tolist(),
-        "state": {variable.name: float(np.sum(variable.numpy())) for variable in state},
-        "differ": [name for name, each in copies.items() if len({copy.numpy().tobytes() for copy in each}) > 1],
-    }
+    model.fit(X, labels, sample_weight=weight, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
+    return np.concatenate([weight.ravel() for weight in model.get_weights()]).tolist()
 
 
 def attempt(function, *arguments):

@@ -11,8 +11,8 @@ from keras_het.covariances import Covariance, Diagonal, LowRank, ParameterEffici
 from keras_het.integrators import ClosedForm, Integrator, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Link
-from keras_het.ops import Nodes
 from keras_het.ops.mean import LogMean
+from keras_het.ops.nodes import Nodes
 from keras_het.ops.normal import DiagonalNormal
 from keras_het.ops.streaming import expectation
 

@@ -111,13 +111,11 @@ SILENT = {
     ),
     "kl_divergence": (lambda: check("kl_divergence"), "`loss` must take log-probabilities, as keras.losses."),
     "AUC": (
-        lambda: check(losses.BootstrappedCrossentropy(from_logits=True), [keras.metrics.AUC()]),
+        lambda: check(losses.SmoothedCrossentropy(from_logits=True), [keras.metrics.AUC()]),
         "`metrics` must take log-probabilities: keras.metrics.AUC(",
     ),
     "a crossentropy as a metric": (
-        lambda: check(
-            losses.BootstrappedCrossentropy(from_logits=True), [keras.metrics.SparseCategoricalCrossentropy()]
-        ),
+        lambda: check(losses.SmoothedCrossentropy(from_logits=True), [keras.metrics.SparseCategoricalCrossentropy()]),
         "keras.metrics.SparseCategoricalCrossentropy(",
     ),
     "a threshold of probabilities": (
@@ -130,7 +128,7 @@ SILENT = {
     ),
     "from_logits behind a softmax": (
         lambda: check(
-            losses.BootstrappedCrossentropy(from_logits=True),
+            losses.SmoothedCrossentropy(from_logits=True),
             head=keras.Sequential([layers.HeteroscedasticDense(3, seed=0), keras.layers.Softmax()]),
         ),
         "`loss` must take probabilities",
@@ -217,6 +215,12 @@ def plain():
     return keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "softmax")])
 
 
+def untrained():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "softmax", kernel_initializer="zeros")])
+    model.compile(keras.optimizers.SGD(0.0), "sparse_categorical_crossentropy")
+    return model
+
+
 def choose(y=CLASSES, x=POINTS, **arguments):
     given = {"candidates": [], "epochs": 1, "folds": 2, "verbose": 0, **arguments}
     return training.choose(lambda: compiled(), x, y, **given)
@@ -291,6 +295,20 @@ SILENT |= {
         lambda: callbacks.TransitionMonitor(validation_data=(POINTS, CLASSES, CLASSES)),
         "`validation_data` must be (x, y), for weights do not count. Received: three parts",
     ),
+    "a squared error in choose": (
+        lambda: training.choose(lambda: compiled("mse"), POINTS, CLASSES, epochs=1, verbose=0),
+        'a loss of integers, which all labels become: compile(loss="sparse_categorical_crossentropy"). Received: loss=',
+    ),
+    "a network that is meant to be trained": (
+        lambda: training.choose(
+            keras.Sequential([plain(), keras.layers.Dense(3)]), POINTS, CLASSES, epochs=1, verbose=0
+        ),
+        "`make_model` is a model that looks untrained",
+    ),
+    "a model that learned nothing in tune": (
+        lambda: training.tune(lambda _: untrained(), [1], POINTS, CLASSES, epochs=1, verbose=0),
+        "The model must predict held-out labels better than the largest class does",
+    ),
     "a sparse matrix in choose": (lambda: choose(x=SPARSE), "`x` must be dense: x.toarray(). Received: a csr_matrix"),
     "a sparse matrix in clean_labels": (lambda: clean(x=SPARSE), DENSE),
     "a sparse matrix of features": (lambda: analysis.find_label_issues(features=SPARSE, labels=CLASSES), DENSE),
@@ -341,7 +359,6 @@ OTHER_ORDER = {
     "CountedTransition": lambda p, y: truth.CountedTransition.from_labels(frame(range(30), CLASSES), y, 3),
     "report": lambda p, y: collect(plain(), p, y),
     "temperature": lambda p, y: models.scale_temperature(compiled(), p, y),
-    "disagreements": lambda p, y: analysis.disagreements(compiled(), compiled(), p, y),
     "TrainingDynamics": lambda p, y: callbacks.TrainingDynamics(p, y),
     "folds": lambda p, y: training.cross_val_probabilities(compiled, p, y, epochs=1),
     "tune": lambda p, y: training.tune(lambda rate: compiled(), [0.1], p, y, epochs=1, validation_data=(P, CLASSES)),

@@ -56,8 +56,6 @@ MADE = {
     "QuasiMonteCarlo": lambda: integrators.QuasiMonteCarlo(8, inference_samples=8, chunk_size=4),
     "ForwardCorrectedCrossentropy": lambda: losses.ForwardCorrectedCrossentropy(np.eye(2)),
     "EarlyLearningRegularizedCrossentropy": lambda: losses.EarlyLearningRegularizedCrossentropy(4, 2),
-    "SelfPacedCrossentropy": lambda: losses.SelfPacedCrossentropy(0.5),
-    "CoTeaching": lambda: losses.CoTeaching(0.5),
     "DeepEnsemble": lambda: models.DeepEnsemble([network()]),
     "DistributionModel": lambda: models.DistributionModel(*joint_network()),
     "HeteroscedasticNormal": lambda: layers.HeteroscedasticNormal(4, 2, seed=0),
@@ -65,7 +63,6 @@ MADE = {
     "JointSegmentationCrossentropy": lambda: losses.JointSegmentationCrossentropy(2),
     "OverPixels": lambda: OverPixels(2),
     "StochasticSegmentation": lambda: layers.StochasticSegmentation(4, seed=0),
-    "PeerNetworks": lambda: models.PeerNetworks([network(), network()]),
 }
 
 

@@ -10,9 +10,9 @@ from scipy.optimize import nnls
 from scipy.stats import entropy
 
 from benchmarks.arena.trial import BATCH, Method, Plan, Stage, crossentropy, of_loss
-from benchmarks.baselines import EpsilonSoftmaxCrossentropy
+from benchmarks.baselines import EpsilonSoftmaxCrossentropy, LabelWave
 from keras_het import analysis, label_noise
-from keras_het.callbacks import LabelWave, TrainingDynamics
+from keras_het.callbacks import TrainingDynamics
 from keras_het.losses import ForwardCorrectedCrossentropy
 from keras_het.training import cross_val_probabilities
 

@@ -6,24 +6,24 @@ import numpy as np
 from benchmarks import baselines
 from benchmarks.arena.trial import BATCH, Method, Plan, Stage, of_indexed_loss, of_loss
 from benchmarks.baselines import (
+    ActivePassiveCrossentropy,
     AdaptivelyRegularizedCrossentropy,
+    CoTeaching,
     DataParametersCrossentropy,
     JoCoR,
+    KeptShare,
+    PeerNetworks,
+    SelfPacedCrossentropy,
     adaptive_strengths,
 )
 from benchmarks.lib.tasks import Truth
 from keras_het import analysis
-from keras_het.callbacks import KeptShare
 from keras_het.losses import (
-    ActivePassiveCrossentropy,
-    CoTeaching,
     GeneralizedCrossentropy,
-    SelfPacedCrossentropy,
     SmoothedCrossentropy,
     SymmetricCrossentropy,
     with_index,
 )
-from keras_het.models import PeerNetworks
 
 TWO = "two networks"
 GRADUAL = 0.2  # share of the epochs in which the share that is kept falls

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.graph import find_head
-from keras_het.base.validation import as_float64, check_every_class, check_labels, check_not_negative, check_share
+from keras_het.base.validation import as_float64, check_every_class, check_fraction, check_labels, check_not_negative
 from keras_het.losses.indexed import IndexedCrossentropy
 from keras_het.ops.log_space import largest, weighted_logs
 from keras_het.ops.transition import SMALLEST
@@ -41,7 +41,7 @@ def adaptive_strengths(labels: Any, noise: Any) -> np.ndarray:
     if noise.ndim != 1 or not len(noise):
         raise ValueError(f"`noise` must have shape (K,). Received: shape {noise.shape}")
     for share in noise:
-        check_share("noise", share)
+        check_fraction("noise", share)
     labels = check_labels(labels, len(noise))
     check_every_class(labels, len(noise))
     by_class = noise**0.6 / np.bincount(labels) ** 0.4

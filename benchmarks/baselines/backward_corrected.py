@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.validation import check_number
-from keras_het.label_noise import condition_number
+from keras_het.label_noise.matrices import condition_number
 from keras_het.losses import ForwardCorrectedCrossentropy
 from keras_het.ops.log_space import is_possible
 

@@ -5,8 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from benchmarks.baselines.selecting import PairCrossentropy
 from keras_het.base.validation import check_number
-from keras_het.losses.selecting import PairCrossentropy
 
 
 @keras.saving.register_keras_serializable("benchmarks")

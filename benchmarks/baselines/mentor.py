@@ -6,9 +6,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from benchmarks.baselines.selecting import SelfPacedCrossentropy
 from keras_het.base.validation import check_integer, check_labels
 from keras_het.inspection.probabilities import predict_probabilities
-from keras_het.losses import SelfPacedCrossentropy
 
 
 def mentor_net(num_classes: int, hidden: int = 20) -> keras.Model:
@@ -150,12 +150,12 @@ class MentorExamples(keras.callbacks.Callback):
         ValueError: for other labels, or a model with another loss.
 
     Example:
-        >>> from keras_het import callbacks, models
+        >>> from benchmarks.baselines import KeptShare
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
         >>> model.compile("adam", MentoredCrossentropy(kept_share=0.5, from_logits=True).attach(model))
         >>> x, noisy, true = np.eye(2), np.array([0, 1]), np.array([0, 2])
         >>> examples = MentorExamples(x, noisy, true)
-        >>> share = callbacks.KeptShare(num_epochs=1)
+        >>> share = KeptShare(num_epochs=1)
         >>> history = model.fit(x, noisy, epochs=3, callbacks=[share, examples], verbose=0)
         >>> [part.shape for part in examples.inputs], examples.is_right.tolist()
         ([(4, 3), (4, 3)], [1.0, 0.0, 1.0, 0.0])
@@ -195,7 +195,7 @@ class MentorExamples(keras.callbacks.Callback):
         """Features, `(E N, 3)`, and labels as vectors, `(E N, K)`, of E epochs, as `mentor_net` takes them."""
         if not self.features:
             raise ValueError(
-                "Training must have an epoch that keeps not all examples: callbacks.KeptShare. Received: none"
+                "Training must have an epoch that keeps not all examples: baselines.KeptShare. Received: none"
             )
         vectors = np.eye(self.num_classes, dtype="float32")[self.noisy_labels]
         return [np.concatenate(self.features), np.tile(vectors, (len(self.features), 1))]

@@ -58,7 +58,7 @@ def one_step(head, tf32, path):
     import keras
     import numpy as np
 
-    from keras_het.ops import quasi_random
+    from keras_het.ops.nodes import quasi_random
 
     set_tf32(tf32)
     keras.utils.set_random_seed(0)

@@ -25,8 +25,10 @@ from benchmarks.lib import harness, tasks
 from benchmarks.lib.results import publish
 from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
-from keras_het.ops import log_expected_softmax
+from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.nodes import Nodes
+from keras_het.ops.softmax import SoftmaxMean, without_shift
+from keras_het.ops.streaming import expectation
 from keras_het.training import tune
 
 FULL = {"units": 1000, "per_class": 20, "num_factors": 15, "epochs": 14, "samples": [16, 64, 256]}
@@ -127,7 +129,8 @@ def rule_table(sizes):
             factor = deviation * factor / np.linalg.norm(factor, axis=-1, keepdims=True) if num_factors else None
             arrays = (mu, np.full_like(mu, deviation), factor)
             tensors = [x if x is None else ops.convert_to_tensor(x.astype("float32")) for x in arrays]
-            log_p = harness.compiled(lambda *eps, tensors=tensors: log_expected_softmax(*tensors, Nodes(*eps)))
+            normal = low_rank_normal(*tensors).standardized(without_shift, 1.0)
+            log_p = harness.compiled(lambda *eps, normal=normal: expectation(SoftmaxMean(), normal, Nodes(*eps)))
 
             def draws(rule, num_samples, seed, log_p=log_p, size=(units, num_factors)):
                 nodes = (rule.draw((seed, step), num_samples, *size, np) for step in range(DRAWS))

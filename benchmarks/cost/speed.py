@@ -117,7 +117,7 @@ def choose_compiler(compiler):
     if compiler == "compile_blocks":
         import torch
 
-        from keras_het.config import compile_blocks
+        from keras_het.layers import compile_blocks
 
         compile_blocks(torch.compile)
 

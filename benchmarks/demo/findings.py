@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
-from keras_het.label_noise import systematic_flips
+from keras_het.label_noise.estimation import systematic_flips
 
 
 class Flip(NamedTuple):
@@ -36,7 +36,7 @@ class Diagnosis(NamedTuple):
 
 def said(diagnosis):
     """The share and the flips of a `NoiseDiagnosis`; the share is that of the labels that its model disagrees with."""
-    return Diagnosis(diagnosis.share, [Flip(flip.true, flip.label, flip.count) for flip in diagnosis.flips])
+    return Diagnosis(diagnosis.disagreement, [Flip(flip.true, flip.label, flip.count) for flip in diagnosis.flips])
 
 
 def planted(data):

@@ -52,9 +52,9 @@ class Lively(covariances.LowRank):
 class Floored(covariances.LowRank):
     """d is at least `FLOOR` temperatures."""
 
-    def take(self, units, temperature, *arguments):
+    def bind(self, units, temperature, *arguments):
         """A head takes the covariance, and tells it the temperature."""
-        super().take(units, temperature, *arguments)
+        super().bind(units, temperature, *arguments)
         self.min_scale = FLOOR * temperature
 
 

@@ -18,6 +18,7 @@ import keras
 import numpy as np
 
 from benchmarks.lib import harness
+from benchmarks.lib.corruption import random_flip
 from benchmarks.lib.results import publish
 from keras_het import label_noise
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
@@ -41,7 +42,7 @@ def planted_transitions():
         "good": label_noise.symmetric(CLASSES, 0.05),
         "good too": label_noise.symmetric(CLASSES, 0.15),
         "mediocre": label_noise.symmetric(CLASSES, 0.4),
-        "partial": label_noise.random_flip(CLASSES, 0.4, seed=1),
+        "partial": random_flip(CLASSES, 0.4, seed=1),
         "next class": label_noise.pair_flip(CLASSES, 0.45),
         "swapper": 0.95 * swaps + 0.05 / CLASSES,
         "spammer": np.full((CLASSES, CLASSES), 1.0 / CLASSES),

@@ -17,17 +17,16 @@ from keras import ops
 from benchmarks import baselines
 from benchmarks.lib import harness, tasks
 from benchmarks.lib.results import publish
-from keras_het import callbacks, losses, models
 
 # Examples; epochs until the share is reached; labels that are known to be right or wrong.
 BATCH, GRADUAL, TRUSTED = 64, 10, 100
 # The loss, whether it is that of two networks, and whether the share that is kept falls.
 METHODS = {
-    "Dense": (losses.SelfPacedCrossentropy, False, False),
-    "two, all kept": (losses.CoTeaching, True, False),
-    "CoTeaching": (losses.CoTeaching, True, True),
+    "Dense": (baselines.SelfPacedCrossentropy, False, False),
+    "two, all kept": (baselines.CoTeaching, True, False),
+    "CoTeaching": (baselines.CoTeaching, True, True),
     "JoCoR": (baselines.JoCoR, True, True),
-    "SelfPaced": (losses.SelfPacedCrossentropy, False, True),
+    "SelfPaced": (baselines.SelfPacedCrossentropy, False, True),
     "SelfPaced, mentor": (baselines.MentoredCrossentropy, False, True),
 }
 
@@ -62,12 +61,12 @@ def trained(method, task, rate, seed, epochs, others=(), **arguments_of_loss):
     """A model, its history and its accuracy of test data by epoch."""
     kind, is_pair, selects = METHODS[method]
     keras.utils.set_random_seed(seed)
-    model = models.PeerNetworks([network(task, index) for index in range(2)]) if is_pair else network(task, 0)
+    model = baselines.PeerNetworks([network(task, index) for index in range(2)]) if is_pair else network(task, 0)
     loss = kind(1.0 - rate if selects else 1.0, from_logits=True, **arguments_of_loss)
     model.compile(keras.optimizers.Adam(1e-3), loss.attach(model), metrics=["accuracy"])
     test = TestAccuracy(*task.test)
     schedule = {"num_epochs": 0, "burn_in": GRADUAL} if "mentor" in method else {"num_epochs": GRADUAL}
-    selecting = [callbacks.KeptShare(**schedule)] if selects else []
+    selecting = [baselines.KeptShare(**schedule)] if selects else []
     arguments = {"validation_data": tuple(task.validation), "batch_size": BATCH, "epochs": epochs, "verbose": 0}
     history = model.fit(*task.train, callbacks=[*selecting, test, *others], **arguments).history
     return model, history, test.values

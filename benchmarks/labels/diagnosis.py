@@ -16,6 +16,7 @@ import collections
 import numpy as np
 
 from benchmarks.lib import harness, noises, tasks
+from benchmarks.lib.corruption import random_flip
 from benchmarks.lib.lines import completed
 from benchmarks.lib.results import publish
 
@@ -61,7 +62,7 @@ def planted(data, noise, seed):
         "none": lambda: np.eye(units),
         "symmetric": lambda: label_noise.symmetric(units, noises.SYMMETRIC),
         "pair": lambda: label_noise.pair_flip(units, noises.RATE),
-        "random": lambda: label_noise.random_flip(units, noises.SYMMETRIC, [seed, 3]),
+        "random": lambda: random_flip(units, noises.SYMMETRIC, [seed, 3]),
     }
     make = noises.of_matrix(lambda _, __: matrices[noise]()) if noise in matrices else noises.NOISES[noise]
     made = make(x, y, [seed, 3])
@@ -100,7 +101,7 @@ def figures(data, noise, seed, folds, epochs):
         "p_value": found.p_value,
         "unclear": found.unclear,
         "flips": len(found.flips),
-        "share": found.share,
+        "share": found.disagreement,
         "wrong": float(np.mean(labels != true)),
         "class": float(np.mean(decode(labels, p).classes[known] == true[known])),
         "most probable label": float(np.mean(p.argmax(axis=1)[known] == true[known])),

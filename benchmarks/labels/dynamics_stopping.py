@@ -71,7 +71,7 @@ def early_stopping(accuracies, patience):
 
 def label_wave(changes, width=None, patience=None):
     """The epoch of Label Wave, and the last that is trained."""
-    from keras_het.callbacks import LabelWave
+    from benchmarks.baselines import LabelWave
 
     defaults = inspect.signature(LabelWave).parameters
     best, stop = LabelWave.best_epoch(

@@ -59,7 +59,7 @@ class Task:
         from keras.ops import convert_to_numpy
 
         from keras_het.analysis.joint_labels import JointLabels
-        from keras_het.ops import low_rank_normal
+        from keras_het.ops.low_rank import low_rank_normal
         from keras_het.ops.packed import pack
 
         loc = (self.test[0] @ self.kernel).astype("float32")

@@ -19,16 +19,17 @@ import numpy as np
 from scipy.special import log_softmax
 from scipy.stats import mannwhitneyu
 
-from benchmarks.baselines import Trace
+from benchmarks.baselines import BootstrappedCrossentropy, Trace, estimate_by_anchors
 from benchmarks.labels import label_flip_report
 from benchmarks.lib import harness
+from benchmarks.lib.corruption import random_flip
 from benchmarks.lib.results import publish
 from keras_het import label_noise
 from keras_het.callbacks import ReleaseTransition
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.label_noise import corrupt_labels
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
-from keras_het.losses import BootstrappedCrossentropy, ForwardCorrectedCrossentropy
+from keras_het.losses import ForwardCorrectedCrossentropy
 from keras_het.training import noisy_nll, tune
 
 CLASSES, TRAIN, VALIDATION, BATCH, EPOCHS, RELEASE = 10, 1024, 256, 128, 80, 10
@@ -79,7 +80,7 @@ def flipped_digits(noise, level, size, seed):
     """`Data` with label flips; the smaller training sets are parts of the larger ones."""
     x, y = shuffled_digits(seed)
     make = {
-        "random": lambda: label_noise.random_flip(CLASSES, level, [seed, 4]),
+        "random": lambda: random_flip(CLASSES, level, [seed, 4]),
         "symmetric": lambda: label_noise.symmetric(CLASSES, level),
     }
     matrix = make.get(noise, lambda: label_noise.pair_flip(CLASSES, level))()
@@ -148,9 +149,7 @@ def learned(task, data, penalty="L2", units=CLASSES, epoch="last", decay=WEIGHT_
 def estimated(stopped, data):
     """T from the anchors of a model of the noisy labels, by the 97% quantile of the paper that proposed it."""
     x = np.concatenate([data.train[0], data.validation[0]])
-    return label_noise.estimate_by_anchors(
-        np.exp(stopped.predict(x, batch_size=2048, verbose=0)).clip(0, 1), quantile=0.97
-    )
+    return estimate_by_anchors(np.exp(stopped.predict(x, batch_size=2048, verbose=0)).clip(0, 1), quantile=0.97)
 
 
 def heteroscedastic(task, data):

@@ -20,7 +20,7 @@ task and seed, to which a later run adds what is missing.
 import numpy as np
 
 from benchmarks.labels import clean_probabilities
-from benchmarks.lib import harness, noises, tasks
+from benchmarks.lib import corruption, harness, noises, tasks
 from benchmarks.lib.lines import completed
 from benchmarks.lib.results import publish
 
@@ -39,7 +39,7 @@ def noisy_digits(name, seed):
     order = np.random.default_rng([seed, 1]).permutation(len(y))
     x, y = (x[order] / 16.0).astype("float32"), y[order]
     if name == "weak raters":
-        return x, y, noises.one_of(label_noise.weak_raters(x, y, seed=[seed, 2]), [seed, 3])
+        return x, y, noises.one_of(corruption.weak_raters(x, y, seed=[seed, 2]), [seed, 3])
     rows = label_noise.symmetric(10, 0.08 if name == "pairs and random" else 0.2)
     if name == "look-alikes, 20%":
         rows = label_noise.look_alike_transitions(x, y, 0.2)
@@ -81,7 +81,7 @@ def pairs_of(model, x, labels):
     from keras import ops
 
     from keras_het.analysis import confused_pairs
-    from keras_het.label_noise import systematic_flips
+    from keras_het.label_noise.estimation import systematic_flips
     from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
     last = model.layers[-1]

@@ -70,7 +70,7 @@ def natural_head(units):
     import keras
     from keras import ops
 
-    from keras_het.ops import low_rank_normal
+    from keras_het.ops.low_rank import low_rank_normal
     from keras_het.ops.packed import pack
 
     class Natural(keras.layers.Layer):

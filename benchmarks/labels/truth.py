@@ -19,6 +19,7 @@ import numpy as np
 
 from benchmarks.labels import truth_report
 from benchmarks.lib import harness, lines, tasks
+from benchmarks.lib.corruption import random_flip
 from benchmarks.lib.results import publish
 
 COUNT, EPOCHS, NOISE, PENALTY = 1000, 12, 0.4, 0.03
@@ -67,10 +68,10 @@ class Population:
             rows = label_noise.look_alike_transitions(every, np.concatenate([data.train.y, self.y]), NOISE)
             trained, self.rows = rows[: len(data.train.x)], rows[len(data.train.x) :]
         else:
-            t = label_noise.random_flip(self.size, NOISE, [seed, 3])
+            t = random_flip(self.size, NOISE, [seed, 3])
             trained, self.rows = t[data.train.y], t[self.y]
         self.transition = np.stack([self.rows[self.y == k].mean(axis=0) for k in range(self.size)])
-        self.raters = np.stack([label_noise.random_flip(self.size, NOISE, [seed, 4, m]) for m in range(3)])
+        self.raters = np.stack([random_flip(self.size, NOISE, [seed, 4, m]) for m in range(3)])
         noisy = draw(trained, np.random.default_rng([seed, 5]))
         self.p, self.learned = train(data, noisy, x, seed, epochs)
         self.right = self.p.argmax(axis=1) == self.y
@@ -167,7 +168,7 @@ def performance(population, way, seed, redraws, draws):
         "value": np.mean(values),
         "deviation": np.std(values),
         "half width": np.mean(widths),
-        "error of T": np.mean([each.transition_share for each in found]),
+        "error of T": np.mean([each.transition_fraction for each in found]),
         "labels agree": np.mean([each.noisy_accuracy for each in found]),
     }
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.lib import tasks
+from benchmarks.lib import corruption, tasks
 from keras_het import label_noise
 from keras_het.label_noise import corrupt_labels
 
@@ -35,7 +35,7 @@ def look_alikes(x, y, seed):
 
 def weak_raters(x, y, seed):
     """The label is that of one of five small models."""
-    return Noisy(x, y, shares(label_noise.weak_raters(_flat(x), y, SEEN, seed=seed)))
+    return Noisy(x, y, shares(corruption.weak_raters(_flat(x), y, SEEN, seed=seed)))
 
 
 def outliers(x, y, seed):
@@ -90,7 +90,7 @@ NOISES = {
     "none": of_matrix(lambda size, seed: np.eye(size)),
     "symmetric": of_matrix(lambda size, seed: label_noise.symmetric(size, SYMMETRIC)),
     "pair": of_matrix(lambda size, seed: label_noise.pair_flip(size, RATE)),
-    "random": of_matrix(lambda size, seed: label_noise.random_flip(size, SYMMETRIC, seed)),
+    "random": of_matrix(lambda size, seed: corruption.random_flip(size, SYMMETRIC, seed)),
     "look-alike": look_alikes,
     "weak raters": weak_raters,
     "outliers": outliers,

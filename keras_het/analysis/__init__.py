@@ -6,11 +6,9 @@ from keras_het.analysis.calibration import calibration, risk_coverage
 from keras_het.analysis.corrections import apply_corrections
 from keras_het.analysis.covariance import confused_pairs, covariance
 from keras_het.analysis.diagnosis import diagnose_noise
-from keras_het.analysis.disagreement import disagreements, rank_histogram
 from keras_het.analysis.explanation import explain
 from keras_het.analysis.joint_labels import joint_labels
 from keras_het.analysis.label_quality import find_label_issues
-from keras_het.analysis.members import ensemble_uncertainty
 from keras_het.analysis.multi_label_issues import find_multi_label_issues
 from keras_het.analysis.regression import find_target_issues, regression_scores
 from keras_het.analysis.segmentation import sample_segmentations, segmentation_scores
@@ -26,8 +24,6 @@ __all__ = [
     "confusion_matrices",
     "covariance",
     "diagnose_noise",
-    "disagreements",
-    "ensemble_uncertainty",
     "explain",
     "features",
     "find_label_issues",
@@ -36,7 +32,6 @@ __all__ = [
     "joint_labels",
     "plots",
     "predict_probabilities",
-    "rank_histogram",
     "regression_scores",
     "risk_coverage",
     "sample_segmentations",

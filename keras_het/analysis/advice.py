@@ -58,7 +58,7 @@ def next_step(kind: str) -> str:
     """The method to begin with, in a sentence without backquotes.
 
     Args:
-        kind: that of a `NoiseDiagnosis`.
+        kind: kind of a `NoiseDiagnosis`.
 
     Example:
         >>> next_step("none")
@@ -71,7 +71,7 @@ def after_choose(kind: str, names: Iterable[str]) -> str:
     """The step after `choose`, a sentence that begins with a blank; empty if the advice was followed.
 
     Args:
-        kind: that of the diagnosis.
+        kind: kind of the diagnosis.
         names: candidates that were compared.
 
     Example:

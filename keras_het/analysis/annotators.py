@@ -9,6 +9,8 @@ from keras import ops
 from scipy.special import softmax
 from scipy.stats import beta
 
+from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.tables import aligned
 from keras_het.base.validation import (
     check_annotations,
     check_class_names,
@@ -90,9 +92,7 @@ class Annotators:
         rows = [HEAD, *map(_cells, by_accuracy)]
         if all(annotator.interval is None for annotator in self.each):
             rows = [[*row[:3], *row[4:]] for row in rows]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:-1], widths[1:-1]), row[-1]] for row in rows]
-        return "\n".join("  ".join(line).rstrip() for line in lines)
+        return "\n".join(aligned(rows, left=(0, len(rows[0]) - 1)))
 
 
 def _cells(annotator):
@@ -115,7 +115,7 @@ def annotators(
 
     The columns of the table, see `Annotator`:
 
-    * accuracy: p(label is the true class), for classes in the shares of `prior`.
+    * accuracy: p(label is the true class), for classes in the fractions of `prior`.
     * 95% interval: of the accuracy on the classes that the annotator labelled, with `labels`. Few labels say little,
       whatever T has. Labels beside which others leave the class open count less. The interval is Clopper and Pearson's.
       It held the accuracy in .88 to 1.00 of the cases, with about three labels an example and T by Dawid and Skene.
@@ -128,8 +128,8 @@ def annotators(
             ends in a `NoiseTransition` with `num_annotators`.
         labels: integers `(N, M)`, -1 where the annotator gave none, for the number of labels and the intervals. None if
             they are not known; a T that no label has touched then looks like any other.
-        prior: share of each class, `(K,)`; None for equal shares.
-        names: of the annotators, a sequence; None numbers the annotators.
+        prior: fraction of each class, `(K,)`; None for equal shares.
+        names: names of the annotators, a sequence; None numbers the annotators.
         class_names: a sequence or a dict {class: name}; None numbers the classes.
         count: the number of confused pairs of each annotator, at least 0.
     Returns:
@@ -149,9 +149,7 @@ def annotators(
     count, class_names = check_integer("count", count, 0), check_class_names(class_names, size)
     names = list(range(num_annotators) if names is None else names)
     if len(names) != num_annotators:
-        raise ValueError(
-            f"`names` must have a name for each of the {num_annotators} annotators. Received: {len(names)}"
-        )
+        raise refusal("names", f"have a name for each of the {num_annotators} annotators", len(names))
     prior = _prior(prior, size)
     labels = None if labels is None else check_annotations(labels, size, num_annotators)
     given = np.ones(num_annotators, bool) if labels is None else (labels >= 0).any(axis=0)
@@ -208,16 +206,14 @@ def _transitions(source):
     if isinstance(source, keras.Model):
         source = ops.convert_to_numpy(CleanAndNoisy(source).layer.transition)
     transitions = check_transitions(source, "source")
-    if transitions.ndim != 3 or not len(transitions):
-        rule = "be transition matrices of shape (M, K, K), or end in a NoiseTransition with num_annotators"
-        raise ValueError(f"`source` must {rule}. Received: one T of shape {transitions.shape}")
+    rule = "be transition matrices of shape (M, K, K), or end in a NoiseTransition with num_annotators"
+    refuse_if(transitions.ndim != 3 or not len(transitions), "source", rule, f"one T of shape {transitions.shape}")
     return transitions
 
 
 def _prior(prior, size):
     shares = np.full(size, 1.0 / size) if prior is None else check_rows([prior], "prior")[0]
-    if len(shares) != size:
-        raise ValueError(f"`prior` must have an entry for each of the {size} classes. Received: {len(shares)}")
+    refuse_if(len(shares) != size, "prior", f"have an entry for each of the {size} classes", len(shares))
     return shares
 
 
@@ -262,7 +258,7 @@ def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_siz
         model: a model that ends in the layer.
         x: inputs of the model: arrays, or a data set of batches (x, y) as for `fit`, whose y are the true classes.
         labels: true classes, integers `(N,)`; None for a data set.
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Returns:
         `ConfusionMatrices`.
     Raises:
@@ -279,9 +275,7 @@ def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_siz
     both = CleanAndNoisy(model)
     if both.layer.num_annotators is not None:
         rule = "have one T, not one of each annotator, for which there is `analysis.annotators`"
-        raise ValueError(
-            f"The model must {rule}. Received: model={model.name!r} with num_annotators={both.layer.num_annotators}"
-        )
+        raise refusal("The model", rule, f"model={model.name!r} with num_annotators={both.layer.num_annotators}")
     counts = np.zeros(size := both.layer.size, int)
     c, c_noisy = np.zeros((size, size)), np.zeros((size, size))
     for batch in both.batches(x, labels, batch_size, name="labels"):

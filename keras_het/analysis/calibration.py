@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.batches import check_same_index
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_integer, check_labels
 
 
@@ -14,10 +15,10 @@ class Calibration:
     """Predictions sorted by their confidence, the largest probability, into B bins of equal width.
 
     Attributes:
-        edges: of the bins, `(B + 1,)`, from 0 to 1.
+        edges: edges of the bins, `(B + 1,)`, from 0 to 1.
         count: examples in each bin, `(B,)`.
         confidence: their mean confidence, `(B,)`, nan in an empty bin.
-        accuracy: the share of them that is predicted right, `(B,)`, nan in an empty bin.
+        accuracy: the fraction of them that is predicted right, `(B,)`, nan in an empty bin.
         error: the expected calibration error, the mean of |accuracy - confidence| over the examples.
     """
 
@@ -29,7 +30,7 @@ class Calibration:
 
 
 def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:
-    """The share of right predictions for each level of confidence, as a reliability diagram shows it.
+    """The fraction of right predictions for each level of confidence, as a reliability diagram shows it.
 
     Its `error` is the expected calibration error, over bins of equal width,
 
@@ -77,12 +78,10 @@ def confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray,
     check_same_index(probabilities=probabilities, labels=labels)
     p, y = np.asarray(probabilities), np.asarray(labels)  # float32 stays: a float64 copy may not fit in memory
     if p.ndim != 2 or y.shape != p.shape[:1] or not len(p):
-        raise ValueError(
-            f"`probabilities` must be (N, K) and `labels` (N,), with N > 0. Received: {p.shape} and {y.shape}"
-        )
+        raise refusal("probabilities", "be (N, K) and `labels` (N,), with N > 0", f"{p.shape} and {y.shape}")
     if not np.all((p >= 0) & (p <= 1 + 1e-5)) or np.any(np.abs(p.sum(-1, dtype="float64") - 1) > 1e-2):
         rule = "be in [0, 1] and sum to 1, such as the exp of what a head predicts"
-        raise ValueError(f"`probabilities` must {rule}. Received: numbers from {p.min():.4g} to {p.max():.4g}")
+        raise refusal("probabilities", rule, f"numbers from {p.min():.4g} to {p.max():.4g}")
     check_labels(y, p.shape[1])
     return p.max(axis=1).astype("float64"), (p.argmax(axis=1) == y).astype("float64")
 
@@ -92,8 +91,8 @@ class RiskCoverage:
     """Errors among the predictions that are kept, the most confident first.
 
     Attributes:
-        coverage: the share of examples that is kept, `(N,)`, from 1/N to 1.
-        risk: the share of errors among them, `(N,)`; its last entry is the error rate of all.
+        coverage: the fraction of examples that is kept, `(N,)`, from 1/N to 1.
+        risk: the fraction of errors among them, `(N,)`; its last entry is the error rate of all.
         area: the mean of the risk; 0 is best.
     """
 
@@ -103,7 +102,7 @@ class RiskCoverage:
 
 
 def risk_coverage(probabilities: Any, labels: Any) -> RiskCoverage:
-    """The share of errors among the most confident predictions, for every share of examples that is kept.
+    """The fraction of errors among the most confident predictions, for every fraction of examples that is kept.
 
     The mean over all orders is taken for predictions of equal confidence, so that the order of the examples does not
     matter.
@@ -125,6 +124,6 @@ def risk_coverage(probabilities: Any, labels: Any) -> RiskCoverage:
     confidence, success = confidence_and_success(probabilities, labels)
     values, group, size = np.unique(-confidence, return_inverse=True, return_counts=True)
     errors_of_group = np.bincount(group, 1 - success, len(values)) / size
-    errors = np.cumsum(np.repeat(errors_of_group, size))  # each example has the share of errors in its group
+    errors = np.cumsum(np.repeat(errors_of_group, size))  # each example has the fraction of errors in its group
     kept = np.arange(1, len(success) + 1)
     return RiskCoverage(kept / len(kept), errors / kept, float(np.mean(errors / kept)))

@@ -14,6 +14,7 @@ import numpy as np
 from keras_het.analysis.label_quality import LabelIssues
 from keras_het.base.batches import as_numpy
 from keras_het.base.classes import encode
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_labels
 
 COLUMNS = ("index", "given", "suggested", "score", "is_issue", "kind", "corrected")
@@ -79,14 +80,13 @@ def read_table(path: str | os.PathLike) -> Table:
         ValueError: for another file.
     """
     rule = f"be a table of labels in UTF-8, with the columns {', '.join(COLUMNS)}"
-    if not pathlib.Path(path).is_file():
-        raise ValueError(f"`path` must {rule}. Received: {path}, which is no file")
+    refuse_if(not pathlib.Path(path).is_file(), "path", rule, f"{path}, which is no file")
     try:
         text = pathlib.Path(path).read_bytes().decode("utf-8-sig")
         lines, columns = _lines(text)
         rows = [Row(lines.line_num, *_cells(columns, cells)) for cells in lines if any(cells)]
     except (UnicodeDecodeError, csv.Error, StopIteration) as error:
-        raise ValueError(f"`path` must {rule}. Received: {path}, which is none") from error
+        raise refusal("path", rule, f"{path}, which is none") from error
     return Table(columns, rows)
 
 
@@ -155,8 +155,8 @@ def read_corrections(path: str | os.PathLike, labels: np.ndarray, class_names: l
     a correction as the given label, it was made with corrected labels, and any label is right.
 
     Args:
-        path: of the table.
-        labels: of all N examples, `(N,)`.
+        path: path of the table.
+        labels: labels of all N examples, `(N,)`.
         class_names: K names.
     Raises:
         ValueError: as `apply_corrections`.
@@ -192,9 +192,8 @@ def _classes_of_cells(class_names: list) -> dict[str, set[int]]:
 def _index(cell: str, count: int, seen: set[int]) -> int:
     """The number of the example."""
     if not (cell.isascii() and cell.isdigit() and len(cell) < 20 and int(cell) < count):
-        raise ValueError(f"`path` must have an index in [0, {count}) in each line. Received: {cell!r}")
-    if int(cell) in seen:
-        raise ValueError(f"`path` must have each index once. Received: {cell!r} again")
+        raise refusal("path", f"have an index in [0, {count}) in each line", f"{cell!r}")
+    refuse_if(int(cell) in seen, "path", "have each index once", f"{cell!r} again")
     return int(cell)
 
 
@@ -205,7 +204,7 @@ def _corrected(cell: str, classes: dict[str, set[int]]) -> int | None:
     found = classes.get(cell, set())
     if len(found) != 1:
         known = ", ".join(map(repr, [*classes][:MOST_NAMES])) + (", ..." if len(classes) > MOST_NAMES else "")
-        raise ValueError(f"`path` must have the name of one class as `corrected`, of {known}. Received: {cell!r}")
+        raise refusal("path", f"have the name of one class as `corrected`, of {known}", f"{cell!r}")
     return next(iter(found))
 
 
@@ -213,4 +212,4 @@ def _check_given(cell: str, corrected: int | None, label: int, classes: dict[str
     """Raises a ValueError if a label is neither as given nor as corrected; any is right if both are the same class."""
     given = classes.get(cell, set())
     if corrected not in given and label not in given | {corrected}:
-        raise ValueError(f"`path` must be a table of these labels, of which this is class {label}. Received: {cell!r}")
+        raise refusal("path", f"be a table of these labels, of which this is class {label}", f"{cell!r}")

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_class_names, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
@@ -21,9 +22,9 @@ class ConfusedPair:
 
     Attributes:
         first, second: the classes.
-        covariance: of their logits over temperature. Positive: the two logits rise and fall together, so an example
-            that may be one class may be the other, too. Negative: one rises where the other falls, so the label is one
-            or the other.
+        covariance: covariance of their logits over temperature. Positive: the two logits rise and fall together, so an
+            example that may be one class may be the other, too. Negative: one rises where the other falls, so the label
+            is one or the other.
         correlation: the covariance over the standard deviations of both, in [-1, 1].
     """
 
@@ -45,7 +46,7 @@ def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_si
         x: inputs of the model: arrays, or a data set of batches. Its labels and masks do not count: a padded place is
             an example.
         layer: name of the head, if there are several.
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Returns:
         `(K, K)`, float64.
     Raises:
@@ -85,21 +86,21 @@ def confused_pairs(
     the probability that any pair is returned by chance, 1% by default. A pair of classes with small weights is not seen
     beside classes with large ones. No matrix `(K, K)` is held.
 
-    A pair beyond chance need not have swapped labels: training gives covariances to other pairs, too, and to different
+    A pair beyond chance need not have flipped labels: training gives covariances to other pairs, too, and to different
     pairs from every start. Several models, such as the `members` of an ensemble, return a pair if each of them has it,
-    with the same sign. On digits with three swapped pairs, one model returns these first, and two to four other pairs.
-    Four models return only swapped pairs, at times one less (`benchmarks/README.md`).
+    with the same sign. On digits with three pair flips, one model returns these first, and two to four other pairs.
+    Four models return only these pairs, at times one less (`benchmarks/README.md`).
 
     Args:
-        model: as for `covariance`; or a list of models of the same classes, over which covariances and correlations are
-            averaged.
-        x: as for `covariance`.
-        layer: as for `covariance`.
-        batch_size: as for `covariance`.
+        model: argument of `covariance`; or a list of models of the same classes, over which covariances and
+            correlations are averaged.
+        x: argument of `covariance`.
+        layer: argument of `covariance`.
+        batch_size: argument of `covariance`.
         class_names: K names, a sequence or a dict {class: name}; None for numbers.
         count: the largest number of pairs.
-        draws: at least 1; each takes the time of a product of the factor's weights.
-        seed: of the draws.
+        draws: integer, at least 1; each takes the time of a product of the factor's weights.
+        seed: seed of the draws.
     Returns:
         list of `ConfusedPair`, the largest first; empty for a head without factors.
     Raises:
@@ -121,8 +122,7 @@ def confused_pairs(
     check_integer("count", count, 0)
     check_integer("draws", draws, 1)
     models = [model] if isinstance(model, keras.Model) else list(model)
-    if not models:
-        raise ValueError("`model` must be a model, or a list with at least one. Received: none")
+    refuse_if(not models, "model", "be a model, or a list with at least one", "none")
     noises = [head_noise(one, x, layer, batch_size) for one in models]
     names = check_class_names(class_names, noises[0].head.units)
     rng = random_generator(seed)
@@ -140,11 +140,11 @@ def _signed_pairs(
 ) -> dict[tuple[int, int, bool], tuple[float, float]]:
     """The covariance and correlation of each pair beyond chance, by its numbers and whether they rise together."""
     if noise.head.covariance.noise_of != "logits":
-        raise ValueError(
-            "`model` must have a head whose factor is of the logits: what the kernel of the mean gives pairs of "
-            "classes in common is no chance, and no test of it is known; use `covariance`. Received: "
-            f"covariance={type(noise.head.covariance).__name__}"
+        rule = (
+            "have a head whose factor is of the logits: what the kernel of the mean gives pairs of classes in "
+            "common is no chance, and no test of it is known; use `covariance`"
         )
+        raise refusal("model", rule, f"covariance={type(noise.head.covariance).__name__}")
     factor, whole = noise.head.covariance.factor_weights(), noise.covariance()
     if factor.shape[2] and len(factor) == 1 and draws * 2.0 ** (1 - factor.shape[2]) > 0.5:
         raise ValueError(

@@ -1,7 +1,6 @@
 """Which kind of label noise there is, by probabilities out of sample and the labels alone."""
 
 import dataclasses
-import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,14 +11,16 @@ from keras_het.analysis.advice import next_step
 from keras_het.analysis.second_choices import Agreement, agreement, ranks_of_clearness, unclear
 from keras_het.base.batches import check_same_index
 from keras_het.base.classes import encode
+from keras_het.base.refusal import refusal
+from keras_het.base.tables import Titled
 from keras_het.base.validation import check_class_names, check_labels
 from keras_het.label_noise.decoding import Decoded, decode
 from keras_het.label_noise.estimation import SYSTEMATIC, check_distributions, flip_p_values
 
 # The rule, chosen on digits with seeds 10 to 19; benchmarks/labels/diagnosis.py tries it on other seeds and data.
-CLEAR, CLEAREST = 0.7, 0.5  # shares of each class, the clearest examples, in which the model seldom has the class wrong
+CLEAR, CLEAREST = 0.7, 0.5  # fractions of each class, its clearest examples: the model seldom has their class wrong
 FEWEST = 20  # wrong labels among clear examples, and clearest examples: with fewer nothing is said
-NEARLY_NONE = 0.03  # share of wrong labels among the clearest half
+NEARLY_NONE = 0.03  # fraction of wrong labels among the clearest half
 MOSTLY = 0.6  # of the wrong labels are the most frequent systematic flip of their class
 BY_EXAMPLE = 0.01  # p-value
 FOLLOWING = 0.1  # excess of second choices: at less a model that has classes wrong does as much, however many labels
@@ -37,8 +38,9 @@ class SystematicFlip:
     Attributes:
         true: the class, by name.
         label: the label that is given instead, by name.
-        count: how many clear examples of the class have it.
-        p_value: of so many, if the wrong labels of the class were any other class alike; less than .01 / (K (K - 1)).
+        count: number of clear examples of the class that have it.
+        p_value: p-value of so many, if the wrong labels of the class were any other class alike; less than .01 / (K (K
+            - 1)).
     """
 
     true: Any
@@ -48,22 +50,24 @@ class SystematicFlip:
 
 
 @dataclasses.dataclass(frozen=True)
-class NoiseDiagnosis:
+class NoiseDiagnosis(Titled):
     """The kind of label noise, the evidence, and the method to begin with. It prints as a few sentences.
 
     Attributes:
-        kind: "none" (labels are right, or nearly), "uniform" (any other class), "pattern" (some classes take the place
-            of others more often), "pairs" (one other class for each class), "by example" (wrong labels name what the
-            example looks like), "outliers" (wrong labels are any class, and are of unclear examples), or "unknown".
+        kind: "none" (labels are right, or nearly), "uniform" (symmetric: any other class), "pattern" (class-dependent:
+            some classes take the place of others more often), "pairs" (pair flips: one other class for each class), "by
+            example" (instance-dependent: wrong labels name what the example looks like), "outliers" (wrong labels are
+            any class, and are of unclear examples), or "unknown".
         reason: why, in a sentence.
         advice: the method to begin with, in a sentence.
-        share: share of the labels that the model disagrees with, by the class that it finds. It is no estimate of how
-            many are wrong: a hard example of a right label counts, and a wrong label that the model believes does not.
+        disagreement: fraction of the labels that the model disagrees with, by the class that it finds. It is no
+            estimate of how many are wrong: a hard example of a right label counts, and a wrong label that the model
+            believes does not.
         transition: T[i, j] = p(label j | class i), `(K, K)`, over all examples.
         flips: the systematic ones, the most frequent first.
-        agreement: share of the wrong labels that are the model's second choice for the example.
-        expected_agreement: that share, if labels were dealt at random to the examples of a class.
-        p_value: whether wrong labels depend on the example beyond its class: of such an agreement, if no more than .06
+        agreement: fraction of the wrong labels that are the model's second choice for the example.
+        expected_agreement: agreement, if labels were dealt at random to the examples of a class.
+        p_value: p-value of wrong labels that depend on their class alone: of such an agreement, if no more than .06
             of those that the class alone makes another label are the second choice; nan if it cannot be told.
         unclear: P(a wrong label is of a less clear example than a right label of the class); .5 without a connection.
     """
@@ -71,7 +75,7 @@ class NoiseDiagnosis:
     kind: str
     reason: str
     advice: str
-    share: float
+    disagreement: float
     transition: np.ndarray
     flips: tuple[SystematicFlip, ...]
     agreement: float
@@ -79,41 +83,33 @@ class NoiseDiagnosis:
     p_value: float
     unclear: float
 
-    def __str__(self) -> str:
-        return "\n".join(f"{title}: {text}" for title, text in self._lines())
-
     def evidence(self) -> str:
         """The kind and the evidence as text, without the advice."""
-        return "\n".join(f"{title}: {text}" for title, text in self._lines()[:-1])
+        return "\n".join(f"{title}: {text}" for title, text in self.lines()[:-1])
 
-    def _repr_html_(self) -> str:
-        """The same as a table for a notebook."""
-        rows = (f"<tr><th>{title}</th><td>{html.escape(text)}</td></tr>" for title, text in self._lines())
-        return f"<table><tbody>{''.join(rows)}</tbody></table>"
-
-    def _lines(self) -> list[tuple[str, str]]:
+    def lines(self) -> list[tuple[str, str]]:
+        """(title, text) of the kind, the evidence and the advice."""
         flips = [f"{flip.true} -> {flip.label} {flip.count} (p {flip.p_value:.1g})" for flip in self.flips[:SHOWN]]
         more = [f"and {len(self.flips) - SHOWN} more"] * (len(self.flips) > SHOWN)
         return [
             ("kind of noise", self.kind),
             ("why", self.reason),
-            ("disagreement", f"the model disagrees with {self.share:.1%} of the labels"),
+            ("disagreement", f"the model disagrees with {self.disagreement:.1%} of the labels"),
             ("systematic flips", ", ".join([*flips, *more]) or "none"),
             ("next step", self.advice),
         ]
 
 
 def diagnose_noise(probabilities: Any, labels: Any, *, class_names: Sequence | Mapping | None = None) -> NoiseDiagnosis:
-    """Which kind of wrong labels there are: any class, swapped classes, look-alikes, examples of no class, or none.
+    """Which kind of label noise there is: symmetric, class-dependent, instance-dependent, outliers, or none.
 
     A method against wrong labels that gains on one kind of noise loses on another. The kind can be told, in part, from
     probabilities out of sample and the labels, without a clean label:
 
     1. The class of an example is the one whose wrong and right labels together look most like its probabilities. That
-       is not always the most probable label: of digits with 40% swapped labels it is the true class of 92% of the
-       examples, and the most probable label that of 67% (`benchmarks/results/diagnosis.md`).
-    2. Among the clearer 70% of each class, wrong labels that name one other class too often are systematic flips
-       (`label_noise.systematic_flips`).
+       is not always the most probable label: of digits with 40% class-dependent flips it is the true class of 92% of
+       the examples, and the most probable label that of 67% (`benchmarks/results/diagnosis.md`).
+    2. Among the clearer 70% of each class, wrong labels that name one other class too often are systematic flips.
     3. Among these, wrong labels may be the model's second choice for the example itself, more often than for other
        examples of the class: then they depend on the example. The p-value is that of permutations of the labels within
        the class. A model that has the class of some examples wrong makes labels of any class look like that, too: so
@@ -123,11 +119,11 @@ def diagnose_noise(probabilities: Any, labels: Any, *, class_names: Sequence | M
 
     Nobody can tell a hard example from a wrong label: a weak model makes right labels look wrong "by example". That,
     and not "none", is said of right labels for which the model is wrong too often; of words, where it was wrong for two
-    of five even so, it was said of swapped pairs, too. Nor can look-alikes be told from weak raters. With two classes,
-    or few wrong labels, only "none" can be told. Of a model that predicts the labels no better than their largest class
-    no kind is told. How often each kind is right is on the page "Choose a method".
+    of five even so, it was said of pair flips, too. Nor can instance-dependent noise be told from weak annotators. With
+    two classes, or few wrong labels, only "none" can be told. Of a model that predicts the labels no better than their
+    largest class no kind is told. How often each kind is right is on the page "Choose a method".
 
-    So the share of the labels that the model disagrees with is not that of the wrong ones, and has no interval. That
+    So the fraction of the labels that the model disagrees with is not that of the wrong ones, and has no interval. That
     one needs right labels of some examples: `truth.CountedTransition.from_labels` counts T by these.
 
     Args:
@@ -178,7 +174,7 @@ analysis.diagnose_noise.
         float(wrong.mean()),
         _transition(_counts(found.classes, labels, size)),
         _named(counts, p_values, flips, names),
-        agreed.share,
+        agreed.rate,
         agreed.expected,
         agreed.p_value,
         of_unclear,
@@ -193,7 +189,7 @@ def _read(labels: Any, class_names: Any, count: int, size: int) -> tuple[np.ndar
     names = own.tolist() if class_names is None else check_class_names(class_names, size)
     if len(names) != size or not set(own.tolist()) <= set(names):
         rule = f"be names of the {size} classes of `probabilities`, with `class_names` if some do not occur"
-        raise ValueError(f"`labels` must {rule}. Received: {', '.join(map(repr, own.tolist()))}")
+        raise refusal("labels", rule, ", ".join(map(repr, own.tolist())))
     return np.array([names.index(name) for name in own.tolist()])[places], names
 
 
@@ -244,7 +240,7 @@ def _judge(
     clearest: np.ndarray, main: float, flips: int, agreed: Agreement, of_unclear: float, size: int
 ) -> tuple[str, str]:
     """The kind and why; the first rule that applies."""
-    second = f"{agreed.share:.0%} of the wrong labels of clear examples are the model's second choice for the example"
+    second = f"{agreed.rate:.0%} of the wrong labels of clear examples are the model's second choice for the example"
     if clearest.mean() < NEARLY_NONE:
         return "none", f"Of the clearest half of the examples, {clearest.mean():.1%} have another label than the model."
     if size < 3:

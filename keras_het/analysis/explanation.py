@@ -12,6 +12,7 @@ from keras_het.analysis.covariance import ConfusedPair
 from keras_het.analysis.uncertainty import Uncertainty, uncertainty
 from keras_het.base.batches import count_examples
 from keras_het.base.graph import predictor
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_class_names, check_integer
 from keras_het.inspection.head_noise import covariance_with, find_noisy_head, standardized, variances
 
@@ -21,8 +22,8 @@ class PredictedClass:
     """A class that a head gives one example.
 
     Attributes:
-        name: of the class.
-        probability: of the class, in [0, 1].
+        name: name of the class.
+        probability: probability of the class, in [0, 1].
         noise_sd: standard deviation of its logit's noise, in temperatures.
     """
 
@@ -96,9 +97,7 @@ def explain(
         ['dog', 'owl']
     """
     if count_examples(x) != 1:
-        raise ValueError(
-            f"`x` must be one example, with an axis before it, as x[:1]. Received: {count_examples(x)} examples"
-        )
+        raise refusal("x", "be one example, with an axis before it, as x[:1]", f"{count_examples(x)} examples")
     head = find_noisy_head(model, layer)
     names = check_class_names(class_names, head.units)
     features = ops.convert_to_numpy(predictor(model, head.features)(x))

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.batches import as_numpy
+from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_integer, check_label_vectors
@@ -25,8 +26,8 @@ class JointLabels:
     """The distributions of the label vectors of N examples; see `joint_labels`.
 
     Attributes:
-        probabilities: of each label by itself, `(N, C)`.
-        outputs: of the head: the Gaussians of the logits, `(N, C (2 + R) + 1)`.
+        probabilities: probabilities of each label by itself, `(N, C)`.
+        outputs: outputs of the head: the Gaussians of the logits, `(N, C (2 + R) + 1)`.
         num_samples: S, the number of nodes that an expectation over the factors takes.
     """
 
@@ -54,7 +55,7 @@ class JointLabels:
         """
         vectors = np.asarray(as_numpy(candidates))
         if vectors.ndim != 2 or not len(vectors) or not np.isin(vectors, (0, 1)).all():
-            raise ValueError(f"`candidates` must be 0 or 1, of shape (M, C), M > 0. Received: shape {vectors.shape}")
+            raise refusal("candidates", "be 0 or 1, of shape (M, C), M > 0", shape=vectors)
         vectors = ops.convert_to_tensor(np.broadcast_to(vectors, (len(vectors), self._units)), "float32")
 
         def best(normal: Any, _: np.ndarray) -> Tensor:
@@ -83,8 +84,8 @@ class JointLabels:
         Labels that go together are drawn together, other than by the probabilities of each label alone.
 
         Args:
-            num_samples: how many for each example.
-            seed: of the draws.
+            num_samples: number of samples of each example.
+            seed: seed of the draws.
         """
         rng, normal = random_generator(seed), unpack(ops.convert_to_tensor(self.outputs), self._units, True).normal
         draws = []
@@ -129,9 +130,9 @@ def joint_labels(model: Any, x: Any, *, num_samples: int = 256, batch_size: int 
 
     Args:
         model: a `models.DistributionModel` of such a head, with a sigmoid link.
-        x: as for `predict`.
+        x: argument of `predict`.
         num_samples: S, the number of nodes for the factors.
-        batch_size: of the predictions.
+        batch_size: size of the batches of the predictions.
     Returns:
         `JointLabels`.
     Raises:
@@ -149,8 +150,7 @@ def joint_labels(model: Any, x: Any, *, num_samples: int = 256, batch_size: int 
     """
     head = getattr(model, "head", None)
     if not isinstance(head, JointHeteroscedasticDense) or head.link.activation != "sigmoid":
-        rule = "be a DistributionModel of a JointHeteroscedasticDense with a sigmoid link"
-        raise ValueError(f"`model` must {rule}. Received: a {type(model).__name__}")
+        raise refusal("model", "be a DistributionModel of a JointHeteroscedasticDense with a sigmoid link", kind=model)
     outputs = model.predict_distribution(x, batch_size=check_integer("batch_size", batch_size, 1), verbose=0)
     return JointLabels(
         ops.convert_to_numpy(head.predictions(ops.convert_to_tensor(outputs))),

@@ -1,7 +1,6 @@
 """Which labels are probably wrong: by predictions out of sample, by one training, or by neighbours."""
 
 import dataclasses
-import html
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -11,28 +10,15 @@ import numpy as np
 import scipy.special
 
 from keras_het.analysis.covariance import ConfusedPair
-from keras_het.analysis.neighbors import neighbor_shares
+from keras_het.analysis.neighbors import neighbor_fractions
 from keras_het.base.batches import check_same_index
 from keras_het.base.extras import import_extra
+from keras_het.base.refusal import refusal
+from keras_het.base.tables import aligned, html_table
 from keras_het.base.validation import check_labels
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.inspection.training_record import TrainingRecord
 from keras_het.label_noise.estimation import check_distributions, confident_counts, systematic_flips
-
-
-def aligned(cells: list[list[str]]) -> list[str]:
-    """The lines of a table, with columns that end in line.
-
-    Args:
-        cells: texts, a list for each line.
-
-    Example:
-        >>> aligned([["index", "p"], ["7", "0.25"]])
-        ['index     p', '    7  0.25']
-    """
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(map(str.rjust, line, widths)).rstrip() for line in cells]
-
 
 SHOWN = 20  # lines of the table that is printed
 
@@ -44,16 +30,16 @@ class LabelIssues:
     They print as a table of the first 20, also in a notebook; `to_frame` makes a pandas frame of all.
 
     Attributes:
-        index: of the example.
+        index: index of the example.
         given: the label that it has.
         suggested: the class of the largest probability, among the classes that occur in the labels; of the largest mean
             over the epochs, if by a training.
         score: the probability of the given label, in [0, 1]; the lower, the worse. By a training it is
             1 / (1 + exp(-mean margin)), so 0.5 is a mean margin of 0.
-        is_issue: whether the label is probably wrong. For each pair of classes these are the worst labels, as many as
-            are estimated to be wrong; by a training they are those of a mean margin below 0.
-        kind: of an issue, "confusable" if its two classes are taken for each other more often than others, so that a
-            person may err, too, and should look twice; "wrong" if they are not, so that the label is plainly wrong.
+        is_issue: boolean, whether the label is probably wrong. For each pair of classes these are the worst labels, as
+            many as are estimated to be wrong; by a training they are those of a mean margin below 0.
+        kind: kind of an issue, "confusable" if its two classes are taken for each other more often than others, so that
+            a person may err, too, and should look twice; "wrong" if they are not, so that the label is plainly wrong.
             Else "".
         class_names: names of the K classes, for texts and frames; None for numbers.
         example_names: index of a pandas frame, for the same; None for numbers.
@@ -99,9 +85,7 @@ class LabelIssues:
 
     def _repr_html_(self) -> str:
         """The same table for a notebook."""
-        head, *lines = self._cells()
-        body = "".join(_html_row(line, "td") for line in lines)
-        return f"<table><thead>{_html_row(head, 'th')}</thead><tbody>{body}</tbody></table><p>{self._number()}</p>"
+        return f"{html_table(self._cells())}<p>{self._number()}</p>"
 
     def _cells(self) -> list[list[str]]:
         """The first lines of the table as texts, below their titles."""
@@ -116,10 +100,6 @@ class LabelIssues:
         """How many labels are issues, in a sentence."""
         count, confusable = int(self.is_issue.sum()), int((self.kind == "confusable").sum())
         return f"{count} of {len(self.index)} labels are probably wrong, {confusable} of them of confusable classes"
-
-
-def _html_row(cells: list[str], tag: str) -> str:
-    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
 class Evidence(NamedTuple):
@@ -160,29 +140,29 @@ def find_label_issues(
       an issue if that is below 0: over the epochs, the model held another class for the right one. Few right
       labels are below 0; but wrong ones that the model learns by heart within a few epochs are not: there look at the
       worst scores, whatever `is_issue` says.
-    * Features, with no training: the shares of the classes among the nearest other examples are the probabilities, and
-      the method is again confident learning.
+    * Features, with no training: the fractions of the classes among the nearest other examples are the probabilities,
+      and the method is again confident learning.
 
     A label that is the most probable class is never an issue. The counts also say which classes are confusable: pairs
-    with more flips than chance gives (`label_noise.systematic_flips`). With only two classes this cannot be told. On
-    digits with planted pairs and random flips, the counts give the right kind to every issue whose suggestion is right;
+    with more flips than chance gives. With only two classes this cannot be told.
+    On digits with planted pairs and random flips, they give the right kind to every issue whose suggestion is right;
     so does a learned T. The covariance of a head gives the right kind to 7 of 10, because it has more pairs than the
     swapped ones (`benchmarks/results/label_issues.md`). A model predicts its own training labels too well: give no
     predictions of a model for the examples that it was trained on. `benchmarks/results/dynamics.md` compares the three.
 
     Args:
-        probabilities: of examples that were not trained on, shape `(N, K)`, each row of sum 1, which cleanlab calls
-            `pred_probs`, and takes behind the labels; or a model of exclusive classes; or a `TrainingDynamics` that has
-            seen an epoch. None with features.
+        probabilities: probabilities of examples that were not trained on, shape `(N, K)`, each row of sum 1, which
+            cleanlab calls `pred_probs`, and takes behind the labels; or a model of exclusive classes; or a
+            `TrainingDynamics` that has seen an epoch. None with features.
         labels: integers in [0, K), shape `(N,)`; a class that no label has is never suggested. None takes those of a
             `TrainingDynamics`.
         x: inputs of a model, arrays; None with anything else.
-        features: of the examples, `(N, D)`, not all zero, as by `analysis.features`, best of a model that was
+        features: features of the examples, `(N, D)`, not all zero, as by `analysis.features`, best of a model that was
             trained on other data; or flattened inputs. It needs scikit-learn.
-        num_neighbors: how many of the nearest other examples count, by the cosine of features.
+        num_neighbors: number of the nearest other examples that count, by the cosine of features.
         pairs: classes that are confusable, each (i, j), or a `ConfusedPair` of numbers, which does not count if its
             covariance is positive; None uses the counts.
-        batch_size: of the predictions of a model.
+        batch_size: size of the batches of the predictions of a model.
     Returns:
         `LabelIssues`.
     Raises:
@@ -207,13 +187,13 @@ def find_label_issues(
     """
     if (probabilities is None) == (features is None):
         rule = "be given without `features`, and one of the two must be given"
-        raise ValueError(f"`probabilities` must {rule}. Received: {'none' if features is None else 'both'}")
+        raise refusal("probabilities", rule, "none" if features is None else "both")
     _check_given(probabilities, labels, x)
     check_same_index(x=x, features=features, probabilities=probabilities, labels=labels)
     if features is None:
         p, labels, margins = _evidence(probabilities, labels, x, batch_size)
     else:
-        p, labels, margins = Evidence(*neighbor_shares(features, labels, num_neighbors))
+        p, labels, margins = Evidence(*neighbor_fractions(features, labels, num_neighbors))
     counts = confident_counts(labels, p)
     suggested = np.where(np.bincount(labels, minlength=p.shape[1]) > 0, p, -1.0).argmax(axis=1)
     is_issue = _issues(labels, p, _joint(labels, counts)) if margins is None else margins < 0
@@ -228,14 +208,14 @@ def find_label_issues(
 def _check_given(probabilities: Any, labels: Any, x: Any) -> None:
     """Raises a ValueError if labels or x are missing, or x is given where nothing would look at it."""
     if labels is None and not hasattr(probabilities, "record"):
-        raise ValueError("`labels` must be given, except for a TrainingDynamics. Received: labels=None")
+        raise refusal("labels", "be given, except for a TrainingDynamics", "labels=None")
     is_model = isinstance(probabilities, keras.Model)
     if is_model == (x is None):
         rule, other = (
             "be given for a model, and only for a model",
             "features" if probabilities is None else "probabilities",
         )
-        raise ValueError(f"`x` must {rule}. Received: {'a model without x' if is_model else f'x beside {other}'}")
+        raise refusal("x", rule, "a model without x" if is_model else f"x beside {other}")
 
 
 def _evidence(given: Any, labels: Any, x: Any, batch_size: int) -> Evidence:
@@ -252,8 +232,7 @@ def _of_training(dynamics: Any, labels: Any) -> Evidence:
     assert isinstance(record, TrainingRecord)
     if labels is not None and not np.array_equal(check_labels(labels, record.units, len(margins)), record.labels):
         wrong = np.flatnonzero(np.asarray(labels) != record.labels)
-        rule = "be None, or those of the training"
-        raise ValueError(f"`labels` must {rule}. Received: {len(wrong)} others, the first at [{wrong[0]}]")
+        raise refusal("labels", "be None, or those of the training", f"{len(wrong)} others, the first at [{wrong[0]}]")
     return Evidence(record.mean_probabilities.astype("float64"), record.labels, margins)
 
 

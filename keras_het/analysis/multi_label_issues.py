@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.analysis.label_quality import SHOWN, aligned, confident_issues
+from keras_het.analysis.label_quality import SHOWN, confident_issues
 from keras_het.base.batches import as_numpy, check_same_index
 from keras_het.base.extras import import_extra
+from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.tables import aligned
 from keras_het.base.validation import check_class_names, check_label_vectors
 from keras_het.ops.label_vectors import MISSING
 
@@ -21,11 +23,11 @@ class MultiLabelIssues:
     They print as a table of the first 20; `to_frame` makes a pandas frame of all.
 
     Attributes:
-        index: of the example.
-        label: by name or number.
+        index: index of the example.
+        label: name or number of the label.
         given: 0 or 1.
         score: the probability of the given value, in [0, 1]; the lower, the worse.
-        is_issue: whether the given value is probably wrong.
+        is_issue: boolean, whether the given value is probably wrong.
     """
 
     index: np.ndarray
@@ -67,7 +69,7 @@ def find_multi_label_issues(
     other labels of the example: that also finds a label that fits the picture, and not the labels beside it.
 
     Args:
-        probabilities: that each label is 1, by a model that was not trained on the example, `(N, C)`.
+        probabilities: probabilities that each label is 1, by a model that was not trained on the example, `(N, C)`.
         labels: 0, 1, or -1 for labels that are not known, which are left out, `(N, C)`.
         class_names: a sequence or a dict {label: name}; None numbers the labels.
     Returns:
@@ -91,10 +93,9 @@ def find_multi_label_issues(
     check_same_index(probabilities=probabilities, labels=labels)
     p = np.asarray(as_numpy(probabilities), "float64")
     if p.ndim != 2 or not ((p >= 0.0) & (p <= 1.0)).all():
-        raise ValueError(f"`probabilities` must be in [0, 1], of shape (N, C). Received: shape {p.shape}")
+        raise refusal("probabilities", "be in [0, 1], of shape (N, C)", shape=p)
     y = check_label_vectors(labels, (p.shape,))
-    if np.all(y == MISSING):
-        raise ValueError("`labels` must have one that is known. Received: -1 alone")
+    refuse_if(np.all(y == MISSING), "labels", "have one that is known", "-1 alone")
     names, parts = np.asarray(check_class_names(class_names, p.shape[1])), []
     for place, name in enumerate(names):
         index = np.flatnonzero(y[:, place] != MISSING)

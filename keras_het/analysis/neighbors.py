@@ -7,11 +7,12 @@ import numpy as np
 from keras_het.base.batches import check_dense
 from keras_het.base.classes import check_no_id
 from keras_het.base.extras import import_extra
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer, check_labels, check_numbers
 
 
-def neighbor_shares(features: Any, labels: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The shares of the classes among the nearest other examples, and the labels.
+def neighbor_fractions(features: Any, labels: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The fractions of the classes among the nearest other examples, and the labels.
 
         p_ij = (number of the nearest `count` examples of i, without i, that have the label j) / count
 
@@ -22,7 +23,7 @@ def neighbor_shares(features: Any, labels: Any, count: int) -> tuple[np.ndarray,
     Args:
         features: `(N, D)`, more than `count` of them not zero.
         labels: integers, `(N,)`.
-        count: of neighbours, from 1 to N - 1.
+        count: number of neighbours, from 1 to N - 1.
     Returns:
         shares `(N, K)`, K the largest label and 1, and the labels `(N,)`.
     Raises:
@@ -30,7 +31,7 @@ def neighbor_shares(features: Any, labels: Any, count: int) -> tuple[np.ndarray,
         ImportError: without scikit-learn.
 
     Example:
-        >>> neighbor_shares([[1, 0], [2, 0.1], [0.3, 1], [0, 2], [0.1, 1]], [0, 0, 1, 1, 0], 1)[0].tolist()
+        >>> neighbor_fractions([[1, 0], [2, 0.1], [0.3, 1], [0, 2], [0.1, 1]], [0, 0, 1, 1, 0], 1)[0].tolist()
         [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
     """
     features = _unit_rows(check_numbers("features", check_dense("features", features)))
@@ -51,19 +52,15 @@ def neighbor_shares(features: Any, labels: Any, count: int) -> tuple[np.ndarray,
 
 def _most(others: int) -> int:
     """The most neighbours that an example can have, of so many that are not zero."""
-    if others < 2:
-        raise ValueError(f"`features` must have two rows that are not all 0. Received: {others}")
+    refuse_if(others < 2, "features", "have two rows that are not all 0", others)
     return others - 1
 
 
 def _unit_rows(features: np.ndarray) -> np.ndarray:
     """Features of length 1, or 0, `(N, D)`: their distances are in the order of their cosines."""
-    if features.ndim != 2 or len(features) < 2:
-        raise ValueError(f"`features` must have shape (N, D), N at least 2. Received: shape {features.shape}")
+    refuse_if(features.ndim != 2 or len(features) < 2, "features", "have shape (N, D), N at least 2", shape=features)
     lengths = np.linalg.norm(features, axis=1)
     wrong = np.flatnonzero(~np.isfinite(lengths))
     if len(wrong):
-        raise ValueError(
-            f"`features` must be finite numbers. Received: row {wrong[0]} of length {lengths[wrong[0]]:.4g}"
-        )
+        raise refusal("features", "be finite numbers", f"row {wrong[0]} of length {lengths[wrong[0]]:.4g}")
     return features / np.where(lengths > 0, lengths, 1.0)[:, None]

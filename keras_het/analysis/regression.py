@@ -10,10 +10,12 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import chi2, false_discovery_control
 
-from keras_het.analysis.label_quality import SHOWN, aligned
+from keras_het.analysis.label_quality import SHOWN
 from keras_het.base.batches import as_numpy, check_same_index
 from keras_het.base.extras import import_extra
-from keras_het.base.validation import check_open_share
+from keras_het.base.refusal import refusal, refuse_first
+from keras_het.base.tables import aligned
+from keras_het.base.validation import check_open_fraction
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +30,7 @@ class RegressionScores:
         mae: the mean absolute error of the mean, `(K,)`.
         crps: the continuous ranked probability score, `(K,)`; for a standard deviation of 0 it is the absolute error.
         levels: L probabilities.
-        coverage: the share of the targets inside the central intervals of these probabilities, `(L, K)`.
+        coverage: the fraction of the targets inside the central intervals of these probabilities, `(L, K)`.
         width: the mean width of these intervals, `(L, K)`.
     """
 
@@ -58,7 +60,7 @@ def regression_scores(outputs: Any, targets: Any, levels: Sequence[float] = (0.5
     Read the error of the mean beside the likelihood: a covariance that is learned may pay for a mean that is not.
 
     Args:
-        outputs: of `DistributionModel.predict_distribution`, `(N, K (2 + R) + 1)`.
+        outputs: outputs of `DistributionModel.predict_distribution`, `(N, K (2 + R) + 1)`.
         targets: `(N, K)`, or `(N,)` for one.
         levels: probabilities of the intervals, in (0, 1).
     Returns:
@@ -77,7 +79,7 @@ def regression_scores(outputs: Any, targets: Any, levels: Sequence[float] = (0.5
     """
     levels = tuple(map(float, levels))
     if not levels or not all(0.0 < level < 1.0 for level in levels):
-        raise ValueError(f"`levels` must be in (0, 1), at least one. Received: {levels}")
+        raise refusal("levels", "be in (0, 1), at least one", levels)
     found = judged(outputs, targets)
     units, error = found.error.shape[1], np.abs(found.error)
     z = error / found.scale
@@ -125,14 +127,13 @@ def judged(outputs: Any, targets: Any) -> Judged:
     y = targets[:, None] if targets.ndim == 1 else targets
     if outputs.ndim != 2 or y.ndim != 2 or len(y) != len(outputs) or not len(y):
         rule = "have shape (N, K), or (N,), with a row for each row of `outputs`, (N, K (2 + R) + 1)"
-        raise ValueError(f"`targets` must {rule}. Received: {targets.shape} and {outputs.shape}")
+        raise refusal("targets", rule, f"{targets.shape} and {outputs.shape}")
     factors, rest = divmod(outputs.shape[1] - 1 - 2 * y.shape[1], y.shape[1])
     if rest or not 0 <= factors <= y.shape[1]:
         rule = f"have {y.shape[1]} (2 + R) + 1 columns, the distribution of {y.shape[1]} targets with R factors at most"
-        raise ValueError(f"`outputs` must {rule}. Received: shape {outputs.shape}")
+        raise refusal("outputs", rule, shape=outputs)
     for name, array in (("outputs", outputs), ("targets", y)):
-        if not np.isfinite(array).all():
-            raise ValueError(f"`{name}` must be finite. Received: {_first_wrong(array)}")
+        refuse_first(~np.isfinite(array), name, "be finite", array)
     mean, own, factor = np.split(outputs[:, :-1], [y.shape[1], 2 * y.shape[1]], axis=1)
     factor, error = factor.reshape(*y.shape, factors), y - mean
     distance, log_det = _distance_and_log_det(error / own, factor / own[..., None])
@@ -141,7 +142,7 @@ def judged(outputs: Any, targets: Any) -> Judged:
 
 
 def _distance_and_log_det(residual: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """r' (I + w w')^-1 r and log det(I + w w'), `(N,)` each, by a QR factorisation, as `ops.low_rank_normal` has it."""
+    """r' (I + w w')^-1 r and log det(I + w w'), `(N,)` each, by a QR factorisation, as `low_rank_normal` has it."""
     count, _, factors = w.shape
     above = np.concatenate([w, np.broadcast_to(np.eye(factors), (count, factors, factors))], axis=1)
     q, triangular = np.linalg.qr(above)
@@ -155,11 +156,6 @@ def _density(z: np.ndarray) -> np.ndarray:
     return np.exp(-0.5 * np.square(z)) / math.sqrt(2.0 * math.pi)
 
 
-def _first_wrong(array: np.ndarray) -> str:
-    row, column = np.argwhere(~np.isfinite(array))[0]
-    return f"{array[row, column]} at [{row}, {column}]"
-
-
 @dataclasses.dataclass(frozen=True)
 class TargetIssues:
     """All examples, the least probable targets first; arrays of shape `(N,)`.
@@ -167,12 +163,12 @@ class TargetIssues:
     They print as a table of the first 20; `to_frame` makes a pandas frame of all.
 
     Attributes:
-        index: of the example.
+        index: index of the example.
         target: the one that strays most from its mean, in its standard deviations, as a number.
         given: the value of that target.
         predicted: its mean.
-        p_value: of all targets of the example together.
-        is_issue: whether the targets are probably wrong.
+        p_value: p-value of all targets of the example together.
+        is_issue: boolean, whether the targets are probably wrong.
         scale: the factor by which the predicted variances were multiplied; far above 1 the model is too sure.
     """
 
@@ -212,14 +208,14 @@ def find_target_issues(outputs: Any, targets: Any, *, level: float = 0.05) -> Ta
     divided by a factor that brings their median to that of the chi-square distribution, for wrong targets in the
     training data make the variances too large, and too long a training too small.
 
-    Of the examples that are named, a share of at most `level` is expected to be right, by the method of Benjamini and
-    Hochberg, if the errors are Gaussian. With heavier tails it is more.
+    Of the examples that are named, a fraction of at most `level` is expected to be right, by the method of Benjamini
+    and Hochberg, if the errors are Gaussian. With heavier tails it is more.
 
     Args:
-        outputs: of `DistributionModel.predict_distribution`, by a model that was not trained on the example,
+        outputs: outputs of `DistributionModel.predict_distribution`, by a model that was not trained on the example,
             `(N, K (2 + R) + 1)`.
         targets: `(N, K)`, or `(N,)` for one.
-        level: the share of right targets among those that are named, in (0, 1).
+        level: the fraction of right targets among those that are named, in (0, 1).
     Returns:
         `TargetIssues`.
     Raises:
@@ -241,7 +237,7 @@ def find_target_issues(outputs: Any, targets: Any, *, level: float = 0.05) -> Ta
             5       0    0.1          0  9.2e-01
         1 of 8 examples have targets that are probably wrong; variances times 1.1
     """
-    level = check_open_share("level", level)
+    level = check_open_fraction("level", level)
     found = judged(outputs, targets)
     count, units = found.target.shape
     scale = float(np.median(found.distance) / chi2.median(units)) or 1.0

@@ -16,21 +16,21 @@ class Agreement(NamedTuple):
     """How often a wrong label is the model's second choice for its example.
 
     number: of wrong labels.
-    share: those that are the second choice.
+    rate: those that are the second choice.
     expected: their share if, within each class, labels were dealt to the examples at random.
     p_value: of so many or more, if up to `SLACK` of the others are beyond what is expected; nan without a wrong label.
     """
 
     number: int
-    share: float
+    rate: float
     expected: float
     p_value: float
 
     @property
     def excess(self) -> float:
-        """Share of those that would not be the second choice by their class alone, but are; 0 if all would be."""
+        """Fraction of those that would not be the second choice by their class alone, but are; 0 if all would be."""
         others = 1.0 - self.expected
-        return (self.share - self.expected) / others if others > 0 else 0.0
+        return (self.rate - self.expected) / others if others > 0 else 0.0
 
 
 def agreement(second: np.ndarray, labels: np.ndarray, classes: np.ndarray, size: int) -> Agreement:
@@ -42,13 +42,13 @@ def agreement(second: np.ndarray, labels: np.ndarray, classes: np.ndarray, size:
     Args:
         second: second choices, integers in [0, size), shape `(N,)`.
         labels: the wrong labels, `(N,)`.
-        classes: of the examples, `(N,)`.
+        classes: classes of the examples, `(N,)`.
         size: the number of classes.
 
     Example:
         >>> second, labels = np.tile([0, 1], 50), np.tile([0, 1], 50)
         >>> found = agreement(second, labels, np.full(100, 2), 3)
-        >>> found.share, found.expected, found.p_value < 1e-6
+        >>> found.rate, found.expected, found.p_value < 1e-6
         (1.0, 0.5, True)
     """
     count = len(labels)
@@ -77,9 +77,9 @@ def unclear(margin: np.ndarray, wrong: np.ndarray, classes: np.ndarray) -> float
     """P(a wrong label is of a less clear example than a right one of the same class), 0.5 if there is no connection.
 
     Args:
-        margin: how clear the example is, `(N,)`.
-        wrong: whether the label is wrong, booleans, `(N,)`.
-        classes: of the examples, `(N,)`.
+        margin: clearness of each example, `(N,)`.
+        wrong: boolean, whether the label is wrong, booleans, `(N,)`.
+        classes: classes of the examples, `(N,)`.
 
     Example:
         >>> unclear(np.array([0.9, 0.8, 0.1, 0.5]), np.array([False, False, True, True]), np.zeros(4, int))
@@ -96,7 +96,7 @@ def unclear(margin: np.ndarray, wrong: np.ndarray, classes: np.ndarray) -> float
 
 
 def ranks_of_clearness(margin: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """The place of each example in its class, the clearest first, as a share in (0, 1), `(N,)`."""
+    """The place of each example in its class, the clearest first, as a fraction in (0, 1), `(N,)`."""
     order = np.lexsort((-margin, classes))
     totals = np.bincount(classes)
     starts = np.cumsum(totals) - totals

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_integer
 
 
@@ -37,8 +38,8 @@ def sample_segmentations(model: Any, x: Any, num_samples: int, seed: int = 0, ba
         model: a `models.DistributionModel` that ends in a `layers.StochasticSegmentation`.
         x: images, as for `predict`.
         num_samples: S, the number of maps of each image.
-        seed: of the noise, in [0, 2^31).
-        batch_size: of the predictions.
+        seed: seed of the noise, in [0, 2^31).
+        batch_size: size of the batches of the predictions.
     Returns:
         integer classes, `(S, N, ...)`, such as `(S, N, H, W)`.
     Raises:
@@ -89,7 +90,7 @@ def segmentation_scores(samples: Any, references: Any, num_classes: int = 2) -> 
     samples, references = np.asarray(samples), np.asarray(references)
     if samples.shape[1:] != references.shape[1:]:
         rule = f"have the shape of `samples` but for the first axis, {samples.shape[1:]}"
-        raise ValueError(f"`references` must {rule}. Received: shape {references.shape}")
+        raise refusal("references", rule, shape=references)
     classes = range(1, check_integer("num_classes", num_classes, 2, 1 << 20))
     count = math.lcm(len(samples), len(references))
     rows = []

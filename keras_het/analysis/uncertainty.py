@@ -9,11 +9,12 @@ from keras import ops
 
 from keras_het.base.batches import batches
 from keras_het.base.graph import predictor
+from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.inspection.head_noise import find_noisy_head, standardized, variances
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Link
-from keras_het.ops import Nodes, quasi_random
+from keras_het.ops.nodes import Nodes, quasi_random
 from keras_het.ops.normal import DiagonalNormal
 from keras_het.ops.streaming import expectation
 
@@ -27,10 +28,10 @@ class Uncertainty:
     Entropies are in nats, at most log K, or K log 2 for labels that are not exclusive.
 
     Attributes:
-        entropy: of the predicted probabilities, H[E p]: how uncertain the label is, whatever the reason.
+        entropy: entropy of the predicted probabilities, H[E p]: how uncertain the label is, whatever the reason.
         expected_entropy: the mean over the noise of the entropy of each draw, E H[p]: the uncertainty that would be
             left if the logits were known.
-        difference: of the two entropies, at least 0: the mutual information of the label and the noise.
+        difference: difference of the two entropies, at least 0: the mutual information of the label and the noise.
         noise_sd: the root mean square over the classes of the standard deviation of the logits, in temperatures.
     """
 
@@ -59,7 +60,7 @@ def uncertainty(
         x: inputs of the model: arrays, or a data set of batches, whose labels do not count.
         layer: name of the head, if there are several.
         num_samples: nodes over which the entropies are averaged; at least 1.
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Returns:
         `Uncertainty`.
     Raises:
@@ -85,8 +86,7 @@ def uncertainty(
         batch = ops.convert_to_numpy(features(inputs))
         batch = batch.reshape(-1, batch.shape[-1])
         parts += [_of_block(head.layer, batch[start : start + rows], nodes) for start in range(0, len(batch), rows)]
-    if not parts:
-        raise ValueError("`x` must have at least one example. Received: none")
+    refuse_if(not parts, "x", "have at least one example", "none")
     entropy, expected, noise_sd = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Uncertainty(entropy, expected, entropy - expected, noise_sd)
 

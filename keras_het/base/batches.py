@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import random_generator
 
 WITHOUT_WEIGHTS = "be (x, y), for weights do not count"
@@ -30,7 +31,7 @@ def is_data_set(x: Any) -> bool:
 def check_again(name: str, x: Any) -> None:
     """Raises a ValueError if `x` can be read only once, as a generator can."""
     if is_data_set(x) and hasattr(x, "__next__"):
-        raise ValueError(f"`{name}` must be readable more than once. Received: a {type(x).__name__}")
+        raise refusal(name, "be readable more than once", kind=x)
 
 
 def examples_and_labels(name: str, data: Any) -> tuple[Any, Any]:
@@ -48,9 +49,9 @@ def examples_and_labels(name: str, data: Any) -> tuple[Any, Any]:
             if data is None
             else f"a {type(data).__name__}" + (f" of {len(data)}" if isinstance(data, list | tuple) else "")
         )
-        raise ValueError(f"`{name}` must be (x, y) or a data set. Received: {name}={found}")
+        raise refusal(name, "be (x, y) or a data set", f"{name}={found}")
     if len(data) == 3 and data[2] is not None:
-        raise ValueError(f"`{name}` must {WITHOUT_WEIGHTS}. Received: three parts")
+        raise refusal(name, WITHOUT_WEIGHTS, "three parts")
     return data[0], data[1]
 
 
@@ -69,7 +70,7 @@ def check_same_index(**given: Any) -> None:
             )
             place, found, other = next(differ, (0, index[0], expected[0]))
             rule = f"have the index of `{first}` ({name}.loc[{first}.index]; to_numpy() of both pairs them by place)"
-            raise ValueError(f"`{name}` must {rule}. Received: {found!r} at [{place}], where `{first}` has {other!r}")
+            raise refusal(name, rule, f"{found!r} at [{place}], where `{first}` has {other!r}")
 
 
 def _parts(value: Any) -> Any:
@@ -86,8 +87,7 @@ def _as_given(x: Any) -> Any:
 
 def check_dense(name: str, part: Any) -> Any:
     """`part`, if it is not a sparse matrix of SciPy, which NumPy takes for a single object."""
-    if hasattr(part, "toarray"):
-        raise ValueError(f"`{name}` must be dense: {name}.toarray(). Received: a {type(part).__name__}")
+    refuse_if(hasattr(part, "toarray"), name, f"be dense: {name}.toarray()", kind=part)
     return part
 
 
@@ -101,13 +101,11 @@ def count_examples(x: Any) -> int:
     wrong = [part for part in arrays if not len(getattr(part, "shape", ()))]
     if wrong or not arrays:
         found = f"a {type(x).__name__} of {type(wrong[0]).__name__}" if wrong else f"an empty {type(x).__name__}"
-        raise ValueError(
-            f"`x` must be an array, a list or dict of them, or a data set; make lists arrays. Received: {found}"
-        )
+        raise refusal("x", "be an array, a list or dict of them, or a data set; make lists arrays", found)
     return len(arrays[0])
 
 
-def take(x: Any, indices: np.ndarray) -> Any:
+def select_rows(x: Any, indices: np.ndarray) -> Any:
     """The examples with these indices, as NumPy, of arrays, which may be in a list, a tuple or a dict."""
     return keras.tree.map_structure(lambda part: np.asarray(as_numpy(part))[indices], _as_given(x))
 
@@ -138,7 +136,7 @@ def _triples(x: Any, batch_size: int) -> Iterator[tuple[Any, Any, Any]]:
     if (isinstance(x, keras.utils.PyDataset) and x.num_batches is None) or int(
         cardinality
     ) == -1:  # tf.data.INFINITE_CARDINALITY
-        raise ValueError("`x` must be a data set with an end. Received: one without")
+        raise refusal("x", "be a data set with an end", "one without")
     yield from _of_data_set(x)
 
 
@@ -191,21 +189,17 @@ def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterat
     """
     if is_data_set(x) != (y is None):
         rule = "be given for arrays, and None for a data set, which has its own"
-        raise ValueError(
-            f"`{name}` must {rule}. Received: {name}={'None' if y is None else 'labels'}, x a {type(x).__name__}"
-        )
+        raise refusal(name, rule, f"{name}={'None' if y is None else 'labels'}, x a {type(x).__name__}")
     check_same_index(**{"x": x, name: y})
     given, start = None if y is None else np.asarray(ops.convert_to_numpy(y)), 0
     if given is not None and len(given) != (count := count_examples(x)):
-        raise ValueError(f"`{name}` must have an entry for each of the {count} examples. Received: {len(given)}")
+        raise refusal(name, f"have an entry for each of the {count} examples", len(given))
     for inputs, labels, weights in _triples(x, batch_size):
         if weights is not None and np.any(np.asarray(as_numpy(weights)) != 1):
             where = name if name == "validation_data" else "x"
-            raise ValueError(f"`{where}` must {WITHOUT_WEIGHTS}. Received: a data set with weights")
+            raise refusal(where, WITHOUT_WEIGHTS, "a data set with weights")
         if labels is None and given is None:
-            raise ValueError(
-                "`x` must be a data set of pairs of inputs and labels, in batches. Received: one without labels"
-            )
+            raise refusal("x", "be a data set of pairs of inputs and labels, in batches", "one without labels")
         part = ops.convert_to_numpy(labels) if given is None else given[start : start + batch_size]
         start += batch_size
         yield inputs, np.asarray(part)
@@ -219,16 +213,14 @@ def as_arrays(x: Any, y: Any, name: str = "y") -> Arrays:
     """
     if not is_data_set(x):
         count_examples(x)
-        if y is None:
-            raise ValueError(f"`{name}` must be given for arrays. Received: {name}=None")
+        refuse_if(y is None, name, "be given for arrays", f"{name}=None")
         check_same_index(**{"x": x, name: y})
         return Arrays(keras.tree.map_structure(lambda part: np.asarray(as_numpy(part)), _as_given(x)), y, None)
-    if y is not None:
-        raise ValueError(f"`{name}` must be None for a data set, which has its own. Received: labels")
+    refuse_if(y is not None, name, "be None for a data set, which has its own", "labels")
     parts = list(_triples(x, 1))
     if not parts or any(labels is None for _, labels, _ in parts):
         rule = "give pairs of inputs and labels, in batches"
-        raise ValueError(f"`x` must {rule}. Received: {'no batch' if not parts else 'one without labels'}")
+        raise refusal("x", rule, "no batch" if not parts else "one without labels")
     inputs = keras.tree.map_structure(
         lambda *given: np.concatenate([as_numpy(part) for part in given]), *[inputs for inputs, _, _ in parts]
     )
@@ -247,7 +239,7 @@ class ShuffledBatches(keras.utils.PyDataset):
 
     Args:
         arrays: inputs, labels and weights, each with N rows.
-        batch_size: at least 1.
+        batch_size: integer, at least 1.
         seed: determines all orders.
 
     Example:

@@ -6,6 +6,8 @@ from typing import Any, Self, TypeVar
 
 import keras
 
+from keras_het.base.refusal import refusal
+
 
 class Choice:
     """Base class of choices: `get_config` returns the arguments of the constructor.
@@ -61,13 +63,10 @@ def find_choice(argument: str, identifier: Any, base: type[Kind], known: tuple[t
         if isinstance(found, base):
             return found
     if isinstance(identifier, type) and issubclass(identifier, base):
-        raise ValueError(
-            f"`{argument}` must be an instance: {identifier.__name__}(...). Received: the class {identifier.__name__}"
-        )
+        raise refusal(argument, f"be an instance: {identifier.__name__}(...)", f"the class {identifier.__name__}")
     article = "an" if base.__name__[0] in "AEIOU" else "a"
     names = f"one of the names {', '.join(map(repr, by_name))}, " if by_name else ""
-    rule = f"be {article} {base.__name__}, {names}or a serialised dict"
-    raise ValueError(f"`{argument}` must {rule}. Received: {argument}={identifier!r}")
+    raise refusal(argument, f"be {article} {base.__name__}, {names}or a serialised dict", value=identifier)
 
 
 def _in_lower_case(name: str) -> str:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from keras_het.base.batches import as_numpy, check_dense
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import MAX_CLASSES, check_labels, no_label
 
 MOST_EMPTY = 10  # classes for each one that occurs: with more, an integer is an id, and K^2 numbers fit no memory
@@ -30,8 +31,8 @@ def encode(y: Any, count: int | None = None, name: str = "y", *, alone: bool = F
             of a Categorical; vectors with a single 1, `(N, K)`; as an array, a tensor, a list, or a column of pandas;
             or `Encoded` ones.
         count: N, or None.
-        name: of the argument, for errors.
-        alone: whether nothing but the labels says how many classes there are: see `check_counted_from_zero`.
+        name: name of the argument, for errors.
+        alone: boolean, whether nothing but the labels says how many classes there are: see `check_counted_from_zero`.
     Raises:
         ValueError: for missing labels, -1 among them, fractions, several ones in a vector, another number of labels, or
             one class.
@@ -43,10 +44,8 @@ def encode(y: Any, count: int | None = None, name: str = "y", *, alone: bool = F
     """
     found = y if isinstance(y, Encoded) else _encoded(y, name, alone)
     if count is not None and len(found.labels) != count:
-        rule = f"have a label for each of the {count} examples"
-        raise ValueError(f"`{name}` must {rule}. Received: {len(found.labels)}")
-    if (number := len(np.unique(found.labels))) < 2:
-        raise ValueError(f"`{name}` must be of at least two classes. Received: {number}")
+        raise refusal(name, f"have a label for each of the {count} examples", len(found.labels))
+    refuse_if((number := len(np.unique(found.labels))) < 2, name, "be of at least two classes", number)
     return found
 
 
@@ -59,7 +58,7 @@ def check_counted_from_zero(labels: np.ndarray, name: str = "y") -> np.ndarray:
     """
     if len(labels) and labels.min() > 0:
         rule = f"begin with 0 ({name} - 1, for labels that begin with 1; texts, for names that are numbers)"
-        raise ValueError(f"`{name}` must {rule}. Received: integers from {labels.min()} to {labels.max()}")
+        raise refusal(name, rule, f"integers from {labels.min()} to {labels.max()}")
     check_no_id(labels, name)
     return labels
 
@@ -67,7 +66,7 @@ def check_counted_from_zero(labels: np.ndarray, name: str = "y") -> np.ndarray:
 def refuse_blank(place: int, name: str = "y") -> NoReturn:
     """Raises a ValueError for a -1 among labels, which means everywhere that there is none."""
     rule = "have a label for each example (or number the classes from 0, if -1 is one)"
-    raise ValueError(f"`{name}` must {rule}. Received: -1 at [{place}]{no_label(-1, name)}")
+    raise refusal(name, rule, f"-1 at [{place}]{no_label(-1, name)}")
 
 
 def check_no_id(labels: np.ndarray, name: str = "y") -> None:
@@ -76,7 +75,7 @@ def check_no_id(labels: np.ndarray, name: str = "y") -> None:
     if len(labels) and labels.max() >= most:
         place = labels.argmax()
         rule = f"be in [0, {most}), {MOST_EMPTY} times as many as the classes that occur; is it an id? Make names texts"
-        raise ValueError(f"`{name}` must {rule}. Received: {labels[place]} at [{place}]")
+        raise refusal(name, rule, f"{labels[place]} at [{place}]")
 
 
 def _encoded(y: Any, name: str, alone: bool) -> Encoded:
@@ -99,8 +98,8 @@ def encode_among(y: Any, classes: np.ndarray, name: str) -> np.ndarray:
 
     Args:
         y: labels of any form that `encode` takes.
-        classes: of the other labels.
-        name: of the argument, for errors.
+        classes: classes of the other labels.
+        name: name of the argument, for errors.
     Returns:
         the places of the labels among the classes, `(N,)`.
     Raises:
@@ -119,13 +118,13 @@ def encode_among(y: Any, classes: np.ndarray, name: str) -> np.ndarray:
     if wrong or not values:
         rule = "have at least one label, and only those of `y`"
         found = f"{wrong[0]!r}{no_label(wrong[0], name)}" if wrong else "none"
-        raise ValueError(f"`{name}` must {rule}. Received: {found}")
+        raise refusal(name, rule, found)
     return np.array([places[label] for label in values])
 
 
 def _of_vectors(given: np.ndarray, name: str) -> Encoded:
     if not (np.all((given == 0) | (given == 1)) and np.all(given.sum(axis=1) == 1)):
-        raise ValueError(f"`{name}` must name one class for each example. Received: vectors of other numbers")
+        raise refusal(name, "name one class for each example", "vectors of other numbers")
     return Encoded(np.arange(given.shape[1]), given.argmax(axis=1))
 
 
@@ -133,12 +132,11 @@ def _of_names(given: np.ndarray, categories: list | None, name: str, alone: bool
     values = given.tolist()
     missing = [index for index, value in enumerate(values) if _is_missing(value)]
     if missing:
-        raise ValueError(f"`{name}` must have a label for each example. Received: none at [{missing[0]}]")
+        raise refusal(name, "have a label for each example", f"none at [{missing[0]}]")
     if -1 in values:
         refuse_blank(values.index(-1), name)
     kinds = sorted({type(value).__name__ for value in values})
-    if len(kinds) > 1:
-        raise ValueError(f"`{name}` must have labels of one type. Received: {' and '.join(kinds)}")
+    refuse_if(len(kinds) > 1, name, "have labels of one type", " and ".join(kinds))
     if categories is None and kinds in (["int"], ["float"]):
         return _encoded(given.astype(kinds[0]), name, alone)
     occurring = set(values)
@@ -153,7 +151,7 @@ def _whole(given: np.ndarray, name: str) -> np.ndarray:
         return given
     missing = np.flatnonzero(np.isnan(given))
     if len(missing):
-        raise ValueError(f"`{name}` must have a label for each example. Received: none at [{missing[0]}]")
+        raise refusal(name, "have a label for each example", f"none at [{missing[0]}]")
     return given.astype("int64") if np.all(given == np.floor(given)) else given
 
 

@@ -1,4 +1,4 @@
-"""PyTorch's compilers: one for the bodies of blocks (`keras_het.config.compile_blocks`), and one of a whole step."""
+"""PyTorch's compilers: one for the bodies of blocks (`keras_het.layers.compile_blocks`), and one of a whole step."""
 
 import contextlib
 import contextvars
@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeVar, cast
 
 import keras
+
+from keras_het.base.refusal import refusal
 
 Compiler = Callable[[Callable], Callable]
 Function = TypeVar("Function", bound=Callable)
@@ -22,8 +24,37 @@ class _Chosen:
     most_rows: ClassVar[dict[tuple, int]] = {}
 
 
-def choose(compiler: Compiler | None) -> None:
-    """Sets the compiler, or None for none, and forgets the results of another."""
+def compile_blocks(compiler: Compiler | None) -> None:
+    """Compiles the two functions in which a training step on PyTorch spends most of its time.
+
+    A head with nodes computes the logits of some rows of the batch at some nodes, block by block, once forward and once
+    backward. PyTorch runs each operation on a block by itself, a pass over memory. A compiler makes one or two passes
+    of them. JAX and TensorFlow compile the whole step already. The results differ by rounding alone. With
+    `model.compile(jit_compile=True)` Keras compiles the step on PyTorch, too, and these functions without this call.
+
+    It holds for all heads of the process, also in the middle of training. Each of the two functions is compiled at its
+    first call, and again for another kind of head or another size of the blocks: that of a batch that fits one block is
+    the size of the batch. A batch of another size does not compile anew if it is cut into blocks.
+
+    Args:
+        compiler: a function that takes a function of tensors and returns a faster one, such as `torch.compile`; None
+            for no compiler, as at the start.
+    Raises:
+        ValueError: if `compiler` is no function, or the backend is not PyTorch.
+
+    Example:
+        >>> if keras.config.backend() == "torch":
+        ...     import torch
+        ...     compile_blocks(torch.compile)     # at the first training step; needs a C++ compiler on a processor
+        ...     compile_blocks(None)
+    """
+    if compiler is not None and not callable(compiler):
+        rule = "be a function that compiles functions, such as torch.compile, or None"
+        raise refusal("`compiler` of `compile_blocks`", rule, f"compiler={compiler!r}")
+    backend = keras.config.backend()
+    if compiler is not None and backend != "torch":
+        rule = f"be None on the backend {backend}, which compiles the whole step already: it is for PyTorch"
+        raise refusal("`compiler` of `compile_blocks`", rule, f"compiler={compiler!r}")
     _Chosen.compiler, _Chosen.results, _Chosen.most_rows = compiler, {}, {}
 
 
@@ -60,7 +91,7 @@ def outside_graph(function: Function) -> Function:
     and for a slower step. Who asks for it has a compiler, so the bodies of the blocks are compiled instead.
 
     Args:
-        function: of a layer or an operation; on another backend it stays, and in an export.
+        function: function of a layer or an operation; on another backend it stays, and in an export.
     """
     if keras.config.backend() != "torch":
         return function

@@ -10,7 +10,7 @@ def import_extra(name: str, user: str) -> Any:
     """Imports a module that an extra of the package installs.
 
     Args:
-        name: of the module, such as "matplotlib.pyplot".
+        name: name of the module, such as "matplotlib.pyplot".
         user: the part of the package that needs it, as the start of a sentence, such as "The demo".
     Raises:
         ImportError: if the module is missing; the error says which package to install.

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_het.base.internals import place_among_outputs, producer
+from keras_het.base.internals import output_index, producer
+from keras_het.base.refusal import refusal
 
 # Activations of a head, and the link whose inverse each one is; None: the head returns logits.
 LINKS = {None: None, "softmax": "softmax", "log_softmax": "softmax", "sigmoid": "sigmoid", "log_sigmoid": "sigmoid"}
@@ -56,7 +57,7 @@ def find_head(model: keras.Model, kind: type[keras.layers.Layer], name: str | No
     Args:
         model: functional or Sequential; the head may lie in a model inside it.
         kind: the class; a subclass counts if it computes the same (has the same `call`).
-        name: of the layer; None finds the last one.
+        name: name of the layer; None finds the last one.
     Returns:
         `Head`.
     Raises:
@@ -75,7 +76,7 @@ def find_head(model: keras.Model, kind: type[keras.layers.Layer], name: str | No
             f"{kind.__name__} layers: {candidates}. Received: model={model.name!r}, which ends in {layer.name!r}, a "
             f"{type(layer).__name__}"
         )
-    raise ValueError(f"`layer` must name a {kind.__name__} layer of the model: {candidates}. Received: layer={name!r}")
+    raise refusal("layer", f"name a {kind.__name__} layer of the model: {candidates}", value=name)
 
 
 def _or_convolution(kind):
@@ -110,21 +111,40 @@ def predictor(model: keras.Model, tensor: Any) -> Callable[[Any], Any]:
 
 def learning_inputs(model: keras.Model) -> Iterator[Any]:
     """Yields the symbolic inputs of the layers with weights in the graph of a model; a user's own are not known."""
-    for _, layer, node in _origins(model.outputs):
-        if type(layer).__module__.startswith(("keras.", "keras_het.")) and getattr(layer, "weights", None):
+    for layer, node, around in walk(model.outputs):
+        if (
+            not around
+            and type(layer).__module__.startswith(("keras.", "keras_het."))
+            and getattr(layer, "weights", None)
+        ):
             yield from node.input_tensors
 
 
-def _origins(tensors: list[Any]) -> Iterator[tuple[Any, Any, Any]]:
-    """Yields every symbolic tensor that these come from, once, with the layer and the node that made it."""
-    waiting, seen = list(tensors), set()
+def walk(tensors: list[Any], past_merges: bool = True) -> Iterator[tuple[Any, Any, tuple]]:
+    """Yields the layers and operations that symbolic tensors come from, the last first, each tensor's once.
+
+    A model is followed by what is inside it.
+
+    Args:
+        tensors: the tensors.
+        past_merges: boolean, whether the walk goes on before a layer of several inputs; if not, it is a chain.
+    Yields:
+        the layer, the node of the graph where it was called, and the models around it, the outer first, each with its
+        node.
+    """
+    waiting: list[tuple[Any, tuple]] = [(tensor, ()) for tensor in tensors]
+    seen = set()
     while waiting:
-        tensor = waiting.pop()
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
-            layer, node = producer(tensor)
-            yield tensor, layer, node
-            waiting += node.input_tensors
+        tensor, around = waiting.pop()
+        if id(tensor) in seen:
+            continue
+        seen.add(id(tensor))
+        layer, node = producer(tensor)
+        yield layer, node, around
+        if past_merges or len(node.input_tensors) == 1:
+            waiting += [(before, around) for before in node.input_tensors]
+        if has_graph(layer):
+            waiting.append((layer.outputs[output_index(tensor)], (*around, (layer, node))))
 
 
 def single_output(model: keras.Model) -> Any:
@@ -136,9 +156,7 @@ def single_output(model: keras.Model) -> Any:
             f"HeteroscedasticDense(K)(backbone.output). Received: model={model!r}"
         )
     if len(model.outputs) != 1:
-        raise ValueError(
-            f"`model` must have one output. Received: a model with {len(model.outputs)} outputs, {model.output_names}"
-        )
+        raise refusal("model", "have one output", f"a model with {len(model.outputs)} outputs, {model.output_names}")
     return model.outputs[0]
 
 
@@ -166,10 +184,8 @@ def is_head(layer, kind):
     if layer.kernel_size != (1, 1) or layer.strides != (1, 1) or layer.groups != 1:
         return False
     if layer.data_format != "channels_last":
-        raise ValueError(
-            "`data_format` of a head must be 'channels_last', for a Dense layer is of the last axis. Received: "
-            f"data_format={layer.data_format!r} in {layer.name!r}"
-        )
+        rule = "be 'channels_last', for a Dense layer is of the last axis"
+        raise refusal("`data_format` of a head", rule, f"data_format={layer.data_format!r} in {layer.name!r}")
     return True
 
 
@@ -185,23 +201,17 @@ def _layers_of(model, kind):
 def _last(tensor, kind):
     """Finds the head that a tensor comes from: goes back through activations and reshaping layers, and into models."""
     activation, behind = None, tuple[Any, ...]()
-    while True:
-        layer, node = producer(tensor)
+    for layer, node, around in walk([tensor], past_merges=False):
         if is_head(layer, kind):
-            return Head(layer, node.input_tensors[0], _joined(activation, _known_activation(layer), layer), behind)
-        if has_graph(layer):
-            inner = _last(inner_output(layer, tensor), kind)
-            if inner is None:
-                return None
-            activation = _joined(activation, inner.activation, layer)
-            return Head(inner.layer, _outside(layer, inner.features, node), activation, inner.behind + behind)
-        if any(is_a(layer, reshaping) for reshaping in RESHAPING):
-            behind = (layer, *behind)
-        elif is_activation(layer):
             activation = _joined(activation, _known_activation(layer), layer)
-        else:
+            return Head(layer, _outside(node.input_tensors[0], around), activation, behind)
+        if is_activation(layer):
+            activation = _joined(activation, _known_activation(layer), layer)
+        elif any(is_a(layer, reshaping) for reshaping in RESHAPING):
+            behind = (layer, *behind)
+        elif not has_graph(layer):
             return None
-        tensor = node.input_tensors[0]
+    return None
 
 
 def _last_of_name(tensor, kind, name):
@@ -215,26 +225,21 @@ def _last_of_name(tensor, kind, name):
 
 def _named(tensor, kind, name):
     """Finds the head of this name that a tensor comes from."""
-    for found, layer, node in _origins([tensor]):
+    for layer, node, around in walk([tensor]):
         if layer.name == name and is_head(layer, kind):
-            return Head(layer, node.input_tensors[0], _known_activation(layer))
-        inner = _named(inner_output(layer, found), kind, name) if has_graph(layer) else None
-        if inner is not None:
-            return inner._replace(features=_outside(layer, inner.features, node))
+            return Head(layer, _outside(node.input_tensors[0], around), _known_activation(layer))
     return None
 
 
-def inner_output(model: keras.Model, tensor: Any) -> Any:
-    """The output in a model's own graph that corresponds to this tensor of the graph around it."""
-    return model.outputs[place_among_outputs(tensor)]
-
-
-def _outside(model, features, node):
-    """Brings a tensor of an inner model to the graph around it: calls this part as the model was called."""
-    if len(model.inputs) == 1 and features is model.inputs[0]:
-        return node.input_tensors[0]
-    part = keras.Model(model_inputs(model), features, name=f"{model.name}_features")
-    return part(*node.arguments.args, **node.arguments.kwargs)
+def _outside(features, around):
+    """Brings a tensor of an inner model to the graph around all models: calls this part as each model was called."""
+    for model, node in reversed(around):
+        if len(model.inputs) == 1 and features is model.inputs[0]:
+            features = node.input_tensors[0]
+        else:
+            part = keras.Model(model_inputs(model), features, name=f"{model.name}_features")
+            features = part(*node.arguments.args, **node.arguments.kwargs)
+    return features
 
 
 def is_activation(layer: Any) -> bool:
@@ -251,9 +256,7 @@ def activation_of(layer: Any) -> str | None:
         ValueError: for a softmax that is not over the last axis, and for a function that Keras has no name for.
     """
     if getattr(layer, "axis", -1) != -1:
-        raise ValueError(
-            f"The softmax over the classes must be over the last axis. Received: axis={layer.axis} in {layer.name!r}"
-        )
+        raise refusal("The softmax over the classes", "be over the last axis", f"axis={layer.axis} in {layer.name!r}")
     if isinstance(layer, keras.layers.Softmax):
         return "softmax"
     if not isinstance(layer, keras.layers.Layer):
@@ -261,9 +264,7 @@ def activation_of(layer: Any) -> str | None:
     activation = getattr(layer, "activation", keras.activations.linear)
     name = getattr(activation, "__name__", repr(activation))
     if activation is not getattr(keras.activations, name, None):
-        raise ValueError(
-            f"The activation of the head must be softmax, sigmoid or none. Received: {name} in {layer.name!r}"
-        )
+        raise refusal("The activation of the head", "be softmax, sigmoid or none", f"{name} in {layer.name!r}")
     return None if name == "linear" else name
 
 
@@ -271,15 +272,11 @@ def _known_activation(layer):
     """A layer's activation by name, if a head may have it."""
     name = activation_of(layer)
     if name not in LINKS:
-        raise ValueError(
-            f"The activation of the head must be softmax, sigmoid or none. Received: {name} in {layer.name!r}"
-        )
+        raise refusal("The activation of the head", "be softmax, sigmoid or none", f"{name} in {layer.name!r}")
     return name
 
 
 def _joined(later, earlier, layer):
     if later is not None and earlier is not None:
-        raise ValueError(
-            f"The head must have one activation. Received: {earlier} in {layer.name!r}, and {later} behind it"
-        )
+        raise refusal("The head", "have one activation", f"{earlier} in {layer.name!r}, and {later} behind it")
     return later or earlier

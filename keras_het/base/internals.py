@@ -4,6 +4,7 @@ Keras has no public names for these. A version of Keras that renames one breaks 
 """
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ def layers_of(model: Any, kind: Any = keras.layers.Layer, include_self: bool = T
     Args:
         model: a layer or model.
         kind: the class, or a tuple of classes.
-        include_self: whether `model` itself may be among them.
+        include_self: boolean, whether `model` itself may be among them.
     """
     return [layer for layer in model._flatten_layers(include_self=include_self) if isinstance(layer, kind)]
 
@@ -32,7 +33,7 @@ def producer(tensor: Any) -> tuple[Any, Any]:
     return history.operation, history.operation._inbound_nodes[history.node_index]
 
 
-def place_among_outputs(tensor: Any) -> int:
+def output_index(tensor: Any) -> int:
     """Which output of its layer or operation a symbolic tensor is."""
     return tensor._keras_history.tensor_index
 
@@ -98,3 +99,18 @@ def not_decayed(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, l
     pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
     found = [variable for variable in variables if optimizer._var_key(variable) in excluded] if excluded else []
     return found, len(excluded), None if pattern is None else [pattern.pattern]
+
+
+@contextlib.contextmanager
+def generator_without_seed() -> Iterator[None]:
+    """Gives Keras the generator back, of draws without a seed, that `keras.utils.set_random_seed` takes from it."""
+    module = sys.modules[keras.random.SeedGenerator.__module__]
+    state, name = module.global_state, module.GLOBAL_SEED_GENERATOR
+    generator = state.get_global_attribute(name)
+    before = None if generator is None else keras.ops.convert_to_numpy(generator.state)
+    try:
+        yield
+    finally:
+        state.set_global_attribute(name, generator)
+        if generator is not None:
+            generator.state.assign(before)

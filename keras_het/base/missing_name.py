@@ -11,9 +11,9 @@ def missing_name(package: ModuleType, name: str) -> AttributeError:
     compared without their case, and also by what they begin or end with: "issues" is like "find_label_issues".
 
     Args:
-        package: with a table of contents `__all__` of names and of modules that have one, or a `__dir__` that lists
-            more.
-        name: that was asked for.
+        package: package with a table of contents `__all__` of names and of modules that have one, or a `__dir__` that
+            lists more.
+        name: name that was asked for.
     Example:
         >>> import keras_het
         >>> print(missing_name(keras_het, "MonteCarlo"))

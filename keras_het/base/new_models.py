@@ -5,6 +5,8 @@ from typing import Any
 
 import keras
 
+from keras_het.base.refusal import refusal
+
 RULE = (
     "make new layers and a new optimizer at every call, for a model would begin with what an earlier one has learned; "
     "frozen layers alone may be shared (`trainable = False`; `clone=True` in `keras_het.heteroscedastic`)"
@@ -17,7 +19,7 @@ class NewModels:
     Between folds a shared layer leaks: it was trained on the labels that it helps to predict.
 
     Args:
-        argument: whatever makes the models, for the errors.
+        argument: name of the argument that makes the models, for the errors.
     """
 
     def __init__(self, argument: str):
@@ -32,7 +34,7 @@ class NewModels:
         """
         for variable in [*model.variables, *_of_optimizer(model)]:
             if id(variable) in self._trained and self._trained[id(variable)]() is variable:
-                raise ValueError(f"`{self._argument}` must {RULE}. Received: the variable {variable.path!r} twice")
+                raise refusal(self._argument, RULE, f"the variable {variable.path!r} twice")
         self.add(model)
 
     def add(self, model: keras.Model) -> None:

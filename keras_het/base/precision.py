@@ -5,6 +5,8 @@ import warnings
 import keras
 from keras import ops
 
+from keras_het.base.refusal import refusal, refuse_if
+
 
 class FullPrecision(keras.layers.Layer):
     """Refuses `quantize` and `enable_lora`: a config of the head could not restore them from a file.
@@ -47,17 +49,11 @@ def check_dtype(dtype):
     """
     policy = keras.dtype_policies.get("float32" if dtype is None else dtype)
     plain = policy.quantization_mode is None and policy.variable_dtype == policy.compute_dtype
-    if not plain or policy.compute_dtype not in ("float32", "float64"):
-        raise ValueError(
-            '`dtype` must be "float32" or "float64"; the layer takes inputs of any precision and computes in its own. '
-            f"Received: dtype={policy.name!r}"
-        )
+    rule = 'be "float32" or "float64"; the layer takes inputs of any precision and computes in its own'
+    refuse_if(not plain or policy.compute_dtype not in ("float32", "float64"), "dtype", rule, value=policy.name)
     if policy.compute_dtype == "float64" and not _computes_in_float64():
-        raise ValueError(
-            f'`dtype` must be "float32" on the backend {keras.config.backend()!r}, where not every operation is '
-            "float64. "
-            f"Received: dtype={policy.name!r}"
-        )
+        rule = f'be "float32" on the backend {keras.config.backend()!r}, where not every operation is float64'
+        raise refusal("dtype", rule, value=policy.name)
     return policy
 
 
@@ -68,12 +64,11 @@ def check_autocast(dtype):
     probe = ops.zeros((1, 1), dtype=dtype)
     found = str((probe @ probe).dtype)  # `ops.matmul` would hide the rounding: it casts the product back
     if dtype not in found:
-        raise ValueError(
-            f"The layer computes in {dtype} and must be called outside `torch.autocast`: call it under "
-            "`torch.autocast(device, "
-            'enabled=False)`, or give the layers before it the dtype policy "mixed_bfloat16". Received: matrix '
-            f"products in {found}"
+        rule = (
+            "be called outside `torch.autocast`: call it under `torch.autocast(device, enabled=False)`, or give "
+            'the layers before it the dtype policy "mixed_bfloat16"'
         )
+        raise refusal(f"The layer computes in {dtype} and", rule, f"matrix products in {found}")
 
 
 def _computes_in_float64():

@@ -18,11 +18,11 @@ def num_replicas() -> int:
     return sys.modules["tensorflow"].distribute.get_strategy().num_replicas_in_sync
 
 
-def weight_shares(path: str) -> int:
+def weight_parts(path: str) -> int:
     """The number of parts into which the layout of a `keras.distribution.ModelParallel` in force splits a weight.
 
     Args:
-        path: of the weight, which need not be made yet.
+        path: path of the weight, which need not be made yet.
     """
     distribution = keras.distribution.distribution()
     split = isinstance(distribution, keras.distribution.ModelParallel) and distribution.get_tensor_layout(path)
@@ -36,8 +36,8 @@ def check_one_process(name: str, reason: str) -> None:
     """Raises a ValueError where processes of PyTorch train together, as DistributedDataParallel has them.
 
     Args:
-        name: of the object that works in one process alone.
-        reason: what goes wrong in several.
+        name: name of the object that works in one process alone.
+        reason: fault that there is in several.
     """
     if keras.config.backend() != "torch":
         return
@@ -51,8 +51,8 @@ def check_one_replica(name: str, reason: str) -> None:
     """Raises a ValueError where there are several replicas.
 
     Args:
-        name: of the object that works with one replica alone.
-        reason: what goes wrong with several.
+        name: name of the object that works with one replica alone.
+        reason: fault that there is with several.
     """
     if num_replicas() > 1:
         raise ValueError(f"{name} must have one replica: {reason}. Received: a strategy of {num_replicas()} replicas")
@@ -62,8 +62,8 @@ def check_in_scope(name: str, variables: Iterable[Any]) -> None:
     """Raises a ValueError for variables that replicas share: each would overwrite the changes of another.
 
     Args:
-        name: of the object that owns the variables.
-        variables: of Keras.
+        name: name of the object that owns the variables.
+        variables: variables of Keras.
     """
     if num_replicas() > 1 and not all(hasattr(variable.value, "distribute_strategy") for variable in variables):
         raise ValueError(

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from keras_het.base.fingerprint import fingerprint
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_rows
 
 Form = tuple[tuple[int, ...], tuple[str, ...]]  # the shape of an array, and the types that it may have
@@ -51,29 +52,24 @@ def _whole(argument: str, path: str | os.PathLike) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ValueError(f"`{argument}` must be a .npz file that is whole. Received: {path}; {error}") from error
+        raise refusal(argument, "be a .npz file that is whole", f"{path}; {error}") from error
 
 
 def _check_names(
     argument: str, path: str | os.PathLike, names: list[str], needed: tuple[str, ...], optional: tuple[str, ...]
 ) -> None:
     if not set(needed) <= set(names):
-        raise ValueError(
-            f"`{argument}` must have {' and '.join(needed)}. Received: {path} with {', '.join(names) or 'nothing'}"
-        )
+        raise refusal(argument, f"have {' and '.join(needed)}", f"{path} with {', '.join(names) or 'nothing'}")
     if unknown := [name for name in names if name not in needed + optional]:
         rule = f"have no arrays but {', '.join(needed + optional)}"
-        raise ValueError(f"`{argument}` must {rule}. Received: {path} with {', '.join(unknown)}")
+        raise refusal(argument, rule, f"{path} with {', '.join(unknown)}")
 
 
 def _check_size(argument: str, path: str | os.PathLike, archive: zipfile.ZipFile) -> None:
     """Raises a ValueError for too many bytes; zipfile unpacks no more of them than it says here."""
     size = sum(member.file_size for member in archive.infolist())
-    if size > max(MAX_BYTES, os.path.getsize(path)):
-        raise ValueError(
-            f"`{argument}` must keep within {MAX_BYTES >> 30} GiB, or be saved without compression. Received: {path} "
-            f"with {size / 2**30:.4g} GiB"
-        )
+    rule = f"keep within {MAX_BYTES >> 30} GiB, or be saved without compression"
+    refuse_if(size > max(MAX_BYTES, os.path.getsize(path)), argument, rule, f"{path} with {size / 2**30:.4g} GiB")
 
 
 def _array(argument: str, path: str | os.PathLike, archive: zipfile.ZipFile, name: str) -> np.ndarray:
@@ -92,12 +88,9 @@ def _check_header(name: str, path: str | os.PathLike, shape: tuple[int, ...], dt
             "hold numbers and texts, and no Python objects, which could run code; make texts an array of them: "
             "np.array(names, str)"
         )
-        raise ValueError(f"`{name}` must {rule}. Received: an array of Python objects in {path}")
+        raise refusal(name, rule, f"an array of Python objects in {path}")
     if not dtype.itemsize or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != held:
-        raise ValueError(
-            f"`{name}` must have the bytes that its header says. Received: shape {shape}, {dtype}, in {held} bytes of "
-            f"{path}"
-        )
+        raise refusal(name, "have the bytes that its header says", f"shape {shape}, {dtype}, in {held} bytes of {path}")
 
 
 class ResultFiles:
@@ -119,7 +112,7 @@ class ResultFiles:
         """The arrays of a part, or None if it is not done.
 
         Args:
-            name: of the part.
+            name: name of the part.
             forms: shape and types of each array; one named "probabilities" has rows that sum to 1.
         Raises:
             ValueError: for a file of other data or settings, or of another part, or one that is damaged.
@@ -163,4 +156,4 @@ class ResultFiles:
     def _refuse(self, name: str, fault: str) -> NoReturn:
         """Raises a ValueError for a part with this fault."""
         rule = f"hold {self.part}s as they were written: delete {self.folder}/{name}.npz, and it is trained anew"
-        raise ValueError(f"`resume_path` must {rule}. Received: {fault}")
+        raise refusal("resume_path", rule, fault)

@@ -1,6 +1,15 @@
 """Seeds of the draws that NumPy makes."""
 
+import contextlib
+import random
+import sys
+from collections.abc import Iterator
+
+import keras
 import numpy as np
+
+from keras_het.base.internals import generator_without_seed
+from keras_het.base.refusal import refusal
 
 
 def random_generator(seed: int | list[int]) -> np.random.Generator:
@@ -15,5 +24,25 @@ def random_generator(seed: int | list[int]) -> np.random.Generator:
     """
     words = np.asarray(seed)
     if words.dtype.kind not in "iu" or words.ndim > 1 or not words.size or words.min() < 0:
-        raise ValueError(f"`seed` must be an integer at least 0, or a list of them. Received: seed={seed!r}")
+        raise refusal("seed", "be an integer at least 0, or a list of them", value=seed)
     return np.random.default_rng(seed)
+
+
+@contextlib.contextmanager
+def unchanged_states() -> Iterator[None]:
+    """Gives the global random states of Python, NumPy, Keras and PyTorch back as they were, for calls that seed them.
+
+    That of TensorFlow cannot be read: it keeps the last seed.
+    """
+    of_python, of_numpy, fork = random.getstate(), np.random.get_state(), contextlib.nullcontext()
+    if keras.config.backend() == "torch":
+        torch = sys.modules["torch"]
+        fork = torch.random.fork_rng(
+            devices=range(torch.cuda.device_count())
+        )  # it warns of several unless they are named
+    try:
+        with generator_without_seed(), fork:
+            yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)

@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.batches import as_numpy, check_dense
+from keras_het.base.refusal import refusal, refuse_first, refuse_if
 
 MAX_FEATURES = 1 << 32  # more, of a single class, exceed any bound of weights
 MOST_LETTERS = 200  # of another error, in the text of one
@@ -22,7 +23,7 @@ def check_integer(name: str, value: Any, low: int, high: int | None = None) -> i
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or value < low or (high is not None and value > high):
         rule = f"at least {low}" if high is None else f"in [{low}, {high}]"
-        raise ValueError(f"`{name}` must be an integer {rule}. Received: {name}={value!r}")
+        raise refusal(name, f"be an integer {rule}", value=value)
     return int(value)
 
 
@@ -34,39 +35,36 @@ def check_number(name: str, value: Any, above: float = -math.inf, low: float | N
     in_range = number > above if low is None else number >= low
     if not in_range or (number and abs(number) < _SMALLEST):
         rule = f"greater than {above:g}" if low is None else f"at least {low:g}"
-        raise ValueError(f"`{name}` must be a finite float32 number {rule}. Received: {name}={value!r}")
+        raise refusal(name, f"be a finite float32 number {rule}", value=value)
     return number
 
 
-def check_open_share(name: str, value: Any) -> float:
+def check_open_fraction(name: str, value: Any) -> float:
     """`value` as a float, if it is a number in (0, 1)."""
     number = float(value) if isinstance(value, float | np.floating) else math.nan
-    if not 0.0 < number < 1.0:
-        raise ValueError(f"`{name}` must be a number in (0, 1). Received: {name}={value!r}")
+    refuse_if(not 0.0 < number < 1.0, name, "be a number in (0, 1)", value=value)
     return number
 
 
 def check_boolean(name: str, value: Any) -> bool:
     """`value`, if it is True or False."""
-    if not isinstance(value, bool):
-        raise ValueError(f"`{name}` must be True or False. Received: {name}={value!r}")
+    refuse_if(not isinstance(value, bool), name, "be True or False", value=value)
     return value
 
 
 def check_choice(name: str, value: Any, choices: Any) -> Any:
     """`value`, if it is one of `choices`."""
-    if value not in choices:
-        raise ValueError(f"`{name}` must be one of {', '.join(map(repr, choices))}. Received: {name}={value!r}")
+    refuse_if(value not in choices, name, f"be one of {', '.join(map(repr, choices))}", value=value)
     return value
 
 
-def check_maker(make_model: Any) -> None:
-    """Raises a ValueError if `make_model` is not a function."""
+def check_maker(make_model: Any, others: str = "") -> None:
+    """Raises a ValueError if `make_model` is not a function; `others` says what else it may be, but for a function."""
     if not callable(make_model) or isinstance(make_model, keras.layers.Layer):
-        raise ValueError(f"`make_model` must be a function that makes a model. Received: a {type(make_model).__name__}")
+        raise refusal("make_model", f"be a function that makes a new compiled model{others}", kind=make_model)
 
 
-def check_transition(transition: Any, name: str = "transition") -> np.ndarray:
+def check_one_transition(transition: Any, name: str = "transition") -> np.ndarray:
     """`transition`, `(K, K)`, as NumPy float64, if it is square, not negative, and its rows sum to one.
 
     Raises:
@@ -82,8 +80,10 @@ def check_transitions(transitions: Any, name: str = "transition") -> np.ndarray:
     """
     array = check_numbers(name, transitions)
     if array.ndim != 3:
-        return check_transition(array, name)
-    return np.stack([check_transition(each, f"{name}[{m}]") for m, each in enumerate(array)]) if len(array) else array
+        return check_one_transition(array, name)
+    return (
+        np.stack([check_one_transition(each, f"{name}[{m}]") for m, each in enumerate(array)]) if len(array) else array
+    )
 
 
 def check_annotations(
@@ -100,17 +100,9 @@ def check_annotations(
     right = (
         labels.ndim == 2 and labels.size and width in ("M", labels.shape[1]) and np.issubdtype(labels.dtype, np.integer)
     )
-    if not right:
-        raise ValueError(
-            f"`{name}` must be integers of shape (N, {width}). Received: shape {labels.shape}, dtype {labels.dtype}"
-        )
-    wrong = np.argwhere((labels < -1) | (labels >= num_classes))
-    if len(wrong):
-        row, column = wrong[0]
-        raise ValueError(
-            f"`{name}` must be in [0, {num_classes}), or -1 where missing. Received: {labels[row, column]} at [{row}, "
-            f"{column}]"
-        )
+    refuse_if(not right, name, f"be integers of shape (N, {width})", f"shape {labels.shape}, dtype {labels.dtype}")
+    wrong = (labels < -1) | (labels >= num_classes)
+    refuse_first(wrong, name, f"be in [0, {num_classes}), or -1 where missing", labels)
     return labels
 
 
@@ -124,9 +116,7 @@ def check_rows(rows: Any, name: str = "transition") -> np.ndarray:
     sums = rows.sum(axis=1)
     wrong = np.flatnonzero(~(np.abs(sums - 1.0) < 1e-4))
     if len(wrong):
-        raise ValueError(
-            f"`{name}` must have rows that sum to one. Received: row {wrong[0]} sums to {sums[wrong[0]]:.6g}"
-        )
+        raise refusal(name, "have rows that sum to one", f"row {wrong[0]} sums to {sums[wrong[0]]:.6g}")
     return rows
 
 
@@ -143,17 +133,13 @@ def check_labels(labels: Any, num_classes: float, count: int | None = None, name
         made = f", as {name}.argmax(-1) of label vectors" if labels.ndim == 2 and labels.shape[1] > 1 else ""
         if labels.dtype.kind in "OSU":
             made = f", as np.unique({name}, return_inverse=True)[1] of names"
-        raise ValueError(
-            f"`{name}` must be integers of shape (N,){made}. Received: shape {labels.shape}, dtype {labels.dtype}"
-        )
+        raise refusal(name, f"be integers of shape (N,){made}", f"shape {labels.shape}, dtype {labels.dtype}")
     wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
     if len(wrong):
         found = labels[wrong[0]]
-        raise ValueError(
-            f"`{name}` must be in [0, {num_classes}). Received: {found} at [{wrong[0]}]{no_label(found, name)}"
-        )
+        raise refusal(name, f"be in [0, {num_classes})", f"{found} at [{wrong[0]}]{no_label(found, name)}")
     if count is not None and len(labels) != count:
-        raise ValueError(f"`{name}` must have an entry for each of the {count} examples. Received: {len(labels)}")
+        raise refusal(name, f"have an entry for each of the {count} examples", len(labels))
     return labels.astype("int64", copy=False)
 
 
@@ -171,26 +157,18 @@ def check_weights(weights: Any, count: int, name: str = "sample_weight") -> np.n
     if weights is None:
         return None
     array = np.asarray(as_numpy(weights))
-    if array.shape != (count,):
-        raise ValueError(f"`{name}` must have shape ({count},). Received: shape {array.shape}")
+    refuse_if(array.shape != (count,), name, f"have shape ({count},)", shape=array)
     numbers = check_numbers(name, array)
-    wrong = np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))
-    if len(wrong):
-        raise ValueError(f"`{name}` must be finite and not negative. Received: {array[wrong[0]]} at [{wrong[0]}]")
-    if not numbers.any():
-        raise ValueError(f"`{name}` must have a weight above zero. Received: only zeros")
+    refuse_first(~(np.isfinite(numbers) & (numbers >= 0)), name, "be finite and not negative", array)
+    refuse_if(not numbers.any(), name, "have a weight above zero", "only zeros")
     return array
 
 
 def check_label_vectors(labels: Any, shapes: Sequence[tuple[int, ...]]) -> np.ndarray:
     """Label vectors as an array of one of some shapes, if they are 0, 1, or -1 for a label that is not known."""
     y = np.asarray(as_numpy(labels))
-    if y.shape not in shapes:
-        raise ValueError(f"`labels` must have shape {' or '.join(map(str, shapes))}. Received: shape {y.shape}")
-    wrong = ~np.isin(y, (-1, 0, 1))
-    if wrong.any():
-        place = np.argwhere(wrong)[0].tolist()
-        raise ValueError(f"`labels` must be 0, 1, or -1 if not known. Received: {y[tuple(place)]} at {place}")
+    refuse_if(y.shape not in shapes, "labels", f"have shape {' or '.join(map(str, shapes))}", shape=y)
+    refuse_first(~np.isin(y, (-1, 0, 1)), "labels", "be 0, 1, or -1 if not known", y)
     return y
 
 
@@ -198,7 +176,7 @@ def check_every_class(labels: Any, num_classes: int) -> None:
     """Raises a ValueError that names the first class of which `labels`, `(N,)`, have no example."""
     missing = np.setdiff1d(np.arange(num_classes), labels)
     if len(missing):
-        raise ValueError(f"`labels` must have an example of every class. Received: none of class {missing[0]}")
+        raise refusal("labels", "have an example of every class", f"none of class {missing[0]}")
 
 
 def check_class_names(class_names: Any, num_classes: int) -> list:
@@ -208,7 +186,7 @@ def check_class_names(class_names: Any, num_classes: int) -> list:
     names = list(range(num_classes) if class_names is None else class_names)
     if len(names) != num_classes or isinstance(class_names, Set | str):
         rule = f"be a sequence with a name for each of the {num_classes} classes"
-        raise ValueError(f"`class_names` must {rule}. Received: a {type(class_names).__name__} of {len(names)}")
+        raise refusal("class_names", rule, f"a {type(class_names).__name__} of {len(names)}")
     return names
 
 
@@ -226,31 +204,26 @@ def _in_order(class_names: Mapping, num_classes: int) -> list:
 def check_last_axis(input_shape: Any) -> int | None:
     """The size of the last axis of a shape, which `build` gets from a file, too; None if it is not known."""
     if not isinstance(input_shape, tuple | list) or not input_shape:
-        raise ValueError(f"`input_shape` must be a tuple of at least one size. Received: input_shape={input_shape!r}")
+        raise refusal("input_shape", "be a tuple of at least one size", value=input_shape)
     return None if input_shape[-1] is None else check_integer("input_shape[-1]", input_shape[-1], 0, MAX_FEATURES)
 
 
-def check_share(name: str, value: Any) -> None:
+def check_fraction(name: str, value: Any) -> None:
     """Raises a ValueError if `value` is not a number in [0, 1]."""
     whole_or_float = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not whole_or_float or not 0.0 <= value <= 1.0:
-        raise ValueError(f"`{name}` must be in [0, 1]. Received: {name}={value!r}")
+    refuse_if(not whole_or_float or not 0.0 <= value <= 1.0, name, "be in [0, 1]", value=value)
 
 
 def check_square(name: str, matrix: Any) -> np.ndarray:
     """`matrix`, `(K, K)`, as NumPy float64, if it is square; entries may be nan, as in a T that has diverged."""
     matrix = check_numbers(name, matrix)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"`{name}` must be a square matrix. Received: shape {matrix.shape}")
+    refuse_if(matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1], name, "be a square matrix", shape=matrix)
     return matrix
 
 
 def check_not_negative(name: str, matrix: np.ndarray) -> np.ndarray:
     """`matrix`, `(N, K)`, if no entry is negative or nan."""
-    wrong = np.argwhere(~(matrix >= 0))
-    if len(wrong):
-        row, column = wrong[0]
-        raise ValueError(f"`{name}` must not be negative. Received: {matrix[row, column]:.6g} at [{row}, {column}]")
+    refuse_first(~(matrix >= 0), name, "not be negative", matrix, ".6g")
     return matrix
 
 

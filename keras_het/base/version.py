@@ -11,7 +11,7 @@ def check_format(kind: type, config: dict[str, Any]) -> None:
 
     Args:
         kind: the class that is to be made.
-        config: of a file or of `get_config`.
+        config: config of a file or of `get_config`.
     """
     makers = [vars(base)["__init__"] for base in kind.__mro__ if "__init__" in vars(base)]
     known = {name for maker in makers for name in inspect.signature(maker).parameters}

@@ -20,13 +20,13 @@ class HeteroscedasticMonitor(keras.callbacks.Callback):
 
     * `<head>_noise_sd`, sqrt(mean of Sigma_kk): below about .1 the noise changes no prediction, and the head is a Dense
       layer.
-    * `<head>_diagonal_share`, the share of the variance that is noise of single classes, by d: 1 without factors.
-    * `<head>_off_diagonal_share`, the sum of Sigma_ij^2 off the diagonal over the sum of all Sigma_ij^2. Without
+    * `<head>_diagonal_fraction`, the fraction of the variance that is noise of single classes, by d: 1 without factors.
+    * `<head>_off_diagonal_fraction`, the sum of Sigma_ij^2 off the diagonal over the sum of all Sigma_ij^2. Without
       factors it is 0, or 1 / K for softmax, which sees only differences. Near that value no two classes are confused.
     * `<head>_effective_rank`, (sum of Sigma_kk)^2 / (sum of all Sigma_ij^2), in [1, K]: in how many directions the
       noise is.
-    * `val_ece`, how far the confidence in the predicted class is from the share of labels that agree, over 15 bins. It
-      is logged if each example has one label of exclusive classes. Behind a `NoiseTransition` predictions are of the
+    * `val_ece`, how far the confidence in the predicted class is from the fraction of labels that agree, over 15 bins.
+      It is logged if each example has one label of exclusive classes. Behind a `NoiseTransition` predictions are of the
       true classes, and labels are noisy: it then says how far the two are apart.
 
     Put it before the callbacks that use its logs, such as `CSVLogger` or `EarlyStopping`: Keras calls them in the order
@@ -36,7 +36,7 @@ class HeteroscedasticMonitor(keras.callbacks.Callback):
     Args:
         validation_data: `(x, y)`, or a data set of batches (x, y) that can be read again; labels may be noisy.
         layer: name of the head, if there are several.
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Raises:
         ValueError: for other data. When `fit` starts, for a model without a graph, without such a head, or compiled
             with a wrong loss.
@@ -50,7 +50,7 @@ class HeteroscedasticMonitor(keras.callbacks.Callback):
         >>> x, y = keras.ops.ones((9, 2)), keras.ops.arange(9) % 3
         >>> history = model.fit(x, y, verbose=0, callbacks=[HeteroscedasticMonitor((x, y))])
         >>> sorted(history.history)[:3]
-        ['head_diagonal_share', 'head_effective_rank', 'head_noise_sd']
+        ['head_diagonal_fraction', 'head_effective_rank', 'head_noise_sd']
     """
 
     def __init__(self, validation_data: Any, *, layer: str | None = None, batch_size: int = 128):
@@ -65,8 +65,8 @@ class HeteroscedasticMonitor(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         logs = {} if logs is None else logs
-        figures = self.reader.noise(self.validation_data[0], self.batch_size).figures()
-        logs.update({f"{self.reader.head.layer.name}_{name}": value for name, value in figures._asdict().items()})
+        summary = self.reader.noise(self.validation_data[0], self.batch_size).summary()
+        logs.update({f"{self.reader.head.layer.name}_{name}": value for name, value in summary._asdict().items()})
         if self.reader.head.layer.link.activation == "softmax" and len(self.model.outputs[0].shape) == 2:
             logs["val_ece"] = self._calibration_error()
 

@@ -6,9 +6,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.batches import check_same_index, count_examples, is_data_set, take
+from keras_het.base.batches import check_same_index, count_examples, is_data_set, select_rows
 from keras_het.base.classes import encode
 from keras_het.base.fingerprint import fingerprint
+from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_boolean, check_integer, check_labels
 from keras_het.inspection.check import judge
 from keras_het.inspection.clean_and_noisy import CleanPredictor
@@ -39,9 +40,10 @@ class TrainingDynamics(keras.callbacks.Callback):
         x: the training examples, as for `fit`: arrays of N examples, in a list or dict if there are several inputs.
         y: their labels, integers in [0, K), `(N,)`, or label vectors; they may be wrong. No names, for
             only the caller knows their order in the model. Also for a model that is trained by batches of a data set.
-        history: whether to keep the margins and the losses of every epoch, float16. Without, only sums are kept.
+        history: boolean, whether to keep the margins and the losses of every epoch, float16. Without, only sums are
+            kept.
         path: a .npz file to go on from; it is written after every epoch, and refused for other x or y. None for none.
-        batch_size: of the predictions.
+        batch_size: size of the batches of the predictions.
     Raises:
         ValueError: for a data set, other labels or sizes. When `fit` starts, for a model that is not of exclusive
             classes, labels out of range, or a file of other data or without the epochs before this one.
@@ -62,12 +64,10 @@ class TrainingDynamics(keras.callbacks.Callback):
         self, x: Any, y: Any, *, history: bool = True, path: str | os.PathLike | None = None, batch_size: int = 128
     ):
         super().__init__()
-        if is_data_set(x):
-            raise ValueError(f"`x` must be arrays, so that examples have a number. Received: a {type(x).__name__}")
+        refuse_if(is_data_set(x), "x", "be arrays, so that examples have a number", kind=x)
         check_same_index(x=x, y=y)
         count = count_examples(x)
-        if not count:
-            raise ValueError("`x` must have at least one example. Received: none")
+        refuse_if(not count, "x", "have at least one example", "none")
         self.x, self.labels = x, _integers(y, count)
         self.history, self.batch_size = check_boolean("history", history), check_integer("batch_size", batch_size, 1)
         self.path = path
@@ -78,9 +78,10 @@ class TrainingDynamics(keras.callbacks.Callback):
         if self.model.compiled:
             judge(self.model)
         self._predict = CleanPredictor(self.model)
-        units = self._predict(take(self.x, np.arange(min(self.batch_size, len(self.labels)))), self.batch_size).shape[1]
-        if units < 2:
-            raise ValueError(f"The model must have at least two classes. Received: {units}")
+        units = self._predict(
+            select_rows(self.x, np.arange(min(self.batch_size, len(self.labels)))), self.batch_size
+        ).shape[1]
+        refuse_if(units < 2, "The model", "have at least two classes", units)
         check_labels(self.labels, units, name="y")
         self._blank = TrainingRecord(self.labels, units, keeps_history=self.history)
         settings = {"x": self.x, "y": self.labels, "units": units}
@@ -157,8 +158,7 @@ class TrainingDynamics(keras.callbacks.Callback):
         return np.array(self._with_history().losses)
 
     def _with_history(self) -> TrainingRecord:
-        if not self.history:
-            raise ValueError("`history` must be True for the values of every epoch. Received: history=False")
+        refuse_if(not self.history, "history", "be True for the values of every epoch", "history=False")
         return self._seen()
 
 

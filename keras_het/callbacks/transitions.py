@@ -10,14 +10,14 @@ from keras import ops
 
 from keras_het.base.batches import examples_and_labels
 from keras_het.base.internals import layers_of
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_choice, check_integer, check_transitions
 from keras_het.inspection.check import judge
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
-from keras_het.label_noise import condition_number, total_variation
-from keras_het.label_noise.matrices import trace
+from keras_het.label_noise.matrices import condition_number, total_variation, trace
 from keras_het.layers import NoiseTransition
 
-COLLAPSED = 0.01  # below this learned share of labelled outliers, T says that there are none
+COLLAPSED = 0.01  # below this learned fraction of labelled outliers, T says that there are none
 
 
 class TransitionCallback(keras.callbacks.Callback):
@@ -31,9 +31,7 @@ class TransitionCallback(keras.callbacks.Callback):
         """The layers; there must be at least one."""
         layers = layers_of(self.model, NoiseTransition)
         if not layers:
-            raise ValueError(
-                f"The model must have a NoiseTransition layer. Received: model={self.model.name!r}, which has none"
-            )
+            raise refusal("The model", "have a NoiseTransition layer", f"model={self.model.name!r}, which has none")
         return layers
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -55,9 +53,10 @@ class TransitionCallback(keras.callbacks.Callback):
             share = ops.convert_to_numpy(layer.transition)[..., -1, -1].min()
             if layer.outlier_class and layer.trainable_weights and share < COLLAPSED:
                 warnings.warn(
-                    f"The share of outliers labelled as such that {layer.name!r} learned has collapsed to {share:.2g}: "
-                    f"without examples of label {layer.num_classes} it cannot be learned. Add some, or give the share: "
-                    "transition=outlier_class(num_classes, alpha), trainable=False, with alpha=0 if none is labelled.",
+                    f"The fraction of outliers labelled as such that {layer.name!r} learned has collapsed to "
+                    f"{share:.2g}: without examples of label {layer.num_classes} it cannot be learned. Add some, or "
+                    "give it: transition=outlier_class(num_classes, alpha), trainable=False, with alpha=0 if none is "
+                    "labelled.",
                     stacklevel=2,
                 )
 
@@ -78,8 +77,8 @@ class ReleaseTransition(TransitionCallback):
     Args:
         after: the number of epochs to wait, or the name of a metric: T is released when the metric has not improved for
             `patience` epochs.
-        patience: for a metric: the number of epochs, at least 1.
-        mode: for a metric: "min", "max", or "auto", which is "max" for accuracies and AUC.
+        patience: number of epochs for a metric, at least 1.
+        mode: direction of a metric: "min", "max", or "auto", which is "max" for accuracies and AUC.
     Raises:
         ValueError: for other arguments, a model without `NoiseTransition`, or a metric that is not logged.
     Warns: if training ends before T is released.
@@ -147,7 +146,7 @@ class TransitionMonitor(TransitionCallback):
     * `<layer>_trace`, the sum of T_ii.
     * `<layer>_condition`, the condition number.
     * `<layer>_distance`, the total variation to a reference (mean over the rows).
-    * `<layer>_outlier_share`, with outliers: the share of outliers that is labelled as such.
+    * `<layer>_outlier_fraction`, with outliers: the fraction of outliers that is labelled as such.
     * `val_noisy_nll`, with `validation_data`: the mean of -log p(noisy y | x).
 
     Where there are several annotators, the logs of T are means over them. Stop early by `val_noisy_nll`, because
@@ -191,7 +190,7 @@ class TransitionMonitor(TransitionCallback):
         for layer in self.layers:
             shape = (layer.size,) * 2
             if self.reference is not None and self.reference.shape not in (shape, (*layer.axes, *shape)):
-                raise ValueError(f"`reference` must have shape {shape}. Received: shape {self.reference.shape}")
+                raise refusal("reference", f"have shape {shape}", shape=self.reference)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         super().on_epoch_end(epoch, logs)
@@ -212,7 +211,7 @@ class TransitionMonitor(TransitionCallback):
         references = np.broadcast_to(np.eye(layer.size) if self.reference is None else self.reference, each.shape)
         found = {"trace": [trace(t) for t in each], "condition": [condition_number(t) for t in each]}
         found["distance"] = [total_variation(*pair) for pair in zip(each, references, strict=True)]
-        return {**found, "outlier_share": [float(t[-1, -1]) for t in each]} if layer.outlier_class else found
+        return {**found, "outlier_fraction": [float(t[-1, -1]) for t in each]} if layer.outlier_class else found
 
     def _warn_of_validation_loss(self, loss: float, val_loss: float) -> None:
         learned = [layer for layer in self.layers if layer.has_moved and not layer.apply_at_inference]

@@ -20,7 +20,7 @@ class Finding(NamedTuple):
     """The result of one check of the doctor.
 
     Args:
-        name: of the check.
+        name: name of the check.
         text: the result of the check.
         problem: the fault and a remedy; None if all is well.
     """
@@ -108,7 +108,7 @@ def check_training() -> Finding:
         loss, compiled = train_step("auto")
     except Exception as error:
         return Finding("training", "a compiled step failed", f"{said(error)} {without_compilation()}")
-    faster = "; keras_het.config.compile_blocks(torch.compile) or jit_compile=True makes it faster" * (
+    faster = "; keras_het.layers.compile_blocks(torch.compile) or jit_compile=True makes it faster" * (
         keras.config.backend() == "torch"
     )
     how = "compiled" if compiled else f"not compiled, as Keras does on this backend{faster}"

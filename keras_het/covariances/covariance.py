@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.precision import AffineMap, FullPrecision
+from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_number
 from keras_het.covariances.block_matrix import BlockMatrix
@@ -19,16 +20,17 @@ from keras_het.ops.normal import DiagonalNormal
 class Covariance(FullPrecision):
     """Base class of covariances: layers that a head owns.
 
-    A head takes the covariance (`take`), builds it, which makes its maps, and asks for the Gaussian of its logits
-    (`normal`). All covariances have the standard deviations d = softplus(affine) + min_scale. A subclass adds maps in
-    `make_maps`, and gives its `distribution`.
+    A head binds the covariance to its classes (`bind`), builds it, which makes its maps, and asks for the Gaussian of
+    its logits (`normal`). All covariances have the standard deviations d = softplus(affine) + min_scale. A subclass
+    adds maps in `make_maps`, and gives its `distribution`.
 
     Args:
-        initializer: of the kernels. The biases already give the starting noise; the kernels' values are added to it.
-        regularizer: of the kernels, and of a factor that all inputs share.
+        initializer: initializer of the kernels. The biases already give the starting noise; the kernels' values are
+            added to it.
+        regularizer: regularizer of the kernels, and of a factor that all inputs share.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
         min_scale: added to d; at least 0.
-        kwargs: as for any Keras layer.
+        kwargs: arguments of any Keras layer.
     """
 
     num_factors: Any = 0
@@ -51,23 +53,20 @@ class Covariance(FullPrecision):
         self.units = self.classes = 0  # until a head has taken it
         self.size = (0, 0)  # the numbers of entries of e_K and of e_R
 
-    def take(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
+    def bind(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
         """Makes this covariance belong to a head.
 
         Args:
             units: K, the number of classes.
-            temperature: of the head; the noise starts in proportion to it.
-            seed: of the initial weights.
-            trainable: whether the weights are trained.
-            dtype: of the head.
+            temperature: temperature of the head; the noise starts in proportion to it.
+            seed: seed of the initial weights.
+            trainable: boolean, whether the weights are trained.
+            dtype: dtype of the head.
         Raises:
             ValueError: if another head already has this covariance, or if it does not fit this number of classes.
         """
         if self.classes:
-            raise ValueError(
-                f"`covariance` must be new for every head. Received: one of {self.classes} units that a head has "
-                "already"
-            )
+            raise refusal("covariance", "be new for every head", f"one of {self.classes} units that a head has already")
         self.check(units)
         self.classes, self.trainable, self.dtype_policy = units, trainable, dtype
         self.temperature, self.seed = temperature, seed
@@ -105,7 +104,7 @@ class Covariance(FullPrecision):
 
         Args:
             start: standard deviation of their noise at the start.
-            input_shape: of the features, `(..., D)`.
+            input_shape: input shape of the features, `(..., D)`.
         """
 
     def affine_map(
@@ -114,11 +113,11 @@ class Covariance(FullPrecision):
         """A new map of the features, with the initializer and the regularizer of this covariance.
 
         Args:
-            name: of the map.
+            name: name of the map.
             width: number of its outputs.
-            bias_initializer: of its bias; None leaves the bias out.
-            input_shape: of the features, `(..., D)`.
-            kernel_initializer: of its kernel in place of the initializer of this covariance, or None.
+            bias_initializer: initializer of its bias; None leaves the bias out.
+            input_shape: input shape of the features, `(..., D)`.
+            kernel_initializer: initializer of its kernel in place of the initializer of this covariance, or None.
         """
         made = AffineMap(
             width,
@@ -197,7 +196,7 @@ class Covariance(FullPrecision):
         Args:
             diagonal: mean of d^2, `(K,)`.
             second: mean of z z', `(M, M)`.
-            kernel: of the mean logits, `(D, K)`.
+            kernel: kernel of the mean logits, `(D, K)`.
         """
         return lambda factor: BlockMatrix(np.zeros((self.units, 0)), np.zeros((0, self.units)), diagonal)
 
@@ -208,7 +207,7 @@ class Covariance(FullPrecision):
         """Sets the standard deviation of the starting noise of each class by itself, of a covariance that is built.
 
         Args:
-            scales: in the units of the mean, `(K,)`; those below 2 min_scale are taken for that.
+            scales: standard deviations in the units of the mean, `(K,)`; those below 2 min_scale are taken for that.
         """
         shares = np.maximum(scales * (math.sqrt(0.5) if self.num_factors else 1.0), 2.0 * self.min_scale)
         self.scale_diag_layer.bias.assign([softplus_inverse(share - self.min_scale) for share in shares])
@@ -244,11 +243,12 @@ class Diagonal(Covariance):
     """diag(d(x)^2): noise without correlations. It adds D K + K weights to a Dense layer.
 
     Args:
-        initializer: of the kernels. The biases already give the starting noise; the kernels' values are added to it.
-        regularizer: of the kernels.
+        initializer: initializer of the kernels. The biases already give the starting noise; the kernels' values are
+            added to it.
+        regularizer: regularizer of the kernels.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
         min_scale: added to d; at least 0.
-        kwargs: as for any Keras layer.
+        kwargs: arguments of any Keras layer.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense

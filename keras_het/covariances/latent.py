@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
@@ -30,13 +31,14 @@ class Latent(LowRank):
 
     Args:
         num_factors: R, from 1 to the number of features; None is the smaller of 15 and that number.
-        initializer: of the kernels. The biases already give the starting noise; the kernels' values are added to it.
-        regularizer: of the kernels.
+        initializer: initializer of the kernels. The biases already give the starting noise; the kernels' values are
+            added to it.
+        regularizer: regularizer of the kernels.
         min_scale: added to d'; at least 0.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures, if the kernel of the mean
             has the size that "glorot_uniform" gives; `keras_het.heteroscedastic` scales it by the kernel that it takes
             over. Greater than 0.
-        kwargs: as for any Keras layer.
+        kwargs: arguments of any Keras layer.
     Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers.
         ICLR 2023.
 
@@ -52,8 +54,8 @@ class Latent(LowRank):
         if self.num_factors is not None:
             self.num_factors = check_integer("num_factors", self.num_factors, 1, MAX_CLASSES)
 
-    def take(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
-        super().take(units, temperature, seed, trainable, dtype)
+    def bind(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
+        super().bind(units, temperature, seed, trainable, dtype)
         self.size = 1, self.num_factors or 1  # until the features are known
 
     def fit_features(self, features: int) -> None:
@@ -61,9 +63,7 @@ class Latent(LowRank):
             self.num_factors = min(DEFAULT_NUM_FACTORS, features)
         if self.num_factors > features:
             rule = "be None or an integer in [1, features]"
-            raise ValueError(
-                f"`num_factors` must {rule}. Received: num_factors={self.num_factors}, {features} features"
-            )
+            raise refusal("num_factors", rule, f"num_factors={self.num_factors}, {features} features")
         self.units, self.size = features, (features, self.num_factors)  # the features have the noise, not the classes
 
     def starting_scale(self) -> float:

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, as_float64, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
@@ -26,11 +27,12 @@ class LowRank(Covariance):
 
     Args:
         num_factors: R, from 1 to the number of classes; None is the smaller of 15 and that number.
-        initializer: of the kernels. The biases already give the starting noise; the kernels' values are added to it.
-        regularizer: of the kernels.
+        initializer: initializer of the kernels. The biases already give the starting noise; the kernels' values are
+            added to it.
+        regularizer: regularizer of the kernels.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
         min_scale: added to d; at least 0.
-        kwargs: as for any Keras layer.
+        kwargs: arguments of any Keras layer.
     Source: Collier et al. 2021, section 2.
 
     Example:
@@ -50,9 +52,7 @@ class LowRank(Covariance):
             self.num_factors = check_integer("num_factors", self.num_factors, 1, units)
         except ValueError:
             rule = "be None or an integer in [1, units]; a diagonal covariance has 0"
-            raise ValueError(
-                f"`num_factors` must {rule}. Received: num_factors={self.num_factors!r}, units={units}"
-            ) from None
+            raise refusal("num_factors", rule, f"num_factors={self.num_factors!r}, units={units}") from None
 
     def make_maps(self, start: float, input_shape: Any) -> None:
         rows = UnitRows(self.num_factors, self.seed, start)
@@ -113,8 +113,8 @@ class UnitRows(keras.initializers.Initializer):
 
     Args:
         size: number of entries of a row; the requested shape may be flat.
-        seed: of the directions; an integer, or a list of them.
-        norm: of every row.
+        seed: seed of the directions; an integer, or a list of them.
+        norm: norm of every row.
     """
 
     def __init__(self, size: int, seed: int | list[int], norm: float = 1.0) -> None:

@@ -27,12 +27,12 @@ class Narrow(LowRank):
     Args:
         num_factors: R, from 1 to the number of classes; None is the smaller of 15 and that number.
         width: the number of the numbers that V depends on, at least 1. More than D is of no use.
-        initializer: of the kernels but W1. The biases already give the starting noise; the kernels' values are added to
-            it.
-        regularizer: of the kernels, W1 and W2 among them.
+        initializer: initializer of the kernels but W1. The biases already give the starting noise; the kernels' values
+            are added to it.
+        regularizer: regularizer of the kernels, W1 and W2 among them.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
         min_scale: added to d; at least 0.
-        kwargs: as for any Keras layer.
+        kwargs: arguments of any Keras layer.
     Raises:
         ValueError: if `width` is not an integer of at least 1.
     Source: the form of the noise is that of Collier et al. 2021, section 2; the map through few numbers is that of

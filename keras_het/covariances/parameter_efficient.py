@@ -25,11 +25,12 @@ class ParameterEfficient(LowRank):
 
     Args:
         num_factors: R, from 1 to the number of classes; None is the smaller of 15 and that number.
-        initializer: of the kernels. The biases already give the starting noise; the kernels' values are added to it.
-        regularizer: of the kernels, and of V.
+        initializer: initializer of the kernels. The biases already give the starting noise; the kernels' values are
+            added to it.
+        regularizer: regularizer of the kernels, and of V.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
         min_scale: added to d; at least 0.
-        kwargs: as for any Keras layer.
+        kwargs: arguments of any Keras layer.
     Source: Collier et al. 2021, section 2 (v has K entries, not R as printed).
 
     Example:
@@ -84,9 +85,9 @@ class SharedFactor(FullPrecision):
     It is a layer so that its weight has its place among the weights of the maps.
 
     Args:
-        shape: of the matrix, `(K, R)`.
-        initializer: of its entries.
-        regularizer: of its entries, or None.
+        shape: shape of the matrix, `(K, R)`.
+        initializer: initializer of its entries.
+        regularizer: regularizer of its entries, or None.
     """
 
     def __init__(self, shape: tuple[int, int], initializer: Any, regularizer: Any, **kwargs: Any) -> None:

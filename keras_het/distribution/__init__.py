@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from keras_het.base.internals import layers_of
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.layers.noisy_dense import NoisyDense
 
 __all__ = ["layout_map"]
@@ -37,7 +38,7 @@ class _HeadLayoutMap(keras.distribution.LayoutMap):
         found = super().__getitem__(path)
         if found is None and (self._below_head.fullmatch(path) or path.endswith(self._of_noise)):
             rule = f"have every weight of a head; it is of the heads {self.names}, and of what their `class_axes` name"
-            raise ValueError(f"The layout must {rule}. Received: the weight {path!r}")
+            raise refusal("The layout", rule, f"the weight {path!r}")
         return found
 
 
@@ -45,9 +46,9 @@ def layout_map(model: keras.layers.Layer, mesh: Any, axis: str = "model") -> ker
     """The layout that splits the heads of a model by classes, for `keras.distribution.ModelParallel` on JAX.
 
     Kernel and bias of mu, of d and of V are split on the axis of the classes, so that every device has whole classes: a
-    share of the weights, of the optimizer's state and of the logits. The devices exchange a maximum and sums for each
-    example and node, and no device gathers all classes. Noise of the features (`Latent`), T of a `NoiseTransition` and
-    all other layers are whole on every device, unless you add entries for them.
+    fraction of the weights, of the optimizer's state and of the logits. The devices exchange a maximum and sums for
+    each example and node, and no device gathers all classes. Noise of the features (`Latent`), T of a `NoiseTransition`
+    and all other layers are whole on every device, unless you add entries for them.
 
     Keras looks a layout up when it makes a weight. So call this before the model is built, with the head or with a
     model that has it, or with a built model of the same layer names, such as one that `clone_model` is to copy. Names
@@ -78,22 +79,20 @@ def layout_map(model: keras.layers.Layer, mesh: Any, axis: str = "model") -> ker
     if keras.config.backend() != "jax":
         backend = keras.config.backend()
         rule = f"be JAX, for keras.distribution splits weights there alone; on {backend} {INSTEAD[backend]}"
-        raise ValueError(f"The backend must {rule}. Received: the backend {backend!r}")
-    if not isinstance(model, keras.layers.Layer):
-        raise ValueError(f"`model` must be a model or a layer of Keras. Received: a {type(model).__name__}")
+        raise refusal("The backend", rule, f"the backend {backend!r}")
+    refuse_if(not isinstance(model, keras.layers.Layer), "model", "be a model or a layer of Keras", kind=model)
     if not isinstance(mesh, keras.distribution.DeviceMesh):
-        raise ValueError(f"`mesh` must be a keras.distribution.DeviceMesh. Received: a {type(mesh).__name__}")
+        raise refusal("mesh", "be a keras.distribution.DeviceMesh", kind=mesh)
     if axis not in mesh.axis_names:
-        raise ValueError(f"`axis` must be an axis of the mesh, {list(mesh.axis_names)}. Received: axis={axis!r}")
+        raise refusal("axis", f"be an axis of the mesh, {list(mesh.axis_names)}", value=axis)
     heads = layers_of(model, NoisyDense)
-    if not heads:
-        raise ValueError(f"`model` must have a head of keras_het. Received: {model.name!r}, which has none")
+    refuse_if(not heads, "model", "have a head of keras_het", f"{model.name!r}, which has none")
     layout, devices = _HeadLayoutMap(mesh, heads), mesh.devices.shape[list(mesh.axis_names).index(axis)]
     for head in heads:
         if head.units % devices:
             more = -(-head.units // devices) * devices
             rule = f"be divisible by the {devices} devices of the axis {axis!r}, as {more} is; labels need not name all"
-            raise ValueError(f"`units` must {rule}. Received: units={head.units} of the head {head.name!r}")
+            raise refusal("units", rule, f"units={head.units} of the head {head.name!r}")
     layout.update(_of_all(heads, axis))
     for weight in (weight for head in heads for weight in head.weights):
         layout[weight.path]  # raises for a weight that has none
@@ -107,7 +106,7 @@ def _of_all(heads: list[NoisyDense], axis: str) -> dict[str, tuple]:
         for key, axes in _entries(head, axis):
             if found.setdefault(key, axes) != axes:
                 rule = "have names of their own where their covariances differ, for names find the layouts"
-                raise ValueError(f"The heads must {rule}. Received: several heads of the name {head.name!r}")
+                raise refusal("The heads", rule, f"several heads of the name {head.name!r}")
     return found
 
 

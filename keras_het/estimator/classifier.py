@@ -37,25 +37,25 @@ class HeteroscedasticClassifier(NetworkClassifier):
         make_model: a function without arguments that returns a new compiled model of the K classes, whose last layer
             the head replaces: see `training.choose`. None makes a small network of `hidden`, `standardize`,
             `learning_rate` and `l2`, which otherwise do not count.
-        num_factors: see `HeteroscedasticDense`.
-        parameter_efficient: see `HeteroscedasticDense`.
-        covariance: see `HeteroscedasticDense`.
-        temperature: see `HeteroscedasticDense`. The default is for noisy labels, and hardly worse without wrong ones;
-            `GridSearchCV` chooses another.
-        integrator: see `HeteroscedasticDense`.
+        num_factors: argument of `HeteroscedasticDense`.
+        parameter_efficient: argument of `HeteroscedasticDense`.
+        covariance: argument of `HeteroscedasticDense`.
+        temperature: argument of `HeteroscedasticDense`. The default is for noisy labels, and hardly worse without wrong
+            ones; `GridSearchCV` chooses another.
+        integrator: argument of `HeteroscedasticDense`.
         head_arguments: a dict of other arguments of the head, such as {"link": "normalized_sigmoid"}; None for none.
-        standardize: whether the model first gives the features, or the channels of images, mean 0 and variance 1. Set
-            it to False for features that are nearly always 0, such as flat pixels, and scale them yourself: one rare
-            value would be many standard deviations.
+        standardize: boolean, whether the model first gives the features, or the channels of images, mean 0 and variance
+            1. Set it to False for features that are nearly always 0, such as flat pixels, and scale them yourself: one
+            rare value would be many standard deviations.
         epochs: the largest number of passes over the data.
         batch_size: the largest size of a batch in training, and the size in prediction.
-        learning_rate: of Adam.
+        learning_rate: learning rate of Adam.
         l2: the strength of the penalty on the kernels of mu and of hidden layers that are given as widths.
         validation_fraction: the share of the examples held out for early stopping by their loss, which keeps the
             weights of the best epoch; 0 trains on all examples for all epochs. Few examples are worth more in training
             than as a reason to stop; with thousands, or without `l2`, hold some out.
         patience: epochs without a better loss after which training stops.
-        verbose: see `fit` of Keras.
+        verbose: argument of `fit` of Keras.
         random_state: an integer, a `RandomState`, or None for another state every time; see above for where an equal
             one gives equal probabilities.
 
@@ -118,7 +118,7 @@ class HeteroscedasticClassifier(NetworkClassifier):
             X: numbers of shape `(N, D)`, or images `(N, height, width, channels)`.
             y: labels, `(N,)`: integers, strings or booleans, of at least two classes; no -1, which means that there is
                 no label, unless the classes are -1 and 1. A Series of pandas must have the index of a frame X.
-            sample_weight: not negative, `(N,)`; examples of weight zero do not count.
+            sample_weight: numbers, not negative, `(N,)`; examples of weight zero do not count.
         Returns:
             itself.
         Raises:

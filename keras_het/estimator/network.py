@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from keras_het.base.batches import check_same_index
 from keras_het.base.classes import refuse_blank
-from keras_het.base.validation import check_boolean, check_integer, check_number
+from keras_het.base.validation import check_boolean, check_integer, check_maker, check_number
 from keras_het.models.copying import model_from_bytes, model_to_bytes
 
 EPSILON = float(np.finfo("float32").eps)
@@ -73,9 +73,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         check_boolean("standardize", self.standardize)
         widths = _widths(self.hidden)
         if self.make_model is not None:
-            if not callable(self.make_model) or isinstance(self.make_model, keras.Model):
-                rule = "be a function that makes a new compiled model, or None"
-                raise ValueError(f"`make_model` must {rule}. Received: a {type(self.make_model).__name__}")
+            check_maker(self.make_model, ", or None")
             return self.make_model
 
         def small() -> keras.Model:

@@ -1,9 +1,6 @@
 """A small network as a scikit-learn estimator that chooses its method for noisy labels by itself."""
 
-import contextlib
 import dataclasses
-import random
-from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -22,24 +19,24 @@ class NoisyLabelClassifier(NetworkClassifier):
     `GridSearchCV`, and cleanlab's `CleanLearning`. Each of their fits is a whole choice, of up to `trainings`
     trainings. It needs scikit-learn: `pip install scikit-learn`.
 
-    Equal data and an equal integer `random_state` give equal probabilities on one backend and one machine. The global
-    random states of Python and NumPy do not change, but those of Keras and of the backend do.
+    Equal data and an equal integer `random_state` give equal probabilities on one backend and one machine. No global
+    random state of Python, NumPy, Keras or PyTorch changes; that of TensorFlow keeps the last seed.
 
     Args:
         hidden: the widths of Dense layers with relu, which take flat examples.
         make_model: a function without arguments that returns a new compiled model of the K classes: see
             `training.choose`. None makes a small network of `hidden`, `standardize`, `learning_rate` and `l2`, which
             otherwise do not count.
-        candidates: see `choose`.
-        standardize: whether the model first gives the features, or the channels of images, mean 0 and variance 1. Set
-            it to False for features that are nearly always 0, such as flat pixels.
+        candidates: argument of `choose`.
+        standardize: boolean, whether the model first gives the features, or the channels of images, mean 0 and variance
+            1. Set it to False for features that are nearly always 0, such as flat pixels.
         epochs: the largest number of passes over the data; the labels choose how many.
-        batch_size: of training and prediction.
-        learning_rate: of Adam.
+        batch_size: size of the batches of training and prediction.
+        learning_rate: learning rate of Adam.
         l2: the strength of the penalty on the kernels of hidden layers that are given as widths.
-        folds: see `choose`.
-        trainings: see `choose`.
-        verbose: see `choose`.
+        folds: argument of `choose`.
+        trainings: argument of `choose`.
+        verbose: argument of `choose`.
         random_state: an integer, a `RandomState`, or None for another state every time.
 
     Attributes:
@@ -103,19 +100,18 @@ class NoisyLabelClassifier(NetworkClassifier):
             raise ValueError(f"`fit` must {rule}. Received: {', '.join(refused)}")
         X, labels = self._checked(X, y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1 - 1000))
-        with _unchanged_states():
-            self.choice_ = choose(
-                self._maker(X, np.ones(len(X), "float32")),
-                X,
-                Encoded(self.classes_, labels),
-                candidates=self.candidates,
-                epochs=self.epochs,
-                batch_size=self.batch_size,
-                folds=self.folds,
-                trainings=self.trainings,
-                seed=seed,
-                verbose=self.verbose,
-            )
+        self.choice_ = choose(
+            self._maker(X, np.ones(len(X), "float32")),
+            X,
+            Encoded(self.classes_, labels),
+            candidates=self.candidates,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            folds=self.folds,
+            trainings=self.trainings,
+            seed=seed,
+            verbose=self.verbose,
+        )
         self.model_ = self.choice_.model
         return self
 
@@ -129,14 +125,3 @@ class NoisyLabelClassifier(NetworkClassifier):
         super().__setstate__(state)
         if "choice_" in state:
             self.choice_ = dataclasses.replace(self.choice_, model=self.model_)
-
-
-@contextlib.contextmanager
-def _unchanged_states() -> Iterator[None]:
-    """Leaves the random states of Python and NumPy unchanged."""
-    of_python, of_numpy = random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)

@@ -16,22 +16,23 @@ import keras
 import numpy as np
 
 from keras_het.base.internals import compile_arguments
-from keras_het.inspection.counterparts import (
+from keras_het.base.refusal import refusal
+from keras_het.inspection.data import check_data
+from keras_het.inspection.matching import (
     activation_for,
-    counterpart,
     is_known,
     leaves_out_missing,
     loss_of,
+    matching,
     of_annotators,
     with_link,
 )
-from keras_het.inspection.data import check_data
 from keras_het.inspection.outputs import Found, Output, found_in
 from keras_het.losses.state import StatefulCrossentropy
 
 MODULES = ("keras.losses", "keras.metrics", "keras_het.metrics")
 ROLES = {"loss": keras.losses, "metrics": keras.metrics, "weighted_metrics": keras.metrics}
-# The loss that an error recommends for an activation, if the given loss has no counterpart.
+# The loss that an error recommends for an activation, if none that matches the given one is known.
 FITTING = {
     "softmax": (
         "keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or CategoricalCrossentropy, for label vectors)"
@@ -96,16 +97,14 @@ def judge(model: keras.Model, x: Any = None, y: Any = None, trains: bool = True)
     """Raises the errors of `check`, and returns what `check` warns of, in sentences; for callers that run it often.
 
     Args:
-        model: as of `check`.
-        x: as of `check`.
-        y: as of `check`.
+        model: argument of `check`.
+        x: argument of `check`.
+        y: argument of `check`.
         trains: False for a caller that does not train, who needs no loss that is attached.
     """
     if not getattr(model, "compiled", False):
-        raise ValueError(
-            f"`model` must be compiled: model.compile(...). Received: model={getattr(model, 'name', model)!r}, which "
-            "is not"
-        )
+        rule = "be compiled: model.compile(...)"
+        raise refusal("model", rule, f"model={getattr(model, 'name', model)!r}, which is not")
     found, arguments = found_in(model), compile_arguments(model)
     _check_layers(found)
     for loss in leaves(arguments.get("loss")):
@@ -126,11 +125,8 @@ def _check_layers(found: Found) -> None:
         )
     if found.misfit is not None:
         output, activation = found.misfit
-        rule = (
-            f"The activation behind {output.source} must be {output.activation_layer}, or none, for it returns "
-            f"{output.returns}"
-        )
-        raise ValueError(f"{rule}. Received: {activation!r}")
+        rule = f"be {output.activation_layer}, or none, for it returns {output.returns}"
+        raise refusal(f"The activation behind {output.source}", rule, f"{activation!r}")
     for _, output in found.outputs:
         if output.softmax_before:
             warnings.warn(
@@ -150,11 +146,11 @@ def _judged(argument: str, identifier: Any, output: Output) -> bool:
         rule = (
             f"be those of a keras_het.models.DistributionModel, for {output.source} returns a distribution in a tensor"
         )
-        raise ValueError(f"`{argument}` must {rule}. Received: {argument}={spelled(identifier)} of another model")
+        raise refusal(argument, rule, f"{argument}={spelled(identifier)} of another model")
     numbers = output.returns == "numbers"
     if output.returns == "anything" or (numbers and argument != "loss"):
         return False
-    fitting = counterpart(identifier, output, ROLES[argument])
+    fitting = matching(identifier, output, ROLES[argument])
     if fitting is not identifier:
         if numbers:  # no link is known: that of the classes
             output = output._replace(returns="logits", activation="sigmoid" if output.units == 1 else "softmax")
@@ -169,18 +165,18 @@ def check_loss_of_distribution(identifier: Any, output: Output) -> bool:
 
     Args:
         identifier: any identifier of a loss.
-        output: of a `DistributionModel`, or of the head itself.
+        output: output of a `DistributionModel`, or of the head itself.
     """
-    if counterpart(identifier, output._replace(returns="distributions")) is None:
+    if matching(identifier, output._replace(returns="distributions")) is None:
         fitting = OF_DISTRIBUTIONS[output.activation].format(output.units)
         rule = f"take distributions: {fitting}, for {output.source} gives its loss the distribution of a head"
-        raise ValueError(f"`loss` must {rule}. Received: loss={spelled(identifier)}")
+        raise refusal("loss", rule, f"loss={spelled(identifier)}")
     if not is_known(identifier):
         return False
     classes = getattr(loss_of(identifier), "num_classes", output.units)
     if classes != output.units:
         rule = f"have num_classes={output.units}, the units of {output.source}"
-        raise ValueError(f"`loss` must {rule}. Received: loss={spelled(identifier)}")
+        raise refusal("loss", rule, f"loss={spelled(identifier)}")
     return True
 
 

@@ -11,6 +11,7 @@ from keras import ops
 from keras_het.base.batches import batches, labelled_batches
 from keras_het.base.graph import predictor
 from keras_het.base.internals import layers_of
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_annotations, check_labels
 from keras_het.inspection.probabilities import exclusive_log_probabilities
 from keras_het.layers import NoiseTransition
@@ -21,8 +22,8 @@ class Predictions(NamedTuple):
     """A model's predictions for a batch, as log-probabilities, float64.
 
     Attributes:
-        clean: of the true classes, `(N, K)`.
-        noisy: of the noisy labels, `(N, K)`, or `(N, M, K)` for several annotators.
+        clean: probabilities of the true classes, `(N, K)`.
+        noisy: probabilities of the noisy labels, `(N, K)`, or `(N, M, K)` for several annotators.
         labels: the labels, `(N,)`, or `(N, M)` with -1 where one is missing.
     """
 
@@ -60,9 +61,7 @@ class CleanAndNoisy:
             count += len(labels)
             yield Predictions(clean.astype("float64"), noisy.astype("float64"), labels)
         if not count:
-            raise ValueError(
-                f"`{'x' if name in ('y', 'labels') else name}` must have at least one example. Received: none"
-            )
+            raise refusal("x" if name in ("y", "labels") else name, "have at least one example", "none")
 
     def clean(self, inputs: Any) -> np.ndarray:
         """The log-probabilities of the true classes for a batch, `(N, K)`.
@@ -94,7 +93,7 @@ class CleanPredictor:
     """Predicts log-probabilities of the true classes by any model of exclusive classes, also behind a NoiseTransition.
 
     Args:
-        model: with one output `(N, K)`, or one that ends in a `NoiseTransition` that also acts at inference.
+        model: model with one output `(N, K)`, or one that ends in a `NoiseTransition` that also acts at inference.
     Raises:
         ValueError: if such a layer is not the end of the model.
     """
@@ -118,10 +117,7 @@ def _check_sums(log_probs: np.ndarray) -> None:
     log_sums = np.log(np.sum(np.exp(log_probs.astype("float64")), axis=-1))
     if np.any(np.abs(log_sums) > TOLERANCE):  # false for nan: a diverged model has no wrong input
         rule = 'be log-probabilities, as of Dense(K, "log_softmax"), and nothing must follow the layer'
-        raise ValueError(
-            f"The input of NoiseTransition must {rule}. Received: probabilities that sum to "
-            f"{np.exp(log_sums.max()):.4g}"
-        )
+        raise refusal("The input of NoiseTransition", rule, f"probabilities that sum to {np.exp(log_sums.max()):.4g}")
 
 
 def _layer_and_base(model: keras.Model) -> tuple[NoiseTransition, Callable[[Any], Any]]:
@@ -134,7 +130,6 @@ def _layer_and_base(model: keras.Model) -> tuple[NoiseTransition, Callable[[Any]
         raise ValueError(f"The model must {rule}. Received: model={model.name!r} with {found}")
     if not layers[0].apply_at_inference:
         return layers[0], model.predict_on_batch
-    if outputs[0] is None:
-        rule = "have `apply_at_inference=False` in its NoiseTransition, if it is a subclass of keras.Model"
-        raise ValueError(f"The model must {rule}. Received: model={model.name!r}")
+    rule = "have `apply_at_inference=False` in its NoiseTransition, if it is a subclass of keras.Model"
+    refuse_if(outputs[0] is None, "The model", rule, f"model={model.name!r}")
     return layers[0], predictor(model, layers[0].input)

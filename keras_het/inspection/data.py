@@ -9,24 +9,25 @@ import numpy as np
 from keras_het.base.batches import as_numpy, check_again, first_batches, is_data_set
 from keras_het.base.graph import has_graph, learning_inputs, model_inputs, predictor
 from keras_het.base.internals import layers_of
-from keras_het.inspection.counterparts import ignored_by, labels_for
+from keras_het.base.refusal import refusal, refuse_first, refuse_if
+from keras_het.inspection.matching import ignored_by, labels_for
 from keras_het.inspection.outputs import Output
 
 NUM_BATCHES = 4  # of a data set that are looked at
 CHUNK = 1 << 22  # numbers of x that are looked at together
 
 
-class Task(NamedTuple):
+class LabelTask(NamedTuple):
     """What an output of a model learns from labels.
 
     Attributes:
         labels: the labels, an array.
         form: the form that the loss takes, as by `labels_for`.
-        shape: of the output, `(..., K)`, None where a size is not known; () if nothing is known.
+        shape: shape of the output, `(..., K)`, None where a size is not known; () if nothing is known.
         classes: K, or 0 if it is not known.
-        annotators: as of the `Output`.
+        annotators: number of annotators, as of the `Output`.
         ignored: the label that the loss leaves out, or None.
-        has_other_losses: whether another loss may take labels of another form.
+        has_other_losses: boolean, whether another loss may take labels of another form.
     """
 
     labels: np.ndarray
@@ -47,11 +48,10 @@ def check_data(model: keras.Model, x: Any, y: Any, outputs: list[tuple[set, Outp
         model: the model.
         x: examples: arrays, or a data set with its own labels; None if they are not to be checked.
         y: labels, or None.
-        outputs: of the model.
-        losses: of each output.
+        outputs: outputs of the model.
+        losses: losses of each output.
     """
-    if is_data_set(x) and y is not None:
-        raise ValueError("`y` must be None for a data set, which has its own labels. Received: labels")
+    refuse_if(is_data_set(x) and y is not None, "y", "be None for a data set, which has its own labels", "labels")
     check_again("x", x)
     odd: list[str] = []
     for inputs, labels in first_batches(x, NUM_BATCHES) if is_data_set(x) else [(x, y)]:
@@ -73,10 +73,9 @@ def _check_lengths(x: Any, y: Any) -> None:
     for name, found in sizes.items():
         if len(found) > 1:
             first, second, *_ = sorted(found)
-            raise ValueError(f"`{name}` must be arrays of one length. Received: {first} and {second} examples")
+            raise refusal(name, "be arrays of one length", f"{first} and {second} examples")
     if all(sizes.values()) and sizes["x"] != sizes["y"]:
-        rule = f"have an entry for each of the {sizes['x'].pop()} examples"
-        raise ValueError(f"`y` must {rule}. Received: {sizes['y'].pop()}")
+        raise refusal("y", f"have an entry for each of the {sizes['x'].pop()} examples", sizes["y"].pop())
 
 
 def _named(x: Any, y: Any) -> list[tuple[str, Any]]:
@@ -94,7 +93,7 @@ def _check_shapes(model: keras.Model, x: Any) -> None:
         return
     for part, symbol in zip(_arrays(x), keras.tree.flatten(expected), strict=False):
         if not _fits(part.shape, symbol.shape):
-            raise ValueError(f"`x` must have the shape {_text(symbol.shape)}. Received: shape {tuple(part.shape)}")
+            raise refusal("x", f"have the shape {_text(symbol.shape)}", shape=part)
 
 
 def _form_of(data: Any) -> Any:
@@ -129,8 +128,7 @@ def check_finite(model: keras.Model, x: Any, name: str = "x") -> list[str]:
             )
             continue
         example = keras.tree.map_structure(lambda each, row=row: each[row : row + 1], x)
-        if not _replaces(model, example):
-            raise ValueError(f"`{name}` must be finite. Received: nan or infinity in example {row}")
+        refuse_if(not _replaces(model, example), name, "be finite", f"nan or infinity in example {row}")
     return odd
 
 
@@ -160,7 +158,7 @@ def _not_finite(part: Any) -> int | None:
     return None
 
 
-def _tasks(model: keras.Model, x: Any, y: Any, outputs: list, losses: list[list]) -> Iterator[Task]:
+def _tasks(model: keras.Model, x: Any, y: Any, outputs: list, losses: list[list]) -> Iterator[LabelTask]:
     """Yields the labels of each output with each loss that is known."""
     if y is None:
         return
@@ -173,7 +171,7 @@ def _tasks(model: keras.Model, x: Any, y: Any, outputs: list, losses: list[list]
                 yield task
 
 
-def _task(labels: Any, loss: Any, output: Output) -> Task | None:
+def _task(labels: Any, loss: Any, output: Output) -> LabelTask | None:
     """What an output learns from labels by a loss, or None for a loss that is not known."""
     shape = output.shape
     if output.returns == "distributions" and shape:
@@ -182,7 +180,7 @@ def _task(labels: Any, loss: Any, output: Output) -> Task | None:
     form = labels_for(loss, classes)
     form = "annotations" if form and output.annotators else form
     has_others = not (output.of_distribution or output.returns == "distributions")
-    return Task(labels, form, shape, classes, output.annotators, ignored_by(loss), has_others) if form else None
+    return LabelTask(labels, form, shape, classes, output.annotators, ignored_by(loss), has_others) if form else None
 
 
 def check_label_shape(labels: Any, loss: Any, output: Output) -> None:
@@ -219,21 +217,19 @@ def _shape_without_graph(model: keras.Model, x: Any) -> tuple:
         return ()
 
 
-def _check_labels(task: Task) -> list[str]:
+def _check_labels(task: LabelTask) -> list[str]:
     """Raises an error for labels that the loss cannot take; returns what else is odd."""
     labels = task.labels
     if labels.dtype.kind in "OSUT":
-        rule = "be numbers, as np.unique(y, return_inverse=True)[1] of names"
-        raise ValueError(f"`y` must {rule}. Received: dtype {labels.dtype}")
-    if labels.dtype.kind == "c":
-        raise ValueError(f"`y` must be real numbers. Received: dtype {labels.dtype}")
-    _refuse("be finite", labels, ~np.isfinite(labels))
+        raise refusal("y", "be numbers, as np.unique(y, return_inverse=True)[1] of names", f"dtype {labels.dtype}")
+    refuse_if(labels.dtype.kind == "c", "y", "be real numbers", f"dtype {labels.dtype}")
+    refuse_first(~np.isfinite(labels), "y", "be finite", labels, "g")
     form = _form(task)
     SHAPES[form](labels.shape, task)
     return VALUES[form](task)
 
 
-def _form(task: Task) -> str:
+def _form(task: LabelTask) -> str:
     """The form of the labels, where the loss takes integers and vectors."""
     if task.form != "either":
         return task.form
@@ -243,46 +239,45 @@ def _form(task: Task) -> str:
     return "vectors"
 
 
-def _shape_of_integers(found: tuple, task: Task) -> None:
+def _shape_of_integers(found: tuple, task: LabelTask) -> None:
     shape = task.shape
     if shape and not _fits(found, shape[:-1]):
         made = ""
         if _fits(found, shape):
             other = " (or take a loss for those, as CategoricalCrossentropy)" if task.has_other_losses else ""
             made = f", as y.argmax(-1) of label vectors{other}"
-        raise ValueError(f"`y` must be integers of shape {_text(shape[:-1])}{made}. Received: shape {found}")
+        raise refusal("y", f"be integers of shape {_text(shape[:-1])}{made}", f"shape {found}")
 
 
-def _shape_of_annotations(found: tuple, task: Task) -> None:
+def _shape_of_annotations(found: tuple, task: LabelTask) -> None:
     if len(found) > 1 and task.annotators and found[1] not in (1, task.annotators):
-        raise ValueError(f"`y` must have shape (N, {task.annotators}), with -1 for missing. Received: shape {found}")
+        raise refusal("y", f"have shape (N, {task.annotators}), with -1 for missing", f"shape {found}")
 
 
-def _shape_of_vectors(found: tuple, task: Task) -> None:
+def _shape_of_vectors(found: tuple, task: LabelTask) -> None:
     shape = task.shape
     if not shape or (len(found) == len(shape) and _fits(found, shape)):
         return
     made = ""
     if _fits(found, shape[:-1]):
         made = f", as keras.utils.to_categorical(y, {task.classes}) (or take SparseCategoricalCrossentropy)"
-    raise ValueError(f"`y` must be label vectors of shape {_text(shape)}{made}. Received: shape {found}")
+    raise refusal("y", f"be label vectors of shape {_text(shape)}{made}", f"shape {found}")
 
 
-def _shape_of_each(found: tuple, task: Task) -> None:
+def _shape_of_each(found: tuple, task: LabelTask) -> None:
     if task.shape and not _fits(found, task.shape):
-        rule = f"have shape {_text(task.shape)}, 0 or 1 for each class"
-        raise ValueError(f"`y` must {rule}. Received: shape {found}")
+        raise refusal("y", f"have shape {_text(task.shape)}, 0 or 1 for each class", f"shape {found}")
 
 
-def _shape_of_targets(found: tuple, task: Task) -> None:
+def _shape_of_targets(found: tuple, task: LabelTask) -> None:
     if task.shape and not _fits(found, task.shape):
-        raise ValueError(f"`y` must have shape {_text(task.shape)}. Received: shape {found}")
+        raise refusal("y", f"have shape {_text(task.shape)}", f"shape {found}")
 
 
-def _check_classes(task: Task) -> list[str]:
+def _check_classes(task: LabelTask) -> list[str]:
     """Checks that integers are classes."""
     labels, classes = task.labels, task.classes
-    _refuse("be integers", labels, labels != np.floor(labels))
+    refuse_first(labels != np.floor(labels), "y", "be integers", labels, "g")
     counted = labels[labels != task.ignored]
     if classes:
         hint = ""
@@ -291,7 +286,7 @@ def _check_classes(task: Task) -> list[str]:
         elif (counted == -1).any():
             hint = " (ignore_class=-1 of the loss leaves out missing labels)"
         wrong = ((labels < 0) | (labels >= classes)) & (labels != task.ignored)
-        _refuse(f"be in [0, {classes}), the classes of the model{hint}", labels, wrong)
+        refuse_first(wrong, "y", f"be in [0, {classes}), the classes of the model{hint}", labels, "g")
     return _check_several(counted)
 
 
@@ -302,35 +297,29 @@ def _check_several(labels: np.ndarray) -> list[str]:
     return [f"`y` has no more than one class{f', {found[0]:g}' if found else ''}: there is nothing to learn from it."]
 
 
-def _check_each(task: Task) -> list[str]:
+def _check_each(task: LabelTask) -> list[str]:
     labels = task.labels
-    _refuse("be in [0, 1]", labels, (labels < 0) | (labels > 1))
+    refuse_first((labels < 0) | (labels > 1), "y", "be in [0, 1]", labels, "g")
     return _check_several(labels) if task.classes == 1 else []
 
 
-def _check_each_or_missing(task: Task) -> list[str]:
-    _refuse("be 0 or 1, or -1 for a label that is not known", task.labels, ~np.isin(task.labels, (-1, 0, 1)))
+def _check_each_or_missing(task: LabelTask) -> list[str]:
+    wrong = ~np.isin(task.labels, (-1, 0, 1))
+    refuse_first(wrong, "y", "be 0 or 1, or -1 for a label that is not known", task.labels, "g")
     odd = _check_each(task._replace(labels=np.maximum(task.labels, 0)))
     if np.any(task.labels == -1):
         odd.append("`y` has labels of -1: the loss leaves them out, but metrics of Keras count them as wrong.")
     return odd
 
 
-def _check_targets(task: Task) -> list[str]:
+def _check_targets(task: LabelTask) -> list[str]:
     labels, units = task.labels, task.shape[-1]
     columns = labels.reshape(-1, units).T if labels.size else ()
     constant = [index for index, column in enumerate(columns) if np.ptp(column) == 0]
     return [f"`y` has targets that are constant, {constant}: there is no noise to learn from them."] if constant else []
 
 
-def _refuse(rule: str, labels: np.ndarray, wrong: np.ndarray) -> None:
-    """Raises an error that names the first of the labels that are wrong."""
-    if np.any(wrong):
-        place = np.argwhere(wrong)[0]
-        raise ValueError(f"`y` must {rule}. Received: {labels[tuple(place)]:g} at {place.tolist()}")
-
-
-SHAPES: dict[str, Callable[[tuple, Task], None]] = {
+SHAPES: dict[str, Callable[[tuple, LabelTask], None]] = {
     "integers": _shape_of_integers,
     "vectors": _shape_of_vectors,
     "each": _shape_of_each,
@@ -339,7 +328,7 @@ SHAPES: dict[str, Callable[[tuple, Task], None]] = {
     "targets": _shape_of_targets,
     "numbers": lambda found, task: None,
 }
-VALUES: dict[str, Callable[[Task], list[str]]] = {
+VALUES: dict[str, Callable[[LabelTask], list[str]]] = {
     "integers": _check_classes,
     "vectors": lambda task: [],
     "each": _check_each,

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_het.base.batches import batches
 from keras_het.base.graph import find_head, predictor, single_output
+from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.layers import HeteroscedasticDense
 
@@ -20,7 +21,7 @@ def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: i
         x: the examples: arrays, a list of texts where the model takes these, or a data set of batches in a fixed order,
             whose labels are ignored.
         layer: the name of a layer; None takes the input of the head, a `Dense` or a head of this package.
-        batch_size: for predictions from arrays.
+        batch_size: size of the batches for predictions from arrays.
     Returns:
         shape `(N, D)`, float32; all axes but the first become one.
     Raises:
@@ -57,6 +58,5 @@ def input_of_head(model: keras.Model) -> Any:
 
 def _output_of(model, name):
     names = [layer.name for layer in model.layers]
-    if name not in names:
-        raise ValueError(f"`layer` must be one of {', '.join(map(repr, names))}. Received: layer={name!r}")
+    refuse_if(name not in names, "layer", f"be one of {', '.join(map(repr, names))}", value=name)
     return model.get_layer(name).output

@@ -10,17 +10,18 @@ from keras import ops
 from keras_het.base.batches import batches
 from keras_het.base.graph import Head, find_head, has_graph, predictor
 from keras_het.base.internals import layers_of
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import as_float64, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
 
 
-class Figures(NamedTuple):
+class Summary(NamedTuple):
     """Numbers of a mean covariance in temperatures; see `keras_het.callbacks.HeteroscedasticMonitor`."""
 
     noise_sd: float
-    diagonal_share: float
-    off_diagonal_share: float
+    diagonal_fraction: float
+    off_diagonal_fraction: float
     effective_rank: float
 
 
@@ -43,16 +44,16 @@ class HeadNoise(NamedTuple):
         mean, nothing = self._mean(dtype), np.zeros(self.head.units, dtype)
         return lambda factor: self._seen(mean(factor.astype(dtype))._replace(diagonal=nothing).hollow())
 
-    def figures(self) -> "Figures":
-        """The figures that `HeteroscedasticMonitor` logs."""
+    def summary(self) -> "Summary":
+        """The numbers that `HeteroscedasticMonitor` logs."""
         matrix, factor = self.covariance(), self.head.covariance.factor_weights()
         own = self._seen(self._mean("float64")(np.zeros_like(factor))).main_diagonal().sum()
         variances = matrix.main_diagonal()
         squares = sum(float(np.square(matrix.rows(rows)).sum()) for rows in matrix.blocks())
-        return Figures(
+        return Summary(
             noise_sd=float(np.sqrt(variances.mean())),
-            diagonal_share=float(own / variances.sum()),
-            off_diagonal_share=1.0 - float(np.square(variances).sum()) / squares,
+            diagonal_fraction=float(own / variances.sum()),
+            off_diagonal_fraction=1.0 - float(np.square(variances).sum()) / squares,
             effective_rank=float(np.square(variances.sum()) / squares),
         )
 
@@ -74,10 +75,10 @@ def find_noisy_head(model: keras.Model, name: str | None = None) -> Head:
     """
     if not has_graph(model):
         rule = (
-            "be functional or Sequential, and built, so that its head can be found; of an ensemble give one of its "
-            "`members`"
+            "be functional or Sequential, and built, so that its head can be found; of an ensemble give one of "
+            "its `members`"
         )
-        raise ValueError(f"`model` must {rule}. Received: a {type(model).__name__}")
+        raise refusal("model", rule, kind=model)
     kind = JointHeteroscedasticDense if layers_of(model, JointHeteroscedasticDense) else HeteroscedasticDense
     names = {layer.name for layer in layers_of(model, HeteroscedasticDense)}
     only = names.pop() if len(names) == 1 else None
@@ -89,7 +90,7 @@ class HeadReader:
 
     Args:
         model: functional or Sequential.
-        name: of the head, or None.
+        name: name of the head, or None.
     Raises:
         ValueError: as of `find_noisy_head`.
     """
@@ -110,12 +111,9 @@ class HeadReader:
             total += count
             sums = parts if sums is None else [whole + part for whole, part in zip(sums, parts, strict=True)]
         if sums is None:
-            raise ValueError("`x` must have at least one example. Received: none")
-        if not all(np.isfinite(part).all() for part in sums):
-            raise ValueError(
-                "`x` must give finite scales of the noise, and so must the weights of the head. Received: some that "
-                "are not"
-            )
+            raise refusal("x", "have at least one example", "none")
+        rule = "give finite scales of the noise, and so must the weights of the head"
+        refuse_if(not all(np.isfinite(part).all() for part in sums), "x", rule, "some that are not")
         return HeadNoise(self.head.layer, *(whole / total for whole in sums))
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_het.base.graph import activation_of, has_graph, inner_output, is_a, is_activation, is_head
-from keras_het.base.internals import is_symbolic, layers_of, producer
+from keras_het.base.graph import activation_of, has_graph, is_a, is_activation, is_head, walk
+from keras_het.base.internals import is_symbolic, layers_of
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
 # Layers that move values, or leave some out, and compute nothing; a Dropout does nothing at inference.
@@ -49,12 +49,13 @@ class Output(NamedTuple):
         units: the number of classes; 0 if it is not known.
         annotators: the number of annotators of a `NoiseTransition`, whose output has an axis of them in training; else
             0.
-        always: whether that output has the axis at inference, too.
+        always: boolean, whether that output has the axis at inference, too.
         softmax_before: the name of a layer that gives the head a softmax of as many classes, or "".
-        is_head: whether a layer or model of this package makes it.
-        shape: of the output, None where a size is not known; () if nothing is known.
-        is_activated: whether an activation behind `source` makes the probabilities.
-        of_distribution: whether a loss gets the distribution that the output is made of, as in a `DistributionModel`.
+        is_head: boolean, whether a layer or model of this package makes it.
+        shape: shape of the output, None where a size is not known; () if nothing is known.
+        is_activated: boolean, whether an activation behind `source` makes the probabilities.
+        of_distribution: boolean, whether a loss gets the distribution that the output is made of, as in a
+            `DistributionModel`.
     """
 
     source: str
@@ -142,7 +143,7 @@ def _found(model: keras.Model, structure: Any) -> Found:
     for index, (path, tensor) in enumerate(leaves):
         own = {names[index]} if names and len(names) == len(leaves) else set()
         keys = {key for key in path[-1:] if isinstance(key, str)}
-        outputs.append((own | keys, output_of(_backwards(tensor), tuple(tensor.shape))))
+        outputs.append((own | keys, output_of(_before(tensor), tuple(tensor.shape))))
     return _judged(outputs, _followed([tensor for _, tensor in leaves]))
 
 
@@ -158,25 +159,22 @@ def _followed(tensors: list) -> tuple[str, str] | None:
 
     The graph that made the symbolic tensors is searched.
     """
-    waiting: list[tuple[Any, Any]] = [(tensor, None) for tensor in tensors]
-    seen = set()
-    while waiting:
-        tensor, behind = waiting.pop()
-        if (id(tensor), behind is None) in seen:
-            continue
-        seen.add((id(tensor), behind is None))
-        layer, node = producer(tensor)
-        if isinstance(_unwrapped(layer), NoiseTransition) and behind is not None:
-            return layer.name, f"{behind.name!r}, a {type(behind).__name__}"
-        if has_graph(layer):
-            waiting.append((inner_output(layer, tensor), behind))
-        computing = (
-            [part for part in (layer, *layers_of(layer, include_self=False)) if _computes(part)]
-            if _is_layer(layer)
-            else []
-        )
-        waiting += [(before, next(iter(computing), behind)) for before in node.input_tensors]
-    return None
+    later = [(part, node.input_tensors) for layer, node, _ in walk(tensors) for part in _computing(layer)[:1]]
+    if not _transitions([tensor for _, before in later for tensor in before]):
+        return None
+    return next(
+        (name, f"{part.name!r}, a {type(part).__name__}") for part, before in later for name in _transitions(before)
+    )
+
+
+def _transitions(tensors: list) -> list[str]:
+    """The names of the `NoiseTransition` layers that symbolic tensors come from."""
+    return [layer.name for layer, *_ in walk(tensors) if isinstance(_unwrapped(layer), NoiseTransition)]
+
+
+def _computing(layer: Any) -> list:
+    """The layer, and those inside it, that compute."""
+    return [part for part in layers_of(layer) if _computes(part)] if _is_layer(layer) else []
 
 
 def _computes(layer: Any) -> bool:
@@ -201,7 +199,7 @@ def output_of(operations: Iterable[Any], shape: tuple = ()) -> Output | tuple[Ou
 
     Args:
         operations: the layers and operations, the last first.
-        shape: of the output; () if it is not known.
+        shape: shape of the output; () if it is not known.
     """
     behind: list[Any] = []
     layers = map(_unwrapped, operations)
@@ -306,17 +304,9 @@ def _unwrapped(layer: Any) -> Any:
     return layer.layer if is_a(layer, keras.layers.TimeDistributed) else layer
 
 
-def _backwards(tensor: Any) -> Iterator[Any]:
+def _before(tensor: Any) -> Iterator[Any]:
     """Yields the layers and operations that made a symbolic tensor, the last first, up to one with several inputs."""
-    while True:
-        layer, node = producer(tensor)
-        if has_graph(layer):
-            yield from _backwards(inner_output(layer, tensor))
-        else:
-            yield layer
-        if len(node.input_tensors) != 1:
-            return
-        (tensor,) = node.input_tensors
+    return (layer for layer, *_ in walk([tensor], past_merges=False) if not has_graph(layer))
 
 
 def _reversed(model: keras.Sequential) -> Iterator[Any]:

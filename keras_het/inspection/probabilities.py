@@ -8,9 +8,10 @@ import scipy.special
 from keras import ops
 
 from keras_het.base.batches import batches
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.inspection.check import leaves
-from keras_het.inspection.counterparts import activation_for, loss_of
+from keras_het.inspection.matching import activation_for, loss_of
 from keras_het.inspection.outputs import outputs_of
 
 ROUNDING = 1e-2  # how far the sum over one example may be from 1, as it is in half precision
@@ -37,7 +38,7 @@ def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> 
     Args:
         model: a model with one output, of shape `(N, K)`.
         x: inputs of the model: arrays, or a data set of batches, whose labels do not count.
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Returns:
         shape `(N, K)`, float32, in [0, 1].
     Raises:
@@ -65,9 +66,7 @@ def exclusive_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -
     p = predict_probabilities(model, x, batch_size)
     if not _sum_to_one(p):
         worst = p.sum(axis=1)[np.abs(p.sum(axis=1) - 1.0).argmax()]
-        raise ValueError(
-            f"`model` must predict exclusive classes, whose probabilities sum to 1. Received: a sum of {worst:.4g}"
-        )
+        raise refusal("model", "predict exclusive classes, whose probabilities sum to 1", f"a sum of {worst:.4g}")
     return p / p.sum(axis=1, keepdims=True)
 
 
@@ -83,7 +82,7 @@ def exclusive_log_probabilities(model: keras.Model, x: Any, batch_size: int = 12
     kind = _kind(model, outputs)
     if kind not in LOG_PROBABILITIES or (kind == "probabilities" and not _sum_to_one(outputs)):
         rule = "predict exclusive classes, whose probabilities sum to 1"
-        raise ValueError(f"`model` must {rule}. Received: model={model.name!r}, which returns {kind}")
+        raise refusal("model", rule, f"model={model.name!r}, which returns {kind}")
     return _checked_logits(LOG_PROBABILITIES[kind](outputs))
 
 
@@ -93,8 +92,7 @@ def _predicted(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
         _checked(model.predict_on_batch(inputs), model)
         for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1))
     ]
-    if not sum(map(len, parts)):
-        raise ValueError("`x` must have at least one example. Received: none")
+    refuse_if(not sum(map(len, parts)), "x", "have at least one example", "none")
     outputs = np.concatenate(parts)
     wrong = np.flatnonzero(np.isnan(outputs).any(axis=1))
     if len(wrong):
@@ -108,10 +106,8 @@ def _predicted(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
 def _checked(outputs: Any, model: keras.Model) -> np.ndarray:
     shapes = [tuple(part.shape) for part in keras.tree.flatten(outputs)]
     if len(shapes) != 1 or len(shapes[0]) != 2:
-        raise ValueError(
-            f"`model` must have one output of shape (N, K). Received: model={model.name!r} with outputs of shapes "
-            f"{shapes}"
-        )
+        rule = "have one output of shape (N, K)"
+        raise refusal("model", rule, f"model={model.name!r} with outputs of shapes {shapes}")
     return ops.convert_to_numpy(keras.tree.flatten(outputs)[0]).astype("float32")
 
 
@@ -119,7 +115,7 @@ def _checked_logits(made: np.ndarray) -> np.ndarray:
     """What was made of outputs, if none is nan, as infinite logits make it."""
     wrong = np.flatnonzero(np.isnan(made).any(axis=1))
     if len(wrong):
-        raise ValueError(f"`model` must predict finite logits. Received: some that are not for example {wrong[0]}")
+        raise refusal("model", "predict finite logits", f"some that are not for example {wrong[0]}")
     return made
 
 

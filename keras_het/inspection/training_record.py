@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.result_files import read_arrays
 
 LARGEST = float(np.finfo("float16").max)  # of a margin and of a loss
@@ -18,19 +19,19 @@ class TrainingRecord:
     """Sums over the epochs of a training, for N examples of K classes, and what each epoch adds to them.
 
     Args:
-        labels: of the examples, integers in [0, K), `(N,)`.
+        labels: labels of the examples, integers in [0, K), `(N,)`.
         units: K.
         first: the epoch that it begins with, counted from 0.
-        keeps_history: whether to keep the margins and the losses of every epoch.
+        keeps_history: boolean, whether to keep the margins and the losses of every epoch.
     Attributes:
-        margin_sum: of z_y - max_{j != y} z_j, `(N,)`, float64.
-        loss_sum: of -log p(y | x), `(N,)`, float64.
-        probability_sum: of p(j | x), `(N, K)`, float32.
+        margin_sum: sum of z_y - max_{j != y} z_j, `(N,)`, float64.
+        loss_sum: sum of -log p(y | x), `(N,)`, float64.
+        probability_sum: sum of p(j | x), `(N, K)`, float32.
         predicted: the last prediction, `(N,)`, int32; -1 before the first epoch.
-        forgotten: how often an example was right at one epoch and wrong at the next, `(N,)`, int32.
-        changes: of how many examples the prediction changed, a number for each epoch after the first.
-        margins: of each epoch, a list of `(N,)`, float16; empty without history.
-        losses: of each epoch, as `margins`.
+        forgotten: number of times that an example was right at one epoch and wrong at the next, `(N,)`, int32.
+        changes: number of examples whose prediction changed, for each epoch after the first.
+        margins: margins of each epoch, a list of `(N,)`, float16; empty without history.
+        losses: losses of each epoch, as `margins`.
     """
 
     def __init__(self, labels: np.ndarray, units: int, *, first: int = 0, keeps_history: bool = True):
@@ -88,7 +89,7 @@ class RecordFile:
 
     Args:
         path: the file.
-        checksum: of the data that the record is of.
+        checksum: checksum of the data that the record is of.
     """
 
     def __init__(self, path: str | os.PathLike, checksum: str):
@@ -128,16 +129,15 @@ class RecordFile:
             if stored is not None and int(stored["span"].sum()) == epoch:
                 return _filled(file, blank, stored)
         rule = f"hold the epochs before epoch {epoch}, where `fit` goes on: put the callback before BackupAndRestore"
-        raise ValueError(f"`path` must {rule}. Received: path={str(self.path)!r}, which does not")
+        raise refusal("path", rule, f"path={str(self.path)!r}, which does not")
 
     def _stored(self, file: pathlib.Path) -> dict[str, np.ndarray] | None:
         """The arrays of a file, None if there is none."""
         if not file.exists():
             return None
         stored = read_arrays("path", file, ("checksum", "span", *SUMS, *HISTORIES))
-        if str(stored["checksum"]) != self.checksum:
-            rule = "be a file of its own for other examples, labels or classes"
-            raise ValueError(f"`path` must {rule}. Received: path={str(file)!r}, which is of others")
+        rule = "be a file of its own for other examples, labels or classes"
+        refuse_if(str(stored["checksum"]) != self.checksum, "path", rule, f"path={str(file)!r}, which is of others")
         _check_array(file, "span", stored["span"], (2,), "i")
         return stored
 
@@ -162,4 +162,4 @@ def _filled(file: pathlib.Path, blank: TrainingRecord, stored: dict[str, Any]) -
 def _check_array(file: pathlib.Path, name: str, array: np.ndarray, shape: tuple[int, ...], kind: str) -> None:
     if array.shape != shape or array.dtype.kind != kind:
         rule = f"have `{name}` as it was written with the same `history`: shape {shape}, kind {kind!r}"
-        raise ValueError(f"`path` must {rule}. Received: path={str(file)!r} with shape {array.shape}, {array.dtype}")
+        raise refusal("path", rule, f"path={str(file)!r} with shape {array.shape}, {array.dtype}")

@@ -3,6 +3,7 @@
 from typing import Any
 
 from keras_het.base.choices import Choice
+from keras_het.base.refusal import refusal
 from keras_het.links import Link
 
 
@@ -19,7 +20,7 @@ class Integrator(Choice):
         """Raises ValueError if this rule does not fit the link, or does not fit it at this size.
 
         Args:
-            link: of the head.
+            link: link of the head.
             units: K, the number of classes.
             num_factors: R.
         """
@@ -30,17 +31,15 @@ class Integrator(Choice):
         if getattr(link, self.needs, None) is None:
             fitting = ", ".join(kind.__name__ for kind in _kinds(Link) if getattr(kind, self.needs, None) is not None)
             known = f"be one of {fitting}, or " if fitting else ""
-            raise ValueError(
-                f"`link` must {known}have `{self.needs}` of its own, for the integrator {type(self).__name__}. "
-                f"Received: link={link!r}"
-            )
+            rule = f"{known}have `{self.needs}` of its own, for the integrator {type(self).__name__}"
+            raise refusal("link", rule, value=link)
 
     def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
         """The expectation, as the link returns it, `(..., K)`.
 
         Args:
             link: the link that is averaged.
-            normal: distribution of the logits, as `keras_het.ops.low_rank_normal` makes one, in temperatures, centred
+            normal: distribution of the logits, a `Normal` of `keras_het.ops.normal`, in temperatures, centred
                 by the link; its `size` has the numbers of entries of the nodes.
             key: (seed, step) for fresh noise in training; None at inference, where the result is a fixed function of
                 `normal`.

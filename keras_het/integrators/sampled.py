@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_boolean, check_integer
 from keras_het.integrators.integrator import Integrator
 from keras_het.links import Link
@@ -45,7 +46,7 @@ class Sampler(Integrator):
         """`Nodes` for `key`; `xp` is `keras.ops` or `numpy`.
 
         Args:
-            key: of the random numbers.
+            key: key of the random numbers.
             num_samples: S.
             units: K, the number of classes.
             num_factors: R.
@@ -58,10 +59,8 @@ class Sampler(Integrator):
         for name in ("num_samples", "inference_samples"):
             size = 4 * (getattr(self, name) or 0) * (units + num_factors)
             if size > MAX_TABLE_BYTES:
-                raise ValueError(
-                    f"`{name}` must keep the table of nodes, 4 * {name} * (units + num_factors) bytes, within 512 MiB. "
-                    f"Received: {name}={getattr(self, name)}, units={units}, num_factors={num_factors}"
-                )
+                rule = f"keep the table of nodes, 4 * {name} * (units + num_factors) bytes, within 512 MiB"
+                raise refusal(name, rule, f"{name}={getattr(self, name)}, units={units}, num_factors={num_factors}")
 
     def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
         size = normal.size
@@ -100,8 +99,7 @@ def _check_chunk_size(chunk_size: int | str | None) -> int | str | None:
     try:
         return check_integer("chunk_size", chunk_size, 1, MAX_NUM_SAMPLES)
     except ValueError:
-        rule = '`chunk_size` must be "auto", None or an integer in [1, 1048576].'
-        raise ValueError(f"{rule} Received: chunk_size={chunk_size!r}") from None
+        raise refusal("chunk_size", 'be "auto", None or an integer in [1, 1048576]', value=chunk_size) from None
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -110,7 +108,7 @@ class MonteCarlo(Sampler):
 
     Args:
         num_samples: S, the number of nodes in training, 1 to 2^20.
-        antithetic: whether to draw the nodes in pairs e, -e.
+        antithetic: boolean, whether to draw the nodes in pairs e, -e.
         inference_samples: S at inference; None takes `num_samples`.
         chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations (for second
             derivatives under XLA on TensorFlow).
@@ -153,7 +151,7 @@ class QuasiMonteCarlo(Sampler):
         inference_samples: S at inference; None takes `num_samples`.
         chunk_size: number of nodes held at once, or "auto"; None holds all of them in plain operations (for second
             derivatives under XLA on TensorFlow).
-    Source: `keras_het.ops.quasi_random`.
+    Source: `keras_het.ops.nodes.quasi_random`.
 
     Example:
         >>> QuasiMonteCarlo(num_samples=64)

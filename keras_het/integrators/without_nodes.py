@@ -38,7 +38,7 @@ class Taylor(Integrator):
     to where the expansion is wrong. Use it for the predictions of a head that was trained by nodes and has small noise,
     or for a covariance that is not trained.
 
-    Source: Collier et al. 2021, Appendix C; `keras_het.ops.second_order_log_softmax`.
+    Source: Collier et al. 2021, Appendix C; `keras_het.ops.softmax.second_order_log_softmax`.
 
     Example:
         >>> Taylor()

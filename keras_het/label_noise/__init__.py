@@ -4,33 +4,19 @@ A transition matrix T is row-stochastic, T[i, j] = p(noisy label j | true class 
 et al. 2014.
 """
 
-from keras_het.label_noise.corruption import corrupt_labels, look_alike_transitions, weak_raters
+from keras_het.label_noise.corruption import corrupt_labels, look_alike_transitions
 from keras_het.label_noise.dawid_skene import dawid_skene, majority_vote
-from keras_het.label_noise.estimation import estimate_by_anchors, estimate_by_confident_joint, systematic_flips
-from keras_het.label_noise.matrices import (
-    condition_number,
-    from_confusion,
-    outlier_class,
-    pair_flip,
-    random_flip,
-    symmetric,
-    total_variation,
-)
+from keras_het.label_noise.estimation import estimate_by_confident_joint
+from keras_het.label_noise.matrices import outlier_class, pair_flip, symmetric, total_variation
 
 __all__ = [
-    "condition_number",
     "corrupt_labels",
     "dawid_skene",
-    "estimate_by_anchors",
     "estimate_by_confident_joint",
-    "from_confusion",
     "look_alike_transitions",
     "majority_vote",
     "outlier_class",
     "pair_flip",
-    "random_flip",
     "symmetric",
-    "systematic_flips",
     "total_variation",
-    "weak_raters",
 ]

@@ -1,19 +1,18 @@
-"""Corruption of clean labels, for demonstrations and benchmarks: by given rates, or by weak raters that err."""
+"""Corruption of clean labels, for demonstrations and benchmarks."""
 
 from typing import Any
 
 import numpy as np
 
 from keras_het.base.batches import check_same_index
-from keras_het.base.extras import import_extra
+from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import (
     check_every_class,
-    check_integer,
+    check_fraction,
     check_labels,
+    check_one_transition,
     check_rows,
-    check_share,
-    check_transition,
 )
 
 
@@ -25,7 +24,7 @@ def corrupt_labels(labels: Any, transition: Any, seed: int | list[int] = 0) -> n
         transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i), or, for noise that depends on the instance,
             one such row for every example, `(N, K)` (such as `look_alike_transitions` makes); a square matrix is taken
             for a T.
-        seed: of the draw; an integer, at least 0, or a list of them as for `numpy.random.default_rng`.
+        seed: seed of the draw; an integer, at least 0, or a list of them as for `numpy.random.default_rng`.
     Returns:
         integers, shape `(N,)`; a function of the arguments alone.
     Raises:
@@ -41,7 +40,7 @@ def corrupt_labels(labels: Any, transition: Any, seed: int | list[int] = 0) -> n
         bounds = _bounds(check_rows(transition))
         check_labels(labels, shape[1], shape[0])
         return np.sum(bounds <= rng.random((shape[0], 1)), axis=1)
-    bounds = _bounds(check_transition(transition))
+    bounds = _bounds(check_one_transition(transition))
     labels = check_labels(labels, len(bounds))
     uniform, noisy = rng.random(len(labels)), np.zeros(len(labels), int)
     for i in np.unique(labels):
@@ -64,7 +63,7 @@ def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarr
     Args:
         features: shape `(N, D)`.
         labels: the true classes, integers in [0, K), K >= 2, all of which occur, shape `(N,)`.
-        noise: share of flipped labels, in [0, 1].
+        noise: fraction of flipped labels, in [0, 1].
     Returns:
         shape `(N, K)`.
     Raises:
@@ -79,13 +78,11 @@ def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarr
     check_same_index(features=features, labels=labels)
     features = np.asarray(features, "float64")
     labels = check_labels(labels, np.inf)
-    check_share("noise", noise)
+    check_fraction("noise", noise)
     if features.ndim != 2 or features.shape[:1] != labels.shape:
-        raise ValueError(
-            f"`features` must have shape (N, D) and `labels` (N,). Received: shapes {features.shape} and {labels.shape}"
-        )
+        raise refusal("features", "have shape (N, D) and `labels` (N,)", f"shapes {features.shape} and {labels.shape}")
     if not np.isfinite(features).all():
-        raise ValueError(f"`features` must be finite. Received: {np.sum(~np.isfinite(features))} numbers that are not")
+        raise refusal("features", "be finite", f"{np.sum(~np.isfinite(features))} numbers that are not")
     classes = np.arange(max(labels.max(initial=0) + 1, 2))
     check_every_class(labels, len(classes))
     means = np.stack([features[labels == k].mean(0) for k in classes])
@@ -109,78 +106,3 @@ def _scale_for_mean(weights, mean):
     scales = np.maximum(total - np.arange(len(ordered)), 0.0) / rest
     right = np.flatnonzero(scales * ordered <= 1.0)
     return scales[right[0]] if len(right) else np.inf
-
-
-def weak_raters(
-    features: Any, labels: Any, per_class: int = 6, num_raters: int = 5, seed: int | list[int] = 0
-) -> np.ndarray:
-    """Answers of small models that saw a few clean examples each: wrong on hard examples, often alike.
-
-    The raters are, in turn, the nearest neighbour, a tree of depth 6, naive Bayes, ridge regression, and a network of 8
-    hidden units. Each learns `per_class` examples of every class, drawn anew, and then labels all examples, its own
-    ones too. Fewer examples make more errors: on scikit-learn's digits one, two, and six of each class leave 44%, 35%
-    and 23% of the answers wrong.
-
-    `corrupt_labels(labels, rows, seed)` gives each example the label of a rater drawn at random. Here `rows`, `(N, K)`,
-    are the shares of the raters that name each class, `np.eye(K)[answers].mean(axis=1)`.
-
-    Args:
-        features: finite numbers, shape `(N, D)`.
-        labels: the true classes, integers in [0, K), K >= 2, at least `per_class` examples of each, shape `(N,)`.
-        per_class: the number of examples of each class that a rater sees, at least 1.
-        num_raters: M >= 1; from the sixth on the kinds begin again, with other examples.
-        seed: of the draw; an integer, at least 0, or a list of them.
-    Returns:
-        integers in [0, K), shape `(N, M)`; a function of the arguments alone.
-    Raises:
-        ValueError: for values outside these ranges or shapes that do not fit.
-        ImportError: without scikit-learn.
-
-    Example:
-        >>> x = np.concatenate([np.zeros((5, 1)), np.ones((5, 1))])
-        >>> weak_raters(x, np.repeat([0, 1], 5), per_class=2, num_raters=3)[[0, -1]].tolist()
-        [[0, 0, 0], [1, 1, 1]]
-    """
-    check_integer("per_class", per_class, 1)
-    check_integer("num_raters", num_raters, 1)
-    features, labels = np.asarray(features, "float64"), check_labels(labels, np.inf)
-    _check_features(features, labels, per_class)
-    rng, makers = random_generator(seed), _kinds()
-    answers = np.empty((len(labels), num_raters), int)
-    for rater in range(num_raters):
-        seen = _examples(labels, per_class, rng)
-        answers[:, rater] = makers[rater % len(makers)]().fit(features[seen], labels[seen]).predict(features)
-    return answers
-
-
-def _check_features(features, labels, per_class):
-    if features.ndim != 2 or features.shape[:1] != labels.shape:
-        raise ValueError(
-            f"`features` must have shape (N, D) and `labels` (N,). Received: shapes {features.shape} and {labels.shape}"
-        )
-    if not np.isfinite(features).all():
-        raise ValueError(f"`features` must be finite. Received: {np.sum(~np.isfinite(features))} numbers that are not")
-    check_every_class(labels, max(labels.max(initial=0) + 1, 2))
-    counts = np.bincount(labels)
-    if counts.min() < per_class:
-        rule = f"have {per_class} examples of every class, as `per_class` says"
-        raise ValueError(f"`labels` must {rule}. Received: {counts.min()} of class {counts.argmin()}")
-
-
-def _examples(labels, per_class, rng):
-    return np.concatenate([rng.permutation(np.flatnonzero(labels == k))[:per_class] for k in range(labels.max() + 1)])
-
-
-def _kinds():
-    """Functions that make the raters."""
-    naive_bayes, linear_model, neighbors, neural_network, tree = (
-        import_extra(f"sklearn.{name}", "weak_raters")
-        for name in ("naive_bayes", "linear_model", "neighbors", "neural_network", "tree")
-    )
-    return (
-        lambda: neighbors.KNeighborsClassifier(1),
-        lambda: tree.DecisionTreeClassifier(max_depth=6, random_state=0),
-        lambda: naive_bayes.GaussianNB(var_smoothing=1e-2),
-        lambda: linear_model.RidgeClassifier(),
-        lambda: neural_network.MLPClassifier((8,), solver="lbfgs", alpha=1.0, max_iter=50_000, random_state=0),
-    )

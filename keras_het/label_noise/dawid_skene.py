@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_annotations, check_integer, check_number
 
 
@@ -17,8 +18,8 @@ class DawidSkene:
     Attributes:
         probabilities: p(true class | labels), `(N, K)`; of an example without labels, the prior.
         transitions: T of each annotator, `(M, K, K)`, T[m, i, j] = p(label j of m | true class i).
-        prior: share of each class, `(K,)`.
-        log_likelihood: of the labels, sum_n log p(labels of n), after the last step.
+        prior: fraction of each class, `(K,)`.
+        log_likelihood: log likelihood of the labels, sum_n log p(labels of n), after the last step.
         iterations: the number of steps.
     """
 
@@ -35,7 +36,7 @@ def majority_vote(labels: Any, num_classes: int | None = None, shares: bool = Fa
     Args:
         labels: integers `(N, M)`, -1 where the annotator gave none; each example has at least one.
         num_classes: K; None is one more than the largest label.
-        shares: return the share of every class among the labels instead; a classifier may be trained on that.
+        shares: return the fraction of every class among the labels instead; a classifier may be trained on that.
     Returns:
         integers `(N,)`, the first of classes with equally many labels; or shares `(N, K)`.
     Raises:
@@ -51,9 +52,7 @@ def majority_vote(labels: Any, num_classes: int | None = None, shares: bool = Fa
     labels = check_annotations(labels, np.inf if num_classes is None else num_classes)
     empty = np.flatnonzero((labels < 0).all(axis=1))
     if len(empty):
-        raise ValueError(
-            f"`labels` must have at least one label of every example. Received: none of example {empty[0]}"
-        )
+        raise refusal("labels", "have at least one label of every example", f"none of example {empty[0]}")
     num_classes = num_classes or int(labels.max()) + 1
     votes = _vote_shares(_indicators(labels, num_classes), num_classes)
     return votes if shares else votes.argmax(axis=1)
@@ -64,7 +63,7 @@ def dawid_skene(
 ) -> DawidSkene:
     """Estimates true classes, and how each annotator confuses them, by maximum likelihood from the labels alone.
 
-    The model: labels of an example are independent given its true class. EM starts from the shares of the votes, and
+    The model: labels of an example are independent given its true class. EM starts from the fractions of the votes, and
     alternates:
 
         T[m, i, j] = (smoothing / K + sum over n with label j of m of p_n(i))
@@ -79,8 +78,8 @@ def dawid_skene(
     Args:
         labels: integers in [0, K), `(N, M)`, -1 where the annotator gave none.
         num_classes: K >= 2.
-        max_iterations: at least 1.
-        tolerance: at least 0.
+        max_iterations: integer, at least 1.
+        tolerance: number, at least 0.
         smoothing: number of labels added to the counts of each row of each T, spread over the classes; at least 0.
     Returns:
         `DawidSkene`.
@@ -98,8 +97,7 @@ def dawid_skene(
     max_iterations = check_integer("max_iterations", max_iterations, 1)
     tolerance, smoothing = check_number("tolerance", tolerance, low=0.0), check_number("smoothing", smoothing, low=0.0)
     given = _indicators(check_annotations(labels, num_classes), num_classes)
-    if not given.nnz:
-        raise ValueError("`labels` must have at least one label. Received: none")
+    refuse_if(not given.nnz, "labels", "have at least one label", "none")
     probabilities, before, iteration = _vote_shares(given, num_classes), -np.inf, 0
     while iteration < max_iterations:
         iteration += 1
@@ -121,7 +119,7 @@ def _indicators(labels, num_classes):
 
 
 def _vote_shares(given, num_classes):
-    """The share of each class among the labels of each example, `(N, K)`; equal for one without labels."""
+    """The fraction of each class among the labels of each example, `(N, K)`; equal for one without labels."""
     classes = scipy.sparse.csr_array(np.tile(np.eye(num_classes), (given.shape[1] // num_classes, 1)))
     counts = (given @ classes).toarray()
     totals = counts.sum(axis=1, keepdims=True)

@@ -6,12 +6,12 @@ import numpy as np
 import scipy.special
 
 from keras_het.base.batches import check_same_index
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import (
     as_float64,
     check_every_class,
     check_labels,
     check_not_negative,
-    check_share,
     check_square,
 )
 from keras_het.label_noise.matrices import from_confusion
@@ -19,32 +19,6 @@ from keras_het.label_noise.matrices import from_confusion
 ROUNDING = 1e-6  # else rounding may put the mean of equal probabilities above them, so that none counts
 ROWS = 8192  # of probabilities that are compared at once
 SYSTEMATIC = 0.01  # how often a table of uniform flips may have one that is called systematic
-
-
-def estimate_by_anchors(probabilities: Any, quantile: float = 1.0) -> np.ndarray:
-    """T from a model of the noisy labels: row i is the prediction for an example that is surely of class i.
-
-    This example, the anchor, is the example whose predicted probability of i is the given quantile over all examples.
-    Quantile 1 takes the largest; a smaller quantile, such as 0.97, is safer against single examples. Every class needs
-    an anchor, and the model must be calibrated.
-
-    Args:
-        probabilities: p(noisy label | x), shape `(N, K)`, N >= 1.
-        quantile: in [0, 1].
-    Returns:
-        shape `(K, K)`.
-    Raises:
-        ValueError: for probabilities or a quantile outside [0, 1].
-    Source: Patrini et al. 2017, "Making deep neural networks robust to label noise", Eq. 12.
-
-    Example:
-        >>> estimate_by_anchors([[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]]).tolist()
-        [[0.75, 0.25], [0.125, 0.875]]
-    """
-    check_share("quantile", quantile)
-    p = check_probabilities(probabilities)
-    anchors = np.argsort(p, axis=0, kind="stable")[round(quantile * (len(p) - 1))]
-    return p[anchors] / p[anchors].sum(axis=1, keepdims=True)
 
 
 def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
@@ -136,10 +110,10 @@ def check_probabilities(probabilities: Any) -> np.ndarray:
     if p.ndim != 2 or not len(p) or not np.all((p >= 0) & (p <= 1)):
         values = f", from {p.min():.4g} to {p.max():.4g}" if p.size else ""
         rule = "be in [0, 1], such as the exp of log-probabilities, and of shape (N, K)"
-        raise ValueError(f"`probabilities` must {rule}. Received: shape {p.shape}{values}")
+        raise refusal("probabilities", rule, f"shape {p.shape}{values}")
     empty = np.flatnonzero(p.sum(axis=1) == 0)
     if len(empty):
-        raise ValueError(f"`probabilities` must have rows of a positive sum. Received: row {empty[0]} sums to 0")
+        raise refusal("probabilities", "have rows of a positive sum", f"row {empty[0]} sums to 0")
     return p
 
 
@@ -148,7 +122,5 @@ def check_distributions(probabilities: Any) -> np.ndarray:
     p = check_probabilities(probabilities)
     wrong = np.flatnonzero(np.abs(p.sum(axis=1) - 1.0) > 1e-3)
     if len(wrong):
-        raise ValueError(
-            f"`probabilities` must have rows of sum 1. Received: row {wrong[0]} sums to {p[wrong[0]].sum():.6g}"
-        )
+        raise refusal("probabilities", "have rows of sum 1", f"row {wrong[0]} sums to {p[wrong[0]].sum():.6g}")
     return p

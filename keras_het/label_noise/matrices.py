@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.base.seeds import random_generator
-from keras_het.base.validation import check_integer, check_not_negative, check_share, check_square
+from keras_het.base.refusal import refusal
+from keras_het.base.validation import check_fraction, check_integer, check_not_negative, check_square
 
 
 def symmetric(num_classes: int, noise: float) -> np.ndarray:
@@ -13,7 +13,7 @@ def symmetric(num_classes: int, noise: float) -> np.ndarray:
 
     Args:
         num_classes: K >= 2.
-        noise: share of flipped labels, in [0, 1].
+        noise: fraction of flipped labels, in [0, 1].
     Returns:
         shape `(K, K)`.
     Raises:
@@ -32,7 +32,7 @@ def pair_flip(num_classes: int, noise: float) -> np.ndarray:
 
     Args:
         num_classes: K >= 2.
-        noise: share of flipped labels, in [0, 1].
+        noise: fraction of flipped labels, in [0, 1].
     Returns:
         shape `(K, K)`.
     Raises:
@@ -44,29 +44,6 @@ def pair_flip(num_classes: int, noise: float) -> np.ndarray:
     """
     _check_flips(num_classes, noise)
     return (1.0 - noise) * np.eye(num_classes) + noise * np.roll(np.eye(num_classes), 1, axis=1)
-
-
-def random_flip(num_classes: int, noise: float, seed: int | list[int] = 0) -> np.ndarray:
-    """T of flips to random targets: 1 - noise on the diagonal, the rest of each row uniform on the simplex.
-
-    Args:
-        num_classes: K >= 2.
-        noise: share of flipped labels, in [0, 1].
-        seed: of the draw; an integer, at least 0, or a list of them.
-    Returns:
-        shape `(K, K)`.
-    Raises:
-        ValueError: for values outside these ranges.
-
-    Example:
-        >>> random_flip(3, 0.5).diagonal().tolist()
-        [0.5, 0.5, 0.5]
-    """
-    _check_flips(num_classes, noise)
-    transition = (1.0 - noise) * np.eye(num_classes)
-    others = ~np.eye(num_classes, dtype=bool)
-    transition[others] = noise * random_generator(seed).dirichlet(np.ones(num_classes - 1), size=num_classes).ravel()
-    return transition
 
 
 def from_confusion(counts: Any) -> np.ndarray:
@@ -86,7 +63,7 @@ def from_confusion(counts: Any) -> np.ndarray:
     counts = check_not_negative("counts", check_square("counts", counts))
     empty = np.flatnonzero(counts.sum(axis=1) == 0)
     if len(empty):
-        raise ValueError(f"`counts` must have an example of every class. Received: none of class {empty[0]}")
+        raise refusal("counts", "have an example of every class", f"none of class {empty[0]}")
     return counts / counts.sum(axis=1, keepdims=True)
 
 
@@ -97,7 +74,7 @@ def outlier_class(num_classes: int, alpha: float = 0.0) -> np.ndarray:
 
     Args:
         num_classes: K >= 1, without the outliers.
-        alpha: in [0, 1].
+        alpha: number in [0, 1].
     Returns:
         shape `(K + 1, K + 1)`.
     Raises:
@@ -109,7 +86,7 @@ def outlier_class(num_classes: int, alpha: float = 0.0) -> np.ndarray:
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5]]
     """
     check_integer("num_classes", num_classes, 1)
-    check_share("alpha", alpha)
+    check_fraction("alpha", alpha)
     transition = np.eye(num_classes + 1)
     transition[-1] = [(1.0 - alpha) / num_classes] * num_classes + [alpha]
     return transition
@@ -117,7 +94,7 @@ def outlier_class(num_classes: int, alpha: float = 0.0) -> np.ndarray:
 
 def _check_flips(num_classes, noise):
     check_integer("num_classes", num_classes, 2)
-    check_share("noise", noise)
+    check_fraction("noise", noise)
 
 
 def total_variation(transition: Any, reference: Any) -> float:
@@ -137,14 +114,12 @@ def total_variation(transition: Any, reference: Any) -> float:
     """
     transition, reference = check_square("transition", transition), check_square("reference", reference)
     if transition.shape != reference.shape:
-        raise ValueError(
-            f"`reference` must have the shape of `transition`, {transition.shape}. Received: shape {reference.shape}"
-        )
+        raise refusal("reference", f"have the shape of `transition`, {transition.shape}", shape=reference)
     return float(np.mean(0.5 * np.sum(np.abs(transition - reference), axis=1)))
 
 
 def trace(transition: Any) -> float:
-    """sum_i T_ii: K for the identity; divided by K, the share of kept labels if classes are equally frequent.
+    """sum_i T_ii: K for the identity; divided by K, the fraction of kept labels if classes are equally frequent.
 
     Args:
         transition: T, shape `(K, K)`.

@@ -1,5 +1,6 @@
-"""The layers: heads, a temperature that is learned, and label flips."""
+"""The layers: heads, a temperature that is learned, and label flips; and a compiler for the heads on PyTorch."""
 
+from keras_het.base.compiler import compile_blocks
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 from keras_het.layers.heteroscedastic_normal import HeteroscedasticNormal
 from keras_het.layers.joint_heteroscedastic_dense import JointHeteroscedasticDense, StochasticSegmentation
@@ -13,4 +14,5 @@ __all__ = [
     "LearnedTemperature",
     "NoiseTransition",
     "StochasticSegmentation",
+    "compile_blocks",
 ]

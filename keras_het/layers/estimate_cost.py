@@ -6,12 +6,14 @@ from typing import NamedTuple
 import keras
 
 from keras_het import covariances
+from keras_het.base.refusal import refusal
+from keras_het.base.tables import aligned
 from keras_het.base.validation import check_integer, check_number
 from keras_het.ops.blocking import BLOCK_ELEMENTS, CHUNK_SIZE, FEWEST_NODES
 
 
 @dataclasses.dataclass(frozen=True)
-class Estimate:
+class HeadCost:
     """The costs of a head.
 
     Attributes:
@@ -21,10 +23,10 @@ class Estimate:
         parameters: trainable numbers of all maps.
         flops: operations of each device in a training step: the operations of its matrix products, plus, for all other
             work, as many such operations as take the same time.
-        train_bytes, predict_bytes: of each device, for weights, gradients, optimizer and the largest intermediate
+        train_bytes, predict_bytes: bytes of each device, for weights, gradients, optimizer and the largest intermediate
             results.
-        train_time, predict_time: of a step and of a prediction, as multiples of the Dense layer's times.
-        fits: whether `train_bytes` are within the memory that was given; None if none was.
+        train_time, predict_time: times of a step and of a prediction, as multiples of the Dense layer's times.
+        fits: boolean, whether `train_bytes` are within the memory that was given; None if none was.
     """
 
     covariance: str | None
@@ -57,12 +59,12 @@ class CostEstimates:
     """The estimates, the first for the Dense layer; it prints as a table.
 
     Attributes:
-        rows: list of `Estimate`.
+        rows: list of `HeadCost`.
         sizes: the sizes that the estimates are for.
         backend: whose times they are.
     """
 
-    rows: list[Estimate]
+    rows: list[HeadCost]
     sizes: Sizes
     backend: str
 
@@ -93,17 +95,13 @@ class CostEstimates:
             ]
             times = [f"{row.train_time:.1f} x Dense", f"{row.predict_time:.1f} x Dense"]
             cells.append([*names, *bytes_of, *times, *["yes" if row.fits else "no"] * known])
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
-        ]
         sizes = self.sizes
         shared = f", shared by {sizes.devices} devices: memory of each" if sizes.devices > 1 else ""
         head = (
             f"{sizes.units} classes, {sizes.features} features, batches of {sizes.batch}, R={sizes.num_factors}, "
             f"S={sizes.num_samples}; {self.backend} on a processor{shared}"
         )
-        return "\n".join([head, *lines, *NOTES])
+        return "\n".join([head, *aligned(cells, left=range(len(cells[0]))), *NOTES])
 
     def __repr__(self) -> str:
         return str(self)
@@ -125,8 +123,8 @@ class _Costs(NamedTuple):
     """Costs of a logit, or of a logit at a node, in matrix product operations that take as long.
 
     Attributes:
-        train, predict: of training, and of a prediction.
-        arrays: of the size of a block, held at once.
+        train, predict: costs of training, and of a prediction.
+        arrays: number of arrays of the size of a block, held at once.
         fixed: bytes beside them.
     """
 
@@ -217,8 +215,8 @@ def estimate_cost(
     if memory is not None:
         check_number("memory", memory, above=0.0)
     if keras.config.backend() not in _COSTS:
-        rule = f"one of {', '.join(_COSTS)}, on which Keras trains"
-        raise ValueError(f"The backend must be {rule}. Received: the backend {keras.config.backend()!r}")
+        rule = f"be one of {', '.join(_COSTS)}, on which Keras trains"
+        raise refusal("The backend", rule, f"the backend {keras.config.backend()!r}")
     costs = _COSTS[keras.config.backend()]
     heads = [
         (covariance, integrator)
@@ -240,7 +238,7 @@ def estimate_cost(
     return CostEstimates(relative, sizes, keras.config.backend())
 
 
-def _dense(sizes: Sizes, memory: float | None) -> Estimate:
+def _dense(sizes: Sizes, memory: float | None) -> HeadCost:
     parameters = (sizes.features + 1) * sizes.units
     return _estimate(
         sizes, (None, None, None, 0), parameters, _Costs(0, 0), 4 * 4.0 * sizes.batch * sizes.units, memory
@@ -251,13 +249,13 @@ def check_shared(units: int, devices: int) -> None:
     """Raises a ValueError if devices cannot share the classes: evenly, and on JAX."""
     if keras.config.backend() != "jax":
         rule = f"be 1 on the backend {keras.config.backend()}: devices share classes on JAX alone"
-        raise ValueError(f"`devices` must {rule}. Received: devices={devices}")
+        raise refusal("devices", rule, f"devices={devices}")
     if units % devices:
         more = -(-units // devices) * devices
-        raise ValueError(f"`units` must be divisible by the {devices} devices, as {more} is. Received: units={units}")
+        raise refusal("units", f"be divisible by the {devices} devices, as {more} is", f"units={units}")
 
 
-def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory: float | None) -> Estimate:
+def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory: float | None) -> HeadCost:
     """Costs of a head; times not yet relative."""
     most = {"diagonal": 0, "latent": sizes.features}.get(covariance, sizes.units)
     num_factors, logits = min(sizes.num_factors, most), sizes.batch * sizes.units
@@ -296,7 +294,7 @@ def _estimate(
     held: float,
     memory: float | None,
     whole: tuple[int, float] = (0, 0.0),
-) -> Estimate:
+) -> HeadCost:
     """Adds all costs; a map costs its operations or reading its weights, the longer of the two.
 
     The devices share all but `whole`: weights, and bytes held.
@@ -305,7 +303,7 @@ def _estimate(
     weights = whole[0] + (parameters - whole[0]) / sizes.devices
     bytes_held = whole[1] + (_PROGRAM_BYTES + held) / sizes.devices
     train_bytes = _WEIGHT_BYTES[keras.config.backend()] * weights + bytes_held
-    return Estimate(
+    return HeadCost(
         *names,
         parameters,
         6.0 * sizes.batch * weights + beyond.train / sizes.devices,

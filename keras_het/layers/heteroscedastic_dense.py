@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_het import covariances, integrators, links
 from keras_het.base.compiler import outside_graph
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_number
 from keras_het.layers.learned_temperature import LearnedTemperature
@@ -18,7 +19,7 @@ class Clock(keras.layers.Layer):
     """A seed and a step counter, of which the noise is a function; the counter is saved with the weights.
 
     Args:
-        seed: of the noise.
+        seed: seed of the noise.
     """
 
     def __init__(self, seed: int, **kwargs: Any) -> None:
@@ -75,18 +76,18 @@ class HeteroscedasticDense(NoisyDense):
         temperature: tau > 0, or a `LearnedTemperature`.
         integrator: an instance or name from `keras_het.integrators`; None is QuasiMonteCarlo for softmax, and
             ClosedForm for the other links.
-        use_bias: whether mu has a bias, as in `Dense`.
-        kernel_initializer: of mu, as in `Dense`.
-        bias_initializer: of mu, as in `Dense`.
-        kernel_regularizer: of mu, as in `Dense`.
-        bias_regularizer: of mu, as in `Dense`.
+        use_bias: boolean, whether mu has a bias, as in `Dense`.
+        kernel_initializer: initializer of mu, as in `Dense`.
+        bias_initializer: initializer of mu, as in `Dense`.
+        kernel_regularizer: regularizer of mu, as in `Dense`.
+        bias_regularizer: regularizer of mu, as in `Dense`.
         covariance: an instance from `keras_het.covariances` in place of num_factors and parameter_efficient, for all
             other choices: how the noise starts, regularisers, V with fewer weights (`Narrow`), and noise of the
             features (HET-XL).
-        seed: of the training noise, in [0, 2^31). None draws one from Python's `random`, as Keras does. The config
+        seed: seed of the training noise, in [0, 2^31). None draws one from Python's `random`, as Keras does. The config
             keeps it.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
-        kwargs: as for any Keras layer.
+        kwargs: arguments of any Keras layer.
     Input shape: `(..., D)`, with at least one leading axis.
     Output shape: `(..., units)`.
     Raises:
@@ -131,18 +132,12 @@ class HeteroscedasticDense(NoisyDense):
             kind = type(chosen_covariance(covariance, num_factors, parameter_efficient)).__name__
             rule = f"be an argument of the covariance: covariance=keras_het.covariances.{kind}(..., "
             name = given[0].removeprefix("covariance_")
-            raise ValueError(f"`{given[0]}` must {rule}{name}=...). Received: {given[0]}={kwargs[given[0]]!r}")
-        if isinstance(num_factors, str):
-            raise ValueError(
-                "`num_factors` must be None or an integer, the second argument: a head has no activation. Received: "
-                f"num_factors={num_factors!r}"
-            )
+            raise refusal(given[0], f"{rule}{name}=...)", value=kwargs[given[0]])
+        rule = "be None or an integer, the second argument: a head has no activation"
+        refuse_if(isinstance(num_factors, str), "num_factors", rule, value=num_factors)
         link = links.get(link)
-        if units == 1 < link.min_units:
-            raise ValueError(
-                '`units` must be an integer at least 2; one unit, for two classes, needs link="sigmoid". Received: '
-                "units=1"
-            )
+        rule = 'be an integer at least 2; one unit, for two classes, needs link="sigmoid"'
+        refuse_if(units == 1 < link.min_units, "units", rule, "units=1")
         super().__init__(
             check_integer("units", units, link.min_units, MAX_CLASSES),
             num_factors,
@@ -162,7 +157,7 @@ class HeteroscedasticDense(NoisyDense):
         self.learned_temperature = learned
         if learned is not None:
             learned.start(self.name, self.trainable, self.dtype_policy)
-        self.covariance.take(self.units, self.temperature, self.seed, self.trainable, self.dtype_policy)
+        self.covariance.bind(self.units, self.temperature, self.seed, self.trainable, self.dtype_policy)
         self.clock = Clock(self.seed)
         self.integrator = integrator
 
@@ -225,13 +220,12 @@ class HeteroscedasticDense(NoisyDense):
         """Returns the call itself; raises ValueError in a `keras.RematScope`, where Keras would run it twice."""
         if super().rematerialized_call(layer_call, *args, **kwargs) is layer_call:
             return layer_call
-        raise ValueError(
-            "The head must not be rematerialised: it would draw other noise when it is run again for the backward "
-            "pass, and count the step "
-            "twice. It keeps no logits for the backward pass anyway. Make it, and the model around it, outside "
-            "`keras.RematScope`, or name "
-            f'the layers to rematerialise by mode="list_of_layers". Received: the layer {self.name!r} in such a scope'
+        rule = (
+            "not be rematerialised: it would draw other noise when it is run again for the backward pass, and "
+            "count the step twice. It keeps no logits for the backward pass anyway. Make it, and the model "
+            'around it, outside `keras.RematScope`, or name the layers to rematerialise by mode="list_of_layers"'
         )
+        raise refusal("The head", rule, f"the layer {self.name!r} in such a scope")
 
     def logit_distribution(self, x: Tensor) -> Any:
         """The Gaussian of the logits u, before division by the temperature, for inputs of shape `(..., D)`.
@@ -239,7 +233,7 @@ class HeteroscedasticDense(NoisyDense):
         Args:
             x: inputs, `(..., D)`.
         Returns:
-            a Gaussian, such as `keras_het.ops.low_rank_normal` makes, with `loc`, `variance()`, `covariance()`,
+            a Gaussian, a `Normal` of `keras_het.ops.normal`, with `loc`, `variance()`, `covariance()`,
                 `sample(nodes)` and `log_prob(value)`; noise of the features has no `log_prob`.
         """
         return self.covariance.normal(self.prepared(x), self.loc_layer)
@@ -252,7 +246,7 @@ class HeteroscedasticDense(NoisyDense):
 
         Args:
             x: inputs, `(..., D)`.
-            centered: whether to keep only the part that a softmax identifies; None follows the link.
+            centered: boolean, whether to keep only the part that a softmax identifies; None follows the link.
         """
         centered = self.link.ignores_shift if centered is None else check_boolean("centered", centered)
         return self.logit_distribution(x).covariance(centered=centered)
@@ -286,7 +280,5 @@ def _temperature(temperature: Any) -> tuple[Any, Any]:
     if isinstance(temperature, LearnedTemperature):
         return None, temperature
     if isinstance(temperature, type | str):
-        raise ValueError(
-            f"`temperature` must be a number, or a LearnedTemperature(...). Received: temperature={temperature!r}"
-        )
+        raise refusal("temperature", "be a number, or a LearnedTemperature(...)", value=temperature)
     return check_number("temperature", temperature, above=0.0), None

@@ -8,6 +8,7 @@ from keras import ops
 from scipy.special import ndtri
 
 from keras_het import covariances
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_number
 from keras_het.layers.noisy_dense import NoisyDense
@@ -38,18 +39,18 @@ class HeteroscedasticNormal(NoisyDense):
         num_factors: R, from 0 (independent targets) to units; None is min(15, units).
         parameter_efficient: V(x) = diag(v(x)) V, as in `HeteroscedasticDense`.
         initial_scale: the standard deviation of each target at the start; None is 1, or that of `covariance`.
-        stop_features: whether d and V get the features without passing a gradient on, so that the layers before the
-            head learn from the mean alone; for `MultivariateNormalNLL(form="faithful")`.
+        stop_features: boolean, whether d and V get the features without passing a gradient on, so that the layers
+            before the head learn from the mean alone; for `MultivariateNormalNLL(form="faithful")`.
         covariance: an instance from `keras_het.covariances` in place of num_factors, parameter_efficient and
             initial_scale.
-        use_bias: whether mu has a bias, as in `Dense`.
-        kernel_initializer: of mu, as in `Dense`.
-        bias_initializer: of mu, as in `Dense`.
-        kernel_regularizer: of mu, as in `Dense`.
-        bias_regularizer: of mu, as in `Dense`.
-        seed: of the initial weights of V, in [0, 2^31). None draws one from Python's `random`.
+        use_bias: boolean, whether mu has a bias, as in `Dense`.
+        kernel_initializer: initializer of mu, as in `Dense`.
+        bias_initializer: initializer of mu, as in `Dense`.
+        kernel_regularizer: regularizer of mu, as in `Dense`.
+        bias_regularizer: regularizer of mu, as in `Dense`.
+        seed: seed of the initial weights of V, in [0, 2^31). None draws one from Python's `random`.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
-        kwargs: as for any Keras layer.
+        kwargs: arguments of any Keras layer.
     Input shape: `(..., D)`, with at least one leading axis.
     Output shape: `(..., K (2 + R) + 1)`.
     Raises:
@@ -89,7 +90,7 @@ class HeteroscedasticNormal(NoisyDense):
     ) -> None:
         if isinstance(num_factors, str) or "activation" in kwargs:
             rule = "be None: mu is an affine map, and a head has no activation"
-            raise ValueError(f"`activation` must {rule}. Received: {kwargs.get('activation', num_factors)!r}")
+            raise refusal("activation", rule, f"{kwargs.get('activation', num_factors)!r}")
         super().__init__(
             check_integer("units", units, 1, MAX_CLASSES),
             num_factors if covariance is None else num_factors or None,
@@ -108,8 +109,8 @@ class HeteroscedasticNormal(NoisyDense):
         self.stop_features = check_boolean("stop_features", stop_features)
         if self.covariance.noise_of != "logits":
             rule = "have noise of the targets: noise of the features has no standard deviations of its own"
-            raise ValueError(f"`covariance` must {rule}. Received: a {type(self.covariance).__name__}")
-        self.covariance.take(self.units, 1.0, self.seed, self.trainable, self.dtype_policy)
+            raise refusal("covariance", rule, kind=self.covariance)
+        self.covariance.bind(self.units, 1.0, self.seed, self.trainable, self.dtype_policy)
 
     def distribution(self, x: Tensor) -> Any:
         """The Gaussian of the targets for inputs `(..., D)`.
@@ -117,7 +118,7 @@ class HeteroscedasticNormal(NoisyDense):
         Args:
             x: inputs, `(..., D)`.
         Returns:
-            a Gaussian, as `keras_het.ops.low_rank_normal` makes one.
+            a Gaussian, a `Normal` of `keras_het.ops.normal`.
         """
         x = self.prepared(x)
         return self.covariance.distribution(ops.stop_gradient(x) if self.stop_features else x, self.loc_layer(x))
@@ -150,7 +151,7 @@ class HeteroscedasticNormal(NoisyDense):
         Args:
             outputs: `(..., K (2 + R) + 1)`.
             num_samples: S.
-            seed: in [0, 2^31).
+            seed: integer in [0, 2^31).
         Returns:
             shape `(S, ..., K)`.
         """
@@ -175,6 +176,5 @@ class HeteroscedasticNormal(NoisyDense):
 
 def check_level(level: Any) -> float:
     """`level` as a float, if it is in (0, 1)."""
-    if not 0.0 < check_number("level", level) < 1.0:
-        raise ValueError(f"`level` must be in (0, 1). Received: {level!r}")
+    refuse_if(not 0.0 < check_number("level", level) < 1.0, "level", "be in (0, 1)", f"{level!r}")
     return float(level)

@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_het import covariances, links
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean
 from keras_het.covariances.low_rank import OverPixels
@@ -47,8 +48,8 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         num_factors: R, from 0 to units; None is min(15, units).
         link: "sigmoid" for labels that are not exclusive, "softmax" for the classes of a pixel.
         temperature: tau > 0, or a `LearnedTemperature`.
-        learn_flips: whether to learn f = p(label 0 | true label 1) and q = p(label 1 | true label 0) of each label,
-            which start at .05 (sigmoid only).
+        learn_flips: boolean, whether to learn f = p(label 0 | true label 1) and q = p(label 1 | true label 0) of each
+            label, which start at .05 (sigmoid only).
         kwargs: other arguments of `HeteroscedasticDense`; `integrator` is that of the predictions of each label by
             itself.
     Input shape: `(..., D)`, with at least one leading axis.
@@ -77,10 +78,10 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         super().__init__(units, num_factors, link=link, temperature=temperature, **kwargs)
         if self.covariance.noise_of != "logits":
             rule = "have noise of the logits: noise of the features has no standard deviations of its own"
-            raise ValueError(f"`covariance` must {rule}. Received: a {type(self.covariance).__name__}")
+            raise refusal("covariance", rule, kind=self.covariance)
         self.learn_flips = check_boolean("learn_flips", learn_flips)
         if self.learn_flips and not isinstance(self.link, links.Sigmoid):
-            raise ValueError(f"`learn_flips` must be False for classes that are exclusive. Received: link={link!r}")
+            raise refusal("learn_flips", "be False for classes that are exclusive", f"link={link!r}")
 
     def build(self, input_shape: Any) -> None:
         super().build(input_shape)
@@ -174,5 +175,4 @@ class StochasticSegmentation(JointHeteroscedasticDense):
             is_diagonal = isinstance(factors, numbers.Integral) and factors == 0
             covariance = covariances.Diagonal() if is_diagonal else OverPixels(factors)
         super().__init__(units, num_factors, link=link, covariance=covariance, **kwargs)
-        if not isinstance(self.link, links.Softmax):
-            raise ValueError(f"`link` must be a softmax: a pixel has one class. Received: {link!r}")
+        refuse_if(not isinstance(self.link, links.Softmax), "link", "be a softmax: a pixel has one class", f"{link!r}")

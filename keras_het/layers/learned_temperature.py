@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_het.base.precision import FullPrecision
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_number
 
 
@@ -40,7 +41,7 @@ class LearnedTemperature(FullPrecision):
         self.upper = check_number("upper", upper, above=self.lower)
         self.initial = check_number("initial", initial, above=self.lower)
         if self.initial >= self.upper:
-            raise ValueError(f"`initial` must be less than `upper`. Received: initial={initial!r}, upper={upper!r}")
+            raise refusal("initial", "be less than `upper`", f"initial={initial!r}, upper={upper!r}")
         self.owner: Any = None
 
     def start(self, owner: str, trainable: bool, dtype: Any) -> None:
@@ -48,11 +49,11 @@ class LearnedTemperature(FullPrecision):
 
         Args:
             owner: name of the head.
-            trainable: whether the temperature is trained.
-            dtype: of the head.
+            trainable: boolean, whether the temperature is trained.
+            dtype: dtype of the head.
         """
         if self.owner is not None:
-            raise ValueError(f"`temperature` must be new for every head. Received: that of {self.owner!r}")
+            raise refusal("temperature", "be new for every head", f"that of {self.owner!r}")
         self.owner, self.trainable, self.dtype_policy = owner, trainable, dtype
 
     def build(self, input_shape: Any = None) -> None:

@@ -9,8 +9,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.graph import activation_of, has_graph, inner_output, is_activation
-from keras_het.base.internals import is_symbolic, producer
+from keras_het.base.graph import activation_of, has_graph, is_activation, walk
+from keras_het.base.internals import is_symbolic
+from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 
@@ -35,10 +36,8 @@ def check_log_probabilities(tensor: Any, layer: keras.layers.Layer) -> None:
     source = _source(tensor)
     found = _other_than_log_probabilities(source)
     if found:
-        raise ValueError(
-            f"The input of {type(layer).__name__} must be log-probabilities, as of Dense(K, 'log_softmax') or "
-            f"HeteroscedasticDense(K). Received: the output of {source.name!r}, a {found}"
-        )
+        rule = "be log-probabilities, as of Dense(K, 'log_softmax') or HeteroscedasticDense(K)"
+        raise refusal(f"The input of {type(layer).__name__}", rule, f"the output of {source.name!r}, a {found}")
 
 
 def _source(tensor: Any) -> Any:
@@ -46,13 +45,9 @@ def _source(tensor: Any) -> Any:
 
     Casts and identities are passed over.
     """
-    while is_symbolic(tensor):
-        layer, node = producer(tensor)
-        if has_graph(layer):
-            tensor = inner_output(layer, tensor)
-        elif type(layer).__name__ in ("Cast", "Identity") or (is_activation(layer) and _is_linear(layer)):
-            tensor = node.input_tensors[0]
-        else:
+    for layer, *_ in walk([tensor], past_merges=False) if is_symbolic(tensor) else ():
+        linear = type(layer).__name__ in ("Cast", "Identity") or (is_activation(layer) and _is_linear(layer))
+        if not linear and not has_graph(layer):
             return layer
     return None
 

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.precision import check_autocast, check_dtype
+from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_last_axis, check_transitions
 from keras_het.base.version import check_format
@@ -47,15 +48,15 @@ class NoiseTransition(keras.layers.Layer):
         transition: T, `(K, K)`. It is fixed ("true Q*") with `trainable=False`. A learned T starts at 0.99
             T + 0.01 / K, with K + 1 for K if there are outliers. None is the identity, but see `outlier_class`. All
             annotators share it, unless it has the shape `(M, K, K)`.
-        outlier_class: whether a further, last class holds examples that belong to no class. T is then
+        outlier_class: boolean, whether a further, last class holds examples that belong to no class. T is then
             `(K + 1, K + 1)`, and by default starts near `label_noise.outlier_class(K, alpha=0.5)` (Eq. 8). The share
             alpha of outliers that are labelled as such is learned with the rest of T, or given:
             `transition=outlier_class(K, alpha), trainable=False`. A learned share goes to zero if no example is
             labelled as an outlier, and T becomes singular; the callbacks warn of it. (A ridge hides it, and spreads the
             classes: use none here.)
-        trainable: whether T is learned.
-        regularizer: of T, such as `keras.regularizers.L2`.
-        apply_at_inference: whether to act at inference too, to evaluate on noisy labels.
+        trainable: boolean, whether T is learned.
+        regularizer: regularizer of T, such as `keras.regularizers.L2`.
+        apply_at_inference: boolean, whether to act at inference too, to evaluate on noisy labels.
         num_annotators: M, from 1 to as many as keep all T within 1 GiB; None is one T without an axis of annotators.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
     Input and output shape: `(..., K)`, or `(..., K + 1)` with outliers; log-probabilities. Rows of inputs give nan
@@ -100,7 +101,7 @@ class NoiseTransition(keras.layers.Layer):
         shapes = {(self.size,) * 2, (*self.axes, self.size, self.size)}
         if self.initial_transition is not None and self.initial_transition.shape not in shapes:
             rule = " or ".join(map(str, sorted(shapes, key=len)))
-            raise ValueError(f"`transition` must have shape {rule}. Received: shape {self.initial_transition.shape}")
+            raise refusal("transition", f"have shape {rule}", shape=self.initial_transition)
         self.supports_masking = not self.axes  # a mask has no axis of annotators
         # Made here, not in `build`: callbacks set it before the first step, and that step builds some models.
         self.gate = self.add_weight(name="gate", shape=(), initializer="ones", trainable=False, autocast=False)
@@ -118,7 +119,7 @@ class NoiseTransition(keras.layers.Layer):
     def build(self, input_shape: Any) -> None:
         if check_last_axis(input_shape) != self.size:
             rule = f"have the size of T, {self.size} (num_classes, and one more with outlier_class=True)"
-            raise ValueError(f"The last axis of the input must {rule}. Received: input_shape={input_shape}")
+            raise refusal("The last axis of the input", rule, f"input_shape={input_shape}")
         self.input_spec = keras.layers.InputSpec(min_ndim=1, axes={-1: self.size})
         self.start = start = self._start()
         self.kernel = self.add_weight(
@@ -194,7 +195,7 @@ class NoiseTransition(keras.layers.Layer):
                 f"be finite and of shape {self.kernel.shape}",
                 f"shape {stored.shape}, with {np.sum(~np.isfinite(stored))} not finite",
             )
-            raise ValueError(f"The stored weight `transition` of {self.name!r} must {rule}. Received: {found}")
+            raise refusal(f"The stored weight `transition` of {self.name!r}", rule, found)
         check_transitions(stored)
         self.kernel.assign(stored)
 

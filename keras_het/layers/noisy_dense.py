@@ -9,7 +9,8 @@ from keras import ops
 
 from keras_het import covariances
 from keras_het.base.precision import AffineMap, FullPrecision, check_autocast, check_dtype
-from keras_het.base.replicas import weight_shares
+from keras_het.base.refusal import refusal
+from keras_het.base.replicas import weight_parts
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean, check_integer, check_last_axis
 from keras_het.base.version import check_format
@@ -23,22 +24,22 @@ MAX_WEIGHT_BYTES = 16 << 30
 class NoisyDense(FullPrecision):
     """Base class of heads: a mean mu, an affine map of the input, and a covariance.
 
-    A subclass lets the covariance `take` its units, builds what else it has, and defines `call`.
+    A subclass binds the covariance to its units, builds what else it has, and defines `call`.
 
     Args:
         units: K, checked.
-        num_factors: see `HeteroscedasticDense`.
-        parameter_efficient: see `HeteroscedasticDense`.
-        covariance: see `HeteroscedasticDense`.
-        initial_scale: of a covariance that the other arguments make; None for its default.
-        use_bias: whether mu has a bias.
-        kernel_initializer: of mu.
-        bias_initializer: of mu.
-        kernel_regularizer: of mu.
-        bias_regularizer: of mu.
-        seed: in [0, 2^31); None draws one from Python's `random`.
+        num_factors: argument of `HeteroscedasticDense`.
+        parameter_efficient: argument of `HeteroscedasticDense`.
+        covariance: argument of `HeteroscedasticDense`.
+        initial_scale: initial scale of a covariance that the other arguments make; None for its default.
+        use_bias: boolean, whether mu has a bias.
+        kernel_initializer: initializer of mu.
+        bias_initializer: initializer of mu.
+        kernel_regularizer: regularizer of mu.
+        bias_regularizer: regularizer of mu.
+        seed: integer in [0, 2^31); None draws one from Python's `random`.
         dtype: "float32", or "float64" on a backend that computes in it.
-        kwargs: as for any Keras layer.
+        kwargs: arguments of any Keras layer.
     """
 
     def __init__(
@@ -108,14 +109,12 @@ class NoisyDense(FullPrecision):
         """
         features = check_last_axis(input_shape)
         if len(input_shape) < 2 or features is None:
-            raise ValueError(
-                "The input must have shape (..., D) with D known and a leading axis. Received: "
-                f"input_shape={input_shape}"
-            )
+            rule = "have shape (..., D) with D known and a leading axis"
+            raise refusal("The input", rule, f"input_shape={input_shape}")
         self.covariance.fit_features(features)
         of_classes = [path for path, axis in self.covariance.class_axes().items() if axis is not None]
-        shares = min((weight_shares(f"{self.path}/{self.covariance.name}/{path}") for path in of_classes), default=1)
-        size = 4 * features * self.units / weight_shares(f"{self.path}/loc/kernel")
+        shares = min((weight_parts(f"{self.path}/{self.covariance.name}/{path}") for path in of_classes), default=1)
+        size = 4 * features * self.units / weight_parts(f"{self.path}/loc/kernel")
         size += 4 * self.covariance.count_weights(features, self.units) / shares
         if size > MAX_WEIGHT_BYTES:
             rule = f"keep within {MAX_WEIGHT_BYTES >> 30} GiB on each device, and have {size / 2**30:.4g}"
@@ -175,8 +174,8 @@ def chosen_covariance(
     covariance = covariances.get(covariance)
     if given:
         name, kind = given[0].split("=")[0], type(covariance).__name__
-        rule = f"be None, or `{name}` its default: give it to the covariance, as covariance={kind}(...)."
-        raise ValueError(f"`covariance` must {rule} Received: {given[0]}")
+        rule = f"be None, or `{name}` its default: give it to the covariance, as covariance={kind}(...)"
+        raise refusal("covariance", rule, given[0])
     return covariance
 
 
@@ -185,7 +184,7 @@ def from_short(num_factors: int | None = None, parameter_efficient: bool = False
 
     Args:
         num_factors: R; 0 is a diagonal covariance.
-        parameter_efficient: whether all inputs share V.
+        parameter_efficient: boolean, whether all inputs share V.
         arguments: all others of a covariance.
     Raises:
         ValueError: for a shared V without factors.
@@ -195,7 +194,5 @@ def from_short(num_factors: int | None = None, parameter_efficient: bool = False
         kind = ParameterEfficient if parameter_efficient else LowRank
         return kind(num_factors, **arguments)
     if parameter_efficient:
-        raise ValueError(
-            "`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0"
-        )
+        raise refusal("parameter_efficient", "be False without factors", "parameter_efficient=True, num_factors=0")
     return Diagonal(**arguments)

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_het.base.choices import Choice
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import log_mean_exp
 from keras_het.ops.normal import finite
@@ -32,7 +33,7 @@ class Link(Choice):
         min_units: the smallest number of classes.
         activations: the Keras activations of the plain heads that a head with this link can take over, with
             mu = temperature * (kernel, bias).
-        ignores_shift: whether a number that is added to all logits changes nothing.
+        ignores_shift: boolean, whether a number that is added to all logits changes nothing.
     """
 
     activation = "softmax"
@@ -63,9 +64,8 @@ class Link(Choice):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if cls.activation not in ("softmax", "sigmoid"):
-            raise ValueError(
-                f"`activation` of a link must be 'softmax' or 'sigmoid'. Received: {cls.activation!r} of {cls.__name__}"
-            )
+            rule = "be 'softmax' or 'sigmoid'"
+            raise refusal("`activation` of a link", rule, f"{cls.activation!r} of {cls.__name__}")
 
     @property
     def default_integrator(self) -> str:
@@ -104,15 +104,12 @@ class Link(Choice):
         """
         if isinstance(outputs, list | tuple):
             shapes = {tuple(x.shape) for x in outputs}
-            if len(shapes) != 1:
-                raise ValueError(f"`outputs` must be of one shape. Received: shapes {sorted(map(str, shapes))}")
+            refuse_if(len(shapes) != 1, "outputs", "be of one shape", f"shapes {sorted(map(str, shapes))}")
             outputs = ops.stack(outputs, axis)
         outputs = ops.convert_to_tensor(outputs)
         if axis % max(1, len(outputs.shape)) >= len(outputs.shape) - 1:
-            raise ValueError(
-                f"`axis` must be one before the last, which has the classes. Received: axis={axis} of shape "
-                f"{tuple(outputs.shape)}"
-            )
+            rule = "be one before the last, which has the classes"
+            raise refusal("axis", rule, f"axis={axis} of shape {tuple(outputs.shape)}")
         if self.activation == "softmax":
             return log_mean_exp(outputs, axis)
         return log_mean_exp(ops.log_sigmoid(outputs), axis) - log_mean_exp(ops.log_sigmoid(-outputs), axis)

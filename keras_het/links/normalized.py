@@ -31,7 +31,7 @@ class NormalizedSigmoid(_Normalized):
     not the correlations. The head returns log-probabilities.
 
     Source: Mucsanyi, Da Costa and Hennig 2025 (arXiv 2502.03366); the expectation is
-        `keras_het.ops.log_expected_sigmoid`.
+        `keras_het.ops.sigmoid.log_expected_sigmoid`.
 
     Example:
         >>> NormalizedSigmoid().returns

@@ -15,7 +15,7 @@ from keras_het.ops.softmax import SoftmaxMean, second_order_log_softmax, without
 class Softmax(Link):
     """log E[softmax(u / temperature)], for one label per example; the head returns log-probabilities.
 
-    Source: Collier et al. 2021, Eq. 3; `keras_het.ops.log_expected_softmax`.
+    Source: Collier et al. 2021, Eq. 3; `keras_het.ops.softmax.SoftmaxMean`.
 
     Example:
         >>> Softmax().returns
@@ -39,7 +39,7 @@ class Softmax(Link):
 class Sigmoid(Link):
     """logit E[sigmoid(u / temperature)], for labels that are not exclusive; the head returns logits.
 
-    Source: Collier et al. 2021, Eq. 5; `keras_het.ops.log_expected_sigmoid`.
+    Source: Collier et al. 2021, Eq. 5; `keras_het.ops.sigmoid.log_expected_sigmoid`.
 
     Example:
         >>> Sigmoid().returns

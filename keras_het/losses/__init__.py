@@ -4,8 +4,7 @@ They take integer labels of shape `(...)` or `(..., 1)`, or label vectors `(...,
 `(..., K)`. Labels with the value `ignore_class` are left out of the loss and of the mean. Any other label outside [0,
 K) makes the loss nan, on every backend. A logit of -inf says that a class is impossible: the losses are what their
 formulas give over the possible classes; a crossentropy is infinite for a label that is impossible. Logits need
-`from_logits=True`: without it they are taken for probabilities, and the loss hardly changes in training. `CoTeaching`
-takes the predictions of two networks, `(B, 2, K)`, as a `models.PeerNetworks` gives them.
+`from_logits=True`: without it they are taken for probabilities, and the loss hardly changes in training.
 """
 
 from keras_het.losses.annotators_loss import AnnotatorsLoss
@@ -15,15 +14,11 @@ from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
 from keras_het.losses.indexed import with_index
 from keras_het.losses.joint import JointMultiLabelCrossentropy, JointSegmentationCrossentropy
 from keras_het.losses.log_ratio import LogRatioSquaredError
-from keras_het.losses.mixed_labels import BootstrappedCrossentropy, SmoothedCrossentropy
-from keras_het.losses.robust import ActivePassiveCrossentropy, GeneralizedCrossentropy, SymmetricCrossentropy
-from keras_het.losses.selecting import CoTeaching, SelfPacedCrossentropy
+from keras_het.losses.robust import GeneralizedCrossentropy, SymmetricCrossentropy
+from keras_het.losses.smoothed import SmoothedCrossentropy
 
 __all__ = [
-    "ActivePassiveCrossentropy",
     "AnnotatorsLoss",
-    "BootstrappedCrossentropy",
-    "CoTeaching",
     "EarlyLearningRegularizedCrossentropy",
     "ForwardCorrectedCrossentropy",
     "GeneralizedCrossentropy",
@@ -31,7 +26,6 @@ __all__ = [
     "JointSegmentationCrossentropy",
     "LogRatioSquaredError",
     "MultivariateNormalNLL",
-    "SelfPacedCrossentropy",
     "SmoothedCrossentropy",
     "SymmetricCrossentropy",
     "with_index",

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_het.base.compiler import outside_graph
 from keras_het.base.internals import arguments_of
+from keras_het.base.refusal import refusal
 from keras_het.losses.state import StatefulCrossentropy
 from keras_het.ops.labels import for_each_label, is_label, weight_each_label
 
@@ -51,7 +52,7 @@ class AnnotatorsLoss(keras.losses.Loss):
         missing = getattr(self.loss, "ignore_class", arguments_of(self.loss).get("ignore_class"))
         if not isinstance(self.loss, keras.losses.Loss) or isinstance(self.loss, StatefulCrossentropy) or missing != -1:
             rule = "be a loss of Keras or of this package with ignore_class=-1, that needs no index of examples"
-            raise ValueError(f"`loss` must {rule}. Received: loss={loss!r}")
+            raise refusal("loss", rule, value=loss)
         super().__init__(name=name, reduction=self.loss.reduction, dtype=self.loss.dtype)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:

@@ -4,7 +4,8 @@ from typing import Any
 
 import keras
 
-from keras_het.base.validation import check_transition
+from keras_het.base.refusal import refusal
+from keras_het.base.validation import check_one_transition
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.ops.log_space import weighted_logs
 from keras_het.ops.transition import apply_transition
@@ -20,11 +21,11 @@ class ForwardCorrectedCrossentropy(Crossentropy):
 
     Args:
         transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i).
-        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
+        from_logits: boolean, whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
         name: the name of the loss in logs.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     Raises:
         ValueError: if T is not square and row-stochastic, or of another size than y_pred.
 
@@ -43,14 +44,12 @@ class ForwardCorrectedCrossentropy(Crossentropy):
         **kwargs: Any,
     ):
         super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
-        self.transition = check_transition(transition)
+        self.transition = check_one_transition(transition)
 
     def log_probs(self, y_pred: Any) -> Any:
         """See `Crossentropy`. Raises a ValueError if T has another size."""
         if y_pred.shape[-1] != len(self.transition):
-            raise ValueError(
-                f"`transition` must have shape {(y_pred.shape[-1],) * 2}. Received: shape {self.transition.shape}"
-            )
+            raise refusal("transition", f"have shape {(y_pred.shape[-1],) * 2}", shape=self.transition)
         return super().log_probs(y_pred)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:

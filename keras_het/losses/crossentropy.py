@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.internals import compute_dtype, serialized_policy
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_boolean, check_integer
 from keras_het.ops.transition import SMALLEST
 
@@ -40,16 +41,16 @@ class Crossentropy(keras.losses.Loss):
     """Base class of losses; a subclass computes its loss from targets and log-probabilities in `crossentropy`.
 
     Args:
-        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
+        from_logits: boolean, whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean; None leaves out none.
-        reduction: as for any Keras loss.
-        name: as for any Keras loss.
-        dtype: as for any Keras loss.
+        reduction: argument of any Keras loss.
+        name: argument of any Keras loss.
+        dtype: argument of any Keras loss.
 
     Attributes:
         activation: "softmax" or "sigmoid" for a loss that takes only outputs of links with this `activation`; None for
             any link.
-        of_distributions: whether the loss takes the distribution that a `DistributionModel` gives it.
+        of_distributions: boolean, whether the loss takes the distribution that a `DistributionModel` gives it.
     """
 
     activation: str | None = "softmax"
@@ -92,9 +93,7 @@ class Crossentropy(keras.losses.Loss):
         """As for any Keras loss; the result has the given dtype. Raises a ValueError for weights with an index."""
         if sample_weight is not None and tuple(np.shape(sample_weight))[1:] == (2,) and len(y_pred.shape) == 2:
             rule = "have shape (B,): weights with an index are for losses that remember something of each example"
-            raise ValueError(
-                f"`sample_weight` must {rule}. Received: shape {tuple(np.shape(sample_weight))}, loss={self.name!r}"
-            )
+            raise refusal("sample_weight", rule, f"shape {tuple(np.shape(sample_weight))}, loss={self.name!r}")
         return ops.cast(super().__call__(y_true, y_pred, sample_weight), self._result_dtype)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
@@ -112,9 +111,7 @@ class Crossentropy(keras.losses.Loss):
         labels = _integers(y_true, y_pred)
         if labels is None:
             if self.ignore_class is not None:
-                raise ValueError(
-                    f"`ignore_class` must be None for label vectors. Received: ignore_class={self.ignore_class}"
-                )
+                raise refusal("ignore_class", "be None for label vectors", f"ignore_class={self.ignore_class}")
             return y_true, None
         valid = None if self.ignore_class is None else ops.not_equal(labels, self.ignore_class)
         labels = labels if valid is None else ops.where(valid, labels, 0.0)

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_het.base.internals import compute_dtype, serialized_policy
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_choice, check_integer, check_number
 from keras_het.ops.nodes import Nodes, quasi_random
 from keras_het.ops.packed import Unpacked, sizes_of, unpack_sized
@@ -18,9 +19,9 @@ class DistributionLoss(keras.losses.Loss):
     """Base class of losses of the distribution that a head returns; they compute in float32 or more.
 
     Args:
-        name: as for any Keras loss.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        name: argument of any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     """
 
     @property
@@ -37,7 +38,7 @@ class DistributionLoss(keras.losses.Loss):
         Args:
             y_true: labels, `(..., K)`, or `(...)` for one.
             y_pred: the distribution that a head returns, `(..., K (2 + R) + 1)`.
-            takes_flips: whether rates of wrong labels may stand in it.
+            takes_flips: boolean, whether rates of wrong labels may stand in it.
         Raises:
             ValueError: for labels of other shapes.
         """
@@ -47,8 +48,8 @@ class DistributionLoss(keras.losses.Loss):
         if sizes is None or sizes[0] > units or not shapes_fit(labels.shape[:-1], y_pred.shape[:-1]):
             rule = "have shape (..., K), with K the units of the head, whose output `y_pred` has K (2 + R) + 1 numbers"
             flips = ", or K (4 + R) + 2," if takes_flips else ""
-            found = f"shape {tuple(y_true.shape)}, with `y_pred` of shape {tuple(y_pred.shape)}"
-            raise ValueError(f"`y_true` must {rule}{flips} of R factors, K at most. Received: {found}")
+            rule = f"{rule}{flips} of R factors, K at most"
+            raise refusal("y_true", rule, f"shape {tuple(y_true.shape)}, with `y_pred` of shape {tuple(y_pred.shape)}")
         return labels, unpack_sized(y_pred, units, *sizes)
 
     def get_config(self) -> dict[str, Any]:
@@ -74,8 +75,8 @@ class JointLoss(DistributionLoss):
 
     Args:
         num_samples: S, the number of nodes.
-        seed: of the nodes, in [0, 2^31).
-        kwargs: as for any Keras loss.
+        seed: seed of the nodes, in [0, 2^31).
+        kwargs: arguments of any Keras loss.
     """
 
     def __init__(self, num_samples: int, seed: int, **kwargs: Any) -> None:
@@ -116,9 +117,9 @@ class MultivariateNormalNLL(DistributionLoss):
     Args:
         form: "nll", "beta" or "faithful".
         beta: the power of "beta", at least 0; 0 is "nll".
-        name: as for any Keras loss.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        name: argument of any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     Input shape: targets `(..., K)`, or `(...)` for one. A target that is nan makes the loss nan: leave such examples
         out. Predictions `(..., K (2 + R) + 1)`.
     Raises:

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import MAX_CLASSES, check_choice, check_integer, check_number
 from keras_het.losses.indexed import IndexedCrossentropy
 from keras_het.ops.log_space import largest, weighted_logs
@@ -41,11 +42,11 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
         strength: lambda >= 0; the paper takes 3 for ten classes and 7 for a hundred.
         momentum: beta, in [0, 1); the paper takes 0.7 for ten classes and 0.9 for a hundred.
         memory_dtype: the dtype of t, "float32" or "float16".
-        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
+        from_logits: boolean, whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
         name: the name of the loss in logs.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     Raises:
         ValueError: for arguments outside these ranges, or a t of more than 2 GiB.
 
@@ -75,8 +76,7 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
         self.num_classes = check_integer("num_classes", num_classes, 2, MAX_CLASSES)
         self.strength = check_number("strength", strength, low=0.0)
         self.momentum = check_number("momentum", momentum, low=0.0)
-        if self.momentum >= 1.0:
-            raise ValueError(f"`momentum` must be in [0, 1). Received: momentum={momentum}")
+        refuse_if(self.momentum >= 1.0, "momentum", "be in [0, 1)", f"momentum={momentum}")
         self.memory_dtype = check_choice("memory_dtype", memory_dtype, ("float32", "float16"))
         self._check_memory()
         # The last row is for examples without an index, which would otherwise update another example.
@@ -95,8 +95,7 @@ class EarlyLearningRegularizedCrossentropy(IndexedCrossentropy):
     def indexed_crossentropy(self, targets: Any, log_probs: Any, index: Any, known: Any) -> Any:
         """The loss above: `(B, K)`, `(B, K)`, `(B,)`, `(B,)` to `(B,)`. Raises a ValueError for another K."""
         if log_probs.shape[-1] != self.num_classes:
-            rule = f"have num_classes={self.num_classes} classes"
-            raise ValueError(f"`y_pred` must {rule}. Received: shape {tuple(log_probs.shape)}")
+            raise refusal("y_pred", f"have num_classes={self.num_classes} classes", shape=log_probs)
         plain = -weighted_logs(targets, log_probs)
         before = ops.take(self.rows.value, index, axis=0)
         p = ops.exp(log_probs)

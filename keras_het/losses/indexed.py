@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.replicas import check_one_replica
 from keras_het.base.validation import check_integer, check_weights
 from keras_het.losses.state import StatefulCrossentropy
@@ -48,7 +49,7 @@ class IndexedCrossentropy(StatefulCrossentropy):
 
     Args:
         num_examples: N, how many examples are trained on.
-        kwargs: see `Crossentropy`.
+        kwargs: arguments of `Crossentropy`.
     """
 
     def __init__(self, num_examples: int, **kwargs: Any):
@@ -61,15 +62,12 @@ class IndexedCrossentropy(StatefulCrossentropy):
         Args:
             y_true: integer labels, `(B,)` or `(B, 1)`, or label vectors, `(B, K)`.
             y_pred: logits or probabilities, `(B, K)`.
-            sample_weight: from `with_index`, `(B, 2)`; weights without an index, or None, where nothing is to be
+            sample_weight: result of `with_index`, `(B, 2)`; weights without an index, or None, where nothing is to be
                 remembered.
         Raises:
             ValueError: if the first batch has no index, or for predictions of another rank.
         """
-        if len(y_pred.shape) != 2:
-            raise ValueError(
-                f"`y_pred` must have shape (B, K): an example has one index. Received: shape {tuple(y_pred.shape)}"
-            )
+        refuse_if(len(y_pred.shape) != 2, "y_pred", "have shape (B, K): an example has one index", shape=y_pred)
         if sample_weight is None or len(sample_weight.shape) != 2 or sample_weight.shape[-1] != 2:
             return super().__call__((y_true, self._no_index(y_pred)), y_pred, sample_weight)
         check_one_replica(f"The loss {self.name!r}", "each would remember its own examples and overwrite the others")
@@ -84,9 +82,7 @@ class IndexedCrossentropy(StatefulCrossentropy):
         largest = 1 << 8 if "bfloat16" in name else 1 << 11 if "float16" in name else MAX_EXAMPLES
         if self.num_examples > largest:
             rule = f"be float32 for more than {largest} examples: keras.config.set_floatx"
-            raise ValueError(
-                f"`sample_weight` must {rule}. Received: {sample_weight.dtype}, num_examples={self.num_examples}"
-            )
+            raise refusal("sample_weight", rule, f"{sample_weight.dtype}, num_examples={self.num_examples}")
 
     def _no_index(self, y_pred):
         """Returns -1 for every example of a batch.
@@ -125,8 +121,8 @@ class IndexedCrossentropy(StatefulCrossentropy):
         Args:
             targets: `(B, K)`.
             log_probs: `(B, K)`.
-            index: of each example, int32, `(B,)`; N where it is unknown or the label is ignored.
-            known: whether the example has an index and its label counts, `(B,)`.
+            index: index of each example, int32, `(B,)`; N where it is unknown or the label is ignored.
+            known: mask, whether the example has an index and its label counts, `(B,)`.
         Returns:
             shape `(B,)`.
         """

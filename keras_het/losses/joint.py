@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import MAX_CLASSES, check_integer, check_numbers
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.losses.distribution_loss import JointLoss, in_last_axis, shapes_fit
@@ -33,10 +34,10 @@ class JointMultiLabelCrossentropy(JointLoss):
         num_samples: S, the number of nodes.
         false_negative_rate: f, of each label, or one number; in [0, 1).
         false_positive_rate: q, of each label, or one number; in [0, 1), with f + q < 1.
-        seed: of the nodes, in [0, 2^31).
-        name: as for any Keras loss.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        seed: seed of the nodes, in [0, 2^31).
+        name: argument of any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     Input shape: labels `(..., C)`, or `(...)` for one: 0 or 1, or -1 for a label that is not known; any other number
         makes the loss nan. A row of unknown labels alone counts neither in the sum nor in the mean. Predictions
         `(..., C (2 + R) + 1)`, or 2 C + 1 more numbers, with the rates that a head learns.
@@ -72,7 +73,7 @@ class JointMultiLabelCrossentropy(JointLoss):
         self.false_positive_rate = _check_rates("false_positive_rate", false_positive_rate)
         if np.any(self.false_negative_rate + self.false_positive_rate >= 1.0):
             rule = "be less than 1 with `false_positive_rate`, or labels say nothing"
-            raise ValueError(f"`false_negative_rate` must {rule}. Received: {false_negative_rate!r}")
+            raise refusal("false_negative_rate", rule, f"{false_negative_rate!r}")
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of every label vector, `(...)`."""
@@ -85,7 +86,7 @@ class JointMultiLabelCrossentropy(JointLoss):
         given = any(np.any(rate > 0.0) for rate in rates)
         if given and found.flips is not None:
             rule = "be 0 behind a head that learns the rates of wrong labels (learn_flips=True)"
-            raise ValueError(f"`false_negative_rate` and `false_positive_rate` must {rule}. Received: {rates}")
+            raise refusal("`false_negative_rate` and `false_positive_rate`", rule, rates)
         return rates if given else found.flips
 
     def get_config(self) -> dict[str, Any]:
@@ -101,7 +102,7 @@ def _check_rates(name: str, rates: Any) -> np.ndarray:
     """Rates of wrong labels as an array, `()` or `(C,)`."""
     found = check_numbers(name, rates)
     if found.ndim > 1 or not np.all((found >= 0.0) & (found < 1.0)):
-        raise ValueError(f"`{name}` must be a number in [0, 1), or one for each label. Received: {rates!r}")
+        raise refusal(name, "be a number in [0, 1), or one for each label", f"{rates!r}")
     return found
 
 
@@ -124,10 +125,10 @@ class JointSegmentationCrossentropy(JointLoss):
         num_samples: S, the number of nodes.
         ignore_class: integer label of pixels that count for nothing: their means, standard deviations and factors get
             no gradient; None counts all.
-        seed: of the nodes, in [0, 2^31).
-        name: as for any Keras loss.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        seed: seed of the nodes, in [0, 2^31).
+        name: argument of any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     Input shape: labels `(B, ...)` or `(B, ..., 1)`, integers; a label that is neither a class nor `ignore_class` makes
         the loss nan. Predictions `(B, ..., C (2 + R) + 1)`, such as `(B, H, W, C (2 + R) + 1)`.
     Output shape: a loss for each image. One of ignored pixels alone counts neither in the sum nor in the mean.
@@ -170,7 +171,7 @@ class JointSegmentationCrossentropy(JointLoss):
         labels = in_last_axis(y_true, y_pred)
         if not shapes_fit(labels.shape[1:], (*y_pred.shape[1:-1], 1)):
             rule = f"have the shape of the pixels, {tuple(y_pred.shape)[:-1]}, or one more axis of length 1"
-            raise ValueError(f"`y_true` must {rule}. Received: shape {tuple(y_true.shape)}")
+            raise refusal("y_true", rule, shape=y_true)
         labels, nodes = labels[..., 0], self.nodes(found)
         if self.ignore_class is None:
             return -log_joint_pixels(found.normal, labels, nodes)

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_number
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.ops.log_space import is_possible
@@ -13,8 +14,7 @@ from keras_het.ops.log_space import is_possible
 def check_smoothing(smoothing: Any) -> float:
     """`smoothing` as a float, if it is in (0, 1): without it the log-ratios of a label are infinite."""
     number = check_number("smoothing", smoothing, above=0.0)
-    if number >= 1.0:
-        raise ValueError(f"`smoothing` must be in (0, 1). Received: smoothing={smoothing}")
+    refuse_if(number >= 1.0, "smoothing", "be in (0, 1)", f"smoothing={smoothing}")
     return number
 
 
@@ -35,11 +35,11 @@ class LogRatioSquaredError(Crossentropy):
 
     Args:
         smoothing: eps, in (0, 1); the smaller it is, the farther apart the logits of classes.
-        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
+        from_logits: boolean, whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
         name: the name of the loss in logs.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     Raises:
         ValueError: for arguments outside these ranges.
     Source: Englesson and Azizpour, ICLR 2024, whose targets these are.

@@ -6,17 +6,17 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_boolean, check_number
 from keras_het.losses.crossentropy import Crossentropy
-from keras_het.ops.log_space import is_possible, weighted_logs
+from keras_het.ops.log_space import weighted_logs
 from keras_het.ops.transition import SMALLEST
 
 
 def check_log_of_zero(log_of_zero: Any) -> float:
     """`log_of_zero` as a float, if it is a finite number below zero."""
     number = check_number("log_of_zero", log_of_zero)
-    if number >= 0.0:
-        raise ValueError(f"`log_of_zero` must be less than 0. Received: log_of_zero={log_of_zero}")
+    refuse_if(number >= 0.0, "log_of_zero", "be less than 0", f"log_of_zero={log_of_zero}")
     return number
 
 
@@ -58,12 +58,12 @@ class GeneralizedCrossentropy(Crossentropy):
     its classes, so the loss is the mean over labels drawn from it.
 
     Args:
-        q: in (0, 1]; the paper takes 0.7.
-        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
+        q: number in (0, 1]; the paper takes 0.7.
+        from_logits: boolean, whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean.
         name: the name of the loss in logs.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     Raises:
         ValueError: for arguments outside these ranges.
 
@@ -83,8 +83,7 @@ class GeneralizedCrossentropy(Crossentropy):
     ):
         super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
         self.q = check_number("q", q, above=0.0)
-        if self.q > 1.0:
-            raise ValueError(f"`q` must be in (0, 1]. Received: q={q}")
+        refuse_if(self.q > 1.0, "q", "be in (0, 1]", f"q={q}")
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
         """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
@@ -112,12 +111,13 @@ class SymmetricCrossentropy(Crossentropy):
         alpha: weight of the crossentropy, at least 0; the paper takes 0.1 for ten classes, 6 for a hundred.
         beta: weight of the reverse crossentropy, at least 0; the paper takes 1 for ten classes, 0.1 for a hundred.
         log_of_zero: A < 0, which replaces log 0; the paper takes -4.
-        multi_label: whether an example may have several labels, or none.
-        from_logits: whether y_pred are logits, or log-probabilities unless `multi_label`, instead of probabilities.
+        multi_label: boolean, whether an example may have several labels, or none.
+        from_logits: boolean, whether y_pred are logits, or log-probabilities unless `multi_label`, instead of
+            probabilities.
         ignore_class: integer label to leave out of the loss and of its mean; None with `multi_label`.
         name: the name of the loss in logs.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
+        reduction: argument of any Keras loss.
+        dtype: argument of any Keras loss.
     Raises:
         ValueError: for arguments outside these ranges, and with `multi_label` for labels of another shape than y_pred.
 
@@ -149,9 +149,7 @@ class SymmetricCrossentropy(Crossentropy):
         self.log_of_zero = check_log_of_zero(log_of_zero)
         self.multi_label = check_boolean("multi_label", multi_label)
         if multi_label and ignore_class is not None:
-            raise ValueError(
-                f"`ignore_class` must be None with multi_label=True. Received: ignore_class={ignore_class}"
-            )
+            raise refusal("ignore_class", "be None with multi_label=True", f"ignore_class={ignore_class}")
 
     @staticmethod
     def config_for(config: dict[str, Any], output: Any) -> dict[str, Any] | None:
@@ -166,7 +164,7 @@ class SymmetricCrossentropy(Crossentropy):
         y_true, y_pred = ops.convert_to_tensor(y_true, self.dtype), ops.convert_to_tensor(y_pred, self.dtype)
         if len(y_true.shape) != len(y_pred.shape) or y_true.shape[-1] != y_pred.shape[-1]:
             rule = f"have the shape of `y_pred`, {tuple(y_pred.shape)}, with multi_label=True"
-            raise ValueError(f"`y_true` must {rule}. Received: shape {tuple(y_true.shape)}")
+            raise refusal("y_true", rule, shape=y_true)
         possible = ops.logical_and(y_true >= 0, y_true <= 1)
         y_true = ops.where(possible, y_true, np.nan)
         each = self.crossentropy(ops.stack([y_true, 1.0 - y_true], axis=-1), self._log_answers(y_pred))
@@ -187,62 +185,3 @@ class SymmetricCrossentropy(Crossentropy):
         """Arguments of the constructor."""
         own = {"alpha": self.alpha, "beta": self.beta, "log_of_zero": self.log_of_zero, "multi_label": self.multi_label}
         return {**super().get_config(), **own}
-
-
-@keras.saving.register_keras_serializable("keras_het")
-class ActivePassiveCrossentropy(Crossentropy):
-    """A weighted sum of normalised crossentropy and reverse crossentropy (NCE + RCE).
-
-        alpha sum_k t_k log p_k / sum_j log p_j - beta sum_k p_k log t_k,   log 0 := A       (Ma et al. 2020, Section 3)
-
-    The sum over j is over the classes that are possible: without those that have a logit of -inf.
-    The normalised crossentropy is between 0 and 1, and 1 / K where all classes are equally probable. Its gradient falls
-    as the number K of classes grows, so many classes need a larger alpha. For one label the second part is
-    -A beta (1 - p_y).
-
-    Args:
-        alpha: weight of the normalised crossentropy, at least 0.
-        beta: weight of the reverse crossentropy, at least 0. The paper takes (alpha, beta) = (1, 1) for ten classes,
-            (10, 0.1) for a hundred.
-        log_of_zero: A < 0, which replaces log 0; the paper takes -4.
-        from_logits: whether y_pred are logits or log-probabilities instead of probabilities.
-        ignore_class: integer label to leave out of the loss and of its mean.
-        name: the name of the loss in logs.
-        reduction: as for any Keras loss.
-        dtype: as for any Keras loss.
-    Raises:
-        ValueError: for arguments outside these ranges, and for predictions of one class.
-
-    Example:
-        >>> loss = ActivePassiveCrossentropy(alpha=1.0, beta=0.0)
-        >>> round(float(loss([0], [[0.125, 0.5, 0.375]])), 4)  # log(0.125) / (log(0.125) + log(0.5) + log(0.375))
-        0.554
-    """
-
-    def __init__(
-        self,
-        alpha: float = 1.0,
-        beta: float = 1.0,
-        log_of_zero: float = -4.0,
-        from_logits: bool = False,
-        ignore_class: int | None = None,
-        name: str = "active_passive_crossentropy",
-        **kwargs: Any,
-    ):
-        super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
-        self.alpha = check_number("alpha", alpha, low=0.0)
-        self.beta = check_number("beta", beta, low=0.0)
-        self.log_of_zero = check_log_of_zero(log_of_zero)
-
-    def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
-        if log_probs.shape[-1] < 2:
-            raise ValueError(f"`y_pred` must have at least two classes. Received: shape {tuple(log_probs.shape)}")
-        # At most -K log K for K possible classes: a small number added to it would only make the loss wrong.
-        total = ops.sum(ops.where(is_possible(log_probs), log_probs, 0.0), axis=-1)
-        normalized = weighted_logs(targets, log_probs) / ops.where(total == 0, -1.0, total)  # 0 for a single one
-        return self.alpha * normalized + self.beta * reverse_crossentropy(targets, log_probs, self.log_of_zero)
-
-    def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
-        return {**super().get_config(), "alpha": self.alpha, "beta": self.beta, "log_of_zero": self.log_of_zero}

@@ -8,7 +8,8 @@ import keras
 from keras import ops
 
 from keras_het.base.internals import unlocked
-from keras_het.base.replicas import check_in_scope, check_one_process
+from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.replicas import check_one_process
 from keras_het.losses.crossentropy import Crossentropy
 
 
@@ -28,10 +29,10 @@ class LossState(keras.metrics.Metric):
         Keras' `add_variable` is for sums of counts: it would divide an assigned number among the replicas.
 
         Args:
-            name: of the variable.
-            shape: of the variable.
-            initializer: of its numbers.
-            dtype: of the variable.
+            name: name of the variable.
+            shape: shape of the variable.
+            initializer: initializer of its numbers.
+            dtype: dtype of the variable.
         """
         made = keras.Variable(initializer, shape, dtype, trainable=False, aggregation="mean", name=name)
         setattr(self, name, made)  # Keras tracks the variables among the attributes
@@ -64,9 +65,7 @@ class LossState(keras.metrics.Metric):
         if expected and not found:
             warnings.warn(f"The file has nothing that {self.name!r} remembers: that stays as it is", stacklevel=2)
         elif found != expected:
-            raise ValueError(
-                f"The file must have a state of shapes {expected} for {self.name!r}. Received: shapes {found}"
-            )
+            raise refusal("The file", f"have a state of shapes {expected} for {self.name!r}", f"shapes {found}")
         for index in range(len(found)):
             self.variables[index].assign(store[str(index)])
         self.is_in_use = self.is_in_use or bool(found)
@@ -124,8 +123,7 @@ class StatefulCrossentropy(Crossentropy):
             >>> loss = EarlyLearningRegularizedCrossentropy(num_examples=8, num_classes=3, from_logits=True)
             >>> model.compile("adam", loss.attach(model))
         """
-        if not isinstance(model, keras.Model):
-            raise ValueError(f"`model` must be a keras.Model. Received: a {type(model).__name__}")
+        refuse_if(not isinstance(model, keras.Model), "model", "be a keras.Model", kind=model)
         previous = getattr(model, "loss_state", None)
         if previous is not self.state:
             _replace(model, previous, self.state)
@@ -143,9 +141,7 @@ class StatefulCrossentropy(Crossentropy):
         if any(forgets(variable) for variable in self.state.variables):
             lost = ". Make or load the model anew: Keras on JAX drops the weights of a model whose step fails"
             self._refuse("the whole model that it trains, each model with a loss of its own", self._owner() + lost)
-        name = f"The loss {self.name!r}"
-        check_in_scope(name, self.state.variables)
-        check_one_process(name, "each would remember its own share of the examples")
+        check_one_process(f"The loss {self.name!r}", "each would remember its own share of the examples")
 
     def check_owner(self, model: keras.Model) -> None:
         """Raises a ValueError if the loss is not attached to the model that it is to train."""

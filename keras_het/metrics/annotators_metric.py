@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_het.base.refusal import refusal
 from keras_het.ops.labels import for_each_label, weight_each_label
 
 
@@ -19,7 +20,7 @@ class AnnotatorsMetric(keras.metrics.Metric):
     Args:
         metric: a metric that takes integer labels and weights; None is `keras.metrics.SparseCategoricalAccuracy()`.
         name: the name of the metric in logs; None takes the name of `metric`.
-        dtype: of the result; None for Keras' default.
+        dtype: dtype of the result; None for Keras' default.
     Raises:
         ValueError: if `metric` is no metric, such as the name of one.
 
@@ -33,10 +34,7 @@ class AnnotatorsMetric(keras.metrics.Metric):
         metric = keras.metrics.SparseCategoricalAccuracy() if metric is None else metric
         metric = keras.metrics.deserialize(metric) if isinstance(metric, dict) else metric
         if not isinstance(metric, keras.metrics.Metric):
-            raise ValueError(
-                "`metric` must be a metric, such as keras.metrics.SparseCategoricalAccuracy(). Received: "
-                f"metric={metric!r}"
-            )
+            raise refusal("metric", "be a metric, such as keras.metrics.SparseCategoricalAccuracy()", value=metric)
         super().__init__(name=metric.name if name is None else name, dtype=dtype)
         self.metric = metric
 

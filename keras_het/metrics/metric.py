@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.internals import mask_of
+from keras_het.base.refusal import refusal
 from keras_het.base.replicas import check_in_scope
 from keras_het.base.validation import check_boolean, check_integer
 from keras_het.ops.labels import integer_labels
@@ -44,12 +45,12 @@ class ProbabilityMetric(keras.metrics.Metric):
     log-probabilities or logits, so its metrics need `from_logits=True`.
 
     Args:
-        from_logits: whether predictions are logits or log-probabilities, as a head returns them, rather than
+        from_logits: boolean, whether predictions are logits or log-probabilities, as a head returns them, rather than
             probabilities.
-        multi_label: whether labels are not exclusive: vectors of zeros and ones, with logits of sigmoids.
+        multi_label: boolean, whether labels are not exclusive: vectors of zeros and ones, with logits of sigmoids.
         ignore_class: a label that does not count, or None.
         name: the name of the metric.
-        dtype: of the result; None for Keras' default.
+        dtype: dtype of the result; None for Keras' default.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class ProbabilityMetric(keras.metrics.Metric):
         """Adds the states of other metrics of the same configuration, such as the metrics of other workers."""
         for metric in metrics:
             if type(metric) is not type(self) or metric.get_config() != {**self.get_config(), "name": metric.name}:
-                raise ValueError(f"`metrics` must be of the configuration of this one. Received: {metric!r}")
+                raise refusal("metrics", "be of the configuration of this one", f"{metric!r}")
             self.merge(metric)
 
     def merge(self, metric: Any) -> None:
@@ -129,8 +130,8 @@ class ProbabilityMetric(keras.metrics.Metric):
     def _are_vectors(self, y_true, y_pred):
         if self.multi_label:
             if y_true.shape[-1] != y_pred.shape[-1] or len(y_true.shape) != len(y_pred.shape):
-                shapes = f"{tuple(y_true.shape)} and {tuple(y_pred.shape)}"
-                raise ValueError(f"`y_true` must have the shape of `y_pred` for `multi_label=True`. Received: {shapes}")
+                rule = "have the shape of `y_pred` for `multi_label=True`"
+                raise refusal("y_true", rule, f"{tuple(y_true.shape)} and {tuple(y_pred.shape)}")
             return True
         return len(y_true.shape) == len(y_pred.shape) and y_true.shape[-1] != 1
 
@@ -180,7 +181,7 @@ def confidence_and_success(examples: Examples) -> tuple[Any, Any]:
     return ops.max(examples.p, axis=-1), success
 
 
-def place_in(bins: int, p: Any) -> Any:
+def bin_of(bins: int, p: Any) -> Any:
     """The bin of equal width of every probability, integers of the shape of p; p = 1 is in the last bin."""
     places = ops.cast(p * bins, "int32")
     return ops.where(places < bins, places, bins - 1)

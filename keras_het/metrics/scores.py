@@ -5,13 +5,14 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_integer
-from keras_het.metrics.metric import MAX_BINS, Examples, ProbabilityMetric, confidence_and_success, place_in, sum_by
+from keras_het.metrics.metric import MAX_BINS, Examples, ProbabilityMetric, bin_of, confidence_and_success, sum_by
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class ExpectedCalibrationError(ProbabilityMetric):
-    """The mean distance of the confidence from the share of right predictions, over bins of equal width.
+    """The mean distance of the confidence from the fraction of right predictions, over bins of equal width.
 
     Confidence is the probability of the predicted class.
 
@@ -39,7 +40,7 @@ class ExpectedCalibrationError(ProbabilityMetric):
     def add(self, examples: Examples) -> None:
         confidence, success = confidence_and_success(examples)
         gaps = ops.where(examples.weights == 0, 0.0, examples.weights * (success - confidence))
-        self._gaps.add(sum_by(place_in(self.bins, confidence), gaps, self.bins))
+        self._gaps.add(sum_by(bin_of(self.bins, confidence), gaps, self.bins))
         self._weight.add(ops.sum(examples.weights))
 
     def result(self) -> Any:
@@ -53,9 +54,7 @@ class ExpectedCalibrationError(ProbabilityMetric):
 def check_exclusive(metric: ProbabilityMetric) -> None:
     """Raises a ValueError for labels that are not exclusive: none of them is the predicted one."""
     if metric.multi_label:
-        raise ValueError(
-            f"`multi_label` must be False for {type(metric).__name__}, which needs one predicted class. Received: True"
-        )
+        raise refusal("multi_label", f"be False for {type(metric).__name__}, which needs one predicted class", "True")
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -63,12 +62,12 @@ class NegativeLogLikelihood(ProbabilityMetric):
     """The mean of -log p(label), in nats; for labels that are not exclusive, also over the classes.
 
     Args:
-        from_logits: whether predictions are logits or log-probabilities, as a head returns them, rather than
+        from_logits: boolean, whether predictions are logits or log-probabilities, as a head returns them, rather than
             probabilities.
-        multi_label: whether labels are not exclusive: vectors of zeros and ones, with logits of sigmoids.
+        multi_label: boolean, whether labels are not exclusive: vectors of zeros and ones, with logits of sigmoids.
         ignore_class: a label whose examples do not count, or None.
         name: the name of the metric.
-        dtype: of the result; None for Keras' default.
+        dtype: dtype of the result; None for Keras' default.
 
     Example:
         >>> metric = NegativeLogLikelihood()
@@ -101,9 +100,9 @@ class BrierScore(ProbabilityMetric):
         BS = mean over n of sum over k of (p_nk - y_nk)^2 = reliability - resolution + uncertainty + within
 
     The bins of p_nk have equal width, and every class has its own. Reliability is the distance of the mean p of a bin
-    from the share of labels in it (0 is best). Resolution is the distance of these shares from the share of the class
-    (more is better). Uncertainty is the variance of the labels, which no model changes. `within` is the part that is
-    lost by taking a bin for one forecast. The score is from 0 to 2 where classes are exclusive, else from 0 to K.
+    from the fraction of labels in it (0 is best). Resolution is the distance of these shares from the fraction of the
+    class (more is better). Uncertainty is the variance of the labels, which no model changes. `within` is the part that
+    is lost by taking a bin for one forecast. The score is from 0 to 2 where classes are exclusive, else from 0 to K.
 
     Args:
         bins: the number of bins, 1 to 2^16.
@@ -134,7 +133,7 @@ class BrierScore(ProbabilityMetric):
         counted = ops.where(weights == 0, 0.0, weights)[:, None]
         self._weight.add(ops.sum(weights))
         self._distance.add(ops.sum(counted * ops.square(p - targets)))
-        places = place_in(self.bins, p) * units + ops.arange(units, dtype="int32")
+        places = bin_of(self.bins, p) * units + ops.arange(units, dtype="int32")
         for part, value in zip(self._parts, (ops.ones_like(p), p, targets), strict=True):
             part.add(sum_by(places, counted * value, self.bins * units))
 

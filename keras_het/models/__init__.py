@@ -1,16 +1,14 @@
-"""Whole models: conversion of pretrained models, joint distributions, ensembles, pairs, temperature scaling."""
+"""Whole models: conversion of pretrained models, joint distributions, ensembles, temperature scaling."""
 
 from keras_het.models.conversion import heteroscedastic, homoscedastic
 from keras_het.models.distribution_model import DistributionModel
 from keras_het.models.ensemble import DeepEnsemble
-from keras_het.models.peer_networks import PeerNetworks
 from keras_het.models.regression import heteroscedastic_regression
 from keras_het.models.temperature_scaler import scale_temperature
 
 __all__ = [
     "DeepEnsemble",
     "DistributionModel",
-    "PeerNetworks",
     "heteroscedastic",
     "heteroscedastic_regression",
     "homoscedastic",

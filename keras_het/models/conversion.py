@@ -8,13 +8,14 @@ import numpy as np
 from keras_het import links
 from keras_het.base.graph import find_head, model_inputs
 from keras_het.base.internals import compile_arguments
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_boolean
 from keras_het.inspection.outputs import Output, outputs_of
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense
 from keras_het.losses import JointMultiLabelCrossentropy
 from keras_het.models.copying import body_of, unchanged_seed, weights_of
 from keras_het.models.distribution_model import DistributionModel
-from keras_het.models.ending import activated, compile_like, free_name, reshaped
+from keras_het.models.output_layers import activated, compile_like, free_name, reshaped
 from keras_het.models.raw_inputs import with_preprocessor
 
 # The kind of a model's outputs by the activation of its head.
@@ -77,11 +78,11 @@ def heteroscedastic(
         layer: the name of the Dense layer (or 1x1 Conv2D) to replace; None finds the last one. If it is not the last
             one, the layers after it are left out.
         warm_start: False starts mu as a new `HeteroscedasticDense` does.
-        clone: whether to copy the layers before the head, by way of a `.keras` file, instead of sharing them.
-        keep_activation: whether to put the activation of the old head behind the new one, in a layer of its own. A
-            model that returned probabilities then still does, and takes ordinary losses and metrics, without
+        clone: boolean, whether to copy the layers before the head, by way of a `.keras` file, instead of sharing them.
+        keep_activation: boolean, whether to put the activation of the old head behind the new one, in a layer of its
+            own. A model that returned probabilities then still does, and takes ordinary losses and metrics, without
             `from_logits`.
-        joint: whether the new model learns which labels go together, for a sigmoid link.
+        joint: boolean, whether the new model learns which labels go together, for a sigmoid link.
         head_arguments: other arguments of the head, a `HeteroscedasticDense`, or with `joint` a
             `JointHeteroscedasticDense`. `use_bias`, `name`, `kernel_regularizer` and
             `bias_regularizer` are taken from the old layer unless given; its constraints, activity regularizer and
@@ -92,7 +93,7 @@ def heteroscedastic(
         ValueError: if there is no graph, no such layer, or more than one output, if the old head has another
             activation, or if it is a convolution of "channels_first"; for `joint`, if the link is not the sigmoid, or
             if a layer behind the head is to be kept; for a regression, which `heteroscedastic_regression` converts.
-    Warns: if the old model was compiled with something that has no counterpart, or that cannot be made again.
+    Warns: if the old model was compiled with something that has no match, or that cannot be made again.
     Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 4.2 (transfer, in the other
         direction).
 
@@ -157,8 +158,8 @@ def homoscedastic(
         model: a model that ends in a `HeteroscedasticDense`, as `heteroscedastic` returns it.
         units: the number of classes, if it is not the old one.
         layer: the name of the layer to replace; layers after it are left out. None finds the last one.
-        clone: whether to copy the layers before the head instead of sharing them.
-        keep_activation: whether to put a softmax or sigmoid behind the old head also behind the Dense layer.
+        clone: boolean, whether to copy the layers before the head instead of sharing them.
+        keep_activation: boolean, whether to put a softmax or sigmoid behind the old head also behind the Dense layer.
         seed: the seed of a fresh layer's kernel; None draws it from Python's `random`, without advancing that.
     Returns:
         a functional `keras.Model` whose last layer is the Dense layer, except for layers that reshape and a kept
@@ -176,10 +177,10 @@ def homoscedastic(
     old, units = head.layer, head.units if units is None else units
     if units == old.units and not old.link.activations:
         rule = (
-            "have a head whose link a Dense layer can have, softmax or sigmoid, or `units` be another number, to start "
-            "fresh"
+            "have a head whose link a Dense layer can have, softmax or sigmoid, or `units` be another number, "
+            "to start fresh"
         )
-        raise ValueError(f"`model` must {rule}. Received: link={old.link!r}")
+        raise refusal("model", rule, f"link={old.link!r}")
     keep = check_boolean("keep_activation", keep_activation)
     with unchanged_seed(seed):
         body = body_of(model, head, clone)
@@ -209,15 +210,12 @@ def _with_head(body, new, head, activation, keep):
 
 
 def _check_joint(model, head, keep, link):
-    if links.get(link).activation != "sigmoid":
-        rule = "be False where classes are exclusive: one label has no correlations"
-        raise ValueError(f"`joint` must {rule}. Received: joint=True, link={link!r}")
-    if keep or head.behind:
-        rule = "be False where an activation is kept or a layer behind the head reshapes: the loss takes its output"
-        raise ValueError(f"`joint` must {rule}. Received: joint=True")
-    if getattr(model, "preprocessor", None) is not None:
-        rule = "be False for a task with a preprocessor: convert keras.Model(task.input, task.output) instead"
-        raise ValueError(f"`joint` must {rule}. Received: joint=True, model={model.name!r}")
+    rule = "be False where classes are exclusive: one label has no correlations"
+    refuse_if(links.get(link).activation != "sigmoid", "joint", rule, f"joint=True, link={link!r}")
+    rule = "be False where an activation is kept or a layer behind the head reshapes: the loss takes its output"
+    refuse_if(keep or head.behind, "joint", rule, "joint=True")
+    rule = "be False for a task with a preprocessor: convert keras.Model(task.input, task.output) instead"
+    refuse_if(getattr(model, "preprocessor", None) is not None, "joint", rule, f"joint=True, model={model.name!r}")
 
 
 def _check_classifier(model, head, link):
@@ -225,7 +223,7 @@ def _check_classifier(model, head, link):
     loss = compile_arguments(model).get("loss")
     if head.activation is None and link is None and _is_of_regression(loss):
         rule = "be a classifier, or `link` be given: heteroscedastic_regression(model, x, y) converts a regression"
-        raise ValueError(f"`model` must {rule}. Received: loss={loss!r} behind a layer without activation")
+        raise refusal("model", rule, f"loss={loss!r} behind a layer without activation")
 
 
 def _is_of_regression(loss):
@@ -237,7 +235,7 @@ def check_not_converted(model: keras.Model) -> None:
     """Raises a ValueError for a model that ends in a head of this package.
 
     Args:
-        model: to be converted.
+        model: model to be converted.
     """
     for kind in (HeteroscedasticDense, JointHeteroscedasticDense, HeteroscedasticNormal):
         try:
@@ -263,28 +261,22 @@ def _link(head, units, warm, given):
             if found
             else "one that a Dense layer can have, 'softmax' or 'sigmoid',"
         )
-        raise ValueError(
-            f"`link` must be {rule} unless mu starts fresh by `warm_start=False` or other `units`. Received: "
-            f"link={given!r}"
-        )
+        raise refusal("link", f"be {rule} unless mu starts fresh by `warm_start=False` or other `units`", value=given)
     return given or found or ("sigmoid" if units == 1 else "softmax")
 
 
 def _check_warm(old, arguments):
     mode = getattr(old, "quantization_mode", None)  # a convolution lacks it
-    if mode is not None:
-        raise ValueError(
-            f"`warm_start` must be False, for the old head is quantised ({mode}). Received: warm_start=True"
-        )
+    refuse_if(mode is not None, "warm_start", f"be False, for the old head is quantised ({mode})", "warm_start=True")
     if old.use_bias and not arguments["use_bias"]:
-        raise ValueError("`use_bias` must be True, for the old head has a bias. Received: use_bias=False")
+        raise refusal("use_bias", "be True, for the old head has a bias", "use_bias=False")
 
 
 def _check_kept(head, units, link):
     exclusive = links.get(link).activation == "softmax" and units > 1
     if exclusive and head.units > 1 and "sigmoid" in (head.activation or ""):
         rule = "be False where classes are exclusive by the new link, and not by the old activation"
-        raise ValueError(f"`keep_activation` must {rule}. Received: link={link!r}, the activation {head.activation!r}")
+        raise refusal("keep_activation", rule, f"link={link!r}, the activation {head.activation!r}")
 
 
 def _give_mean(head, weights):

@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_het.base.graph import model_inputs
 from keras_het.base.internals import layers_of
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_boolean
 
 
@@ -18,7 +19,7 @@ def unchanged_seed(seed=None):
     """Leaves the state of Python's `random` unchanged, from which Keras draws the seeds of initializers.
 
     Args:
-        seed: of the draws; None continues from the caller's state.
+        seed: seed of the draws; None continues from the caller's state.
     """
     state = random.getstate()
     if seed is not None:
@@ -44,11 +45,11 @@ def copy_model(model):
         # Not in safe mode, which would refuse a `Lambda`: the model is the caller's own.
         copied = keras.models.load_model(path, compile=False, safe_mode=False)
     if [weight.shape for weight in copied.variables] != [weight.shape for weight in model.variables]:
-        raise ValueError(
-            f"`clone` must be False: the layers of {model.name!r} have other weights when they are made again from a "
-            "file, as they have where LoRA was enabled later. Convert first and enable LoRA on the new model. "
-            "Received: clone=True"
+        rule = (
+            f"be False: the layers of {model.name!r} have other weights when they are made again from a file, "
+            "as they have where LoRA was enabled later. Convert first and enable LoRA on the new model"
         )
+        raise refusal("clone", rule, "clone=True")
     for pair in (
         zip(_all_layers(model), _all_layers(copied), strict=True),
         zip(model.variables, copied.variables, strict=True),

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from keras_het.base.internals import producer
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.inspection.check import check_loss_of_distribution, leaves
 from keras_het.inspection.data import check_label_shape
 from keras_het.inspection.outputs import Output
@@ -32,10 +33,10 @@ class DistributionModel(keras.Model):
     Keras fits as usual, without `from_logits`. Calling the model returns the tensor.
 
     Args:
-        inputs: as for `keras.Model`.
-        outputs: of a `JointHeteroscedasticDense`, `StochasticSegmentation` or `HeteroscedasticNormal`.
-        name: as for `keras.Model`.
-        kwargs: as for `keras.Model`.
+        inputs: argument of `keras.Model`.
+        outputs: outputs of a `JointHeteroscedasticDense`, `StochasticSegmentation` or `HeteroscedasticNormal`.
+        name: argument of `keras.Model`.
+        kwargs: arguments of `keras.Model`.
     Raises:
         ValueError: for another last layer.
 
@@ -49,9 +50,8 @@ class DistributionModel(keras.Model):
 
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any) -> None:
         head = producer(outputs)[0] if keras.utils.is_keras_tensor(outputs) else outputs
-        if not hasattr(head, "predictions"):
-            rule = "be those of a layer that returns a distribution, such as layers.JointHeteroscedasticDense"
-            raise ValueError(f"`outputs` must {rule}. Received: those of a {type(head).__name__}")
+        rule = "be those of a layer that returns a distribution, such as layers.JointHeteroscedasticDense"
+        refuse_if(not hasattr(head, "predictions"), "outputs", rule, f"those of a {type(head).__name__}")
         super().__init__(inputs=inputs, outputs=outputs, name=name, **kwargs)
         predicting = keras.Model(inputs, _Predictions(head)(outputs))
         self._predicting = lambda: predicting  # not an attribute: Keras would take it for a part of this model
@@ -82,7 +82,7 @@ class DistributionModel(keras.Model):
         """The output of the head, as `predict` would return it of an ordinary model, `(N, ..., K (2 + R) + 1)`.
 
         Args:
-            x: as for `keras.Model.predict`.
+            x: argument of `keras.Model.predict`.
             kwargs: other arguments of `keras.Model.predict`.
         """
         return super().predict(x, **kwargs)
@@ -91,7 +91,7 @@ class DistributionModel(keras.Model):
         """The lower and the upper ends of the central interval of each target, `(N, K)` each, for a regression.
 
         Args:
-            x: as for `keras.Model.predict`.
+            x: argument of `keras.Model.predict`.
             level: the probability of the interval, in (0, 1).
             kwargs: other arguments of `keras.Model.predict`.
         Raises:
@@ -105,7 +105,7 @@ class DistributionModel(keras.Model):
         """The covariances of the targets, `(N, K, K)`, for a regression.
 
         Args:
-            x: as for `keras.Model.predict`.
+            x: argument of `keras.Model.predict`.
             kwargs: other arguments of `keras.Model.predict`.
         Raises:
             ValueError: for a head of labels.
@@ -117,7 +117,7 @@ class DistributionModel(keras.Model):
     def _check_regression(self, predicted: str) -> None:
         if not hasattr(self.head, "interval"):
             rule = f"be a regression, which ends in a HeteroscedasticNormal, to predict {predicted}"
-            raise ValueError(f"The model must {rule}. Received: one that ends in a {type(self.head).__name__}")
+            raise refusal("The model", rule, f"one that ends in a {type(self.head).__name__}")
 
     def export(self, *args: Any, **kwargs: Any) -> Any:
         """Exports what the head predicts, as `keras.Model.export`."""

@@ -2,20 +2,34 @@
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import keras
+import numpy as np
+from keras import ops
 
-from keras_het.base.batches import check_again
+from keras_het.base.batches import batches, check_again
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.inspection.check import judge
+from keras_het.inspection.outputs import Output
+from keras_het.links import Link
 from keras_het.models.copying import unchanged_seed
-from keras_het.models.joint import JointModel
-from keras_het.models.members import check_different_noise, check_different_start, member_seed
+from keras_het.models.members import (
+    check_different_noise,
+    check_different_start,
+    check_members,
+    find_from_logits,
+    find_link,
+    find_units,
+    member_seed,
+    symbolic_inputs,
+)
+from keras_het.ops.transition import SMALLEST
 
 
 @keras.saving.register_keras_serializable("keras_het")
-class DeepEnsemble(JointModel):
+class DeepEnsemble(keras.Model):
     """A model that averages the probabilities of its members and returns the mean in the form of a head.
 
         softmax: log mean_m p_m            sigmoid: logit mean_m p_m        (Lakshminarayanan et al. 2017, section 2.4)
@@ -34,8 +48,8 @@ class DeepEnsemble(JointModel):
             labels that are not exclusive.
         link: the link of members that do not end in a head of this package or in an activation, and were not compiled
             with a crossentropy, which tells it: "softmax", "sigmoid", or any other link.
-        from_logits: for members whose last layer is unknown: True if they return logits or log-probabilities, False for
-            probabilities.
+        from_logits: form of members whose last layer is unknown: True if they return logits or log-probabilities, False
+            for probabilities.
         kwargs: arguments of `keras.Model`, such as `name`.
     Input shape: as of the members.
     Output shape: `(..., K)`: log-probabilities, or logits for a sigmoid, whatever the members return.
@@ -55,12 +69,15 @@ class DeepEnsemble(JointModel):
         ((2, 3), 1.0)
     """
 
-    kind = "ensemble"
-
     def __init__(
         self, members: Sequence[keras.Model], link: Any = None, from_logits: bool | None = None, **kwargs: Any
     ):
-        super().__init__(members, link, from_logits, **kwargs)
+        super().__init__(**{"dtype": "float32", "autocast": False, **kwargs})
+        self.members = check_members(members)
+        self._units = find_units(self.members)
+        self._link = find_link(self.members, link, self._units)
+        self.from_logits = find_from_logits(self.members, from_logits)
+        self.build(keras.tree.map_structure(lambda x: tuple(x.shape), symbolic_inputs(self)))
         # SGD, which has no variables for each weight of the members.
         self.compile("sgd", loss=self.link.loss(), metrics=self.link.metrics())
 
@@ -111,7 +128,7 @@ class DeepEnsemble(JointModel):
         """Trains every member by its own `fit`, with the optimizer, loss and metrics that it was compiled with.
 
         Args:
-            x: as for `fit` of a member; a data set must be readable more than once.
+            x: argument of `fit` of a member; a data set must be readable more than once.
             y: labels, or None.
             seed: the seed of the order of the examples, another one for each member. `keras.utils.set_random_seed` sets
                 it, for all of Keras and NumPy. None draws one from Python's `random`.
@@ -126,9 +143,7 @@ class DeepEnsemble(JointModel):
         """
         for index, member in enumerate(self.members):
             if not member.compiled:
-                raise ValueError(
-                    f"`members` must be compiled, each of them, to be trained. Received: member {index}, which is not"
-                )
+                raise refusal("members", "be compiled, each of them, to be trained", f"member {index}, which is not")
             judge(member, x, y)
         check_different_noise(self.members)
         check_again("x", x)
@@ -141,3 +156,70 @@ class DeepEnsemble(JointModel):
                 own = callbacks(index) if callable(callbacks) else callbacks
                 histories.append(member.fit(x, y, callbacks=own, **arguments))
         return histories
+
+    @property
+    def link(self) -> Link:
+        """The link of its outputs."""
+        return self._link
+
+    @property
+    def head_output(self) -> Output:
+        """The kind of its output, for `keras_het.check`."""
+        return Output(f"the ensemble {self.name!r}", self.link.activation, self.link.returns, self._units)
+
+    def build(self, input_shape: Any) -> None:
+        """Does nothing: the members are built."""
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """The mean of the members, `(..., K)`."""
+        return self.link.average([self._as_head(member(inputs)) for member in self.members])
+
+    def predict_members(self, x: Any, batch_size: int = 128) -> np.ndarray:
+        """The predictions of each member.
+
+        Args:
+            x: argument of `predict`.
+            batch_size: size of the batches of arrays.
+        Returns:
+            log-probabilities, or logits for a sigmoid, `(M, N, ..., K)`.
+        Raises:
+            ValueError: for no example.
+        """
+        parts = []
+        for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
+            outputs = [self._as_head(ops.convert_to_tensor(member.predict_on_batch(inputs))) for member in self.members]
+            parts.append(np.stack([ops.convert_to_numpy(part) for part in outputs]))
+        refuse_if(not parts, "x", "have at least one example", "none")
+        return np.concatenate(parts, axis=1)
+
+    def _as_head(self, outputs: Any) -> Any:
+        """A member's outputs in the form of a head: log-probabilities or logits, at least in float32."""
+        outputs = outputs if "float64" in str(outputs.dtype) else ops.cast(outputs, "float32")
+        exclusive = self.link.activation == "softmax"
+        if not self.from_logits:
+            outputs = _log(outputs) if exclusive else _log(outputs) - _log(1.0 - outputs)
+        return ops.log_softmax(outputs, axis=-1) if exclusive else outputs
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        members = [keras.saving.serialize_keras_object(member) for member in self.members]
+        link = keras.saving.serialize_keras_object(self.link)
+        return {"name": self.name, "members": members, "link": link, "from_logits": self.from_logits}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        """An ensemble from `get_config`.
+
+        Args:
+            config: result of `get_config`.
+            custom_objects: names and classes that are registered nowhere.
+        """
+        found = config.get("members")
+        if not isinstance(found, list):
+            raise refusal("members", "be a list of serialised models", kind=found)
+        members = [keras.saving.deserialize_keras_object(member, custom_objects) for member in found]
+        return cls(**{**config, "members": members})
+
+
+def _log(p: Any) -> Any:
+    return ops.log(ops.maximum(p, SMALLEST))

@@ -9,10 +9,11 @@ import numpy as np
 from keras_het import links
 from keras_het.base.graph import find_head, has_graph, model_inputs
 from keras_het.base.internals import layers_of
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_boolean
 from keras_het.inspection.check import leaves
-from keras_het.inspection.counterparts import activation_for
+from keras_het.inspection.matching import activation_for
 from keras_het.inspection.outputs import Output, outputs_of
 from keras_het.layers.heteroscedastic_dense import Clock
 from keras_het.links import Link
@@ -40,9 +41,7 @@ def symbolic_inputs(model: keras.Model) -> Any:
         return symbolic_inputs(model.members[0])
     shapes = (model.get_build_config() or {}).get("input_shape") if model.built else None
     if shapes is None:
-        raise ValueError(
-            f"`model` must be built: give it a keras.Input, or call it once. Received: {model.name!r}, which is not"
-        )
+        raise refusal("model", "be built: give it a keras.Input, or call it once", f"{model.name!r}, which is not")
     return keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes)
 
 
@@ -59,10 +58,7 @@ def known_output(model: keras.Model) -> Output | None:
     except ValueError:  # no graph, or another end
         return None
     if not RETURNS[head.activation]:
-        raise ValueError(
-            f"`model` must return logits or probabilities. Received: {model.name!r}, with activation "
-            f"{head.activation!r}"
-        )
+        raise refusal("model", "return logits or probabilities", f"{model.name!r}, with activation {head.activation!r}")
     return Output(f"the layer {head.layer.name!r}", head.link or "", RETURNS[head.activation], head.units)
 
 
@@ -71,19 +67,15 @@ def check_members(members: Any) -> list[keras.Model]:
     members = list(members) if isinstance(members, Sequence) else members
     if not isinstance(members, list) or not members or not all(isinstance(member, keras.Model) for member in members):
         kinds = [type(member).__name__ for member in members] if isinstance(members, list) else type(members).__name__
-        raise ValueError(f"`members` must be a list of models, at least one. Received: {kinds}")
+        raise refusal("members", "be a list of models, at least one", kinds)
     owners: dict[int, int] = {}
     for index, member in enumerate(members):
         if (first := members.index(member)) != index:
-            raise ValueError(
-                f"`members` must be models, each of them once. Received: {member.name!r} as members {first} and {index}"
-            )
+            raise refusal("members", "be models, each of them once", f"{member.name!r} as members {first} and {index}")
         for variable in member.variables:
             if (owner := owners.setdefault(id(variable), index)) != index:
                 rule = "be models that share no layer, for what they share is one model's"
-                raise ValueError(
-                    f"`members` must {rule}. Received: the variable {variable.path!r} in members {owner} and {index}"
-                )
+                raise refusal("members", rule, f"the variable {variable.path!r} in members {owner} and {index}")
     return members
 
 
@@ -92,12 +84,11 @@ def find_units(members: list[keras.Model]) -> int:
     shapes = []
     for member in members:
         outputs = keras.tree.flatten(member.compute_output_spec(symbolic_inputs(member)))
-        if len(outputs) != 1:
-            raise ValueError(f"`members` must have one output. Received: {len(outputs)} outputs of {member.name!r}")
+        refuse_if(len(outputs) != 1, "members", "have one output", f"{len(outputs)} outputs of {member.name!r}")
         shapes.append(tuple(outputs[0].shape))
     units = _agreed("members", "return outputs of one shape", dict(enumerate(shapes)))[-1:]
     if None in units or len(shapes[0]) < 2:
-        raise ValueError(f"`members` must return outputs of shape (..., K), with K known. Received: {shapes[0]}")
+        raise refusal("members", "return outputs of shape (..., K), with K known", shapes[0])
     return units[0]
 
 
@@ -112,9 +103,9 @@ def find_link(members: list[keras.Model], link: Any, units: int) -> Link:
         )
     found = links.get(activation if link is None else link)
     if activation not in (None, found.activation):
-        raise ValueError(f"`link` must be for {activation}, as the heads of the members. Received: link={found!r}")
+        raise refusal("link", f"be for {activation}, as the heads of the members", value=found)
     if units < found.min_units:
-        raise ValueError(f"`members` must return at least {found.min_units} classes for {found!r}. Received: {units}")
+        raise refusal("members", f"return at least {found.min_units} classes for {found!r}", units)
     return found
 
 
@@ -135,13 +126,13 @@ def find_from_logits(members: list[keras.Model], from_logits: Any) -> bool:
     }
     if not known and from_logits is None:
         rule = (
-            "be True (they return logits or log-probabilities) or False (probabilities) for members that do not end in "
-            "a Dense or a head"
+            "be True (they return logits or log-probabilities) or False (probabilities) for members that do not "
+            "end in a Dense or a head"
         )
-        raise ValueError(f"`from_logits` must {rule}. Received: None")
+        raise refusal("from_logits", rule, "None")
     found = _agreed("members", "all return probabilities, or all not", known) if known else from_logits
     if from_logits is not None and check_boolean("from_logits", from_logits) is not found:
-        raise ValueError(f"`from_logits` must be {found} for these members. Received: from_logits={from_logits}")
+        raise refusal("from_logits", f"be {found} for these members", f"from_logits={from_logits}")
     return found
 
 
@@ -150,9 +141,7 @@ def _agreed(name: str, rule: str, values: dict[int, Any]) -> Any:
     first = next(iter(values))
     for index, value in values.items():
         if value != values[first]:
-            raise ValueError(
-                f"`{name}` must {rule}. Received: {values[first]} of member {first}, {value} of member {index}"
-            )
+            raise refusal(name, rule, f"{values[first]} of member {first}, {value} of member {index}")
     return values[first]
 
 
@@ -160,7 +149,7 @@ def check_different_start(members: list[keras.Model]) -> None:
     """Raises a ValueError if two members start with equal weights."""
     if (found := equal_members(members)) is not None:
         rule = "set no seed of its own, so that every model starts with other weights"
-        raise ValueError(f"`make_model` must {rule}. Received: equal weights of members {found[0]} and {found[1]}")
+        raise refusal("make_model", rule, f"equal weights of members {found[0]} and {found[1]}")
 
 
 def equal_members(members: list[keras.Model]) -> tuple[int, int] | None:
@@ -180,4 +169,4 @@ def check_different_noise(members: list[keras.Model]) -> None:
         for clock in layers_of(member, Clock):
             if (owner := owners.setdefault(clock.seed, index)) != index:
                 rule = "have heads of different seeds (leave `seed` out), or they train with the same noise"
-                raise ValueError(f"`members` must {rule}. Received: seed={clock.seed} in members {owner} and {index}")
+                raise refusal("members", rule, f"seed={clock.seed} in members {owner} and {index}")

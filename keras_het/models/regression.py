@@ -7,13 +7,14 @@ import numpy as np
 
 from keras_het.base.batches import labelled_batches
 from keras_het.base.graph import find_head, model_inputs
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_boolean, check_number
 from keras_het.layers import HeteroscedasticNormal
 from keras_het.losses import MultivariateNormalNLL
 from keras_het.models.conversion import check_not_converted
 from keras_het.models.copying import body_of, unchanged_seed, weights_of
 from keras_het.models.distribution_model import DistributionModel
-from keras_het.models.ending import compile_like, free_name
+from keras_het.models.output_layers import compile_like, free_name
 
 BATCH_SIZE = 128
 
@@ -53,11 +54,11 @@ def heteroscedastic_regression(
         y: their targets, `(N, K)`, or `(N,)` for one; None for a data set.
         num_factors: R, see `HeteroscedasticNormal`; 0 is for targets that are independent, given x.
         initial_scale: the standard deviation of each target at the start, instead of `x` and `y`.
-        form: of the loss, see `MultivariateNormalNLL`; "faithful" also sets `stop_features` of the head.
+        form: form of the loss, see `MultivariateNormalNLL`; "faithful" also sets `stop_features` of the head.
         train_mean: False leaves the mean, and all layers before it, as they are (`trainable=False`, on copies of these
             layers): only the covariance is learned, and the predictions stay the old ones.
         layer: the name of the Dense layer to replace; None finds the last one. The layers after it are left out.
-        clone: whether to copy the layers before the head, by way of a `.keras` file, instead of sharing them.
+        clone: boolean, whether to copy the layers before the head, by way of a `.keras` file, instead of sharing them.
         head_arguments: other arguments of `HeteroscedasticNormal`. `use_bias`, `name`, `kernel_regularizer` and
             `bias_regularizer` are taken from the old layer unless given.
     Returns:
@@ -105,17 +106,15 @@ def _check_regression(model: keras.Model, head: Any) -> None:
     if head.activation is not None or head.behind:
         rule = "end in a Dense layer without activation, and nothing behind it, for its mean is affine"
         found = f"the activation {head.activation!r}" if head.activation else f"{head.behind[0].name!r} behind it"
-        raise ValueError(f"`model` must {rule}. Received: {found}")
-    if getattr(model, "preprocessor", None) is not None:
-        rule = "have no preprocessor: convert keras.Model(task.input, task.output) instead"
-        raise ValueError(f"`model` must {rule}. Received: model={model.name!r}")
+        raise refusal("model", rule, found)
+    rule = "have no preprocessor: convert keras.Model(task.input, task.output) instead"
+    refuse_if(getattr(model, "preprocessor", None) is not None, "model", rule, value=model.name)
 
 
 def _scales(model: keras.Model, head: Any, x: Any, y: Any, initial_scale: float | None) -> np.ndarray:
     """The standard deviation of each target at the start, `(K,)`: as given, or of the residuals."""
-    if (x is None) == (initial_scale is None):
-        rule = "be given without `x` and `y`, and None with them: their residuals give the scale"
-        raise ValueError(f"`initial_scale` must {rule}. Received: initial_scale={initial_scale!r}")
+    rule = "be given without `x` and `y`, and None with them: their residuals give the scale"
+    refuse_if((x is None) == (initial_scale is None), "initial_scale", rule, value=initial_scale)
     if initial_scale is not None:
         return np.full(head.units, check_number("initial_scale", initial_scale, above=0.0))
     mean = keras.Model(model_inputs(model), head.layer(head.features))
@@ -124,6 +123,6 @@ def _scales(model: keras.Model, head: Any, x: Any, y: Any, initial_scale: float 
         predicted = keras.ops.convert_to_numpy(mean.predict_on_batch(inputs)).astype("float64")
         expected = (predicted.shape[:-1], predicted.shape) if head.units == 1 else (predicted.shape,)
         if targets.shape not in expected or not np.isfinite(targets).all():
-            raise ValueError(f"`y` must be finite, of shape (N, ..., {head.units}). Received: shape {targets.shape}")
+            raise refusal("y", f"be finite, of shape (N, ..., {head.units})", shape=targets)
         squares.append(np.square(targets.reshape(predicted.shape) - predicted).reshape(-1, head.units))
     return np.sqrt(np.concatenate(squares).mean(axis=0))

@@ -16,10 +16,11 @@ from keras_het.base.batches import labelled_batches
 from keras_het.base.graph import has_graph, model_inputs, single_output
 from keras_het.base.internals import compile_arguments
 from keras_het.base.precision import check_dtype
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import as_float64, check_labels, check_last_axis, check_number
 from keras_het.inspection.outputs import Output
-from keras_het.models.ending import compile_like
 from keras_het.models.members import known_output, symbolic_inputs
+from keras_het.models.output_layers import compile_like
 from keras_het.models.raw_inputs import with_preprocessor
 
 LOWEST, HIGHEST = 0.05, 20.0
@@ -57,20 +58,18 @@ def best_temperature(outputs: np.ndarray, labels: Any, activation: str) -> float
 
 def _rows(outputs: np.ndarray) -> np.ndarray:
     """Outputs `(..., K)` as rows, `(N, K)`."""
-    if outputs.ndim < 2 or not outputs.size:
-        raise ValueError(f"`outputs` must be (..., K), with at least one example. Received: shape {outputs.shape}")
+    refuse_if(outputs.ndim < 2 or not outputs.size, "outputs", "be (..., K), with at least one example", shape=outputs)
     rows = outputs.reshape(-1, outputs.shape[-1])
     wrong = np.argwhere(~np.isfinite(rows))
     if len(wrong):
-        raise ValueError(f"`outputs` must be finite. Received: {rows[tuple(wrong[0])]} in row {wrong[0][0]}")
+        raise refusal("outputs", "be finite", f"{rows[tuple(wrong[0])]} in row {wrong[0][0]}")
     return rows
 
 
 def _slope_of_softmax(logits: np.ndarray, labels: Any, shape: tuple[int, ...]) -> Callable[[float], float]:
     """The slope of the mean NLL of integer labels by 1 / T, a function of T: mean (E[logit] - logit of the label)."""
     labels, count = np.asarray(ops.convert_to_numpy(labels)), len(logits)
-    if labels.shape not in (shape, (*shape, 1)):
-        raise ValueError(f"`labels` must be integers of shape {shape}. Received: shape {labels.shape}")
+    refuse_if(labels.shape not in (shape, (*shape, 1)), "labels", f"be integers of shape {shape}", shape=labels)
     labels = check_labels(labels.ravel(), logits.shape[-1])
     logits = logits - logits.max(axis=-1, keepdims=True)
     observed = logits[np.arange(count), labels].mean()
@@ -80,12 +79,11 @@ def _slope_of_softmax(logits: np.ndarray, labels: Any, shape: tuple[int, ...]) -
 def _slope_of_sigmoid(logits: np.ndarray, labels: Any, shape: tuple[int, ...]) -> Callable[[float], float]:
     """The same for label vectors: mean of logit (p - y)."""
     labels, units = as_float64(labels), logits.shape[-1]
-    if labels.shape != (*shape, units):
-        raise ValueError(f"`labels` must be vectors, of shape {(*shape, units)}. Received: shape {labels.shape}")
+    refuse_if(labels.shape != (*shape, units), "labels", f"be vectors, of shape {(*shape, units)}", shape=labels)
     labels = labels.reshape(logits.shape)
     wrong = np.argwhere(~((labels >= 0) & (labels <= 1)))
     if len(wrong):
-        raise ValueError(f"`labels` must be in [0, 1]. Received: {labels[tuple(wrong[0])]} in row {wrong[0][0]}")
+        raise refusal("labels", "be in [0, 1]", f"{labels[tuple(wrong[0])]} in row {wrong[0][0]}")
     return lambda temperature: np.mean(logits * (expit(logits / temperature) - labels))
 
 
@@ -123,14 +121,14 @@ class TemperatureScaler(keras.layers.Layer):
     the temperature of a heteroscedastic head, which is inside the expectation over the noise and chosen before
     training, while T is behind the expectation and fitted after training.
 
-    Noisy labels calibrate the model for noisy labels: its confidence matches the share of noisy labels that agree with
-    it. It could be more confident of the true classes.
+    Noisy labels calibrate the model for noisy labels: its confidence matches the fraction of noisy labels that agree
+    with it. It could be more confident of the true classes.
 
     Args:
         link: the link of its inputs: "softmax" (log-probabilities or logits), "sigmoid" (logits), or another link.
         temperature: T before it is fitted.
         dtype: "float32", whatever the policy of the model around it, or "float64" on a backend that computes in it.
-        kwargs: see `keras.layers.Layer`.
+        kwargs: arguments of `keras.layers.Layer`.
     Input and output shape: `(..., K)`.
     Raises:
         ValueError: for arguments out of range.
@@ -183,8 +181,9 @@ class TemperatureScaler(keras.layers.Layer):
         """Sets T to the value that maximises the likelihood of the labels, whose negative log is convex in 1 / T.
 
         Args:
-            outputs: of a model for examples that it was not trained on, `(..., K)`: log-probabilities or logits.
-            labels: of these examples, integers `(...)`; for a sigmoid `(..., K)`, in [0, 1].
+            outputs: outputs of a model for examples that it was not trained on, `(..., K)`: log-probabilities or
+                logits.
+            labels: labels of these examples, integers `(...)`; for a sigmoid `(..., K)`, in [0, 1].
         Returns:
             itself.
         Raises:
@@ -242,7 +241,7 @@ def scale_temperature(
         x: examples that it was not trained on: arrays, or a data set of batches (x, y).
         y: their labels, which may be noisy: integers, or vectors for a sigmoid; None for a data set.
         link: "softmax" or "sigmoid", for a model whose last layer does not tell.
-        batch_size: for predictions from arrays.
+        batch_size: size of the batches for predictions from arrays.
     Returns:
         a model, with the layers of the old one.
     Raises:
@@ -257,25 +256,20 @@ def scale_temperature(
     """
     known = known_output(model)
     if link is None and (known is None or not known.activation):
-        raise ValueError(
-            '`link` must be given, "softmax" or "sigmoid", for a model that does not end in a head. Received: link=None'
-        )
+        raise refusal("link", 'be given, "softmax" or "sigmoid", for a model that does not end in a head', "link=None")
     scaler = TemperatureScaler(known.activation if link is None and known else link)
     _check_fits(model, known, scaler.link)
     parts = [
         (ops.convert_to_numpy(model.predict_on_batch(inputs)), labels)
         for inputs, labels in labelled_batches(x, y, batch_size)
     ]
-    if not parts:
-        raise ValueError("`x` must have at least one example. Received: none")
+    refuse_if(not parts, "x", "have at least one example", "none")
     outputs, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
     return scaler.fit(outputs, labels).append_to(model)
 
 
 def _check_fits(model: keras.Model, known: Output | None, link: links.Link) -> None:
     if known is not None and known.returns == "probabilities":
-        raise ValueError(
-            f"`model` must return log-probabilities or logits. Received: {model.name!r}, which returns probabilities"
-        )
+        raise refusal("model", "return log-probabilities or logits", f"{model.name!r}, which returns probabilities")
     if known is not None and known.activation not in ("", link.activation):
-        raise ValueError(f"`link` must be for {known.activation}, as {known.source}. Received: link={link!r}")
+        raise refusal("link", f"be for {known.activation}, as {known.source}", value=link)

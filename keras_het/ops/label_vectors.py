@@ -49,7 +49,8 @@ def log_joint_labels(
     Source: Collier et al. 2021, section 2, which averages the product over samples of u.
 
     Example:
-        >>> from keras_het.ops import low_rank_normal, quasi_random
+        >>> from keras_het.ops.low_rank import low_rank_normal
+        >>> from keras_het.ops.nodes import quasi_random
         >>> normal = low_rank_normal(ops.zeros((1, 2)), ops.zeros((1, 2)), 5.0 * ops.ones((1, 2, 1)))
         >>> nodes = quasi_random((0, 0), num_samples=256, units=0, num_factors=1)
         >>> [round(float(ops.exp(log_joint_labels(normal, ops.array([y]), nodes))[0]), 2) for y in ([1, 1], [1, 0])]
@@ -92,7 +93,7 @@ class LabelVectors(Normal):
         scale_diag: d, `(..., C)`.
         factor: V, with the signs of the labels, `(..., C, R)`.
         floor: probability of the label if the true one is the other, `(..., C)`; 1 for a label that is not known.
-        kept: what a true label adds to that, `(..., C)`; 0 for a label that is not known.
+        kept: number that a true label adds to that, `(..., C)`; 0 for a label that is not known.
         size: 0 and R, integers.
     """
 
@@ -148,24 +149,24 @@ class LabelVectors(Normal):
         """Zeros for the gradients of `tensors`."""
         return tuple(ops.zeros_like(x) for x in self.tensors)
 
-    def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Gradients of `tensors`: sums over the nodes of a chunk.
 
         Args:
-            sensitivity: gradients by the log-likelihoods, `(B, 1, C)`.
+            cotangent: gradients by the log-likelihoods, `(B, 1, C)`.
             chunk: columns of the tables.
         """
         log_p, by_loc, by_variance = log_expected_sigmoid_slopes(
             self._at(chunk), ops.square(self.scale_diag[..., None])
         )
         log_terms = self._mixed(log_p, (..., None))
-        of_floor = sensitivity * ops.exp(ops.minimum(-log_terms, LARGEST))
-        of_kept = sensitivity * ops.exp(log_p - log_terms)
+        of_floor = cotangent * ops.exp(ops.minimum(-log_terms, LARGEST))
+        of_kept = cotangent * ops.exp(log_p - log_terms)
         of_log_p = of_kept * self.kept[..., None]
         of_loc = of_log_p * by_loc
         of_factor = ops.matmul(ops.reshape(of_loc, (-1, of_loc.shape[-1])), ops.transpose(chunk[0]))
         of_scale_diag = 2.0 * self.scale_diag * ops.sum(of_log_p * by_variance, axis=-1)
-        sums = (ops.sum(x, axis=-1) for x in (sensitivity, of_loc, of_floor, of_kept))
+        sums = (ops.sum(x, axis=-1) for x in (cotangent, of_loc, of_floor, of_kept))
         of_offset, of_mean, of_floor, of_kept = sums
         return (
             of_offset,

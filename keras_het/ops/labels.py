@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 
 NO_CLASS = -(1 << 31)  # the label that stands for what is no integer
@@ -57,10 +58,7 @@ def for_each_label(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor]:
         return y_true, ops.broadcast_to(ops.expand_dims(y_pred, -2), (*ops.shape(y_true), y_pred.shape[-1]))
     found, expected = y_true.shape[-1], y_pred.shape[-2]
     if len(y_pred.shape) > 2 and None not in (found, expected) and found != expected:
-        raise ValueError(
-            f"`y_true` must have shape (N, {expected}), a label of each annotator, or -1. Received: shape "
-            f"{tuple(y_true.shape)}"
-        )
+        raise refusal("y_true", f"have shape (N, {expected}), a label of each annotator, or -1", shape=y_true)
     return y_true, y_pred
 
 

@@ -105,25 +105,25 @@ class LatentNormal(Normal):
     def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
         """Logits at a chunk of nodes, `(B, K, C)`.
 
-        One matrix product serves all rows of the batch, as in `pull_back`: a product for each row would make B arrays
+        One matrix product serves all rows of the batch, as in `vjp`: a product for each row would make B arrays
         of the size of the kernel W there, one for each row, before they are summed.
         """
         noise = ops.matmul(ops.transpose(self.kernel), self._noise_at(chunk))
         return self.loc[..., None] + _rows_first(noise, chunk)
 
-    def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The gradients by each of `tensors`, summed over the nodes of a chunk.
 
         Args:
-            sensitivity: gradients by the logits, `(B, K, C)`.
+            cotangent: gradients by the logits, `(B, K, C)`.
             chunk: columns of the tables.
         """
-        of_logits = _features_first(sensitivity)
+        of_logits = _features_first(cotangent)
         of_noise = _rows_first(ops.matmul(self.kernel, of_logits), chunk)
         of_scale_diag = ops.sum(of_noise * chunk[0], axis=-1)
         of_factor = ops.matmul(of_noise, ops.transpose(chunk[1]))
         of_kernel = ops.matmul(self._noise_at(chunk), ops.transpose(of_logits))
-        return ops.sum(sensitivity, axis=-1), of_scale_diag, of_factor, of_kernel
+        return ops.sum(cotangent, axis=-1), of_scale_diag, of_factor, of_kernel
 
 
 def _features_first(x: Tensor) -> Tensor:

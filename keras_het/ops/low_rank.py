@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.normal import DiagonalNormal
@@ -37,17 +38,15 @@ def low_rank_normal(
         None if x is None else _as_float(x) for x in (loc, scale_diag, factor, row_scale)
     )
     if factor is None and row_scale is not None:
-        raise ValueError("`row_scale` scales the rows of `factor`, which must be given. Received: factor=None")
+        raise refusal("`row_scale` scales the rows of `factor`, which", "be given", "factor=None")
     for name, tensor in (("scale_diag", scale_diag), ("row_scale", row_scale)):
         if tensor is not None and not _fits(tensor.shape, loc.shape):
-            raise ValueError(
-                f"`{name}` must have the shape of `loc`, {tuple(loc.shape)}. Received: shape {tuple(tensor.shape)}"
-            )
+            raise refusal(name, f"have the shape of `loc`, {tuple(loc.shape)}", shape=tensor)
     if factor is None:
         return DiagonalNormal(loc, scale_diag)
     if not _fits(factor.shape[:-1], loc.shape if len(factor.shape) > 2 else loc.shape[-1:]):
         rule = f"have the shape of `loc`, {tuple(loc.shape)}, or its last axis alone, before the axis of the factors"
-        raise ValueError(f"`factor` must {rule}. Received: shape {tuple(factor.shape)}")
+        raise refusal("factor", rule, shape=factor)
     if len(factor.shape) == 2:
         row_scale = ops.ones_like(loc) if row_scale is None else row_scale
         return ScaledLowRankNormal(loc, scale_diag, row_scale, factor)
@@ -121,15 +120,15 @@ class LowRankNormal(DiagonalNormal):
     def no_sums(self) -> tuple[Tensor, ...]:
         return ops.zeros_like(self.loc), ops.zeros((*self.loc.shape, self.size[1] + 1), self.loc.dtype)
 
-    def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Sums over the nodes of a chunk: of `sensitivity` times e_K, `(B, K)`, and times (e_R, 1), `(B, K, R + 1)`.
+    def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Sums over the nodes of a chunk: of `cotangent` times e_K, `(B, K)`, and times (e_R, 1), `(B, K, R + 1)`.
 
         The second sum is one matrix product, without a reshape, as in `logits_at`.
         """
         eps_diag, eps_factor = chunk[:2]
         with_one = ops.concatenate([eps_factor, ops.ones_like(eps_factor[:1])])
-        of_factor_and_loc = ops.tensordot(sensitivity, ops.transpose(with_one), axes=1)
-        return ops.sum(sensitivity * eps_diag, axis=-1), of_factor_and_loc
+        of_factor_and_loc = ops.tensordot(cotangent, ops.transpose(with_one), axes=1)
+        return ops.sum(cotangent * eps_diag, axis=-1), of_factor_and_loc
 
     def gradients(self, of_scale_diag: Tensor, of_factor_and_loc: Tensor) -> tuple[Tensor, ...]:
         """Gradients of `tensors` from the sums.

@@ -14,13 +14,13 @@ LARGEST = 40.0
 
 
 class Mean:
-    """Base class of means over nodes. A subclass defines `terms`, `log_terms` and `sensitivity`.
+    """Base class of means over nodes. A subclass defines `terms`, `log_terms` and `cotangent`.
 
     Logits are `(B, K, C)`, nodes last, or, for `log_terms` with `axis=-1`, `(..., C, K)`; results are `(B, K)`.
 
     Attributes:
         num_terms: the number of values for each logit that are averaged.
-        always_in_logs: whether the values themselves may overflow, so that only their logarithms are used.
+        always_in_logs: boolean, whether the values themselves may overflow, so that only their logarithms are used.
     """
 
     num_terms = 1
@@ -44,18 +44,18 @@ class Mean:
         return log_means[0]
 
     def pivot(self, value: Tensor) -> Tensor:
-        """The numbers to subtract from the mean logits before `sensitivity`, `(B, K)`; here 0."""
+        """The numbers to subtract from the mean logits before `cotangent`, `(B, K)`; here 0."""
         return ops.zeros_like(value)
 
-    def sensitivity(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
+    def cotangent(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
         """Derivatives by the logits of every node, times S, of the shape of the logits.
 
         Args:
-            logits: of every node, less `pivot(value)`.
+            logits: logits of every node, less `pivot(value)`.
             value: the result, `(B, K)`.
             upstream: gradient of the result, `(B, K)`.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define sensitivity(logits, value, upstream)")
+        raise NotImplementedError(f"{type(self).__name__} must define cotangent(logits, value, upstream)")
 
 
 class LogMean(Mean):
@@ -79,7 +79,7 @@ class LogMean(Mean):
         """log a(u)."""
         return (self.log_value(logits),)
 
-    def sensitivity(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
+    def cotangent(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
         return upstream[..., None] * ops.exp(ops.minimum(self.log_slope(logits) - value[..., None], LARGEST))
 
 
@@ -99,7 +99,7 @@ class LogMeanExp(Mean):
         """u."""
         return (logits,)
 
-    def sensitivity(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
+    def cotangent(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
         return upstream[..., None] * ops.exp(logits - value[..., None])
 
 

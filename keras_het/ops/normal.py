@@ -30,7 +30,7 @@ def finite(loc: Tensor) -> Tensor:
 class Normal:
     """Base class of Gaussians of logits u: mean logits, and noise that is linear in the nodes.
 
-    A subclass defines `row_shapes`, `variance`, `logits`, `tables`, `logits_at`, `pull_back` and `gradients`.
+    A subclass defines `row_shapes`, `variance`, `logits`, `tables`, `logits_at`, `vjp` and `gradients`.
 
     Args:
         tensors: all tensors, first the mean logits `(..., K)`.
@@ -39,8 +39,8 @@ class Normal:
 
     Attributes:
         num_rows: the number of tensors that have a row for each example.
-        in_logits: for each tensor, whether it grows with the logits, and is divided with them.
-        whole_batch: whether a block must have all rows.
+        in_logits: boolean for each tensor, whether it grows with the logits, and is divided with them.
+        whole_batch: boolean, whether a block must have all rows.
     """
 
     num_rows = 2
@@ -117,20 +117,20 @@ class Normal:
         raise NotImplementedError(f"{type(self).__name__} must define logits_at(chunk)")
 
     def no_sums(self) -> tuple[Tensor, ...]:
-        """Zeros to which `pull_back` adds."""
+        """Zeros to which `vjp` adds."""
         return tuple(ops.zeros_like(x) for x in self.tensors)
 
-    def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Sums over the nodes of a chunk; `gradients` makes the gradients of `tensors` from the sums of all chunks.
 
         Args:
-            sensitivity: gradients by the logits, `(B, K, C)`.
+            cotangent: gradients by the logits, `(B, K, C)`.
             chunk: columns of the tables.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define pull_back(sensitivity, chunk)")
+        raise NotImplementedError(f"{type(self).__name__} must define vjp(cotangent, chunk)")
 
     def gradients(self, *sums: Tensor) -> tuple[Tensor, ...]:
-        """Gradients of `tensors` from the sums of `pull_back` over all chunks."""
+        """Gradients of `tensors` from the sums of `vjp` over all chunks."""
         return sums
 
 
@@ -228,14 +228,14 @@ class DiagonalNormal(Normal):
     def no_sums(self) -> tuple[Tensor, ...]:
         return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
 
-    def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Two sums over the nodes of a chunk: of `sensitivity` times e_K, and of `sensitivity`, each `(B, K)`.
+    def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Two sums over the nodes of a chunk: of `cotangent` times e_K, and of `cotangent`, each `(B, K)`.
 
         Args:
-            sensitivity: gradients by the logits, `(B, K, C)`.
+            cotangent: gradients by the logits, `(B, K, C)`.
             chunk: columns of the tables.
         """
-        return ops.sum(sensitivity * chunk[0], axis=-1), ops.sum(sensitivity, axis=-1)
+        return ops.sum(cotangent * chunk[0], axis=-1), ops.sum(cotangent, axis=-1)
 
     def gradients(self, of_scale_diag: Tensor, of_loc: Tensor) -> tuple[Tensor, ...]:
         """Gradients of `tensors` from the sums.

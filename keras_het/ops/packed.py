@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.ops.low_rank import LowRankNormal
 from keras_het.ops.normal import DiagonalNormal
@@ -42,12 +43,12 @@ def pack(normal: Any, step: Tensor | None = None, flips: tuple[Tensor, Tensor] |
     """The tensor (mu, d, V, step) of a Gaussian, `(..., K (2 + R) + 1)`, or (mu, d, V, flips, 0, step).
 
     Args:
-        normal: of K logits, with R factors.
+        normal: Gaussian of K logits, with R factors.
         step: the training step, an integer scalar; None at inference.
         flips: rates of wrong labels, `(K,)` each; None for none.
 
     Example:
-        >>> from keras_het.ops import low_rank_normal
+        >>> from keras_het.ops.low_rank import low_rank_normal
         >>> packed = pack(low_rank_normal(ops.zeros((5, 3)), ops.ones((5, 3)), ops.ones((5, 3, 2))))
         >>> tuple(packed.shape), int(unpack(packed, units=3).step)
         ((5, 13), -1)
@@ -68,14 +69,14 @@ def unpack(packed: Tensor, units: int, takes_flips: bool = False) -> Unpacked:
     Args:
         packed: `(..., K (2 + R) + 1)`.
         units: K.
-        takes_flips: whether rates of wrong labels may stand in it, 2 K + 1 numbers more.
+        takes_flips: boolean, whether rates of wrong labels may stand in it, 2 K + 1 numbers more.
     Raises:
         ValueError: for another width.
     """
     sizes = sizes_of(packed.shape[-1], units, takes_flips)
     if sizes is None:
         rule = f"have shape (..., {units} (2 + R) + 1), the distribution of {units} logits with R factors"
-        raise ValueError(f"`y_pred` must {rule}. Received: shape {tuple(packed.shape)}")
+        raise refusal("y_pred", rule, shape=packed)
     return unpack_sized(packed, units, *sizes)
 
 
@@ -83,9 +84,9 @@ def sizes_of(width: int, units: int, takes_flips: bool = False) -> tuple[int, bo
     """The number of factors in a packed tensor, and whether rates of wrong labels stand in it; None for no such width.
 
     Args:
-        width: of the tensor.
+        width: width of the tensor.
         units: K.
-        takes_flips: whether the rates may stand in it.
+        takes_flips: boolean, whether the rates may stand in it.
 
     Example:
         >>> sizes_of(13, units=3), sizes_of(13, units=5)
@@ -103,7 +104,7 @@ def unpack_sized(packed: Tensor, units: int, num_factors: int, has_flips: bool =
         packed: `(..., K (2 + R) + 1)`.
         units: K.
         num_factors: R.
-        has_flips: whether rates of wrong labels stand in it.
+        has_flips: boolean, whether rates of wrong labels stand in it.
     """
     step = ops.cast(ops.max(packed[..., -1]), "int32")
     end = (2 + num_factors) * units

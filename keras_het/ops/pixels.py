@@ -47,7 +47,7 @@ def log_joint_pixels(
         normal: the Gaussian of u in temperatures, with `loc` `(B, ..., C)`, `scale_diag` and `scaled_factor()`.
         labels: classes, integers `(B, ...)`; a label outside [0, C) gives nan.
         nodes: `Nodes` of R factors; their e_K are not used.
-        valid: which pixels count, booleans `(B, ...)`; None for all. The others get no gradient, whatever their logits.
+        valid: pixels that count, booleans `(B, ...)`; None for all. The others get no gradient, whatever their logits.
         chunk_size: number of nodes held at once, or "auto".
         loop: over the chunks of nodes: "streamed", "unrolled" or "plain", see `expectation`.
     Returns:
@@ -55,7 +55,8 @@ def log_joint_pixels(
     Source: Monteiro et al. 2020, Eq. 5, with another estimate of it.
 
     Example:
-        >>> from keras_het.ops import low_rank_normal, quasi_random
+        >>> from keras_het.ops.low_rank import low_rank_normal
+        >>> from keras_het.ops.nodes import quasi_random
         >>> signs = ops.array([[[[5.0], [-5.0]], [[5.0], [-5.0]]]])
         >>> normal = low_rank_normal(ops.zeros((1, 2, 2)), ops.zeros((1, 2, 2)), signs)
         >>> nodes = quasi_random((0, 0), num_samples=256, units=0, num_factors=1)
@@ -135,22 +136,22 @@ class PixelVectors(Normal):
         """`(B, 1, nodes)` log-likelihoods."""
         return self._log_likelihoods(self._at(chunk))
 
-    def pull_back(self, sensitivity: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Gradients of `tensors`: sums over the nodes of a chunk.
 
         Args:
-            sensitivity: gradients by the log-likelihoods, `(B, 1, nodes)`.
+            cotangent: gradients by the log-likelihoods, `(B, 1, nodes)`.
             chunk: columns of the tables.
         """
         u = self._at(chunk)
         shares, targets, own = ops.softmax(u, axis=-2), self.targets[..., None], self.own[..., None]
         p = ops.softmax(u + own * (0.5 - shares), axis=-2)
-        slopes = sensitivity[:, None] * (targets - ops.sum(targets, axis=-2, keepdims=True) * p)
+        slopes = cotangent[:, None] * (targets - ops.sum(targets, axis=-2, keepdims=True) * p)
         of_shares = own * slopes
         of_u = slopes - shares * (of_shares - ops.sum(of_shares * shares, axis=-2, keepdims=True))
         of_factor = ops.matmul(ops.reshape(of_u, (-1, of_u.shape[-1])), ops.transpose(chunk[0]))
         return (
-            ops.sum(sensitivity, axis=-1),
+            ops.sum(cotangent, axis=-1),
             ops.sum(of_u, axis=-1),
             ops.sum(slopes * (0.5 - shares), axis=-1),
             ops.reshape(of_factor, ops.shape(self.factor)),

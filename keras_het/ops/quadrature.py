@@ -19,6 +19,7 @@ from typing import Any, Self
 import numpy as np
 from keras import ops
 
+from keras_het.base.refusal import refuse_if
 from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import log_ndtr
 from keras_het.ops.mean import Mean
@@ -65,10 +66,10 @@ class GumbelNormal(Normal):
         loc: mean logits, shape `(..., K)`, in temperatures.
         scale_diag: standard deviations >= 0, shape `(..., K)`.
         start: lower end of the range, shape `(..., 1)`.
-        length: of the range, shape `(..., 1)`.
+        length: length of the range, shape `(..., 1)`.
         growth: log of the spacing of the points at the upper end over that at the lower end, shape `(..., 1)`.
         units: K, an integer; a traced tensor may not know it.
-        size: of the table of points.
+        size: size of the table of points.
     """
 
     num_rows = 5
@@ -89,11 +90,8 @@ class GumbelNormal(Normal):
     @classmethod
     def of(cls, normal: DiagonalNormal, num_nodes: int) -> Self:
         """Makes the distribution, with the range of t that holds the largest, for so many points."""
-        if not isinstance(normal, DiagonalNormal):
-            raise ValueError(
-                "`integrator` must be another than Quadrature for a covariance that gives no class noise of its own. "
-                f"Received: {type(normal).__name__}"
-            )
+        rule = "be another than Quadrature for a covariance that gives no class noise of its own"
+        refuse_if(not isinstance(normal, DiagonalNormal), "integrator", rule, type(normal).__name__)
         start, length, growth = (ops.stop_gradient(x) for x in _range(normal, num_nodes))
         return cls(normal.loc, normal.scale_diag, start, length, growth, normal.units)
 
@@ -131,9 +129,9 @@ class GumbelNormal(Normal):
     def no_sums(self) -> tuple[Tensor, ...]:
         return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
 
-    def pull_back(self, sensitivity: tuple[Tensor, Tensor], chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def vjp(self, cotangent: tuple[Tensor, Tensor], chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The gradients by t - loc and by the standard deviations, summed over the nodes of a chunk, each `(B, K)`."""
-        return tuple(ops.sum(x, axis=-1) for x in sensitivity)
+        return tuple(ops.sum(x, axis=-1) for x in cotangent)
 
     def gradients(self, of_offset: Tensor, of_scale_diag: Tensor) -> tuple[Tensor, ...]:
         """Gradients of `tensors`; the range has gradient zero, since the integral does not depend on it."""
@@ -222,10 +220,10 @@ class LargestMean(Mean):
         law = _Law(offset, scale, exportable=exportable)
         return _log_integrand(law.log_cdf(), law.log_density(), axis) + log_weight
 
-    def sensitivity(self, points: Any, log_p: Tensor, upstream: Tensor) -> Tensor:
+    def cotangent(self, points: Any, log_p: Tensor, upstream: Tensor) -> Tensor:
         """Derivatives by t - loc and by the standard deviations, times the number of points, `(B, K, C)` each.
 
-        A_k is the share of a point in the mean of class k. The derivative by a parameter of the law of j is
+        A_k is the fraction of a point in the mean of class k. The derivative by a parameter of the law of j is
             g_j A_j d log f_j + (sum over k != j of g_k A_k) d log F_j.
         """
         offset, scale, log_weight = points
@@ -252,8 +250,8 @@ class _Law:
     Args:
         offset: x, of any shape.
         scale: s, of a shape that broadcasts.
-        with_slopes: whether slopes will be asked for.
-        exportable: whether to avoid erf, which is faster, but unknown to some exporters.
+        with_slopes: boolean, whether slopes will be asked for.
+        exportable: boolean, whether to avoid erf, which is faster, but unknown to some exporters.
     """
 
     def __init__(self, offset: Tensor, scale: Tensor, with_slopes: bool = False, exportable: bool = False) -> None:

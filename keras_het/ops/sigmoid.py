@@ -6,10 +6,7 @@ from keras import ops
 
 from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import erfcx_polynomial
-from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.mean import Mean, log_sigmoid_slope
-from keras_het.ops.nodes import Nodes
-from keras_het.ops.streaming import expectation
 
 # sigmoid(x) = sum_i w_i Phi(b_i x) to 2.2e-8: the least-squares fit of method section 4 (Monahan and Stefanski 1992).
 _WEIGHTS = (0.00318794, 0.03056366, 0.02009870, 0.19814896, 0.34008537, 0.29254038, 0.10616125, 0.00921376)
@@ -156,48 +153,10 @@ class _Mixture:
         return by_distance / self._sum, 0.5 * self.distance * by_variance / self._sum
 
 
-def sampled_expected_sigmoid_logit(
-    loc: Tensor,
-    scale_diag: Tensor,
-    factor: Tensor,
-    nodes: Nodes,
-    temperature: Tensor = 1.0,
-    row_scale: Tensor = None,
-    chunk_size: int | str = "auto",
-    loop: str = "streamed",
-) -> Tensor:
-    """logit of the mean sigmoid of Gaussian logits over nodes.
-
-        logsumexp_s log sigmoid(u_s / temperature) - logsumexp_s log sigmoid(-u_s / temperature)
-        (Collier et al. 2021, Eq. 5)
+class SigmoidMean(Mean):
+    """logit p = log p - log q, from the log means of sigmoid(u) and sigmoid(-u) (Collier et al. 2021, Eq. 5).
 
     The closed form, `expected_sigmoid_logit`, has an error below 1e-4 and is faster; this is the papers' way.
-
-    Args:
-        loc: mu, shape `(..., K)`.
-        scale_diag: d, standard deviations >= 0, shape `(..., K)`.
-        factor: V, as in `log_expected_softmax`.
-        nodes: `Nodes` for K classes and R factors.
-        temperature: tau > 0, a number or a scalar tensor.
-        row_scale: v of the parameter-efficient form, shape `(..., K)`, or None.
-        chunk_size: number of nodes held at once, or "auto".
-        loop: over the chunks of nodes: "streamed", "unrolled" or "plain", see `expectation`.
-    Returns:
-        logits of the marginal probabilities, shape `(..., K)`.
-
-    Example:
-        >>> from keras_het.ops.nodes import quasi_random
-        >>> nodes = quasi_random((0, 0), num_samples=64, units=3, num_factors=0)
-        >>> logit = sampled_expected_sigmoid_logit(ops.zeros((5, 3)), ops.ones((5, 3)), None, nodes)
-        >>> tuple(logit.shape)
-        (5, 3)
-    """
-    normal = low_rank_normal(loc, scale_diag, factor, row_scale).standardized(temperature=temperature)
-    return expectation(SigmoidMean(), normal, nodes, chunk_size, loop)
-
-
-class SigmoidMean(Mean):
-    """logit p = log p - log q, from the log means of sigmoid(u) and sigmoid(-u).
 
     The derivative by the logit of a node is d logit p / d u_s = sigmoid'(u_s) / (p q S).
     """
@@ -216,6 +175,6 @@ class SigmoidMean(Mean):
         """logit p."""
         return log_means[0] - log_means[1]
 
-    def sensitivity(self, logits: Tensor, logit: Tensor, upstream: Tensor) -> Tensor:
+    def cotangent(self, logits: Tensor, logit: Tensor, upstream: Tensor) -> Tensor:
         """Derivative by the logits of every node, times S."""
         return upstream[..., None] * ops.exp(log_sigmoid_slope(logits) - log_sigmoid_slope(logit)[..., None])

@@ -6,57 +6,10 @@ from keras import ops
 
 from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import largest
-from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.mean import Mean
-from keras_het.ops.nodes import Nodes
 from keras_het.ops.normal import finite
-from keras_het.ops.streaming import expectation
 
 LEFT_OUT = -1e12  # a log p below it belongs to a class left out by a mean of -inf
-
-
-def log_expected_softmax(
-    loc: Tensor,
-    scale_diag: Tensor,
-    factor: Tensor,
-    nodes: Nodes,
-    temperature: Tensor = 1.0,
-    row_scale: Tensor = None,
-    chunk_size: int | str = "auto",
-    loop: str = "streamed",
-) -> Tensor:
-    """Log of the mean softmax of Gaussian logits.
-
-        log E[softmax(u / temperature)],   u = loc + scale_diag * e_K + row_scale * (factor e_R)
-        (Collier et al. 2021, Eq. 3)
-
-    It streams over the nodes with a gradient of its own: memory does not grow with their number. Every sum is taken in
-    log space with its own maximum, so logits of 1e4 and noise of 1e3 are safe, and an improbable class keeps its
-    gradient. Derivatives of higher order are right, too; their memory grows with the nodes. TensorFlow under XLA cannot
-    differentiate the loops a second time and says so ("requires a fixed tensor list size"): use `loop="plain"`
-    there.
-
-    Args:
-        loc: mean logits mu, shape `(..., K)`; a class is left out by -inf (p = 0, and finite log p and gradients).
-        scale_diag: d, standard deviations >= 0, shape `(..., K)`.
-        factor: V, shape `(..., K, R)`, or `(K, R)` shared by the batch; None for a diagonal covariance.
-        nodes: `Nodes`, S of them, shared by the batch; they get no gradient.
-        temperature: tau > 0, a number or a scalar tensor.
-        row_scale: v of the parameter-efficient form, shape `(..., K)`, or None.
-        chunk_size: number of nodes held at once, or "auto".
-        loop: over the chunks of nodes: "streamed", "unrolled" or "plain", see `expectation`.
-    Returns:
-        log-probabilities, shape `(..., K)`; their exponentials sum to one to rounding, for any S.
-
-    Example:
-        >>> from keras_het.ops.nodes import quasi_random
-        >>> nodes = quasi_random((0, 0), num_samples=64, units=3, num_factors=2)
-        >>> log_p = log_expected_softmax(ops.zeros((5, 3)), ops.ones((5, 3)), ops.ones((5, 3, 2)), nodes)
-        >>> round(float(ops.sum(ops.exp(log_p[0]))), 5)
-        1.0
-    """
-    normal = low_rank_normal(loc, scale_diag, factor, row_scale).standardized(without_shift, temperature)
-    return expectation(SoftmaxMean(), normal, nodes, chunk_size, loop)
 
 
 def without_shift(loc: Tensor) -> Tensor:
@@ -98,6 +51,9 @@ def second_order_log_softmax(normal: Tensor) -> Tensor:
 class SoftmaxMean(Mean):
     """log p_k = log mean_s exp(u_sk - L_s), L_s = logsumexp_k u_sk, and its derivative by the logits of a node.
 
+    It is the log of the mean softmax of Collier et al. 2021, Eq. 3. A class is left out by a mean logit of -inf: p = 0,
+    and log p and the gradients are finite. Logits of 1e4 and noise of 1e3 are safe.
+
     A_sk = exp(u_sk - log p_k - L_s) is the weight of node s in the mean of class k. p_k A_sk is the softmax of node s,
     so
 
@@ -118,13 +74,13 @@ class SoftmaxMean(Mean):
         return (logits - ops.logsumexp(logits, axis=axis, keepdims=True),)
 
     def pivot(self, log_p: Tensor) -> Tensor:
-        """log p, which is subtracted from the logits before `sensitivity`.
+        """log p, which is subtracted from the logits before `cotangent`.
 
         It is 0 for a class that is left out, whose noise would otherwise be the largest logit.
         """
         return ops.where(log_p < LEFT_OUT, 0.0, log_p)
 
-    def sensitivity(self, logits: Tensor, log_p: Tensor, upstream: Tensor) -> Tensor:
+    def cotangent(self, logits: Tensor, log_p: Tensor, upstream: Tensor) -> Tensor:
         """Derivative by the logits of every node, times S."""
         p = ops.exp(log_p)
         weights = ops.exp(logits - _max(logits))

@@ -34,6 +34,10 @@ def expectation(
 ) -> Tensor:
     """The expectation of a link under a Gaussian of logits, averaged over the nodes.
 
+    It streams over them with a gradient of its own: memory does not grow with their number. Derivatives of higher order
+    are right, too; their memory grows with the nodes. TensorFlow under XLA cannot differentiate the loops a second time
+    and says so ("requires a fixed tensor list size"): use `loop="plain"` there.
+
     Args:
         mean: a `Mean`, such as `SoftmaxMean()`.
         normal: a `Normal` of finite logits in temperatures, with any number of leading axes.
@@ -155,7 +159,7 @@ def _in_blocks(function: Callable, normal: Normal, block_size: int | None) -> Ca
     """`function`, applied in blocks of rows; its results for the rows are joined, and its totals added.
 
     Args:
-        function: of a distribution and a block of each further tensor; gives results for the rows, and totals.
+        function: function of a distribution and a block of each further tensor; gives results for the rows, and totals.
         normal: the distribution of all rows, B.
         block_size: rows of a block; None for all.
     Returns:
@@ -245,7 +249,7 @@ def _add_log_terms(mean: Mean, normal: Normal, sums: Any, chunk: Any) -> tuple:
 
 def _add_gradients(mean: Mean, normal: Normal, value: Tensor, upstream: Tensor, sums: Any, chunk: Any) -> tuple:
     """The body of the backward pass: the sums of the gradients, with those at a chunk of nodes."""
-    parts = normal.pull_back(mean.sensitivity(normal.logits_at(chunk), value, upstream), chunk)
+    parts = normal.vjp(mean.cotangent(normal.logits_at(chunk), value, upstream), chunk)
     return tuple(s + part for s, part in zip(sums, parts, strict=True))
 
 

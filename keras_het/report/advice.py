@@ -28,8 +28,8 @@ def summary(found: Findings) -> list[str]:
 
 def _pairs(found: Findings) -> list[str]:
     """The first pair of classes, by the suspects if they tell one, else by the covariance."""
-    if found.swapped:
-        first, second, count = found.swapped[0]
+    if found.pair_flips:
+        first, second, count = found.pair_flips[0]
         between = f"{count:,} of {found.number_of_issues:,} suspects are between the two"
         return [
             f"{_quoted(first)} and {_quoted(second)} are taken for each other more often than by chance: {between}."
@@ -137,9 +137,9 @@ def _rare_classes(found: Findings) -> str | None:
 
 
 def _confused(found: Findings) -> str | None:
-    if found.swapped:
+    if found.pair_flips:
         return (
-            f"Look at examples of the classes that are taken for each other ({_named(found.swapped)}). Say in the "
+            f"Look at examples of the classes that are taken for each other ({_named(found.pair_flips)}). Say in the "
             "instructions for labelling how to tell them apart, or join them."
         )
     either = [(pair.first, pair.second) for pair in found.pairs or [] if pair.covariance < 0]

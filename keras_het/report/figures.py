@@ -10,6 +10,7 @@ import numpy as np
 from keras_het.analysis import plots
 from keras_het.analysis.plots.drawing import EITHER, TOGETHER
 from keras_het.base.extras import import_extra
+from keras_het.base.refusal import refusal
 from keras_het.report.findings import Findings
 
 STYLES = {"light": ["default"], "dark": ["default", "dark_background"]}  # a user's own style would change the figures
@@ -47,8 +48,8 @@ def pictures(found: Findings) -> list[Picture]:
         ),
         _picture(
             "What if only confident predictions are kept?",
-            "The share of errors among the predictions that are kept, the most confident first. The further below the "
-            "dashed line, the better the confidence tells right predictions from wrong ones.",
+            "The fraction of errors among the predictions that are kept, the most confident first. The further below "
+            "the dashed line, the better the confidence tells right predictions from wrong ones.",
             lambda ax: plots.risk_coverage(found.curve, ax),
         ),
     ]
@@ -118,7 +119,7 @@ def as_pictures(images: np.ndarray) -> np.ndarray:
     """
     images = images[..., 0] if images.ndim == 4 and images.shape[-1] == 1 else images
     if images.ndim != 3 and (images.ndim != 4 or images.shape[-1] not in (3, 4)):
-        raise ValueError(f"`images` must be (N, H, W) or (N, H, W, C) with C 1, 3 or 4. Received: shape {images.shape}")
+        raise refusal("images", "be (N, H, W) or (N, H, W, C) with C 1, 3 or 4", shape=images)
     if images.dtype == np.uint8:
         return images / 255.0
     images = np.nan_to_num(images.astype("float64"))

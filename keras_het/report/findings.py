@@ -14,6 +14,7 @@ from keras_het.analysis.diagnosis import NoiseDiagnosis
 from keras_het.analysis.label_quality import LabelIssues
 from keras_het.base.batches import check_same_index, count_examples, is_data_set
 from keras_het.base.internals import layers_of
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.inspection.check import judge
 from keras_het.inspection.probabilities import exclusive_probabilities
@@ -30,18 +31,19 @@ class Findings(NamedTuple):
         model: its name.
         class_names: K names, as given, or numbers.
         labels: `(N,)`.
-        out_of_sample: whether probabilities were given, as by cross-validation, so that the model did not predict.
+        out_of_sample: boolean, whether probabilities were given, as by cross-validation, so that the model did not
+            predict.
         accuracy: against the labels.
         nll: negative log-likelihood of the labels.
         brier: Brier score against the labels.
-        calibration: of the confidence of the predictions.
+        calibration: calibration of the confidence of the predictions.
         curve: risk and coverage by that confidence.
         issues: the labels, the worst first; None if they cannot be judged.
         noise: the noise that the head has learned; None without a head.
         missing: findings that could not be made, and why, in sentences.
-        epochs: of the training by which the labels are judged; 0 if they are judged by probabilities.
-        margins: of each epoch of that training, `(epochs, N)`; None without a history.
-        truth: how good the predictions are against the true classes; None without a T.
+        epochs: number of epochs of the training by which the labels are judged; 0 if they are judged by probabilities.
+        margins: margins of each epoch of that training, `(epochs, N)`; None without a history.
+        truth: quality of the predictions against the true classes; None without a T.
         diagnosis: kind of label noise; None without probabilities out of sample.
     """
 
@@ -78,7 +80,7 @@ class Findings(NamedTuple):
         return self._by_name(collections.Counter((given, suggested) for given, suggested, _ in self._suspects()))
 
     @property
-    def swapped(self) -> list[tuple[Any, Any, int]]:
+    def pair_flips(self) -> list[tuple[Any, Any, int]]:
         """(class, other class, number of suspects between the two), the largest number first.
 
         Only pairs of which one class is taken for the other more often than by chance: some suspects are confusable.
@@ -117,15 +119,15 @@ def collect(
     """Collects the findings of a report, without a page.
 
     Args:
-        model: of exclusive classes, with one output `(N, K)`.
+        model: model of exclusive classes, with one output `(N, K)`.
         x: inputs of the model, arrays of N examples.
         y: their labels, integers in [0, K), `(N,)`; they may be wrong.
         class_names: names of the K classes, a sequence or a dict {class: name}; None for numbers.
         probabilities: out of sample, `(N, K)`, each row of sum 1; None takes the model's predictions.
         dynamics: a `callbacks.TrainingDynamics` of the same examples, by which the labels are judged; or None.
-        issues: of the same labels, if somebody has found them; None finds them.
+        issues: issues of the same labels, if somebody has found them; None finds them.
         transition: T, for the section on the true classes; None for none.
-        batch_size: of the predictions.
+        batch_size: size of the batches of the predictions.
     Returns:
         `Findings`.
     Raises:
@@ -138,11 +140,9 @@ def collect(
         >>> round(found.accuracy, 3), found.number_of_issues, found.issues.index.tolist()
         (0.667, 1, [2, 0, 1])
     """
-    if is_data_set(x):
-        raise ValueError(f"`x` must be arrays, so that examples have a number. Received: a {type(x).__name__}")
+    refuse_if(is_data_set(x), "x", "be arrays, so that examples have a number", kind=x)
     count = count_examples(x)
-    if not count:
-        raise ValueError("`x` must have at least one example. Received: none")
+    refuse_if(not count, "x", "have at least one example", "none")
     if getattr(model, "compiled", False):
         judge(model, x, trains=False)
     check_same_index(x=x, y=y, probabilities=probabilities)
@@ -151,7 +151,7 @@ def collect(
     labels = check_labels(labels, p.shape[1], name="y")
     units = next((layer.units for layer in layers_of(model, HeteroscedasticDense)), p.shape[1])
     if units != p.shape[1]:
-        raise ValueError(f"`probabilities` must be of the {units} classes of the model's head. Received: {p.shape[1]}")
+        raise refusal("probabilities", f"be of the {units} classes of the model's head", p.shape[1])
     names = check_class_names(class_names, p.shape[1])
     missing: list[str] = []
     bins = analysis.calibration(p, labels)
@@ -160,9 +160,9 @@ def collect(
     if issues is None:
         issues = unless_impossible("Wrong labels", missing, lambda: _issues(p, labels, dynamics))
     elif not isinstance(issues, LabelIssues):
-        raise ValueError(f"`issues` must be of `find_label_issues`, or None. Received: a {type(issues).__name__}")
+        raise refusal("issues", "be of `find_label_issues`, or None", kind=issues)
     elif not np.array_equal(np.sort(issues.index), np.arange(count)) or np.any(labels[issues.index] != issues.given):
-        raise ValueError(f"`issues` must be of the same {count} labels. Received: those of others")
+        raise refusal("issues", f"be of the same {count} labels", "those of others")
     margins = unless_impossible("Margins by epoch", missing, lambda: None if dynamics is None else dynamics.margins)
     truth = unless_impossible("The true classes", missing, lambda: _truth(p, labels, transition))
     return Findings(
@@ -188,7 +188,7 @@ def _given(probabilities: Any, count: int) -> np.ndarray:
     p = np.asarray(probabilities)
     if p.ndim != 2 or len(p) != count or not np.issubdtype(p.dtype, np.floating):
         rule = f"be numbers of shape (N, K), a row for each of the {count} examples"
-        raise ValueError(f"`probabilities` must {rule}. Received: shape {p.shape}, dtype {p.dtype}")
+        raise refusal("probabilities", rule, f"shape {p.shape}, dtype {p.dtype}")
     return p
 
 
@@ -199,7 +199,7 @@ def _check_dynamics(dynamics: Any, labels: np.ndarray, units: int) -> None:
     found = dynamics.mean_probabilities.shape
     if found != (len(labels), units) or not np.array_equal(dynamics.labels, labels):
         rule = f"be of the same {len(labels)} examples, labels and {units} classes"
-        raise ValueError(f"`dynamics` must {rule}. Received: one of {found[0]} examples and {found[1]} classes")
+        raise refusal("dynamics", rule, f"one of {found[0]} examples and {found[1]} classes")
 
 
 def _issues(p: np.ndarray, labels: np.ndarray, dynamics: Any) -> LabelIssues:

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_het import analysis
-from keras_het.base.batches import count_examples, take
+from keras_het.base.batches import count_examples, select_rows
 from keras_het.base.internals import layers_of
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
@@ -21,12 +21,12 @@ class HeadSettings(NamedTuple):
     """The head of a model.
 
     Attributes:
-        name: of the layer.
-        link: in words.
-        covariance: in words.
-        integrator: in words.
-        temperature: as it is now.
-        learned: whether the temperature was learned.
+        name: name of the layer.
+        link: link in words.
+        covariance: covariance in words.
+        integrator: integrator in words.
+        temperature: temperature as it is now.
+        learned: boolean, whether the temperature was learned.
         noise_sd: root of the mean variance of the logits that the link sees, in temperatures; nan if it is not known.
     """
 
@@ -110,7 +110,7 @@ def _at_most(x: Any, most: int) -> Any:
     if count <= most:
         return x
     chosen = np.sort(np.random.default_rng(0).choice(count, most, replace=False))
-    return take(x, chosen)
+    return select_rows(x, chosen)
 
 
 def _settings(head: Any, covariance: np.ndarray | None) -> HeadSettings:

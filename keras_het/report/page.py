@@ -17,6 +17,7 @@ from keras_het.analysis.corrections import COLUMNS, read_corrections, read_table
 from keras_het.analysis.label_quality import LabelIssues
 from keras_het.analysis.plots.drawing import EITHER, TOGETHER
 from keras_het.base.extras import import_extra
+from keras_het.base.refusal import refusal
 from keras_het.base.version import __version__
 from keras_het.report.advice import NO_PAIR, next_steps, summary
 from keras_het.report.figures import is_images, margin_curves, pictures, thumbnails
@@ -30,12 +31,12 @@ MARK = '<meta name="generator" content="keras_het'  # in the head of every page
 def check_folder(folder: pathlib.Path) -> None:
     """Raises a ValueError if the folder has a file of a report's names that may not be replaced."""
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"`path` must be a folder. Received: {folder}, which is a file")
+        raise refusal("path", "be a folder", f"{folder}, which is a file")
     for name, is_ours in {PAGE: _is_page, TABLE: _is_table}.items():
         path = folder / name
         if path.exists() and not is_ours(path):
             rule = f"be a folder where {name} is of an earlier report, or is not there"
-            raise ValueError(f"`path` must {rule}. Received: {path}, which no report wrote as it is")
+            raise refusal("path", rule, f"{path}, which no report wrote as it is")
 
 
 def _is_page(path: pathlib.Path) -> bool:
@@ -106,7 +107,7 @@ def report(
     the model or the data do not allow, and says why.
 
     Args:
-        model: of exclusive classes, with one output `(N, K)`; with or without a head of this package.
+        model: model of exclusive classes, with one output `(N, K)`; with or without a head of this package.
         x: inputs of the model, arrays of N examples.
         y: their labels, integers in [0, K), `(N,)`; they may be wrong.
         class_names: names of the K classes, a sequence or a dict {class: name}; None for numbers.
@@ -116,12 +117,12 @@ def report(
             also beside probabilities, and the page has a curve of the margin by epoch for each suspect. None for none.
         issues: a `LabelIssues`, of `analysis.find_label_issues` or `clean_labels(...).issues`, whose suspects the page
             shall have, also beside dynamics; None finds them.
-        transition: how the labels came about, T as `truth.true_performance` takes it, for a section on how good the
-            model is against the true classes; then the examples must be held out. None for no such section.
+        transition: account of how the labels came about, T as `truth.true_performance` takes it, for a section on how
+            good the model is against the true classes; then the examples must be held out. None for no such section.
         images: pictures of the examples, to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels;
             None takes x if it has that last form.
-        batch_size: of the predictions.
-        title: of the page, as plain text; None names the model.
+        batch_size: size of the batches of the predictions.
+        title: title of the page, as plain text; None names the model.
     Returns:
         the path of the page.
     Raises:
@@ -145,9 +146,7 @@ def report(
     found = collect(model, x, y, class_names, **given, batch_size=batch_size)
     images = x if images is None and is_images(x) else images
     if images is not None and len(images) != len(found.labels):
-        raise ValueError(
-            f"`images` must have one for each of the {len(found.labels)} examples. Received: {len(images)}"
-        )
+        raise refusal("images", f"have one for each of the {len(found.labels)} examples", len(images))
     table = _table(found, folder / TABLE)
     replace_files(folder, table | {PAGE: render(found, images, title).encode("utf-8", "replace")})
     return folder / PAGE

@@ -2,13 +2,13 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_het.base.batches import take
+from keras_het.base.batches import select_rows
 from keras_het.layers import HeteroscedasticDense
 from keras_het.losses import EarlyLearningRegularizedCrossentropy, ForwardCorrectedCrossentropy, with_index
 
@@ -25,7 +25,7 @@ class Task:
         classes: names of the K classes, or their numbers, `(K,)`.
         sample_weight: weights of the examples in training, `(N,)`; None for equal ones.
         trust: weights of the labels where they measure a model, `(N,)`: 1 for a verified one.
-        verified: whether somebody has verified a label, `(N,)`; None if none is.
+        verified: boolean, whether somebody has verified a label, `(N,)`; None if none is.
         index: index of the pandas frame that the examples came in; None for numbers.
         own_classes: classes as the labels themselves name them, `(K,)`, where `classes` are other names; or None.
         epochs: largest number of epochs of a training.
@@ -56,7 +56,7 @@ class Task:
         """The task of some of the examples, those at the `indices`."""
         rows = {name: getattr(self, name) for name in ("y", "sample_weight", "trust", "verified", "index")}
         taken: dict[str, Any] = {name: None if row is None else row[indices] for name, row in rows.items()}
-        return dataclasses.replace(self, x=take(self.x, indices), **taken)
+        return dataclasses.replace(self, x=select_rows(self.x, indices), **taken)
 
 
 class Candidate:
@@ -99,8 +99,8 @@ class Candidate:
         """New layers behind the head in training alone, such as a `NoiseTransition`; by default none.
 
         Args:
-            task: see `head`.
-            strength: see `head`.
+            task: argument of `head`.
+            strength: argument of `head`.
         """
         return []
 
@@ -108,8 +108,8 @@ class Candidate:
         """The loss, new for each training; by default crossentropy.
 
         Args:
-            task: see `head`.
-            strength: see `head`.
+            task: argument of `head`.
+            strength: argument of `head`.
         """
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
@@ -117,8 +117,8 @@ class Candidate:
         """The targets of the loss, `(N,)` or `(N, K)`; by default the labels as they are.
 
         Args:
-            task: see `head`.
-            strength: see `head`.
+            task: argument of `head`.
+            strength: argument of `head`.
         """
         return task.y
 
@@ -126,8 +126,8 @@ class Candidate:
         """Weights of the examples, `(N,)`; by default those of the task.
 
         Args:
-            task: see `head`.
-            strength: see `head`.
+            task: argument of `head`.
+            strength: argument of `head`.
         """
         return task.sample_weight
 
@@ -135,8 +135,8 @@ class Candidate:
         """New callbacks of a training; by default none.
 
         Args:
-            task: see `head`.
-            strength: see `head`.
+            task: argument of `head`.
+            strength: argument of `head`.
         """
         return []
 
@@ -207,11 +207,16 @@ class Heteroscedastic(Candidate):
     Args:
         num_factors: R, columns of V; None for the default of the layer.
         temperatures: strengths, each of which is tried.
+    Raises:
+        ValueError: for a temperature alone, which is no list.
     """
 
     name = "heteroscedastic head"
 
     def __init__(self, num_factors: int | None = None, temperatures: tuple[float, ...] = (5.0,)):
+        if isinstance(temperatures, str) or not isinstance(temperatures, Iterable):
+            rule = "be a list of temperatures, each of which is tried, such as (1.5, 5.0)"
+            raise ValueError(f"`temperatures` must {rule}. Received: temperatures={temperatures!r}")
         self.num_factors, self.strengths = num_factors, tuple(temperatures)
 
     def head(self, task: Task, strength: Any) -> list[keras.layers.Layer]:

@@ -13,11 +13,11 @@ import numpy as np
 from keras_het.analysis import diagnose_noise
 from keras_het.analysis.advice import after_choose
 from keras_het.base.result_files import ResultFiles
-from keras_het.base.validation import check_choice, check_integer
+from keras_het.base.validation import check_integer
 from keras_het.training.candidates import DEFAULTS, PLAIN, SAFEST, Candidate, Task, file_name
-from keras_het.training.compare import CLEAR, WIDTH, check_learned, choose_one
+from keras_het.training.compare import CLEAR, WIDTH, check_learned, choose_one, class_means, class_means_of
 from keras_het.training.data import read, read_validation
-from keras_het.training.fit import Trainer
+from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 from keras_het.training.folds import MOST_SEED, stratified_folds
 from keras_het.training.race import Entry, Race
 from keras_het.training.result import Result, Score, finished
@@ -63,7 +63,8 @@ def choose(
     epochs. Whatever acts only in training, such as a transition matrix, is left out of it.
 
     `keras.utils.set_random_seed` is called before each training, with a number that depends on `seed` and the fold. So
-    a run that goes on from `resume_path` gives the same as an uninterrupted one.
+    a run that goes on from `resume_path` gives the same as an uninterrupted one. Afterwards the global random states
+    are as they were before; but TensorFlow keeps the last seed.
 
     Args:
         make_model: a function without arguments that returns a new compiled model, functional or Sequential, of the K
@@ -72,7 +73,8 @@ def choose(
             model. Or a model that was trained on other data (one that has seen these labels knows the wrong ones, too),
             which stays as it is: its features, the inputs of its last Dense layer, are computed once, and a training
             takes seconds; a KerasHub task takes raw images and strings. The result shares its layers. None if `x` are
-            features, `(N, D)`.
+            features, `(N, D)`, whatever their units: layers that the result has scale them, and then a Dense layer
+            begins at zero, whose first step already leads from class to class, so that few examples are enough.
         x: examples: arrays, a pandas frame of numbers, or a data set of batches (x, y), which is read once and kept in
             memory.
         y: their labels, `(N,)`: integers from 0 on, or names; None for a data set. A Series of pandas must have the
@@ -87,9 +89,9 @@ def choose(
             indices of a pandas frame where the examples have one. They replace the given ones, and count more in the
             measure.
         class_names: names of the K classes, for integer labels; None for numbers, or the names that the labels are.
-        optimizer: of models on features: a name, a Keras optimizer, of which each training gets a new one; None for
-            "adam", and beside a function, whose models bring theirs.
-        batch_size: of training and prediction.
+        optimizer: optimizer of models on features: a name, a Keras optimizer, of which each training gets a new one;
+            None for Adam with a learning rate of .003, and beside a function, whose models bring theirs.
+        batch_size: size of the batches of training and prediction.
         folds: the parts of the data, at least 2.
         trainings: the most trainings, with the last one, from `folds + 1` on. The plain training is measured on all
             folds, whose probabilities the result has. If the others are too few for the candidates on all folds, these
@@ -100,17 +102,17 @@ def choose(
             layers, the optimizer and the loss of a model that it makes, and not how the layers are joined, nor
             pretrained weights: take another folder when those change. Callbacks count by their attributes, which a
             training may change: make them anew for each call.
-        seed: of the split and of the trainings.
-        verbose: 1 for the plan, a progress bar and the table, 0 for nothing.
-        fit_arguments: for `fit`, such as callbacks, which all trainings share.
+        seed: seed of the split and of the trainings.
+        verbose: 1 for the plan, a progress bar and the result; 2 for the lines of `fit`, too; 0 for nothing.
+        fit_arguments: arguments `callbacks` and `steps_per_epoch` of `fit`, which all trainings share.
     Returns:
         `Result`; print it.
     Raises:
         ValueError: for labels or arguments out of range, labels that begin with 1, an id or -1 among them, one class,
             fewer examples than folds, weights of the examples, a model without a head,
-            a plain training that predicts held-out labels no better than the largest class does, or a folder of other
-            data.
-    Warns: if the plain training is clearly behind the class means of its features.
+            a loss that takes no integers, a plain training that predicts held-out labels no better than the largest
+            class does, or a folder of other data.
+    Warns: if the plain training is clearly behind the class means of its features, or a trained model looks untrained.
     Source: the rule, the list and their constants are those that did best on digits of the arena
         (`benchmarks/labels/choice.py`, which has data that had no say, too); the candidates' own sources are in
         `losses` and `layers`.
@@ -126,12 +128,12 @@ def choose(
         >>> found.model.predict(x[::20], verbose=0).argmax(-1).tolist()
         [0, 1, 2]
     """
-    check_choice("verbose", verbose, (0, 1))
     start, folds = time.perf_counter(), check_integer("folds", folds, 2)
     folds = folds if validation_data is None else 1
     check_integer("seed", seed, 0, MOST_SEED)
     entries = _entries(candidates, _most_entries(trainings, folds))
-    trainer = Trainer(make_model, optimizer, epochs, batch_size, criterion, fit_arguments)
+    check_fit_arguments(fit_arguments, TAKEN, choose)
+    trainer = Trainer(make_model, optimizer, epochs, batch_size, criterion, verbose, fit_arguments)
     given = read(x, y, None, verified_labels, class_names)
     if given.sample_weight is not None:
         rule = "give (x, y) alone: candidates use the weights themselves (`clean_labels` takes yours)"
@@ -150,7 +152,8 @@ def choose(
     base, *others = entries
     race.run([base], task, folds)
     p = _probabilities(fold_of, base)
-    check_learned(p, shown.y, (held_out or task).x, fold_of if held_out is None else None)
+    means = class_means(task.x, task.y, fold_of) if held_out is None else class_means_of(task, held_out)
+    check_learned(p, shown.y, means)
     diagnosis = diagnose_noise(p, shown.y, class_names=task.classes.tolist())
     task = dataclasses.replace(task, transition=diagnosis.transition)
     race.run(others, task, count, base)
@@ -191,7 +194,7 @@ def _progress(epochs: int, others: int, folds: int, count: int, verbose: int) ->
     if verbose:
         methods = f"{PLAIN.name} on {folds} parts of the data, {others} other methods on {count} of them"
         print(f"At most {most} trainings of up to {epochs} epochs: {methods}, and the last one.")
-    bar = keras.utils.Progbar(most, verbose=verbose, unit_name="training")
+    bar = keras.utils.Progbar(most, verbose=min(verbose, 1), unit_name="training")
 
     def step(last: bool = False) -> None:
         number = next(done)

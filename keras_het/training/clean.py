@@ -11,13 +11,13 @@ import keras
 import numpy as np
 
 from keras_het.analysis import diagnose_noise
-from keras_het.analysis.label_quality import check_distributions
 from keras_het.base.batches import check_same_index
 from keras_het.base.validation import as_float64, check_choice
+from keras_het.label_noise.estimation import check_distributions
 from keras_het.training.candidates import Task
 from keras_het.training.compare import check_learned
 from keras_het.training.data import read
-from keras_het.training.fit import Trainer
+from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 from keras_het.training.folds import held_out_probabilities
 from keras_het.training.result import ACTIONS, MANY, TOO_MANY, Result, Score, finished
 
@@ -55,26 +55,24 @@ def clean_labels(
     `classes`; `found.issues.to_frame()` has the names.
 
     Args:
-        make_model: a function without arguments that returns a new compiled model of the K classes, with a loss of
-            integer labels; it is trained as it is. Or a trained model, or None for features: see `choose`.
+        make_model: argument of `choose`; what a function makes is trained as it is.
         x: examples: see `choose`.
         y: their labels: see `choose`; every class needs as many examples as there are folds.
         epochs: the number of epochs of each training.
         probabilities: out of sample, `(N, K)`, each row of sum 1, in the order of the classes; None trains models for
             them.
-        action: of the issues: "drop" trains without their examples, "correct" with the classes found.
-        verified_labels: labels that somebody has verified, as a dict from the indices of examples to labels. They
-            replace the given ones, and are no issues.
+        action: remedy for the issues: "drop" trains without their examples, "correct" with the classes found.
+        verified_labels: argument of `choose`; they are no issues.
         sample_weight: weights of the examples in `fit`, shape `(N,)`, not negative; None for those of a data set.
-        class_names: see `choose`.
-        optimizer: see `choose`.
-        batch_size: of training and prediction.
+        class_names: argument of `choose`.
+        optimizer: argument of `choose`.
+        batch_size: size of the batches of training and prediction.
         folds: the number of parts, and of models, from 2 to N.
-        report_path: the folder for a page and a table of the labels (`report`); None for none.
-        resume_path: a folder that keeps each finished fold: see `choose`.
-        seed: of the split and of the models.
-        verbose: 1 for a progress bar and the result, 0 for none.
-        fit_arguments: for `fit`, such as callbacks.
+        report_path: argument of `choose`.
+        resume_path: argument of `choose`.
+        seed: seed of the split and of the models.
+        verbose: argument of `choose`.
+        fit_arguments: argument of `choose`.
     Returns:
         `Result`; print it.
     Raises:
@@ -96,17 +94,18 @@ def clean_labels(
         ([0, 1, 2], ['cat', 'cat', 'cat'])
     """
     check_choice("action", action, ACTIONS)
-    check_choice("verbose", verbose, (0, 1))
-    start, trainer = time.perf_counter(), Trainer(make_model, optimizer, epochs, batch_size, "accuracy", fit_arguments)
+    start = time.perf_counter()
+    check_fit_arguments(fit_arguments, TAKEN, clean_labels)
+    trainer = Trainer(make_model, optimizer, epochs, batch_size, "accuracy", verbose, fit_arguments)
     check_same_index(x=x, y=y, probabilities=probabilities)
     given = read(x, y, sample_weight, verified_labels, class_names)
     _check_counts(given, folds if probabilities is None else 1)
-    task, fold_of = trainer.task(given), None
+    task = trainer.task(given)
     if probabilities is None:
-        p, fold_of = held_out_probabilities(trainer, task, folds, seed, resume_path, verbose)
+        p = held_out_probabilities(trainer, task, folds, seed, resume_path, verbose)
     else:
         p = _given(probabilities, task)
-    check_learned(p, task.y, task.x, fold_of)
+        check_learned(p, task.y)
     diagnosis = diagnose_noise(p, task.y, class_names=task.classes.tolist())
 
     def train(labels: np.ndarray, rows: np.ndarray) -> keras.Model:

@@ -9,6 +9,7 @@ import numpy as np
 
 CLEAR = 1.0  # paired standard errors that make a difference clear
 BEHIND = 2.0  # paired standard errors behind the best one, at which a candidate is dropped
+NOTABLE = 0.02  # of all labels: less behind the class means is no weak model, however many examples show it
 WIDTH = 5  # epochs, of the moving mean by which the epoch is chosen
 SMALLEST = float(np.finfo("float32").tiny)
 REMEDY = (
@@ -48,8 +49,8 @@ def best_epoch(scores: np.ndarray, weights: np.ndarray) -> int:
     """The epoch, from 0, of the largest moving mean of the weighted mean score.
 
     Args:
-        scores: of each example after each epoch, `(epochs, N)`; the larger, the better.
-        weights: of the examples, `(N,)`.
+        scores: scores of each example after each epoch, `(epochs, N)`; the larger, the better.
+        weights: weights of the examples, `(N,)`.
     """
     return int(moving_mean(scores @ weights / weights.sum()).argmax())
 
@@ -60,9 +61,9 @@ def compare(scores: np.ndarray, others: np.ndarray, weights: np.ndarray) -> Diff
         mean = sum_n w_n (s_n - o_n) / sum_n w_n,     error^2 = sum_n w_n^2 (s_n - o_n - mean)^2 / (sum_n w_n)^2
 
     Args:
-        scores: of the first, `(N,)`, such as whether it predicts an example's label.
-        others: of the other, on the same examples.
-        weights: of the examples, `(N,)`.
+        scores: scores of the first, `(N,)`, such as whether it predicts an example's label.
+        others: scores of the other, on the same examples.
+        weights: weights of the examples, `(N,)`.
 
     Example:
         >>> compare(np.array([1, 1, 0, 1]), np.array([1, 0, 0, 1]), np.ones(4)).mean
@@ -83,7 +84,7 @@ def choose_one(
 
     Args:
         candidates: the plain training first.
-        difference: of one candidate to another.
+        difference: difference of one candidate to another.
         safest: the candidate for a doubt, one of them.
         errors: standard errors that a difference must have.
     """
@@ -94,7 +95,7 @@ def choose_one(
     return plain if difference(plain, safest).is_above(errors) else safest
 
 
-def check_learned(p: np.ndarray, labels: np.ndarray, x: Any = None, fold_of: np.ndarray | None = None) -> None:
+def check_learned(p: np.ndarray, labels: np.ndarray, by_means: np.ndarray | None = None) -> None:
     """Stops where a model has learned nothing, and warns where it is clearly behind the class means of its features.
 
     It has learned nothing if, on held-out examples, neither its share of predicted labels is above that of the largest
@@ -107,11 +108,10 @@ def check_learned(p: np.ndarray, labels: np.ndarray, x: Any = None, fold_of: np.
     Args:
         p: probabilities out of sample, `(N, K)`.
         labels: integers in [0, K), `(N,)`.
-        x: examples as the network takes them; only features, an array `(N, D)`, are compared with class means.
-        fold_of: the fold that each example was held out in, `(N,)`; None without folds, and for no comparison.
+        by_means: predictions of `class_means`, `(N,)`; None for no comparison.
     Raises:
         ValueError: for a model that has learned nothing, with the remedy.
-    Warns: if the class means predict more of the labels, by over two paired standard errors.
+    Warns: if the class means predict more of the labels, by over two paired standard errors and two points.
     """
     counts, rows, ones = np.bincount(labels, minlength=p.shape[1]), np.arange(len(labels)), np.ones(len(labels))
     right, frequent = p.argmax(axis=1) == labels, labels == counts.argmax()
@@ -120,24 +120,23 @@ def check_learned(p: np.ndarray, labels: np.ndarray, x: Any = None, fold_of: np.
         rule = f"predict held-out labels better than the largest class does: {REMEDY}"
         shares = f"{right.mean():.1%} of the labels predicted, where the largest class is {frequent.mean():.1%} of them"
         raise ValueError(f"The model must {rule}. Received: {shares}")
-    if fold_of is None or getattr(x, "ndim", 0) != 2 or np.asarray(x).dtype.kind not in "fiu":
-        return
-    by_means = class_means(np.asarray(x), labels, fold_of) == labels
-    if compare(by_means, right, ones).is_above(2.0):
+    nearest = right if by_means is None else by_means == labels
+    behind = compare(nearest, right, ones)
+    if behind.is_above(2.0) and behind.mean > NOTABLE:
         warnings.warn(
             f"The model predicts {right.mean():.1%} of the held-out labels, and the nearest class mean of the same "
-            f"features {by_means.mean():.1%}: it is weak, and so is what follows from it. {REMEDY.capitalize()}.",
+            f"features {nearest.mean():.1%}: it is weak, and so is what follows from it. Remedy: {REMEDY}.",
             stacklevel=3,
         )
 
 
-def class_means(features: np.ndarray, labels: np.ndarray, fold_of: np.ndarray) -> np.ndarray:
-    """The class of the nearest mean of each example, `(N,)`, by the labels of the other folds.
+def class_means(x: Any, labels: np.ndarray, fold_of: np.ndarray) -> np.ndarray | None:
+    """The class of the nearest mean of each example, `(N,)`, by the labels of the other folds; None without features.
 
         argmin_k sum_d (x_d - m_kd)^2 / s_d^2,    s_d^2 the variance of the feature
 
     Args:
-        features: `(N, D)`.
+        x: examples as the network takes them; only an array of numbers `(N, D)` has features.
         labels: integers, `(N,)`.
         fold_of: the fold of each example, `(N,)`.
 
@@ -146,6 +145,9 @@ def class_means(features: np.ndarray, labels: np.ndarray, fold_of: np.ndarray) -
         >>> class_means(x, np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])).tolist()
         [0, 0, 1, 1]
     """
+    if getattr(x, "ndim", 0) != 2 or np.asarray(x).dtype.kind not in "fiu":
+        return None
+    features = np.asarray(x)
     found, scale = np.zeros(len(labels), int), features.std(axis=0, dtype="float64")
     scaled = np.asarray((features - features.mean(axis=0)) / np.where(scale > 0, scale, 1.0), "float32")
     for fold in np.unique(fold_of):
@@ -156,3 +158,17 @@ def class_means(features: np.ndarray, labels: np.ndarray, fold_of: np.ndarray) -
         distances = np.square(means).sum(axis=1) - 2.0 * scaled[own] @ means.T
         found[own] = classes[distances.argmin(axis=1)]
     return found
+
+
+def class_means_of(train: Any, others: Any) -> np.ndarray | None:
+    """The same for other examples than those to train on, `(M,)`.
+
+    Args:
+        train: anything with examples `x` and labels `y`, integers `(N,)`, such as a `Task`.
+        others: the same with M other examples.
+    """
+    if any(getattr(part.x, "ndim", 0) != 2 for part in (train, others)):
+        return None
+    x, y = np.concatenate([train.x, others.x]), np.concatenate([train.y, others.y])
+    found = class_means(x, y, np.arange(len(y)) >= len(train.y))
+    return None if found is None else found[len(train.y) :]

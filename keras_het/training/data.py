@@ -43,8 +43,8 @@ def read_validation(data: Any, task: Task, columns: Any = None, name: str = "val
     Args:
         data: `(x, y)`, `(x, y, weights)` or a data set.
         task: the examples to train on.
-        columns: of their pandas frame; None for none.
-        name: of the argument, for errors.
+        columns: columns of their pandas frame; None for none.
+        name: name of the argument, for errors.
     """
     given = data[2] if isinstance(data, list | tuple) and len(data) == 3 else None
     pair = examples_and_labels(name, data if given is None else data[:2])

@@ -1,7 +1,10 @@
 """One training of a candidate, with the predictions of held-out examples after every epoch."""
 
 import dataclasses
+import difflib
+import inspect
 import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
@@ -10,6 +13,7 @@ from scipy.special import softmax
 
 from keras_het.base.batches import batches
 from keras_het.base.new_models import models_of
+from keras_het.base.seeds import unchanged_states
 from keras_het.base.validation import check_choice, check_integer
 from keras_het.inspection.check import judge
 from keras_het.inspection.data import check_finite
@@ -20,29 +24,56 @@ from keras_het.training.compare import SMALLEST
 
 MOMENTUM = 0.8  # of the average of weights, for an epoch
 CRITERIA = ("accuracy", "loss")
-REFUSED = ("x", "y", "class_weight", "sample_weight", "shuffle", "validation_split", "validation_data", "initial_epoch")
+TAKEN = ("callbacks", "steps_per_epoch")  # arguments of `fit` that all trainings may share
+
+
+def check_fit_arguments(given: Iterable[str], taken: Iterable[str], verb: Callable) -> None:
+    """Raises a ValueError for a name that is no argument of `fit`, or none that can be given; it says what is like it.
+
+    Args:
+        given: names.
+        taken: names that can be given.
+        verb: function of the package that a user calls, whose own arguments may be meant.
+    """
+    for name in given:
+        if name not in taken:
+            names = {*inspect.signature(verb).parameters, *taken} - {"fit_arguments"}
+            near = difflib.get_close_matches(name, names, cutoff=0.7)
+            meant = f" ({' or '.join(f'`{other}`' for other in near)}?)" if near else ""
+            rule = f"be arguments of `fit` that all trainings can share: {', '.join(taken)}"
+            raise ValueError(f"`fit_arguments` must {rule}. Received: {name}{meant}")
+
+
+def lines_of_fit(verbose: Any) -> int:
+    """The `verbose` of `fit` for that of a call: 0 shows nothing, 1 a bar and the result, 2 the lines of `fit`, too."""
+    return 2 if check_choice("verbose", verbose, (0, 1, 2)) == 2 else 0
 
 
 class Trainer:
     """Trains candidates, all with the same network below the head, optimizer, and arguments of `fit`.
 
     Args:
-        make_model: see `choose`.
-        optimizer: see `choose`.
+        make_model: argument of `choose`.
+        optimizer: argument of `choose`.
         epochs: the number of epochs.
-        batch_size: of training and prediction.
-        criterion: see `choose`.
+        batch_size: size of the batches of training and prediction.
+        criterion: argument of `choose`.
+        verbose: argument of `choose`.
         fit_arguments: further arguments of `fit`.
     Raises:
         ValueError: for arguments of `fit` that cannot be given.
     """
 
     def __init__(
-        self, make_model: Any, optimizer: Any, epochs: int, batch_size: int, criterion: str, fit_arguments: dict
+        self,
+        make_model: Any,
+        optimizer: Any,
+        epochs: int,
+        batch_size: int,
+        criterion: str,
+        verbose: int,
+        fit_arguments: dict,
     ):
-        refused = [name for name in fit_arguments if name in REFUSED]
-        if refused:
-            raise ValueError(f"`fit_arguments` must be without {', '.join(REFUSED)}. Received: {refused[0]}")
         self.epochs = check_integer("epochs", epochs, 1)
         self.batch_size = check_integer("batch_size", batch_size, 1)
         self._frozen = make_model if isinstance(make_model, keras.Model) else None
@@ -50,9 +81,11 @@ class Trainer:
         self._known = models_of(make_model)
         self._make = networks.maker(make_model, optimizer, self._known)
         self._criterion = check_choice("criterion", criterion, CRITERIA)
-        self._fit_arguments = {"batch_size": batch_size, "verbose": 0, **fit_arguments}
+        self._fit_arguments = {"batch_size": batch_size, **fit_arguments}
+        self._verbose = lines_of_fit(verbose)
         self._callbacks = keras.tree.flatten(self._fit_arguments.pop("callbacks", None) or [])
 
+    @unchanged_states()
     def settings(self, task: Task) -> dict[str, Any]:
         """What the result of a training depends on, beside data and seed, by the names of arguments.
 
@@ -68,18 +101,19 @@ class Trainer:
 
         Args:
             given: the examples as a user gives them.
-            name: of the argument, for the errors of examples that are not finite.
+            name: name of the argument, for the errors of examples that are not finite.
         """
         x = given.x if self._frozen is None else networks.features(self._frozen, given.x, self.batch_size)
         self._all[name] = x
         return dataclasses.replace(given, x=x, epochs=self.epochs)
 
+    @unchanged_states()
     def own(self, task: Task, seed: int) -> keras.Model:
         """A new model as the user makes it, trained on a task by its own loss; for examples as the network takes them.
 
         Args:
             task: the examples to train on.
-            seed: of the weights, the order of the batches, and all that is drawn.
+            seed: seed of the weights, the order of the batches, and all that is drawn.
         """
         keras.utils.set_random_seed(seed)
         model = self._make(task)
@@ -87,6 +121,7 @@ class Trainer:
         self._fit(model, task.x, task.y, task.sample_weight, self.epochs, [])
         return model
 
+    @unchanged_states()
     def candidate(
         self, candidate: Candidate, strength: Any, task: Task, held_out: Task | None, seed: int, epochs: int
     ) -> tuple[keras.Model, dict[str, np.ndarray]]:
@@ -97,8 +132,8 @@ class Trainer:
             strength: one of its strengths.
             task: the examples to train on.
             held_out: examples and labels that measure it, at least one; None for a training that is not measured.
-            seed: of the weights, the order of the batches, and all that is drawn.
-            epochs: how many.
+            seed: seed of the weights, the order of the batches, and all that is drawn.
+            epochs: number of epochs.
         Returns:
             the model that predicts the true classes, and of the held-out examples "scores", `(epochs, n)`,
                 "probabilities" at the epoch of the best mean score, `(n, K)`, float32; and "seconds".
@@ -130,7 +165,7 @@ class Trainer:
         judge(model, x, labels)
 
     def _fit(self, model: keras.Model, x: Any, y: Any, weight: Any, epochs: int, callbacks: list) -> None:
-        arguments = {**self._fit_arguments, "sample_weight": weight, "epochs": epochs}
+        arguments = {**self._fit_arguments, "sample_weight": weight, "epochs": epochs, "verbose": self._verbose}
         model.fit(x, y, callbacks=[*self._callbacks, *callbacks], **arguments)
         self._known.add(model)
 
@@ -140,12 +175,13 @@ class Record(keras.callbacks.Callback):
 
         a_e = (sum_{k <= e} m^(e - k) w_k) / (sum_{k <= e} m^(e - k)),      m = 0.8
 
-    Of the best epoch it keeps the probabilities; training goes on from the weights themselves.
+    Of the best epoch of these examples it keeps the probabilities, by the averages: of all epochs they would fill the
+    memory. Training goes on from the weights themselves.
 
     Args:
         predictor: the model that predicts the true classes.
         held_out: examples and labels; None for none.
-        batch_size: of the predictions.
+        batch_size: size of the batches of the predictions.
         criterion: "accuracy" scores an example by whether its label is predicted, "loss" by log p(label).
     """
 

@@ -10,11 +10,12 @@ import numpy as np
 
 from keras_het.base.result_files import ResultFiles
 from keras_het.base.seeds import random_generator
-from keras_het.base.validation import check_choice, check_integer
+from keras_het.base.validation import check_integer
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.training.candidates import Task
+from keras_het.training.compare import check_learned, class_means
 from keras_het.training.data import read
-from keras_het.training.fit import Trainer
+from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 
 MOST_SEED = 2**31 - 1  # each fold has the next one, and Keras takes none above 2**32 - 1
 
@@ -39,68 +40,69 @@ def cross_val_probabilities(
     A model predicts the labels that it was trained on, also wrong ones, with too much confidence. Only predictions out
     of sample can show that a label is wrong. The folds are stratified: each has its share of every label.
 
-    `keras.utils.set_random_seed` is called before each model is made, with a number that depends on `seed` and the
-    fold. So a run that was interrupted and goes on from `resume_path` gives the same as an uninterrupted one.
+    Seeds, and a run that goes on from `resume_path`, are as in `choose`.
 
     Args:
-        make_model: a function without arguments that returns a new compiled model of the K classes, a trained model, or
-            None: see `choose`.
+        make_model: argument of `choose`; what a function makes is trained as it is.
         x: examples: see `choose`.
         y: their labels, `(N,)`: see `choose`.
         epochs: the number of epochs of each training.
         folds: the number of parts, and of models, from 2 to N.
-        optimizer: see `choose`.
-        batch_size: of training and prediction.
-        sample_weight: of the examples in `fit`, shape `(N,)`, or None.
-        resume_path: a folder that keeps each finished fold; see `choose`.
-        seed: of the split and of the models.
-        verbose: 1 for a progress bar, 0 for none.
-        fit_arguments: for `fit`, such as callbacks.
+        optimizer: argument of `choose`.
+        batch_size: size of the batches of training and prediction.
+        sample_weight: weights of the examples in `fit`, shape `(N,)`, or None.
+        resume_path: argument of `choose`.
+        seed: seed of the split and of the models.
+        verbose: argument of `choose`.
+        fit_arguments: argument of `choose`.
     Returns:
         shape `(N, K)`, float32, each row of sum 1.
     Raises:
         ValueError: for labels or arguments out of range, models that are not new, not compiled, or of other classes, or
-            a folder that has the folds of other data or settings, or damaged files.
-    Warns: if a class has fewer examples than there are folds, so that a model may see none of it.
+            that predict held-out labels no better than the largest class does, or a folder that has the folds of other
+            data or settings, or damaged files.
+    Warns: if a class has fewer examples than there are folds, so that a model may see none of it; if the models are
+        clearly behind the class means of their features.
 
     Example:
         >>> def make_model():
         ...     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, "softmax")])
-        ...     model.compile("adam", "sparse_categorical_crossentropy")
+        ...     model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
         ...     return model
-        >>> x, y = np.eye(3)[:, :2].repeat(4, axis=0), np.arange(3).repeat(4)
-        >>> cross_val_probabilities(make_model, x, y, folds=2, epochs=2, verbose=0).shape
-        (12, 3)
+        >>> x, y = np.eye(3)[:, :2].repeat(20, axis=0), np.arange(3).repeat(20)
+        >>> cross_val_probabilities(make_model, x, y, folds=2, epochs=40, verbose=0).shape
+        (60, 3)
     """
-    check_choice("verbose", verbose, (0, 1))
-    trainer = Trainer(make_model, optimizer, epochs, batch_size, "accuracy", fit_arguments)
+    check_fit_arguments(fit_arguments, TAKEN, cross_val_probabilities)
+    trainer = Trainer(make_model, optimizer, epochs, batch_size, "accuracy", verbose, fit_arguments)
     task = trainer.task(read(x, y, sample_weight))
-    return held_out_probabilities(trainer, task, folds, seed, resume_path, verbose)[0]
+    return held_out_probabilities(trainer, task, folds, seed, resume_path, verbose)
 
 
 def held_out_probabilities(
     trainer: Trainer, task: Task, folds: int, seed: int, resume_path: Any, verbose: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The probabilities of each example by a model that did not see it, `(N, K)`, and its fold, `(N,)`.
+) -> np.ndarray:
+    """The probabilities of each example by a model that did not see it, `(N, K)`, if the models have learned something.
 
     Args:
-        trainer: of the models.
+        trainer: trainer of the models.
         task: the examples as the network takes them.
-        folds: see `cross_val_probabilities`.
-        seed: see `cross_val_probabilities`.
-        resume_path: see `cross_val_probabilities`.
-        verbose: see `cross_val_probabilities`.
+        folds: argument of `cross_val_probabilities`.
+        seed: argument of `cross_val_probabilities`.
+        resume_path: argument of `cross_val_probabilities`.
+        verbose: argument of `cross_val_probabilities`.
     """
     check_integer("seed", seed, 0, MOST_SEED)
     fold_of = stratified_folds(task.y, folds, seed)
     settings = {"data": task, "folds": folds, "seed": seed}
     files = ResultFiles(resume_path, lambda: settings | trainer.settings(task), "fold")
-    bar = keras.utils.Progbar(folds, verbose=verbose, unit_name="fold")
+    bar = keras.utils.Progbar(folds, verbose=min(verbose, 1), unit_name="fold")
     found = np.empty((len(task.y), task.units), "float32")
     for fold in range(folds):
         found[fold_of == fold] = _probabilities(trainer, task, fold_of, fold, seed, files)
         bar.update(fold + 1)
-    return found, fold_of
+    check_learned(found, task.y, class_means(task.x, task.y, fold_of))
+    return found
 
 
 def _probabilities(

@@ -7,17 +7,19 @@ from typing import Any
 import keras
 import numpy as np
 from keras import ops
+from scipy.special import softmax
 
-from keras_het.base.batches import count_examples, examples_and_labels, labelled_batches, take
+from keras_het.base.batches import Arrays, count_examples, examples_and_labels, labelled_batches, select_rows
 from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_choice
 from keras_het.inspection.check import leaves
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
-from keras_het.inspection.counterparts import activation_for, ignored_by, labels_for, loss_of, remade
+from keras_het.inspection.matching import activation_for, ignored_by, labels_for, loss_of, remade
 from keras_het.inspection.outputs import found_in, outputs_of
 from keras_het.layers import NoiseTransition
 from keras_het.losses.state import StatefulCrossentropy
 from keras_het.ops.label_vectors import MISSING
+from keras_het.training.compare import check_learned, class_means_of
 
 
 class HeldOut:
@@ -27,7 +29,7 @@ class HeldOut:
         data: `(x, y)`, or a data set of batches (x, y) that can be read more than once.
         criterion: "accuracy", "loss", or a function `(labels, predictions)`: see `tune`.
         mode: "min", "max" or "auto".
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Raises:
         ValueError: for arguments out of range.
     """
@@ -90,12 +92,35 @@ class HeldOut:
             raise ValueError("`validation_data` must have at least one label that counts. Received: none")
         return total / count, np.concatenate(right) if right else None
 
+    def check_learned(self, model: keras.Model, train: Any) -> None:
+        """Refuses a model that has learned nothing, and warns of a weak one, as `compare.check_learned` does.
+
+        Of models that predict one of several classes for each example; others are not judged.
+
+        Args:
+            model: the model.
+            train: examples `x` and labels `y` that it was trained on, for the class means of features.
+        """
+        losses = _losses(model)
+        if len(losses) != 1 or activation_for(losses[0]) != "softmax":
+            return
+        ignored = ignored_by(losses[0])
+        parts = [_that_count(*part[:2], ignored) for part in self._batches(model, ignored)]
+        outputs = np.concatenate([predictions for _, predictions in parts]).astype("float32")
+        labels = np.concatenate([_as_integers(*part) for part in parts])
+        if outputs.ndim != 2 or labels.shape != outputs.shape[:1] or not all(_name_classes(*part) for part in parts):
+            return
+        p = softmax(outputs, axis=1) if getattr(loss_of(losses[0]), "from_logits", False) else outputs
+        own = Arrays(self._x, self._y, None)
+        are_classes = all(getattr(y, "ndim", 0) == 1 and y.dtype.kind in "iu" for y in (train.y, own.y))
+        check_learned(p, labels, class_means_of(train, own) if are_classes and ignored is None else None)
+
     def _batches(self, model: keras.Model, ignored: int | None) -> Iterator[tuple[np.ndarray, np.ndarray, Any]]:
         """Yields labels, what the model predicts of them, and the distributions where the criterion takes those."""
         if layers_of(model, NoiseTransition):
             x, y = self._x, self._y
             if ignored is not None and y is not None and np.ndim(y) == 1:  # T has no row for such a label
-                x, y = take(x, np.flatnonzero(y != ignored)), y[y != ignored]
+                x, y = select_rows(x, np.flatnonzero(y != ignored)), y[y != ignored]
             for batch in CleanAndNoisy(model).batches(x, y, self._batch_size, "validation_data"):
                 yield batch.labels, batch.noisy.astype("float32"), None
             return
@@ -199,9 +224,14 @@ def _is_right(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
     if not _name_classes(labels, predictions):
         rule = 'be a function, or "loss", where the loss of the model does not tell what it predicts'
         raise ValueError(f"`criterion` must {rule}. Received: 'accuracy' of outputs of shape {predictions.shape}")
-    vectors = labels.shape == predictions.shape
-    classes = labels.argmax(-1) if vectors else labels.reshape(predictions.shape[:-1])
-    return predictions.argmax(-1) == classes
+    return predictions.argmax(-1) == _as_integers(labels, predictions)
+
+
+def _as_integers(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
+    """The classes that labels name, integers or vectors, in the shape of the predictions' examples."""
+    if labels.shape == predictions.shape:
+        return labels.argmax(-1)
+    return labels.reshape(predictions.shape[:-1]).astype(int)
 
 
 def _share_right(labels: np.ndarray, predictions: np.ndarray, ignored: int | None) -> np.ndarray:
@@ -268,7 +298,7 @@ def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float
         x: examples: arrays, or a data set of batches (x, y) as for `fit`.
         y: their noisy labels, integers in [0, K), `(N,)`, or of several annotators `(N, M)`, -1 where one is missing;
             None for a data set.
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Returns:
         a float.
     Raises:

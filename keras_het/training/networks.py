@@ -1,6 +1,7 @@
 """The networks of a training: what a user gives, with the head of a candidate and its layers for training alone."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,14 +12,18 @@ from keras_het.base.fingerprint import without_names
 from keras_het.base.graph import Head, find_head, model_inputs, single_output
 from keras_het.base.internals import compile_arguments, layers_of, not_decayed
 from keras_het.base.new_models import NewModels
-from keras_het.inspection.check import leaves
-from keras_het.inspection.counterparts import labels_for, remade
+from keras_het.base.validation import check_maker
+from keras_het.inspection.check import leaves, spelled
 from keras_het.inspection.features import predicted
+from keras_het.inspection.matching import labels_for, remade
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.raw_inputs import with_preprocessor
 from keras_het.training.candidates import Candidate, Task
 
 PROBABILITIES = ("softmax", "sigmoid", "log_sigmoid")  # activations, not of logits or log-probabilities of one class
+OF_INTEGERS = ("integers", "either", "")  # labels that a loss takes; "" of a user's own
+RATE = 3e-3  # of Adam on features; with .01 the last of 50 epochs knows wrong labels by heart
+LEAST = 1e-10  # of the largest variance: less is rounding
 KEPT = ("jit_compile", "run_eagerly", "steps_per_execution", "auto_scale_loss")  # of the arguments of `compile`
 
 
@@ -27,42 +32,57 @@ def maker(make_model: Any, optimizer: Any, known: NewModels) -> Callable[[Task],
 
     Args:
         make_model: a function; or None, or a trained model, for a Dense layer on features.
-        optimizer: of a model on features; refused beside a function.
+        optimizer: optimizer of a model on features; refused beside a function.
         known: models of the run so far.
     Raises:
         ValueError: for anything else.
     """
     if make_model is None or isinstance(make_model, keras.Model):
-        return lambda task: _linear(task, "adam" if optimizer is None else optimizer)
-    if not callable(make_model) or isinstance(make_model, keras.layers.Layer):
-        rule = "be a function that makes a new compiled model, a trained model, or None if `x` are features"
-        raise ValueError(f"`make_model` must {rule}. Received: a {type(make_model).__name__}")
+        return lambda task: _linear(task, optimizer)
+    check_maker(make_model, ", a trained model, or None if `x` are features")
     if optimizer is not None:
-        rule = "be None beside a function `make_model`, whose models bring theirs"
+        rule = "be None beside a function `make_model`: remove it; set it in `compile`"
         raise ValueError(f"`optimizer` must {rule}. Received: a {type(optimizer).__name__}")
     return lambda task: checked_model(make_model(), task, known)
 
 
 def _linear(task: Task, optimizer: Any) -> keras.Model:
-    """A Dense layer on features."""
+    """A Dense layer on features, which begins at zero: with few steps it still is what these have learned.
+
+    Random kernels would have to be unlearned first, which takes more steps than few examples give.
+    """
     shape = getattr(task.x, "shape", None)
     if shape is None or len(shape) != 2:
         found = f"a {type(task.x).__name__}" if shape is None else f"shape {tuple(shape)}"
         rule = "be features, an array (N, D), where there is no function `make_model`"
         raise ValueError(f"`x` must {rule}. Received: {found}")
-    dense = keras.layers.Dense(task.units, "log_softmax", dtype="float32")
-    model = keras.Sequential([keras.Input(shape[1:]), dense])
+    dense = keras.layers.Dense(task.units, "log_softmax", kernel_initializer="zeros", dtype="float32")
+    model = keras.Sequential([keras.Input(shape[1:]), _scaling(np.asarray(task.x)), dense])
     new = remade(optimizer) if isinstance(optimizer, keras.optimizers.Optimizer) else optimizer
-    model.compile(keras.optimizers.get(new), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    chosen = keras.optimizers.Adam(RATE) if new is None else keras.optimizers.get(new)
+    model.compile(chosen, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
+
+
+def _scaling(x: np.ndarray) -> keras.layers.Normalization:
+    """A layer that scales features, `(N, D)`, whatever their units, and makes none of them large that hardly varies.
+
+        (x_d - mean_d) / sqrt(variance_d + v),    v the median of the variances above zero
+
+    Without v a word in one of a thousand texts would be thirty standard deviations.
+    """
+    mean, variance = x.mean(axis=0, dtype="float64"), x.var(axis=0).astype("float64")
+    varies = variance > LEAST * np.max(variance, initial=0.0)
+    added = np.median(variance[varies]) if varies.any() else 1.0
+    return keras.layers.Normalization(mean=mean.tolist(), variance=(variance + added).tolist(), dtype="float32")
 
 
 def checked_model(model: Any, task: Task, known: NewModels) -> keras.Model:
     """A model of a user's function, which must be new, compiled, and of the classes of the task.
 
     Args:
-        model: what the function returned.
-        task: of which it is to learn.
+        model: result of the function.
+        task: task that it is to learn.
         known: models of the run so far.
     """
     if not isinstance(model, keras.Model) or not getattr(model, "compiled", False):
@@ -75,9 +95,10 @@ def checked_model(model: Any, task: Task, known: NewModels) -> keras.Model:
         rule = "make a new model each time, or one would have seen what it predicts"
         raise ValueError(f"`make_model` must {rule}. Received: a trained one")
     for loss in leaves(model.loss):
-        if labels_for(loss, 0) == "vectors":
-            rule = "make models of a loss of integers, as SparseCategoricalCrossentropy, for all labels become those"
-            raise ValueError(f"`make_model` must {rule}. Received: {getattr(loss, 'name', loss)}")
+        if labels_for(loss, task.units) not in OF_INTEGERS:
+            rule = "make models of a loss of integers, which all labels become"
+            remedy = 'compile(loss="sparse_categorical_crossentropy")'
+            raise ValueError(f"`make_model` must {rule}: {remedy}. Received: loss={spelled(loss)}")
     units = model.output_shape[-1] if getattr(model, "outputs", None) and len(model.outputs) == 1 else task.units
     if units != task.units:
         rule = f"make models of the {task.units} classes of `y`"
@@ -92,7 +113,7 @@ def with_head(model: keras.Model, task: Task, candidate: Candidate, strength: An
         model: new, of a function `make_model`.
         task: the examples to train on.
         candidate: makes the layers.
-        strength: of the candidate.
+        strength: strength of the candidate.
     Returns:
         the model to train, compiled with the optimizer of `model`, and the one without the layers for training alone,
             which share their layers.
@@ -149,7 +170,26 @@ def _config_of(part: Any) -> Any:
 
 def features(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
     """The features of a trained model, `(N, D)`: the inputs of its head, or its outputs if it has none."""
-    return predicted(model, features_of(model), x, batch_size)
+    symbolic = features_of(model)
+    if _looks_untrained(model, symbolic):
+        warnings.warn(
+            "`make_model` is a model that looks untrained: its optimizer has made no step, and no bias of the layers "
+            "below its head differs from another. Its features say little: train it on other data, or, to train all of "
+            "its layers here, give the function that makes it.",
+            stacklevel=4,
+        )
+    return predicted(model, symbolic, x, batch_size)
+
+
+def _looks_untrained(model: keras.Model, symbolic: Any) -> bool:
+    """Whether vectors of weights, such as biases, moving means and scales, are all as initializers make them.
+
+    Kernels do not tell, and a model that has no vectors may be trained.
+    """
+    steps = int(model.optimizer.iterations) if getattr(model, "optimizer", None) else 0
+    below = keras.Model(model_inputs(model), symbolic)
+    vectors = [np.ravel(weight) for weight in below.get_weights() if weight.ndim == 1 and len(weight) > 1]
+    return not steps and bool(vectors) and all(np.all(vector == vector[0]) for vector in vectors)
 
 
 def features_of(model: keras.Model) -> Any:
@@ -187,9 +227,11 @@ def compiled(model: keras.Model, optimizer: Any) -> keras.Model:
 
 
 def options_of(layer: Any) -> dict[str, Any]:
-    """What a new head takes over of the model's own."""
+    """What a new head takes over of the model's own: penalties, and that it begins at zero."""
     given = {name: getattr(layer, name, None) for name in ("kernel_regularizer", "bias_regularizer")}
-    return {name: value for name, value in given.items() if value is not None}
+    begins_at_zero = isinstance(getattr(layer, "kernel_initializer", None), keras.initializers.Zeros)
+    found = {"kernel_initializer": "zeros"} if begins_at_zero else {}
+    return found | {name: value for name, value in given.items() if value is not None}
 
 
 def _like(model: keras.Model, outputs: Any) -> keras.Model:

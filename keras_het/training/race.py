@@ -19,7 +19,7 @@ class Entry:
         strength: one of its strengths.
         name: title in the table.
         fits: arrays of a training for each fold that was measured, in order.
-        is_dropped: whether it fell behind.
+        is_dropped: boolean, whether it fell behind.
     """
 
     def __init__(self, candidate: Candidate, strength: Any):
@@ -36,11 +36,11 @@ class Race:
     """Trains candidates on parts of the data, and compares them by the examples that are held out.
 
     Args:
-        trainer: of a training.
-        parts: for each fold a function that returns the tasks to train on and to measure by; or of validation data.
-        seed: of all trainings; those of a fold have the same seed, so that candidates differ by little else than the
-            method.
-        files: for finished trainings.
+        trainer: trainer of each candidate.
+        parts: function for each fold that returns the tasks to train on and to measure by; or of validation data.
+        seed: seed of all trainings; those of a fold have the same seed, so that candidates differ by little else than
+            the method.
+        files: files for finished trainings.
         done: a function that is called after each training.
     """
 

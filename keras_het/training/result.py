@@ -39,13 +39,13 @@ class Score:
         name: title of the candidate, with its strength if it has several; or the value as text.
         value: strength of the candidate, or value; None for neither.
         score: mean of the criterion over the held-out labels, wrong ones among them, at the chosen epoch.
-        difference: what it gains over the plain training, on the same examples: accuracy, or mean log p(label); nan
+        difference: gain over the plain training, on the same examples: accuracy, or mean log p(label); nan
             where nothing is compared so.
         error: paired standard error of the difference.
         epoch: chosen epoch, counted from 1.
         trainings: number of trainings.
         seconds: time of all trainings.
-        dropped: whether it fell behind before all folds were measured.
+        dropped: boolean, whether it fell behind before all folds were measured.
     """
 
     name: str
@@ -72,7 +72,9 @@ class Result:
         reason: reason of the choice, in a sentence or two.
         diagnosis: `NoiseDiagnosis`: which kind of wrong labels there are, and the evidence; None by `tune`.
         probabilities: probabilities of the held-out examples by the plain training, each by a model that did not see
-            it, `(N, K)` in the order of the data, or of the validation data. None by `tune`.
+            it, `(N, K)` in the order of the data, or of the validation data. None by `tune`. Those of `choose` are by
+            the averaged weights, as its model and scores are, at the best epoch of each fold, while `epoch` and `score`
+            in the table are of one epoch, the best moving mean of all folds together.
         classes: labels as they were given, in the order of the outputs, `(K,)`; None by `tune`.
         trainings: number of trainings, with the last one.
         seconds: time of all trainings.
@@ -144,7 +146,7 @@ class Result:
 
         Args:
             path: the folder.
-            arguments: of `keras_het.report`, such as `images`.
+            arguments: arguments of `keras_het.report`, such as `images`.
         Raises:
             ImportError: without Matplotlib or Jinja.
             ValueError: for a result of `tune`.
@@ -168,7 +170,7 @@ class Result:
         table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
         lines = [*table, *filter(None, [self.reason])]
         if self.diagnosis is not None:  # what to begin with is news only where nothing was compared
-            lines.append(self.diagnosis.evidence() if len(self.table) > 1 else str(self.diagnosis))
+            lines.append(self.diagnosis.evidence() if self._compares else str(self.diagnosis))
         return "\n".join(lines + ([] if self.page is None else [f"report: {self.page}"]))
 
     def _repr_html_(self) -> str:
@@ -207,12 +209,16 @@ class Result:
         """Whether the table has differences from its first line."""
         return not math.isnan(self.table[0].difference)
 
+    @property
+    def _title(self) -> str:
+        """What a line of the table is."""
+        return "candidate" if self._compares else "value" if self.diagnosis is None else "model"
+
     def _cells(self) -> list[tuple[str, ...]]:
         """The table as texts, below its titles; without differences where nothing is compared."""
         is_compared, (scale, digits) = len(self.table) > 1 and self._compares, SCALES.get(self.criterion, (1, 3))
-        title = "value" if self.diagnosis is None else "candidate"
         over = (f"{'' if scale > 1 else 'log p '}over {self.table[0].name}",) if is_compared else ()
-        lines: list[tuple[str, ...]] = [(title, self.criterion, *over, "epoch", "trainings", "seconds", "")]
+        lines: list[tuple[str, ...]] = [(self._title, self.criterion, *over, "epoch", "trainings", "seconds", "")]
         for score in self.table:
             mark = "<- chosen" if score is self.best and len(self.table) > 1 else "dropped" if score.dropped else ""
             above = f"{scale * score.difference:+.{digits}f} +- {scale * score.error:.{digits}f}"
@@ -291,7 +297,7 @@ def _draw_scores(axes: Any, found: Result) -> None:
     axes.set_xscale("log" if numeric else "linear")
     axes.set_xticks(places, [score.name for score in found.table])
     axes.minorticks_off()
-    axes.set(xlabel="value", ylabel=f"{found.criterion} of the validation labels")
+    axes.set(xlabel=found._title, ylabel=f"{found.criterion} of the held-out labels")
     axes.legend(frameon=False)
 
 

@@ -9,12 +9,22 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.batches import as_arrays, as_numpy, check_again, check_same_index, count_examples, is_data_set, take
+from keras_het.base.batches import (
+    Arrays,
+    as_arrays,
+    as_numpy,
+    check_again,
+    check_same_index,
+    count_examples,
+    is_data_set,
+    select_rows,
+)
 from keras_het.base.new_models import models_of
-from keras_het.base.seeds import random_generator
+from keras_het.base.seeds import random_generator, unchanged_states
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_maker
 from keras_het.inspection.check import judge
 from keras_het.training.data import as_table
+from keras_het.training.fit import TAKEN, check_fit_arguments, lines_of_fit
 from keras_het.training.folds import stratified_folds
 from keras_het.training.held_out import HeldOut, KeepBest
 from keras_het.training.result import Result, Score, are_positive, finished, text
@@ -67,7 +77,7 @@ def tune(
             `val_<criterion>` of every epoch and the metrics of the training, but no other `val_`. None holds out a
             fifth of the arrays, with its share of every class.
         criterion: "loss", the model's own loss without penalties, which is the negative log-likelihood for a
-            crossentropy, for losses that leave out or remember examples, such as `SelfPacedCrossentropy`, and for
+            crossentropy, for losses that remember examples, such as `EarlyLearningRegularizedCrossentropy`, and for
             those of a `DistributionModel`, which get its distributions;
             "accuracy"; or a function `(labels, predictions)` that returns a number for each example, or
             their mean, as the functions of `keras.losses` do. Behind a `NoiseTransition` the predictions are
@@ -76,56 +86,59 @@ def tune(
             "accuracy" in it, else "min".
         epoch: "best" scores after every epoch and keeps the best weights; "last" scores once, and after every
             epoch if there are callbacks.
-        extend: if the best of at least two positive numbers is the largest or the smallest, go on beyond it by the
-            ratio of the last step of the list, until it is not, for at most six more values. An error at one of these
-            ends the search, with a warning.
-        batch_size: of training and prediction from arrays.
-        seed: of the examples that are held out.
-        verbose: 1 for a progress bar and the table, 0 for neither; 2 shows the lines of `fit`, too.
-        fit_arguments: for `fit`, such as callbacks.
+        extend: boolean: if the best of at least two positive numbers is the largest or the smallest, go on beyond it by
+            the ratio of the last step of the list, until it is not, for at most six more values. An error at one of
+            these ends the search, with a warning.
+        batch_size: size of the batches of training and prediction from arrays.
+        seed: seed of the examples that are held out.
+        verbose: argument of `choose`.
+        fit_arguments: `callbacks`, `steps_per_epoch`, `shuffle`, `class_weight` and `sample_weight` of `fit`.
     Returns:
         `Result`; its `value` is the best one, its `model` has the weights of the epoch that was chosen. Its reason has
             a sentence on the epochs if the best one is among the last tenth.
     Raises:
         ValueError: for no value, arguments out of range, no validation data for a data set, a model that is not new, or
-            was compiled with a wrong loss, no finite score, or a generator, which would be empty for the second value.
+            was compiled with a wrong loss, no finite score, or a generator, which would be empty for the second value;
+            for a best model of exclusive classes that predicts held-out labels no better than the largest class does.
     Warns: if a later epoch of the same training predicts clearly more of the held-out labels, by over two paired
-        standard errors; for models of exclusive classes, where every epoch is scored.
+        standard errors, for models of exclusive classes, where every epoch is scored; else, if the best model is
+        clearly behind the class means of its features.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
         >>> def make_model(temperature):
         ...     keras.utils.set_random_seed(0)
         ...     model = keras.Sequential([keras.Input((2,)), HeteroscedasticDense(3, temperature=temperature)])
-        ...     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        ...     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        ...     model.compile(keras.optimizers.Adam(0.1), loss)
         ...     return model
-        >>> x, y = np.eye(3)[:, :2].repeat(5, axis=0), np.arange(3).repeat(5)
-        >>> found = tune(make_model, (1.5, 5.0), x, y, epochs=3, extend=False, verbose=0)
+        >>> x, y = np.eye(3)[:, :2].repeat(20, axis=0), np.arange(3).repeat(20)
+        >>> found = tune(make_model, (1.5, 5.0), x, y, epochs=30, extend=False, verbose=0)
         >>> [score.value for score in found.table], found.value in (1.5, 5.0)
         ([1.5, 5.0], True)
     """
     check_maker(make_model)
+    check_fit_arguments(fit_arguments, (*TAKEN, "shuffle", "class_weight", "sample_weight"), tune)
     given = _values(values)
     if validation_data is None and fit_arguments.get("sample_weight") is not None:
         rule = "be given beside `sample_weight`, for the weights are those of the examples in `fit` alone"
         raise ValueError(f"`validation_data` must {rule}. Received: validation_data=None")
-    if "validation_split" in fit_arguments:
-        raise ValueError("`validation_data` must be given, for there is no `validation_split` here. Received: it")
     train, validation_data = _divided(x, y, validation_data, seed)
     held_out = HeldOut(validation_data, criterion, mode, check_integer("batch_size", batch_size, 1))
     check_choice("epoch", epoch, ("best", "last"))
     check_boolean("extend", extend)
-    shown = 2 if check_choice("verbose", verbose, (0, 1, 2)) == 2 else 0
-    arguments = {**train, **fit_arguments, "epochs": check_integer("epochs", epochs, 1), "verbose": shown}
+    shown, count = lines_of_fit(verbose), check_integer("epochs", epochs, 1)
+    arguments = {**train, **fit_arguments, "epochs": count, "verbose": shown}
     if not is_data_set(train["x"]):
         arguments["batch_size"] = batch_size
     search = Search(make_model, held_out, epoch == "best", arguments)
     bar = keras.utils.Progbar(len(given), verbose=min(verbose, 1), unit_name="model")
-    for value in given:
-        search.add(value)
-        bar.update(len(search.table), finalize=False)
-    if extend:
-        _extend(search, bar)
+    with unchanged_states():
+        for value in given:
+            search.add(value)
+            bar.update(len(search.table), finalize=False)
+        if extend:
+            _extend(search, bar)
     bar.update(len(search.table), finalize=True)
     return finished(search.result(), None, verbose)
 
@@ -159,7 +172,7 @@ def _divided(x: Any, y: Any, validation_data: Any, seed: int) -> tuple[dict[str,
         is_held_out = stratified_folds(y, HELD_OUT, seed) == 0
     else:
         is_held_out = random_generator(seed).permutation(count_examples(x)) % HELD_OUT == 0
-    parts = [(take(x, rows), y[rows]) for rows in (np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out))]
+    parts = [(select_rows(x, rows), y[rows]) for rows in (np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out))]
     return dict(zip("xy", parts[0], strict=True)), parts[1]
 
 
@@ -212,6 +225,8 @@ class Search:
             raise ValueError(f"`values` must have one with a finite {self._held_out.name}. Received: {scores}")
         if self._missed:
             warnings.warn(f'{self._missed}: try criterion="accuracy", and more epochs.', stacklevel=3)
+        else:
+            self._held_out.check_learned(self._model, Arrays(self._fit_arguments["x"], self._fit_arguments["y"], None))
         sortable = are_positive([score.value for score in self.table])
         table = sorted(self.table, key=lambda score: score.value) if sortable else self.table
         seconds, criterion = time.perf_counter() - self._start, self._held_out.name

@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator
-from keras_het.base.validation import check_boolean, check_choice, check_integer, check_open_share
+from keras_het.base.tables import Titled
+from keras_het.base.validation import check_boolean, check_choice, check_integer, check_open_fraction
 from keras_het.label_noise.estimation import check_distributions
 from keras_het.truth.corrected_weights import Noisy, read_noisy
 
@@ -17,20 +19,20 @@ PENALTY, FREE = 0.01, 5  # of RAPS: for each further class, and the number of cl
 
 
 @dataclasses.dataclass(frozen=True)
-class ConformalSets:
+class ConformalSets(Titled):
     """A rule that gives each example a set of classes: those whose score is at most a threshold.
 
     Attributes:
-        level: how often the set shall hold the true class.
+        level: rate at which the set shall hold the true class.
         score: "lac", "aps" or "raps".
-        thresholds: of the classes, `(K,)`; all the same unless `per_class`. Infinite if no threshold reaches the level:
-            then the class is in every set.
-        coverage: what the corrected labels say of the thresholds, before the correction of the finite sample; a number,
-            or `(K,)` if `per_class`.
-        margin: by how much that is to be above the level, as the threshold was chosen on these examples; a number, or
+        thresholds: thresholds of the classes, `(K,)`; all the same unless `per_class`. Infinite if no threshold reaches
+            the level: then the class is in every set.
+        coverage: coverage of the thresholds by the corrected labels, before the correction of the finite sample; a
+            number, or `(K,)` if `per_class`.
+        margin: excess of that over the level, as the threshold was chosen on these examples; a number, or
             `(K,)` if `per_class`.
-        mean_size: of the sets of these examples.
-        per_class: whether the level is kept for each true class, not only on average.
+        mean_size: mean size of the sets of these examples.
+        per_class: boolean, whether the level is kept for each true class, not only on average.
         notes: (title, text) of what the rule rests on.
     """
 
@@ -52,20 +54,20 @@ class ConformalSets:
         p = check_distributions(probabilities)
         if p.shape[1] != len(self.thresholds):
             rule = f"have {len(self.thresholds)} columns, as those of the calibration"
-            raise ValueError(f"`probabilities` must {rule}. Received: {p.shape[1]}")
+            raise refusal("probabilities", rule, p.shape[1])
         return scores(p, self.score) <= self.thresholds
 
-    def __str__(self) -> str:
+    def lines(self) -> list[tuple[str, str]]:
+        """(title, text) of the rule and of what it rests on."""
         whose = "each true class" if self.per_class else "the true class, on average over the classes"
         without = int(np.isinf(self.thresholds).sum())
         trivial = f", {without} classes are in every set, for no threshold reaches the level" if without else ""
-        lines = [
+        return [
             ("sets", f"{self.score.upper()}, to hold {whose} in {self.level:.0%} of the examples"),
             ("mean size", f"{self.mean_size:.2f} of {len(self.thresholds)} classes{trivial}"),
             ("margin", f"{np.max(self.margin):.3f} above the level, as the threshold was chosen on these labels"),
             *self.notes,
         ]
-        return "\n".join(f"{title}: {text}" for title, text in lines)
 
 
 def conformal_sets(
@@ -105,15 +107,15 @@ def conformal_sets(
     is left out, so the same example has always the same set.
 
     Args:
-        probabilities: of the model for held-out examples, `(N, K)`, each row of sum 1.
+        probabilities: probabilities of the model for held-out examples, `(N, K)`, each row of sum 1.
         labels: their noisy labels, integers `(N,)`, or `(N, M)` of annotators, as in `true_performance`.
         transition: T, as in `true_performance`.
-        level: of the coverage, in (0, 1).
+        level: level of the coverage, in (0, 1).
         score: "lac", "aps" or "raps".
-        per_class: whether every true class is to be covered so often (label-conditional).
+        per_class: boolean, whether every true class is to be covered so often (label-conditional).
         correction: "asymptotic", "finite" or None.
         draws: samples for the asymptotic margin.
-        seed: of the samples; an integer, at least 0, or a list of them.
+        seed: seed of the samples; an integer, at least 0, or a list of them.
     Returns:
         `ConformalSets`; its method `sets(probabilities)` is for new examples.
     Raises:
@@ -132,13 +134,13 @@ def conformal_sets(
         ([[True, False], [False, False]], 1.0)
     """
     noisy, rng = read_noisy(probabilities, labels, transition), random_generator(seed)
-    level = check_open_share("level", level)
+    level = check_open_fraction("level", level)
     check_boolean("per_class", per_class)
     found = scores(noisy.p, check_choice("score", score, tuple(_SCORES)))
     check_choice("correction", correction, CORRECTIONS)
     if correction == "finite" and (noisy.redraw is not None or noisy.labels.shape[1] > 1):
-        rule = '"asymptotic" for a T that is uncertain, or of several annotators'
-        raise ValueError(f"`correction` must be {rule}. Received: correction='finite'")
+        rule = 'be "asymptotic" for a T that is uncertain, or of several annotators'
+        raise refusal("correction", rule, "correction='finite'")
     process, margin = _Process(found, noisy.weights(noisy.inverses), per_class), np.zeros(1)
     if correction == "asymptotic":
         margin = process.mean_supremum(noisy.draws(check_integer("draws", draws, 1), rng))

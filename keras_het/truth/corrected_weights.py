@@ -15,15 +15,15 @@ import keras
 import numpy as np
 
 from keras_het.base.batches import check_same_index
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import as_float64, check_annotations, check_integer, check_labels, check_transitions
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
-from keras_het.label_noise import condition_number
 from keras_het.label_noise.dawid_skene import DawidSkene
 from keras_het.label_noise.estimation import check_distributions
-from keras_het.label_noise.matrices import from_confusion
+from keras_het.label_noise.matrices import condition_number, from_confusion
 from keras_het.layers import NoiseTransition
 
-MOST_CONDITION = 100.0  # a share of the truth to a hundredth would then take 100 ** 2 times the labels
+MOST_CONDITION = 100.0  # a fraction of the truth to a hundredth would then take 100 ** 2 times the labels
 MOST_ERROR = 0.25  # of T by its counts, in parts of itself: beyond, first order is not enough
 ASSUMPTION = "Noise must not depend on the example given its true class; held-out labels alone cannot show that it does"
 
@@ -35,9 +35,9 @@ class Noisy(NamedTuple):
         p: probabilities, `(N, K)`, float64.
         labels: integers `(N, M)`, -1 where annotator m gave none; M is 1 for one label each.
         transitions: the estimate of T, `(M, K, K)`.
-        inverses: that of T^-1, `(M, K, K)`.
+        inverses: T^-1, `(M, K, K)`.
         redraw: `(generator, counts of the examples) -> T` of another sample; None for a T that is taken for exact.
-        origin: where T comes from, in words.
+        origin: origin of T, in words.
     """
 
     p: np.ndarray
@@ -112,11 +112,10 @@ def read_noisy(probabilities: Any, labels: Any, transition: Any) -> Noisy:
     p = check_distributions(probabilities)
     size, several = p.shape[1], np.ndim(labels) == 2
     y = check_annotations(labels, size) if several else check_labels(labels, size, len(p))
-    if len(y) != len(p):
-        raise ValueError(f"`labels` must have a row for each of the {len(p)} examples. Received: {len(y)}")
+    refuse_if(len(y) != len(p), "labels", f"have a row for each of the {len(p)} examples", len(y))
     if several and (y < 0).all(axis=1).any():
         empty = int(np.flatnonzero((y < 0).all(axis=1))[0])
-        raise ValueError(f"`labels` must have at least one label of every example. Received: none of example {empty}")
+        raise refusal("labels", "have at least one label of every example", f"none of example {empty}")
     found, redraw, origin = _read_transition(transition, p, y)
     shape = (y.shape[1], size, size) if several else (1, size, size)
     found = _fit(found, shape, several)
@@ -168,20 +167,20 @@ def _fit(transition: Any, shape: tuple[int, int, int], several: bool) -> np.ndar
     found = check_transitions(as_float64(transition))
     if found.ndim == 3 and not several:
         rule = "be one matrix for labels of shape (N,); T of several annotators go with their labels, (N, M)"
-        raise ValueError(f"`transition` must {rule}. Received: shape {found.shape}")
+        raise refusal("transition", rule, shape=found)
     if found.ndim == 2 and several:
-        raise ValueError(f"`transition` must have shape {shape} for labels of annotators. Received: {found.shape}")
+        raise refusal("transition", f"have shape {shape} for labels of annotators", found.shape)
     found = found if several else found[None]
     if found.shape != shape:
         outliers = found.shape[1] == shape[1] + 1
         more = "; with an outlier class, probabilities must have its column" * outliers
         rule = f"be of the {shape[1]} classes of `probabilities`{more}"
-        raise ValueError(f"`transition` must {rule}. Received: shape {found.shape if several else found.shape[1:]}")
+        raise refusal("transition", rule, f"shape {found.shape if several else found.shape[1:]}")
     for m, each in enumerate(found):
         if not (condition := condition_number(each)) <= MOST_CONDITION:
             whose = f" of annotator {m}; leave their labels out" * several
             rule = f"have a condition number of at most {MOST_CONDITION:g}, or labels hardly separate some true classes"
-            raise ValueError(f"`transition` must {rule}. Received: {condition:.3g}{whose}")
+            raise refusal("transition", rule, f"{condition:.3g}{whose}")
     return found
 
 

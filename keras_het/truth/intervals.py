@@ -18,7 +18,7 @@ class Estimate:
     """An estimate, or an array of them, and its 95% interval.
 
     Attributes:
-        value: as it was computed: of a share it may be below 0 or above 1.
+        value: number as it was computed: of a fraction it may be below 0 or above 1.
         low: the lower end of the interval, within the range of what is estimated.
         high: its upper end.
     """
@@ -45,12 +45,12 @@ def estimate(value: Any, low: Any, high: Any, least: float = 0.0, most: float = 
     return Estimate(*(float(x) if np.ndim(x) == 0 else x for x in found))
 
 
-class Noise(NamedTuple):
+class Variances(NamedTuple):
     """Variances that labels by T add to one example's weight, and how far an uncertain T moves the mean.
 
     Attributes:
-        hit: if the example is one of those whose share is estimated.
-        miss: if it is not.
+        hit: variance if the example is one of those whose share is estimated.
+        miss: variance if it is not.
         of_transition: variance of the mean of all by the error of T.
     """
 
@@ -59,7 +59,7 @@ class Noise(NamedTuple):
     of_transition: Any = 0.0
 
 
-def share_estimate(value: Any, count: Any, noise: Noise, whole: Any = 1.0) -> Estimate:
+def fraction_estimate(value: Any, count: Any, noise: Variances, whole: Any = 1.0) -> Estimate:
     """The estimate of a share a by the mean of weights, with all a that `value` does not speak against.
 
         |value - a| <= 1.96 sqrt(V(a) / count + of_transition),    V(a) = a (1 - a) + a hit + (whole - a) miss
@@ -70,12 +70,12 @@ def share_estimate(value: Any, count: Any, noise: Noise, whole: Any = 1.0) -> Es
     Args:
         value: estimate of a.
         count: examples that it is the mean of.
-        noise: what T adds.
-        whole: share of all examples that may be counted at all; the others have the weight 0.
+        noise: variances that T adds.
+        whole: fraction of all examples that may be counted at all; the others have the weight 0.
     Source: Wilson 1927, "Probable inference, the law of succession, and statistical inference", for hit = miss = 0.
 
     Example:
-        >>> print(share_estimate(1.0, 10, Noise(0.0, 0.0)))
+        >>> print(fraction_estimate(1.0, 10, Variances(0.0, 0.0)))
         1.000 (0.722 to 1.000)
     """
     unit = NORMAL**2 / count
@@ -95,7 +95,7 @@ class TruthIntervals:
     Args:
         noisy: predictions, labels and T.
         predicted: class of each example, `(N,)`.
-        joint: estimated shares of true class i and prediction k, `(K, K)`.
+        joint: estimated fractions of true class i and prediction k, `(K, K)`.
     """
 
     def __init__(self, noisy: Noisy, predicted: np.ndarray, joint: np.ndarray) -> None:
@@ -109,18 +109,18 @@ class TruthIntervals:
         self.hit, self.miss = np.diag(variance)[predicted], self.of_joint[1][predicted, predicted]
 
     def of_accuracy(self, value: Any, of_transition: Any) -> Estimate:
-        """That of the share of predictions that are the true class."""
-        return share_estimate(value, self.count, Noise(self.hit.mean(), self.miss.mean(), of_transition))
+        """That of the fraction of predictions that are the true class."""
+        return fraction_estimate(value, self.count, Variances(self.hit.mean(), self.miss.mean(), of_transition))
 
     def of_bins(self, value: np.ndarray, counts: np.ndarray, sums: Any, of_transition: np.ndarray) -> Estimate:
         """The same in bins of `counts` examples, nan if empty, where `sums` adds a number of each example up by bin."""
-        noise = Noise(sums(self.hit) / counts, sums(self.miss) / counts, of_transition)
-        return share_estimate(value, counts, noise)
+        noise = Variances(sums(self.hit) / counts, sums(self.miss) / counts, of_transition)
+        return fraction_estimate(value, counts, noise)
 
     def of_table(self, of_transition: np.ndarray) -> Estimate:
-        """That of the shares of true class and prediction."""
+        """That of the fractions of true class and prediction."""
         predicted = np.bincount(self.predicted, minlength=len(self.joint)) / self.count
-        return share_estimate(self.joint, self.count, Noise(*self.of_joint, of_transition), predicted)
+        return fraction_estimate(self.joint, self.count, Variances(*self.of_joint, of_transition), predicted)
 
     def of_loss(self, value: Any, loss: np.ndarray, weights: np.ndarray, of_transition: Any) -> Estimate:
         """That of the mean loss, for losses of each example and class, `(N, K)`, by Student's t.
@@ -153,11 +153,11 @@ class TruthIntervals:
         f and 1.96 deviations of the sum of the errors, each with the sign of its gap.
 
         Args:
-            gaps: what was found, `(B,)`.
+            gaps: gaps that were found, `(B,)`.
             counts: examples of each bin, `(B,)`.
             hit: their estimated accuracy, `(B,)`; anything if empty.
-            sums: as in `of_bins`.
-            shifts: of the gaps by drawn T, `(D, B)`.
+            sums: function, as in `of_bins`.
+            shifts: shifts of the gaps by drawn T, `(D, B)`.
             noise: standard normal numbers, `(D, B)`.
         """
         filled = np.maximum(counts, 1)
@@ -165,7 +165,7 @@ class TruthIntervals:
         variance = right * (1.0 - right) + (right * sums(self.hit) + (1.0 - right) * sums(self.miss)) / filled
         errors = shifts + noise * np.sqrt(variance * counts) / self.count
         found = np.abs(gaps).sum()
-        sizes = np.linspace(0.0, 1.0, STEPS + 1) * found
-        drawn = np.stack([np.abs(size * gaps + errors).sum(axis=1) for size in np.linspace(0.0, 1.0, STEPS + 1)])
-        low = sizes[np.mean(drawn >= found, axis=1) > TAIL].min(initial=found)
+        fractions = np.linspace(0.0, 1.0, STEPS + 1)
+        drawn = np.stack([np.abs(fraction * gaps + errors).sum(axis=1) for fraction in fractions])
+        low = (fractions * found)[np.mean(drawn >= found, axis=1) > TAIL].min(initial=found)
         return low, found + NORMAL * float((errors @ np.where(gaps < 0.0, -1.0, 1.0)).std())

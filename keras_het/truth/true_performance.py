@@ -1,14 +1,14 @@
 """How good a model is against the true classes, by held-out noisy labels and T."""
 
 import dataclasses
-import html
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_het.base.seeds import random_generator
-from keras_het.base.validation import check_integer, check_open_share
+from keras_het.base.tables import Titled
+from keras_het.base.validation import check_integer, check_open_fraction
 from keras_het.truth.corrected_weights import Noisy, read_noisy
 from keras_het.truth.intervals import TAIL, Estimate, TruthIntervals, estimate
 
@@ -18,7 +18,7 @@ SMALL = float(np.finfo("float32").tiny)  # least probability in a logarithm, as 
 
 
 @dataclasses.dataclass(frozen=True)
-class TruePerformance:
+class TruePerformance(Titled):
     """How good a model is against the true classes; it prints in plain words.
 
     Each `Estimate` has value, low and high, arrays if the figure is one. Values are as they were computed: noise may
@@ -26,19 +26,21 @@ class TruePerformance:
     are wide, those of the calibration error and of the likelihood wider than they need be.
 
     Attributes:
-        accuracy: the share of predictions that are the true class.
-        noisy_accuracy: the share of predictions that are the label.
+        accuracy: the fraction of predictions that are the true class.
+        noisy_accuracy: the fraction of predictions that are the label.
         calibration_error: the expected calibration error against the true classes. What chance adds to it is taken off.
         nll: the mean of -log p(true class), no probability below the smallest float32.
-        joint: share of the examples with true class i and prediction j, `(K, K)`; its sums over j are the class shares.
-        edges: of the bins of the calibration curve, `(B + 1,)`, from 0 to 1.
+        joint: fraction of the examples with true class i and prediction j, `(K, K)`; its sums over j are the class
+            shares.
+        edges: edges of the bins of the calibration curve, `(B + 1,)`, from 0 to 1.
         count: examples in each bin, `(B,)`.
         confidence: their mean confidence, `(B,)`, nan in an empty bin.
-        curve: the share of the predictions of each bin that is the true class, `(B,)`, nan in an empty bin.
-        kept: the share of predictions that are at least as sure as the lower edge of each bin, `(B,)`.
-        kept_accuracy: the share of these that is the true class, `(B,)`, nan where there are none.
+        curve: the fraction of the predictions of each bin that is the true class, `(B,)`, nan in an empty bin.
+        keep_rate: the fraction of predictions that are at least as sure as the lower edge of each bin, `(B,)`.
+        kept_accuracy: the fraction of these that is the true class, `(B,)`, nan where there are none.
         condition: the condition number of T.
-        transition_share: how much of the variance of `accuracy` is from the error of T; 0 for a T taken for exact.
+        transition_fraction: fraction of the variance of `accuracy` that is from the error of T; 0 for a T taken for
+            exact.
         notes: (title, text) of what the result rests on.
     """
 
@@ -51,10 +53,10 @@ class TruePerformance:
     count: np.ndarray
     confidence: np.ndarray
     curve: Estimate
-    kept: np.ndarray
+    keep_rate: np.ndarray
     kept_accuracy: Estimate
     condition: float
-    transition_share: float
+    transition_fraction: float
     notes: tuple[tuple[str, str], ...]
 
     def threshold(self, accuracy: float = 0.95) -> float:
@@ -66,18 +68,18 @@ class TruePerformance:
         so check it on others before much depends on it.
 
         Args:
-            accuracy: the wanted share of true classes, greater than 0, less than 1.
+            accuracy: the wanted fraction of true classes, greater than 0, less than 1.
         Raises:
             ValueError: for another number.
         """
-        accuracy = check_open_share("accuracy", accuracy)
-        found, shown = self.kept_accuracy, self.kept * self.count.sum() * np.log(accuracy) <= np.log(TAIL)
+        accuracy = check_open_fraction("accuracy", accuracy)
+        found, shown = self.kept_accuracy, self.keep_rate * self.count.sum() * np.log(accuracy) <= np.log(TAIL)
         impossible = (found.value > 1.0) & (found.low >= 1.0)
         enough = self.edges[:-1][(found.low >= accuracy) & shown & ~impossible & (self.count > 0)]
         return float(enough[0]) if len(enough) else np.inf
 
     def lines(self) -> list[tuple[str, str]]:
-        """(title, text) of the figures and of what they rest on."""
+        """(title, text) of the metrics and of what they rest on."""
         return [
             ("accuracy, true classes", str(self.accuracy)),
             ("accuracy, labels", f"{self.noisy_accuracy:.3f}"),
@@ -91,27 +93,19 @@ class TruePerformance:
         if np.isinf(edge):
             return "none is shown to be enough by these labels"
         (place,) = np.flatnonzero(self.edges == edge)
-        kept, right = self.kept[place], self.kept_accuracy.low[place]
+        kept, right = self.keep_rate[place], self.kept_accuracy.low[place]
         return f"{edge:.3g} or more keeps {kept:.0%} of the predictions, right in at least {right:.1%} by the interval"
 
-    def __str__(self) -> str:
-        return "\n".join(f"{title}: {text}" for title, text in self.lines())
 
-    def _repr_html_(self) -> str:
-        """The same as a table for a notebook."""
-        rows = (f"<tr><th>{title}</th><td>{html.escape(text)}</td></tr>" for title, text in self.lines())
-        return f"<table><tbody>{''.join(rows)}</tbody></table>"
-
-
-class Figures(NamedTuple):
-    """The figures of one sample."""
+class Metrics(NamedTuple):
+    """The metrics of one sample."""
 
     accuracy: Any
     error: Any
     nll: Any
     joint: Any
     curve: Any
-    kept: Any
+    keep_rate: Any
     gaps: Any
 
 
@@ -140,7 +134,7 @@ def true_performance(
     the cases by 20 of each of two classes at 40% noise, and the notes say so.
 
     Args:
-        probabilities: of the model for held-out examples, `(N, K)`, each row of sum 1.
+        probabilities: probabilities of the model for held-out examples, `(N, K)`, each row of sum 1.
         labels: their noisy labels, integers `(N,)`; or of M annotators `(N, M)`, -1 where one gave none, who must err
             independently of each other, given the true class.
         transition: T[i, j] = p(noisy label j | true class i). One of
@@ -153,9 +147,9 @@ def true_performance(
               them, a bias, is not seen.
 
             For a T with an outlier class, the probabilities and the labels have that class, too.
-        bins: of the calibration curve, of equal width.
+        bins: number of bins of the calibration curve, of equal width.
         draws: samples.
-        seed: of the samples; an integer, at least 0, or a list of them.
+        seed: seed of the samples; an integer, at least 0, or a list of them.
     Returns:
         `TruePerformance`; print it.
     Raises:
@@ -174,7 +168,7 @@ def true_performance(
     noisy, rng = read_noisy(probabilities, labels, transition), random_generator(seed)
     bins, draws = check_integer("bins", bins, 1), check_integer("draws", draws, 2)
     sample, own = _Sample(noisy.p, bins), noisy.weights(noisy.inverses)
-    found = sample.figures(np.ones(len(own)), own)
+    found = sample.metrics(np.ones(len(own)), own)
     error, of_transition, share, shifts = _drawn(noisy, sample, own, found, draws, rng)
     intervals, above = TruthIntervals(noisy, sample.predicted, found.joint), _upward(sample.count)
     accuracy = intervals.of_accuracy(found.accuracy, of_transition.accuracy)
@@ -191,7 +185,9 @@ def true_performance(
         sample.mean_confidence,
         intervals.of_bins(found.curve, sample.filled, sample.by_bin, of_transition.curve),
         above / len(own),
-        intervals.of_bins(found.kept, sample.above, lambda each: _upward(sample.by_bin(each)), of_transition.kept),
+        intervals.of_bins(
+            found.keep_rate, sample.above, lambda each: _upward(sample.by_bin(each)), of_transition.keep_rate
+        ),
         noisy.condition,
         share,
         tuple(_notes(noisy, accuracy, share)),
@@ -209,7 +205,7 @@ def _notes(noisy: Noisy, accuracy: Estimate, share: float) -> list[tuple[str, st
 
 
 class _Sample:
-    """What figures need of the predictions, computed once."""
+    """What metrics need of the predictions, computed once."""
 
     def __init__(self, p: np.ndarray, bins: int) -> None:
         self.predicted, self.confidence, self.bins = p.argmax(axis=1), p.max(axis=1), bins
@@ -222,8 +218,8 @@ class _Sample:
         self.mean_confidence = self.by_bin(self.confidence) / self.filled
         self.loss, self.rows = -np.log(np.maximum(p, SMALL)), np.arange(len(p))
 
-    def figures(self, occurs: np.ndarray, weights: np.ndarray, around: Figures | None = None) -> Figures:
-        """The figures of a sample in which each example occurs so often, and counts for the classes with its weights.
+    def metrics(self, occurs: np.ndarray, weights: np.ndarray, around: Metrics | None = None) -> Metrics:
+        """The metrics of a sample in which each example occurs so often, and counts for the classes with its weights.
 
         The curves are linear in the sample near those of `around`, so that an empty bin is none of nan.
         """
@@ -233,9 +229,9 @@ class _Sample:
         hits, size = self.by_bin(counted[self.rows, self.predicted]), self.by_bin(occurs)
         gaps = (hits - self.by_bin(occurs * self.confidence)) / total
         curve = _ratio(hits, size, self.filled, around and around.curve)
-        kept = _ratio(_upward(hits), _upward(size), self.above, around and around.kept)
+        kept = _ratio(_upward(hits), _upward(size), self.above, around and around.keep_rate)
         nll = np.vdot(counted, self.loss) / total
-        return Figures(joint.trace() / total, np.abs(gaps).sum(), nll, joint / total, curve, kept, gaps)
+        return Metrics(joint.trace() / total, np.abs(gaps).sum(), nll, joint / total, curve, kept, gaps)
 
     def by_bin(self, values: np.ndarray) -> np.ndarray:
         return np.bincount(self.places, values, self.bins)
@@ -252,29 +248,29 @@ def _ratio(hits: np.ndarray, size: np.ndarray, given: np.ndarray, around: np.nda
 
 
 def _drawn(
-    noisy: Noisy, sample: _Sample, own: np.ndarray, found: Figures, draws: int, rng: np.random.Generator
-) -> tuple[float, Figures, float, np.ndarray]:
+    noisy: Noisy, sample: _Sample, own: np.ndarray, found: Metrics, draws: int, rng: np.random.Generator
+) -> tuple[float, Metrics, float, np.ndarray]:
     """The mean calibration error of the draws, and what an error of T adds.
 
     Returns:
-        The mean error; the variance of each figure that is from T; its share of that of the accuracy; and by how much
-        each drawn T shifts the gaps of the bins, `(D, B)`.
+        The mean error; the variance of each figure that is from T; its fraction of that of the accuracy; and by how
+        much each drawn T shifts the gaps of the bins, `(D, B)`.
     """
-    shifts, fields = [], len(Figures._fields)
+    shifts, fields = [], len(Metrics._fields)
 
     def both() -> Iterator[tuple]:
         for occurs, weights in noisy.draws(draws, rng):
-            known = sample.figures(occurs, own, found)
-            whole = known if weights is own else sample.figures(occurs, weights, found)
+            known = sample.metrics(occurs, own, found)
+            whole = known if weights is own else sample.metrics(occurs, weights, found)
             shifts.append(whole.gaps - known.gaps)
             yield known + whole
 
     mean, variance = _moments(both(), 2 * fields)
     pairs = list(zip(variance[:fields], variance[fields:], strict=True))
-    of_transition = Figures(*(np.maximum(whole - known, 0.0) for known, whole in pairs))
+    of_transition = Metrics(*(np.maximum(whole - known, 0.0) for known, whole in pairs))
     whole = pairs[0][1]
     share = float(of_transition.accuracy / whole) if whole else 0.0
-    return float(Figures(*mean[fields:]).error), of_transition, share, np.array(shifts)
+    return float(Metrics(*mean[fields:]).error), of_transition, share, np.array(shifts)
 
 
 def _moments(draws: Iterator[tuple], fields: int) -> tuple[list, list]:
@@ -289,6 +285,6 @@ def _moments(draws: Iterator[tuple], fields: int) -> tuple[list, list]:
 
 
 def _agreement(noisy: Noisy) -> float:
-    """The share of all given labels that are the prediction."""
+    """The fraction of all given labels that are the prediction."""
     given = noisy.labels >= 0
     return float((noisy.labels == noisy.p.argmax(axis=1)[:, None])[given].mean())

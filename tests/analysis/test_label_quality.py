@@ -14,7 +14,7 @@ from sklearn.model_selection import cross_val_predict
 
 from keras_het.analysis import find_label_issues
 from keras_het.analysis.covariance import ConfusedPair
-from keras_het.analysis.neighbors import neighbor_shares
+from keras_het.analysis.neighbors import neighbor_fractions
 from keras_het.callbacks import TrainingDynamics
 from keras_het.inspection.training_record import TrainingRecord
 from keras_het.label_noise import corrupt_labels, symmetric
@@ -240,14 +240,16 @@ def test_neighbours_by_hand_leave_the_example_itself_out():
     np.fill_diagonal(cosines, -np.inf)
     near = np.argsort(-cosines, axis=1)[:, :7]
     expected = np.stack([(labels[near] == label).mean(axis=1) for label in range(3)], axis=1)
-    np.testing.assert_allclose(neighbor_shares(x * rng.uniform(1, 9, size=(60, 1)), labels, 7)[0], expected)
-    np.testing.assert_array_equal(neighbor_shares(np.ones((3, 2)), [0, 0, 1], 2)[0], [[0.5, 0.5], [0.5, 0.5], [1, 0]])
+    np.testing.assert_allclose(neighbor_fractions(x * rng.uniform(1, 9, size=(60, 1)), labels, 7)[0], expected)
+    np.testing.assert_array_equal(
+        neighbor_fractions(np.ones((3, 2)), [0, 0, 1], 2)[0], [[0.5, 0.5], [0.5, 0.5], [1, 0]]
+    )
 
 
 def test_a_row_of_zeros_is_as_near_to_all_others():
     x, labels = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 0.1], [0.0, 1.0]]), [1, 0, 0, 2]
     expected = [[2 / 3, 0, 1 / 3], [1, 0, 0], [1, 0, 0], [1, 0, 0]]
-    np.testing.assert_allclose(neighbor_shares(x, labels, 1)[0], expected)
+    np.testing.assert_allclose(neighbor_fractions(x, labels, 1)[0], expected)
 
 
 @pytest.mark.parametrize(

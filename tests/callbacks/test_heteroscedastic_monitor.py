@@ -43,8 +43,10 @@ def test_the_figures_are_those_of_the_dense_matrix_after_the_epoch(arguments):
     )
     expected = {
         "head_noise_sd": np.sqrt(variances.mean()),
-        "head_diagonal_share": d.sum() * 0.8 / variances.sum(),  # centred, a variance of one of five classes keeps 4/5
-        "head_off_diagonal_share": 1 - np.square(variances).sum() / squares,
+        "head_diagonal_fraction": d.sum()
+        * 0.8
+        / variances.sum(),  # centred, a variance of one of five classes keeps 4/5
+        "head_off_diagonal_fraction": 1 - np.square(variances).sum() / squares,
         "head_effective_rank": variances.sum() ** 2 / squares,
         "val_ece": calibration(np.exp(model.predict(X[:30], verbose=0)), Y[:30]).error,
     }

@@ -177,7 +177,7 @@ def test_the_monitor_logs_what_t_is_after_each_epoch(tmp_path):
         assert history["flips_distance"][epoch] == pytest.approx(distance, rel=1e-5)
     with file.open() as lines:
         assert [float(row["flips_trace"]) for row in csv.DictReader(lines)] == pytest.approx(history["flips_trace"])
-    assert "flips_outlier_share" not in history
+    assert "flips_outlier_fraction" not in history
 
 
 class Seen(keras.callbacks.Callback):
@@ -325,7 +325,7 @@ def test_a_share_without_labelled_outliers_collapses_and_is_warned_of():
     (text,) = [str(warning.message) for warning in caught if warning.category is UserWarning]
     assert "'flips' learned has collapsed to" in text
     assert "without examples of label 3 it cannot be learned" in text
-    assert history["flips_outlier_share"][-1] < 0.01
+    assert history["flips_outlier_fraction"][-1] < 0.01
 
 
 def test_a_share_with_labelled_outliers_or_one_that_is_given_is_not_warned_of():

@@ -73,11 +73,11 @@ def of_distribution(head: Any, loss: Any, x: np.ndarray, y: np.ndarray) -> Case:
     return compiled(DistributionModel(inputs, head(inputs)), loss, x, y)
 
 
-def of_loss(make: Any, indexed: bool = False) -> Case:
+def of_loss() -> Case:
     """A plain network with a loss that has a state."""
-    loss, weight = make(), losses.with_index(EXAMPLES) if indexed else None
+    loss = losses.EarlyLearningRegularizedCrossentropy(EXAMPLES, UNITS, from_logits=True)
     model = network(keras.layers.Dense(UNITS, name="logits"))
-    return compiled(model, loss.attach(model), X, CLASSES, weight)
+    return compiled(model, loss.attach(model), X, CLASSES, losses.with_index(EXAMPLES))
 
 
 CASES = {
@@ -105,8 +105,5 @@ CASES |= {
     "targets": lambda: of_distribution(
         layers.HeteroscedasticNormal(UNITS, 3, seed=0, name="head"), losses.MultivariateNormalNLL(), X, TARGETS
     ),
-    "self-paced loss": lambda: of_loss(lambda: losses.SelfPacedCrossentropy(kept_share=0.5, from_logits=True)),
-    "early learning loss": lambda: of_loss(
-        lambda: losses.EarlyLearningRegularizedCrossentropy(EXAMPLES, UNITS, from_logits=True), indexed=True
-    ),
+    "early learning loss": of_loss,
 }

@@ -19,8 +19,7 @@ from tests.distribution.training import LAYOUTS, OWN_NOISE
 
 ROOT, BACKEND = pathlib.Path(__file__).parents[2], keras.config.backend()
 SEVERAL = list(LAYOUTS) if BACKEND == "jax" else ["replicas"]
-REMEMBERS = {"early learning loss"} | ({"self-paced loss"} if BACKEND == "torch" else set())  # and refuses replicas
-SELECTS = {"self-paced loss"}  # the smallest losses: of each replica's own share of a batch on TensorFlow
+REMEMBERS = {"early learning loss"}  # and refuses replicas
 
 
 def run(path, *arguments):
@@ -66,8 +65,6 @@ def test_a_head_trains_on_several_devices_as_on_one(tmp_path):
 def test_every_case_trains_on_several_devices_as_on_one(found, name):
     if BACKEND != "jax" and name in REMEMBERS:
         assert "must be in one process" in found[name] or "must have one replica" in found[name]
-    elif BACKEND == "tensorflow" and name in SELECTS:
-        assert found[name]["replicas"]["differ"] == []
     else:
         check(found[name], STEPS)
 

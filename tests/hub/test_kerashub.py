@@ -221,6 +221,7 @@ def test_analysis_takes_raw_inputs_as_predict_does(name):
         assert keras_het.training.noisy_nll(whole, raw, LABELS, batch_size=5) == pytest.approx(score, rel=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:`make_model` is a model that looks untrained:UserWarning")  # these are
 @pytest.mark.parametrize("name", ["ResNet", "BERT"])
 def test_a_method_is_chosen_on_the_features_of_a_task(name):
     make, raw = TASKS[name]

@@ -12,9 +12,9 @@ from keras_het.callbacks import ReleaseTransition, TransitionMonitor
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import (
     AnnotatorsLoss,
-    BootstrappedCrossentropy,
     ForwardCorrectedCrossentropy,
     GeneralizedCrossentropy,
+    SmoothedCrossentropy,
     SymmetricCrossentropy,
 )
 from tests.layers.heads import UNITS, X, make_head, make_model, targets
@@ -153,7 +153,7 @@ WRONG = [
     loss(make, losses.CategoricalGeneralizedCrossEntropy(q=0.7), "GeneralizedCrossEntropy(q=0.7)"),
     loss(make, "binary_crossentropy", SOFTMAX_MEND),
     loss(make, losses.BinaryCrossentropy(from_logits=True), SOFTMAX_MEND, "loss=" + SIGMOID_MEND),
-    loss(make, BootstrappedCrossentropy(), "keras_het.losses.BootstrappedCrossentropy(from_logits=True, beta=0.95)"),
+    loss(make, SmoothedCrossentropy(0.2), "keras_het.losses.SmoothedCrossentropy(from_logits=True, smoothing=0.2)"),
     loss(make, ForwardCorrectedCrossentropy(np.eye(3)), "ForwardCorrectedCrossentropy(from_logits=True, transition="),
     loss(sigmoid, "binary_crossentropy", SIGMOID_MEND, "must take logits", "for the head 'head' returns them"),
     loss(sigmoid, losses.BinaryFocalCrossentropy(), "keras.losses.BinaryFocalCrossentropy(from_logits=True)"),

@@ -80,7 +80,7 @@ def test_a_model_is_reported_on_whose_loss_is_not_attached(tmp_path):
     """As a loaded model's: a report does not train."""
     pytest.importorskip("jinja2")
     model = make()
-    model.compile("sgd", keras_het.losses.SelfPacedCrossentropy(0.5, from_logits=True))
+    model.compile("sgd", keras_het.losses.EarlyLearningRegularizedCrossentropy(len(X), 3, from_logits=True))
     assert keras_het.report(model, X, Y, path=tmp_path).exists()
 
 

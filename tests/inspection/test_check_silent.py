@@ -14,8 +14,8 @@ import keras_het
 from keras_het.callbacks import ReleaseTransition
 from keras_het.layers import HeteroscedasticDense
 from keras_het.losses import (
-    BootstrappedCrossentropy,
     GeneralizedCrossentropy,
+    SmoothedCrossentropy,
     SymmetricCrossentropy,
 )
 from tests.inspection.test_check import (
@@ -75,7 +75,7 @@ RIGHT = [
     (make, {"loss": partial(SPARSE)}),
     (make, {"loss": partial(losses.categorical_crossentropy, from_logits=True)}),
     (make, {"loss": {"class_name": "CategoricalCrossentropy", "config": {"from_logits": True}}}),
-    (make, {"loss": BootstrappedCrossentropy(from_logits=True), "weighted_metrics": ["sparse_categorical_accuracy"]}),
+    (make, {"loss": SmoothedCrossentropy(from_logits=True), "weighted_metrics": ["sparse_categorical_accuracy"]}),
     (make, {"loss": {"head": SPARSE}, "metrics": [metrics.Precision(top_k=2), metrics.BinaryAccuracy(threshold=-0.7)]}),
     (
         sigmoid,

@@ -1,4 +1,4 @@
-"""The counterpart of a loss or metric of probabilities gives their value from what a head returns."""
+"""The match of a loss or metric of probabilities gives their value from what a head returns."""
 
 import keras
 import numpy as np
@@ -44,7 +44,7 @@ def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, label
     """With noise to spare, so that a loss of log-probabilities that forgot a setting would differ."""
     model = make_model(make_head(kind))
     module = getattr(keras, {"loss": "losses"}.get(role, role))
-    fitting = keras_het.inspection.counterparts.counterpart(
+    fitting = keras_het.inspection.matching.matching(
         identifier, keras_het.inspection.outputs.outputs_of(model)[0][1], module
     )
     assert fitting is not identifier
@@ -75,4 +75,4 @@ def test_a_joint_likelihood_behind_a_dense_layer_is_refused():
 @pytest.mark.parametrize(("kind", "multi_label"), [("full", True), ("sigmoid", False)])
 def test_a_symmetric_crossentropy_of_the_other_kind_of_labels_does_not_fit(kind, multi_label):
     output = keras_het.inspection.outputs.outputs_of(make_model(make_head(kind)))[0][1]
-    assert keras_het.inspection.counterparts.counterpart(SymmetricCrossentropy(multi_label=multi_label), output) is None
+    assert keras_het.inspection.matching.matching(SymmetricCrossentropy(multi_label=multi_label), output) is None

@@ -9,9 +9,9 @@ import keras_het
 from keras_het.covariances import Latent
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
-from keras_het.ops import Nodes
 from keras_het.ops.latent import LatentNormal
 from keras_het.ops.low_rank import LowRankNormal
+from keras_het.ops.nodes import Nodes
 from keras_het.ops.softmax import SoftmaxMean
 from keras_het.ops.streaming import expectation
 from tests.gradients import value_and_gradients

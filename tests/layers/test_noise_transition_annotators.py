@@ -8,9 +8,9 @@ from keras import ops
 import keras_het
 from keras_het import analysis, label_noise, training
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
-from keras_het.label_noise.matrices import trace
+from keras_het.label_noise.matrices import condition_number, from_confusion, trace
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
-from keras_het.losses import AnnotatorsLoss, BootstrappedCrossentropy
+from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
 from keras_het.metrics import AnnotatorsMetric, NegativeLogLikelihood
 from keras_het.ops.transition import apply_transition
 from tests import layer_contract
@@ -109,7 +109,7 @@ def test_one_annotator_is_the_plain_layer():
 def counted(clean, labels):
     counts = np.zeros((UNITS, UNITS))
     np.add.at(counts, (clean, labels), 1)
-    return label_noise.from_confusion(counts)
+    return from_confusion(counts)
 
 
 def learn(transitions, **arguments):
@@ -236,7 +236,7 @@ def test_a_gate_keeps_all_and_the_monitor_logs_means():
     release, monitor = ReleaseTransition(after=1), TransitionMonitor(reference=T, validation_data=(X, LABELS))
     start, history = rows(layer), make_model(layer, optimizer=keras.optimizers.Adam(0.01))
     history = history.fit(X, LABELS, epochs=2, verbose=0, callbacks=[release, monitor]).history
-    measures = {"trace": trace, "condition": label_noise.condition_number}
+    measures = {"trace": trace, "condition": condition_number}
     for name, measure in measures.items():
         assert history[f"flips_{name}"][0] == pytest.approx(np.mean([measure(t) for t in start]), rel=1e-5)
         assert history[f"flips_{name}"][1] == pytest.approx(np.mean([measure(t) for t in rows(layer)]), rel=1e-4)
@@ -274,7 +274,7 @@ BEHIND = "for the layer 'flips' has an axis of them. Received: "
         ({"metrics": ["accuracy"]}, f"`metrics` {SHOULD}metrics.AnnotatorsMetric(...), {BEHIND}metrics='accuracy'"),
         ({"weighted_metrics": [keras.metrics.SparseCategoricalAccuracy()]}, f"`weighted_metrics` {SHOULD}metrics"),
         (
-            {"loss": AnnotatorsLoss(BootstrappedCrossentropy(ignore_class=-1))},
+            {"loss": AnnotatorsLoss(SmoothedCrossentropy(ignore_class=-1))},
             "`loss` must take log-probabilities: keras_het.losses.AnnotatorsLoss(",
         ),
     ],

@@ -13,8 +13,10 @@ import keras_het
 from keras_het import integrators, links
 from keras_het.integrators import MonteCarlo
 from keras_het.layers import HeteroscedasticDense
-from keras_het.ops import log_expected_sigmoid, low_rank_normal, nodes
+from keras_het.ops import nodes
+from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.mean import LOG_SIGMOID_MEAN, LogMean
+from keras_het.ops.sigmoid import log_expected_sigmoid
 from keras_het.ops.streaming import expectation
 from tests import reference
 from tests.gradients import value_and_gradients

@@ -6,8 +6,6 @@ import numpy as np
 from scipy import special
 
 from keras_het.losses import (
-    ActivePassiveCrossentropy,
-    BootstrappedCrossentropy,
     ForwardCorrectedCrossentropy,
     GeneralizedCrossentropy,
     LogRatioSquaredError,
@@ -41,10 +39,6 @@ def reverse(t, log_p, log_of_zero=-4.0):
         return -(np.exp(log_p) * np.maximum(np.log(t), log_of_zero)).sum(-1)
 
 
-def hard(t, log_p):
-    return crossentropy(0.7 * t + 0.3 * np.eye(log_p.shape[-1])[log_p.argmax(-1)], log_p)
-
-
 def log_ratio(t, log_p, smoothing=0.1):
     """By the log-ratios of all pairs of classes, a double sum over K^2."""
     units = log_p.shape[-1]
@@ -57,11 +51,6 @@ CASES = {
         lambda **kwargs: ForwardCorrectedCrossentropy(T, **kwargs),
         lambda t, log_p: -(t * np.log(np.exp(log_p) @ T)).sum(-1),
     ),
-    "soft": Case(
-        lambda **kwargs: BootstrappedCrossentropy(0.7, **kwargs),
-        lambda t, log_p: crossentropy(0.7 * t + 0.3 * np.exp(log_p), log_p),
-    ),
-    "hard": Case(lambda **kwargs: BootstrappedCrossentropy(0.7, hard=True, **kwargs), hard),
     "generalized": Case(
         lambda **kwargs: GeneralizedCrossentropy(0.6, **kwargs),
         lambda t, log_p: (t * (1 - np.exp(log_p) ** 0.6) / 0.6).sum(-1),
@@ -69,10 +58,6 @@ CASES = {
     "symmetric": Case(
         lambda **kwargs: SymmetricCrossentropy(0.3, 0.8, **kwargs),
         lambda t, log_p: 0.3 * crossentropy(t, log_p) + 0.8 * reverse(t, log_p),
-    ),
-    "active_passive": Case(
-        lambda **kwargs: ActivePassiveCrossentropy(2.0, 0.5, log_of_zero=-5.0, **kwargs),
-        lambda t, log_p: 2.0 * crossentropy(t, log_p) / -log_p.sum(-1) + 0.5 * reverse(t, log_p, -5.0),
     ),
     "log_ratio": Case(lambda **kwargs: LogRatioSquaredError(0.1, **kwargs), log_ratio),
     "smoothed": Case(

@@ -7,7 +7,7 @@ from keras import ops
 from scipy import special
 
 from keras_het.layers import NoiseTransition
-from keras_het.losses import AnnotatorsLoss, BootstrappedCrossentropy, EarlyLearningRegularizedCrossentropy
+from keras_het.losses import AnnotatorsLoss, EarlyLearningRegularizedCrossentropy, SmoothedCrossentropy
 from keras_het.metrics import AnnotatorsMetric, BrierScore, ExpectedCalibrationError, NegativeLogLikelihood
 from tests.gradients import value_and_gradients
 
@@ -21,7 +21,7 @@ GIVEN = LABELS >= 0
 WEIGHTS = RNG.random(EXAMPLES).astype("float32")
 LOSSES = {
     "Keras": lambda **kwargs: keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1, **kwargs),
-    "ours": lambda **kwargs: BootstrappedCrossentropy(0.7, from_logits=True, ignore_class=-1, **kwargs),
+    "ours": lambda **kwargs: SmoothedCrossentropy(0.3, from_logits=True, ignore_class=-1, **kwargs),
 }
 
 
@@ -29,8 +29,8 @@ def oracle(kind, logits, labels):
     """The losses of the labels that are there, in one row, float64."""
     log_p = special.log_softmax(np.broadcast_to(logits, (*labels.shape, UNITS)).astype("float64"), axis=-1)[labels >= 0]
     targets = np.eye(UNITS)[labels[labels >= 0]]
-    beta = 1.0 if kind == "Keras" else 0.7
-    return -np.sum((beta * targets + (1 - beta) * np.exp(log_p)) * log_p, axis=-1)
+    smoothing = 0.0 if kind == "Keras" else 0.3
+    return -np.sum(((1 - smoothing) * targets + smoothing / UNITS) * log_p, axis=-1)
 
 
 def number(tensor):
@@ -60,7 +60,7 @@ def test_the_losses_themselves_take_labels_of_the_shape_of_the_predictions(kind)
 @pytest.mark.planted
 def test_a_planted_loss_that_counts_missing_labels_is_caught(monkeypatch):
     monkeypatch.setattr(
-        BootstrappedCrossentropy, "without_ignored", staticmethod(lambda losses, valid: ops.where(valid, losses, 0.0))
+        SmoothedCrossentropy, "without_ignored", staticmethod(lambda losses, valid: ops.where(valid, losses, 0.0))
     )
     with pytest.raises(AssertionError):
         test_the_losses_themselves_take_labels_of_the_shape_of_the_predictions("ours")
@@ -105,7 +105,7 @@ def test_a_loss_is_saved_with_what_it_is_of(kind):
 def test_half_precision_keeps_classes_apart(dtype):
     logits = np.zeros((1, 2, 3000), "float32")
     logits[0, :, 2999] = 5.0
-    loss = AnnotatorsLoss(BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=-1, dtype=dtype))
+    loss = AnnotatorsLoss(SmoothedCrossentropy(0.0, from_logits=True, ignore_class=-1, dtype=dtype))
     each = (loss(np.array([[label, -1]]), ops.cast(logits, dtype)) for label in (2999, 2998))
     right, near = (number(ops.cast(value, "float32")) for value in each)
     assert near - right == pytest.approx(5.0, abs=0.1)
@@ -178,7 +178,7 @@ def test_errors_say_what_is_wrong(call, text):
 
 @pytest.mark.parametrize("wrong", [-2, UNITS, np.nan, 0.5])
 @pytest.mark.parametrize(
-    "inner", [None, BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=-1)], ids=["of Keras", "of ours"]
+    "inner", [None, SmoothedCrossentropy(0.0, from_logits=True, ignore_class=-1)], ids=["of Keras", "of ours"]
 )
 def test_a_label_that_is_no_class_is_refused_by_name_and_annotator(inner, wrong):
     labels = LABELS.astype("float32")

@@ -15,7 +15,7 @@ from tests.marks import grid
 
 PROBABILITIES = special.softmax(LOGITS.astype("float64"), axis=-1).astype("float32")
 every_loss = pytest.mark.parametrize(
-    "case", grid(CASES, span=["forward", "soft", "generalized", "symmetric"]), indirect=True
+    "case", grid(CASES, span=["forward", "smoothed", "generalized", "symmetric"]), indirect=True
 )
 
 

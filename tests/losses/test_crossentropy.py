@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.losses import BootstrappedCrossentropy
+from keras_het.losses import SmoothedCrossentropy
 from keras_het.losses.crossentropy import Crossentropy
 from tests.losses.cases import EXAMPLES, LABELS, LOGITS, UNITS, WEIGHTS
 
@@ -19,7 +19,7 @@ def number(tensor):
 def test_ignoring_agrees_with_keras():
     labels = np.where(np.arange(EXAMPLES) % 3 == 0, -1, LABELS)
     for reduction in ("sum_over_batch_size", "sum", "mean_with_sample_weight"):
-        ours = BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=-1, reduction=reduction)
+        ours = SmoothedCrossentropy(0.0, from_logits=True, ignore_class=-1, reduction=reduction)
         theirs = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1, reduction=reduction)
         for weights in (None, WEIGHTS, WEIGHTS[:, None]):
             assert number(ours(labels, LOGITS, weights)) == pytest.approx(
@@ -34,7 +34,7 @@ def test_masks_agree_with_keras(policy, ignored):
     keras.utils.set_random_seed(0)
     layers = [keras.layers.Embedding(4, 8, mask_zero=True, dtype=policy), keras.layers.Dense(UNITS, dtype=policy)]
     model = keras.Sequential([keras.Input((4,)), *layers])
-    ours = BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=ignored)
+    ours = SmoothedCrossentropy(0.0, from_logits=True, ignore_class=ignored)
     theirs = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=ignored)
     values = []
     for loss in (ours, theirs):
@@ -54,8 +54,8 @@ def test_labels_stay_integers_in_half_precision(dtype, units, way):
     keras.config.set_floatx(dtype if way == "floatx" else before)
     try:
         for ignored in (None, label - 1, label + 1):
-            loss = BootstrappedCrossentropy(
-                1.0, from_logits=True, ignore_class=ignored, dtype=dtype if way == "dtype" else None
+            loss = SmoothedCrossentropy(
+                0.0, from_logits=True, ignore_class=ignored, dtype=dtype if way == "dtype" else None
             )
             for y in ([label], [[label]]):
                 value = loss(np.array(y), logits)
@@ -70,7 +70,7 @@ def test_labels_stay_integers_in_half_precision(dtype, units, way):
 def test_half_precision_reduces_as_keras_does(reduction):
     labels = np.where(np.arange(EXAMPLES) % 3 == 0, -1, LABELS)
     arguments = {"from_logits": True, "ignore_class": -1, "reduction": reduction, "dtype": "bfloat16"}
-    ours, theirs = BootstrappedCrossentropy(1.0, **arguments), keras.losses.SparseCategoricalCrossentropy(**arguments)
+    ours, theirs = SmoothedCrossentropy(0.0, **arguments), keras.losses.SparseCategoricalCrossentropy(**arguments)
     for weights in (None, WEIGHTS):
         values = [ops.convert_to_numpy(ops.cast(loss(labels, LOGITS, weights), "float32")) for loss in (ours, theirs)]
         np.testing.assert_allclose(*values, rtol=0.03, atol=0.02)  # theirs is rounded to 8 bits at every step
@@ -83,7 +83,7 @@ def test_ignoring_makes_no_layer_at_a_call(monkeypatch):
         "__init__",
         lambda self, *args, **kwargs: (made.append(self), make(self, *args, **kwargs))[1],
     )
-    loss = BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=2)
+    loss = SmoothedCrossentropy(0.0, from_logits=True, ignore_class=2)
     for again in (loss, copy.deepcopy(loss)):
         assert number(again(LABELS, LOGITS)) == number(loss(LABELS, LOGITS))
     assert made == []
@@ -93,7 +93,7 @@ def test_a_symbolic_loss_ignores_too():
     """In a functional graph, where a layer keeps every call; twice, so that one graph does not see the other's."""
     for _ in range(2):
         y, logits = keras.Input((), dtype="int32"), keras.Input((UNITS,))
-        outputs = BootstrappedCrossentropy(1.0, from_logits=True, ignore_class=2, reduction="none")(y, logits)
+        outputs = SmoothedCrossentropy(0.0, from_logits=True, ignore_class=2, reduction="none")(y, logits)
         each = keras.Model([y, logits], outputs)([LABELS, LOGITS])
         np.testing.assert_array_equal(ops.convert_to_numpy(each)[LABELS == 2], 0.0)
         assert np.all(ops.convert_to_numpy(each)[LABELS != 2] > 0)

@@ -8,10 +8,10 @@ from keras import ops
 from scipy.special import expit, log_expit, logsumexp
 from scipy.stats import norm, qmc
 
-from keras_het.ops import log_expected_sigmoid, low_rank_normal, quasi_random
 from keras_het.ops.label_vectors import log_joint_labels
-from keras_het.ops.nodes import Nodes
-from keras_het.ops.sigmoid import log_expected_sigmoid_slopes
+from keras_het.ops.low_rank import low_rank_normal
+from keras_het.ops.nodes import Nodes, quasi_random
+from keras_het.ops.sigmoid import log_expected_sigmoid, log_expected_sigmoid_slopes
 from tests.gradients import value_and_gradients
 from tests.ops.test_sigmoid import GRID
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.ops import Nodes, low_rank_normal, streaming
-from keras_het.ops.low_rank import LowRankNormal
+from keras_het.ops import streaming
+from keras_het.ops.low_rank import LowRankNormal, low_rank_normal
+from keras_het.ops.nodes import Nodes
 from tests.ops.test_softmax import EVERY_KIND, SAMPLES, UNITS, nodes_of, problem
 
 

@@ -3,7 +3,8 @@ import pytest
 from keras import ops
 from scipy.stats import multivariate_normal
 
-from keras_het.ops import Nodes, low_rank_normal
+from keras_het.ops.low_rank import low_rank_normal
+from keras_het.ops.nodes import Nodes
 from tests import reference
 
 BATCH, UNITS, FACTORS = 4, 5, 2

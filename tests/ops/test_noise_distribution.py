@@ -11,11 +11,13 @@ from keras import ops
 from keras_het import integrators
 from keras_het.layers import HeteroscedasticDense
 from keras_het.layers.noisy_dense import from_short
-from keras_het.ops import log_expected_softmax, nodes, pseudo_random
+from keras_het.ops import nodes
 from keras_het.ops import softmax as expected_softmax
 from keras_het.ops.low_rank import ScaledLowRankNormal
+from keras_het.ops.nodes import pseudo_random
 from tests import reference
 from tests.checks import check_independent, check_moments
+from tests.ops.expected import log_expected_softmax
 from tests.ops.test_softmax import check_hard_example
 
 pytestmark = pytest.mark.once

@@ -8,9 +8,9 @@ from keras import ops
 from scipy.special import log_softmax, logsumexp, softmax
 from scipy.stats import norm, qmc
 
-from keras_het.ops import low_rank_normal, quasi_random
+from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.mean import LogMeanExp
-from keras_het.ops.nodes import Nodes
+from keras_het.ops.nodes import Nodes, quasi_random
 from keras_het.ops.pixels import log_joint_pixels, pixel_vectors
 from keras_het.ops.streaming import expectation
 from tests.gradients import value_and_gradients

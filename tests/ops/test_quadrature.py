@@ -9,7 +9,8 @@ from keras_het.covariances import Latent
 from keras_het.integrators import Quadrature, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Softmax
-from keras_het.ops import blocking, low_rank_normal, quadrature
+from keras_het.ops import blocking, quadrature
+from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.softmax import without_shift
 from keras_het.ops.streaming import expectation
 from tests.gradients import second_derivative, value_and_gradients

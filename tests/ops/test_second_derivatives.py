@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.ops import blocking, log_expected_softmax, streaming
-from keras_het.ops.sigmoid import sampled_expected_sigmoid_logit
+from keras_het.ops import blocking, streaming
 from tests.gradients import hessian, second_derivative
+from tests.ops.expected import log_expected_softmax, sampled_expected_sigmoid_logit
 from tests.ops.test_softmax import EVERY_KIND, UNITS, nodes_of, problem
 
 BY_BLOCKS = streaming._by_blocks

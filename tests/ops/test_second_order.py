@@ -5,7 +5,8 @@ import pytest
 from keras import ops
 from scipy.special import log_softmax, softmax
 
-from keras_het.ops import low_rank_normal, second_order_log_softmax
+from keras_het.ops.low_rank import low_rank_normal
+from keras_het.ops.softmax import second_order_log_softmax
 from tests import reference
 from tests.ops.test_softmax import EVERY_KIND, UNITS, problem
 

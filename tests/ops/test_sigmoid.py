@@ -2,11 +2,13 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.ops import blocking, log_expected_sigmoid, pseudo_random
-from keras_het.ops.sigmoid import expected_sigmoid_logit, sampled_expected_sigmoid_logit
+from keras_het.ops import blocking
+from keras_het.ops.nodes import pseudo_random
+from keras_het.ops.sigmoid import expected_sigmoid_logit, log_expected_sigmoid
 from tests import reference
 from tests.gradients import value_and_gradients
 from tests.marks import grid
+from tests.ops.expected import sampled_expected_sigmoid_logit
 from tests.ops.test_softmax import EVERY_KIND, EXTREMES, FACTORS, UNITS, check_slope, extreme, nodes_of, problem
 
 MEANS = np.concatenate([np.linspace(-100, 100, 41), np.linspace(-6, 6, 25), [-1e-3, 1e-3]])

@@ -5,10 +5,11 @@ from keras import ops
 from scipy.integrate import quad
 from scipy.special import expit, log_softmax
 
-from keras_het.ops import Nodes, log_expected_softmax, pseudo_random, quasi_random
+from keras_het.ops.nodes import Nodes, pseudo_random, quasi_random
 from tests import reference
 from tests.gradients import second_derivative, value_and_gradients
 from tests.marks import grid
+from tests.ops.expected import log_expected_softmax
 
 UNITS, FACTORS, SAMPLES = 6, 3, 50
 KINDS = ["diagonal", "full", "shared", "parameter_efficient"]

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.ops import Nodes, blocking, log_expected_softmax, low_rank_normal, streaming
+from keras_het.ops import blocking, streaming
+from keras_het.ops.low_rank import low_rank_normal
+from keras_het.ops.nodes import Nodes
 from keras_het.ops.softmax import SoftmaxMean
 from tests.marks import grid
+from tests.ops.expected import log_expected_softmax
 from tests.ops.test_softmax import (
     EVERY_KIND,
     SAMPLES,

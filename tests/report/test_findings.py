@@ -54,9 +54,9 @@ def test_advice_names_the_classes_between_which_most_suspects_are_whatever_the_c
     y = Y.copy()
     y[swapped] = 5 - Y[swapped]
     found = collect(confuse(with_head(), 1, 3), X, y, NAMES)
-    assert {*found.swapped[0][:2]} == {"cat", "dog"}
-    assert found.swapped[0][2] >= 16
-    assert len(found.swapped) == 1  # of the ten errors of all classes no pair has more than by chance
+    assert {*found.pair_flips[0][:2]} == {"cat", "dog"}
+    assert found.pair_flips[0][2] >= 16
+    assert len(found.pair_flips) == 1  # of the ten errors of all classes no pair has more than by chance
     assert found.number_of_issues == 26
     said = "“cat” and “dog” are taken for each other more often than by chance: 18 of 26 suspects are between the two."
     assert said in " ".join(summary(found))
@@ -272,7 +272,7 @@ def test_suspects_that_are_of_any_two_classes_make_no_pair():
     found = collect(plain(), p, y, NAMES, probabilities=p)
     assert len(found.flips) == CLASSES * (CLASSES - 1)
     assert min(count for *_, count in found.flips) >= 10
-    assert found.swapped == []
+    assert found.pair_flips == []
     assert "“" not in " ".join([*next_steps(found), *summary(found)]).split("The worst is")[0]
     assert "taken for each other" not in steps_of(found)
 

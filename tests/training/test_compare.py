@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from keras_het.training.compare import (
     check_learned,
     choose_one,
     class_means,
+    class_means_of,
     compare,
     moving_mean,
 )
@@ -126,10 +129,14 @@ def answered(accuracy, classes=3, count=600, seed=0):
 def test_a_model_behind_the_class_means_is_warned_of_with_both_figures():
     p, labels, x, fold_of = answered(0.8)
     with pytest.warns(UserWarning, match=r"predicts 80.\d% of the held-out labels, and the nearest class .* 99.\d%"):
-        check_learned(p, labels, x, fold_of)
-    check_learned(*answered(1.0))  # no warning, which would be an error
-    check_learned(p, labels, x[:, :, None], fold_of)  # no features
-    check_learned(p, labels)
+        check_learned(p, labels, class_means(x, labels, fold_of))
+    good, labels, x, fold_of = answered(1.0)
+    check_learned(good, labels, class_means(x, labels, fold_of))  # no warning, which would be an error
+    answers = good.argmax(1)
+    answers[:6] = (answers[:6] + 1) % 3  # a point behind, which is clear, and no weak model
+    check_learned(0.7 * np.eye(3)[answers] + 0.1, labels, answered(1.0)[1])
+    assert class_means(x[:, :, None], labels, fold_of) is None  # no features
+    check_learned(answered(0.8)[0], labels)
 
 
 def test_a_model_that_learned_nothing_is_an_error_and_one_of_rare_classes_is_not():
@@ -167,3 +174,6 @@ def test_class_means_are_those_of_the_other_folds():
         for i in range(60)
     ]
     assert class_means(x, labels, fold_of).tolist() == expected
+    others = fold_of == 3
+    train, held_out = (SimpleNamespace(x=x[rows], y=labels[rows]) for rows in (~others, others))
+    assert class_means_of(train, held_out).tolist() == np.array(expected)[others].tolist()

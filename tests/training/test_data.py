@@ -105,7 +105,7 @@ def named(name, strengths=(None,)):
         ({"make_model": maker(units=4)}, "`make_model` must make models of the 3 classes of `y`. Received: one of 4"),
         (
             {"optimizer": "adam"},
-            "`optimizer` must be None beside a function `make_model`, whose models bring theirs. R",
+            "`optimizer` must be None beside a function `make_model`: remove it; set it in `compile`. R",
         ),
         ({"make_model": None, "x": X[..., None]}, "`x` must be features, an array (N, D), where there is no function"),
         ({"criterion": "auc"}, "`criterion` must be one of 'accuracy', 'loss'. Received: criterion='auc'"),
@@ -124,8 +124,11 @@ def named(name, strengths=(None,)):
         ({"candidates": [Cheat(), Cheat()]}, "`candidates` must have different names and strengths. Received: 'cheat'"),
         ({"candidates": [Cheat(), named("CHEAT")]}, "`candidates` must have different names and strengths. Received"),
         ({"candidates": [named("a", ())]}, "`candidates` must have at least one strength each, (None,) if there is"),
-        ({"shuffle": False}, "`fit_arguments` must be without"),
-        ({"class_weight": {0: 1.0}}, "`fit_arguments` must be without"),
+        (
+            {"shuffle": False},
+            "`fit_arguments` must be arguments of `fit` that all trainings can share: callbacks, step",
+        ),
+        ({"fold": 3}, "callbacks, steps_per_epoch. Received: fold (`folds`?)"),
         (
             {"verified_labels": Y[:5]},
             "`verified_labels` must be a dict from the indices of examples to their labels. R",

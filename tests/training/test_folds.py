@@ -16,6 +16,8 @@ X = np.stack([Y, np.arange(N)], axis=1).astype("float32")
 
 
 SHORT = {"epochs": 1, "verbose": 0}
+POINTS = 3.0 * np.eye(3, dtype="float32")[Y]  # which a few epochs tell apart
+LEARNS = {"epochs": 10, "batch_size": 4, "verbose": 0}
 
 
 class Memory(keras.Model):
@@ -25,7 +27,7 @@ class Memory(keras.Model):
 
     def __init__(self):
         super().__init__()
-        self.compile(loss="mse")
+        self.compile(loss="sparse_categorical_crossentropy")
 
     def fit(self, x, y, sample_weight=None, **arguments):
         self.arguments, self.sample_weight = arguments, sample_weight
@@ -61,7 +63,7 @@ def test_weights_go_with_their_examples():
 def on_a_backbone(backbone):
     def make():
         model = keras.Sequential([*backbone, keras.layers.Dense(3, "softmax")])
-        model.compile("adam", "sparse_categorical_crossentropy")
+        model.compile(keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy")
         return model
 
     return make
@@ -90,12 +92,13 @@ def test_models_that_share_what_they_train_are_refused(kind, call):
 
 
 def test_models_may_share_frozen_layers():
-    inputs, frozen = keras.Input((2,)), keras.layers.Dense(4, trainable=False)
-    p = cross_val_probabilities(on_a_backbone([inputs, frozen]), X, Y, folds=2, **SHORT)
-    twin = keras.layers.Dense(4, trainable=False)
-    twin.build((None, 2))
+    inputs, frozen = keras.Input((3,)), keras.layers.Dense(8, trainable=False)
+    p = cross_val_probabilities(on_a_backbone([inputs, frozen]), POINTS, Y, folds=2, **LEARNS)
+    twin = keras.layers.Dense(8, trainable=False)
+    twin.build((None, 3))
     twin.set_weights(frozen.get_weights())
-    np.testing.assert_array_equal(cross_val_probabilities(on_a_backbone([inputs, twin]), X, Y, folds=2, **SHORT), p)
+    again = cross_val_probabilities(on_a_backbone([inputs, twin]), POINTS, Y, folds=2, **LEARNS)
+    np.testing.assert_array_equal(again, p)
 
 
 def test_folds_are_stratified():
@@ -117,8 +120,8 @@ def wrong_loss():
 
 
 def make_model():
-    model = keras.Sequential([keras.Input((2,)), HeteroscedasticDense(3, num_factors=1)])
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model = keras.Sequential([keras.Input((3,)), HeteroscedasticDense(3, num_factors=1)])
+    model.compile(keras.optimizers.Adam(0.05), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
 
 
@@ -131,46 +134,57 @@ def test_an_interrupted_run_goes_on_to_the_same_end(tmp_path):
             raise KeyboardInterrupt
         return make_model()
 
-    whole = cross_val_probabilities(make_model, X, Y, folds=2, epochs=1, verbose=0)
+    arguments = {"folds": 2, **LEARNS}
+    whole = cross_val_probabilities(make_model, POINTS, Y, **arguments)
+    arguments["resume_path"] = tmp_path / "new"
     with pytest.raises(KeyboardInterrupt):
-        cross_val_probabilities(lambda: until(2), X, Y, folds=2, resume_path=tmp_path / "new", epochs=1, verbose=0)
+        cross_val_probabilities(lambda: until(2), POINTS, Y, **arguments)
     made.clear()
-    np.testing.assert_array_equal(
-        cross_val_probabilities(lambda: until(2), X, Y, folds=2, resume_path=tmp_path / "new", epochs=1, verbose=0),
-        whole,
-    )
+    np.testing.assert_array_equal(cross_val_probabilities(lambda: until(2), POINTS, Y, **arguments), whole)
     assert len(made) == 2  # one to compare it with the folder, and the fold that is missing
     with pytest.raises(
         ValueError,
         match=r"`resume_path` must be a folder of its own for other data or settings. .*fold_0.npz",
     ):
-        cross_val_probabilities(make_model, X, Y[::-1], folds=2, resume_path=tmp_path / "new", epochs=1, verbose=0)
+        cross_val_probabilities(make_model, POINTS, Y[::-1], **arguments)
+
+
+def test_models_that_learned_nothing_are_refused():
+    with pytest.raises(ValueError, match="must predict held-out labels better than the largest class does: train for"):
+        cross_val_probabilities(make_model, 0.0 * POINTS, Y, folds=2, **SHORT)
+
+
+class Holding(keras.callbacks.Callback):
+    """A callback with something of any kind."""
+
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
 
 
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        ({"nested_weight": {0: 1.0}}, {"nested_weight": {0: 2.0}}),
-        ({"nested_weight": {0: 1.0}}, {"nested_weight": {1: 1.0}}),
-        ({"nested": {"a": {"b": [1, 2]}}}, {"nested": {"a": {"c": [1, 2]}}}),
-        ({"nested": [[1], [2]]}, {"nested": [[1, 2], []]}),
-        ({"epochs": np.int64(1)}, {"epochs": np.int64(2)}),
-        ({"nested": None}, {"nested": False}),
-        ({"callbacks": []}, {"callbacks": [keras.callbacks.TerminateOnNaN()]}),
+        ({0: 1.0}, {0: 2.0}),
+        ({0: 1.0}, {1: 1.0}),
+        ({"a": {"b": [1, 2]}}, {"a": {"c": [1, 2]}}),
+        ([[1], [2]], [[1, 2], []]),
+        (np.int64(1), np.int64(2)),
+        (None, False),
     ],
-    ids=["value", "key", "nested key", "nested list", "NumPy", "None", "callbacks"],
+    ids=["value", "key", "nested key", "nested list", "NumPy", "None"],
 )
 def test_folds_of_other_arguments_are_not_taken(first, second, tmp_path):
-    cross_val_probabilities(Memory, X, Y, folds=2, resume_path=tmp_path, **(SHORT | first))
+    arguments = {"folds": 2, "resume_path": tmp_path, **SHORT}
+    cross_val_probabilities(Memory, X, Y, callbacks=[Holding(first)], **arguments)
     with pytest.raises(ValueError, match="`resume_path` must be a folder of its own"):
-        cross_val_probabilities(Memory, X, Y, folds=2, resume_path=tmp_path, **(SHORT | second))
+        cross_val_probabilities(Memory, X, Y, callbacks=[Holding(second)], **arguments)
 
 
 def test_folds_of_equal_arguments_are_taken(tmp_path):
-    arguments = {"nested_weight": {0: 1.0, 1: 2.0}, "epochs": 2, "callbacks": [keras.callbacks.TerminateOnNaN()]}
-    cross_val_probabilities(Memory, X, Y, folds=2, resume_path=tmp_path, **(SHORT | arguments))
-    again = {"callbacks": [keras.callbacks.TerminateOnNaN()], "epochs": np.int32(2), "nested_weight": {1: 2.0, 0: 1.0}}
-    cross_val_probabilities(Memory, X, Y, folds=2, resume_path=tmp_path, **(SHORT | again))
+    arguments = {"folds": 2, "resume_path": tmp_path, "verbose": 0}
+    cross_val_probabilities(Memory, X, Y, callbacks=[Holding({0: 1.0, 1: 2.0})], epochs=2, **arguments)
+    cross_val_probabilities(Memory, X, Y, callbacks=[Holding({1: 2.0, 0: 1.0})], epochs=np.int32(2), **arguments)
     assert len(Memory.seen) == 2
 
 
@@ -219,14 +233,15 @@ def test_files_that_are_damaged_are_named(change, text, tmp_path):
 
 
 def test_inputs_may_be_a_dict_and_the_bar_is_shown(capsys):
-    inputs = {name: keras.Input((1,), name=name) for name in "ab"}
+    inputs = {name: keras.Input((1,), name=name) for name in "abc"}
 
     def make():
         model = keras.Model(inputs, keras.layers.Dense(3, "softmax")(keras.layers.Concatenate()(list(inputs.values()))))
-        model.compile(loss="sparse_categorical_crossentropy")
+        model.compile(keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy")
         return model
 
-    p = cross_val_probabilities(make, {"a": X[:, :1], "b": X[:, 1:]}, Y, epochs=1, folds=2)
+    x = {name: POINTS[:, [column]] for column, name in enumerate("abc")}
+    p = cross_val_probabilities(make, x, Y, folds=2, **LEARNS | {"verbose": 1})
     np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-6)
     assert "2/2" in capsys.readouterr().out
 
@@ -239,7 +254,7 @@ def test_models_that_cannot_be_right_are_refused_before_they_are_trained():
         (lambda: shared, Y, "`make_model` must make new layers and a new optimizer at every call"),
     ):
         with pytest.raises(ValueError, match=message):
-            cross_val_probabilities(make, X, y, folds=2, epochs=1, verbose=0)
+            cross_val_probabilities(make, POINTS, y, folds=2, epochs=1, verbose=0)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +268,7 @@ def test_models_that_cannot_be_right_are_refused_before_they_are_trained():
         ({"y": Y - 1}, "no label: leave such examples out (keep those of y != -1)"),
         ({"folds": 1}, "`folds` must be an integer in [2, 30]. Received: folds=1"),
         ({"sample_weight": np.ones(3)}, "`sample_weight` must have shape (30,). Received: shape (3,)"),
-        ({"shuffle": False}, "`fit_arguments` must be without"),
+        ({"shuffle": False}, "`fit_arguments` must be arguments of `fit`"),
         (
             {"make_model": lambda: keras.Sequential([keras.layers.Softmax()])},
             "`make_model` must make compiled models. Received: a Sequential",

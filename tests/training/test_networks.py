@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het.training import Candidate, Heteroscedastic, choose, fit
-from tests.training.tasks import SHORT, SHORT_TRAININGS, X, Y, maker, short
+from keras_het.training import Candidate, Heteroscedastic, choose, fit, networks
+from tests.training.tasks import SHORT, SHORT_TRAININGS, TRUE, X, Y, maker, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
 
@@ -70,6 +70,8 @@ def test_weights_are_averaged_over_the_epochs():
 
 def test_features_have_a_road_of_their_own():
     trained = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(5, "softmax")])
+    trained.compile("sgd", "sparse_categorical_crossentropy")
+    trained.fit(X, Y, verbose=0)
     before = trained.get_weights()
     found = choose(trained, X, Y, optimizer=FAST, candidates=[], **SHORT)
     features = keras_het.analysis.features(trained, X)
@@ -79,8 +81,39 @@ def test_features_have_a_road_of_their_own():
         np.testing.assert_array_equal(weight, old)
 
 
+def test_features_of_few_examples_are_learned_by_default_whatever_their_units():
+    """A Dense layer as Keras makes it, by Adam as it is, was far behind logistic regression."""
+    given = {"candidates": [], "epochs": 10, "folds": 3, "verbose": 0}
+    found = choose(None, X, Y, **given)
+    assert np.mean(found.model.predict(X, verbose=0).argmax(1) == TRUE) > 0.85
+    other = choose(None, 1e4 * X + 1e3, Y, **given)
+    np.testing.assert_allclose(
+        other.model.predict(1e4 * X + 1e3, verbose=0), found.model.predict(X, verbose=0), atol=0.02
+    )
+    head = short(make_model=None, x=X, epochs=10).model.layers[-1]
+    assert head.kernel_initializer.get_config() == keras.initializers.Zeros().get_config()
+
+
+def test_a_rare_feature_is_not_made_large():
+    x = np.concatenate([X, np.eye(240, 2), np.ones((240, 1))], axis=1).astype("float32")  # two rare words, a constant
+    scaled = keras.ops.convert_to_numpy(networks._scaling(x)(x))
+    variance = x.var(0)
+    np.testing.assert_allclose(
+        scaled[:, :6], ((x - x.mean(0)) / np.sqrt(variance + np.median(variance[:8])))[:, :6], atol=1e-4
+    )
+    assert np.abs(scaled[:, 6:]).max() < 2  # and 15 standard deviations
+    assert np.isfinite(keras.ops.convert_to_numpy(networks._scaling(np.ones((5, 2)))(np.ones((5, 2))))).all()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch and NumPy
+def test_a_model_that_was_never_trained_is_said_to_be_one():
+    with pytest.warns(UserWarning, match="`make_model` is a model that looks untrained: its optimizer has made no"):
+        short(make_model=keras.Sequential([keras.Input((6,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(3)]))
+
+
 def test_a_model_without_a_head_gives_its_outputs():
-    backbone = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.LayerNormalization()])
+    last = keras.layers.LayerNormalization(beta_initializer="normal")  # as if it was trained
+    backbone = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), last])
     found = choose(backbone, X, Y, optimizer=FAST, candidates=[], **SHORT)
     alone = choose(None, backbone.predict(X, verbose=0), Y, optimizer=FAST, candidates=[], **SHORT)
     np.testing.assert_allclose(
@@ -128,8 +161,10 @@ def test_images_of_bytes_reach_a_convolution_as_numbers():
     x[y == 1, :3] //= 8
     body = [lambda: keras.layers.Rescaling(1 / 255), lambda: keras.layers.Conv2D(2, 3), keras.layers.Flatten]
     arguments = {**SHORT, "candidates": [], "folds": 2, "epochs": 4, "trainings": 3}
-    bytes_, floats = (choose(maker(*body, units=2), given, y, **arguments).model for given in (x, x.astype("float32")))
-    np.testing.assert_array_equal(bytes_.predict(x, verbose=0), floats.predict(x, verbose=0))
+    found = choose(maker(*body, units=2), x, y, **arguments).model
+    p = found.predict(x, verbose=0)
+    np.testing.assert_array_equal(found.predict(x.astype("float32"), verbose=0), p)
+    assert np.mean(p.argmax(1) == y) > 0.9
 
 
 def test_an_embedding_gets_large_numbers_as_they_are():
@@ -175,6 +210,8 @@ def test_a_heteroscedastic_head_is_a_candidate():
     found = short(Heteroscedastic(num_factors=1, temperatures=(1.5, 3.0)))
     assert [score.name for score in found.table[1:]] == ["heteroscedastic head, 1.5", "heteroscedastic head, 3.0"]
     assert [score.value for score in found.table[1:]] == [1.5, 3.0]
+    with pytest.raises(ValueError, match="`temperatures` must be a list of temperatures, each of which is tried, such"):
+        Heteroscedastic(temperatures=5.0)
 
 
 def average(dtype):

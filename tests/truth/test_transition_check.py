@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom
 
 from keras_het.label_noise import corrupt_labels, pair_flip, symmetric
-from keras_het.truth import check_transition, label_draws
+from keras_het.truth import check_transition, transition_check
 from keras_het.truth.corrected_weights import read_noisy
 from keras_het.truth.transition_check import LEVEL, TELLS, _by_class
 from tests.checks import FALSE_ALARM, z_limit
@@ -59,7 +59,7 @@ def answers(size, noise, count, seeds):
 @pytest.mark.statistical
 @pytest.mark.parametrize(("size", "noise", "count"), [(2, 0.05, 10), (5, 0.05, 20), (5, 0.35, 200)])
 def test_false_alarms_are_as_rare_as_they_say(size, noise, count, base_seed, monkeypatch):
-    monkeypatch.setattr(label_draws, "DRAWS", 199)
+    monkeypatch.setattr(transition_check, "DRAWS", 199)
     no, _ = answers(size, noise, count, range(base_seed, base_seed + 60))
     assert (no <= binom.isf(FALSE_ALARM, 60, LEVEL)).all(), no
 
@@ -69,7 +69,7 @@ def test_false_alarms_are_as_rare_as_they_say(size, noise, count, base_seed, mon
 @pytest.mark.parametrize(("size", "noise"), [(2, 0.05), (3, 0.1), (10, 0.4)])
 @pytest.mark.parametrize("count", [5, 10, 20, 50, 200])
 def test_a_test_has_its_size_or_says_that_labels_are_too_few(size, noise, count, base_seed, monkeypatch):
-    monkeypatch.setattr(label_draws, "DRAWS", 399)
+    monkeypatch.setattr(transition_check, "DRAWS", 399)
     no, few = answers(size, noise, count, range(base_seed, base_seed + 1000))
     assert (no <= binom.isf(FALSE_ALARM, 1000, LEVEL)).all(), no
     assert (no >= np.where(few == 0, binom.ppf(FALSE_ALARM, 1000, TELLS), 0)).all(), (no, few)
@@ -99,7 +99,7 @@ def test_a_t_without_errors_holds_until_there_is_one():
 
 def test_memory_grows_with_the_labels_and_not_with_their_square(monkeypatch):
     """4,000 examples of one class: a table of a number for each pair is 122 MiB."""
-    monkeypatch.setattr(label_draws, "DRAWS", 19)
+    monkeypatch.setattr(transition_check, "DRAWS", 19)
     p, _, labels = drawn(4000, 0)
     tracemalloc.start()
     check_transition(p, labels, FLIPS, np.zeros(4000, int))
@@ -110,7 +110,7 @@ def test_memory_grows_with_the_labels_and_not_with_their_square(monkeypatch):
 
 @pytest.mark.statistical
 def test_labels_that_follow_the_example_are_found_with_the_number_that_was_promised(base_seed, monkeypatch):
-    monkeypatch.setattr(label_draws, "DRAWS", 199)
+    monkeypatch.setattr(transition_check, "DRAWS", 199)
     believed = mean_transition()
     pilots = [check_transition(*_arguments(100, base_seed + n, believed)).tests[0].needed for n in range(40)]
     promised = int(np.median(pilots))

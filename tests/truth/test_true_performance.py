@@ -83,7 +83,7 @@ def test_predictions_that_are_kept_by_their_confidence():
     p, true, labels = exact(T)
     found, sure, right = true_performance(p, labels, T, draws=50), p.max(axis=1), p.argmax(axis=1) == true
     for place, edge in enumerate(found.edges[:-1]):
-        assert found.kept[place] == pytest.approx(np.mean(sure >= edge))
+        assert found.keep_rate[place] == pytest.approx(np.mean(sure >= edge))
         np.testing.assert_allclose(found.kept_accuracy.value[place], right[sure >= edge].mean())
     assert found.kept_accuracy.value[0] == pytest.approx(found.accuracy.value)
     assert found.kept_accuracy.low[0] == pytest.approx(found.accuracy.low)
@@ -99,7 +99,7 @@ def test_an_empty_bin_has_no_curve_and_what_is_kept_above_it_none_either():
     found = true_performance(p, np.arange(600) // 300, np.eye(2), draws=5)
     assert np.isnan(found.curve.value[9])
     assert np.isnan(found.kept_accuracy.value[8:]).all()
-    assert found.kept.tolist() == [1.0] * 8 + [0.0] * 2
+    assert found.keep_rate.tolist() == [1.0] * 8 + [0.0] * 2
     assert found.threshold() == 0.7  # nothing is known of predictions below
     text = "confidence for 95% true classes: 0.7 or more keeps 100% of the predictions, right in at least 99.4%"
     assert text in str(found)
@@ -172,9 +172,9 @@ def test_the_error_of_a_counted_t_is_in_the_interval():
     known, wide, narrow = (true_performance(p, labels, t) for t in (few.transition, few, many))
     assert wide.accuracy.value < known.accuracy.value  # an inverse of few counts is too large on average
     assert wide.accuracy.high - wide.accuracy.low > 1.2 * (known.accuracy.high - known.accuracy.low)
-    assert known.transition_share == 0.0
-    assert narrow.transition_share < 0.2 < wide.transition_share < 1.0
-    assert f"{wide.transition_share:.0%} of the variance of the accuracy" in str(wide)
+    assert known.transition_fraction == 0.0
+    assert narrow.transition_fraction < 0.2 < wide.transition_fraction < 1.0
+    assert f"{wide.transition_fraction:.0%} of the variance of the accuracy" in str(wide)
     assert "counted on 100 examples of known class" in str(wide)
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from benchmarks.baselines import JoCoR
+from benchmarks.tests.baselines import test_peer_networks as peers
+from benchmarks.tests.baselines import test_selecting as selecting
 from benchmarks.tests.baselines.rerun import of_other_cases
-from tests.losses import test_selecting as selecting
-from tests.losses.test_selecting import LABELS, LOGITS, made, number
-from tests.models import test_peer_networks as peers
+from benchmarks.tests.baselines.test_selecting import LABELS, LOGITS, made, number
 
 pytestmark = pytest.mark.once
 
@@ -47,7 +47,7 @@ def test_metrics_and_validation_of_two_networks_are_those_of_the_mean():
         (
             lambda: made("JoCoR")(LABELS, LOGITS[:, 0]),
             (
-                "`y_pred` must have shape (B, 2, K), those of two networks, as of keras_het.models.PeerNetworks. "
+                "`y_pred` must have shape (B, 2, K), those of two networks, as of benchmarks.baselines.PeerNetworks. "
                 "Received: shape (11, 4)"
             ),
         ),

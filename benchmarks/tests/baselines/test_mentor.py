@@ -6,12 +6,10 @@ import pytest
 from keras import ops
 from scipy import special
 
-from benchmarks.baselines import MentoredCrossentropy, MentorExamples, mentor_net
-from keras_het.callbacks import KeptShare
-from keras_het.losses import SelfPacedCrossentropy
+from benchmarks.baselines import KeptShare, MentoredCrossentropy, MentorExamples, SelfPacedCrossentropy, mentor_net
+from benchmarks.tests.baselines import test_selecting as selecting
+from benchmarks.tests.baselines.test_selecting import EXAMPLES, LOGITS, SHARE, UNITS, number, oracle
 from tests.gradients import value_and_gradients
-from tests.losses import test_selecting as selecting
-from tests.losses.test_selecting import EXAMPLES, LOGITS, SHARE, UNITS, number, oracle
 
 pytestmark = pytest.mark.once
 

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 
 from keras_het.base.extras import import_extra
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_class_names, check_square
 
 # Blue, orange and green of Okabe and Ito: colour-blind people can tell them apart. One set for white, one for black.
@@ -14,7 +15,7 @@ ON_LIGHT, ON_DARK = ("#0072B2", "#D55E00", "#009E73"), ("#56B4E9", "#E69F00", "#
 LONGEST = 16  # letters of a class name; longer ones leave no room for the figure
 MOST_LABELS, MOST_PAIRS = 30, 20
 TOGETHER, EITHER = "rise and fall together", "one or the other"
-OUTLIERS = 1e-3  # this share of the pairs may go beyond the colours, so that one pair does not make all others white
+OUTLIERS = 1e-3  # this fraction of the pairs may go beyond the colours, so that one pair does not make all others white
 FEWEST = 0.02  # one error among a smaller share would make the rest of the curve look flat
 MOST_POINTS = 1000  # of a curve; more points make a file of megabytes and look the same
 
@@ -97,7 +98,7 @@ def covariance(matrix: Any, class_names: Sequence | Mapping | None = None, ax: A
     """
     matrix = check_square("matrix", matrix)
     if not np.isfinite(matrix).all() or not len(matrix):
-        raise ValueError(f"`matrix` must have at least one class, and finite entries. Received: shape {matrix.shape}")
+        raise refusal("matrix", "have at least one class, and finite entries", shape=matrix)
     names, order = check_class_names(class_names, len(matrix)), clustered(matrix)
     ax = axes_or_new(ax)
     drawn = np.where(np.eye(len(matrix), dtype=bool), np.nan, matrix)[np.ix_(order, order)]
@@ -174,12 +175,13 @@ def pairs(pairs: Sequence, ax: Any = None) -> Any:
 
 
 def reliability(calibration: Any, ax: Any = None) -> Any:
-    """The share of right predictions by confidence, and the gap between the two; the panel above shows their numbers.
+    """The share of right predictions by confidence, and the gap between the two; the panel above shows their
+    numbers.
 
     The bars of a calibrated model end at the dashed line. A gap below the line is confidence that is too high.
 
     Args:
-        calibration: of `analysis.calibration`.
+        calibration: result of `analysis.calibration`.
         ax: Matplotlib axes; None makes a figure.
     Returns:
         the axes; the panel above is its only child, `ax.child_axes[0]`.
@@ -224,7 +226,7 @@ def reliability(calibration: Any, ax: Any = None) -> Any:
 
 
 def _density(ax, centers, share, width):
-    """The share of predictions in each bin."""
+    """The fraction of predictions in each bin."""
     ax.bar(centers, share, width=width, color=muted_color(), edgecolor="none")
     top = float(f"{max(share.max(), 1e-3):.1g}")
     ax.set(yticks=[top], ylim=(0, max(top, share.max())), facecolor="none")
@@ -239,7 +241,7 @@ def risk_coverage(curve: Any, ax: Any = None) -> Any:
     A model that knows when it is wrong has a curve far below the dashed line, the curve of predictions kept at random.
 
     Args:
-        curve: of `analysis.risk_coverage`.
+        curve: result of `analysis.risk_coverage`.
         ax: Matplotlib axes; None makes a figure.
     Returns:
         the axes.

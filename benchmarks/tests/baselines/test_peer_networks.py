@@ -6,11 +6,9 @@ import pytest
 from keras import layers
 from scipy import special
 
-from keras_het import check
-from keras_het.callbacks import KeptShare
+from benchmarks.baselines import CoTeaching, KeptShare, PeerNetworks
 from keras_het.layers import HeteroscedasticDense
-from keras_het.losses import CoTeaching
-from keras_het.models import PeerNetworks
+from keras_het.training.held_out import HeldOut
 
 pytestmark = pytest.mark.once
 
@@ -98,10 +96,8 @@ def test_predictions_differ_from_the_planted_mean_of_logs():
     assert np.abs(pair.predict(X, verbose=0) - planted).max() > 1e-3
 
 
-def test_a_loss_of_probabilities_is_found():
+def test_a_loss_of_probabilities_is_refused():
     pair = made(CoTeaching(0.5))
-    with pytest.raises(ValueError, match="`loss` must take log-probabilities"):
-        check(pair)
     with pytest.raises(ValueError, match="`loss` must take log-probabilities"):
         pair.fit(X, LABELS, verbose=0)
 
@@ -148,3 +144,14 @@ def test_the_mean_is_in_log_space():
     outputs = pair.predict(X, verbose=0)
     assert np.isfinite(outputs).all()
     np.testing.assert_allclose(special.logsumexp(outputs, axis=1), 0.0, atol=1e-4)
+
+
+def test_held_out_labels_score_the_mean():
+    pair = made()
+    log_p = pair.predict(X, verbose=0)
+    assert HeldOut((X, LABELS), "loss")(pair) == pytest.approx(-log_p[np.arange(30), LABELS].mean(), rel=1e-5)
+
+
+def test_it_must_be_compiled_before_it_is_trained():
+    with pytest.raises(ValueError, match="compile"):
+        PeerNetworks([member(), member()]).fit(X, LABELS, verbose=0)

@@ -23,25 +23,25 @@ BY_SHAPE = {
 METHODS = ("__call__", "call", "update_state", "result")
 
 
-def counterpart(identifier: Any, output: Output, module: Any = keras.losses, trust_unknown: bool = True) -> Any:
+def matching(identifier: Any, output: Output, module: Any = keras.losses, trust_unknown: bool = True) -> Any:
     """The loss or metric that takes an output, and otherwise computes the same as the given one.
 
     Args:
-        identifier: whatever `compile` takes: string, function, class, instance.
+        identifier: loss or metric, as `compile` takes it: string, function, class, instance.
         output: the output of the model.
-        module: where strings are looked up, `keras.losses` or `keras.metrics`.
-        trust_unknown: whether a loss or metric that is neither of Keras nor of this package fits. A subclass of a known
-            class is known if it overrides no method that computes.
+        module: place where strings are looked up, `keras.losses` or `keras.metrics`.
+        trust_unknown: boolean, whether a loss or metric that is neither of Keras nor of this package fits. A subclass
+            of a known class is known if it overrides no method that computes.
     Returns:
         `identifier` itself if it fits, an instance that fits, or None if there is none.
 
     Example:
         >>> output = Output("the head 'head'", "sigmoid", "logits", units=3)
-        >>> counterpart("binary_accuracy", output, keras.metrics).threshold
+        >>> matching("binary_accuracy", output, keras.metrics).threshold
         0.0
     """
     if (wrapped := of_annotators(identifier)) is not None:
-        fitting = counterpart(wrapped, output, module, trust_unknown)
+        fitting = matching(wrapped, output, module, trust_unknown)
         return identifier if fitting is wrapped else fitting and type(identifier)(fitting)
     name = identifier.lower() if isinstance(identifier, str) else ""
     if name in BY_SHAPE and output.units != 1:
@@ -81,7 +81,7 @@ def with_link(output: Output, losses: list) -> Output:
         return output
     logits = [output._replace(activation=activation, returns="logits") for activation in ("softmax", "sigmoid")]
     for loss in losses:
-        told = [each for each in logits if counterpart(loss, each) is not None]
+        told = [each for each in logits if matching(loss, each) is not None]
         if len(told) == 1:
             return told[0]
     return output

@@ -6,7 +6,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_het.callbacks import LabelWave, TrainingDynamics
+from benchmarks.baselines import LabelWave
+from keras_het.callbacks import TrainingDynamics
 
 pytestmark = pytest.mark.once
 

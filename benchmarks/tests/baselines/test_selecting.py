@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 from scipy import special
 
-from keras_het.losses import CoTeaching, SelfPacedCrossentropy
+from benchmarks.baselines import CoTeaching, SelfPacedCrossentropy
 from tests.gradients import value_and_gradients
 from tests.marks import grid
 
@@ -224,7 +224,7 @@ def test_a_round_trip_of_the_config(kind):
         (
             lambda: made("co-teaching")(LABELS, LOGITS[:, 0]),
             (
-                "`y_pred` must have shape (B, 2, K), those of two networks, as of keras_het.models.PeerNetworks. "
+                "`y_pred` must have shape (B, 2, K), those of two networks, as of benchmarks.baselines.PeerNetworks. "
                 "Received: shape (11, 4)"
             ),
         ),

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import expit, log_softmax, xlogy
 
 from keras_het.base.batches import batches
+from keras_het.base.refusal import refuse_if
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +37,7 @@ def ensemble_uncertainty(model: Any, x: Any, batch_size: int = 128) -> EnsembleU
     Args:
         model: a `DeepEnsemble`.
         x: examples: arrays, or a data set of batches.
-        batch_size: of the predictions from arrays.
+        batch_size: size of the batches of the predictions from arrays.
     Returns:
         `EnsembleUncertainty`. For labels that are not exclusive, each part is a sum over the labels.
     Raises:
@@ -50,14 +51,12 @@ def ensemble_uncertainty(model: Any, x: Any, batch_size: int = 128) -> EnsembleU
         >>> [round(float(part[0]), 4) for part in vars(found).values()]  # log 2, log 2 and 0: both say one half
         [0.6931, 0.6931, 0.0]
     """
-    if not hasattr(model, "predict_members"):
-        raise ValueError(f"`model` must be a DeepEnsemble. Received: a {type(model).__name__}")
+    refuse_if(not hasattr(model, "predict_members"), "model", "be a DeepEnsemble", kind=model)
     parts = [
         _parts(model.predict_members(inputs, batch_size).astype("float64"), model.link.activation)
         for inputs, _ in batches(x, batch_size)
     ]
-    if not parts:
-        raise ValueError("`x` must have at least one example. Received: none")
+    refuse_if(not parts, "x", "have at least one example", "none")
     return EnsembleUncertainty(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 

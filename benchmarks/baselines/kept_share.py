@@ -4,9 +4,9 @@ from typing import Any
 
 import keras
 
+from benchmarks.baselines.selecting import SelectingCrossentropy
 from keras_het.base.validation import check_integer, check_number
 from keras_het.inspection.check import judge, leaves
-from keras_het.losses.selecting import SelectingCrossentropy
 
 
 class KeptShare(keras.callbacks.Callback):
@@ -57,7 +57,7 @@ class KeptShare(keras.callbacks.Callback):
         """The losses of the model that keep a share; there must be at least one."""
         losses = [loss for loss in leaves(getattr(self.model, "loss", None)) if isinstance(loss, SelectingCrossentropy)]
         if not losses:
-            rule = "have a loss that keeps a share of the examples, such as keras_het.losses.CoTeaching"
+            rule = "have a loss that keeps a share of the examples, such as benchmarks.baselines.CoTeaching"
             raise ValueError(
                 f"The model must {rule}. Received: model={self.model.name!r}, "
                 f"loss={getattr(self.model, 'loss', None)!r}"

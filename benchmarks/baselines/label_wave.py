@@ -13,8 +13,10 @@ from keras_het.inspection.training_record import TrainingRecord
 
 
 class LabelWave(keras.callbacks.Callback):
-    """Stops training before it learns wrong labels by heart, by no labels at all, and restores the best weights.
+    """Level with early stopping by noisy labels on digits: on no noise better, without wrong labels half a point worse.
 
+    It stops training before it learns wrong labels by heart, by no labels at all, and restores the best weights
+    (`benchmarks/results/arena_additions.md`; `dynamics_stopping.md` has other widths and patiences).
     The number of training examples whose prediction changed since the last epoch falls while the classes are learned,
     and rises, or falls no more, when wrong labels begin to be learned one by one. The mean of the last `width` numbers
     is followed; training stops when it has had no new minimum for `patience` epochs, and the model gets the weights of
@@ -23,8 +25,7 @@ class LabelWave(keras.callbacks.Callback):
     It uses the predictions of a `TrainingDynamics`, which must stand before it in the list of callbacks. In a `fit`
     that goes on (`initial_epoch`) with the same two callbacks, the numbers and the weights are those of the whole run.
     In one that was resumed in a new process (`BackupAndRestore`, and the dynamics with a path) the numbers are, too,
-    but weights of an epoch before the interruption are not restored. `benchmarks/results/dynamics_stopping.md` has it
-    beside early stopping by noisy validation labels.
+    but weights of an epoch before the interruption are not restored.
 
     Args:
         dynamics: the other callback.

@@ -1,4 +1,4 @@
-"""Weak raters: real errors, deterministic, of a kind each, and what is refused."""
+"""Weak raters: real errors, deterministic, of a kind each, and what is refused; and flips with a random pattern."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
-from keras_het.label_noise import weak_raters
+from benchmarks.lib.corruption import random_flip, weak_raters
 
 pytestmark = pytest.mark.once
 
@@ -73,3 +73,13 @@ def test_what_is_refused(arguments, message):
     with pytest.raises(ValueError) as error:
         weak_raters(**arguments)
     assert str(error.value) == message
+
+
+def test_random_flips_are_row_stochastic_and_of_a_seed():
+    flips = random_flip(6, 0.3, seed=1)
+    np.testing.assert_allclose(flips.diagonal(), 0.7)
+    np.testing.assert_allclose(flips.sum(axis=1), 1)
+    assert not np.allclose(flips, random_flip(6, 0.3, seed=2))
+    np.testing.assert_array_equal(flips, random_flip(6, 0.3, seed=1))
+    with pytest.raises(ValueError, match=r"`num_classes` must be an integer at least 2\. Received: num_classes=1"):
+        random_flip(1, 0.5)

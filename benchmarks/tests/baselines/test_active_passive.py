@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 from scipy import special
 
-from keras_het.losses import ActivePassiveCrossentropy
+from benchmarks.baselines import ActivePassiveCrossentropy
 from tests.losses.cases import EXAMPLES, LOGITS, UNITS
 
 

@@ -6,13 +6,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_het.inspection.check import judge
-from keras_het.models.joint import JointModel
+from keras_het.models.ensemble import DeepEnsemble
 from keras_het.models.members import check_different_noise, equal_members, symbolic_inputs
 
 
-@keras.saving.register_keras_serializable("keras_het")
-class PeerNetworks(JointModel):
+@keras.saving.register_keras_serializable("benchmarks")
+class PeerNetworks(DeepEnsemble):
     """A model of two networks, for the losses `CoTeaching` and `JoCoR`, which choose the examples to learn from.
 
     In training it returns the predictions of both, `(B, 2, K)`, for the loss. Everything else gets the log of the mean
@@ -38,8 +37,8 @@ class PeerNetworks(JointModel):
 
     Example:
         >>> import numpy as np
+        >>> from benchmarks.baselines import CoTeaching
         >>> from keras_het.layers import HeteroscedasticDense
-        >>> from keras_het.losses import CoTeaching
         >>> pair = PeerNetworks([keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3)]) for _ in range(2)])
         >>> pair.compile("adam", CoTeaching(0.6, from_logits=True).attach(pair), metrics=["accuracy"])
         >>> history = pair.fit(np.eye(4), np.arange(4) % 3, verbose=0)
@@ -47,13 +46,13 @@ class PeerNetworks(JointModel):
         ((4, 3), (2, 4, 3))
     """
 
-    kind = "pair"
-    _checked: Any = None  # the loss that was found to fit
+    fit = keras.Model.fit  # at once, unlike an ensemble
 
     def __init__(
         self, members: Sequence[keras.Model], link: Any = None, from_logits: bool | None = None, **kwargs: Any
     ):
         super().__init__(members, link, from_logits, **kwargs)
+        self.compiled = False  # an ensemble's loss is of the mean
         if len(self.members) != 2:
             raise ValueError(f"`members` must be two models. Received: {len(self.members)}")
         if self.link.activation != "softmax":
@@ -79,9 +78,8 @@ class PeerNetworks(JointModel):
 
         Raises a ValueError for a loss of probabilities.
         """
-        if self._checked is not self.loss:  # once: eager training would check in every step
-            judge(self)
-            self._checked = self.loss
+        if not getattr(self.loss, "from_logits", True):
+            raise ValueError(f"`loss` must take log-probabilities: from_logits=True. Received: {self.loss!r}")
         y_pred = y_pred if len(y_pred.shape) == 3 else ops.expand_dims(y_pred, 1)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 

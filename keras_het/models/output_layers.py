@@ -6,8 +6,9 @@ from typing import Any
 import keras
 
 from keras_het.base.internals import compile_arguments, not_decayed
+from keras_het.base.refusal import refusal
 from keras_het.inspection.check import ROLES, advice, spelled
-from keras_het.inspection.counterparts import counterpart, remade
+from keras_het.inspection.matching import matching, remade
 from keras_het.inspection.outputs import Output
 from keras_het.losses.state import StatefulCrossentropy
 
@@ -33,9 +34,9 @@ def reshaped(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any:
             config["target_shape"] = (*shape[:-1], units)
         tensor = type(layer).from_config({**config, "name": free_name(layer.name, body)})(tensor)
         if activation == "softmax" and tensor.shape[-1] != units:
-            raise ValueError(
-                f"The layers behind the head must keep its {units} classes on the last axis. Received: {layer.name!r}, "
-                f"whose output has the shape {tuple(tensor.shape)}"
+            rule = f"keep its {units} classes on the last axis"
+            raise refusal(
+                "The layers behind the head", rule, f"{layer.name!r}, whose output has the shape {tuple(tensor.shape)}"
             )
     return tensor
 
@@ -60,17 +61,17 @@ def compile_like(
 ) -> None:
     """Compiles a model as another one was, with losses and metrics that take its outputs.
 
-    Its optimizer and metrics are its own. It warns, and does not compile, if one of them has no counterpart or cannot
-    be made again. It does nothing if the other model is not compiled.
+    Its optimizer and metrics are its own. It warns, and does not compile, if nothing that matches one of them is known
+    or it cannot be made again. It does nothing if the other model is not compiled.
 
     Args:
         new: the model to compile.
         old: the other model.
         output: the output of the new model; None if it is unknown.
-        activation: of the old head, if `keep_activation` would keep it.
+        activation: activation of the old head, if `keep_activation` would keep it.
         returned: the kind of the old model's outputs, as `Output.returns`. If the new model's outputs are of another
-            kind, an unknown loss or metric has no counterpart.
-        loss: in place of the old loss; None for a counterpart of it.
+            kind, an unknown loss or metric has none that matches.
+        loss: loss in place of the old one; None for the one that matches it.
     """
     arguments = compile_arguments(old)
     if not old.compiled or not arguments:
@@ -117,10 +118,10 @@ def _mapped(given: Any, argument: str, module: Any, output: Output | None, same:
         return [_mapped(part, argument, module, output, same) for part in given]
     if given is None:
         return None
-    fitting = given if output is None else counterpart(given, output, module, trust_unknown=same)
+    fitting = given if output is None else matching(given, output, module, trust_unknown=same)
     if fitting is None and output is not None:
         raise _UnfitError(
-            "a loss or metric of the old one has no counterpart that is known", advice(argument, given, None, output)
+            "a loss or metric of the old one has no match that is known", advice(argument, given, None, output)
         )
     return (
         _again(given, argument)

@@ -6,8 +6,7 @@ import pytest
 from keras import ops
 from scipy import special
 
-from keras_het.callbacks import KeptShare
-from keras_het.losses import CoTeaching, SelfPacedCrossentropy
+from benchmarks.baselines import CoTeaching, KeptShare, SelfPacedCrossentropy
 
 pytestmark = pytest.mark.once
 
@@ -112,7 +111,7 @@ def test_errors_say_what_is_wrong(call, text):
 def test_a_model_with_another_loss_is_refused():
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3, "softmax")], name="plain")
     model.compile("sgd", "sparse_categorical_crossentropy")
-    rule = "The model must have a loss that keeps a share of the examples, such as keras_het.losses.CoTeaching"
+    rule = "The model must have a loss that keeps a share of the examples, such as benchmarks.baselines.CoTeaching"
     with pytest.raises(ValueError, match=f"{rule}. Received: model='plain', loss='sparse_categorical_crossentropy'"):
         model.fit(X, LABELS, verbose=0, callbacks=[KeptShare()])
 

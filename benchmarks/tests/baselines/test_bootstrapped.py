@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_het.losses import BootstrappedCrossentropy
+from benchmarks.baselines import BootstrappedCrossentropy
 
 
 def test_the_default_weights_are_those_of_the_paper():

@@ -6,7 +6,7 @@ import pytest
 from keras import layers
 from scipy.special import xlogy
 
-from keras_het.analysis import ensemble_uncertainty
+from benchmarks.lib.members import ensemble_uncertainty
 from keras_het.models import DeepEnsemble
 
 pytestmark = pytest.mark.once

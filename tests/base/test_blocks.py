@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from keras_het.base import compiler as chosen
-from keras_het.config import compile_blocks
 from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
-from keras_het.layers import HeteroscedasticDense
+from keras_het.layers import HeteroscedasticDense, compile_blocks
 from keras_het.ops import blocking, streaming
 
 pytestmark = pytest.mark.once
@@ -29,7 +28,7 @@ def small_blocks(monkeypatch):
     """Blocks of 8 rows at 64 nodes, and no compiler afterwards."""
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", ROWS * UNITS * 64)
     yield
-    chosen.choose(None)
+    compile_blocks(None)
 
 
 def trained(batches, integrator=None, **options):
@@ -170,9 +169,9 @@ COMPILED = """
 import functools
 import numpy as np, torch
 from torch._dynamo.utils import counters
-from keras_het.config import compile_blocks
+from keras_het.layers import compile_blocks
 from keras_het.ops import blocking
-from tests.config.test_blocks import ROWS, UNITS, trained
+from tests.base.test_blocks import ROWS, UNITS, trained
 
 blocking.BLOCK_ELEMENTS = ROWS * UNITS * 64
 expected = trained([20] * 10 + [13, 5])
@@ -191,7 +190,7 @@ from keras_het.base import compiler
 from keras_het.covariances import Latent
 from keras_het.layers import HeteroscedasticDense
 from keras_het.ops import blocking
-from tests.config.test_blocks import ROWS, UNITS, weights_after
+from tests.base.test_blocks import ROWS, UNITS, weights_after
 
 blocking.BLOCK_ELEMENTS = ROWS * UNITS * 64
 layers = {
@@ -203,7 +202,7 @@ layers = {
 for name, make in layers.items():
     expected = weights_after([20] * 6, make())
     torch._dynamo.reset()
-    compiler.choose(None)
+    compiler.set_compiler(None)
     counters.clear()
     found = weights_after([20] * 6, make(), jit_compile=True)
     for one, other in zip(found, expected, strict=True):

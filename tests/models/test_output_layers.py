@@ -67,7 +67,7 @@ def test_a_compiled_model_gives_a_compiled_one_that_trains_as_it_is():
         ("softmax", {"predictions": "categorical_crossentropy"}, losses.CategoricalCrossentropy(from_logits=True)),
     ],
 )
-def test_the_counterpart_of_a_loss(activation, loss, expected):
+def test_the_match_of_a_loss(activation, loss, expected):
     new = converted(compiled(functional(activation), "adam", loss))
     (found,) = keras_het.inspection.check.leaves(new.loss)
     assert found.get_config() == (expected or loss).get_config()
@@ -145,11 +145,9 @@ NO_COUNTERPART = [
 
 
 @pytest.mark.parametrize("arguments", NO_COUNTERPART)
-def test_what_has_no_counterpart_is_warned_of_and_the_model_is_not_compiled(arguments):
+def test_what_has_no_match_is_warned_of_and_the_model_is_not_compiled(arguments):
     old = compiled(functional("softmax"), "sgd", **arguments)
-    assert "has no counterpart that is known; keep_activation=True keeps it. `" in warned(
-        keras_het.heteroscedastic, old, 1
-    )
+    assert "has no match that is known; keep_activation=True keeps it. `" in warned(keras_het.heteroscedastic, old, 1)
     kept = converted(old, keep_activation=True)
     assert kept.loss == old.loss
 

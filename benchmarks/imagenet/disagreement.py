@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_het.base.batches import check_same_index, count_examples, take
+from keras_het.base.batches import check_same_index, count_examples, select_rows
 from keras_het.base.graph import predictor
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.inspection.head_noise import covariance_with, find_noisy_head, standardized
 from keras_het.inspection.probabilities import exclusive_probabilities
@@ -19,10 +20,10 @@ class Disagreement:
     """An example that the model predicts right and the other model wrong.
 
     Attributes:
-        index: of the example.
+        index: index of the example.
         predicted: the right class, which the model predicts.
         other: the class that the other model predicts.
-        covariance: of the two classes' logits, by the model's head at this example, in temperatures.
+        covariance: covariance of the two classes' logits, by the model's head at this example, in temperatures.
     """
 
     index: int
@@ -36,7 +37,7 @@ class RankHistogram:
     """The rank of the covariance of right and wrong class, among the covariances of the right class with all others.
 
     Attributes:
-        ranks: for each disagreement, `(n,)`: 1 if it is the largest in absolute value, K - 1 if it is the smallest.
+        ranks: rank of each disagreement, `(n,)`: 1 if it is the largest in absolute value, K - 1 if it is the smallest.
         counts: the number of disagreements of each rank, `(K - 1,)`; about equal if the covariance says nothing about
             confusions.
     """
@@ -45,7 +46,7 @@ class RankHistogram:
     counts: np.ndarray
 
 
-class _Found(NamedTuple):
+class _Disagreements(NamedTuple):
     """Disagreements: their indices, right and wrong classes, covariances and ranks, all `(n,)`."""
 
     index: np.ndarray  # type: ignore[assignment]
@@ -78,7 +79,7 @@ def disagreements(
         class_names: K names, a sequence or a dict {class: name}; None for numbers.
         count: the largest number of examples.
         layer: name of the head, if there are several.
-        batch_size: of the predictions.
+        batch_size: size of the batches of the predictions.
     Returns:
         list of `Disagreement`, the largest covariance in absolute value first.
     Raises:
@@ -112,12 +113,12 @@ def rank_histogram(
     with the right class.
 
     Args:
-        model: as for `disagreements`.
-        other: as for `disagreements`.
-        x: as for `disagreements`.
-        labels: as for `disagreements`.
-        layer: as for `disagreements`.
-        batch_size: as for `disagreements`.
+        model: argument of `disagreements`.
+        other: argument of `disagreements`.
+        x: argument of `disagreements`.
+        labels: argument of `disagreements`.
+        layer: argument of `disagreements`.
+        batch_size: argument of `disagreements`.
     Returns:
         `RankHistogram`.
     Raises:
@@ -135,22 +136,24 @@ def rank_histogram(
     return RankHistogram(found.rank, np.bincount(found.rank - 1, minlength=units - 1))
 
 
-def _find(model: keras.Model, other: keras.Model, x: Any, labels: Any, layer: str | None, batch_size: int) -> _Found:
+def _find(
+    model: keras.Model, other: keras.Model, x: Any, labels: Any, layer: str | None, batch_size: int
+) -> _Disagreements:
     check_same_index(x=x, labels=labels)
     head = find_noisy_head(model, layer)
     labels = check_labels(labels, head.units, count_examples(x))
     own, others = (exclusive_probabilities(one, x, batch_size) for one in (model, other))
     if own.shape != others.shape:
-        raise ValueError(f"`other` must have the {own.shape[1]} classes of `model`. Received: {others.shape[1]}")
+        raise refusal("other", f"have the {own.shape[1]} classes of `model`", others.shape[1])
     index = np.flatnonzero((own.argmax(axis=1) == labels) & (others.argmax(axis=1) != labels))
     right, wrong = labels[index], others.argmax(axis=1)[index]
     features, rows = predictor(model, head.features), [np.empty((0, 2))]
     for start in range(0, len(index), batch_size):
         part = slice(start, start + batch_size)
-        normal = standardized(head.layer, features(take(x, index[part])))
+        normal = standardized(head.layer, features(select_rows(x, index[part])))
         rows.append(_covariance_and_rank(covariance_with(head.layer, normal, right[part]), right[part], wrong[part]))
     covariance, rank = np.concatenate(rows).T
-    return _Found(index, right, wrong, covariance, rank.astype(int))
+    return _Disagreements(index, right, wrong, covariance, rank.astype(int))
 
 
 def _covariance_and_rank(rows: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> np.ndarray:

@@ -1,0 +1,46 @@
+"""The one form of an error: `argument` must RULE. Received: VALUE."""
+
+from typing import Any
+
+import numpy as np
+
+_NOTHING = object()  # None may be a value
+
+
+def refusal(
+    name: str, rule: str, received: Any = "", *, shape: Any = None, kind: Any = _NOTHING, value: Any = _NOTHING
+) -> ValueError:
+    """The error for what is not as it must be; one of the last four arguments says what was received.
+
+    Args:
+        name: the argument, or a text with a space, such as "The model".
+        rule: text after "must".
+        received: a text, or a number.
+        shape: an array or tensor, of which the error gives the shape.
+        kind: an object, of which the error gives the class.
+        value: an argument's value, which the error gives after its name.
+
+    Example:
+        >>> refusal("x", "have shape (N, D)", shape=np.zeros(3))
+        ValueError('`x` must have shape (N, D). Received: shape (3,)')
+    """
+    if shape is not None:
+        received = f"shape {tuple(shape.shape)}"
+    elif kind is not _NOTHING:
+        received = f"a {type(kind).__name__}"
+    elif value is not _NOTHING:
+        received = f"{name}={value!r}"
+    return ValueError(f"{name if ' ' in name else f'`{name}`'} must {rule}. Received: {received}")
+
+
+def refuse_if(wrong: Any, name: str, rule: str, received: Any = "", **shown: Any) -> None:
+    """Raises the `refusal` if `wrong` is true."""
+    if wrong:
+        raise refusal(name, rule, received, **shown)
+
+
+def refuse_first(wrong: np.ndarray, name: str, rule: str, array: np.ndarray, form: str = "") -> None:
+    """Raises the `refusal` of the first entry of an array where `wrong`, of its shape, is true; `form` is a format."""
+    if np.any(wrong):
+        place = np.argwhere(wrong)[0].tolist()
+        raise refusal(name, rule, f"{array[tuple(place)]:{form}} at {place}")

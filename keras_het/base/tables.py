@@ -1,0 +1,51 @@
+"""Results as text and for a notebook: tables of aligned columns, and lists of a title and what it says."""
+
+import html
+from collections.abc import Container, Iterable, Sequence
+
+
+def aligned(cells: Sequence[Sequence[str]], left: Container[int] = ()) -> list[str]:
+    """The lines of a table, with columns that end in line.
+
+    Args:
+        cells: texts, a list for each line.
+        left: numbers of the columns that begin in line instead.
+
+    Example:
+        >>> aligned([["index", "p"], ["7", "0.25"]])
+        ['index     p', '    7  0.25']
+    """
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    sides = [str.ljust if place in left else str.rjust for place in range(len(widths))]
+    padded = ([pad(text, width) for pad, text, width in zip(sides, line, widths, strict=True)] for line in cells)
+    return ["  ".join(line).rstrip() for line in padded]
+
+
+def html_table(cells: Iterable[Sequence[str]]) -> str:
+    """The same table for a notebook, the first line as its head."""
+    head, *lines = (_row(line, "td" if number else "th") for number, line in enumerate(cells))
+    return f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _row(cells: Sequence[str], tag: str) -> str:
+    return f"<tr>{_cells(cells, tag)}</tr>"
+
+
+def _cells(cells: Sequence[str], tag: str) -> str:
+    return "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+
+
+class Titled:
+    """A result that prints as lines of a title and what it says; a subclass defines `lines`."""
+
+    def lines(self) -> list[tuple[str, str]]:
+        """(title, text) of each line."""
+        raise NotImplementedError(f"{type(self).__name__} must define lines()")
+
+    def __str__(self) -> str:
+        return "\n".join(f"{title}: {text}" for title, text in self.lines())
+
+    def _repr_html_(self) -> str:
+        """The same as a table for a notebook."""
+        rows = (f"<tr>{_cells([title], 'th')}{_cells([text], 'td')}</tr>" for title, text in self.lines())
+        return f"<table><tbody>{''.join(rows)}</tbody></table>"

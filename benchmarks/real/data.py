@@ -84,7 +84,7 @@ def arrays(stem, folder):
     path = pathlib.Path(folder) / f"{stem}.npz"
     check_there(path, stem)
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (zipfile.BadZipFile, EOFError, OSError, ValueError) as error:
         raise ValueError(f"{path.name} must be a whole file of arrays. Received: {error}") from error

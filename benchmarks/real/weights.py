@@ -24,7 +24,7 @@ CACHE = pathlib.Path("benchmark_results/real")
 REPEATS = (1, 2, 2, 3, 3, 4, 1)  # blocks of each stage
 EPSILON, KERASHUB_EPSILON = 1e-3, 1e-5  # of the batch normalisations: of these weights, and of KerasHub's backbone
 MEAN, SCALE = 127 / 255, 128 / 255  # of an input in [0, 1]
-SIZE = 225  # odd: there KerasHub's padding is that of the weights, of which one side of even sizes differs
+SIZE = 225  # 32 n + 1: there every stride meets an odd size, and KerasHub pads as the weights want
 
 
 def wheel(name, cache=CACHE):
@@ -45,7 +45,7 @@ def wheel(name, cache=CACHE):
 def efficientnet_lite0(cache=CACHE):
     """The folder of a preset of `keras_hub.models.EfficientNetImageClassifier`, 1000 classes of ImageNet.
 
-    Inputs are of any odd size, `(B, 225, 225, 3)` by default, values 0 to 255: the preprocessor scales them.
+    Pictures are resized to 225 x 225 and scaled by the preprocessor; for other sizes of 32 n + 1 call the backbone.
     """
     folder = pathlib.Path(cache) / "efficientnet_lite0"
     if not (folder / "config.json").exists():

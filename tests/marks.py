@@ -48,9 +48,9 @@ def runs_here(marks, backend):
     """Whether the default check runs a test with these marks, a set of names, on a backend."""
     if "thorough" in marks:
         return False
-    if marks & {"on_jax", "on_tensorflow"}:
-        return backend == ONCE or f"on_{backend}" in marks
-    return backend == ONCE or "smoke" in marks or not marks & {"once", "refusal"}
+    named = marks & {"on_jax", "on_tensorflow"}
+    one_is_enough = marks & {"once", "refusal"} and "smoke" not in marks
+    return backend == ONCE or (not one_is_enough and (not named or f"on_{backend}" in named))
 
 
 def grid(cases, span, beyond=pytest.mark.once):

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.special
 
 from keras_het.analysis.covariance import ConfusedPair
+from keras_het.analysis.diagnosis import diagnose_noise
 from keras_het.analysis.neighbors import neighbor_fractions
 from keras_het.base.batches import check_same_index
 from keras_het.base.extras import import_extra
@@ -18,6 +19,7 @@ from keras_het.base.tables import aligned, html_table
 from keras_het.base.validation import check_labels
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.inspection.training_record import TrainingRecord
+from keras_het.label_noise.decoding import decode
 from keras_het.label_noise.estimation import check_distributions, confident_counts, systematic_flips
 
 SHOWN = 20  # lines of the table that is printed
@@ -33,11 +35,12 @@ class LabelIssues:
         index: index of the example.
         given: the label that it has.
         suggested: the class of the largest probability, among the classes that occur in the labels; of the largest mean
-            over the epochs, if by a training.
+            over the epochs, if by a training; the class that the neighbours have, if by features.
         score: the probability of the given label, in [0, 1]; the lower, the worse. By a training it is
             1 / (1 + exp(-mean margin)), so 0.5 is a mean margin of 0.
         is_issue: boolean, whether the label is probably wrong. For each pair of classes these are the worst labels, as
-            many as are estimated to be wrong; by a training they are those of a mean margin below 0.
+            many as are estimated to be wrong; by a training they are those of a mean margin below 0; by features those
+            that are not the suggested class.
         kind: kind of an issue, "confusable" if its two classes are taken for each other more often than others, so that
             a person may err, too, and should look twice; "wrong" if they are not, so that the label is plainly wrong.
             Else "".
@@ -140,11 +143,14 @@ def find_label_issues(
       an issue if that is below 0: over the epochs, the model held another class for the right one. Few right
       labels are below 0; but wrong ones that the model learns by heart within a few epochs are not: there look at the
       worst scores, whatever `is_issue` says.
-    * Features, with no training: the fractions of the classes among the nearest other examples are the probabilities,
-      and the method is again confident learning.
+    * Features, with no training: the probabilities are the fractions of the classes among the nearest other examples,
+      and an issue is a label that is not the class of the example, the k of the largest sum_j p_j log T_kj, where T is
+      estimated as in `diagnose_noise`. Of labels of people and rules it names more of the wrong ones than confident
+      learning, and is right as often (`benchmarks/results/real_issues.md`). Where the labels are nearly right, most
+      that neighbours contradict are right labels of hard examples: there it is confident learning again.
 
-    A label that is the most probable class is never an issue. The counts also say which classes are confusable: pairs
-    with more flips than chance gives. With only two classes this cannot be told.
+    The counts also say which classes are confusable: pairs with more flips than chance gives. With only two classes
+    this cannot be told.
     On digits with planted pairs and random flips, they give the right kind to every issue whose suggestion is right;
     so does a learned T. The covariance of a head gives the right kind to 7 of 10, because it has more pairs than the
     swapped ones (`benchmarks/results/label_issues.md`). A model predicts its own training labels too well: give no
@@ -171,7 +177,8 @@ def find_label_issues(
     Source: Northcutt, Jiang and Chuang 2021, "Confident learning", sections 3.1 and 3.2 (prune by noise rate); the
         scores are cleanlab's `self_confidence`. The mean margin: Pleiss et al. 2020, "Identifying mislabeled data using
         the area under the margin ranking", whose threshold is by a class of its own, here 0. Neighbours: Zhu, Dong and
-        Liu 2022, "Detecting corrupted labels without training a model to predict".
+        Liu 2022, "Detecting corrupted labels without training a model to predict"; their classes by T: Banerjee et al.
+        2005, "Clustering with Bregman divergences".
 
     Example:
         >>> p = [[0.9, 0.1], [0.8, 0.2], [0.95, 0.05], [0.2, 0.8], [0.1, 0.9], [0.05, 0.95]]
@@ -196,10 +203,46 @@ def find_label_issues(
         p, labels, margins = Evidence(*neighbor_fractions(features, labels, num_neighbors))
     counts = confident_counts(labels, p)
     suggested = np.where(np.bincount(labels, minlength=p.shape[1]) > 0, p, -1.0).argmax(axis=1)
-    is_issue = _issues(labels, p, _joint(labels, counts)) if margins is None else margins < 0
-    is_issue &= suggested != labels
-    score = p[np.arange(len(p)), labels] if margins is None else scipy.special.expit(margins)
+    if margins is not None:
+        is_issue = (margins < 0) & (suggested != labels)
+    elif features is not None and not nearly_right(labels, p):
+        suggested = decode(labels, p).classes
+        is_issue = suggested != labels
+    else:
+        is_issue = _issues(labels, p, _joint(labels, counts)) & (suggested != labels)
     confusable = systematic_flips(counts) if pairs is None else _both_ways(pairs, p.shape[1])
+    return _table(labels, p, suggested, is_issue, confusable, margins)
+
+
+def nearly_right(labels: np.ndarray, p: np.ndarray) -> bool:
+    """Whether most labels that the model contradicts are right ones of hard examples, so that few are issues."""
+    return len(np.unique(labels)) < 2 or diagnose_noise(p, labels).kind == "none"
+
+
+def issues_by_class(p: np.ndarray, labels: np.ndarray) -> LabelIssues:
+    """All labels, the least score first; an issue is a label that is not the class that `decode` finds.
+
+    Confident learning suggests the most probable label, which is often wrong where 40% of a class have the label of one
+    other class.
+
+    Args:
+        p: probabilities out of sample, `(N, K)`, K >= 2.
+        labels: integers in [0, K), `(N,)`.
+
+    Example:
+        >>> p = np.array([[0.6, 0.4, 0.0], [0.45, 0.55, 0.0], [0.0, 0.6, 0.4], [0.0, 0.0, 1.0]]).repeat(5, axis=0)
+        >>> labels = np.array([0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2])
+        >>> found = issues_by_class(p, labels)
+        >>> np.sort(found.index[found.is_issue]).tolist()
+        [3, 4, 7, 8, 9, 13, 14]
+    """
+    suggested = decode(labels, p).classes
+    return _table(labels, p, suggested, suggested != labels, systematic_flips(confident_counts(labels, p)))
+
+
+def _table(labels: Any, p: Any, suggested: Any, is_issue: Any, confusable: Any, margins: Any = None) -> LabelIssues:
+    """The labels in the order of their scores, which are by the margins of a training if there are any."""
+    score = p[np.arange(len(p)), labels] if margins is None else scipy.special.expit(margins)
     kind = np.where(is_issue, np.where(confusable[suggested, labels], "confusable", "wrong"), "")
     order = np.argsort(score if margins is None else margins, kind="stable")
     return LabelIssues(order, *(part[order] for part in (labels, suggested, score, is_issue, kind)))

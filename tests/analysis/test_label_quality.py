@@ -14,10 +14,11 @@ from sklearn.model_selection import cross_val_predict
 
 from keras_het.analysis import find_label_issues
 from keras_het.analysis.covariance import ConfusedPair
+from keras_het.analysis.label_quality import confident_issues
 from keras_het.analysis.neighbors import neighbor_fractions
 from keras_het.callbacks import TrainingDynamics
 from keras_het.inspection.training_record import TrainingRecord
-from keras_het.label_noise import corrupt_labels, symmetric
+from keras_het.label_noise import corrupt_labels, pair_flip, symmetric
 
 pytestmark = pytest.mark.once
 
@@ -230,6 +231,18 @@ def test_one_training_and_neighbours_find_planted_issues(digits):
         assert average_precision_score(wrong[found.index], -found.score) > 0.9
         assert np.mean(wrong[found.index[found.is_issue]]) > 0.8
         assert np.mean(found.is_issue[wrong[found.index]]) > 0.8
+
+
+def test_neighbours_know_the_class_of_swapped_labels_and_name_few_where_labels_are_nearly_right(digits):
+    *_, x, clean = digits
+    labels = corrupt_labels(clean, pair_flip(10, 0.4), seed=0)
+    found, wrong = find_label_issues(features=x, labels=labels), labels != clean
+    assert np.mean(found.is_issue == wrong[found.index]) > 0.98
+    assert np.mean((neighbor_fractions(x, labels, 10)[0].argmax(1) != labels) == wrong) < 0.85
+    labels = corrupt_labels(clean, symmetric(10, 0.01), seed=0)
+    found = find_label_issues(features=x, labels=labels)
+    few = confident_issues(labels, neighbor_fractions(x, labels, 10)[0])
+    np.testing.assert_array_equal(np.sort(found.index[found.is_issue]), np.flatnonzero(few))
 
 
 def test_neighbours_by_hand_leave_the_example_itself_out():

@@ -141,7 +141,7 @@ def test_a_second_fit_starts_anew_and_a_clone_is_its_like():
     assert choices["temperature"].weights == []  # what was given is as it was
 
 
-@pytest.mark.parametrize("make_model", [pytest.param(None, marks=pytest.mark.smoke), convolution])
+@pytest.mark.parametrize("make_model", [pytest.param(None, marks=[pytest.mark.smoke, pytest.mark.on_jax]), convolution])
 def test_a_pickle_predicts_the_same_bits(make_model):
     x, y = images()
     fitted = small(make_model=make_model).fit(x, y)

@@ -49,6 +49,7 @@ def test_config_shapes_and_batches(kind):
     layer_contract.check_unknown_batch(make, x)
 
 
+@pytest.mark.on_jax
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_step_moves_every_weight(kind):
     make, x, loss, y = parts(kind)

@@ -45,6 +45,7 @@ def test_config(make):
     layer_contract.check_config(make)
 
 
+@pytest.mark.on_jax
 @settings(max_examples=50, deadline=None, derandomize=True, database=None)
 @given(
     units=st.integers(2, 40),

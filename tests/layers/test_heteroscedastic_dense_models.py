@@ -43,6 +43,7 @@ def sequential(head):
     return keras.Sequential([head])
 
 
+@pytest.mark.on_jax
 def test_sequential_functional_and_subclassed_models_train_alike():
     weights = []
     for make in (sequential, functional, Subclassed):
@@ -157,6 +158,7 @@ def test_dense_prediction_trains_with_axes_of_unknown_length(kind, shape):
     assert all(np.any(a != b) for a, b in zip(before, model.get_weights(), strict=True))
 
 
+@pytest.mark.on_jax
 @pytest.mark.parametrize(("units", "link"), [(2, "softmax"), (1, "sigmoid"), (2, "sigmoid")])
 def test_the_fewest_classes_train(units, link):
     kind = "full" if link == "softmax" else "sigmoid"

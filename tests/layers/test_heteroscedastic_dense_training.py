@@ -49,6 +49,7 @@ def assert_equal(first, second):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.on_jax
 @pytest.mark.parametrize(("kind", "seed"), [("full", None), ("full", 5), ("sigmoid", None)])
 def test_predict_is_deterministic_also_after_training_and_a_reload(kind, seed, tmp_path):
     model = make_model(make_head(kind, seed=seed))
@@ -111,6 +112,7 @@ def test_resuming_without_the_counter_would_not_be_exact():
     assert np.abs(fit(model)[0] - expected[0]).max() > 1e-4
 
 
+@pytest.mark.on_jax
 def test_validation_evaluation_and_prediction_do_not_advance_the_noise():
     plain, validated = make_model(make_head("full")), make_model(make_head("full"))
     expected = fit(plain)

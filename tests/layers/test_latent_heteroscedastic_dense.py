@@ -90,6 +90,7 @@ def test_the_weights_that_it_adds_do_not_depend_on_the_classes(units):
     assert head.count_params() - (16 * units + units) == 16 * 16 + 16 + 3 * (16 * 16 + 16) + 1
 
 
+@pytest.mark.on_jax
 @pytest.mark.parametrize("link", LINKS)
 def test_it_trains_predicts_and_comes_back_from_a_file(link, tmp_path):
     head = latent_head(UNITS, 2, link=link, temperature=1.0, seed=0)

@@ -137,6 +137,7 @@ PLANTED = [
 ]
 
 
+@pytest.mark.on_jax
 def test_planted_transitions_are_recovered_and_a_perfect_annotator_has_the_identity():
     distances = learn(PLANTED, transition=label_noise.symmetric(UNITS, 0.5))
     assert distances.max() < 0.05
@@ -218,6 +219,7 @@ def test_at_inference_too_the_losses_of_keras_take_it():
     )
 
 
+@pytest.mark.on_jax
 def test_a_saved_model_goes_on(tmp_path):
     head = HeteroscedasticDense(UNITS, seed=0)
     model = keras.Sequential([keras.Input((FEATURES,)), head, make()])

@@ -111,6 +111,7 @@ def test_half_precision_keeps_classes_apart(dtype):
     assert near - right == pytest.approx(5.0, abs=0.1)
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("predictions", [LOGITS, LOGITS[:, 0]], ids=["of each annotator", "of the true classes"])
 def test_metrics_leave_missing_labels_out(predictions):
     spread = np.broadcast_to(predictions.reshape(EXAMPLES, -1, UNITS), (*LABELS.shape, UNITS))

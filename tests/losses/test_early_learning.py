@@ -81,6 +81,7 @@ def stateless(loss, function, logits=LOGITS):
     return value_and_gradients(in_scope, [logits])
 
 
+@pytest.mark.on_tensorflow
 def test_a_strength_of_zero_is_plain_crossentropy_at_every_step():
     loss = make_loss(strength=0.0)
     for _ in range(3):

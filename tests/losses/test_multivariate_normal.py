@@ -44,6 +44,7 @@ def losses(y, packed, **arguments):
     return ops.convert_to_numpy(MultivariateNormalNLL(reduction=None, **arguments)(*tensors))
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("factors", [0, 2])
 @pytest.mark.parametrize("form", ["nll", "beta", "faithful"])
 def test_the_losses_and_their_gradients_are_those_of_the_oracle(form, factors):

@@ -69,6 +69,7 @@ def check_memory(model, loss, epochs):
     np.testing.assert_allclose(memory(loss), (1 - 0.7**epochs) * p, rtol=1e-5)
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("kind", ["sequential", "functional", "subclassed", "built and subclassed", "unbuilt"])
 def test_fit_remembers_and_shows_nothing_of_it(kind):
     model, loss = compiled(kind, metrics=["accuracy"])
@@ -83,6 +84,7 @@ def test_fit_remembers_and_shows_nothing_of_it(kind):
     check_memory(model, loss, 3)
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("way", [{"run_eagerly": True}, {"steps_per_execution": 2}], ids=["eager", "two steps at once"])
 def test_other_ways_to_train(way):
     if way.get("run_eagerly") is None and keras.config.backend() == "torch":

@@ -121,6 +121,7 @@ def test_a_bias_comes_or_stays_as_asked():
 
 
 @pytest.mark.smoke
+@pytest.mark.on_jax
 def test_layers_are_shared_or_copied():
     model = sharpen(functional())
     model.get_layer("hidden").trainable = False

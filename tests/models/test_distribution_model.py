@@ -35,6 +35,7 @@ def joint_model(loss=None, **arguments):
 X, Y, PLANTED = label_vectors(1500, seed=0)
 
 
+@pytest.mark.on_jax
 def test_it_trains_predicts_evaluates_and_comes_back_from_a_file(tmp_path):
     model = joint_model()
     history = model.fit(X[:256], Y[:256], epochs=4, verbose=0, validation_data=(X[256:300], Y[256:300])).history
@@ -164,6 +165,7 @@ def test_learned_rates_are_those_that_the_loss_would_be_given(factors):
     assert values[0] == pytest.approx(values[1], rel=1e-6)
 
 
+@pytest.mark.on_jax
 def test_a_regression_predicts_means_and_intervals(tmp_path):
     rng = np.random.default_rng(0)
     y = X @ [[1.0, -1.0], [0.5, 0.0], [0.0, 2.0]] + [0.5, 1.0] * rng.normal(size=(len(X), 2))

@@ -210,6 +210,7 @@ def test_check_knows_what_it_returns():
 
 
 @pytest.mark.smoke
+@pytest.mark.on_jax
 @pytest.mark.parametrize("end", ["softmax head", "sigmoid head", "Dense, scaled logits"])
 def test_a_file_holds_the_whole(end, tmp_path):
     ensemble = ensemble_of(end)

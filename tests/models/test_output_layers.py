@@ -319,7 +319,7 @@ def test_the_way_back_is_compiled_too():
     assert kept.loss == "sparse_categorical_crossentropy"
 
 
-@pytest.mark.parametrize("clone", [False, pytest.param(True, marks=pytest.mark.smoke)])
+@pytest.mark.parametrize("clone", [False, pytest.param(True, marks=[pytest.mark.smoke, pytest.mark.on_jax])])
 @pytest.mark.parametrize(
     ("activation", "loss", "labels"), [("softmax", "sparse_categorical_crossentropy", Y), ("sigmoid", "bce", VECTORS)]
 )

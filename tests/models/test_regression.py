@@ -28,6 +28,7 @@ def trained(units=2, activation=None):
 
 
 @pytest.mark.smoke
+@pytest.mark.on_tensorflow
 def test_it_predicts_as_before_and_learns_the_noise(tmp_path):
     old = trained()
     before, metrics = old.predict(X, verbose=0), old.evaluate(X, Y, verbose=0)

@@ -27,6 +27,7 @@ def segmentation(num_factors=4, loss=None, shape=(4, 4, 2)):
     return model
 
 
+@pytest.mark.on_jax
 def test_it_trains_predicts_evaluates_and_comes_back_from_a_file(tmp_path):
     model = segmentation()
     history = model.fit(X, Y, batch_size=4, epochs=8, verbose=0).history

@@ -58,6 +58,7 @@ def test_slopes_are_those_of_the_closed_form():
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=5e-6)  # the closed form itself is that near
 
 
+@pytest.mark.on_tensorflow
 def test_the_likelihood_of_nodes_against_float64():
     tensors, labels = problem()
     nodes = quasi_random((0, 0), 96, 0, FACTORS)

@@ -65,6 +65,7 @@ def computed(tensors, labels, nodes, dtype="float32", **arguments):
 NOISE = quasi_random((0, 0), NODES, 0, FACTORS)
 
 
+@pytest.mark.on_tensorflow
 def test_the_likelihood_of_nodes_against_float64():
     tensors, labels = problem()
     expected = oracle(*tensors, labels, noise_of(NOISE))

@@ -80,6 +80,7 @@ def test_value(scale, options):
 
 
 @pytest.mark.smoke
+@pytest.mark.on_tensorflow
 def test_improbable_classes():
     """To a log p of -60, without noise and with it."""
     loc = np.float32([[0.0, -4.0, -8.0, -16.0, -30.0, -60.0]] * 3)

@@ -35,6 +35,7 @@ def along_a_line(expectation, kind, **options):
     return function
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize("expectation", EXPECTATIONS)
 def test_the_second_derivative_is_that_of_plain_operations(expectation, kind, monkeypatch):

@@ -33,6 +33,7 @@ def test_closed_form_against_integration(integrals):
         np.testing.assert_allclose(ops.convert_to_numpy(computed), expected[:, 0], rtol=0, atol=1e-4)
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("tail", [0, 1], ids=["p", "1 - p"])
 def test_gradients_of_the_closed_form_against_integration(integrals, tail):
     _, computed = value_and_gradients(
@@ -87,6 +88,7 @@ def loss(names, nodes, upstream, options):
     return function
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize(
     "options", [{}, {"chunk_size": 8}, {"loop": "plain"}, {"chunk_size": 8, "loop": "unrolled"}], ids=str

@@ -63,6 +63,7 @@ def gradients(arguments, nodes, upstream, **options):
     return dict(zip(names, value_and_gradients(loss, list(arguments.values()))[1], strict=True))
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize(
     "options",
@@ -122,6 +123,7 @@ def test_value_against_a_million_samples(kind):
     assert combined.max() < 5e-3
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize(("difference", "scale"), [(0.5, 0.3), (-2.0, 1.0), (6.0, 3.0)])
 def test_two_classes_against_the_one_dimensional_integral(difference, scale):
     """p_0 = E[sigmoid(N(difference, s^2) / tau)] with s^2 = 2 scale^2 + (V_0 - V_1)^2."""
@@ -166,6 +168,7 @@ def test_a_permutation_of_the_classes_permutes_the_result():
     np.testing.assert_allclose(evaluate(moved, moved_nodes), evaluate(arguments, nodes)[:, order], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("batch", [(), (1,), (0,), (2, 3), (2, 3, 4)])
 def test_leading_axes(batch):
     arguments, nodes = problem("full", batch=batch), nodes_of("full")

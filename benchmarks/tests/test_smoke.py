@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.tests import test_arena, test_cost, test_demo, test_harm, test_head, test_imagenet, test_results
 from benchmarks.tests.baselines import test_adaptive
+from benchmarks.tests.real import test_data
 
 pytestmark = pytest.mark.once
 
@@ -23,6 +24,7 @@ QUICK = {
     "imagenet": test_imagenet.test_the_parameters_of_the_full_head_and_of_the_equal_control_are_those_of_the_paper,
     "labels": test_head.test_the_methods_are_heads_that_can_be_made,
     "lib": test_results.test_every_result_file_says_what_is_needed_to_run_it_again,
+    "real": test_data.test_measures_against_brute_force,
 }
 
 

@@ -1,8 +1,11 @@
-"""Names of the package in running text become links to their page; a name that has none fails a strict build."""
+"""Names of the package in running text become links to their page; a name that has none fails a strict build.
+
+Those of `keras_het.ops`, functions of tensors, are not public: they have no page, and stay as they are.
+"""
 
 import re
 
-NAME = re.compile(r"<code>(keras_het(?:\.\w+)+)</code>(?!</a>|</autoref>)")
+NAME = re.compile(r"<code>(keras_het(?!\.ops\b)(?:\.\w+)+)</code>(?!</a>|</autoref>)")
 
 
 def with_links(page):

@@ -133,6 +133,7 @@ def test_mixtures_leave_nobody_out():
     np.testing.assert_allclose(sum(y.sum(axis=0) for _, y in parts), np.ones(300), atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:The model predicts .* it is weak:UserWarning")  # so short a training is
 def test_every_method_trains_with_as_many_trials(monkeypatch):
     monkeypatch.setattr(trial, "NODES", 8)
     expected = arena.report.expectations.read()

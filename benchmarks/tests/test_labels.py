@@ -43,6 +43,7 @@ def test_the_table_of_ensembles_has_paired_differences():
     assert rows[1] == ["full", "none", "+0.300 +- 0.000", "+0.000 +- 0.000", "+0.000 +- 0.000"]
 
 
+@pytest.mark.filterwarnings("ignore:The model predicts .* it is weak:UserWarning")  # so short a training is
 def test_the_figures_of_ensembles_are_of_clean_labels_and_scaled_ones_keep_the_accuracy():
     task = tasks.digits(0.4, 0)._replace(epochs=2, temperatures=(1.5,), l2=(0.0,))
     choice, models = ensembles.members(task, "Dense", 0)
@@ -110,6 +111,7 @@ def test_what_is_missed_is_counted_at_as_many_labels_as_are_wrong():
     assert none == {"method": "any", "wrong": 0.0, "flagged": 0.25, "seconds": 1.0}
 
 
+@pytest.mark.filterwarnings("ignore:The model predicts .* it is weak:UserWarning")  # so short a training is
 def test_the_figures_of_one_training_are_made_and_have_tables():
     rows = [
         {"data": "digits", "noise": "symmetric", "seed": 0} | row

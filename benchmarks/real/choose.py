@@ -8,15 +8,14 @@ validation labels take a tenth of them.
 """
 
 import functools
-import pathlib
 import time
 
 import keras
 import numpy as np
 
-from benchmarks.lib import harness, lines
+from benchmarks.lib import lines
 from benchmarks.lib.results import publish
-from benchmarks.real import data, features, plain, weights
+from benchmarks.real import data, features, plain
 from keras_het.training import DEFAULTS, Candidate, Heteroscedastic, choose, clean_labels
 
 EPOCHS, FOLDS = 50, 3
@@ -122,15 +121,8 @@ def chosen_names(found):
 
 def main():
     """Runs what is missing, and makes the tables."""
-    parser = harness.parser_of(__doc__)
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), metavar="NAME")
+    parser = features.experiment(__doc__, SETS, seeds=3, size=8000)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--size", type=int, default=8000, help="the most examples")
-    parser.add_argument("--data", type=pathlib.Path, default=data.FOLDER)
-    parser.add_argument("--cache", type=pathlib.Path, default=weights.CACHE)
-    parser.add_argument("--quick", action="store_true", help="500 examples, five epochs, one seed")
-    parser.add_argument("--render", action="store_true", help="only make the tables of the lines that are there")
     options = parser.parse_args()
     options.epochs = EPOCHS
     if options.quick:

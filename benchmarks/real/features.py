@@ -92,13 +92,28 @@ def of_texts(cache):
     return lambda x: np.asarray(model.predict(list(map(str, x)), batch_size=BATCH, verbose=0))
 
 
+def parser_of(description, sets, **options):
+    """A parser of what the experiments take: sets, folders, and further numbers by name with their defaults."""
+    parser = harness.parser_of(description)
+    parser.add_argument("--sets", nargs="+", choices=sets, default=list(sets), metavar="NAME")
+    parser.add_argument("--data", type=pathlib.Path, default=data.FOLDER)
+    parser.add_argument("--cache", type=pathlib.Path, default=weights.CACHE, help="folder of weights and features")
+    for name, default in options.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    return parser
+
+
+def experiment(description, sets, **options):
+    """The same for an experiment: also `--quick` and `--render`."""
+    parser = parser_of(description, sets, **options)
+    parser.add_argument("--quick", action="store_true", help="few examples and epochs, one seed, to see that it runs")
+    parser.add_argument("--render", action="store_true", help="only make the tables of the lines that are there")
+    return parser
+
+
 def main():
     """Computes the features of all sets, or of those that are named."""
-    parser = harness.parser_of(__doc__)
-    parser.add_argument("--sets", nargs="+", choices=list(data.SETS), default=list(data.SETS), metavar="NAME")
-    parser.add_argument("--data", type=pathlib.Path, default=data.FOLDER)
-    parser.add_argument("--cache", type=pathlib.Path, default=weights.CACHE)
-    options = parser.parse_args()
+    options = parser_of(__doc__, list(data.SETS)).parse_args()
     for name in options.sets:
         found = of(name, options.data, options.cache)
         print(name, found.x.shape, found.x_test.shape)

@@ -8,15 +8,14 @@ tenth, which is noisy too, by its likelihood or by its accuracy. Clean test labe
 there are any, are only measured. Every training is a line of JSON, and is not run again.
 """
 
-import pathlib
 import time
 
 import keras
 import numpy as np
 
-from benchmarks.lib import harness, lines
+from benchmarks.lib import lines
 from benchmarks.lib.results import publish
-from benchmarks.real import data, features, plain, weights
+from benchmarks.real import features, plain
 
 EPOCHS, BATCH, RATE = 20, 256, 1e-3
 TEMPERATURES, PENALTIES = (1.0, 5.0, 10.0, 20.0), (0.0, 1e-4)
@@ -159,15 +158,9 @@ def render(options):
 
 def main():
     """Runs what is missing, and makes the tables."""
-    parser = harness.parser_of(__doc__)
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), metavar="NAME")
+    parser = features.experiment(__doc__, SETS, seeds=3)
     parser.add_argument("--sizes", nargs="+", type=int, default=[18_000])
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--data", type=pathlib.Path, default=data.FOLDER)
-    parser.add_argument("--cache", type=pathlib.Path, default=weights.CACHE)
-    parser.add_argument("--quick", action="store_true", help="2,000 labels, two epochs, one seed")
-    parser.add_argument("--render", action="store_true", help="only make the tables of the lines that are there")
     options = parser.parse_args()
     options.epochs = EPOCHS
     if options.quick:

@@ -9,14 +9,13 @@ the rate" is of as many of its worst scores as labels are wrong; the average pre
 sample. A label of a person is right if it is that of the original data set.
 """
 
-import pathlib
 import time
 
 import numpy as np
 
-from benchmarks.lib import harness, lines
+from benchmarks.lib import lines
 from benchmarks.lib.results import publish
-from benchmarks.real import data, features, plain, weights
+from benchmarks.real import data, features, plain
 
 EPOCHS, FOLDS = 50, 5
 SETS = tuple(data.SETS)
@@ -124,14 +123,7 @@ def table(found):
 
 def main():
     """Runs what is missing, and makes the tables."""
-    parser = harness.parser_of(__doc__)
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), metavar="NAME")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--size", type=int, default=8000, help="the most examples")
-    parser.add_argument("--data", type=pathlib.Path, default=data.FOLDER)
-    parser.add_argument("--cache", type=pathlib.Path, default=weights.CACHE)
-    parser.add_argument("--quick", action="store_true", help="500 examples, two epochs, one seed")
-    parser.add_argument("--render", action="store_true", help="only make the tables of the lines that are there")
+    parser = features.experiment(__doc__, SETS, seeds=3, size=8000)
     options = parser.parse_args()
     options.epochs = EPOCHS
     if options.quick:

@@ -150,11 +150,11 @@ def find_label_issues(
       that neighbours contradict are right labels of hard examples: there it is confident learning again.
 
     The counts also say which classes are confusable: pairs with more flips than chance gives. With only two classes
-    this cannot be told.
-    On digits with planted pairs and random flips, they give the right kind to every issue whose suggestion is right;
-    so does a learned T. The covariance of a head gives the right kind to 7 of 10, because it has more pairs than the
-    swapped ones (`benchmarks/results/label_issues.md`). A model predicts its own training labels too well: give no
-    predictions of a model for the examples that it was trained on. `benchmarks/results/dynamics.md` compares the three.
+    this cannot be told. On digits with planted pairs and random flips, they give the right kind to every issue whose
+    suggestion is right; so does a learned T. The covariance of a head gives the right kind to 7 of 10, because it has
+    more pairs than the swapped ones (`benchmarks/results/label_issues.md`). A model predicts its own training labels
+    too well: give no predictions of a model for the examples that it was trained on. `benchmarks/results/dynamics.md`
+    compares the three.
 
     Args:
         probabilities: probabilities of examples that were not trained on, shape `(N, K)`, each row of sum 1, which

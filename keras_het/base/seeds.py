@@ -37,9 +37,7 @@ def unchanged_states() -> Iterator[None]:
     of_python, of_numpy, fork = random.getstate(), np.random.get_state(), contextlib.nullcontext()
     if keras.config.backend() == "torch":
         torch = sys.modules["torch"]
-        fork = torch.random.fork_rng(
-            devices=range(torch.cuda.device_count())
-        )  # it warns of several unless they are named
+        fork = torch.random.fork_rng(devices=range(torch.cuda.device_count()))  # named: else it warns of several
     try:
         with generator_without_seed(), fork:
             yield

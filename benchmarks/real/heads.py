@@ -34,7 +34,7 @@ def head_of(row, units, temperature, penalty, seed):
     options = {
         "full": {},
         "parameter-efficient": {"parameter_efficient": True},
-        "narrow": {"covariance": covariances.Narrow(bottleneck=16)},
+        "narrow": {"covariance": covariances.Narrow(width=16)},
         "diagonal": {"num_factors": 0},
     }[row]
     common = {"temperature": temperature, "kernel_regularizer": regularizer, "seed": seed}
@@ -48,6 +48,7 @@ class Parts:
         chosen = np.random.default_rng([seed, 2]).permutation(len(found.labels))[:size]
         train, held = (chosen[part] for part in plain.split(chosen, seed))
         self.units, self.truth, self.votes = found.units, found.truth_test.astype(int), found.test_votes
+        self.confusions = confusions(found)
         self.x, self.x_held, self.x_test = plain.standardized(found.x[train], found.x[held], found.x_test)
         self.y, self.y_held = found.labels[train].astype("int32"), found.labels[held].astype("int32")
 
@@ -75,8 +76,44 @@ def train(parts, row, temperature, penalty, seed, epochs):
     model.compile(keras.optimizers.Adam(RATE), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     record, start = Record(parts), time.process_time()
     model.fit(parts.x, parts.y, epochs=epochs, batch_size=BATCH, verbose=0, callbacks=[record])
+    found = {"epochs": record.epochs, "processor": time.process_time() - start, **pairs(model, parts)}
     keras.utils.clear_session(free_memory=False)
-    return {"epochs": record.epochs, "processor": time.process_time() - start}
+    return found
+
+
+def confusions(found):
+    """How often people name a class for another one, `(K, K)`, both ways: of the test's votes, or of the labels."""
+    counts = np.zeros((found.units, found.units))
+    if found.test_votes is None:
+        np.add.at(counts, (found.truth.astype(int), found.labels.astype(int)), 1.0)
+    else:
+        np.add.at(counts, found.truth_test.astype(int), found.test_votes / found.test_votes.sum(axis=1, keepdims=True))
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
+    return shares + shares.T
+
+
+def pairs(model, parts):
+    """Rank correlations, over pairs of classes, with what people confuse: of the covariance, and of p_i p_j.
+
+    A pair of which one or the other is true has a negative covariance. The product is what any head tells without one.
+    """
+    from scipy.special import softmax
+    from scipy.stats import spearmanr
+
+    from keras_het import HeteroscedasticDense
+    from keras_het.analysis import covariance
+
+    above = np.triu_indices(parts.units, 1)
+    p = softmax(model.predict(parts.x_test, batch_size=2048, verbose=0).astype("float64"), axis=1)
+    found = {"of p": float(spearmanr(parts.confusions[above], (p.T @ p)[above]).statistic)}
+    if isinstance(model.layers[-1], HeteroscedasticDense):
+        sigma = covariance(model, parts.x_test, batch_size=2048)
+        deviation = np.sqrt(np.diag(sigma))
+        found["of correlations"] = float(
+            spearmanr(parts.confusions[above], -(sigma / np.outer(deviation, deviation))[above]).statistic
+        )
+        found["of covariances"] = float(spearmanr(parts.confusions[above], -sigma[above]).statistic)
+    return found
 
 
 def choices(row):
@@ -138,7 +175,7 @@ def table(found, rule):
             best[row] = own
             values = [lines.with_error([each[name] for each in own]) for name in names]
             gains = [
-                lines.with_error([a[name] - b[name] for a, b in zip(own, best["Dense"], strict=True)])
+                lines.with_error([a[name] - b[name] for a, b in zip(own, best.get("Dense", own), strict=True)])
                 for name in ("accuracy", "nll")
             ]
             rows.append([row, *values, *(gains if row != "Dense" else ["", ""])])

@@ -20,9 +20,11 @@ from keras_het.base.validation import check_labels
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.inspection.training_record import TrainingRecord
 from keras_het.label_noise.decoding import decode
+from keras_het.label_noise.discriminant import discriminant, scaling
 from keras_het.label_noise.estimation import check_distributions, confident_counts, systematic_flips
 
 SHOWN = 20  # lines of the table that is printed
+CLEAR = 2.0  # paired standard errors by which neighbours must predict more labels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,11 +145,13 @@ def find_label_issues(
       an issue if that is below 0: over the epochs, the model held another class for the right one. Few right
       labels are below 0; but wrong ones that the model learns by heart within a few epochs are not: there look at the
       worst scores, whatever `is_issue` says.
-    * Features, with no training: the probabilities are the fractions of the classes among the nearest other examples,
-      and an issue is a label that is not the class of the example, the k of the largest sum_j p_j log T_kj, where T is
-      estimated as in `diagnose_noise`. Of labels of people and rules it names more of the wrong ones than confident
-      learning, and is right as often (`benchmarks/results/real_issues.md`). Where the labels are nearly right, most
-      that neighbours contradict are right labels of hard examples: there it is confident learning again.
+    * Features, with no training: the probabilities are those of a linear discriminant (`training.LinearDiscriminant`)
+      of the other folds; or, if they predict more of the labels by two paired standard errors, the fractions of the
+      classes among the nearest other examples. An issue is a label that is not the class of the example, the k of the
+      largest sum_j p_j log T_kj, where T is estimated as in `diagnose_noise`. Of labels of people and rules it names
+      more of the wrong ones than confident learning, and is right as often (`benchmarks/results/real_issues.md`). Where
+      the labels are nearly right, most that are contradicted are right labels of hard examples: there it is confident
+      learning again.
 
     The counts also say which classes are confusable: pairs with more flips than chance gives. With only two classes
     this cannot be told. On digits with planted pairs and random flips, they give the right kind to every issue whose
@@ -200,7 +204,7 @@ def find_label_issues(
     if features is None:
         p, labels, margins = _evidence(probabilities, labels, x, batch_size)
     else:
-        p, labels, margins = Evidence(*neighbor_fractions(features, labels, num_neighbors))
+        p, labels, margins = _of_features(features, labels, num_neighbors)
     counts = confident_counts(labels, p)
     suggested = np.where(np.bincount(labels, minlength=p.shape[1]) > 0, p, -1.0).argmax(axis=1)
     if margins is not None:
@@ -212,6 +216,19 @@ def find_label_issues(
         is_issue = _issues(labels, p, _joint(labels, counts)) & (suggested != labels)
     confusable = systematic_flips(counts) if pairs is None else _both_ways(pairs, p.shape[1])
     return _table(labels, p, suggested, is_issue, confusable, margins)
+
+
+def _of_features(features: Any, labels: Any, num_neighbors: int) -> Evidence:
+    """Probabilities by the discriminant of the other folds, or by neighbours where these predict clearly more labels.
+
+    Neighbours know classes of any shape; but of wrong labels that follow the features they know most.
+    """
+    shares, labels = neighbor_fractions(features, labels, num_neighbors)
+    x = np.asarray(features, "float32").reshape(len(labels), -1)
+    p = discriminant(scaling(x)(x), labels, shares.shape[1])[1].astype("float64")
+    gain = 1.0 * (shares.argmax(axis=1) == labels) - (p.argmax(axis=1) == labels)
+    clear = gain.mean() > CLEAR * gain.std() / np.sqrt(len(gain))
+    return Evidence(shares if clear else p / p.sum(axis=1, keepdims=True), labels)
 
 
 def nearly_right(labels: np.ndarray, p: np.ndarray) -> bool:

@@ -8,6 +8,7 @@ from keras_het.training.candidates import (
     ForwardCorrection,
     Heteroscedastic,
     LabelSmoothing,
+    LinearDiscriminant,
     Task,
 )
 from keras_het.training.choose import choose
@@ -24,6 +25,7 @@ __all__ = [
     "ForwardCorrection",
     "Heteroscedastic",
     "LabelSmoothing",
+    "LinearDiscriminant",
     "Task",
     "choose",
     "clean_labels",

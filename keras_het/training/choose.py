@@ -131,9 +131,11 @@ def choose(
     start, folds = time.perf_counter(), check_integer("folds", folds, 2)
     folds = folds if validation_data is None else 1
     check_integer("seed", seed, 0, MOST_SEED)
-    entries = _entries(candidates, _most_entries(trainings, folds))
     check_fit_arguments(fit_arguments, TAKEN, choose)
-    trainer = Trainer(make_model, optimizer, epochs, batch_size, criterion, verbose, fit_arguments)
+    trainer = Trainer(
+        make_model, optimizer, check_integer("epochs", epochs, 1), batch_size, criterion, verbose, fit_arguments
+    )
+    entries = _entries(candidates, _most_entries(trainings, folds), trainer.on_features)
     given = read(x, y, None, verified_labels, class_names)
     if given.sample_weight is not None:
         rule = "give (x, y) alone: candidates use the weights themselves (`clean_labels` takes yours)"
@@ -145,21 +147,23 @@ def choose(
     compared = {entry.name: [entry.candidate, entry.strength] for entry in entries}
     settings = {"data": task, "validation_data": held_out, "folds": folds, "seed": seed, "candidates": compared}
     files = ResultFiles(resume_path, lambda: settings | trainer.settings(task), "training")
-    count = min(folds, (trainings - folds - 1) // max(1, len(entries) - 1))
-    step = _progress(trainer.epochs, len(entries) - 1, folds, count, verbose)
+    base, *others = (entry for entry in entries if not entry.candidate.on_features)
+    solved = [entry for entry in entries if entry.candidate.on_features]
+    count = min(folds, (trainings - folds - 1) // max(1, len(others)))
+    step = _progress(trainer.epochs, len(others), folds, count, verbose)
     race = Race(trainer, parts, seed, files, step)
 
-    base, *others = entries
-    race.run([base], task, folds)
-    p = _probabilities(fold_of, base)
+    race.run([base, *solved], task, folds)
+    safest, clear = _safest([base, *solved])
+    p = _probabilities(fold_of, choose_one([base, *solved], race.difference, safest, clear))
     means = class_means(task.x, task.y, fold_of) if held_out is None else class_means_of(task, held_out)
     check_learned(p, shown.y, means)
     diagnosis = diagnose_noise(p, shown.y, class_names=task.classes.tolist())
     task = dataclasses.replace(task, transition=diagnosis.transition)
     race.run(others, task, count, base)
     possible = [entry for entry in entries if not entry.is_dropped]
-    safest = next((entry for entry in possible if isinstance(entry.candidate, SAFEST)), base)
-    chosen = choose_one(possible, race.difference, safest, CLEAR)
+    safest, clear = _safest(possible)
+    chosen = choose_one(possible, race.difference, safest, clear)
 
     def train(labels: np.ndarray, rows: np.ndarray) -> keras.Model:
         """The chosen candidate on some of the examples, for its best number of epochs."""
@@ -169,7 +173,9 @@ def choose(
     model, table = train(task.y, np.arange(len(task.y))), [_score(race, entry, base, criterion) for entry in entries]
     best = table[entries.index(chosen)]
     step(last=True)
-    reason = _reason(table, best, safest.name, criterion) + _advice(race, chosen, trainer.epochs)
+    reason = _reason(table, best, table[entries.index(safest)], clear, criterion) + _advice(
+        race, chosen, trainer.epochs
+    )
     reason += after_choose(diagnosis.kind, [score.name for score in table])
     found = Result(
         model,
@@ -180,7 +186,7 @@ def choose(
         diagnosis,
         p,
         task.classes,
-        sum(len(entry.fits) for entry in entries) + 1,
+        sum(len(entry.fits) for entry in (base, *others)) + 1,
         time.perf_counter() - start,
         shown,
         train=train if held_out is None else None,
@@ -203,6 +209,18 @@ def _progress(epochs: int, others: int, folds: int, count: int, verbose: int) ->
     return step
 
 
+def _safest(entries: list[Entry]) -> tuple[Entry, float]:
+    """The entry for a doubt, and the standard errors by which another one must be above it; the first if there is none.
+
+    Args:
+        entries: the plain training first.
+    """
+    of_class = (
+        (entry, clear) for kind, clear in SAFEST.items() for entry in entries if isinstance(entry.candidate, kind)
+    )
+    return next(of_class, (entries[0], CLEAR))
+
+
 def _most_entries(trainings: int, folds: int) -> int:
     """How many entries there may be if the plain training is measured on all folds, and others on one."""
     if check_integer("trainings", trainings, 2) <= folds:
@@ -211,7 +229,7 @@ def _most_entries(trainings: int, folds: int) -> int:
     return trainings - folds
 
 
-def _entries(candidates: Iterable[Candidate] | None, most: int) -> list[Entry]:
+def _entries(candidates: Iterable[Candidate] | None, most: int, on_features: bool) -> list[Entry]:
     """The plain training, and the candidates at each of their strengths, as many as there are trainings for."""
     given = list(DEFAULTS if candidates is None else candidates)
     wrong = [candidate for candidate in given if not isinstance(candidate, Candidate) or not candidate.name]
@@ -222,6 +240,7 @@ def _entries(candidates: Iterable[Candidate] | None, most: int) -> list[Entry]:
     if empty:
         rule = "have at least one strength each, (None,) if there is nothing to choose"
         raise ValueError(f"`candidates` must {rule}. Received: {empty[0]!r} without one")
+    given = [candidate for candidate in given if on_features or not candidate.on_features]
     others = [candidate for candidate in given if type(candidate) is not type(PLAIN)]
     entries = [Entry(candidate, strength) for candidate in (PLAIN, *others) for strength in candidate.strengths]
     names = [file_name(entry.name).casefold() for entry in entries]  # some file systems take "A" for "a"
@@ -258,7 +277,7 @@ def _advice(race: Race, chosen: Entry, epochs: int) -> str:
     return " Its best epoch is among the last: more epochs, or a higher learning rate, may be better." if late else ""
 
 
-def _reason(table: list[Score], own: Score, safest: str, criterion: str) -> str:
+def _reason(table: list[Score], own: Score, safest: Score, clear: float, criterion: str) -> str:
     """The reason of a choice, in a sentence."""
     plain, *others = table
     if not others:
@@ -267,7 +286,7 @@ def _reason(table: list[Score], own: Score, safest: str, criterion: str) -> str:
     more = "predicts clearly more of the held-out labels" if criterion == "accuracy" else "is clearly more likely"
     if own is plain:
         return f"{own.name}: no candidate {more}; the nearest is {best.name} with {_points(best, criterion)}."
-    if own.name == safest and (own is not best or own.difference <= CLEAR * own.error):
+    if own is safest and (own is not best or own.difference <= clear * own.error):
         return f"{own.name}: no candidate {more}, and it is the safest ({_points(own, criterion)})."
     most = "predicts most of the held-out labels" if criterion == "accuracy" else "makes the held-out labels likeliest"
     return f"{own.name}: it {most}, {_points(own, criterion)} over {plain.name} on the same examples."

@@ -27,7 +27,7 @@ def clean_labels(
     x: Any,
     y: Any = None,
     *,
-    epochs: int,
+    epochs: int | None = None,
     probabilities: Any = None,
     action: str = "drop",
     verified_labels: Mapping | None = None,
@@ -58,7 +58,8 @@ def clean_labels(
         make_model: argument of `choose`; what a function makes is trained as it is.
         x: examples: see `choose`.
         y: their labels: see `choose`; every class needs as many examples as there are folds.
-        epochs: the number of epochs of each training.
+        epochs: argument of `cross_val_probabilities`: None on features alone, for a linear discriminant, which needs no
+            training, and hardly follows wrong labels.
         probabilities: out of sample, `(N, K)`, each row of sum 1, in the order of the classes; None trains models for
             them.
         action: remedy for the issues: "drop" trains without their examples, "correct" with the classes found.

@@ -55,7 +55,7 @@ class Trainer:
     Args:
         make_model: argument of `choose`.
         optimizer: argument of `choose`.
-        epochs: the number of epochs.
+        epochs: the number of epochs; None for a linear discriminant on features, `is_closed`.
         batch_size: size of the batches of training and prediction.
         criterion: argument of `choose`.
         verbose: argument of `choose`.
@@ -68,13 +68,19 @@ class Trainer:
         self,
         make_model: Any,
         optimizer: Any,
-        epochs: int,
+        epochs: int | None,
         batch_size: int,
         criterion: str,
         verbose: int,
         fit_arguments: dict,
     ):
-        self.epochs = check_integer("epochs", epochs, 1)
+        self.on_features = make_model is None or isinstance(make_model, keras.Model)
+        self.is_closed = epochs is None and self.on_features
+        if self.is_closed and fit_arguments:
+            rule = "be given where there is something to train: with `epochs`"
+            raise ValueError(f"`{next(iter(fit_arguments))}` must {rule}. Received: epochs=None")
+        self.epochs = 1 if self.is_closed else check_integer("epochs", epochs, 1)
+        self._optimizer = optimizer
         self.batch_size = check_integer("batch_size", batch_size, 1)
         self._frozen = make_model if isinstance(make_model, keras.Model) else None
         self._all: dict[str, Any] = {}
@@ -116,8 +122,10 @@ class Trainer:
             seed: seed of the weights, the order of the batches, and all that is drawn.
         """
         keras.utils.set_random_seed(seed)
-        model = self._make(task)
+        model = networks.discriminant_model(task, self._optimizer) if self.is_closed else self._make(task)
         self._judge(model, task.x, task.y)
+        if self.is_closed:
+            return model
         self._fit(model, task.x, task.y, task.sample_weight, self.epochs, [])
         return model
 
@@ -139,6 +147,8 @@ class Trainer:
                 "probabilities" at the epoch of the best mean score, `(n, K)`, float32; and "seconds".
         """
         keras.utils.set_random_seed(seed)
+        if candidate.on_features:
+            return self._solved(candidate, strength, task, held_out, epochs)
         start, model = time.perf_counter(), self._make(task)
         trained, predictor = networks.with_head(model, task, candidate, strength)
         if isinstance(trained.loss, StatefulCrossentropy):
@@ -151,6 +161,17 @@ class Trainer:
         if held_out is None:
             networks.compiled(predictor, model.optimizer)
         return predictor, {**record.measured(epochs), "seconds": np.array(time.perf_counter() - start)}
+
+    def _solved(
+        self, candidate: Candidate, strength: Any, task: Task, held_out: Task | None, epochs: int
+    ) -> tuple[keras.Model, dict[str, np.ndarray]]:
+        """The same for a candidate in closed form: all its epochs are alike."""
+        start, weights = time.perf_counter(), candidate.solution(task, strength)
+        model = networks.discriminant_model(task, self._optimizer, weights)
+        self._judge(model, task.x, task.y)
+        record = Record(model, held_out, self.batch_size, self._criterion)
+        record.on_epoch_end(0)
+        return model, {**record.measured(epochs), "seconds": np.array(time.perf_counter() - start)}
 
     def whole(self, model: keras.Model) -> keras.Model:
         """The model that the user gets, compiled."""

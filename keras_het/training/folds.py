@@ -12,6 +12,7 @@ from keras_het.base.result_files import ResultFiles
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer
 from keras_het.inspection.probabilities import exclusive_probabilities
+from keras_het.label_noise.discriminant import discriminant, scaling
 from keras_het.training.candidates import Task
 from keras_het.training.compare import check_learned, class_means
 from keras_het.training.data import read
@@ -25,7 +26,7 @@ def cross_val_probabilities(
     x: Any,
     y: Any = None,
     *,
-    epochs: int,
+    epochs: int | None = None,
     folds: int = 5,
     optimizer: Any = None,
     batch_size: int = 128,
@@ -46,7 +47,9 @@ def cross_val_probabilities(
         make_model: argument of `choose`; what a function makes is trained as it is.
         x: examples: see `choose`.
         y: their labels, `(N,)`: see `choose`.
-        epochs: the number of epochs of each training.
+        epochs: the number of epochs of each training; None where `make_model` is None or a trained model: then nothing
+            is trained, and the model is a linear discriminant of the features, in closed form
+            (`training.LinearDiscriminant`).
         folds: the number of parts, and of models, from 2 to N.
         optimizer: argument of `choose`.
         batch_size: size of the batches of training and prediction.
@@ -94,6 +97,8 @@ def held_out_probabilities(
     """
     check_integer("seed", seed, 0, MOST_SEED)
     fold_of = stratified_folds(task.y, folds, seed)
+    if trainer.is_closed:
+        return _by_discriminant(trainer, task, fold_of)
     settings = {"data": task, "folds": folds, "seed": seed}
     files = ResultFiles(resume_path, lambda: settings | trainer.settings(task), "fold")
     bar = keras.utils.Progbar(folds, verbose=min(verbose, 1), unit_name="fold")
@@ -102,6 +107,15 @@ def held_out_probabilities(
         found[fold_of == fold] = _probabilities(trainer, task, fold_of, fold, seed, files)
         bar.update(fold + 1)
     check_learned(found, task.y, class_means(task.x, task.y, fold_of))
+    return found
+
+
+def _by_discriminant(trainer: Trainer, task: Task, fold_of: np.ndarray) -> np.ndarray:
+    """The probabilities of each example by the discriminant of the other folds, `(N, K)`."""
+    trainer.own(task, 0)  # which raises the errors of x
+    x = np.asarray(task.x)
+    _, found = discriminant(scaling(x)(x), task.y, task.units, fold_of, task.sample_weight)
+    check_learned(found, task.y)
     return found
 
 

@@ -16,14 +16,15 @@ from keras_het.base.validation import check_maker
 from keras_het.inspection.check import leaves, spelled
 from keras_het.inspection.features import predicted
 from keras_het.inspection.matching import labels_for, remade
+from keras_het.label_noise.discriminant import scaling
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.raw_inputs import with_preprocessor
-from keras_het.training.candidates import Candidate, Task
+from keras_het.training.candidates import Candidate, LinearDiscriminant, Task
 
 PROBABILITIES = ("softmax", "sigmoid", "log_sigmoid")  # activations, not of logits or log-probabilities of one class
 OF_INTEGERS = ("integers", "either", "")  # labels that a loss takes; "" of a user's own
-RATE = 3e-3  # of Adam on features; with .01 the last of 50 epochs knows wrong labels by heart
-LEAST = 1e-10  # of the largest variance: less is rounding
+STEP = 0.5  # what a step of Adam changes a logit of D features by, about: a learning rate of STEP / D
+MOST_RATE = 0.05
 KEPT = ("jit_compile", "run_eagerly", "steps_per_execution", "auto_scale_loss")  # of the arguments of `compile`
 
 
@@ -59,22 +60,28 @@ def _linear(task: Task, optimizer: Any) -> keras.Model:
     dense = keras.layers.Dense(task.units, "log_softmax", kernel_initializer="zeros", dtype="float32")
     model = keras.Sequential([keras.Input(shape[1:]), _scaling(np.asarray(task.x)), dense])
     new = remade(optimizer) if isinstance(optimizer, keras.optimizers.Optimizer) else optimizer
-    chosen = keras.optimizers.Adam(RATE) if new is None else keras.optimizers.get(new)
+    chosen = keras.optimizers.Adam(min(MOST_RATE, STEP / shape[1])) if new is None else keras.optimizers.get(new)
     model.compile(chosen, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
 
 
-def _scaling(x: np.ndarray) -> keras.layers.Normalization:
-    """A layer that scales features, `(N, D)`, whatever their units, and makes none of them large that hardly varies.
+def discriminant_model(task: Task, optimizer: Any, weights: list[np.ndarray] | None = None) -> keras.Model:
+    """The same with the weights of a linear discriminant, or others, in closed form: see `LinearDiscriminant`.
 
-        (x_d - mean_d) / sqrt(variance_d + v),    v the median of the variances above zero
-
-    Without v a word in one of a thousand texts would be thirty standard deviations.
+    Args:
+        task: the examples to learn from.
+        optimizer: optimizer of further training.
+        weights: kernel and bias; None for those of the discriminant.
     """
-    mean, variance = x.mean(axis=0, dtype="float64"), x.var(axis=0).astype("float64")
-    varies = variance > LEAST * np.max(variance, initial=0.0)
-    added = np.median(variance[varies]) if varies.any() else 1.0
-    return keras.layers.Normalization(mean=mean.tolist(), variance=(variance + added).tolist(), dtype="float32")
+    model = _linear(task, optimizer)
+    model.layers[-1].set_weights(LinearDiscriminant().solution(task, None) if weights is None else weights)
+    return model
+
+
+def _scaling(x: np.ndarray) -> keras.layers.Normalization:
+    """A layer that scales features, `(N, D)`, whatever their units."""
+    mean, deviation = scaling(x)
+    return keras.layers.Normalization(mean=mean.tolist(), variance=np.square(deviation).tolist(), dtype="float32")
 
 
 def checked_model(model: Any, task: Task, known: NewModels) -> keras.Model:

@@ -41,7 +41,7 @@ class Race:
         seed: seed of all trainings; those of a fold have the same seed, so that candidates differ by little else than
             the method.
         files: files for finished trainings.
-        done: a function that is called after each training.
+        done: a function that is called after each training, not after a solution in closed form.
     """
 
     def __init__(
@@ -70,7 +70,8 @@ class Race:
             for entry in entries:
                 if not entry.is_dropped:
                     entry.fits.append(self._fit(entry, train, held_out, number))
-                    self._done()
+                    if not entry.candidate.on_features:
+                        self._done()
             if base is not None and number + 1 < count:
                 self._drop([base, *entries], number + 1)
 

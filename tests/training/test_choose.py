@@ -6,11 +6,13 @@ import keras
 import numpy as np
 import pytest
 
-from keras_het.training import DEFAULTS, Candidate, choose
+from keras_het.training import DEFAULTS, Candidate, LinearDiscriminant, choose, cross_val_probabilities
 from keras_het.training.candidates import SAFEST
 from tests.training.tasks import SHORT, SHORT_TRAININGS, TRUE, Cheat, Constant, Unlucky, X, Y, make_model, maker, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
+
+DISCRIMINANT = LinearDiscriminant.name
 
 
 def test_a_better_candidate_is_chosen_and_a_worse_one_dropped():
@@ -99,18 +101,30 @@ def test_a_candidate_of_ten_lines():
 
 def test_the_default_candidates_train():
     found = choose(make_model, X, Y, **{**SHORT, "folds": 2, "epochs": 5})
-    assert [score.name for score in found.table] == [candidate.name for candidate in DEFAULTS]
+    of_functions = [candidate.name for candidate in DEFAULTS if not candidate.on_features]
+    assert [score.name for score in found.table] == of_functions
+
+
+def test_of_features_a_discriminant_is_the_candidate_for_a_doubt():
+    """It is solved on all parts of the data, and no training."""
+    found = choose(None, X, Y, epochs=2, candidates=[Constant(), LinearDiscriminant()], trainings=6, folds=3, verbose=0)
+    assert [(score.name, score.trainings) for score in found.table][::2] == [("early stopping", 3), (DISCRIMINANT, 3)]
+    assert found.trainings <= 6
+    assert found.name == DISCRIMINANT
+    p = cross_val_probabilities(None, X, Y, folds=3, verbose=0)
+    assert np.mean(found.probabilities.argmax(1) == p.argmax(1)) > 0.97  # those of the discriminant, not of two epochs
+    assert np.mean(found.model.predict(X, verbose=0).argmax(1) == TRUE) > 0.9
 
 
 def test_a_doubt_is_for_the_safest_candidate(monkeypatch):
     class Same(Candidate):
         name = "same"
 
-    monkeypatch.setattr(sys.modules[choose.__module__], "SAFEST", Same)
+    monkeypatch.setattr(sys.modules[choose.__module__], "SAFEST", {Same: 1.0})
     found = short(Same(), Constant())
     assert found.name == "same"
     assert found.reason.startswith("same: no candidate predicts clearly more of the held-out labels, and it is the saf")
-    assert any(isinstance(candidate, SAFEST) for candidate in DEFAULTS)
+    assert set(SAFEST) <= {type(candidate) for candidate in DEFAULTS}
 
 
 def test_few_trainings_measure_others_on_fewer_folds_and_then_fewer_of_them(capsys):

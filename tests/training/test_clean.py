@@ -150,8 +150,19 @@ def test_a_model_that_learned_nothing_stops_the_call(epochs):
 
 
 def test_epochs_must_be_said():
-    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'epochs'"):
+    with pytest.raises(ValueError, match="`epochs` must be an integer at least 1"):
         keras_het.clean_labels(make_model, X, LABELS)
+    with pytest.raises(ValueError, match="`callbacks` must be given where there is something to train: with `epochs`"):
+        keras_het.clean_labels(None, X, LABELS, callbacks=[])
+
+
+def test_on_features_nothing_is_trained():
+    found = keras_het.clean_labels(None, X, LABELS, verbose=0)
+    wrong = found.issues.index[found.issues.is_issue]
+    assert np.mean(LABELS[wrong] != TRUE[wrong]) > 0.9
+    assert np.mean(found.model.predict(X, verbose=0).argmax(1) == TRUE) > 0.95
+    again = keras_het.clean_labels(None, X, LABELS, sample_weight=np.ones(len(X)), verbose=0)
+    np.testing.assert_array_equal(again.probabilities, found.probabilities)
 
 
 def test_verified_labels_are_no_issues():

@@ -90,7 +90,7 @@ def solved(sums: Sums, shrinkages: tuple[float, ...] = SHRINKAGES) -> list[Discr
     m_k is the mean of class k, S the covariance of features less the mean of their class. Without S, C is the identity.
 
     Args:
-        sums: of the examples to learn from.
+        sums: sums of the examples to learn from.
         shrinkages: values of a, in (0, 1].
     """
     known = sums.counts > 0

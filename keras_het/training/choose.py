@@ -54,7 +54,8 @@ def choose(
     `criterion="loss"`), at the epoch of its best mean over neighbouring epochs. The candidate of the largest mean score
     is chosen if it is above the safest one by a paired standard error of d. Else the safest one is chosen,
     early-learning regularisation, unless the plain training, crossentropy with early stopping, is above it by a
-    standard error. A candidate that falls two standard errors behind the best one is not trained on.
+    standard error. On features the safest one is linear discriminant analysis, in closed form, and two standard errors
+    count. A candidate that falls two standard errors behind the best one is not trained on.
 
     Noisy labels rank predictions of the true classes as true labels do, as long as every class keeps most of its
     labels, and wrong labels cannot be predicted. Where they can, since they name what an example looks like, candidates
@@ -90,7 +91,8 @@ def choose(
             measure.
         class_names: names of the K classes, for integer labels; None for numbers, or the names that the labels are.
         optimizer: optimizer of models on features: a name, a Keras optimizer, of which each training gets a new one;
-            None for Adam with a learning rate of .003, and beside a function, whose models bring theirs.
+            None for Adam with a learning rate of min(.05, .5 / D), by which a step changes a logit by about .5; and
+            beside a function, whose models bring theirs.
         batch_size: size of the batches of training and prediction.
         folds: the parts of the data, at least 2.
         trainings: the most trainings, with the last one, from `folds + 1` on. The plain training is measured on all
@@ -114,8 +116,8 @@ def choose(
             class does, or a folder of other data.
     Warns: if the plain training is clearly behind the class means of its features, or a trained model looks untrained.
     Source: the rule, the list and their constants are those that did best on digits of the arena
-        (`benchmarks/labels/choice.py`, which has data that had no say, too); the candidates' own sources are in
-        `losses` and `layers`.
+        (`benchmarks/labels/choice.py`, which has data that had no say, too), and on features with labels of people and
+        rules (`benchmarks/real/choose.py`, the same); the candidates' own sources are in `losses` and `layers`.
 
     Example:
         >>> x, y = np.eye(3, dtype="float32").repeat(20, axis=0), np.arange(3).repeat(20)

@@ -22,6 +22,11 @@ from keras_het.training.folds import MOST_SEED, stratified_folds
 from keras_het.training.race import Entry, Race
 from keras_het.training.result import Result, Score, finished
 
+OF_RULES = (
+    " If rules or another model made the labels, what predicts most of them has learned their errors, too: a linear "
+    "discriminant follows them least, `clean_labels(None, x, y)`."
+)
+
 
 def choose(
     make_model: Callable[[], keras.Model] | keras.Model | None,
@@ -178,6 +183,7 @@ def choose(
     reason = _reason(table, best, table[entries.index(safest)], clear, criterion) + _advice(
         race, chosen, trainer.epochs
     )
+    reason += OF_RULES if solved and chosen not in solved else ""
     reason += after_choose(diagnosis.kind, [score.name for score in table])
     found = Result(
         model,

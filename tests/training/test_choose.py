@@ -111,9 +111,19 @@ def test_of_features_a_discriminant_is_the_candidate_for_a_doubt():
     assert [(score.name, score.trainings) for score in found.table][::2] == [("early stopping", 3), (DISCRIMINANT, 3)]
     assert found.trainings <= 6
     assert found.name == DISCRIMINANT
+    assert "If rules or another model made the labels" not in found.reason
     p = cross_val_probabilities(None, X, Y, folds=3, verbose=0)
     assert np.mean(found.probabilities.argmax(1) == p.argmax(1)) > 0.97  # those of the discriminant, not of two epochs
     assert np.mean(found.model.predict(X, verbose=0).argmax(1) == TRUE) > 0.9
+
+
+def test_who_is_not_content_with_a_discriminant_is_told_of_labels_of_rules():
+    """A rule on a feature that hardly varies, which a discriminant does not see beside the others."""
+    x = np.random.default_rng(0).normal(size=(240, 4)).astype("float32") * np.array([9.0, 1.0, 1.0, 0.03], "float32")
+    how = {"candidates": [LinearDiscriminant()], "optimizer": keras.optimizers.Adam(0.3), "folds": 2, "verbose": 0}
+    found = choose(None, x, (x[:, 3] > 0).astype(int), epochs=10, **how)
+    assert found.name == "early stopping"
+    assert "If rules or another model made the labels" in found.reason
 
 
 def test_a_doubt_is_for_the_safest_candidate(monkeypatch):

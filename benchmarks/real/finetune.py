@@ -1,0 +1,136 @@
+"""Whole pretrained models, fine-tuned on labels of people and rules: with a Dense layer, a tempered one, and the head.
+
+python -m benchmarks.real.finetune [--sets NAME ...] [--seeds 3] [--size 10000] [--epochs 3] [--data FOLDER]
+                                   [--cache FOLDER] [--output FOLDER] [--quick] [--render]
+
+EfficientNet-Lite0 on pictures of CIFAR-10N worst at 129 x 129, MiniLM on the questions of TREC with the majority of its
+rules. All layers are trained; the epoch is the one of the largest accuracy on a tenth of the noisy labels. On two cores
+take TensorFlow for the pictures.
+"""
+
+import time
+
+import keras
+import numpy as np
+
+from benchmarks.lib import lines
+from benchmarks.lib.results import publish
+from benchmarks.real import data, features, plain, weights
+from benchmarks.real.heads import Record
+
+SETS = {"CIFAR-10N worst": 3e-4, "TREC": 5e-5}  # and the rate of Adam
+BATCH, LENGTH, TESTED = 32, 32, 2000  # tokens of a question; test examples at most
+ROWS = {"Dense": 1.0, "Dense, logits / 5": 5.0, "full head": 5.0}  # temperatures
+
+
+class Parts:
+    """Inputs, noisy labels and truths of one training, as `heads.Record` takes them."""
+
+    def __init__(self, found, size, seed, prepared):
+        chosen = np.random.default_rng([seed, 2]).permutation(len(found.labels))[:size]
+        tested = np.random.default_rng(0).permutation(len(found.truth_test))[:TESTED]
+        train, held = (chosen[part] for part in plain.split(chosen, seed))
+        self.units, self.truth = found.units, found.truth_test[tested].astype(int)
+        self.votes = None if found.test_votes is None else found.test_votes[tested]
+        self.x, self.x_held, self.x_test = map(prepared, (found.x[train], found.x[held], found.x_test[tested]))
+        self.y, self.y_held = found.labels[train].astype("int32"), found.labels[held].astype("int32")
+
+
+def picture_model(cache):
+    """Inputs and features of EfficientNet-Lite0, and what makes inputs of pictures of bytes."""
+    import keras_hub
+
+    backbone = keras_hub.models.EfficientNetBackbone.from_preset(str(weights.efficientnet_lite0(cache)))
+    small = keras.Input((32, 32, 3))
+    large = keras.layers.Resizing(features.SIDE, features.SIDE, interpolation="bicubic")(small)
+    scaled = keras.layers.Rescaling(1 / 128, -127 / 128)(large)
+    return small, keras.layers.GlobalAveragePooling2D()(backbone(scaled)), lambda x: x.astype("float32")
+
+
+def text_model(cache):
+    """Inputs and features of MiniLM, the mean over the tokens, and what makes inputs of texts."""
+    import keras_hub
+
+    task = keras_hub.models.BertTextClassifier.from_preset(str(weights.minilm(cache)), num_classes=2)
+    task.preprocessor.sequence_length = LENGTH
+    mask = keras.ops.cast(task.backbone.input["padding_mask"], "float32")[..., None]
+    mean = keras.ops.sum(task.backbone.output["sequence_output"] * mask, axis=1) / keras.ops.sum(mask, axis=1)
+
+    def prepared(x):
+        return {key: np.asarray(value) for key, value in task.preprocessor(list(map(str, x))).items()}
+
+    return task.backbone.input, mean, prepared
+
+
+def head_of(row, units, seed):
+    """The layers of a row."""
+    from keras_het import HeteroscedasticDense
+
+    if row == "full head":
+        return [HeteroscedasticDense(units, temperature=ROWS[row], seed=seed)]
+    return [keras.layers.Dense(units), keras.layers.Rescaling(1.0 / ROWS[row])]
+
+
+def train(name, found, row, seed, options):
+    """The measures of every epoch of one training, and its processor seconds."""
+    keras.utils.set_random_seed(1000 + seed)
+    inputs, outputs, prepared = (picture_model if found.x.ndim == 4 else text_model)(options.cache)
+    parts = Parts(found, options.size, seed, prepared)
+    for layer in head_of(row, found.units, seed):
+        outputs = layer(outputs)
+    model = keras.Model(inputs, outputs)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(SETS[name]), loss)
+    record, start = Record(parts), time.process_time()
+    model.fit(parts.x, parts.y, epochs=options.epochs, batch_size=BATCH, verbose=0, callbacks=[record])
+    keras.utils.clear_session(free_memory=False)
+    return {"epochs": record.epochs, "processor": time.process_time() - start}
+
+
+def table(found):
+    """A row for each set and head: measures at the epoch of the best noisy accuracy, and differences to Dense."""
+    names = ("accuracy", "nll", "ece", "people")
+    rows = [["set", "labels", "head", *names, "accuracy - Dense's", "nll - Dense's", "processor seconds"]]
+    for name in lines.distinct(found, "set"):
+        best = {}
+        for row in ROWS:
+            own = lines.select(found, set=name, row=row)
+            best[row] = [max(line["epochs"], key=lambda epoch: epoch["noisy accuracy"]) for line in own]
+            values = [
+                lines.with_error([epoch[measure] for epoch in best[row]]) if measure in best[row][0] else ""
+                for measure in names
+            ]
+            gains = [
+                lines.with_error([a[key] - b[key] for a, b in zip(best[row], best["Dense"], strict=False)])
+                for key in ("accuracy", "nll")
+            ]
+            seconds = f"{np.median([line['processor'] for line in own]):.0f}"
+            rows.append([name, str(own[0]["size"]), row, *values, *(gains if row != "Dense" else ["", ""]), seconds])
+    return rows
+
+
+def main():
+    """Runs what is missing, and makes the table."""
+    parser = features.experiment(__doc__, tuple(SETS), seeds=3, size=10_000, epochs=3)
+    options = parser.parse_args()
+    if options.quick:
+        options.seeds, options.size, options.epochs = 1, 200, 1
+    options.output.mkdir(parents=True, exist_ok=True)
+    file = options.output / "real_finetune.jsonl"
+    if not options.render:
+        for name in options.sets:
+            found = data.read(name, options.data)
+            keys = [
+                {"set": name, "size": min(options.size, len(found.labels)), "seed": seed, "row": row}
+                for seed in range(options.seeds)
+                for row in ROWS
+            ]
+            lines.completed(
+                file, keys, lambda name, _, seed, row, found=found: [train(name, found, row, seed, options)]
+            )
+    found = lines.read(options.output, file.name)
+    publish(options.output, "real_finetune", {"fine-tuned": table(found)}, sorted(lines.distinct(found, "seed")))
+
+
+if __name__ == "__main__":
+    main()

@@ -122,6 +122,15 @@ def named(model, task):
     return [float(flag[who].mean()) for flag in flags.T for who in (task.spammers, ~task.spammers)]
 
 
+def by_regression(task, y, train, held):
+    """Classes of the test examples by logistic regression; Dawid-Skene may leave only one class to choose from."""
+    classes = np.unique(y[train])
+    if len(classes) == 1:
+        return np.repeat(classes, len(task.x_test))
+    (log_p,), _ = plain.logistic_regression(task.x[train], y[train], task.x[held], y[held], task.x_test)
+    return classes[log_p.argmax(axis=1)]
+
+
 def by_targets(row, task, dropout, train, held, seed, epochs):
     """Yields of a row that makes one target of the votes: epoch, classes of test and of training examples, more."""
     kind, model = MODELS[row]
@@ -130,8 +139,7 @@ def by_targets(row, task, dropout, train, held, seed, epochs):
         return
     y = targets.argmax(axis=1)
     if model == REGRESSION:
-        (log_p,), c = plain.logistic_regression(task.x[train], y[train], task.x[held], y[held], task.x_test)
-        yield "chosen", np.unique(y[train])[log_p.argmax(axis=1)], y, {"C": c}
+        yield "chosen", by_regression(task, y, train, held), y, {}
         return
     model, best = by_dense(task, targets, dropout, train, held, seed, epochs)
     yield "last", classes_of(model, task), y, {}

@@ -244,10 +244,11 @@ def main():
         make = functools.partial(measured, options)
         found = lines.completed(options.output / "real_annotators.jsonl", keys, make)
     tables = {name: of_set(lines.select(found, set=name)) for name in lines.distinct(found, "set")}
-    tables["few votes"] = of_changes(found, ("", "one vote each", "two votes each", "nobody below 20 votes"))
-    tables["spammers"] = of_changes(found, ("", *(f"{count} spammers" for count in (10, 30, 50))))
+    people = [line for line in found if ABSTAIN not in PLAN[line["set"]]]
+    tables["few votes"] = of_changes(people, ("", "one vote each", "two votes each", "nobody below 20 votes"))
+    tables["spammers"] = of_changes(people, ("", *(f"{count} spammers" for count in (10, 30, 50))))
     tables["who is named"] = of_names(found)
-    tables["abstaining"] = of_changes([line for line in found if line["set"] in ("TREC", "youtube")], ("", ABSTAIN))
+    tables["abstaining"] = of_changes([line for line in found if line not in people], ("", ABSTAIN))
     publish(options.output, "real_annotators", tables, sorted(lines.distinct(found, "seed")))
 
 

@@ -86,10 +86,12 @@ BENCHMARKS = {
     "labels.serving": ("demo", [], "not timed"),
     "labels.transfer": ("demo", [], "not timed"),
     "labels.truth": ("demo", [], "an hour; with --tasks digits a few minutes"),
+    "real.annotators": ("hub,demo", ["real", "crowdkit"], "an hour; with --quick some minutes"),
     "real.choose": ("hub,demo", ["real"], "some hours; with --quick a few minutes when the features are there"),
     "real.features": ("hub,demo", ["real"], "an hour and a half on TensorFlow, several times as long on the others"),
     "real.heads": ("hub,demo", ["real"], "some hours; with --quick a minute"),
     "real.issues": ("hub,demo", ["real", "cleanlab"], "an hour; with --quick a minute"),
+    "real.joint": ("demo", [], "half an hour; with --quick a minute"),
 }
 
 

@@ -26,6 +26,8 @@ FROM = {  # where the originals are
     "youtube": "github.com/JieyuZ2/wrench",
     "hausa": "github.com/uds-lsv/transfer-distant-transformer-african",
     "verified": "github.com/cleanlab/label-errors",
+    "movie_reviews": "github.com/fmpr/MA-sLDAr",
+    "bu_bil_4": "www.cs.bu.edu/~betke/BiomedicalImageSegmentation (Gurari et al. 2015)",
 }
 
 
@@ -50,6 +52,24 @@ class Set(NamedTuple):
     votes: np.ndarray | None
     test_votes: np.ndarray | None
     units: int
+
+
+class Ratings(NamedTuple):
+    """Counts of words, sparse `(N, V)`; `ratings` of people `(N, M)`, nan where there is none; the truth `(N,)`."""
+
+    x: object
+    ratings: np.ndarray
+    truth: np.ndarray
+    x_test: object
+    truth_test: np.ndarray
+
+
+class Masks(NamedTuple):
+    """Images of bytes `(N, H, W)`; `masks` of people `(N, M, H, W)`, 0 and 1; `truth` `(N, H, W)`."""
+
+    images: np.ndarray
+    masks: np.ndarray
+    truth: np.ndarray
 
 
 def read(name, folder=FOLDER, seed=0, pictures=True):
@@ -203,6 +223,49 @@ def hausa(folder):
     same_length("hausa.npz", **{name: table[name] for name in ("text_train", "y_train", "noisy_train")})
     labels, truth = table["noisy_train"], table["y_train"]
     return Set(table["text_train"], labels, truth, table["text_test"], table["y_test"], None, None, 5)
+
+
+def movie_reviews(folder=FOLDER):
+    """MovieReviews, a `Ratings`: 135 people rate films of which they read a review, and its author's own rating."""
+    from scipy.sparse import csr_array
+
+    table = arrays("movie_reviews", folder)
+    same_length("movie_reviews.npz", ratings=table["ratings"], y_train=table["y_train"])
+    words = max(int(table[f"{part}_word"].max()) for part in ("train", "test")) + 1
+    counts = []
+    for part in ("train", "test"):
+        rows, columns, values = (table[f"{part}_{kind}"] for kind in ("row", "word", "count"))
+        same_length("movie_reviews.npz", row=rows, word=columns, count=values)
+        same_length("movie_reviews.npz", reviews=range(rows.max() + 1), truth=table[f"y_{part}"])
+        counts.append(csr_array((values.astype("float32"), (rows, columns)), (len(table[f"y_{part}"]), words)))
+    ratings, truth = table["ratings"].astype("float64"), table["y_train"].astype("float64")
+    near = np.corrcoef(np.nanmean(ratings, axis=1), truth)[0, 1]
+    in_order("movie_reviews.npz", "means of the ratings", "a correlation with the true ones", near, 0.85)
+    return Ratings(counts[0], ratings, truth, counts[1], table["y_test"].astype("float64"))
+
+
+def cells(folder=FOLDER):
+    """BU-BIL 4, `Masks`: cells under a microscope, each drawn by seven people, and by experts."""
+    table = arrays("bu_bil_4", folder)
+    same_length("bu_bil_4.npz", **table)
+    images, masks, truth = table["images"], table["masks"], table["gold"]
+    voted = masks.mean(axis=1) > 0.5
+    overlap = np.mean(np.sum(voted & (truth > 0), axis=(1, 2)) / np.sum(voted | (truth > 0), axis=(1, 2)))
+    in_order("bu_bil_4.npz", "masks", "an overlap (IoU) with the true ones", overlap, 0.8)
+    # A cell is far from the grey of its surroundings.
+    far = np.abs(images - np.median(images.astype("float64"), axis=(1, 2), keepdims=True))
+    near = np.mean([np.corrcoef(each.ravel(), mask.ravel())[0, 1] for each, mask in zip(far, truth, strict=True)])
+    in_order("bu_bil_4.npz", "images", "a correlation with the masks", near, 0.55)
+    return Masks(images, masks, truth)
+
+
+def in_order(file, parts, what, value, least):
+    """Raises ValueError where parts of a file agree less than those of the original do."""
+    if not value >= least:
+        raise ValueError(
+            f"The {parts} of {file} must have {what} of at least {least}. Received: {value:.2f}, as if the rows were "
+            f"in different orders"
+        )
 
 
 # Landmarks: mean values of some training pictures by their place in the original order.

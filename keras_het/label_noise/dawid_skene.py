@@ -73,7 +73,7 @@ def dawid_skene(
     It stops where the log-likelihood grows by less than `tolerance` per label. This is the log-likelihood of the labels
     and of a Dirichlet prior of the rows, or of the labels alone if `smoothing` is 0; it grows at every step. EM needs
     examples with labels of several annotators each. More than half of the votes should be right, or classes may change
-    places.
+    places. Not for annotators, such as rules, who each give one label or none: one class for all is then most likely.
 
     Args:
         labels: integers in [0, K), `(N, M)`, -1 where the annotator gave none.

@@ -45,6 +45,67 @@ def test_a_missing_a_truncated_and_a_shuffled_file_are_refused_by_name(tmp_path)
         data.read("LabelMe", tmp_path)
 
 
+def rating_file(folder, rng, rows=None, shuffled=False):
+    """Eighty reviews of ten words, each rated by two of five people."""
+    truth = rng.random(80).astype("float32")
+    ratings = truth[:, None] + 0.05 * rng.normal(size=(80, 5)).astype("float32")
+    ratings[rng.random((80, 5)).argsort(axis=1) >= 2] = np.nan
+    arrays = {"ratings": rng.permutation(ratings) if shuffled else ratings, "y_train": truth, "y_test": truth[:20]}
+    for part, count in (("train", 80), ("test", 20)):
+        words = {"row": np.repeat(np.arange(count), 2), "word": np.tile([3, 9], count), "count": np.arange(2 * count)}
+        arrays |= {f"{part}_{kind}": values for kind, values in words.items()}
+    np.savez(folder / "movie_reviews.npz", **(arrays | {"y_train": truth[:rows]}))
+
+
+def mask_file(folder, rng, rows=None, shuffled=""):
+    """Bright discs on grey, drawn by seven people who err in a twentieth of the pixels."""
+    places = np.arange(16)
+    centers = rng.uniform(3, 13, size=(30, 2, 1))
+    gold = (np.hypot(places[:, None] - centers[:, :1], places - centers[:, 1:]) < 4).astype("uint8")
+    images = (100 + 80 * gold + rng.integers(20, size=gold.shape)).astype("uint8")
+    masks = gold[:, None] ^ (rng.random((30, 7, 16, 16)) < 0.05)
+    arrays = {"images": images, "masks": masks.astype("uint8"), "gold": gold[:rows]}
+    order = np.roll(np.arange(30), 1)
+    np.savez(
+        folder / "bu_bil_4.npz", **{name: part[order] if name == shuffled else part for name, part in arrays.items()}
+    )
+
+
+def test_ratings_and_masks_are_read(tmp_path):
+    rng = np.random.default_rng(0)
+    rating_file(tmp_path, rng)
+    found = data.movie_reviews(tmp_path)
+    assert (found.x.shape, found.x_test.shape, found.ratings.shape) == ((80, 10), (20, 10), (80, 5))
+    assert found.x[[4]].toarray().tolist() == [[0, 0, 0, 8, 0, 0, 0, 0, 0, 9]]
+    mask_file(tmp_path, rng)
+    assert [part.shape for part in data.cells(tmp_path)] == [(30, 16, 16), (30, 7, 16, 16), (30, 16, 16)]
+
+
+@pytest.mark.planted
+@pytest.mark.parametrize(
+    ("reads", "writes", "file", "shuffled"),
+    [
+        (data.movie_reviews, rating_file, "movie_reviews", {True: "means of the ratings"}),
+        (data.cells, mask_file, "bu_bil_4", {"masks": "masks", "images": "images"}),
+    ],
+    ids=["ratings", "masks"],
+)
+def test_ratings_and_masks_are_refused_by_name(reads, writes, file, shuffled, tmp_path):
+    with pytest.raises(FileNotFoundError, match=rf"{file}\.npz is not in .* It is made of "):
+        reads(tmp_path)
+    writes(tmp_path, np.random.default_rng(0), rows=29)
+    with pytest.raises(ValueError, match=rf"arrays of {file}\.npz must have as many rows .*29"):
+        reads(tmp_path)
+    for part, name in shuffled.items():
+        writes(tmp_path, np.random.default_rng(0), shuffled=part)
+        with pytest.raises(ValueError, match=rf"The {name} of {file}\.npz must .* different orders"):
+            reads(tmp_path)
+    path = tmp_path / f"{file}.npz"
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(ValueError, match=rf"{file}\.npz must be a whole file"):
+        reads(tmp_path)
+
+
 def picture_file(folder, order):
     """Six pictures, of growing brightness, under names in another order."""
     pictures = [np.full((32, 32, 3), 40 * place, "uint8") for place in order]

@@ -1,0 +1,57 @@
+"""Raters of numbers and annotators of masks: what is made of several answers, and which head is trained on it.
+
+python -m benchmarks.real.joint [--sets NAME ...] [--seeds 3] [--data FOLDER] [--output FOLDER] [--quick] [--render]
+
+The sets are those of `benchmarks.real.raters` and `benchmarks.real.masks`, which say what is done.
+"""
+
+import numpy as np
+
+from benchmarks.lib import lines
+from benchmarks.lib.results import publish
+from benchmarks.real import features, masks, raters
+
+SETS = {"MovieReviews": raters, "BU-BIL 4": masks}
+COMPARED = {  # a column, and the row beside which it is shown
+    "MovieReviews": ("RMSE", "mean of the ratings, ridge"),
+    "BU-BIL 4": ("IoU", "each pixel by itself, majority"),
+}
+
+
+def table(found, name):
+    """A row for each method: means over the seeds, and the differences of a column to the reference."""
+    found, columns, (compared, reference) = lines.select(found, set=name), SETS[name].COLUMNS, COMPARED[name]
+    rows = [["trained on, by", *columns, f"{compared} beside {reference}"]]
+    base = {line["seed"]: line[compared] for line in lines.select(found, row=reference)}
+    for row in (row for row in SETS[name].ROWS if lines.select(found, row=row)):
+        own = lines.select(found, row=row)
+        beside = [line[compared] - base[line["seed"]] for line in own if line["seed"] in base and row != reference]
+        values = [[line[column] for line in own] for column in columns]
+        rows.append([row, *map(lines.with_error, values), lines.with_error(beside or [np.nan])])
+    return rows
+
+
+def main():
+    """Runs what is missing, and makes the tables."""
+    parser = features.experiment(__doc__, tuple(SETS), seeds=3)
+    options = parser.parse_args()
+    options.epochs, options.folds, options.steps = raters.EPOCHS, masks.FOLDS, masks.STEPS
+    if options.quick:
+        options.epochs, options.folds, options.steps, options.seeds = 2, 1, 20, 1
+    options.output.mkdir(parents=True, exist_ok=True)
+    keys = [
+        {"set": name, "seed": seed, "row": row}
+        for name in options.sets
+        for seed in range(options.seeds)
+        for row in SETS[name].ROWS
+    ]
+    found = lines.read(options.output, "real_joint.jsonl")
+    if not options.render:
+        make = lambda name, seed, row: SETS[name].measured(options, seed, row)  # noqa: E731
+        found = lines.completed(options.output / "real_joint.jsonl", keys, make)
+    tables = {name: table(found, name) for name in lines.distinct(found, "set")}
+    publish(options.output, "real_joint", tables, sorted(lines.distinct(found, "seed")))
+
+
+if __name__ == "__main__":
+    main()

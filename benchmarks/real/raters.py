@@ -1,0 +1,125 @@
+"""MovieReviews: 135 people rate films of which they read a review; what is made of their ratings, and what learns it.
+
+1,500 reviews as bags of words, each with the ratings of about five people; 3,506 test reviews with the rating of their
+author. A tenth of the training reviews is held out: their ratings, or what is made of them, choose the penalty of ridge
+regression, on TF-IDF, and the epoch of networks, on 200 principal components of it, and give the constant variance. The
+head is `models.heteroscedastic_regression` of the network, trained on. No true value is in any choice.
+"""
+
+import time
+
+import keras
+import numpy as np
+
+from benchmarks.real import data, plain
+
+HIDDEN, DECAY, RATE, BATCH, EPOCHS, PARTS = 64, 1e-2, 1e-3, 64, 40, 200
+PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # of ridge regression
+PRIOR = 5.0  # ratings that a rater's bias and spread begin with
+TARGETS = ("mean of the ratings", "without each rater's bias", "and weighted by spread", "each rating", "true ratings")
+HEADS = ("ridge", "network, constant variance", "head")
+ROWS = {f"{target}, {head}": (target, head) for target in TARGETS for head in HEADS}
+COLUMNS = ("error of the target", "RMSE", "NLL", "inside 50%", "inside 90%")
+
+
+def consensus(ratings, biased=True, weighted=False, iterations=20):
+    """Means of the ratings of each example `(N,)`, without what each rater adds to all, weighted by 1 / variance.
+
+    rating of m = value + bias of m + normal error of m; least squares in turn, with `PRIOR` ratings of bias 0 and of
+    the mean variance for each rater.
+    """
+    given, weights = ~np.isnan(ratings), np.ones(ratings.shape[1])
+    bias, filled = np.zeros(ratings.shape[1]), np.nan_to_num(ratings)
+    for _ in range(iterations):
+        value = (given * weights * (filled - bias)).sum(axis=1) / (given * weights).sum(axis=1)
+        residuals = np.where(given, filled - value[:, None], 0.0)
+        if biased:
+            bias = residuals.sum(axis=0) / (given.sum(axis=0) + PRIOR)
+            bias -= (bias * given.sum(axis=0)).sum() / given.sum()
+        squares = np.where(given, residuals - bias, 0.0) ** 2
+        mean = squares.sum() / given.sum()
+        if weighted:
+            weights = (given.sum(axis=0) + PRIOR) / (squares.sum(axis=0) + PRIOR * mean)
+    return value
+
+
+def targets_of(name, found):
+    """The rows of the examples to train on, and a number for each."""
+    everyone = np.arange(len(found.truth))
+    if name == "each rating":
+        rows, raters = np.nonzero(~np.isnan(found.ratings))
+        return rows, found.ratings[rows, raters]
+    if name == "true ratings":
+        return everyone, found.truth
+    place = TARGETS.index(name)
+    return everyone, consensus(found.ratings, biased=place > 0, weighted=place > 1)
+
+
+def texts_as(kind, found):
+    """TF-IDF of the training and of the test reviews, sparse for ridge regression, as principal components else."""
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    weigh = TfidfTransformer(sublinear_tf=True).fit(found.x)
+    parts = [weigh.transform(part) for part in (found.x, found.x_test)]
+    if kind == "ridge":
+        return parts
+    reduce = TruncatedSVD(PARTS, random_state=0).fit(parts[0])
+    return [PARTS**0.5 * reduce.transform(part).astype("float32") for part in parts]  # a mean square near 1
+
+
+def measured(options, seed, row):
+    """The line of MovieReviews of a seed and row: scores of the true ratings of the test."""
+    from keras_het.analysis import regression_scores
+
+    target, head = ROWS[row]
+    found, start = data.movie_reviews(options.data), time.process_time()
+    x, x_test = texts_as(head, found)
+    rows, y = targets_of(target, found)
+    train, held = (np.isin(rows, part) for part in plain.split(found.truth, seed))
+    mean, scale = y[train].mean(), y[train].std()
+    parts = [(x[rows[part]], ((y[part] - mean) / scale).astype("float32")[:, None]) for part in (train, held)]
+    outputs = np.asarray((by_ridge if head == "ridge" else by_network)(head, parts, x_test, seed, options.epochs))
+    outputs = np.stack([outputs[:, 0] * scale + mean, outputs[:, 1] * scale, outputs[:, 2]], axis=1)
+    scores = regression_scores(outputs, found.truth_test, (0.5, 0.9))
+    yield {
+        "error of the target": float(np.sqrt(np.mean((y - found.truth[rows]) ** 2))),
+        "RMSE": float(scores.rmse[0]),
+        "NLL": float(scores.nll),
+        "inside 50%": float(scores.coverage[0, 0]),
+        "inside 90%": float(scores.coverage[1, 0]),
+        "processor": time.process_time() - start,
+    }
+
+
+def by_ridge(head, parts, x_test, seed, epochs):
+    """Ridge regression, the penalty by the error of what is held out, whose mean square is the variance."""
+    from sklearn.linear_model import Ridge
+
+    (x, y), (x_held, y_held) = parts
+    models = [Ridge(penalty).fit(x, y[:, 0]) for penalty in PENALTIES]
+    errors = [np.mean((model.predict(x_held) - y_held[:, 0]) ** 2) for model in models]
+    best = int(np.argmin(errors))
+    loc = models[best].predict(x_test)
+    return np.stack([loc, np.full_like(loc, errors[best] ** 0.5), np.full_like(loc, -1.0)], axis=1)
+
+
+def by_network(head, parts, x_test, seed, epochs):
+    """Distributions of a network with the variance of the residuals held out, or of the head that it becomes."""
+    from keras_het.models import heteroscedastic_regression
+
+    keras.utils.set_random_seed(seed)
+    decay = keras.regularizers.L2(DECAY)
+    layers = [keras.layers.Dense(HIDDEN, "relu", kernel_regularizer=decay), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input(x_test.shape[1:]), *layers])
+    model.compile(keras.optimizers.Adam(RATE), "mse")
+
+    def fit(model):
+        best = keras.callbacks.EarlyStopping("val_loss", patience=10, restore_best_weights=True)
+        model.fit(*parts[0], validation_data=parts[1], batch_size=BATCH, epochs=epochs, callbacks=[best], verbose=0)
+
+    fit(model)
+    model = heteroscedastic_regression(model, *parts[1], seed=seed)
+    if head == "head":
+        fit(model)
+    return model.predict_distribution(x_test, batch_size=1024, verbose=0)

@@ -95,10 +95,11 @@ def measured(options, name, seed, row):
 
 def gains(found):
     """A row for each set: accuracies; the last column has the best row of each seed, which nobody can know before."""
-    table = [["set", *ROWS, "the best by the test"]]
+    rows = [row for row in ROWS if lines.select(found, row=row)]
+    table = [["set", *rows, "the best by the test"]]
     for name in lines.distinct(found, "set"):
         own = lines.select(found, set=name)
-        values = [[line["accuracy"] for line in lines.select(own, row=row)] for row in ROWS]
+        values = [[line["accuracy"] for line in lines.select(own, row=row)] for row in rows]
         best = [max(line["accuracy"] for line in lines.select(own, seed=seed)) for seed in lines.distinct(own, "seed")]
         table.append([name, *map(lines.with_error, [*values, best])])
     return table
@@ -112,7 +113,7 @@ def differences(found, reference=None):
         reference: name of the other row; None for the plain one that is best on the test.
     """
     title, plain_rows = "the best of the plain rows" if reference is None else "over", (*PLAIN, REFERENCE)
-    table = [["set", title, *(row for row in MODELS if row != reference)]]
+    table = [["set", title, *(row for row in MODELS if row != reference and lines.select(found, row=row))]]
     for name in lines.distinct(found, "set"):
         of_row = {
             row: {line["seed"]: line["accuracy"] for line in lines.select(found, set=name, row=row)} for row in ROWS
@@ -164,7 +165,7 @@ def main():
         "digits": [line for line in found if line["set"] not in data.SETS],
     }
     tables = {}
-    for title, own in halves.items():
+    for title, own in ((title, own) for title, own in halves.items() if own):
         tables[f"accuracy, {title}"] = gains(own)
         tables[f"points over the best plain row, {title}"] = differences(own)
         tables[f"points over Dense, {title}"] = differences(own, REFERENCE)

@@ -69,7 +69,7 @@ def finders(x, y, units, seed, epochs):
     yield "logistic regression, find_label_issues", *sorted_back(find_label_issues(p, y)), taken()
     if (found := of_cleanlab(y, p)) is not None:
         yield "logistic regression, cleanlab", *found, taken()
-    found = clean_labels(None, x, y, epochs=epochs, folds=FOLDS, seed=seed, verbose=0)
+    found = clean_labels(None, x, y, folds=FOLDS, seed=seed, verbose=0)
     yield "clean_labels", *sorted_back(found.issues), taken()
     yield "clean_labels, argmax", *first_choice(y, found.probabilities), taken()
 

@@ -36,13 +36,13 @@ class LabelIssues:
     Attributes:
         index: index of the example.
         given: the label that it has.
-        suggested: the class of the largest probability, among the classes that occur in the labels; of the largest mean
-            over the epochs, if by a training; the class that the neighbours have, if by features.
+        suggested: the class of the largest probability, among the classes that occur in the labels; the class that the
+            example has, if by a training or by features.
         score: the probability of the given label, in [0, 1]; the lower, the worse. By a training it is
             1 / (1 + exp(-mean margin)), so 0.5 is a mean margin of 0.
         is_issue: boolean, whether the label is probably wrong. For each pair of classes these are the worst labels, as
-            many as are estimated to be wrong; by a training they are those of a mean margin below 0; by features those
-            that are not the suggested class.
+            many as are estimated to be wrong; by a training or by features they are those that are not the suggested
+            class.
         kind: kind of an issue, "confusable" if its two classes are taken for each other more often than others, so that
             a person may err, too, and should look twice; "wrong" if they are not, so that the label is plainly wrong.
             Else "".
@@ -141,17 +141,17 @@ def find_label_issues(
       j is the most probable class with this property. The counts of each pair (given label i, class j) are scaled to
       the number of examples with label i. They then say how many labels i should be j: the labels with the largest p_j
       - p_i are the issues.
-    * A `callbacks.TrainingDynamics`: one training that has seen the labels. Its mean margin ranks them, and a label is
-      an issue if that is below 0: over the epochs, the model held another class for the right one. Few right
-      labels are below 0; but wrong ones that the model learns by heart within a few epochs are not: there look at the
-      worst scores, whatever `is_issue` says.
+    * A `callbacks.TrainingDynamics`: one training that has seen the labels. Its mean margin ranks them, and the
+      probabilities are its means over the epochs, of which those count little that know the labels by heart.
     * Features, with no training: the probabilities are those of a linear discriminant (`training.LinearDiscriminant`)
       of the other folds; or, if they predict more of the labels by two paired standard errors, the fractions of the
-      classes among the nearest other examples. An issue is a label that is not the class of the example, the k of the
-      largest sum_j p_j log T_kj, where T is estimated as in `diagnose_noise`. Of labels of people and rules it names
-      more of the wrong ones than confident learning, and is right as often (`benchmarks/results/real_issues.md`). Where
-      the labels are nearly right, most that are contradicted are right labels of hard examples: there it is confident
-      learning again.
+      classes among the nearest other examples.
+
+    By a training and by features an issue is a label that is not the class of the example, the k of the largest
+    sum_j p_j log T_kj, where T is estimated as in `diagnose_noise`. Of labels of people and rules it names more of the
+    wrong ones than confident learning, and is right about as often (`benchmarks/results/real_issues.md`). Where the
+    labels are nearly right, most that features contradict are right labels of hard examples: there it is confident
+    learning again. A training contradicts few right labels, for it has seen them.
 
     The counts also say which classes are confusable: pairs with more flips than chance gives. With only two classes
     this cannot be told. On digits with planted pairs and random flips, they give the right kind to every issue whose
@@ -180,9 +180,9 @@ def find_label_issues(
         ImportError: for features without scikit-learn.
     Source: Northcutt, Jiang and Chuang 2021, "Confident learning", sections 3.1 and 3.2 (prune by noise rate); the
         scores are cleanlab's `self_confidence`. The mean margin: Pleiss et al. 2020, "Identifying mislabeled data using
-        the area under the margin ranking", whose threshold is by a class of its own, here 0. Neighbours: Zhu, Dong and
-        Liu 2022, "Detecting corrupted labels without training a model to predict"; their classes by T: Banerjee et al.
-        2005, "Clustering with Bregman divergences".
+        the area under the margin ranking", with equal weights, and a threshold by a class of its own. Neighbours: Zhu,
+        Dong and Liu 2022, "Detecting corrupted labels without training a model to predict". Classes by T: Banerjee et
+        al. 2005, "Clustering with Bregman divergences".
 
     Example:
         >>> p = [[0.9, 0.1], [0.8, 0.2], [0.95, 0.05], [0.2, 0.8], [0.1, 0.9], [0.05, 0.95]]
@@ -207,9 +207,7 @@ def find_label_issues(
         p, labels, margins = _of_features(features, labels, num_neighbors)
     counts = confident_counts(labels, p)
     suggested = np.where(np.bincount(labels, minlength=p.shape[1]) > 0, p, -1.0).argmax(axis=1)
-    if margins is not None:
-        is_issue = (margins < 0) & (suggested != labels)
-    elif features is not None and not nearly_right(labels, p):
+    if margins is not None or (features is not None and not nearly_right(labels, p)):
         suggested = decode(labels, p).classes
         is_issue = suggested != labels
     else:

@@ -23,7 +23,11 @@ class TrainingDynamics(keras.callbacks.Callback):
     epochs ranks the labels. So one training, the one that you do anyway, finds wrong labels, with no held-out data and
     no folds: give the callback to `analysis.find_label_issues` when `fit` is done, and to `report`.
 
-        margin = z_y - max_{j != y} z_j,  averaged over the epochs                  (Pleiss et al. 2020, Eq. 1)
+        margin = z_y - max_{j != y} z_j                                             (Pleiss et al. 2020, Eq. 1)
+        mean margin = sum_t w_t margin_t / sum_t w_t,    w_t = L_t + 1e-6
+
+    L_t is the mean loss of the training examples after epoch t. So epochs after the model knows all labels by heart,
+    wrong ones too, count little; with equal weights, as Pleiss et al. have it, they would outvote the others.
 
     z are the logits or the log-probabilities: the differences are the same. Behind a `NoiseTransition` they are those
     of the true classes, in any of its modes. Margins and losses beyond 65504, the range of float16, count as that.
@@ -124,17 +128,17 @@ class TrainingDynamics(keras.callbacks.Callback):
 
     @property
     def mean_margin(self) -> np.ndarray:
-        """The mean margin over the epochs, `(N,)`, float64: the smaller, the more likely the label is wrong."""
+        """The mean margin, `(N,)`, float64: the smaller, the more likely the label is wrong."""
         return self._seen().mean_margin
 
     @property
     def mean_loss(self) -> np.ndarray:
-        """The mean of -log p(y | x) over the epochs, `(N,)`, float64."""
-        return self._seen().loss_sum / self.epochs
+        """The mean of -log p(y | x) over the epochs, `(N,)`, float64, with the weights of `mean_margin`."""
+        return self._seen().mean_loss
 
     @property
     def mean_probabilities(self) -> np.ndarray:
-        """The mean of p(j | x) over the epochs, `(N, K)`, float32."""
+        """The mean of p(j | x) over the epochs, `(N, K)`, float32, with the weights of `mean_margin`."""
         return self._seen().mean_probabilities
 
     @property

@@ -10,7 +10,8 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.result_files import read_arrays
 
 LARGEST = float(np.finfo("float16").max)  # of a margin and of a loss
-SUMS = ("margin_sum", "loss_sum", "probability_sum", "predicted", "forgotten", "changes")
+LEAST = 1e-6  # added to the weight of each epoch: those of a loss of zero count alike where there is no other
+SUMS = ("margin_sum", "loss_sum", "probability_sum", "predicted", "forgotten", "changes", "epoch_losses")
 HISTORIES = ("margins", "losses")
 ROWS = 8192  # of log-probabilities that are copied at once
 
@@ -18,15 +19,19 @@ ROWS = 8192  # of log-probabilities that are copied at once
 class TrainingRecord:
     """Sums over the epochs of a training, for N examples of K classes, and what each epoch adds to them.
 
+    An epoch counts as much as the mean loss that the model has after it, w_t = L_t + 1e-6: a model that knows all
+    labels by heart says of each that it is right, and with equal weights such epochs would outvote all others.
+
     Args:
         labels: labels of the examples, integers in [0, K), `(N,)`.
         units: K.
         first: the epoch that it begins with, counted from 0.
         keeps_history: boolean, whether to keep the margins and the losses of every epoch.
     Attributes:
-        margin_sum: sum of z_y - max_{j != y} z_j, `(N,)`, float64.
-        loss_sum: sum of -log p(y | x), `(N,)`, float64.
-        probability_sum: sum of p(j | x), `(N, K)`, float32.
+        margin_sum: weighted sum of z_y - max_{j != y} z_j, `(N,)`, float64.
+        loss_sum: weighted sum of -log p(y | x), `(N,)`, float64.
+        probability_sum: weighted sum of p(j | x), `(N, K)`, float32.
+        epoch_losses: mean of -log p(y | x) over the examples, for each epoch.
         predicted: the last prediction, `(N,)`, int32; -1 before the first epoch.
         forgotten: number of times that an example was right at one epoch and wrong at the next, `(N,)`, int32.
         changes: number of examples whose prediction changed, for each epoch after the first.
@@ -42,6 +47,7 @@ class TrainingRecord:
         self.probability_sum = np.zeros((count, units), "float32")
         self.predicted, self.forgotten = np.full(count, -1, "int32"), np.zeros(count, "int32")
         self.changes: list[int] = []
+        self.epoch_losses: list[float] = []
         self.margins: list[np.ndarray] = []
         self.losses: list[np.ndarray] = []
 
@@ -52,25 +58,38 @@ class TrainingRecord:
             self.changes.append(int(np.sum(predicted != self.predicted)))
         self.forgotten += (self.predicted == self.labels) & (predicted != self.labels)
         margins, losses = np.empty(len(log_p)), np.empty(len(log_p))
-        for start in range(0, len(log_p), ROWS):
-            part = slice(start, start + ROWS)
+        parts = [slice(start, start + ROWS) for start in range(0, len(log_p), ROWS)]
+        for part in parts:
             margins[part], losses[part] = margins_and_losses(log_p[part], self.labels[part])
-            self.probability_sum[part] += np.exp(log_p[part])
-        self.margin_sum += margins
-        self.loss_sum += losses
+        self.epoch_losses.append(float(losses.mean()))
+        weight = self.weights[-1]
+        for part in parts:
+            self.probability_sum[part] += np.float32(weight) * np.exp(log_p[part])
+        self.margin_sum += weight * margins
+        self.loss_sum += weight * losses
         self.predicted, self.epochs = predicted, self.epochs + 1
         if self.keeps_history:
             self.margins.append(margins.astype("float16"))
             self.losses.append(losses.astype("float16"))
 
     @property
+    def weights(self) -> np.ndarray:
+        """The weight of each epoch, `(epochs,)`."""
+        return np.array(self.epoch_losses) + LEAST
+
+    @property
     def mean_margin(self) -> np.ndarray:
-        """The mean margin over the epochs, `(N,)`."""
-        return self.margin_sum / self.epochs
+        """The weighted mean of the margins over the epochs, `(N,)`."""
+        return self.margin_sum / self.weights.sum()
+
+    @property
+    def mean_loss(self) -> np.ndarray:
+        """The weighted mean of the losses over the epochs, `(N,)`."""
+        return self.loss_sum / self.weights.sum()
 
     @property
     def mean_probabilities(self) -> np.ndarray:
-        """The mean of p(j | x) over the epochs, `(N, K)`, each row of sum 1."""
+        """The weighted mean of p(j | x) over the epochs, `(N, K)`, each row of sum 1."""
         return self.probability_sum / self.probability_sum.sum(axis=1, keepdims=True)
 
 
@@ -147,7 +166,9 @@ def _filled(file: pathlib.Path, blank: TrainingRecord, stored: dict[str, Any]) -
     first, epochs = map(int, stored["span"])
     _check_array(file, "changes", stored["changes"], (max(epochs - 1, 0),), "i")
     blank.changes = stored["changes"].tolist()
-    for name in SUMS[:-1]:
+    _check_array(file, "epoch_losses", stored["epoch_losses"], (epochs,), "f")
+    blank.epoch_losses = stored["epoch_losses"].tolist()
+    for name in SUMS[:-2]:
         own = getattr(blank, name)
         _check_array(file, name, stored[name], own.shape, own.dtype.kind)
         setattr(blank, name, stored[name].astype(own.dtype))

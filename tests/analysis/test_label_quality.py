@@ -184,18 +184,32 @@ def trained(labels, logits):
     return dynamics
 
 
-def test_a_training_is_judged_by_its_mean_margins():
-    """Example 2 is learned by heart in the last epoch; example 3 is right on average, 1 has the smaller margin."""
+def test_a_training_is_judged_by_what_it_said_before_it_knew_the_labels():
+    """Example 2 is contradicted once, agreed with twice: it counts for more that the loss was larger the first time."""
     labels = [0, 0, 1, 1]
     logits = np.array(
         [[[4, 0], [0, 3], [3, 0], [0, 1]], [[4, 0], [0, 5], [0, 1], [1, 0]], [[4, 0], [0, 4], [0, 1], [0, 3]]], float
     )
+    margins = np.array([[4, -3, -3, 1], [4, -5, 1, -1], [4, -4, 1, 3]], float)
+    mean = np.average(margins, axis=0, weights=np.logaddexp(0, -margins).mean(axis=1))  # the loss of two classes
+    assert mean[2] < margins.mean(axis=0)[2] - 0.1
     found = find_label_issues(trained(labels, logits))
     assert found.index.tolist() == [1, 2, 3, 0]
     assert found.given.tolist() == [0, 1, 1, 0]
-    assert found.suggested.tolist() == [1, 1, 1, 0]  # mean p of example 2: .05 + .73 + .73 over 3 for its label
-    np.testing.assert_allclose(found.score, special.expit([-4, -1 / 3, 1, 4]), rtol=1e-5)
-    assert found.is_issue.tolist() == [True, False, False, False]  # example 2: no label is wrong that is most probable
+    assert found.suggested.tolist() == [1, 0, 1, 0]
+    np.testing.assert_allclose(found.score, special.expit(mean[[1, 2, 3, 0]]), rtol=1e-4)
+    assert found.is_issue.tolist() == [True, True, False, False]
+
+
+def test_epochs_after_all_labels_are_known_change_nothing():
+    """With equal weights ten epochs of a margin of 9 would outvote two of -2."""
+    labels = np.array([0] * 4 + [1] * 4)
+    margins = np.where(np.arange(8) == 3, -2.0, 2.0)
+    early = np.where(np.eye(2, dtype=bool)[labels], margins[:, None] / 2, -margins[:, None] / 2)
+    late = np.where(np.eye(2, dtype=bool)[labels], 9.0, 0.0)
+    found = find_label_issues(trained(labels, np.stack([early, early, *[late] * 10])))
+    assert found.index[found.is_issue].tolist() == [3]
+    assert np.stack([margins, margins, *[np.full(8, 9.0)] * 10]).mean(axis=0)[3] > 7
 
 
 @pytest.mark.planted

@@ -6,9 +6,19 @@ python -m benchmarks.real.issues [--sets NAME ...] [--seeds 3] [--size 8000] [--
 The examples are features of pretrained networks. Precision, recall and F1 are of the labels that a finder names; "F1 at
 the rate" is of as many of its worst scores as labels are wrong; the average precision is of its order alone. The rows
 "vote" and "argmax" name every label that is not the first choice: of ten neighbours, of logistic regression out of
-sample. A label of a person is right if it is that of the original data set.
+sample. Self-confidence has no row: its order is that of "logistic regression, argmax". A label of a person is right if
+it is that of the original data set.
+
+`TrainingDynamics` watches 16 epochs of a Dense layer, or of two with 128 units between them. The rows "all epochs
+alike" name the labels of a mean margin below 0 where every epoch counts as much, as in Pleiss et al. 2020.
+
+A row that is in the file is not made again, so cleanlab may be installed later. The seconds of a training stand in the
+first of the rows that share it.
 """
 
+import functools
+import importlib.util
+import itertools
 import time
 
 import numpy as np
@@ -17,7 +27,7 @@ from benchmarks.lib import lines
 from benchmarks.lib.results import publish
 from benchmarks.real import data, features, plain
 
-EPOCHS, FOLDS = 50, 5
+FOLDS, WATCHED, HIDDEN = 5, 16, 128  # WATCHED: epochs of a training with `TrainingDynamics`
 SETS = tuple(data.SETS)
 
 
@@ -49,39 +59,105 @@ def sorted_back(issues):
     return issues.is_issue[order], issues.score[order]
 
 
-def finders(x, y, units, seed, epochs):
-    """Yields name, flags, scores and processor seconds of each finder."""
-    from keras_het import clean_labels
+class Evidence:
+    """What the finders judge labels by, each computed when it is first asked for.
+
+    Args:
+        x: features, standardized.
+        y: labels.
+        units: K.
+        seed: of the folds and of the trainings.
+    """
+
+    def __init__(self, x, y, units, seed):
+        self.x, self.y, self.units, self.seed = x, y, units, seed
+
+    @functools.cached_property
+    def votes(self):
+        """Fractions of the labels among ten neighbours."""
+        return plain.neighbour_votes(self.x, self.y, self.units, self.x, leave_out=True)
+
+    @functools.cached_property
+    def regression(self):
+        """Probabilities by logistic regression."""
+        return regression(self.x, self.y, self.units, self.seed)
+
+    @functools.cached_property
+    def cleaned(self):
+        """What `clean_labels` finds."""
+        from keras_het import clean_labels
+
+        return clean_labels(None, self.x, self.y, folds=FOLDS, seed=self.seed, verbose=0)
+
+    @functools.cached_property
+    def linear(self):
+        """The record of the training of a Dense layer, which begins at zero."""
+        import keras
+
+        return self.watched(3e-3, keras.layers.Dense(self.units, kernel_initializer="zeros"))
+
+    @functools.cached_property
+    def hidden(self):
+        """The record of the training of two Dense layers."""
+        import keras
+
+        return self.watched(1e-3, keras.layers.Dense(HIDDEN, "relu"), keras.layers.Dense(self.units))
+
+    def watched(self, rate, *layers):
+        """A `TrainingDynamics` that has seen the training of these layers."""
+        import keras
+
+        from keras_het.callbacks import TrainingDynamics
+
+        keras.utils.set_random_seed(self.seed)
+        model = keras.Sequential([keras.Input(self.x.shape[1:]), *layers])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.Adam(rate), loss)
+        found = TrainingDynamics(self.x, self.y, batch_size=2048)
+        model.fit(self.x, self.y, batch_size=128, epochs=WATCHED, verbose=0, callbacks=[found])
+        return found
+
+
+def issues(*arguments, **named):
+    """What the finder of the package names, and its scores."""
     from keras_het.analysis import find_label_issues
 
-    start = time.process_time()
+    return sorted_back(find_label_issues(*arguments, **named))
 
-    def taken():
-        nonlocal start
-        start, before = time.process_time(), start
-        return start - before
 
-    shares = plain.neighbour_votes(x, y, units, x, leave_out=True)
-    yield "vote of ten neighbours", *first_choice(y, shares), taken()
-    yield "find_label_issues(features=)", *sorted_back(find_label_issues(labels=y, features=x)), taken()
-    p = regression(x, y, units, seed)
-    yield "logistic regression, argmax", *first_choice(y, p), taken()
-    yield "logistic regression, find_label_issues", *sorted_back(find_label_issues(p, y)), taken()
-    if (found := of_cleanlab(y, p)) is not None:
-        yield "logistic regression, cleanlab", *found, taken()
-    found = clean_labels(None, x, y, folds=FOLDS, seed=seed, verbose=0)
-    yield "clean_labels", *sorted_back(found.issues), taken()
-    yield "clean_labels, argmax", *first_choice(y, found.probabilities), taken()
+def alike(dynamics):
+    """What a mean margin below 0 names, where all epochs count alike, and this margin."""
+    mean = dynamics.margins.mean(axis=0, dtype="float64")
+    return mean < 0, mean
 
 
 def of_cleanlab(y, p):
-    """What cleanlab names, and its scores; None where it is not installed."""
-    try:
-        from cleanlab.filter import find_label_issues
-        from cleanlab.rank import get_label_quality_scores
-    except ImportError:
-        return None
-    return find_label_issues(y, p), get_label_quality_scores(y, p)
+    """What cleanlab names, and its scores."""
+    from cleanlab.filter import find_label_issues
+    from cleanlab.rank import get_label_quality_scores
+
+    return find_label_issues(y, p, n_jobs=1), get_label_quality_scores(y, p)
+
+
+FINDERS = {  # flags and scores by row, of an `Evidence`
+    "vote of ten neighbours": lambda given: first_choice(given.y, given.votes),
+    "find_label_issues(features=)": lambda given: issues(labels=given.y, features=given.x),
+    "logistic regression, argmax": lambda given: first_choice(given.y, given.regression),
+    "logistic regression, find_label_issues": lambda given: issues(given.regression, given.y),
+    "logistic regression, cleanlab": lambda given: of_cleanlab(given.y, given.regression),
+    "clean_labels": lambda given: sorted_back(given.cleaned.issues),
+    "clean_labels, argmax": lambda given: first_choice(given.y, given.cleaned.probabilities),
+    "TrainingDynamics": lambda given: issues(given.linear),
+    "TrainingDynamics, all epochs alike": lambda given: alike(given.linear),
+    "TrainingDynamics, 128 units": lambda given: issues(given.hidden),
+    "TrainingDynamics, 128 units, all epochs alike": lambda given: alike(given.hidden),
+}
+
+
+def rows():
+    """The finders that can be run here."""
+    there = importlib.util.find_spec("cleanlab") is not None
+    return [row for row in FINDERS if there or "cleanlab" not in row]
 
 
 def judged(flags, scores, wrong):
@@ -100,21 +176,27 @@ def judged(flags, scores, wrong):
     }
 
 
-def measured(name, seed, options):
-    """The lines of a set."""
+def evidence(name, seed, options):
+    """The `Evidence` of a set, and whether each label is wrong."""
     found = features.of(name, options.data, options.cache, seed)
     chosen = np.random.default_rng([seed, 4]).permutation(len(found.labels))[: options.size]
     (x,) = plain.standardized(found.x[chosen])
     y, wrong = found.labels[chosen].astype(int), found.labels[chosen] != found.truth[chosen]
-    for row, flags, scores, seconds in finders(x, y, found.units, seed, options.epochs):
-        yield {"row": row, **judged(flags, scores, wrong), "processor": seconds}
+    return Evidence(x, y, found.units, seed), wrong
+
+
+def measured(given, wrong, row):
+    """The line of a finder on a set."""
+    start = time.process_time()
+    flags, scores = FINDERS[row](given)
+    yield {**judged(flags, scores, wrong), "processor": time.process_time() - start}
 
 
 def table(found):
     """A row for each finder: the means over the seeds."""
     names = ("precision", "recall", "F1", "F1 at the rate", "average precision", "named", "wrong")
     rows = [["finder", *names, "processor seconds"]]
-    for row in lines.distinct(found, "row"):
+    for row in [row for row in FINDERS if lines.select(found, row=row)]:
         own = lines.select(found, row=row)
         values = [lines.with_error([line[name] for line in own]) for name in names]
         rows.append([row, *values, f"{np.median([line['processor'] for line in own]):.1f}"])
@@ -125,16 +207,17 @@ def main():
     """Runs what is missing, and makes the tables."""
     parser = features.experiment(__doc__, SETS, seeds=3, size=8000)
     options = parser.parse_args()
-    options.epochs = EPOCHS
     if options.quick:
-        options.size, options.epochs, options.seeds = 500, 5, 1
+        options.size, options.seeds = 500, 1
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / "real_issues.jsonl"
-    keys = [{"set": name, "seed": seed} for name in options.sets for seed in range(options.seeds)]
+    cells = itertools.product(options.sets, range(options.seeds), rows())
+    keys = [{"set": name, "seed": seed, "row": row} for name, seed, row in cells]
     found = lines.read(options.output, file.name)
     if not options.render:
-        found = lines.completed(file, keys, lambda name, seed: measured(name, seed, options))
-    tables = {name: table(lines.select(found, set=name)) for name in lines.distinct(found, "set")}
+        read = functools.lru_cache(1)(lambda name, seed: evidence(name, seed, options))
+        found = lines.completed(file, keys, lambda name, seed, row: measured(*read(name, seed), row))
+    tables = {name: table(lines.select(found, set=name)) for name in SETS if lines.select(found, set=name)}
     publish(options.output, "real_issues", tables, sorted(lines.distinct(found, "seed")))
 
 

@@ -1,0 +1,79 @@
+"""What to expect of a finder on a good data set: labels that five people looked at, of three well-known test sets.
+
+python -m benchmarks.real.verified [--data FOLDER] [--output FOLDER] [--render]
+
+The probabilities are out of sample, of the authors of the audit (Northcutt, Athalye and Mueller 2021, "Pervasive label
+errors in test sets"); nothing is trained. People looked at labels that confident learning had named; a label is wrong
+if fewer than three of five keep it. So precision is of labels that are named and were checked, and nobody knows how
+many wrong labels nobody looked at. "Worst scores" are as many as `find_label_issues` names, by the probability of the
+label.
+"""
+
+import importlib.util
+
+import numpy as np
+
+from benchmarks.lib import harness, lines
+from benchmarks.lib.results import publish
+from benchmarks.real import data
+from benchmarks.real.issues import first_choice, issues, of_cleanlab
+
+SETS = {"cifar10": "CIFAR-10", "mnist": "MNIST", "news20": "20 newsgroups"}
+KEPT = 3  # of five people, so that a label is right
+
+
+def finders(p, y):
+    """Yields name and flags of each finder."""
+    named, scores = issues(p, y)
+    worst = np.zeros(len(y), bool)
+    worst[np.argsort(scores, kind="stable")[: named.sum()]] = True
+    yield "find_label_issues", named
+    if importlib.util.find_spec("cleanlab"):
+        yield "cleanlab", of_cleanlab(y, p)[0]
+    yield "as many worst scores", worst
+    yield "argmax is not the label", first_choice(y, p)[0]
+
+
+def measured(name, arrays):
+    """The lines of a data set: one for each finder, and one for all labels that were checked."""
+    p, y, checked = (arrays[f"{name}_{part}"] for part in ("p", "y", "checked"))
+    p, y = p.astype("float64"), y.astype(int)
+    wrong = arrays[f"{name}_votes_for_label"] < KEPT
+    count = {"labels": len(y), "seen": len(wrong), "errors": int(wrong.sum())}
+    for finder, flags in finders(p / p.sum(axis=1, keepdims=True), y):
+        seen = flags[checked]
+        found = {"named": int(flags.sum()), "checked": int(seen.sum()), "wrong": int((seen & wrong).sum())}
+        yield {"finder": finder, **count, **found}
+
+
+def table(found):
+    """A row for each data set and finder."""
+    rows = [["data", "finder", "names", "of these checked", "wrong", "precision", "recall of the wrong ones"]]
+    for name in lines.distinct(found, "set"):
+        for line in lines.select(found, set=name):
+            precision = f"{line['wrong'] / line['checked']:.2f}" if line["checked"] else ""
+            title = f"{SETS[name]} ({line['labels']:,} labels, {line['errors']} wrong of {line['seen']} checked)"
+            head = [title if line["finder"] == "find_label_issues" else "", line["finder"]]
+            numbers = map(str, (line["named"], line["checked"], line["wrong"]))
+            rows.append([*head, *numbers, precision, f"{line['wrong'] / line['errors']:.2f}"])
+    return rows
+
+
+def main():
+    """Makes the table."""
+    parser = harness.parser_of(__doc__)
+    parser.add_argument("--data", default=data.FOLDER)
+    parser.add_argument("--render", action="store_true", help="only make the table of the lines that are there")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    file = options.output / "real_verified.jsonl"
+    found = lines.read(options.output, file.name)
+    if not options.render:
+        arrays = data.arrays("verified", options.data)
+        found = lines.completed(file, [{"set": name} for name in SETS], lambda name: measured(name, arrays))
+    packages = ["numpy", *(["cleanlab"] if "cleanlab" in lines.distinct(found, "finder") else [])]
+    publish(options.output, "real_verified", {"wrong labels of good data sets": table(found)}, [], packages)
+
+
+if __name__ == "__main__":
+    main()

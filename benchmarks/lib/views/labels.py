@@ -76,10 +76,10 @@ def wrong_labels(of):
 
 def one_training(of):
     """Wrong labels by one training, and what folds and neighbours add to its ranking, a row for each data and noise."""
-    others = {"five folds, confident learning": "five folds", "neighbours of inputs": "neighbours of inputs"}
+    others = {"five folds, confident learning": "five folds", "inputs alone": "inputs alone"}
     lines = [["labels", "one training: precision of ranking, cut, recall", "seconds", *others.values(), "its seconds"]]
-    for data, name in (("digits", "dynamics"), ("mnist", "dynamics_mnist"), ("words", "dynamics")):
-        found = by_task(of(name, f"wrong labels that are found, {data}"))
+    for data in ("digits", "words"):
+        found = by_task(of("dynamics", f"wrong labels that are found, {data}"))
         for noise in dict.fromkeys(noise for noise, _ in found):
             own, folds = found[noise, "one training, mean margin"], found[noise, "five folds, confident learning"]
             measures = ", ".join(value(own[name]) for name in ("average precision", "precision", "recall"))

@@ -89,9 +89,12 @@ BENCHMARKS = {
     "real.annotators": ("hub,demo", ["real", "crowdkit"], "an hour; with --quick some minutes"),
     "real.choose": ("hub,demo", ["real"], "some hours; with --quick a few minutes when the features are there"),
     "real.features": ("hub,demo", ["real"], "an hour and a half on TensorFlow, several times as long on the others"),
+    "real.finetune": ("hub,demo", ["real"], "two hours on TensorFlow with --size 4000"),
     "real.heads": ("hub,demo", ["real"], "some hours; with --quick a minute"),
     "real.issues": ("hub,demo", ["real", "cleanlab"], "an hour; with --quick a minute"),
     "real.joint": ("demo", [], "half an hour; with --quick a minute"),
+    "real.truth": ("hub,demo", ["real"], "half an hour"),
+    "real.verified": ("demo", ["cleanlab"], "seconds"),
 }
 
 

@@ -203,6 +203,16 @@ def table(found):
     return rows
 
 
+def by_set(found, measure):
+    """A row for each finder, a column for each set: the means of a measure over the seeds."""
+    names = [name for name in SETS if lines.select(found, set=name)]
+    rows = [["finder", *names]]
+    for row in [row for row in FINDERS if lines.select(found, row=row)]:
+        values = [[line[measure] for line in lines.select(found, set=name, row=row)] for name in names]
+        rows.append([row, *(f"{np.mean(value):.3f}" if value else "" for value in values)])
+    return rows
+
+
 def main():
     """Runs what is missing, and makes the tables."""
     parser = features.experiment(__doc__, SETS, seeds=3, size=8000)
@@ -217,7 +227,8 @@ def main():
     if not options.render:
         read = functools.lru_cache(1)(lambda name, seed: evidence(name, seed, options))
         found = lines.completed(file, keys, lambda name, seed, row: measured(*read(name, seed), row))
-    tables = {name: table(lines.select(found, set=name)) for name in SETS if lines.select(found, set=name)}
+    tables = {measure: by_set(found, measure) for measure in ("F1", "average precision")}
+    tables |= {name: table(lines.select(found, set=name)) for name in SETS if lines.select(found, set=name)}
     publish(options.output, "real_issues", tables, sorted(lines.distinct(found, "seed")))
 
 

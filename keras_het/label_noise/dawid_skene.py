@@ -1,6 +1,7 @@
 """True classes from the labels of several annotators, without a model of the examples."""
 
 import dataclasses
+import warnings
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,8 @@ def dawid_skene(
     It stops where the log-likelihood grows by less than `tolerance` per label. This is the log-likelihood of the labels
     and of a Dirichlet prior of the rows, or of the labels alone if `smoothing` is 0; it grows at every step. EM needs
     examples with labels of several annotators each. More than half of the votes should be right, or classes may change
-    places. Not for annotators, such as rules, who each give one label or none: one class for all is then most likely.
+    places. Not for annotators, such as rules, who each give one label or none: one class for all is then most likely;
+    there is a warning.
 
     Args:
         labels: integers in [0, K), `(N, M)`, -1 where the annotator gave none.
@@ -98,6 +100,7 @@ def dawid_skene(
     tolerance, smoothing = check_number("tolerance", tolerance, low=0.0), check_number("smoothing", smoothing, low=0.0)
     given = _indicators(check_annotations(labels, num_classes), num_classes)
     refuse_if(not given.nnz, "labels", "have at least one label", "none")
+    _warn_of_one_class_each(given, num_classes)
     probabilities, before, iteration = _vote_shares(given, num_classes), -np.inf, 0
     while iteration < max_iterations:
         iteration += 1
@@ -108,6 +111,17 @@ def dawid_skene(
             break
         before = target
     return DawidSkene(probabilities, transitions, prior, likelihood, iteration)
+
+
+def _warn_of_one_class_each(given, num_classes):
+    """Warns where every annotator gives a single class, and together they give several."""
+    used = (given.sum(axis=0) > 0).reshape(-1, num_classes)
+    if (used.sum(axis=1) <= 1).all() and used.any(axis=0).sum() > 1:
+        warnings.warn(
+            "Each annotator gives labels of one class only, as rules do that say their class or abstain. Labels are "
+            "then most likely if all examples are of one class, whatever is true: take `majority_vote`.",
+            stacklevel=3,
+        )
 
 
 def _indicators(labels, num_classes):

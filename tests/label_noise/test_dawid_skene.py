@@ -172,3 +172,15 @@ def test_errors_say_what_is_wrong(call, text):
     with pytest.raises(ValueError) as error:
         call()
     assert str(error.value) == text
+
+
+def test_rules_that_say_one_class_each_are_warned_of():
+    """A rule for each class: all examples become those of one class, though nearly all rules are right."""
+    rng = np.random.default_rng(0)
+    clean = rng.integers(UNITS, size=600)
+    said = np.where(rng.random(clean.shape) < 0.9, clean, rng.integers(UNITS, size=600))
+    speaks = rng.random((600, UNITS)) < 0.05
+    labels = np.where((said[:, None] == np.arange(UNITS)) | speaks, np.arange(UNITS), -1)
+    with pytest.warns(UserWarning, match="one class only, as rules do"):
+        found = dawid_skene(labels, UNITS)
+    assert np.mean(found.probabilities.argmax(axis=1) == clean) < np.mean(majority_vote(labels) == clean) - 0.2

@@ -72,7 +72,11 @@ def main():
     if not options.render:
         arrays = data.arrays("verified", options.data)
         found = lines.completed(file, [{"set": name} for name in SETS], lambda name: measured(name, arrays))
-    packages = [keras.config.backend(), "numpy", *(["cleanlab"] if "cleanlab" in lines.distinct(found, "finder") else [])]
+    packages = [
+        keras.config.backend(),
+        "numpy",
+        *(["cleanlab"] if "cleanlab" in lines.distinct(found, "finder") else []),
+    ]
     publish(options.output, "real_verified", {"wrong labels of good data sets": table(found)}, [], packages)
 
 

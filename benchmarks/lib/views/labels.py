@@ -75,7 +75,7 @@ def wrong_labels(of):
 
 
 def one_training(of):
-    """Wrong labels by one training, and what folds and neighbours add to its ranking, a row for each data and noise."""
+    """Wrong labels by one training, and what folds and inputs alone add to its ranking, for each data and noise."""
     others = {"five folds, confident learning": "five folds", "inputs alone": "inputs alone"}
     lines = [["labels", "one training: precision of ranking, cut, recall", "seconds", *others.values(), "its seconds"]]
     for data in ("digits", "words"):

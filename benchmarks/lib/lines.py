@@ -31,7 +31,7 @@ def completed(file, keys, make):
 
 def select(lines, **values):
     """The lines that have these values."""
-    return [line for line in lines if all(line[name] == value for name, value in values.items())]
+    return [line for line in lines if all(line.get(name) == value for name, value in values.items())]
 
 
 def distinct(lines, name):

@@ -3,15 +3,17 @@
 python -m benchmarks.real.heads [--sets NAME ...] [--sizes 2000 18000] [--rows NAME ...] [--seeds 3]
                                 [--data FOLDER] [--cache FOLDER] [--output FOLDER] [--quick] [--render]
 
-Each head is trained for 20 epochs on nine tenths of the noisy labels; temperature, L2 and epoch are chosen on the other
-tenth, which is noisy too, by its likelihood or by its accuracy. Clean test labels, and the votes of many people where
-there are any, are only measured. Every training is a line of JSON, and is not run again.
+Each head is trained for 20 epochs, some for 60 or with the weights of the epochs averaged, on nine tenths of the
+noisy labels; temperature, L2, the strength of a rival and the epoch are chosen on the other tenth, which is noisy too,
+by its likelihood or by its accuracy. Clean test labels, and the votes of many people where there are any, are only
+measured. Every training is a line of JSON, and is not run again.
 """
 
 import time
 
 import keras
 import numpy as np
+from scipy.special import log_softmax
 
 from benchmarks.lib import lines
 from benchmarks.lib.results import publish
@@ -20,17 +22,23 @@ from benchmarks.real import features, plain
 EPOCHS, BATCH, RATE = 20, 256, 1e-3
 TEMPERATURES, PENALTIES = (1.0, 5.0, 10.0, 20.0), (0.0, 1e-4)
 NOISY = (1.5, 5.0, 10.0)  # temperatures of heads with noise
-ROWS = ("Dense", "full", "parameter-efficient", "narrow", "diagonal")
+MOMENTUM = 0.8  # of averaged weights, for an epoch
+LONGER, AVERAGED = ", 60 epochs", ", averaged weights"  # behind the name of a row
+DRAINAGE, RRM = "drainage", "Rockafellian relaxation"
+RIVALS = {DRAINAGE: (0.3, 1.0, 3.0), RRM: (1.0, 2.0, 4.0)}  # Dense heads; alpha, and gamma in nats
+ROWS = ("Dense", "full", "parameter-efficient", "narrow", "diagonal", *RIVALS)
+ROWS += tuple(row + more for row in ROWS[:2] for more in (LONGER, AVERAGED))
 SETS = ("CIFAR-10N worst", "CIFAR-10N aggregate", "CIFAR-10N random1", "CIFAR-100N", "Fashion-MNIST-H")
 
 
 def head_of(row, units, temperature, penalty, seed):
-    """The layers of a row."""
+    """The layers of a row; drainage has one logit more, the last."""
     from keras_het import HeteroscedasticDense, covariances
 
     regularizer = keras.regularizers.L2(penalty) if penalty else None
-    if row == "Dense":
-        return [keras.layers.Dense(units, kernel_regularizer=regularizer), keras.layers.Rescaling(1.0 / temperature)]
+    if row == "Dense" or row in RIVALS:
+        dense = keras.layers.Dense(units + (row == DRAINAGE), kernel_regularizer=regularizer)
+        return [dense, keras.layers.Rescaling(1.0 / temperature)]
     options = {
         "full": {},
         "parameter-efficient": {"parameter_efficient": True},
@@ -56,26 +64,81 @@ class Parts:
 class Record(keras.callbacks.Callback):
     """Measures of every epoch: by the noisy labels that were held out, and by the truth."""
 
-    def __init__(self, parts):
+    def __init__(self, parts, is_averaged=False):
         super().__init__()
-        self.parts, self.epochs = parts, []
+        self.parts, self.is_averaged, self.average, self.epochs = parts, is_averaged, None, []
 
     def on_epoch_end(self, epoch, logs=None):
+        current = self.model.get_weights()
+        if self.is_averaged:
+            pairs = zip(self.average or current, current, strict=True)
+            self.average = [MOMENTUM * average + (1.0 - MOMENTUM) * weight for average, weight in pairs]
+            self.model.set_weights(self.average)
+        self.measure()
+        self.model.set_weights(current)
+
+    def measure(self):
+        """Adds the measures of the weights as they are."""
         parts = self.parts
-        held, test = (self.model.predict(x, batch_size=2048, verbose=0) for x in (parts.x_held, parts.x_test))
+        held, test = (
+            self.model.predict(x, batch_size=2048, verbose=0)[:, : parts.units] for x in (parts.x_held, parts.x_test)
+        )
         noisy = plain.measures(held, parts.y_held)
         self.epochs.append({f"noisy {name}": value for name, value in noisy.items()})
         self.epochs[-1] |= plain.measures(test, parts.truth, parts.votes)
 
 
-def train(parts, row, temperature, penalty, seed, epochs):
+def drainage(alpha):
+    """The loss of drainage, by K + 1 logits, the last of which is of no class (arXiv 2512.03182; it is dropped after).
+
+    log(1 + a p_d / p_t + p_J / p_t + (1 / a) p_J / p_d),    p_J the probability of all classes but t
+    """
+
+    def loss(labels, logits):
+        ops, size = keras.ops, logits.shape[-1] - 1
+        is_true = ops.one_hot(ops.cast(ops.reshape(labels, (-1,)), "int32"), size, dtype="bool")
+        z, drain = logits[:, :size], logits[:, size]
+        true = ops.logsumexp(ops.where(is_true, z, -1e9), axis=-1)
+        others = ops.logsumexp(ops.where(is_true, -1e9, z), axis=-1)
+        terms = [0.0 * true, np.log(alpha) + drain - true, others - true, others - drain - np.log(alpha)]
+        return ops.logsumexp(ops.stack(terms), axis=0)
+
+    return loss
+
+
+def relaxed(weights, losses, gamma, step=0.5):
+    """Weights of the examples after an update of Rockafellian relaxation (arXiv 2405.20531).
+
+    Examples whose loss is over the least by more than gamma have none, and the example of the least loss has theirs;
+    the update goes half of the way there.
+    """
+    target = np.where(losses > losses.min() + gamma, 0.0, 1.0)
+    target[losses.argmin()] += len(losses) - target.sum()
+    return (1.0 - step) * weights + step * target
+
+
+def fit(model, parts, row, strength, epochs, callbacks):
+    """Trains a model; with weights of the examples that change after every epoch where the row asks for it."""
+    options = {"batch_size": BATCH, "verbose": 0, "callbacks": callbacks}
+    if row != RRM:
+        model.fit(parts.x, parts.y, epochs=epochs, **options)
+        return
+    weights = np.ones(len(parts.y))
+    for _ in range(epochs):
+        model.fit(parts.x, parts.y, sample_weight=weights, **options)
+        log_p = log_softmax(model.predict(parts.x, batch_size=2048, verbose=0), axis=1)
+        weights = relaxed(weights, -np.take_along_axis(log_p, parts.y[:, None], 1)[:, 0], strength)
+
+
+def train(parts, name, temperature, penalty, seed, epochs, strength=None):
     """The measures of every epoch of one training, and its processor seconds."""
     keras.utils.set_random_seed(1000 + seed)
-    layers = head_of(row, parts.units, temperature, penalty, seed)
-    model = keras.Sequential([keras.Input(parts.x.shape[1:]), *layers])
-    model.compile(keras.optimizers.Adam(RATE), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    record, start = Record(parts), time.process_time()
-    model.fit(parts.x, parts.y, epochs=epochs, batch_size=BATCH, verbose=0, callbacks=[record])
+    row, is_averaged = name.removesuffix(LONGER).removesuffix(AVERAGED), name.endswith(AVERAGED)
+    model = keras.Sequential([keras.Input(parts.x.shape[1:]), *head_of(row, parts.units, temperature, penalty, seed)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True) if row != DRAINAGE else drainage(strength)
+    model.compile(keras.optimizers.Adam(RATE), loss)
+    record, start = Record(parts, is_averaged), time.process_time()
+    fit(model, parts, row, strength, epochs * (3 if name.endswith(LONGER) else 1), [record])
     found = {"epochs": record.epochs, "processor": time.process_time() - start, **pairs(model, parts)}
     keras.utils.clear_session(free_memory=False)
     return found
@@ -104,7 +167,7 @@ def pairs(model, parts):
     from keras_het.analysis import covariance
 
     above = np.triu_indices(parts.units, 1)
-    p = softmax(model.predict(parts.x_test, batch_size=2048, verbose=0).astype("float64"), axis=1)
+    p = softmax(model.predict(parts.x_test, batch_size=2048, verbose=0)[:, : parts.units].astype("float64"), axis=1)
     found = {"of p": float(spearmanr(parts.confusions[above], (p.T @ p)[above]).statistic)}
     if isinstance(model.layers[-1], HeteroscedasticDense):
         sigma = covariance(model, parts.x_test, batch_size=2048)
@@ -117,10 +180,13 @@ def pairs(model, parts):
 
 
 def choices(row):
-    """The temperatures and L2 that a row is tried with."""
-    if row == "Dense":
-        return [(temperature, penalty) for temperature in TEMPERATURES for penalty in PENALTIES]
-    return [(temperature, 0.0) for temperature in NOISY]
+    """The temperatures, L2 and strengths that a row is tried with."""
+    if row in RIVALS:
+        tried = [(temperature, strength) for temperature in (1.0, *NOISY[1:]) for strength in RIVALS[row]]
+        return [{"temperature": temperature, "l2": 0.0, "strength": strength} for temperature, strength in tried]
+    if row.startswith("Dense"):
+        return [{"temperature": temperature, "l2": l2} for temperature in TEMPERATURES for l2 in PENALTIES]
+    return [{"temperature": temperature, "l2": 0.0} for temperature in NOISY]
 
 
 def run(options):
@@ -133,13 +199,13 @@ def run(options):
             for seed in range(options.seeds):
                 parts = Parts(found, size, seed)
                 keys = [
-                    {"set": name, "size": size, "seed": seed, "row": row, "temperature": temperature, "l2": penalty}
+                    {"set": name, "size": size, "seed": seed, "row": row, **choice}
                     for row in options.rows
-                    for temperature, penalty in choices(row)
+                    for choice in choices(row)
                 ]
 
-                def make(_, __, seed, row, temperature, penalty, parts=parts):
-                    yield train(parts, row, temperature, penalty, seed, options.epochs)
+                def make(_, __, seed, row, *choice, parts=parts):
+                    yield train(parts, row, *choice[:2], seed, options.epochs, *choice[2:])
 
                 lines.completed(file, keys, make)
 

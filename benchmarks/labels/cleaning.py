@@ -36,7 +36,9 @@ def figures(noise, seed, folds, epochs):
     chosen = suspects if diagnose_noise(p, labels).kind == "none" else issues_by_class(p, labels)
     found = {"": chosen, " suspects": suspects}
     trained = {"plain": (labels, np.arange(len(labels)))} | {
-        act + which: cleaned(labels, issues, act) for which, issues in found.items() for act in ("drop", "correct")
+        act + which: cleaned(labels, issues, issues.index[issues.is_issue], act)
+        for which, issues in found.items()
+        for act in ("drop", "correct")
     }
     row = {"issues": float(found[""].is_issue.mean()), "wrong": float(np.mean(labels != true))}
     for name, (y, kept) in trained.items():

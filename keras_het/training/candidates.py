@@ -71,6 +71,8 @@ class Candidate:
         name: title in the table.
         strengths: values that the methods get, one at a time; `(None,)` if there is nothing to choose.
         on_features: boolean, whether it has a `solution`, on features; left out where a function makes the models.
+        models_noise: boolean, whether it has a model of the wrong labels, and so need not follow them to predict them:
+            a smaller gain is believed.
 
     Example:
         >>> class Focal(Candidate):
@@ -88,6 +90,7 @@ class Candidate:
     name: str = ""
     strengths: tuple[Any, ...] = (None,)
     on_features: bool = False
+    models_noise: bool = False
 
     def solution(self, task: Task, strength: Any) -> list[np.ndarray]:
         """The weights of a Dense head in closed form, instead of a training: kernel `(D, K)` and bias `(K,)`.
@@ -187,7 +190,7 @@ class ForwardCorrection(Candidate):
     T is the one of `diagnose_noise`, by the plain training; the loss is `losses.ForwardCorrectedCrossentropy`.
     """
 
-    name = "forward correction"
+    name, models_noise = "forward correction", True
 
     def loss(self, task: Task, strength: Any) -> Any:
         return ForwardCorrectedCrossentropy(task.transition, from_logits=True)
@@ -244,7 +247,7 @@ class Heteroscedastic(Candidate):
         ValueError: for a temperature alone, which is no list.
     """
 
-    name = "heteroscedastic head"
+    name, models_noise = "heteroscedastic head", True
 
     def __init__(self, num_factors: int | None = None, temperatures: tuple[float, ...] = (5.0,)):
         if isinstance(temperatures, str) or not isinstance(temperatures, Iterable):
@@ -259,9 +262,9 @@ class Heteroscedastic(Candidate):
 PLAIN = EarlyStopping()
 DEFAULTS: tuple[Candidate, ...] = (PLAIN, LinearDiscriminant(), EarlyLearning(), ForwardCorrection(), LabelSmoothing())
 """The candidates that `choose` compares, unless it is given others; `[*DEFAULTS, mine]` adds one."""
-# The candidates for a doubt, and the standard errors by which another one must be above them: on features the first,
-# elsewhere the second, which on digits was never behind the plain training, whatever the noise.
-SAFEST: dict[type[Candidate], float] = {LinearDiscriminant: 2.0, EarlyLearning: 1.0}
+# The candidates for a doubt, and the standard errors by which another one must be above them, without and with a model
+# of the noise: on features the first, elsewhere the second, which on digits was never behind the plain training.
+SAFEST: dict[type[Candidate], tuple[float, float]] = {LinearDiscriminant: (3.0, 2.0), EarlyLearning: (1.0, 1.0)}
 
 
 def name_of(candidate: Candidate, strength: Any) -> str:

@@ -59,8 +59,9 @@ def choose(
     `criterion="loss"`), at the epoch of its best mean over neighbouring epochs. The candidate of the largest mean score
     is chosen if it is above the safest one by a paired standard error of d. Else the safest one is chosen,
     early-learning regularisation, unless the plain training, crossentropy with early stopping, is above it by a
-    standard error. On features the safest one is linear discriminant analysis, in closed form, and two standard errors
-    count. A candidate that falls two standard errors behind the best one is not trained on.
+    standard error. On features the safest one is linear discriminant analysis, in closed form; three standard errors
+    count there, and two for a candidate with a model of the noise, `models_noise`. A candidate that falls two standard
+    errors behind the best one is not trained on.
 
     Noisy labels rank predictions of the true classes as true labels do, as long as every class keeps most of its
     labels, and wrong labels cannot be predicted. Where they can, since they name what an example looks like, candidates
@@ -180,7 +181,7 @@ def choose(
     model, table = train(task.y, np.arange(len(task.y))), [_score(race, entry, base, criterion) for entry in entries]
     best = table[entries.index(chosen)]
     step(last=True)
-    reason = _reason(table, best, table[entries.index(safest)], clear, criterion) + _advice(
+    reason = _reason(table, best, table[entries.index(safest)], clear(chosen), criterion) + _advice(
         race, chosen, trainer.epochs
     )
     reason += OF_RULES if solved and chosen not in solved else ""
@@ -217,16 +218,15 @@ def _progress(epochs: int, others: int, folds: int, count: int, verbose: int) ->
     return step
 
 
-def _safest(entries: list[Entry]) -> tuple[Entry, float]:
-    """The entry for a doubt, and the standard errors by which another one must be above it; the first if there is none.
+def _safest(entries: list[Entry]) -> tuple[Entry, Callable[[Entry], float]]:
+    """The entry for a doubt, and the standard errors by which each other one must be above it.
 
     Args:
-        entries: the plain training first.
+        entries: the plain training first; it is the safest one if there is no other.
     """
-    of_class = (
-        (entry, clear) for kind, clear in SAFEST.items() for entry in entries if isinstance(entry.candidate, kind)
-    )
-    return next(of_class, (entries[0], CLEAR))
+    of_class = ((entry, SAFEST[kind]) for kind in SAFEST for entry in entries if isinstance(entry.candidate, kind))
+    safest, errors = next(of_class, (entries[0], (CLEAR, CLEAR)))
+    return safest, lambda entry: errors[entry.candidate.models_noise]
 
 
 def _most_entries(trainings: int, folds: int) -> int:

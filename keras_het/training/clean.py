@@ -19,7 +19,7 @@ from keras_het.training.compare import check_learned
 from keras_het.training.data import read
 from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 from keras_het.training.folds import held_out_probabilities
-from keras_het.training.result import ACTIONS, MANY, TOO_MANY, Result, Score, finished
+from keras_het.training.result import ACTIONS, MANY, TOO_MANY, Result, Score, cleaned, finished
 
 
 def clean_labels(
@@ -47,9 +47,11 @@ def clean_labels(
     The steps: `training.cross_val_probabilities`; the class of each example, by `analysis.diagnose_noise`; then a new
     model is trained. cleanlab calls the whole `CleanLearning`.
 
-    A label is an issue if it is not the class found. `analysis.find_label_issues` finds fewer; where whole classes are
-    swapped, a model trained without the issues is much better than one without these few
-    (`benchmarks/results/cleaning.md`). If the kind of noise is "none", the issues are the few.
+    A label is an issue if it is not the class found. `analysis.find_label_issues` finds fewer, which are surer. A model
+    is trained without all issues where whole classes are swapped, or any class is named at random: there it is much
+    better (`benchmarks/results/cleaning.md`). Else it is trained without the surer ones alone (`found.surest`), for the
+    others are right labels of hard examples (`benchmarks/results/real_choose.md`). If the kind of noise is "none", the
+    issues are the few.
 
     Labels may be names, or integers from 0 on. The model sees the integers, or the indices of the names in the result's
     `classes`; `found.issues.to_frame()` has the names.
@@ -62,7 +64,7 @@ def clean_labels(
             training, and hardly follows wrong labels.
         probabilities: out of sample, `(N, K)`, each row of sum 1, in the order of the classes; None trains models for
             them.
-        action: remedy for the issues: "drop" trains without their examples, "correct" with the classes found.
+        action: remedy for the surest issues: "drop" trains without their examples, "correct" with the classes found.
         verified_labels: argument of `choose`; they are no issues.
         sample_weight: weights of the examples in `fit`, shape `(N,)`, not negative; None for those of a data set.
         class_names: argument of `choose`.
@@ -141,16 +143,17 @@ def _given(probabilities: Any, task: Task) -> np.ndarray:
 
 def _reason(found: Result, action: str) -> str:
     """What was done, in a sentence or two."""
-    count, of_all = int(found.issues.is_issue.sum()), len(found.issues.index)
-    done = {"drop": "were left out", "correct": "were replaced by the suggested class"}[action]
-    said = f"done: {count} of {of_all} labels are issues, and {done}"
+    count, surest, of_all = int(found.issues.is_issue.sum()), len(found.surest), len(found.issues.index)
+    done = {"drop": "left out", "correct": "replaced by the suggested class"}[action]
+    which = "and were" if surest == count else f"of which the surest, {surest}, were"
+    said = f"done: {count} of {of_all} labels are issues, {which} {done}"
     return f"{said}\n{TOO_MANY}" if count > MANY * of_all else said
 
 
 def _warn_of_lost(task: Task, found: Result, action: str) -> None:
     """Warns of classes of which no label is left."""
-    kept = found.issues.given[~found.issues.is_issue] if action == "drop" else found.issues.suggested
-    lost = [str(task.classes[label]) for label in np.setdiff1d(task.y, kept)]
+    labels, kept = cleaned(task.y, found.issues, found.surest, action)
+    lost = [str(task.classes[label]) for label in np.setdiff1d(task.y, labels[kept])]
     if lost:
         warnings.warn(
             f"No example of {', '.join(lost)} is left to train on, for every label of it is an issue. It may be too "

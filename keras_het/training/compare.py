@@ -75,7 +75,10 @@ def compare(scores: np.ndarray, others: np.ndarray, weights: np.ndarray) -> Diff
 
 
 def choose_one(
-    candidates: Sequence[Any], difference: Callable[[Any, Any], Difference], safest: Any, errors: float
+    candidates: Sequence[Any],
+    difference: Callable[[Any, Any], Difference],
+    safest: Any,
+    errors: Callable[[Any], float],
 ) -> Any:
     """The candidate of the largest mean score, if it is clear; else the safest one; else the plain training.
 
@@ -86,13 +89,12 @@ def choose_one(
         candidates: the plain training first.
         difference: difference of one candidate to another.
         safest: the candidate for a doubt, one of them.
-        errors: standard errors that a difference must have.
+        errors: function of a candidate that returns the standard errors by which it must be above the safest one.
     """
     plain = candidates[0]
     best = max(candidates, key=lambda candidate: difference(candidate, plain).mean)
-    if difference(best, safest).is_above(errors):
-        return best
-    return plain if difference(plain, safest).is_above(errors) else safest
+    above = (one for one in (best, plain) if difference(one, safest).is_above(errors(one)))
+    return next(above, safest)
 
 
 def check_learned(p: np.ndarray, labels: np.ndarray, by_means: np.ndarray | None = None) -> None:

@@ -22,6 +22,7 @@ from keras_het.training.candidates import Task
 
 ACTIONS = ("drop", "correct")
 MANY = 1 / 3  # of all labels
+BY_CLASS = ("uniform", "pairs", "pattern")  # kinds of noise that do not depend on the example
 SCALES = {"accuracy": (100, 1)}  # of differences that are printed, and their digits: points
 TOO_MANY = (
     "careful: these are many. A weak model takes right labels for wrong ones: are the inputs scaled, and do more "
@@ -123,8 +124,26 @@ class Result:
             found = dataclasses.replace(found, is_issue=is_issue, kind=np.where(is_issue, found.kind, ""))
         return dataclasses.replace(found, class_names=task.classes, example_names=task.index)
 
+    @functools.cached_property
+    def surest(self) -> np.ndarray:
+        """Indices of the examples whose issues a model is trained without, `(n,)`, the least score first.
+
+        They are all issues where the wrong labels depend on the class alone: any class, or whole classes swapped. Else
+        they are those that `analysis.find_label_issues` finds, too: the others are hard examples that a model needs, as
+        on labels of people (`benchmarks/real/choose.py`).
+
+        Raises:
+            ValueError: for a result of `tune`.
+        """
+        (task, p, diagnosis), issues = self._judged(), self.issues
+        wrong = issues.index[issues.is_issue]
+        if diagnosis.kind in BY_CLASS:
+            return wrong
+        few = find_label_issues(p, task.y)
+        return wrong[np.isin(wrong, few.index[few.is_issue])]
+
     def retrain(self, action: str = "drop") -> keras.Model:
-        """A new model, trained like `model` without the issues: no fold is trained again.
+        """A new model, trained like `model` without the surest issues: no fold is trained again.
 
         Args:
             action: "drop" trains without their examples, "correct" with the suggested classes.
@@ -137,7 +156,7 @@ class Result:
                 "be called on what `clean_labels` returned, or `choose` by folds: its issues are of what is trained on"
             )
             raise ValueError(f"`retrain` must {rule}. Received: a result of other data")
-        return self.train(*cleaned(self._judged()[0].y, self.issues, action))
+        return self.train(*cleaned(self._judged()[0].y, self.issues, self.surest, action))
 
     def report(self, path: str | os.PathLike = "report", **arguments: Any) -> pathlib.Path:
         """Writes a page about the labels, see `keras_het.report`, and returns its path.
@@ -235,13 +254,20 @@ def finished(found: Result, report_path: Any, verbose: int) -> Result:
     return found
 
 
-def cleaned(labels: np.ndarray, issues: LabelIssues, action: str) -> tuple[np.ndarray, np.ndarray]:
-    """The labels with the suggested classes, if these are wanted, and the indices of the examples to train on."""
-    wrong, found = issues.index[issues.is_issue], labels.copy()
+def cleaned(labels: np.ndarray, issues: LabelIssues, wrong: np.ndarray, action: str) -> tuple[np.ndarray, np.ndarray]:
+    """The labels with the suggested classes, if these are wanted, and the indices of the examples to train on.
+
+    Args:
+        labels: integers, `(N,)`.
+        issues: suggested classes of all.
+        wrong: indices of the examples to leave out, or to correct.
+        action: one of `ACTIONS`.
+    """
     if action == "drop":
-        return found, np.setdiff1d(np.arange(len(labels)), wrong)
-    found[wrong] = issues.suggested[issues.is_issue]
-    return found, np.arange(len(labels))
+        return labels, np.setdiff1d(np.arange(len(labels)), wrong)
+    suggested = np.empty_like(labels)
+    suggested[issues.index] = issues.suggested
+    return np.where(np.isin(np.arange(len(labels)), wrong), suggested, labels), np.arange(len(labels))
 
 
 def _row(cells: tuple[str, ...], tag: str) -> str:

@@ -130,7 +130,7 @@ def test_a_doubt_is_for_the_safest_candidate(monkeypatch):
     class Same(Candidate):
         name = "same"
 
-    monkeypatch.setattr(sys.modules[choose.__module__], "SAFEST", {Same: 1.0})
+    monkeypatch.setattr(sys.modules[choose.__module__], "SAFEST", {Same: (1.0, 1.0)})
     found = short(Same(), Constant())
     assert found.name == "same"
     assert found.reason.startswith("same: no candidate predicts clearly more of the held-out labels, and it is the saf")

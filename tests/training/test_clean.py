@@ -1,6 +1,8 @@
 """The whole way in one call: planted wrong labels are found, and the new model does without them."""
 
 import csv
+import dataclasses
+import sys
 import warnings
 
 import keras
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het.analysis import predict_probabilities
+from keras_het.analysis import find_label_issues, predict_probabilities
 from keras_het.training.result import cleaned
 
 pytestmark = pytest.mark.once
@@ -93,11 +95,32 @@ def test_corrected_labels_are_trained_on():
     assert "were replaced by the suggested class" in str(found)
 
 
+@pytest.mark.parametrize("kind", ["pairs", "by example"])
+def test_all_issues_are_left_out_where_they_go_by_class_and_else_the_surest(kind, monkeypatch):
+    p = 0.1 * np.eye(3)[LABELS] + np.where(np.arange(240)[:, None] % 4 > 0, 0.9, 0.55) * np.eye(3)[TRUE]
+    p += (1.0 - p.sum(axis=1, keepdims=True)) / 3.0
+    own = sys.modules[keras_het.clean_labels.__module__]
+    real = own.diagnose_noise
+    monkeypatch.setattr(
+        own, "diagnose_noise", lambda *args, **more: dataclasses.replace(real(*args, **more), kind=kind)
+    )
+    seen, found = seen_by("drop", probabilities=p)
+    few, all_of_them = (
+        find_label_issues(found.probabilities, LABELS),
+        set(found.issues.index[found.issues.is_issue].tolist()),
+    )
+    expected = all_of_them if kind == "pairs" else set(few.index[few.is_issue].tolist())
+    assert 0 < few.is_issue.sum() < len(all_of_them)
+    assert set(found.surest.tolist()) == expected
+    assert len(seen["y"]) == 240 - len(expected)
+    assert ("of which the surest" in str(found)) == (kind == "by example")
+
+
 def test_without_issues_every_example_stays():
     probabilities = 0.85 * np.eye(3)[LABELS] + 0.05
     found = clean(probabilities=probabilities)
     for action in ("drop", "correct"):
-        labels, kept = cleaned(LABELS, found.issues, action)
+        labels, kept = cleaned(LABELS, found.issues, found.surest, action)
         np.testing.assert_array_equal(labels, LABELS)
         assert len(kept) == 240
 

@@ -87,7 +87,8 @@ def chosen(candidates, safest="safe", errors=1.0):
         (mean, error), (of_other, error_of_other) = candidates[one], candidates[other]
         return Difference(mean - of_other, max(error, error_of_other))
 
-    return choose_one(list(candidates), difference, safest, errors)
+    needed = errors if isinstance(errors, dict) else dict.fromkeys(candidates, errors)
+    return choose_one(list(candidates), difference, safest, needed.get)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +104,12 @@ def chosen(candidates, safest="safe", errors=1.0):
 )
 def test_a_doubt_is_for_the_safest_candidate(safe, other, name):
     assert chosen({"plain": (0.0, 0.0), "safe": safe, "other": other}) == name
+
+
+@pytest.mark.parametrize(("needed", "name"), [(2.0, "other"), (3.0, "safe")])
+def test_each_candidate_has_its_own_number_of_standard_errors(needed, name):
+    candidates = {"plain": (0.0, 0.01), "safe": (0.0, 0.01), "other": (0.025, 0.01)}
+    assert chosen(candidates, errors={"plain": 3.0, "safe": 1.0, "other": needed}) == name
 
 
 def test_without_a_safest_candidate_a_doubt_is_for_the_plain_training():

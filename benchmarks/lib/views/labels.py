@@ -1,5 +1,7 @@
 """Tables of methods and of what is found about labels."""
 
+import numpy as np
+
 from benchmarks.lib.views.rows import BOUNDED, TASKS, bold, bounds_of, by_task, columns_of, dicts, picked, short, value
 from keras_het.analysis.advice import ROWS
 
@@ -148,23 +150,44 @@ def begin_with(of):
 
 
 def _advised(of):
-    """(labels, method and where to read on, figures) of each row."""
+    """(labels, method and where to read on, figures) of each row; first of labels of people and rules."""
     arena = {row["your noise looks like"]: row for row in dicts(of("arena_digits", "begin with"))}
-    gained = {noise: points.replace("*", "") for noise, points in _by_choose(of, "digits").items()}
-    low, high = (extreme(map(value, gained.values()), key=float) for extreme in (min, max))
-    others = [value(points) for task in CHOICE_ELSEWHERE for points in _by_choose(of, task).values()]
-    elsewhere = " to ".join(extreme(others, key=float) for extreme in (min, max))
+    made = {noise: points.replace("*", "") for noise, points in _by_choose(of, "digits").items()}
+    real = _by_real_choose(of)
     smoothed = [arena[noise]["points over early stopping, left-out seeds"].replace("*", "") for noise in SMOOTHED]
-    head = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))["MNIST, 40%", "full"]["clean accuracy"]
-    mean, error = (100 * float(part) for part in head.split(" +- "))
+    gained = [float(value(points)) for points in real.values()]
+    error = np.std(gained, ddof=1) / np.sqrt(len(gained))
+    over = (
+        f"{_range(real.values())}, mean {np.mean(gained):+.1f} +- {error:.1f}, on {len(real)} sets of labels of people"
+    )
+    rules = f"{_range(real[name] for name in RULES)} on {len(RULES)} sets of labels of rules"
     figures = (
-        f"{low} to {high} on seven kinds of noise, {elsewhere} on other data",
-        f"{smoothed[0]}; {smoothed[1]} with such examples",
-        f"{gained['pair']} swapped in pairs, {gained['random']} by any pattern",
-        f"{gained['look-alike']} without the head, digits; {mean:+.1f} +- {error:.1f} by the head alone, images",
+        f"{over} and rules; {_range(made.values())} with labels that we made wrong",
+        f"{smoothed[0]}; {smoothed[1]} with such examples (made)",
+        f"{rules}; {made['pair']} swapped in pairs (made)",
+        f"the head over a Dense layer: {', '.join(f'{_by_head(of, name)} ({name})' for name in CONFUSED)}",
     )
     for row, pages, points in zip(ROWS, READ_ON, figures, strict=True):
         yield row.labels, f"{row.method} ({pages})", points
+
+
+def _range(points):
+    """The least and the largest of the means of some cells."""
+    means = [float(value(cell)) for cell in points]
+    return f"{min(means):+.1f} to {max(means):+.1f}"
+
+
+def _by_real_choose(of):
+    """The points of `choose` over Dense with early stopping, by set of labels of people and rules."""
+    titles = (f"points over Dense, {half}" for half in ("sets that decided", "sets that had no say"))
+    return {row["set"]: row["choose"] for title in titles for row in dicts(of("real_choose", title))}
+
+
+def _by_head(of, name):
+    """The points of the full head over Dense, all chosen by noisy accuracy, on the largest part of a set."""
+    rows = dicts(of("real_heads", f"{name}, {CONFUSED[name]} labels, by noisy accuracy"))
+    mean, error = next(row["accuracy - Dense's"] for row in rows if row["head"] == "full").split(" +- ")
+    return f"{100 * float(mean):+.1f} +- {100 * float(error):.1f}"
 
 
 def _by_choose(of, task):
@@ -173,6 +196,8 @@ def _by_choose(of, task):
     return {row["noise"]: row["choose, 30 trainings"] for row in rows if row["noise"] != "mean"}
 
 
+RULES = ("TREC", "youtube", "Hausa")  # sets whose labels are of rules
+CONFUSED = {"CIFAR-10N worst": 50000, "CIFAR-100N": 45000}  # sets of the head, and their labels
 SMOOTHED = ("none", "outliers")  # noises of the arena for which label smoothing is named
 READ_ON = (
     "[how](docs/choose.md)",

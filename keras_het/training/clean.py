@@ -113,7 +113,7 @@ def clean_labels(
 
     def train(labels: np.ndarray, rows: np.ndarray) -> keras.Model:
         """A new model on some of the examples."""
-        return trainer.whole(trainer.own(dataclasses.replace(task, y=labels).take(rows), seed + folds))
+        return trainer.whole(trainer.own(task.corrected(labels).take(rows), seed + folds))
 
     right = float(np.mean(p.argmax(axis=1) == task.y))
     count = folds if probabilities is None else 0

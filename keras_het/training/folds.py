@@ -114,7 +114,7 @@ def _by_discriminant(trainer: Trainer, task: Task, fold_of: np.ndarray) -> np.nd
     """The probabilities of each example by the discriminant of the other folds, `(N, K)`."""
     trainer.own(task, 0)  # which raises the errors of x
     x = np.asarray(task.x)
-    _, found = discriminant(scaling(x)(x), task.y, task.units, fold_of, task.sample_weight)
+    _, found = discriminant(scaling(x)(x), task.target, task.units, fold_of, task.sample_weight)
     check_learned(found, task.y)
     return found
 

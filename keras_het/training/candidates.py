@@ -1,17 +1,14 @@
-"""The candidates that `choose` compares, the form of one of your own, and the task that each of them gets."""
+"""The candidates that `choose` compares, and the form of one of your own."""
 
-import dataclasses
-import functools
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_het.base.batches import select_rows
-from keras_het.label_noise.dawid_skene import dawid_skene, majority_vote
+from keras_het.label_noise.dawid_skene import dawid_skene
 from keras_het.label_noise.discriminant import discriminant, scaling
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import (
@@ -20,95 +17,10 @@ from keras_het.losses import (
     ForwardCorrectedCrossentropy,
     with_index,
 )
-from keras_het.training.labels import most_probable
+from keras_het.training.task import Task
 
 PENALTY = 1e-3  # of T of annotators
 SMOOTHING = 0.3  # of labels in forward correction: without it the loss asks for certainty where T is an estimate
-
-
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """Examples and what is known of their labels, which may be wrong; also the evidence that a candidate may use.
-
-    Attributes:
-        x: examples, as the network takes them.
-        y: labels, integers in [0, K), `(N,)`.
-        classes: names of the K classes, or their numbers, `(K,)`.
-        sample_weight: weights of the examples in training, `(N,)`; None for equal ones.
-        trust: weights of the labels where they measure a model, `(N,)`: 1 for a verified one.
-        verified: boolean, whether somebody has verified a label, `(N,)`; None if none is.
-        index: index of the pandas frame that the examples came in; None for numbers.
-        own_classes: classes as the labels themselves name them, `(K,)`, where `classes` are other names; or None.
-        epochs: largest number of epochs of a training.
-        votes: labels of each of M annotators, -1 for none, `(N, M)`; None where there is one label for each example.
-        soft: distributions over the classes that were given as labels, `(N, K)`; None for none.
-        annotators: names of the annotators, `(M,)`; None for numbers.
-        transition: T by `diagnose_noise`, `(K, K)`; None in the plain training. It is estimated from that and from all
-            held-out labels: its K^2 numbers know a little of the labels that measure the candidate. Predictions of
-            the examples would know too much, for a candidate could learn those labels by heart.
-        head_options: arguments of a new head, those of the model's own last layer: its regularizers.
-    """
-
-    x: Any
-    y: np.ndarray
-    classes: np.ndarray
-    sample_weight: np.ndarray | None = None
-    trust: np.ndarray | None = None
-    verified: np.ndarray | None = None
-    index: Any = None
-    own_classes: np.ndarray | None = None
-    epochs: int = 1
-    votes: np.ndarray | None = None
-    soft: np.ndarray | None = None
-    annotators: np.ndarray | None = None
-    transition: np.ndarray | None = None
-    head_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-    @property
-    def units(self) -> int:
-        """The number of classes."""
-        return len(self.classes)
-
-    @functools.cached_property
-    def distribution(self) -> np.ndarray:
-        """Distribution over the classes of each example, `(N, K)`: by its votes or as given; 1 for a single label."""
-        if self.soft is None and self.votes is None:
-            return keras.utils.to_categorical(self.y, self.units)
-        found = most_probable(self.votes, self.units) if self.soft is None else self.soft
-        return _with_verified(found, self).astype("float32")
-
-    @property
-    def target(self) -> np.ndarray:
-        """What a classifier is trained on: the labels, `(N,)`, or the `distribution` where there is no single label."""
-        return self.y if self.soft is None and self.votes is None else self.distribution
-
-    @functools.cached_property
-    def evidence(self) -> np.ndarray:
-        """What a classifier is measured by: as `target`, but of votes their fractions, whoever gave them."""
-        if self.votes is None:
-            return self.target
-        return _with_verified(majority_vote(self.votes, self.units, shares=True), self).astype("float32")
-
-    def take(self, indices: np.ndarray) -> "Task":
-        """The task of some of the examples, those at the `indices`; what their votes say is found without the others."""
-        names = ("y", "sample_weight", "trust", "verified", "index", "votes", "soft")
-        rows = {name: getattr(self, name) for name in names}
-        taken: dict[str, Any] = {name: None if row is None else row[indices] for name, row in rows.items()}
-        return dataclasses.replace(self, x=select_rows(self.x, indices), **taken)
-
-
-    def corrected(self, labels: np.ndarray) -> "Task":
-        """The task with other labels, `(N,)`, which are certain where they are not those of the task."""
-        changed = labels != self.y
-        known = changed if self.verified is None else self.verified | changed
-        return dataclasses.replace(self, y=labels, verified=known if known.any() else None)
-
-
-def _with_verified(found: np.ndarray, task: Task) -> np.ndarray:
-    """Distributions of the examples, those of verified ones certain."""
-    if task.verified is None:
-        return found
-    return np.where(task.verified[:, None], task.y[:, None] == np.arange(task.units), found)
 
 
 class Candidate:

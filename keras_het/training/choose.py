@@ -14,13 +14,14 @@ from keras_het.analysis import diagnose_noise
 from keras_het.analysis.advice import after_choose
 from keras_het.base.result_files import ResultFiles
 from keras_het.base.validation import check_integer
-from keras_het.training.candidates import DEFAULTS, OF_VOTES, PLAIN, SAFEST, Candidate, Task, file_name
+from keras_het.training.candidates import DEFAULTS, OF_VOTES, PLAIN, SAFEST, Candidate, file_name
 from keras_het.training.compare import CLEAR, WIDTH, check_learned, choose_one, class_means, class_means_of
 from keras_het.training.data import read, read_validation
 from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 from keras_het.training.folds import MOST_SEED, stratified_folds
 from keras_het.training.race import Entry, Race
 from keras_het.training.result import Result, Score, finished
+from keras_het.training.task import Task
 
 OF_RULES = (
     " If rules or another model made the labels, what predicts most of them has learned their errors, too: a linear "
@@ -87,8 +88,8 @@ def choose(
         y: their labels, `(N,)`: integers from 0 on, or names; None for a data set. A Series of pandas must have the
             index of a frame x.
         epochs: the number of epochs of each training; the best epoch decides.
-        candidates: objects of `training.Candidate`, beside the plain training; None for `training.DEFAULTS`, and of votes also their
-            fractions and a T for each annotator.
+        candidates: objects of `training.Candidate`, beside the plain training; None for `training.DEFAULTS`, and
+            beside these, of votes, `training.MajorityVote` and `training.AnnotatorTransitions`.
         criterion: "accuracy" or "loss", -log p(label). The likelihood compares what predicts the labels as they are,
             and no methods that correct them: see the page "Train".
         validation_data: `(x, y)`, `(x, y, weights of the labels in the measure)`, or a data set of either, to measure

@@ -16,8 +16,8 @@ from keras_het.base.batches import (
 )
 from keras_het.base.classes import encode_among
 from keras_het.base.validation import check_class_names, check_weights
-from keras_het.training.candidates import Task
 from keras_het.training.labels import Labels, is_votes, read_labels
+from keras_het.training.task import Task
 
 LEAST_TRUST = 0.1  # in a noisy label beside a verified one, so that few verified labels do not decide alone
 

@@ -19,8 +19,9 @@ from keras_het.inspection.check import judge
 from keras_het.inspection.data import check_finite
 from keras_het.losses.state import StatefulCrossentropy
 from keras_het.training import networks
-from keras_het.training.candidates import Candidate, Task
+from keras_het.training.candidates import Candidate
 from keras_het.training.compare import SMALLEST
+from keras_het.training.task import Task
 
 MOMENTUM = 0.8  # of the average of weights, for an epoch
 CRITERIA = ("accuracy", "loss")

@@ -13,10 +13,10 @@ from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.label_noise.discriminant import discriminant, scaling
-from keras_het.training.candidates import Task
 from keras_het.training.compare import check_learned, class_means
 from keras_het.training.data import read
 from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
+from keras_het.training.task import Task
 
 MOST_SEED = 2**31 - 1  # each fold has the next one, and Keras takes none above 2**32 - 1
 

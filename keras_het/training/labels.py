@@ -1,4 +1,4 @@
-"""The one reading of labels: a label, several annotators' labels, or a distribution over the classes, for each example."""
+"""The one reading of labels: one for each example, those of several annotators, or a distribution over the classes."""
 
 import dataclasses
 import warnings
@@ -48,9 +48,9 @@ def read_labels(y: Any, count: int | None = None, name: str = "y") -> Labels:
     """Reads labels of any form.
 
     Args:
-        y: labels `(N,)`, see `encode`; `Votes`; a matrix of votes `(N, M)`, integers or names with -1, nan or None where
-            an annotator gave none; or distributions or counts, `(N, K)`, numbers with a fraction. A whole number of a
-            matrix of integers is a vote. Vectors with a single 1 are labels.
+        y: labels `(N,)`, see `encode`; `Votes`; a matrix of votes `(N, M)`, integers or names, with -1, nan or None
+            where an annotator gave none; or distributions or counts, `(N, K)`, of a float type and without a gap.
+            Vectors with a single 1 are labels.
         count: N, or None.
         name: name of the argument, for errors.
     Raises:

@@ -18,7 +18,8 @@ from keras_het.analysis.label_quality import LabelIssues, issues_by_class
 from keras_het.base.extras import import_extra
 from keras_het.base.validation import check_choice
 from keras_het.report import report
-from keras_het.training.candidates import Task
+from keras_het.training.task import Task
+from keras_het.training.vote_issues import VoteIssues, vote_issues
 
 ACTIONS = ("drop", "correct")
 MANY = 1 / 3  # of all labels
@@ -123,6 +124,22 @@ class Result:
             is_issue = found.is_issue & ~task.verified[found.index]
             found = dataclasses.replace(found, is_issue=is_issue, kind=np.where(is_issue, found.kind, ""))
         return dataclasses.replace(found, class_names=task.classes, example_names=task.index)
+
+    @functools.cached_property
+    def vote_issues(self) -> VoteIssues:
+        """All votes of several annotators, the least score first: which of them are wrong, by model and votes together.
+
+        Each line has the example, the annotator, the class found and the probability of the vote's class by the model
+        and the other annotators. The kind of an issue is "ambiguous" where no class has a probability of 0.9.
+
+        Raises:
+            ValueError: for one label for each example, or a result of `tune`.
+        """
+        task, p, _ = self._judged()
+        if task.votes is None:
+            rule = "be of a result of labels of several annotators, `y` (N, M)"
+            raise ValueError(f"`vote_issues` must {rule}. Received: one label for each example")
+        return vote_issues(p, task.votes, task.annotators, task.classes, task.index)
 
     @functools.cached_property
     def surest(self) -> np.ndarray:

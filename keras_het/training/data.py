@@ -56,6 +56,7 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
         votes=found.votes,
         soft=found.soft,
         annotators=found.annotators,
+        left_out=count - len(found.y),
     )
 
 

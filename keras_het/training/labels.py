@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.batches import as_numpy, check_dense
-from keras_het.base.classes import encode, is_missing
+from keras_het.base.classes import Encoded, encode, is_missing
 from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.seeds import random_generator
 from keras_het.label_noise.dawid_skene import dawid_skene, majority_vote
 from keras_het.label_noise.votes import Votes
+
+EQUAL = 1e-9  # difference of probabilities of one example
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,16 +35,6 @@ class Labels:
     soft: np.ndarray | None = None
     annotators: np.ndarray | None = None
     labelled: np.ndarray | None = None
-
-    def made(self) -> str:
-        """What was made of the labels, in words; empty for one label for each example."""
-        left = "" if self.labelled is None else ", of which those without a label are left out"
-        if self.votes is not None:
-            count, annotators = int((self.votes >= 0).sum()), self.votes.shape[1]
-            return f"Labels: {count} of {annotators} annotators for {len(self.y)} examples{left}."
-        if self.soft is not None:
-            return f"Labels: distributions over {len(self.classes)} classes{left}."
-        return ""
 
 
 def read_labels(y: Any, count: int | None = None, name: str = "y") -> Labels:
@@ -93,7 +86,9 @@ def most_probable(votes: np.ndarray, units: int) -> np.ndarray:
 
 def _matrix(y: Any, name: str) -> np.ndarray | None:
     """Labels with two axes, an array of numbers or objects; None for one label for each example."""
-    given = np.asarray(as_numpy(check_dense(name, y)) if not hasattr(y, "iloc") else y.to_numpy())
+    if isinstance(y, Encoded):
+        return None
+    given = np.asarray(y.to_numpy() if hasattr(y, "iloc") else as_numpy(check_dense(name, y)))
     if given.ndim != 2 or given.shape[1] == 1:
         return None
     if given.dtype.kind in "biuf" and np.all((given == 0) | (given == 1)) and np.all(given.sum(axis=1) == 1):
@@ -113,7 +108,7 @@ def _of_shares(given: np.ndarray, name: str) -> Labels:
     refuse_if((given < 0).any() or not np.isfinite(given).all(), name, rule, "others")
     labelled = np.flatnonzero(totals[:, 0] > 0)
     soft = given[labelled] / totals[labelled]
-    return Labels(np.arange(given.shape[1]), soft.argmax(axis=1), soft=soft, labelled=labelled)
+    return Labels(np.arange(given.shape[1]), _largest(soft), soft=soft, labelled=labelled)
 
 
 def _of_table(y: Any, given: np.ndarray, name: str) -> Labels:
@@ -142,8 +137,14 @@ def _of_votes(votes: np.ndarray, classes: np.ndarray, annotators: Any) -> Labels
     labelled = np.flatnonzero((votes >= 0).any(axis=1))
     own = votes[labelled]
     names = None if annotators is None else np.asarray(annotators)
-    y = most_probable(own, len(classes)).argmax(axis=1)
+    y = _largest(most_probable(own, len(classes)))
     return Labels(np.asarray(classes), y, votes=own, annotators=names, labelled=labelled)
+
+
+def _largest(p: np.ndarray) -> np.ndarray:
+    """The most probable class of each example, `(N,)`; of equals one at random, for the first would have too many."""
+    drawn = random_generator(0).random(p.shape)
+    return np.where(p >= p.max(axis=1, keepdims=True) - EQUAL, drawn, -1.0).argmax(axis=1)
 
 
 def _counted(found: Labels, rows: int, count: int | None, name: str) -> Labels:

@@ -202,7 +202,7 @@ class Result:
         cells = self._cells()
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
-        lines = [*table, *filter(None, [self.reason])]
+        lines = [*table, *filter(None, [self.reason, self.data and self.data.made_of])]
         if self.diagnosis is not None:  # what to begin with is news only where nothing was compared
             lines.append(self.diagnosis.evidence() if self._compares else str(self.diagnosis))
         return "\n".join(lines + ([] if self.page is None else [f"report: {self.page}"]))

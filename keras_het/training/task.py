@@ -30,6 +30,7 @@ class Task:
         votes: labels of each of M annotators, -1 for none, `(N, M)`; None where there is one label for each example.
         soft: distributions over the classes that were given as labels, `(N, K)`; None for none.
         annotators: names of the annotators, `(M,)`; None for numbers.
+        left_out: number of examples that were given without a label.
         transition: T by `diagnose_noise`, `(K, K)`; None in the plain training. It is estimated from that and from all
             held-out labels: its K^2 numbers know a little of the labels that measure the candidate. Predictions of
             the examples would know too much, for a candidate could learn those labels by heart.
@@ -48,6 +49,7 @@ class Task:
     votes: np.ndarray | None = None
     soft: np.ndarray | None = None
     annotators: np.ndarray | None = None
+    left_out: int = 0
     transition: np.ndarray | None = None
     head_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -82,6 +84,17 @@ class Task:
         rows = {name: getattr(self, name) for name in names}
         taken: dict[str, Any] = {name: None if row is None else row[indices] for name, row in rows.items()}
         return dataclasses.replace(self, x=select_rows(self.x, indices), **taken)
+
+    @property
+    def made_of(self) -> str:
+        """What was made of the labels, in words; empty for one label for each example."""
+        left = f", and {self.left_out} without one, which are left out" if self.left_out else ""
+        if self.votes is not None:
+            count, annotators = int((self.votes >= 0).sum()), self.votes.shape[1]
+            return f"labels: {count} of {annotators} annotators, of {len(self.y)} examples{left}"
+        if self.soft is not None:
+            return f"labels: distributions over {self.units} classes, of {len(self.y)} examples{left}"
+        return ""
 
     def corrected(self, labels: np.ndarray) -> "Task":
         """The task with other labels, `(N,)`, which are certain where they are not those of the task."""

@@ -140,7 +140,7 @@ def named(name, strengths=(None,)):
         ),
         (
             {"validation_data": (X, np.full((240, 3), 1 / 3))},
-            "`validation_data` must name one class for each example. Received: vectors of other numbers",
+            "`validation_data` must have one label for each example, and no votes. Received: votes",
         ),
         ({"validation_data": (X, Y + 1)}, "`validation_data` must have at least one label, and only those of `y`"),
         ({"validation_data": (X, Y[:3])}, "`validation_data` must have a label for each example"),

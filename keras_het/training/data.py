@@ -56,7 +56,7 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
         votes=found.votes,
         soft=found.soft,
         annotators=found.annotators,
-        left_out=count - len(found.y),
+        labelled=None if found.labelled is None else np.isin(np.arange(count), found.labelled),
     )
 
 

@@ -30,7 +30,8 @@ class Task:
         votes: labels of each of M annotators, -1 for none, `(N, M)`; None where there is one label for each example.
         soft: distributions over the classes that were given as labels, `(N, K)`; None for none.
         annotators: names of the annotators, `(M,)`; None for numbers.
-        left_out: number of examples that were given without a label.
+        labelled: whether each example that was given has a label, boolean; those without are none of the N. None if all
+            have one.
         transition: T by `diagnose_noise`, `(K, K)`; None in the plain training. It is estimated from that and from all
             held-out labels: its K^2 numbers know a little of the labels that measure the candidate. Predictions of
             the examples would know too much, for a candidate could learn those labels by heart.
@@ -49,7 +50,7 @@ class Task:
     votes: np.ndarray | None = None
     soft: np.ndarray | None = None
     annotators: np.ndarray | None = None
-    left_out: int = 0
+    labelled: np.ndarray | None = None
     transition: np.ndarray | None = None
     head_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -88,7 +89,8 @@ class Task:
     @property
     def made_of(self) -> str:
         """What was made of the labels, in words; empty for one label for each example."""
-        left = f", and {self.left_out} without one, which are left out" if self.left_out else ""
+        without = 0 if self.labelled is None else int((~self.labelled).sum())
+        left = f", and {without} without one, which are left out" if without else ""
         if self.votes is not None:
             count, annotators = int((self.votes >= 0).sum()), self.votes.shape[1]
             return f"labels: {count} of {annotators} annotators, of {len(self.y)} examples{left}"

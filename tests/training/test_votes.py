@@ -144,6 +144,26 @@ def test_a_verified_label_is_certain_whatever_the_votes_say():
     np.testing.assert_array_equal(again.distribution[3], np.eye(3)[(task.y[3] + 1) % 3])
 
 
+def test_the_estimator_takes_votes():
+    given = {"hidden": (), "epochs": 4, "folds": 2, "trainings": 4, "learning_rate": 0.2, "random_state": 0}
+    classifier = keras_het.NoisyLabelClassifier(**given).fit(X, np.where(VOTES < 0, None, NAMES[VOTES]))
+    assert classifier.classes_.tolist() == NAMES.tolist()
+    assert np.mean(classifier.predict(X) == NAMES[TRUE]) > 0.9
+
+
+def test_tune_takes_votes_with_the_loss_of_several_annotators():
+    def make(strength):
+        keras.utils.set_random_seed(0)
+        penalty = keras.regularizers.L2(strength)
+        flips = keras_het.layers.NoiseTransition(3, num_annotators=4, regularizer=penalty)
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "log_softmax"), flips])
+        model.compile(keras.optimizers.Adam(0.2), keras_het.losses.AnnotatorsLoss())
+        return model
+
+    found = keras_het.tune(make, (0.001, 0.01), X, VOTES, epochs=8, extend=False, verbose=0)
+    assert np.mean(found.model.predict(X, verbose=0).argmax(axis=1) == TRUE) > 0.9
+
+
 @pytest.mark.refusal
 def test_votes_are_asked_for_where_there_are_none():
     with pytest.raises(ValueError, match="`y` must be labels of several annotators"):
@@ -192,5 +212,6 @@ def test_two_heads_of_a_function_take_votes():
         model.compile(keras.optimizers.Adam(0.2), "sparse_categorical_crossentropy")
         return model
 
-    found = keras_het.choose(make, X, VOTES, epochs=8, folds=2, trainings=8, verbose=0)
+    how = {"candidates": [AnnotatorTransitions()], "folds": 2, "verbose": 0}
+    found = keras_het.choose(make, X, VOTES, epochs=8, **how)
     assert np.mean(found.model.predict(X, verbose=0).argmax(axis=1) == TRUE) > 0.9

@@ -144,6 +144,20 @@ BUGS = (
         "solved(whole)",
         ("label_noise",),
     ),
+    Bug(
+        "a spread of a rater that forgets the error of the targets",
+        "keras_het/label_noise/rater_consensus.py",
+        " + squared_error[given.rows])",
+        ")",
+        ("label_noise",),
+    ),
+    Bug(
+        "votes that are written where the table has none",
+        "keras_het/label_noise/votes.py",
+        "labels[given]\n    return",
+        "labels[: given.sum()]\n    return",
+        ("label_noise",),
+    ),
 )
 
 

@@ -158,6 +158,13 @@ BUGS = (
         "labels[: given.sum()]\n    return",
         ("label_noise",),
     ),
+    Bug(
+        "an agreement by chance of labels that the other annotator did not see",
+        "keras_het/analysis/agreement.py",
+        "by = (said.T @ given).toarray()",
+        "by = np.tile(said.sum(axis=0)[:, None], (1, given.shape[1]))",
+        ("analysis/test_agreement.py",),
+    ),
 )
 
 

@@ -1,6 +1,7 @@
 """Analysis of the noise, from models and labels: NumPy in, arrays and frozen dataclasses out."""
 
 from keras_het.analysis import plots
+from keras_het.analysis.agreement import agreement
 from keras_het.analysis.annotators import annotators, confusion_matrices
 from keras_het.analysis.calibration import calibration, risk_coverage
 from keras_het.analysis.corrections import apply_corrections
@@ -17,6 +18,7 @@ from keras_het.inspection.features import features
 from keras_het.inspection.probabilities import predict_probabilities
 
 __all__ = [
+    "agreement",
     "annotators",
     "apply_corrections",
     "calibration",

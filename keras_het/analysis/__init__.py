@@ -14,6 +14,7 @@ from keras_het.analysis.multi_label_issues import find_multi_label_issues
 from keras_het.analysis.regression import find_target_issues, regression_scores
 from keras_het.analysis.segmentation import sample_segmentations, segmentation_scores
 from keras_het.analysis.uncertainty import uncertainty
+from keras_het.analysis.votes_needed import votes_needed
 from keras_het.inspection.features import features
 from keras_het.inspection.probabilities import predict_probabilities
 
@@ -39,4 +40,5 @@ __all__ = [
     "sample_segmentations",
     "segmentation_scores",
     "uncertainty",
+    "votes_needed",
 ]

@@ -1,4 +1,4 @@
-"""What labels alone say of each annotator: intervals of accuracy and separation, and whether it is a spammer.
+"""What labels alone say of each annotator: intervals of accuracy and separation, and evidence of a spammer.
 
 The model, beside T: the chance of a right label of annotator m on class i is drawn from a Beta distribution with mean
 
@@ -17,13 +17,14 @@ import scipy.sparse
 from scipy.special import betaln, expit, gammaln, logit, logsumexp, softmax
 
 FLOOR = 1e-6  # of a probability: a label that T holds for impossible must not decide alone
-ROUNDS, DRAWS, SIZE = 12, 40, 0.05  # of T, of figures for each T, and of figures outside of an interval
+ROUNDS, DRAWS, SIZE = 8, 60, 0.05  # of T, of figures for each T, and of figures outside of an interval
 STEP = 0.25
 SHIFTS = np.arange(-6.0, 6.0 + STEP / 2, STEP)  # d
 CENTERS, SPREADS = np.linspace(-1.2, 1.2, 9), np.array([0.15, 0.25, 0.4, 0.6, 0.9, 1.3, 2.0, 3.0])  # nu, tau
 STRENGTHS = np.array([1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0])  # s
-GOOD = 0.75  # quantile of d of an annotator who is taken for good
+SPAMMER = 0.05  # below this separation an annotator's labels say hardly anything of the class
 RATIO, SURE = 20.0, 2.58  # times likelier of a spammer than of a good one; standard deviations of a test at 1%
+GOOD = 0.75  # quantile of d of an annotator who is taken for good
 
 
 class Evidence(NamedTuple):
@@ -32,7 +33,7 @@ class Evidence(NamedTuple):
     Attributes:
         accuracy: ends of 95% intervals, `(M, 2)`.
         separation: ends of 95% intervals, `(M, 2)`.
-        spammers: whether each is taken for a spammer, `(M,)`.
+        spammers: whether each is taken for a spammer, `(M,)`: see `Annotator.is_spammer`.
     """
 
     accuracy: np.ndarray
@@ -43,13 +44,19 @@ class Evidence(NamedTuple):
 def evidence(transitions: np.ndarray, labels: np.ndarray, prior: np.ndarray) -> Evidence:
     """The `Evidence` of labels `(N, M)`, -1 where there is none; T `(M, K, K)` are where it begins."""
     votes, rng = _Votes(labels, len(prior)), np.random.default_rng(0)
-    spammers, figures = _Fit(votes, transitions).spammers(), []
+    begun, figures = _Fit(votes, transitions), []
     for _ in range(ROUNDS):
         right, wrong = _Fit(votes, transitions).draw(rng)
         figures.append((right @ prior, separation_of(right, wrong)))
         transitions = (1.0 - right[:, 0, :, None]) * wrong + right[:, 0, :, None] * np.eye(len(prior))
-    ends = [np.quantile(np.concatenate(each, axis=1), [SIZE / 2, 1 - SIZE / 2], axis=1).T for each in zip(*figures)]
-    return Evidence(*ends, spammers)
+    accuracy, separation = (np.concatenate(each, axis=1) for each in zip(*figures, strict=True))
+    accuracy, separation = _interval(accuracy), _interval(separation)
+    unlike = (np.abs(begun.dependence()) >= SURE) & (separation[:, 1] >= SPAMMER)
+    return Evidence(accuracy, separation, (begun.log_ratio() > np.log(RATIO)) & ~unlike)
+
+
+def _interval(draws):
+    return np.quantile(draws, [SIZE / 2, 1 - SIZE / 2], axis=1).T
 
 
 def separation_of(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
@@ -72,6 +79,7 @@ class _Votes:
         self.by_example = self._sums(self.example, len(labels))
         self.by_label = self._sums(self.who * size + self.label, self.annotators * size)
         self.by_annotator = self._sums(self.who, self.annotators)
+        self.labelled, self.log_prior = np.unique(self.example), np.zeros(size)
 
     def _sums(self, rows, count):
         return scipy.sparse.csr_array((np.ones(len(rows)), (rows, self.places)), shape=(count, len(rows)))
@@ -79,12 +87,11 @@ class _Votes:
     def classes(self, transitions):
         """p(class | labels of the example) by all labels, and by those of the others, both `(V, K)`."""
         own = np.log(np.maximum(transitions, FLOOR))[self.who, :, self.label]
-        joint, log_prior = self.by_example @ own, np.zeros(self.size)
-        labelled = np.unique(self.example)
-        for _ in range(20):
-            shares = softmax(log_prior + joint[labelled], axis=1).mean(axis=0)
-            log_prior = np.log(np.maximum(shares, FLOOR))
-        joint = (log_prior + joint)[self.example]
+        joint = self.by_example @ own
+        for _ in range(5):  # and five more for the next T
+            shares = softmax(self.log_prior + joint[self.labelled], axis=1).mean(axis=0)
+            self.log_prior = np.log(np.maximum(shares, FLOOR))
+        joint = (self.log_prior + joint)[self.example]
         return softmax(joint, axis=1), softmax(joint - own, axis=1)
 
 
@@ -143,14 +150,13 @@ class _Fit:
         wrong = self.counts * (1.0 - np.eye(size)) + size * self.wrong
         return right, wrong / wrong.sum(axis=2, keepdims=True)
 
-    def spammers(self):
-        """Who is taken for a spammer, `(M,)`: see `Annotator.is_spammer`."""
+    def log_ratio(self):
+        """Logarithm of how many times likelier the labels are of a spammer than of a good annotator, `(M,)`."""
         some = self.votes.by_annotator.sum(axis=1) > 0
         log_prior = np.log(self.weights @ np.exp(self.log_priors) + 1e-300)
         shifts = softmax(self.log_likelihood + log_prior, axis=1) @ SHIFTS
         good = np.abs(SHIFTS - np.quantile(shifts[some], GOOD)).argmin()
-        ratio = self._of_spammers() - self.log_likelihood[:, good]
-        return (ratio > np.log(RATIO)) & (np.abs(self._dependence()) < SURE)
+        return self._of_spammers() - self.log_likelihood[:, good]
 
     def _of_spammers(self):
         """Log-likelihood of labels that do not depend on the class, in proportions near those of all labels, `(M,)`."""
@@ -164,8 +170,8 @@ class _Fit:
             )
         return logsumexp(found, axis=0) - np.log(len(found))
 
-    def _dependence(self):
-        """How often labels are what the others say, beside the same labels in any order: in standard deviations, `(M,)`.
+    def dependence(self):
+        """How often labels are what others say, beside the same labels in any order, in standard deviations, `(M,)`.
 
         The variance over all orders is that of Hoeffding 1951, "A combinatorial central limit theorem".
         """

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.analysis.annotator_evidence import evidence
+from keras_het.analysis.annotator_evidence import SPAMMER, evidence
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tables import aligned
 from keras_het.base.validation import (
@@ -21,7 +21,6 @@ from keras_het.base.validation import (
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
 from keras_het.label_noise import total_variation
 
-SPAMMER = 0.05  # below this separation an annotator's labels say hardly anything of the class
 HEAD = ["annotator", "labels", "accuracy", "95% interval", "separation", "95% interval", "distance", "takes"]
 
 
@@ -61,9 +60,9 @@ class Annotator:
         separation_interval: 95% interval of the separation, (low, high); None if the labels are not known.
         is_spammer: whether the labels hardly depend on the class. Without labels: the separation is below 0.05. With
             labels: they are over 20 times as likely of somebody whose labels do not depend on the class as of a good
-            annotator, at the upper quartile of all; and they agree with those of others no more, and no less, than in
-            any order, by a test at 1%. So a good annotator is named in at most one of 20 cases, however few the labels,
-            and one whose labels do depend on the class is not named as soon as that shows.
+            annotator, at the upper quartile of all, and nothing shows that they depend on it: they agree with those of
+            others no more, and no less, than in any order, by a test at 1%, or the interval of the separation ends
+            below 0.05. So a good annotator is named in at most one of 20 cases, however few the labels are.
     """
 
     name: Any
@@ -113,36 +112,39 @@ def annotators(
 ) -> Annotators:
     """How good each annotator is, which classes each one confuses, and who is of no use.
 
-        The columns of the table, see `Annotator`:
+    The columns of the table, see `Annotator`:
 
-        * accuracy: p(label is the true class), for classes in the fractions of `prior`.
-        * 95% interval: with `labels`, of the accuracy, and of the separation. Few labels say little, whatever T has, and
-          somebody with few is held for one like the others. Labels beside which others leave the class open count less.
-    COVERAGE
-        * separation: how much the labels say of the true class, from 1 (always right, or always the same swap) to 0.
-        * distance: from 0 to 1, how far T is from the mean T of the other annotators, not from the true T.
-        * takes: the pairs confused most, with p(label | true class); "cat for dog" is a cat that is labelled dog.
+    * accuracy: p(label is the true class), for classes in the fractions of `prior`.
+    * 95% interval: with `labels`, of the accuracy, and of the separation. Few labels say little, whatever T has, and
+      somebody with few is held for one like the others. Labels beside which others leave the class open count less.
+      Of 4,500 planted annotators with 2 to 200 labels, T by Dawid and Skene, the intervals held .946 of the accuracies
+      (.93 to .97 at each number of labels) and .941 of the separations. They assume that people err independently:
+      those who make the same mistakes are held for better than they are. Of the shares that are right by gold labels
+      they held a third of those of LabelMe's 59, and .69 of those of Sentiment's 203 (docs/real-labels.md).
+    * separation: how much the labels say of the true class, from 1 (always right, or always the same swap) to 0.
+    * distance: from 0 to 1, how far T is from the mean T of the other annotators, not from the true T.
+    * takes: the pairs confused most, with p(label | true class); "cat for dog" is a cat that is labelled dog.
 
-        Args:
-            source: transition matrices, `(M, K, K)`, such as `label_noise.dawid_skene(...).transitions`, or a model that
-                ends in a `NoiseTransition` with `num_annotators`.
-            labels: integers `(N, M)`, -1 where the annotator gave none, for the number of labels and the intervals. None if
-                they are not known; a T that no label has touched then looks like any other.
-            prior: fraction of each class, `(K,)`; None for equal shares.
-            names: names of the annotators, a sequence; None numbers the annotators.
-            class_names: a sequence or a dict {class: name}; None numbers the classes.
-            count: the number of confused pairs of each annotator, at least 0.
-        Returns:
-            `Annotators`; print it.
-        Raises:
-            ValueError: for matrices, labels, a prior or names that do not fit together, or a model without annotators.
+    Args:
+        source: transition matrices, `(M, K, K)`, such as `label_noise.dawid_skene(...).transitions`, or a model that
+            ends in a `NoiseTransition` with `num_annotators`.
+        labels: integers `(N, M)`, -1 where the annotator gave none, for the number of labels and the intervals. None if
+            they are not known; a T that no label has touched then looks like any other.
+        prior: fraction of each class, `(K,)`; None for equal shares.
+        names: names of the annotators, a sequence; None numbers the annotators.
+        class_names: a sequence or a dict {class: name}; None numbers the classes.
+        count: the number of confused pairs of each annotator, at least 0.
+    Returns:
+        `Annotators`; print it.
+    Raises:
+        ValueError: for matrices, labels, a prior or names that do not fit together, or a model without annotators.
 
-        Example:
-            >>> transitions = [[[0.9, 0.1], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]]
-            >>> print(annotators(transitions, names=["Ann", "Bob"], class_names=["cat", "dog"]))
-            annotator  labels  accuracy  separation  distance  takes
-            Ann                    0.95        0.81      0.45  cat for dog 0.10
-            Bob                    0.50        0.00      0.45  any for any: the labels hardly depend on the class
+    Example:
+        >>> transitions = [[[0.9, 0.1], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]]
+        >>> print(annotators(transitions, names=["Ann", "Bob"], class_names=["cat", "dog"]))
+        annotator  labels  accuracy  separation  distance  takes
+        Ann                    0.95        0.81      0.45  cat for dog 0.10
+        Bob                    0.50        0.00      0.45  any for any: the labels hardly depend on the class
     """
     transitions = _transitions(source)
     num_annotators, size = transitions.shape[:2]

@@ -78,7 +78,7 @@ def dawid_skene(
 
         c_mij = sum over n with label j of m of p_n(i),    c_mi = sum_j c_mij
         g_ij = a_ij sum_m (psi(c_mij + a_ij) - psi(a_ij)),    h_i = sum_m (psi(c_mi + a_i.) - psi(a_i.))
-        pooled_ij ~ g_ij + 1 / K,    strength = strength sum_ij g_ij / (strength sum_i h_i),    prior = mean of p_n
+        pooled_ij ~ g_ij + 1 / K,    strength = sum_ij g_ij / sum_i h_i,    prior = mean of p_n
         p_n(i) ~ prior_i prod over labels l_nm of exp(psi(c_mil + a_il) - psi(c_mi + a_i.))
 
     psi is the digamma function. Each step raises a lower bound of the log-likelihood of the labels with every T
@@ -119,13 +119,14 @@ def dawid_skene(
     given = _indicators(check_annotations(labels, num_classes), num_classes)
     refuse_if(not given.nnz, "labels", "have at least one label", "none")
     _warn_of_one_class_each(given, num_classes)
-    before = -np.inf
-    for iteration, (target, prior, counts, a) in enumerate(_steps(given, num_classes, strength), 1):
-        if iteration == max_iterations or target - before < tolerance * given.nnz:
+    steps, before, iteration = _steps(given, num_classes, strength), -np.inf, 0
+    while iteration < max_iterations:
+        iteration += 1
+        target, prior, counts, a = next(steps)
+        if target - before < tolerance * given.nnz:
             break
         before = target
-    transitions = counts + a
-    transitions /= transitions.sum(axis=2, keepdims=True)
+    transitions = _rows(counts + a)
     probabilities, likelihood = _posterior(given, prior, np.log(transitions))
     strength = float(a[0].sum())
     return DawidSkene(probabilities, transitions, prior, likelihood, iteration, a / strength, strength)
@@ -137,13 +138,13 @@ def _steps(given, num_classes, strength):
     a = (strength or num_classes) * _rows(_counts(given, p).sum(axis=0) + 1.0 / num_classes)
     while True:
         prior, counts = p.mean(axis=0), _counts(given, p)
-        a = renewed(a, counts, strength)
+        a = _renewed(a, counts, strength)
         yield _target(p, prior, counts, a), prior, counts, a
         p, _ = _posterior(given, prior, digamma(counts + a) - digamma((counts + a).sum(axis=2, keepdims=True)))
 
 
-def renewed(a: np.ndarray, counts: np.ndarray, strength: float | None = None) -> np.ndarray:
-    """Concentrations of the rows of all T, `(K, K)`, one step of Minka's on; `strength` is their sum, None a better one.
+def _renewed(a, counts, strength):
+    """Concentrations of the rows of T, `(K, K)`, after a step of Minka's; `strength` is their sum, None a better one.
 
     The step raises the likelihood of the counts, `(M, K, K)`, under the Dirichlet-multinomial distribution.
     """
@@ -156,10 +157,10 @@ def renewed(a: np.ndarray, counts: np.ndarray, strength: float | None = None) ->
 def _target(p, prior, counts, a):
     """The lower bound of the log-likelihood of the labels, T integrated out, and the prior of the pooled T."""
     of_classes = scipy.special.xlogy(p, prior).sum() + scipy.special.entr(p).sum()
-    return of_classes + log_evidence(counts, a).sum() + np.log(_rows(a)).mean(axis=1).sum()
+    return of_classes + _log_evidence(counts, a).sum() + np.log(_rows(a)).mean(axis=1).sum()
 
 
-def log_evidence(counts: np.ndarray, a: np.ndarray) -> np.ndarray:
+def _log_evidence(counts, a):
     """Log-likelihood of the counts of labels in their order, each row of T integrated out, `(M, K)`."""
     own = gammaln(counts + a).sum(axis=-1) - gammaln((counts + a).sum(axis=-1))
     return own - gammaln(a).sum(axis=-1) + gammaln(a.sum(axis=-1))

@@ -144,6 +144,22 @@ BUGS = (
         "solved(whole)",
         ("label_noise",),
     ),
+    Bug(
+        "texts and names that a page runs as HTML",
+        "keras_het/report/page.py",
+        "autoescape=True",
+        "autoescape=False",
+        ("report",),
+        ("torch",),  # the page is made there alone
+    ),
+    Bug(
+        "a text of an example that a spreadsheet computes",
+        "keras_het/analysis/corrections.py",
+        "*(safe_cell(value(index)) for value in values)",
+        "*(value(index) for value in values)",
+        ("report",),
+        ("torch",),  # the same
+    ),
 )
 
 

@@ -1,5 +1,6 @@
 """The data of a call that trains: labels as integers, verified ones in their place, weights, and what is held out."""
 
+import dataclasses
 import numbers
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +22,7 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
         ValueError: for labels or weights that do not belong to the examples, or are out of range.
     """
     check_same_index(x=x, y=y, sample_weight=sample_weight)
-    index = index_of(x, y)
+    index, columns = index_of(x, y), getattr(x, "columns", None)
     x, y, own_weight = as_arrays(as_table(x), y)
     classes, labels = encode(y, count_examples(x), alone=True)
     if sample_weight is not None and own_weight is not None:
@@ -33,8 +34,8 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
     trust = _trust(labels, verified, len(classes))
     weights = check_weights(own_weight if sample_weight is None else sample_weight, len(labels))
     is_known = verified >= 0
-    given = {"verified": is_known if is_known.any() else None, "index": index, "own_classes": own_classes}
-    return Task(x, np.where(is_known, verified, labels), classes, weights, trust, **given)
+    found = Task(x, np.where(is_known, verified, labels), classes, weights, trust, index=index, columns=columns)
+    return dataclasses.replace(found, verified=is_known if is_known.any() else None, own_classes=own_classes)
 
 
 def read_validation(data: Any, task: Task, columns: Any = None, name: str = "validation_data") -> Task:
@@ -63,7 +64,7 @@ def read_validation(data: Any, task: Task, columns: Any = None, name: str = "val
         raise ValueError(f"`{name}` must {rule}. Received: {len(labels)} labels of {count_examples(x)}")
     weights = check_weights(weights if given is None else given, len(labels), f"{name}[2]")
     trust = np.ones(len(labels)) if weights is None else weights.astype("float64")
-    return Task(x, labels, task.classes, trust=trust, index=index)
+    return Task(x, labels, task.classes, trust=trust, index=index, columns=found)
 
 
 def index_of(x: Any, y: Any) -> Any:

@@ -161,16 +161,20 @@ class Result:
     def report(self, path: str | os.PathLike = "report", **arguments: Any) -> pathlib.Path:
         """Writes a page about the labels, see `keras_het.report`, and returns its path.
 
+        It shows the suspects where x are images, texts or a frame; `images`, `texts` and `frame` show other inputs,
+        such as embeddings.
+
         Args:
             path: the folder.
-            arguments: arguments of `keras_het.report`, such as `images`.
+            arguments: arguments of `keras_het.report`, such as `texts`; a Series or a frame must have the index of x.
         Raises:
             ImportError: without Matplotlib or Jinja.
             ValueError: for a result of `tune`.
         """
         task, p, _ = self._judged()
-        given = {"probabilities": p, "issues": self.issues, "title": "Labels and probabilities", **arguments}
-        return report(self.model, task.x, task.y, task.classes.tolist(), path, **given)
+        y, frame = _with_index(task)
+        given = {"probabilities": p, "issues": self.issues, "title": "Labels and probabilities", "frame": frame}
+        return report(self.model, task.x, y, task.classes.tolist(), path, **{**given, **arguments})
 
     def to_frame(self) -> Any:
         """The table as a `pandas.DataFrame`, a line for each `Score`; `issues.to_frame()` has the labels.
@@ -268,6 +272,15 @@ def cleaned(labels: np.ndarray, issues: LabelIssues, wrong: np.ndarray, action: 
     suggested = np.empty_like(labels)
     suggested[issues.index] = issues.suggested
     return np.where(np.isin(np.arange(len(labels)), wrong), suggested, labels), np.arange(len(labels))
+
+
+def _with_index(task: Task) -> tuple[Any, Any]:
+    """The labels with the index that the examples came in, and the frame of these; None where they came in none."""
+    if task.index is None:
+        return task.y, None
+    pandas = import_extra("pandas", "The report on a frame")
+    frame = None if task.columns is None else pandas.DataFrame(task.x, task.index, task.columns)
+    return pandas.Series(task.y, task.index), frame
 
 
 def _row(cells: tuple[str, ...], tag: str) -> str:

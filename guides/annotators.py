@@ -86,13 +86,22 @@ the names in the columns of a pandas frame, if that is at hand, else by numbers.
 """
 
 found = keras_het.choose(
-    None, x[train], labels[train], epochs=30, folds=2, trainings=11, verbose=0
+    None,
+    x[train],
+    labels[train],
+    epochs=30,
+    folds=2,
+    trainings=11,
+    verbose=0,
 )
 print(found)
 predicted = found.model.predict(x[test], verbose=0).argmax(-1)
 print(f"accuracy on clean labels: {np.mean(predicted == clean[test]):.3f}")
 issues = found.vote_issues
-wrong = labels[train][issues.index, issues.annotator] != clean[train][issues.index]
+wrong = (
+    labels[train][issues.index, issues.annotator]
+    != clean[train][issues.index]
+)
 print(
     f"wrong votes: {wrong.mean():.3f}, named: {issues.is_issue.mean():.3f}, "
     f"right about {np.mean(wrong == issues.is_issue):.3f} of all"

@@ -108,7 +108,8 @@ def choose(
         trainings: the most trainings, with the last one, from `folds + 1` on. The plain training is measured on all
             folds, whose probabilities the result has. If the others are too few for the candidates on all folds, these
             are measured on fewer; if they are too few for one fold, the last candidates of the list are left out.
-        report_path: the folder for a page and a table of the labels (`report`); None for none.
+        report_path: the folder for a page and a table of the labels (`report`), with the suspects where x are images,
+            texts or a frame; None for none.
         resume_path: a folder that keeps each finished training; a later call goes on from there. It refuses other data,
             a data set in another order among them, and other arguments and candidates. Of `make_model` it knows the
             layers, the optimizer and the loss of a model that it makes, and not how the layers are joined, nor

@@ -29,7 +29,7 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
         ValueError: for labels or weights that do not belong to the examples, or are out of range.
     """
     check_same_index(x=x, y=y, sample_weight=sample_weight)
-    index = index_of(x, y)
+    index, columns = index_of(x, y), getattr(x, "columns", None)
     x, y, own_weight = as_arrays(as_table(x), y)
     found, count = read_labels(y, count_examples(x)), count_examples(x)
     if sample_weight is not None and own_weight is not None:
@@ -52,6 +52,7 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
         _trust(found, verified, len(classes)),
         is_known if is_known.any() else None,
         index,
+        columns,
         own_classes,
         votes=found.votes,
         soft=found.soft,
@@ -88,7 +89,7 @@ def read_validation(data: Any, task: Task, columns: Any = None, name: str = "val
         raise ValueError(f"`{name}` must {rule}. Received: {len(labels)} labels of {count_examples(x)}")
     weights = check_weights(weights if given is None else given, len(labels), f"{name}[2]")
     trust = np.ones(len(labels)) if weights is None else weights.astype("float64")
-    return Task(x, labels, task.classes, trust=trust, index=index)
+    return Task(x, labels, task.classes, trust=trust, index=index, columns=found)
 
 
 def index_of(x: Any, y: Any) -> Any:

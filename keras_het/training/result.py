@@ -23,6 +23,7 @@ from keras_het.training.vote_issues import VoteIssues, vote_issues
 
 ACTIONS = ("drop", "correct")
 MANY = 1 / 3  # of all labels
+SHOWN = ("images", "texts", "frame")  # arguments of `report` with an entry for each example
 BY_CLASS = ("uniform", "pairs", "pattern")  # kinds of noise that do not depend on the example
 SCALES = {"accuracy": (100, 1)}  # of differences that are printed, and their digits: points
 TOO_MANY = (
@@ -178,16 +179,21 @@ class Result:
     def report(self, path: str | os.PathLike = "report", **arguments: Any) -> pathlib.Path:
         """Writes a page about the labels, see `keras_het.report`, and returns its path.
 
+        It shows the suspects where x are images, texts or a frame; `images`, `texts` and `frame` show other inputs,
+        such as embeddings.
+
         Args:
             path: the folder.
-            arguments: arguments of `keras_het.report`, such as `images`.
+            arguments: arguments of `keras_het.report`, such as `texts`; a Series or a frame must have the index of x.
         Raises:
             ImportError: without Matplotlib or Jinja.
             ValueError: for a result of `tune`.
         """
         task, p, _ = self._judged()
-        given = {"probabilities": p, "issues": self.issues, "title": "Labels and probabilities", **arguments}
-        return report(self.model, task.x, task.y, task.classes.tolist(), path, **given)
+        y, frame = _with_index(task)
+        given = {"probabilities": p, "issues": self.issues, "title": "Labels and probabilities", "frame": frame}
+        shown = {name: _of_labelled(task, value) if name in SHOWN else value for name, value in arguments.items()}
+        return report(self.model, task.x, y, task.classes.tolist(), path, **{**given, **shown})
 
     def to_frame(self) -> Any:
         """The table as a `pandas.DataFrame`, a line for each `Score`; `issues.to_frame()` has the labels.
@@ -262,6 +268,14 @@ class Result:
         return lines
 
 
+def _of_labelled(task: Task, given: Any) -> Any:
+    """What is shown of each example, without those that have no label; anything of another length as it is."""
+    if task.labelled is None or given is None or len(given) != len(task.labelled):
+        return given
+    rows = np.flatnonzero(task.labelled)
+    return given.iloc[rows] if hasattr(given, "iloc") else [given[row] for row in rows]
+
+
 def finished(found: Result, report_path: Any, verbose: int) -> Result:
     """A result with its report, if one is wanted; prints it if that is wanted."""
     if report_path is not None:
@@ -285,6 +299,15 @@ def cleaned(labels: np.ndarray, issues: LabelIssues, wrong: np.ndarray, action: 
     suggested = np.empty_like(labels)
     suggested[issues.index] = issues.suggested
     return np.where(np.isin(np.arange(len(labels)), wrong), suggested, labels), np.arange(len(labels))
+
+
+def _with_index(task: Task) -> tuple[Any, Any]:
+    """The labels with the index that the examples came in, and the frame of these; None where they came in none."""
+    if task.index is None:
+        return task.y, None
+    pandas = import_extra("pandas", "The report on a frame")
+    frame = None if task.columns is None else pandas.DataFrame(task.x, task.index, task.columns)
+    return pandas.Series(task.y, task.index), frame
 
 
 def _row(cells: tuple[str, ...], tag: str) -> str:

@@ -25,6 +25,7 @@ class Task:
         trust: weights of the labels where they measure a model, `(N,)`: 1 for a verified one.
         verified: boolean, whether somebody has verified a label, `(N,)`; None if none is.
         index: index of the pandas frame that the examples came in; None for numbers.
+        columns: names of the columns of that frame; None for an array.
         own_classes: classes as the labels themselves name them, `(K,)`, where `classes` are other names; or None.
         epochs: largest number of epochs of a training.
         votes: labels of each of M annotators, -1 for none, `(N, M)`; None where there is one label for each example.
@@ -45,6 +46,7 @@ class Task:
     trust: np.ndarray | None = None
     verified: np.ndarray | None = None
     index: Any = None
+    columns: Any = None
     own_classes: np.ndarray | None = None
     epochs: int = 1
     votes: np.ndarray | None = None

@@ -182,8 +182,8 @@ BUGS = (
     Bug(
         "a candidate that is trained on what held-out votes say",
         "keras_het/training/task.py",
-        "found = most_probable(self.votes, self.units) if self.soft is None else self.soft",
-        "found = np.eye(self.units)[self.y] if self.soft is None else self.soft",
+        "_with_verified(most_probable(self.votes, self.units), self)",
+        "np.eye(self.units)[self.y]",
         ("training/test_votes.py",),
     ),
     Bug(

@@ -130,8 +130,8 @@ class Result:
     def vote_issues(self) -> VoteIssues:
         """All votes of several annotators, the least score first: which of them are wrong, by model and votes together.
 
-        Each line has the example, the annotator, the class found and the probability of the vote's class by the model
-        and the other annotators. The kind of an issue is "ambiguous" where no class has a probability of 0.9.
+        The score is the probability of the vote's class by the model and the other annotators. The kind of an issue is
+        "ambiguous" where no class has a probability of 0.9.
 
         Raises:
             ValueError: for one label for each example, or a result of `tune`.
@@ -192,7 +192,7 @@ class Result:
         task, p, _ = self._judged()
         y, frame = _with_index(task)
         given = {"probabilities": p, "issues": self.issues, "title": "Labels and probabilities", "frame": frame}
-        shown = {name: _of_labelled(task, value) if name in SHOWN else value for name, value in arguments.items()}
+        shown = {name: task.of_labelled(value) if name in SHOWN else value for name, value in arguments.items()}
         return report(self.model, task.x, y, task.classes.tolist(), path, **{**given, **shown})
 
     def to_frame(self) -> Any:
@@ -208,7 +208,8 @@ class Result:
         cells = self._cells()
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
-        lines = [*table, *filter(None, [self.reason, self.data and self.data.made_of])]
+        made_of = "" if self.data is None else self.data.made_of
+        lines = [*table, *filter(None, [self.reason, made_of])]
         if self.diagnosis is not None:  # what to begin with is news only where nothing was compared
             lines.append(self.diagnosis.evidence() if self._compares else str(self.diagnosis))
         return "\n".join(lines + ([] if self.page is None else [f"report: {self.page}"]))
@@ -266,14 +267,6 @@ class Result:
             numbers = str(score.epoch), str(score.trainings), f"{score.seconds:.1f}"
             lines.append((score.name, f"{score.score:.4f}", *cells, *numbers, mark))
         return lines
-
-
-def _of_labelled(task: Task, given: Any) -> Any:
-    """What is shown of each example, without those that have no label; anything of another length as it is."""
-    if task.labelled is None or given is None or len(given) != len(task.labelled):
-        return given
-    rows = np.flatnonzero(task.labelled)
-    return given.iloc[rows] if hasattr(given, "iloc") else [given[row] for row in rows]
 
 
 def finished(found: Result, report_path: Any, verbose: int) -> Result:

@@ -64,10 +64,11 @@ class Task:
     @functools.cached_property
     def distribution(self) -> np.ndarray:
         """Distribution over the classes of each example, `(N, K)`: by its votes or as given; 1 for a single label."""
-        if self.soft is None and self.votes is None:
+        if self.soft is not None:
+            return _with_verified(self.soft, self).astype("float32")
+        if self.votes is None:
             return keras.utils.to_categorical(self.y, self.units)
-        found = most_probable(self.votes, self.units) if self.soft is None else self.soft
-        return _with_verified(found, self).astype("float32")
+        return _with_verified(most_probable(self.votes, self.units), self).astype("float32")
 
     @property
     def target(self) -> np.ndarray:
@@ -87,6 +88,13 @@ class Task:
         rows = {name: getattr(self, name) for name in names}
         taken: dict[str, Any] = {name: None if row is None else row[indices] for name, row in rows.items()}
         return dataclasses.replace(self, x=select_rows(self.x, indices), **taken)
+
+    def of_labelled(self, given: Any) -> Any:
+        """What a user has of each example, without those that have no label; anything of another length as it is."""
+        if self.labelled is None or given is None or len(given) != len(self.labelled):
+            return given
+        rows = np.flatnonzero(self.labelled)
+        return given.iloc[rows] if hasattr(given, "iloc") else [given[row] for row in rows]
 
     @property
     def made_of(self) -> str:

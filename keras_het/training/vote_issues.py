@@ -69,5 +69,7 @@ def vote_issues(p: np.ndarray, votes: np.ndarray, names: Any, class_names: Any, 
     is_issue, is_clear = found != given, np.exp(whole.max(axis=1))[examples] >= CLEAR
     kind = np.where(is_issue, np.where(is_clear, "wrong", "ambiguous"), "")
     order = np.argsort(score, kind="stable")
-    columns = (each[order] for each in (examples, given, found, score, is_issue, kind))
-    return VoteIssues(*columns, class_names, example_names, who[order], names)
+    example, label, suggested, chance, wrong, sort = (
+        each[order] for each in (examples, given, found, score, is_issue, kind)
+    )
+    return VoteIssues(example, label, suggested, chance, wrong, sort, class_names, example_names, who[order], names)

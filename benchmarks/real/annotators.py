@@ -38,6 +38,8 @@ BARE = ", without dropout"
 FEW = (REFERENCE, f"Dawid-Skene + {DENSE}", T, STARTED)  # rows of the changed votes
 MODELS = {f"{target} + {model}": (target, model) for target in TARGETS for model in (DENSE, REGRESSION)}
 del MODELS[f"shares of the votes + {REGRESSION}"]  # argmax of the shares is the majority
+for other in ("crowd-kit's GLAD", "crowd-kit's M-MSR"):
+    del MODELS[f"{other} + {DENSE}"]
 BOUNDS = tuple(row for row in MODELS if row.startswith("true"))
 CHOSEN, CLEANED = "choose, votes", "clean_labels, votes"
 ENGINE = {  # by row, the model of features and votes

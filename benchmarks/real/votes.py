@@ -56,18 +56,32 @@ def changed(votes, change, units, rng):
     return votes, spammers
 
 
-def of_crowdkit(votes, units):
-    """Dawid-Skene's probabilities by crowd-kit, `(N, K)`; None where it is not installed."""
+def of_crowdkit(votes, units, name="DawidSkene", **options):
+    """Probabilities of the classes by an aggregation of crowd-kit, `(N, K)`; None where it is not installed."""
     try:
-        from crowdkit.aggregation import DawidSkene
+        import crowdkit.aggregation
     except ImportError:
         return None
     import pandas as pd
 
     task, worker = np.nonzero(votes >= 0)
     answers = pd.DataFrame({"task": task, "worker": worker, "label": votes[task, worker]})
-    found = DawidSkene(n_iter=100).fit_predict_proba(answers)
+    made = getattr(crowdkit.aggregation, name)(**options)
+    if not hasattr(made, "fit_predict_proba"):
+        return np.eye(units)[made.fit_predict(answers).reindex(range(len(votes)), fill_value=0).to_numpy()]
+    found = made.fit_predict_proba(answers)
     return found.reindex(index=range(len(votes)), columns=range(units), fill_value=0.0).to_numpy()
+
+
+def of_snorkel(votes, units):
+    """Probabilities by Snorkel's label model, `(N, K)`, with its defaults; None where it is not installed."""
+    try:
+        from snorkel.labeling.model import LabelModel
+    except ImportError:
+        return None
+    made = LabelModel(cardinality=units, verbose=False)
+    made.fit(votes, seed=0, progress_bar=False)
+    return made.predict_proba(votes)
 
 
 def by_dawid_skene(task):
@@ -98,5 +112,8 @@ TARGETS = {  # what is made of the votes: functions of the task and a generator,
     "shares of the votes": lambda task, rng: label_noise.majority_vote(task.votes, task.units, shares=True),
     "Dawid-Skene": lambda task, rng: by_dawid_skene(task)[0],
     "crowd-kit's Dawid-Skene": lambda task, rng: of_crowdkit(task.votes, task.units),
+    "crowd-kit's GLAD": lambda task, rng: of_crowdkit(task.votes, task.units, "GLAD"),
+    "crowd-kit's M-MSR": lambda task, rng: of_crowdkit(task.votes, task.units, "MMSR"),
+    "Snorkel's label model": lambda task, rng: of_snorkel(task.votes, task.units),
     "true labels": lambda task, rng: np.eye(task.units)[task.truth],
 }

@@ -120,7 +120,7 @@ def annotators(
       Of 3,360 planted annotators with 2 to 200 labels, T by Dawid and Skene, the intervals held .951 of the accuracies
       (.93 to .98 at each number of labels) and .943 of the separations; of fewer than 20 annotators about .92. They
       assume that people err independently: those who make the same mistakes are held for better than they are. Of the
-      accuracies by gold labels they held a third of those of LabelMe's 59, and .7 of those of Sentiment's 203.
+      accuracies by gold labels they held half of those of LabelMe's 59, and two thirds of those of Sentiment's 203.
     * separation: how much the labels say of the true class, from 1 (always right, or always the same swap) to 0.
     * distance: from 0 to 1, how far T is from the mean T of the other annotators, not from the true T.
     * takes: the pairs confused most, with p(label | true class); "cat for dog" is a cat that is labelled dog.

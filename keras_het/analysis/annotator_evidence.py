@@ -33,7 +33,7 @@ class Evidence(NamedTuple):
     Attributes:
         accuracy: ends of 95% intervals, `(M, 2)`.
         separation: ends of 95% intervals, `(M, 2)`.
-        spammers: whether each is taken for a spammer, `(M,)`: see `Annotator.is_spammer`.
+        spammers: true of those who are taken for spammers, `(M,)`: see `Annotator.is_spammer`.
     """
 
     accuracy: np.ndarray

@@ -31,8 +31,8 @@ class Task:
         votes: labels of each of M annotators, -1 for none, `(N, M)`; None where there is one label for each example.
         soft: distributions over the classes that were given as labels, `(N, K)`; None for none.
         annotators: names of the annotators, `(M,)`; None for numbers.
-        labelled: whether each example that was given has a label, boolean; those without are none of the N. None if all
-            have one.
+        labelled: mask of the examples that were given, boolean, of which those without a label are none of the N; None
+            if all have one.
         transition: T by `diagnose_noise`, `(K, K)`; None in the plain training. It is estimated from that and from all
             held-out labels: its K^2 numbers know a little of the labels that measure the candidate. Predictions of
             the examples would know too much, for a candidate could learn those labels by heart.
@@ -90,7 +90,11 @@ class Task:
         return dataclasses.replace(self, x=select_rows(self.x, indices), **taken)
 
     def of_labelled(self, given: Any) -> Any:
-        """What a user has of each example, without those that have no label; anything of another length as it is."""
+        """What a user has of each example, without those that have no label; anything of another length as it is.
+
+        Args:
+            given: texts, images, a frame, or None.
+        """
         if self.labelled is None or given is None or len(given) != len(self.labelled):
             return given
         rows = np.flatnonzero(self.labelled)

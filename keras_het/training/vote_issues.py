@@ -18,6 +18,14 @@ class VoteIssues(LabelIssues):
     """All votes, the least score first: a `LabelIssues` with a line for each vote, and who gave it.
 
     Attributes:
+        index: index of the example of each vote, `(V,)`.
+        given: class that the annotator named.
+        suggested: class that the model and all votes of the example find together.
+        score: probability of the given class by the model and the other annotators.
+        is_issue: boolean, whether the vote is another class than the suggested one.
+        kind: kind of an issue, "ambiguous" if no class of the example has a probability of 0.9, else "wrong"; or "".
+        class_names: names of the K classes; None for numbers.
+        example_names: index of a pandas frame; None for numbers.
         annotator: index of the annotator of each vote, `(V,)`.
         annotator_names: names of the annotators, `(M,)`; None for numbers.
     """

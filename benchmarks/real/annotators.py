@@ -1,13 +1,14 @@
 """Several annotators, people or rules: a T for each of them beside majority vote and Dawid-Skene before a classifier.
 
 python -m benchmarks.real.annotators [--sets NAME ...] [--seeds 5] [--data FOLDER] [--cache FOLDER] [--output FOLDER]
-                                     [--quick] [--render]
+                                     [--as-given] [--quick] [--render]
 
 Every row gets the same votes; examples without one are left out. A tenth of the examples is held out: their votes, or
 what is made of them, choose C of logistic regression, the epoch of Dense, the penalty and the epoch of T. The network
 is that of CrowdLayer on LabelMe, 128 hidden units and half of them dropped out (Rodrigues and Pereira 2018); its L2 and
 steps are those of guides/annotators.py; two rows are without dropout. Accuracy is on true test labels, which choose
-nothing; "right in training" is of what is made of the votes, for T of T, votes and network. Where abstaining is a
+nothing; "right in training" is of what is made of the votes, for T of T, votes and network. `choose` and `clean_labels`
+get features and votes, and hold out by themselves. Where abstaining is a
 label, Dawid-Skene is the EM of `benchmarks.real.votes`, since `dawid_skene` has as many labels as classes.
 """
 
@@ -25,6 +26,7 @@ from keras_het import analysis
 from keras_het.callbacks import TransitionMonitor
 from keras_het.layers import NoiseTransition
 from keras_het.losses import AnnotatorsLoss
+from keras_het.training import choose, clean_labels
 
 HIDDEN, DECAY, RATE, BATCH, EPOCHS = 128, 2e-3, 2e-3, 64, 40
 STRENGTHS = (1e-4, 1e-3, 1e-2)  # of the penalty of T
@@ -36,8 +38,15 @@ BARE = ", without dropout"
 FEW = (REFERENCE, f"Dawid-Skene + {DENSE}", T, STARTED)  # rows of the changed votes
 MODELS = {f"{target} + {model}": (target, model) for target in TARGETS for model in (DENSE, REGRESSION)}
 del MODELS[f"shares of the votes + {REGRESSION}"]  # argmax of the shares is the majority
+for other in ("crowd-kit's GLAD", "crowd-kit's M-MSR"):
+    del MODELS[f"{other} + {DENSE}"]
 BOUNDS = tuple(row for row in MODELS if row.startswith("true"))
-ROWS = (*(row for row in MODELS if row not in BOUNDS), T, STARTED, REFERENCE + BARE, STARTED + BARE, *BOUNDS)
+CHOSEN, CLEANED = "choose, votes", "clean_labels, votes"
+ENGINE = {  # by row, the model of features and votes
+    CHOSEN: lambda x, votes, seed, epochs: choose(None, x, votes, epochs=epochs, folds=3, seed=seed, verbose=0).model,
+    CLEANED: lambda x, votes, seed, epochs: clean_labels(None, x, votes, seed=seed, verbose=0).model,
+}
+ROWS = (*ENGINE, *(row for row in MODELS if row not in BOUNDS), T, STARTED, REFERENCE + BARE, STARTED + BARE, *BOUNDS)
 
 
 class Best(keras.callbacks.Callback):
@@ -158,6 +167,17 @@ def by_transitions(row, task, dropout, train, held, seed, epochs):
         yield epoch, classes_of(model, task), with_votes(model, task), more
 
 
+def by_engine(row, task, dropout, train, held, seed, epochs):
+    """The same of a call of the package, which holds out by itself; names of the classes are their numbers."""
+    model = ENGINE[row](task.x, task.votes, seed, epochs)
+    yield "chosen", classes_of(model, task), classes_of_training(model, task), {}
+
+
+def classes_of_training(model, task):
+    """Classes of the training examples by the model alone."""
+    return model.predict(task.x, batch_size=2048, verbose=0).argmax(axis=1)
+
+
 def classes_of(model, task):
     """Classes of the test examples."""
     return model.predict(task.x_test, batch_size=2048, verbose=0).argmax(axis=1)
@@ -167,7 +187,8 @@ def measured(options, name, change, seed, row):
     """The lines of a row: with the chosen epoch, and with the last one."""
     task, start = task_of(options, name, change, seed), time.process_time()
     parts, base = plain.split(task.truth, seed), row.removesuffix(BARE)
-    make, dropout = by_targets if base in MODELS else by_transitions, 0.5 if base == row else 0.0
+    make = by_engine if row in ENGINE else by_targets if base in MODELS else by_transitions
+    dropout = 0.5 if base == row else 0.0
     for epoch, classes, right, more in make(base, task, dropout, *parts, seed, options.epochs):
         accuracies = {"accuracy": np.mean(classes == task.truth_test), "right": np.mean(right == task.truth)}
         seconds = time.process_time() - start
@@ -227,6 +248,7 @@ def rows_of(change):
 def main():
     """Runs what is missing, and makes the tables."""
     parser = features.experiment(__doc__, tuple(PLAN), seeds=5, size=8000)
+    parser.add_argument("--as-given", action="store_true", help="only the votes as they are")
     options = parser.parse_args()
     options.epochs = EPOCHS
     if options.quick:
@@ -235,7 +257,7 @@ def main():
     keys = [
         {"set": name, "change": change, "seed": seed, "row": row}
         for name in options.sets
-        for change in (PLAN[name][:1] if options.quick else PLAN[name])
+        for change in (PLAN[name][:1] if options.quick or options.as_given else PLAN[name])
         for seed in range(options.seeds)
         for row in rows_of(change)
     ]

@@ -12,35 +12,14 @@ import keras
 import numpy as np
 
 from benchmarks.real import data, plain
+from keras_het.label_noise import rater_consensus
 
 HIDDEN, DECAY, RATE, BATCH, EPOCHS, PARTS = 64, 1e-2, 1e-3, 64, 40, 200
 PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # of ridge regression
-PRIOR = 5.0  # ratings that a rater's bias and spread begin with
 TARGETS = ("mean of the ratings", "without each rater's bias", "and weighted by spread", "each rating", "true ratings")
 HEADS = ("ridge", "network, constant variance", "head")
 ROWS = {f"{target}, {head}": (target, head) for target in TARGETS for head in HEADS}
 COLUMNS = ("error of the target", "RMSE", "NLL", "inside 50%", "inside 90%")
-
-
-def consensus(ratings, biased=True, weighted=False, iterations=20):
-    """Means of the ratings of each example `(N,)`, without what each rater adds to all, weighted by 1 / variance.
-
-    rating of m = value + bias of m + normal error of m; least squares in turn, with `PRIOR` ratings of bias 0 and of
-    the mean variance for each rater.
-    """
-    given, weights = ~np.isnan(ratings), np.ones(ratings.shape[1])
-    bias, filled = np.zeros(ratings.shape[1]), np.nan_to_num(ratings)
-    for _ in range(iterations):
-        value = (given * weights * (filled - bias)).sum(axis=1) / (given * weights).sum(axis=1)
-        residuals = np.where(given, filled - value[:, None], 0.0)
-        if biased:
-            bias = residuals.sum(axis=0) / (given.sum(axis=0) + PRIOR)
-            bias -= (bias * given.sum(axis=0)).sum() / given.sum()
-        squares = np.where(given, residuals - bias, 0.0) ** 2
-        mean = squares.sum() / given.sum()
-        if weighted:
-            weights = (given.sum(axis=0) + PRIOR) / (squares.sum(axis=0) + PRIOR * mean)
-    return value
 
 
 def targets_of(name, found):
@@ -51,8 +30,9 @@ def targets_of(name, found):
         return rows, found.ratings[rows, raters]
     if name == "true ratings":
         return everyone, found.truth
-    place = TARGETS.index(name)
-    return everyone, consensus(found.ratings, biased=place > 0, weighted=place > 1)
+    if name == "mean of the ratings":
+        return everyone, np.nanmean(found.ratings, axis=1)
+    return everyone, rater_consensus(found.ratings, equal_spread=name == "without each rater's bias").target
 
 
 def texts_as(kind, found):

@@ -1,14 +1,22 @@
 """What is made of the votes of several annotators: majority, Dawid-Skene; and what is done to them beforehand.
 
-`task_of(options, "LabelMe", "10 spammers", seed)` is a set of `benchmarks.real.data` whose votes were changed.
+python -m benchmarks.real.votes [--seeds 5] [--data FOLDER] [--output FOLDER]
+
+`task_of(options, "LabelMe", "10 spammers", seed)` is a set of `benchmarks.real.data` whose votes were changed. The
+command needs no network: which share of the classes is right by the majority (a tie is drawn), by `dawid_skene`, and
+where abstaining is a label; by `analysis.annotators` with Dawid-Skene's T, how many of the spammers and of the others
+are named, and of how many annotators the interval holds the accuracy by gold labels.
 """
 
+import pathlib
 from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.lib import harness, lines
+from benchmarks.lib.results import publish
 from benchmarks.real import data, features, plain
-from keras_het import label_noise
+from keras_het import analysis, label_noise
 
 ABSTAIN = "abstaining is a label"
 PLAN = {  # by set, what is done to the votes
@@ -56,18 +64,32 @@ def changed(votes, change, units, rng):
     return votes, spammers
 
 
-def of_crowdkit(votes, units):
-    """Dawid-Skene's probabilities by crowd-kit, `(N, K)`; None where it is not installed."""
+def of_crowdkit(votes, units, name="DawidSkene", **options):
+    """Probabilities of the classes by an aggregation of crowd-kit, `(N, K)`; None where it is not installed."""
     try:
-        from crowdkit.aggregation import DawidSkene
+        import crowdkit.aggregation
     except ImportError:
         return None
     import pandas as pd
 
     task, worker = np.nonzero(votes >= 0)
     answers = pd.DataFrame({"task": task, "worker": worker, "label": votes[task, worker]})
-    found = DawidSkene(n_iter=100).fit_predict_proba(answers)
+    made = getattr(crowdkit.aggregation, name)(**options)
+    if not hasattr(made, "fit_predict_proba"):
+        return np.eye(units)[made.fit_predict(answers).reindex(range(len(votes)), fill_value=0).to_numpy()]
+    found = made.fit_predict_proba(answers)
     return found.reindex(index=range(len(votes)), columns=range(units), fill_value=0.0).to_numpy()
+
+
+def of_snorkel(votes, units):
+    """Probabilities by Snorkel's label model, `(N, K)`, with its defaults; None where it is not installed."""
+    try:
+        from snorkel.labeling.model import LabelModel
+    except ImportError:
+        return None
+    made = LabelModel(cardinality=units, verbose=False)
+    made.fit(votes, seed=0, progress_bar=False)
+    return made.predict_proba(votes)
 
 
 def by_dawid_skene(task):
@@ -98,5 +120,60 @@ TARGETS = {  # what is made of the votes: functions of the task and a generator,
     "shares of the votes": lambda task, rng: label_noise.majority_vote(task.votes, task.units, shares=True),
     "Dawid-Skene": lambda task, rng: by_dawid_skene(task)[0],
     "crowd-kit's Dawid-Skene": lambda task, rng: of_crowdkit(task.votes, task.units),
+    "crowd-kit's GLAD": lambda task, rng: of_crowdkit(task.votes, task.units, "GLAD"),
+    "crowd-kit's M-MSR": lambda task, rng: of_crowdkit(task.votes, task.units, "MMSR"),
+    "Snorkel's label model": lambda task, rng: of_snorkel(task.votes, task.units),
     "true labels": lambda task, rng: np.eye(task.units)[task.truth],
 }
+
+
+def gold_accuracies(votes, truth, prior):
+    """sum_i prior_i p(label i | true class i) of each annotator, by classes that have labels; nan without any."""
+    of_classes = []
+    for i in range(len(prior)):
+        given = (votes >= 0) & (truth == i)[:, None]
+        of_classes.append(((votes == i) & given).sum(axis=0) / np.where(given.any(axis=0), given.sum(axis=0), np.nan))
+    shares, weights = np.array(of_classes), prior[:, None] * ~np.isnan(of_classes)
+    return np.nansum(shares * weights, axis=0) / np.where(weights.any(axis=0), weights.sum(axis=0), np.nan)
+
+
+def measured(found, change, seed):
+    """A line of the table, of a set whose votes were changed."""
+    rng, units = np.random.default_rng([seed, 5]), found.units
+    votes, spammers = changed(found.votes.astype(int), change, units, rng)
+    kept = ((votes >= 0) & (votes < units)).any(axis=1)
+    votes, truth = votes[kept], found.truth[kept]
+    if change == ABSTAIN:
+        majority, (p, _) = data.majority(np.where(votes == units, -1, votes), units, rng), with_abstaining(votes, units)
+        return [np.mean(majority == truth), np.mean(p.argmax(axis=1) == truth), *[np.nan] * 3]
+    fitted = label_noise.dawid_skene(votes, units)
+    each = analysis.annotators(fitted.transitions, votes, prior=fitted.prior).each
+    named = np.array([one.is_spammer for one in each])
+    gold = gold_accuracies(votes, truth, fitted.prior)
+    inside = [a.interval[0] <= g <= a.interval[1] for a, g in zip(each, gold, strict=True) if a.interval]
+    right = [data.majority(votes, units, rng), fitted.probabilities.argmax(axis=1)]
+    of_spammers = named[spammers].mean() if spammers.any() else np.nan
+    inside = np.nan if spammers.any() else np.mean(inside)
+    return [*(np.mean(y == truth) for y in right), of_spammers, named[~spammers].mean(), inside]
+
+
+def main():
+    """Makes the table."""
+    parser = harness.parser_of(__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--data", type=pathlib.Path, default=data.FOLDER)
+    options = parser.parse_args()
+    head = ["set", "votes", "right by majority", "right by Dawid-Skene", "spammers named", "others named", "inside"]
+    table = [head]
+    for name, changes in PLAN.items():
+        found = data.read(name, options.data)
+        for change in changes:
+            seeds = range(options.seeds)
+            values = np.array([measured(found, change, seed) for seed in seeds], float).T
+            table.append([name, change or "all", *map(lines.with_error, values)])
+            print(*table[-1], flush=True)
+    publish(options.output, "real_votes", {"what is made of votes": table}, range(options.seeds), packages=["numpy"])
+
+
+if __name__ == "__main__":
+    main()

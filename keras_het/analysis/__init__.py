@@ -1,6 +1,7 @@
 """Analysis of the noise, from models and labels: NumPy in, arrays and frozen dataclasses out."""
 
 from keras_het.analysis import plots
+from keras_het.analysis.agreement import agreement
 from keras_het.analysis.annotators import annotators, confusion_matrices
 from keras_het.analysis.calibration import calibration, risk_coverage
 from keras_het.analysis.corrections import apply_corrections
@@ -13,10 +14,12 @@ from keras_het.analysis.multi_label_issues import find_multi_label_issues
 from keras_het.analysis.regression import find_target_issues, regression_scores
 from keras_het.analysis.segmentation import sample_segmentations, segmentation_scores
 from keras_het.analysis.uncertainty import uncertainty
+from keras_het.analysis.votes_needed import votes_needed
 from keras_het.inspection.features import features
 from keras_het.inspection.probabilities import predict_probabilities
 
 __all__ = [
+    "agreement",
     "annotators",
     "apply_corrections",
     "calibration",
@@ -37,4 +40,5 @@ __all__ = [
     "sample_segmentations",
     "segmentation_scores",
     "uncertainty",
+    "votes_needed",
 ]

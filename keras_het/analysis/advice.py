@@ -46,7 +46,7 @@ ROWS: tuple[Advice, ...] = (
         f"`keras_het.choose` with the head, {HEAD}, among its `candidates`",
     ),
 )
-ANNOTATORS = "`layers.NoiseTransition(num_annotators=M)`"  # of several labels of each example; no kind can tell
+ANNOTATORS = "`keras_het.choose(None, x, votes)`"  # of several labels of each example; no kind can tell
 
 
 def advice_of(kind: str) -> Advice:

@@ -6,9 +6,8 @@ from typing import Any
 import keras
 import numpy as np
 from keras import ops
-from scipy.special import softmax
-from scipy.stats import beta
 
+from keras_het.analysis.annotator_evidence import SPAMMER, evidence
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tables import aligned
 from keras_het.base.validation import (
@@ -22,10 +21,7 @@ from keras_het.base.validation import (
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
 from keras_het.label_noise import total_variation
 
-SPAMMER = 0.05  # below this separation an annotator's labels say hardly anything of the class
-SIZE = 0.05  # of labels outside of an interval
-HEAD = ["annotator", "labels", "accuracy", "95% interval", "separation", "distance", "takes"]
-FLOOR = 1e-6  # of a probability: a label that T holds for impossible must not decide alone
+HEAD = ["annotator", "labels", "accuracy", "95% interval", "separation", "95% interval", "distance", "takes"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +55,14 @@ class Annotator:
         distance: total variation from the mean T of the others, mean over the rows; nan for a single annotator.
         confusions: the largest entries off the diagonal, the largest first.
         num_labels: the number of labels that the annotator gave; None if it is not known.
-        interval: 95% interval of the accuracy on the classes that the annotator labelled, (low, high), by the labels of
-            all; None if these are not known. It need not hold the accuracy by T: with few labels T is what it began as.
+        interval: 95% interval of the accuracy, (low, high), by the labels of all; None if these are not known. It need
+            not hold the accuracy by T, which may have learned from more than labels.
+        separation_interval: 95% interval of the separation, (low, high); None if the labels are not known.
+        is_spammer: true where labels hardly depend on the class. Without labels: the separation is below 0.05. With
+            labels: they are over 20 times as likely of somebody whose labels do not depend on the class as of a good
+            annotator, at the upper quartile of all, and nothing shows that they depend on it: they agree with those of
+            others no more, and no less, than in any order, by a test at 1%, or the interval of the separation ends
+            below 0.05. So a good annotator is named in at most one of 20 cases, however few the labels are.
     """
 
     name: Any
@@ -70,11 +72,8 @@ class Annotator:
     confusions: tuple[Confusion, ...]
     num_labels: int | None
     interval: tuple[float, float] | None = None
-
-    @property
-    def is_spammer(self) -> bool:
-        """Whether labels hardly depend on the class: the separation is below 0.05."""
-        return self.separation < SPAMMER
+    separation_interval: tuple[float, float] | None = None
+    is_spammer: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,17 +90,17 @@ class Annotators:
         by_accuracy = sorted(self.each, key=lambda a: (a.num_labels == 0, -a.accuracy))
         rows = [HEAD, *map(_cells, by_accuracy)]
         if all(annotator.interval is None for annotator in self.each):
-            rows = [[*row[:3], *row[4:]] for row in rows]
+            rows = [[*row[:3], row[4], *row[6:]] for row in rows]
         return "\n".join(aligned(rows, left=(0, len(rows[0]) - 1)))
 
 
 def _cells(annotator):
-    accuracy, *others = (_number(x) for x in (annotator.accuracy, annotator.separation, annotator.distance))
-    interval = " to ".join(map(_number, annotator.interval or ()))
+    accuracy, separation, distance = map(_number, (annotator.accuracy, annotator.separation, annotator.distance))
+    first, second = (" to ".join(map(_number, x or ())) for x in (annotator.interval, annotator.separation_interval))
     pairs = ", ".join(f"{pair.true} for {pair.label} {pair.probability:.2f}" for pair in annotator.confusions)
     says = "any for any: the labels hardly depend on the class" if annotator.is_spammer else pairs
     count = "" if annotator.num_labels is None else str(annotator.num_labels)
-    return [str(annotator.name), count, accuracy, interval, *others, says]
+    return [str(annotator.name), count, accuracy, first, separation, second, distance, says]
 
 
 def _number(x):
@@ -116,9 +115,12 @@ def annotators(
     The columns of the table, see `Annotator`:
 
     * accuracy: p(label is the true class), for classes in the fractions of `prior`.
-    * 95% interval: of the accuracy on the classes that the annotator labelled, with `labels`. Few labels say little,
-      whatever T has. Labels beside which others leave the class open count less. The interval is Clopper and Pearson's.
-      It held the accuracy in .88 to 1.00 of the cases, with about three labels an example and T by Dawid and Skene.
+    * 95% interval: with `labels`, of the accuracy, and of the separation. Few labels say little, whatever T has, and
+      somebody with few is held for one like the others. Labels beside which others leave the class open count less.
+      Of 3,360 planted annotators with 2 to 200 labels, T by Dawid and Skene, the intervals held .951 of the accuracies
+      (.93 to .98 at each number of labels) and .943 of the separations; of fewer than 20 annotators about .92. They
+      assume that people err independently: those who make the same mistakes are held for better than they are. Of the
+      accuracies by gold labels they held half of those of LabelMe's 59, and two thirds of those of Sentiment's 203.
     * separation: how much the labels say of the true class, from 1 (always right, or always the same swap) to 0.
     * distance: from 0 to 1, how far T is from the mean T of the other annotators, not from the true T.
     * takes: the pairs confused most, with p(label | true class); "cat for dog" is a cat that is labelled dog.
@@ -157,7 +159,7 @@ def annotators(
         _judged(names[m], m, transitions, given, prior, class_names, count) if given[m] else _unknown(names[m])
         for m in range(num_annotators)
     ]
-    return Annotators(tuple(found if labels is None else _with_intervals(found, transitions, labels, prior)))
+    return Annotators(tuple(found if labels is None else _with_evidence(found, transitions, labels, prior)))
 
 
 def _judged(name, m, transitions, given, prior, class_names, count):
@@ -165,7 +167,9 @@ def _judged(name, m, transitions, given, prior, class_names, count):
     t, others = transitions[m], transitions[given & (np.arange(len(given)) != m)]
     distance = total_variation(t, others.mean(axis=0)) if len(others) else np.nan
     pairs = tuple(Confusion(class_names[i], class_names[j], p) for i, j, p in _largest(t, count))
-    return Annotator(name, float(prior @ t.diagonal()), float(_separation(t)), float(distance), pairs, None)
+    separation = float(_separation(t))
+    accuracy, is_spammer = float(prior @ t.diagonal()), separation < SPAMMER
+    return Annotator(name, accuracy, separation, float(distance), pairs, None, is_spammer=is_spammer)
 
 
 def _unknown(name):
@@ -173,33 +177,24 @@ def _unknown(name):
     return Annotator(name, unknown, unknown, unknown, (), 0)
 
 
-def _with_intervals(found, transitions, labels, prior):
-    """The annotators with the numbers of their labels, and the intervals of those who gave any."""
-    totals, intervals = (labels >= 0).sum(axis=0), _intervals(transitions, labels, prior)
+def _with_evidence(found, transitions, labels, prior):
+    """The annotators with the numbers of their labels, and with what these say of those who gave any."""
+    totals = (labels >= 0).sum(axis=0)
+    if not totals.any():
+        return found
+    of_labels = evidence(transitions, labels, prior)
     return [
-        dataclasses.replace(annotator, num_labels=int(total), interval=interval if total else None)
-        for annotator, total, interval in zip(found, totals, intervals, strict=True)
+        dataclasses.replace(
+            annotator,
+            num_labels=int(totals[m]),
+            interval=tuple(of_labels.accuracy[m].tolist()),
+            separation_interval=tuple(of_labels.separation[m].tolist()),
+            is_spammer=bool(of_labels.spammers[m]),
+        )
+        if totals[m]
+        else annotator
+        for m, annotator in enumerate(found)
     ]
-
-
-def _intervals(transitions, labels, prior):
-    """An interval of the accuracy of each annotator, a list of (low, high).
-
-    A label is right with the probability of its class by all labels of the example. It counts as much as the others say
-    of the class: q^2, where q + (1 - q) / K is their most probable class; so much is left of a share's information.
-    """
-    (examples, who), size = np.nonzero(labels >= 0), len(prior)
-    given = labels[examples, who]
-    own = np.log(np.maximum(transitions, FLOOR))[who, :, given]
-    joint = np.tile(np.log(np.maximum(prior, FLOOR)), (len(labels), 1))
-    np.add.at(joint, examples, own)
-    right = softmax(joint[examples], axis=1)[np.arange(len(given)), given]
-    clear = (size * softmax(joint[examples] - own, axis=1).max(axis=1) - 1) / (size - 1)
-    counted, rights = (np.bincount(who, weights, len(transitions)) for weights in (clear**2, right))
-    hits = counted * rights / np.maximum((labels >= 0).sum(axis=0), 1)
-    low, high = beta.ppf(SIZE / 2, hits, counted - hits + 1), beta.ppf(1 - SIZE / 2, hits + 1, counted - hits)
-    pairs = zip(np.where(hits > 0, low, 0.0), np.where(hits < counted, high, 1.0), strict=True)
-    return [(float(low), float(high)) for low, high in pairs]
 
 
 def _transitions(source):

@@ -6,7 +6,7 @@ import numbers
 import os
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,11 +19,12 @@ from keras_het.base.validation import check_class_names, check_labels
 
 COLUMNS = ("index", "given", "suggested", "score", "is_issue", "kind", "corrected")
 READ = ("index", "given", "corrected")
+OF_EXAMPLE = "x:"  # before the names of further columns: texts and columns of the examples, which nobody fills in
 MOST_NAMES = 5  # in an error
 SEPARATORS = ",;\t"  # spreadsheets write another where a comma is the decimal point
 # The start of a cell, for any usual separator, before a character that begins a formula: a spreadsheet would compute
-# such a name.
-FORMULA = re.compile(r"(^|[;,|\t\r\n])(\s*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])|^(?=[\t\r\n])")
+# such a name. It begins with characters, for which the search in long texts is quick.
+FORMULA = re.compile(r"([;,|\t\r\n]\s*+)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
 class Row(NamedTuple):
@@ -42,22 +43,30 @@ class Table(NamedTuple):
     rows: list[Row]
 
 
-def table_of(issues: LabelIssues, class_names: list, corrections: Mapping[int, int]) -> bytes:
+def table_of(
+    issues: LabelIssues,
+    class_names: list,
+    corrections: Mapping[int, int],
+    examples: Sequence[tuple[str, Callable[[int], Any]]] = (),
+) -> bytes:
     """The content of the file: a line for each label, the worst first.
 
-    Numbers are written as they are, and classes by name. No name can run as a formula.
+    Numbers are written as they are, and classes by name. No name or text can run as a formula.
 
     Args:
         issues: all labels.
         class_names: K names.
         corrections: `{index: class}`; the column is empty for all others.
+        examples: further columns, their titles and functions of the index of an example.
     """
     names, file = [safe_cell(name) for name in class_names], io.StringIO(newline="")
+    titles, values = [safe_cell(f"{OF_EXAMPLE} {title}") for title, _ in examples], [value for _, value in examples]
     writer = csv.writer(file)
-    writer.writerow(COLUMNS)
+    writer.writerow([*COLUMNS, *titles])
     for index, given, suggested, score, is_issue, kind in issues.rows():
         corrected = names[corrections[index]] if index in corrections else ""
-        writer.writerow([index, names[given], names[suggested], f"{score:.6g}", int(is_issue), kind, corrected])
+        label = index, names[given], names[suggested], f"{score:.6g}", int(is_issue), kind, corrected
+        writer.writerow([*label, *(safe_cell(value(index)) for value in values)])
     return file.getvalue().encode("utf-8-sig", "replace")  # with the mark by which spreadsheets know UTF-8
 
 
@@ -65,7 +74,8 @@ def safe_cell(name: Any) -> Any:
     """A name that a spreadsheet does not compute: a number, or a text with ' before signs that begin a formula."""
     if isinstance(name, numbers.Number):
         return name
-    return FORMULA.sub(lambda found: f"{found[1] or ''}{found[2] or ''}'", str(name))
+    text = FORMULA.sub(r"\1'", f"\n{name}")[1:]
+    return f"'{text}" if text.startswith(("\t", "\r", "\n")) else text
 
 
 def cells_of(name: Any) -> set[str]:

@@ -1,7 +1,6 @@
 """Which labels are probably wrong: by predictions out of sample, by one training, or by neighbours."""
 
 import dataclasses
-import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -94,17 +93,22 @@ class LabelIssues:
 
     def _cells(self) -> list[list[str]]:
         """The first lines of the table as texts, below their titles."""
-        cells = [["index", "given", "suggested", "score", "kind"]]
-        for index, given, suggested, score, _, kind in itertools.islice(
-            zip(*self._columns().values(), strict=True), SHOWN
-        ):
-            cells.append([str(index), str(given), str(suggested), f"{score:.4f}", str(kind)])
-        return cells
+        columns = {name: values[:SHOWN] for name, values in self._columns().items() if name != "is_issue"}
+        lines = zip(*columns.values(), strict=True)
+        return [
+            [*columns],
+            *(
+                [f"{cell:.4f}" if name == "score" else str(cell) for name, cell in zip(columns, line, strict=True)]
+                for line in lines
+            ),
+        ]
 
     def _number(self) -> str:
         """How many labels are issues, in a sentence."""
-        count, confusable = int(self.is_issue.sum()), int((self.kind == "confusable").sum())
-        return f"{count} of {len(self.index)} labels are probably wrong, {confusable} of them of confusable classes"
+        kinds = (("confusable", "of confusable classes"), ("ambiguous", "of ambiguous examples"))
+        counts = {text: int((self.kind == kind).sum()) for kind, text in kinds}
+        more = [f"{count} of them {text}" for text, count in counts.items() if count] or [f"0 of them {kinds[0][1]}"]
+        return f"{self.is_issue.sum()} of {len(self.index)} labels are probably wrong, {', '.join(more)}"
 
 
 class Evidence(NamedTuple):

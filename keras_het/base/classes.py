@@ -130,7 +130,7 @@ def _of_vectors(given: np.ndarray, name: str) -> Encoded:
 
 def _of_names(given: np.ndarray, categories: list | None, name: str, alone: bool) -> Encoded:
     values = given.tolist()
-    missing = [index for index, value in enumerate(values) if _is_missing(value)]
+    missing = [index for index, value in enumerate(values) if is_missing(value)]
     if missing:
         raise refusal(name, "have a label for each example", f"none at [{missing[0]}]")
     if -1 in values:
@@ -155,7 +155,7 @@ def _whole(given: np.ndarray, name: str) -> np.ndarray:
     return given.astype("int64") if np.all(given == np.floor(given)) else given
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Whether a label is None, nan, or NA of pandas, which cannot be compared."""
     try:
         return value is None or bool(value != value)

@@ -14,8 +14,8 @@ from keras_het.estimator.network import NetworkClassifier
 from keras_het.inspection.check import judge
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import unchanged_seed
-from keras_het.training.candidates import Task
 from keras_het.training.networks import checked_model, options_of, own_head, with_layers
+from keras_het.training.task import Task
 
 
 class HeteroscedasticClassifier(NetworkClassifier):

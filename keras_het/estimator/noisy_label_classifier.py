@@ -5,10 +5,13 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
 
+from keras_het.base.batches import check_same_index
 from keras_het.base.classes import Encoded
 from keras_het.estimator.network import NetworkClassifier
 from keras_het.training import choose
+from keras_het.training.labels import is_votes, read_labels
 
 
 class NoisyLabelClassifier(NetworkClassifier):
@@ -88,7 +91,8 @@ class NoisyLabelClassifier(NetworkClassifier):
         Args:
             X: numbers of shape `(N, D)`, or images `(N, height, width, channels)`.
             y: labels, `(N,)`: integers, strings or booleans, of at least two classes; no -1, which means that there is
-                no label, unless the classes are -1 and 1. A Series of pandas must have the index of a frame X.
+                no label, unless the classes are -1 and 1. A Series of pandas must have the index of a frame X. Or
+                labels of several annotators, `(N, M)`, as for `choose`.
             refused: no other argument is taken, above all no `sample_weight`: the candidates use the weights.
         Returns:
             itself.
@@ -98,12 +102,12 @@ class NoisyLabelClassifier(NetworkClassifier):
         if refused:  # not an argument of its own: scikit-learn would take that for the weights to work
             rule = "be called with X and y alone: the candidates use the weights"
             raise ValueError(f"`fit` must {rule}. Received: {', '.join(refused)}")
-        X, labels = self._checked(X, y)
+        X, labels = self._checked_votes(X, y) if is_votes(y) else self._checked(X, y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1 - 1000))
         self.choice_ = choose(
             self._maker(X, np.ones(len(X), "float32")),
             X,
-            Encoded(self.classes_, labels),
+            labels if is_votes(y) else Encoded(self.classes_, labels),
             candidates=self.candidates,
             epochs=self.epochs,
             batch_size=self.batch_size,
@@ -114,6 +118,13 @@ class NoisyLabelClassifier(NetworkClassifier):
         )
         self.model_ = self.choice_.model
         return self
+
+    def _checked_votes(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """X as float32, and y as it is; sets `classes_`."""
+        check_same_index(X=X, y=y)
+        X = validate_data(self, X, dtype="float32", allow_nd=True)
+        self.classes_ = read_labels(y, len(X)).classes
+        return X, y.to_numpy() if hasattr(y, "iloc") else y
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

@@ -70,16 +70,18 @@ def scaling(x: np.ndarray) -> Scaling:
 
 
 def sums_of(x: np.ndarray, labels: np.ndarray, units: int, weights: np.ndarray) -> Sums:
-    """The sums of scaled features, `(N, D)`, with labels `(N,)` and weights `(N,)`."""
+    """The sums of scaled features, `(N, D)`, with labels `(N,)` or distributions `(N, K)`, and weights `(N,)`."""
     size = x.shape[1] if x.shape[1] <= MOST else 0
-    features, products = np.zeros((units, x.shape[1])), np.zeros((size, size))
+    counts, features, products = np.zeros(units), np.zeros((units, x.shape[1])), np.zeros((size, size))
     for start in range(0, len(x), BLOCK):
         rows = slice(start, start + BLOCK)
-        weighted = x[rows] * weights[rows, None].astype("float32")
-        features += (labels[rows] == np.arange(units)[:, None]).astype("float32") @ weighted
+        weighted, own = x[rows] * weights[rows, None].astype("float32"), labels[rows]
+        share = own if own.ndim == 2 else own[:, None] == np.arange(units)
+        counts += weights[rows] @ share
+        features += share.T.astype("float32") @ weighted
         if size:
             products += weighted.T @ x[rows]
-    return Sums(np.bincount(labels, weights, units), features, products)
+    return Sums(counts, features, products)
 
 
 def solved(sums: Sums, shrinkages: tuple[float, ...] = SHRINKAGES) -> list[Discriminant]:
@@ -124,7 +126,7 @@ def discriminant(
 
     Args:
         x: scaled features, `(N, D)`, float32.
-        labels: integers in [0, K), `(N,)`, which may be wrong.
+        labels: integers in [0, K), `(N,)`, which may be wrong; or a distribution for each example, `(N, K)`.
         units: K.
         fold_of: the fold of each example, `(N,)`; None for five at random.
         weights: weights of the examples, `(N,)`; None for equal ones.
@@ -162,7 +164,8 @@ def best_scale(logits: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> t
     rows, share = np.arange(len(labels)), weights / weights.sum()
 
     def loss(log_scale: float) -> float:
-        return float(-share @ log_softmax(np.exp(log_scale) * logits, axis=1)[rows, labels])
+        log_p = log_softmax(np.exp(log_scale) * logits, axis=1)
+        return float(-share @ (log_p[rows, labels] if labels.ndim == 1 else np.einsum("nk,nk->n", labels, log_p)))
 
     found = scipy.optimize.minimize_scalar(loss, bounds=(-8.0, 3.0), method="bounded", options={"xatol": 0.01})
     return float(np.exp(found.x)), float(found.fun)

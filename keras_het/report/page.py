@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_het.analysis.corrections import COLUMNS, read_corrections, read_table, table_of
+from keras_het.analysis.corrections import COLUMNS, OF_EXAMPLE, read_corrections, read_table, table_of
 from keras_het.analysis.label_quality import LabelIssues
 from keras_het.analysis.plots.drawing import EITHER, TOGETHER
 from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal
 from keras_het.base.version import __version__
 from keras_het.report.advice import NO_PAIR, next_steps, summary
+from keras_het.report.examples import MOST_COLUMNS, MOST_SHOWN, Cell, Column, check_number, columns_of
 from keras_het.report.figures import is_images, margin_curves, pictures, thumbnails
 from keras_het.report.findings import Findings, collect
 
@@ -46,7 +47,7 @@ def _is_page(path: pathlib.Path) -> bool:
 def _is_table(path: pathlib.Path) -> bool:
     """Whether the file is a table of a report, without columns that a person has added or taken away."""
     try:
-        return sorted(read_table(path).columns) == sorted(COLUMNS)
+        return sorted(name for name in read_table(path).columns if not name.startswith(OF_EXAMPLE)) == sorted(COLUMNS)
     except ValueError:
         return False
 
@@ -67,7 +68,10 @@ def replace_files(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
 
 
 class Suspect(NamedTuple):
-    """A line of the table of suspects; `thumbnail` and `curve`, of its margins by epoch, are addresses or None."""
+    """A line of the table of suspects; `thumbnail` and `curve`, of its margins by epoch, are addresses or None.
+
+    `cells` are its texts and columns.
+    """
 
     index: int  # type: ignore[assignment]  # hides `tuple.index`
     given: Any
@@ -77,6 +81,7 @@ class Suspect(NamedTuple):
     kind: str
     thumbnail: str | None
     curve: str | None
+    cells: list[tuple[Column, Cell]]
 
 
 def report(
@@ -91,15 +96,17 @@ def report(
     issues: LabelIssues | None = None,
     transition: Any = None,
     images: Any = None,
+    texts: Any = None,
+    frame: Any = None,
     batch_size: int = 128,
     title: str | None = None,
 ) -> pathlib.Path:
     """Writes a page about probably wrong labels, confused classes, and how far the confidence can be trusted.
 
     The page, `report.html`, is one file that needs nothing from elsewhere; beside it is `labels.csv`, with a line for
-    each label. Write the right class of a wrong label into its column `corrected`: `analysis.apply_corrections` applies
-    these corrections to labels, and the next report into the folder keeps them. No table is written where labels cannot
-    be judged.
+    each label. Both have the texts and columns of the examples, as plain text. Write the right class of a wrong label
+    into the column `corrected` of the table: `analysis.apply_corrections` applies these corrections to labels, and the
+    next report into the folder keeps them. No table is written where labels cannot be judged.
 
     A model that was trained on these examples knows their labels, wrong ones too, and looks better than it is. So give
     `probabilities` of models that were not trained on them, or other examples; or `dynamics` of that training, whose
@@ -121,6 +128,9 @@ def report(
             good the model is against the true classes; then the examples must be held out. None for no such section.
         images: pictures of the examples, to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels;
             None takes x if it has that last form.
+        texts: texts of the examples, N of them, for the same, each str, bytes or None; None takes x if it is texts.
+        frame: pandas frame of N rows, for the same: the first 40 of its columns, with its index if that is not 0, 1, 2,
+            ...; None takes x if it is a frame. It and a Series of texts must have the index of y.
         batch_size: size of the batches of the predictions.
         title: title of the page, as plain text; None names the model.
     Returns:
@@ -128,16 +138,16 @@ def report(
     Raises:
         ImportError: without Matplotlib or Jinja.
         ValueError: for no example, labels out of range, predictions that are nan or not of exclusive classes, logits
-            that nothing marks as such, arguments of other shapes, a file of these names that no report wrote, or
-            corrections of other labels.
+            that nothing marks as such, arguments of other shapes, kinds or indices, a file of these names that no
+            report wrote, or corrections of other labels.
 
     Example:
         >>> import numpy as np, tempfile
         >>> from keras_het.layers import HeteroscedasticDense
         >>> model = keras.Sequential([keras.Input((2,)), HeteroscedasticDense(2, num_factors=1)])
-        >>> page = report(model, np.eye(2), [0, 1], ["cat", "dog"], tempfile.mkdtemp())
-        >>> page.name, "cat" in page.read_text()
-        ('report.html', True)
+        >>> page = report(model, np.eye(2), [0, 1], ["cat", "dog"], tempfile.mkdtemp(), texts=["it purrs", "it barks"])
+        >>> page.name, "cat" in page.read_text(), "purrs" in page.read_text()
+        ('report.html', True, True)
     """
     import_extra("jinja2", "The report")
     folder = pathlib.Path(path)
@@ -145,21 +155,23 @@ def report(
     given = {"probabilities": probabilities, "dynamics": dynamics, "issues": issues, "transition": transition}
     found = collect(model, x, y, class_names, **given, batch_size=batch_size)
     images = x if images is None and is_images(x) else images
-    if images is not None and len(images) != len(found.labels):
-        raise refusal("images", f"have one for each of the {len(found.labels)} examples", len(images))
-    table = _table(found, folder / TABLE)
-    replace_files(folder, table | {PAGE: render(found, images, title).encode("utf-8", "replace")})
+    if images is not None:
+        check_number("images", images, len(found.labels))
+    columns = columns_of(x, y, texts, frame)
+    table = _table(found, folder / TABLE, columns)
+    replace_files(folder, table | {PAGE: render(found, images, columns, title).encode("utf-8", "replace")})
     return folder / PAGE
 
 
-def _table(found: Findings, old: pathlib.Path) -> dict[str, bytes]:
+def _table(found: Findings, old: pathlib.Path, columns: Sequence[Column]) -> dict[str, bytes]:
     """The table of all labels as a file, with the corrections of the old one; none if labels cannot be judged."""
     corrections = read_corrections(old, found.labels, found.class_names) if old.exists() else {}
-    return {} if found.issues is None else {old.name: table_of(found.issues, found.class_names, corrections)}
+    examples = [(column.title, column.written) for column in columns[:MOST_COLUMNS]]
+    return {} if found.issues is None else {old.name: table_of(found.issues, found.class_names, corrections, examples)}
 
 
-def render(found: Findings, images: Any = None, title: str | None = None) -> str:
-    """The page as text. Names of classes are shown as plain text, whatever they hold."""
+def render(found: Findings, images: Any = None, columns: Sequence[Column] = (), title: str | None = None) -> str:
+    """The page as text. Names and texts are shown as plain text, whatever they hold."""
     jinja = import_extra("jinja2", "The report")
     trusted = import_extra("markupsafe", "The report").Markup  # for this package's own files only
     environment = jinja.Environment(
@@ -167,7 +179,7 @@ def render(found: Findings, images: Any = None, title: str | None = None) -> str
     )
     files = resources.files("keras_het.report")
     style, script, template = ((files / name).read_text("utf-8") for name in ("style.css", "sort.js", "template.html"))
-    rows = suspects(found, images)
+    rows = suspects(found, images, columns[:MOST_COLUMNS])
     return environment.from_string(template).render(
         found=found,
         title=title,
@@ -176,6 +188,9 @@ def render(found: Findings, images: Any = None, title: str | None = None) -> str
         pictures=pictures(found),
         suspects=rows,
         images=images is not None,
+        columns=columns[:MOST_COLUMNS],
+        columns_in_all=len(columns),
+        most_shown=MOST_SHOWN,
         curves=found.margins is not None,
         pairs=(found.pairs or [])[:MOST_PAIRS],
         flips=found.flips[:MOST_PAIRS],
@@ -189,7 +204,7 @@ def render(found: Findings, images: Any = None, title: str | None = None) -> str
     )
 
 
-def suspects(found: Findings, images: Any = None) -> list[Suspect]:
+def suspects(found: Findings, images: Any = None, columns: Sequence[Column] = ()) -> list[Suspect]:
     """The first labels of the table: the labels that are probably wrong, or, if there are none, the least probable."""
     if found.issues is None:
         return []
@@ -198,8 +213,11 @@ def suspects(found: Findings, images: Any = None) -> list[Suspect]:
     indices = [row[0] for row in rows]
     shown = [None] * len(rows) if images is None else thumbnails(images, indices)
     curves = [None] * len(rows) if found.margins is None else margin_curves(found.margins[:, indices])
+    cells = [[(column, column.cell(index)) for column in columns] for index in indices]
     names = found.class_names
     return [
-        Suspect(index, names[given], names[suggested], score, bool(is_issue), kind, thumbnail, curve)
-        for (index, given, suggested, score, is_issue, kind), thumbnail, curve in zip(rows, shown, curves, strict=True)
+        Suspect(index, names[given], names[suggested], score, bool(is_issue), kind, thumbnail, curve, values)
+        for (index, given, suggested, score, is_issue, kind), thumbnail, curve, values in zip(
+            rows, shown, curves, cells, strict=True
+        )
     ]

@@ -2,6 +2,7 @@
 
 from keras_het.training.candidates import (
     DEFAULTS,
+    AnnotatorTransitions,
     Candidate,
     EarlyLearning,
     EarlyStopping,
@@ -9,16 +10,18 @@ from keras_het.training.candidates import (
     Heteroscedastic,
     LabelSmoothing,
     LinearDiscriminant,
-    Task,
+    MajorityVote,
 )
 from keras_het.training.choose import choose
 from keras_het.training.clean import clean_labels
 from keras_het.training.folds import cross_val_probabilities
 from keras_het.training.held_out import noisy_nll
+from keras_het.training.task import Task
 from keras_het.training.tune import tune
 
 __all__ = [
     "DEFAULTS",
+    "AnnotatorTransitions",
     "Candidate",
     "EarlyLearning",
     "EarlyStopping",
@@ -26,6 +29,7 @@ __all__ = [
     "Heteroscedastic",
     "LabelSmoothing",
     "LinearDiscriminant",
+    "MajorityVote",
     "Task",
     "choose",
     "clean_labels",

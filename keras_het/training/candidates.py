@@ -1,63 +1,26 @@
-"""The candidates that `choose` compares, the form of one of your own, and the task that each of them gets."""
+"""The candidates that `choose` compares, and the form of one of your own."""
 
-import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_het.base.batches import select_rows
+from keras_het.label_noise.dawid_skene import dawid_skene
 from keras_het.label_noise.discriminant import discriminant, scaling
-from keras_het.layers import HeteroscedasticDense
-from keras_het.losses import EarlyLearningRegularizedCrossentropy, ForwardCorrectedCrossentropy, with_index
+from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.losses import (
+    AnnotatorsLoss,
+    EarlyLearningRegularizedCrossentropy,
+    ForwardCorrectedCrossentropy,
+    with_index,
+)
+from keras_het.training.task import Task
 
+PENALTY = 1e-3  # of T of annotators
 SMOOTHING = 0.3  # of labels in forward correction: without it the loss asks for certainty where T is an estimate
-
-
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """Examples and what is known of their labels, which may be wrong; also the evidence that a candidate may use.
-
-    Attributes:
-        x: examples, as the network takes them.
-        y: labels, integers in [0, K), `(N,)`.
-        classes: names of the K classes, or their numbers, `(K,)`.
-        sample_weight: weights of the examples in training, `(N,)`; None for equal ones.
-        trust: weights of the labels where they measure a model, `(N,)`: 1 for a verified one.
-        verified: boolean, whether somebody has verified a label, `(N,)`; None if none is.
-        index: index of the pandas frame that the examples came in; None for numbers.
-        own_classes: classes as the labels themselves name them, `(K,)`, where `classes` are other names; or None.
-        epochs: largest number of epochs of a training.
-        transition: T by `diagnose_noise`, `(K, K)`; None in the plain training. It is estimated from that and from all
-            held-out labels: its K^2 numbers know a little of the labels that measure the candidate. Predictions of
-            the examples would know too much, for a candidate could learn those labels by heart.
-        head_options: arguments of a new head, those of the model's own last layer: its regularizers.
-    """
-
-    x: Any
-    y: np.ndarray
-    classes: np.ndarray
-    sample_weight: np.ndarray | None = None
-    trust: np.ndarray | None = None
-    verified: np.ndarray | None = None
-    index: Any = None
-    own_classes: np.ndarray | None = None
-    epochs: int = 1
-    transition: np.ndarray | None = None
-    head_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-    @property
-    def units(self) -> int:
-        """The number of classes."""
-        return len(self.classes)
-
-    def take(self, indices: np.ndarray) -> "Task":
-        """The task of some of the examples, those at the `indices`."""
-        rows = {name: getattr(self, name) for name in ("y", "sample_weight", "trust", "verified", "index")}
-        taken: dict[str, Any] = {name: None if row is None else row[indices] for name, row in rows.items()}
-        return dataclasses.replace(self, x=select_rows(self.x, indices), **taken)
 
 
 class Candidate:
@@ -122,22 +85,24 @@ class Candidate:
         return []
 
     def loss(self, task: Task, strength: Any) -> Any:
-        """The loss, new for each training; by default crossentropy.
+        """The loss, new for each training; by default crossentropy, of labels or of distributions.
 
         Args:
             task: argument of `head`.
             strength: argument of `head`.
         """
-        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        losses = keras.losses
+        made = losses.SparseCategoricalCrossentropy if task.target.ndim == 1 else losses.CategoricalCrossentropy
+        return made(from_logits=True)
 
     def labels(self, task: Task, strength: Any) -> Any:
-        """The targets of the loss, `(N,)` or `(N, K)`; by default the labels as they are.
+        """The targets of the loss, `(N,)` or `(N, K)`; by default the labels as they are, or what the votes say.
 
         Args:
             task: argument of `head`.
             strength: argument of `head`.
         """
-        return task.y
+        return task.target
 
     def sample_weight(self, task: Task, strength: Any) -> Any:
         """Weights of the examples, `(N,)`; by default those of the task.
@@ -178,6 +143,9 @@ class EarlyLearning(Candidate):
     def loss(self, task: Task, strength: Any) -> Any:
         return EarlyLearningRegularizedCrossentropy(len(task.y), task.units, strength, from_logits=True)
 
+    def labels(self, task: Task, strength: Any) -> Any:
+        return task.distribution.argmax(axis=1)
+
     def sample_weight(self, task: Task, strength: Any) -> Any:
         return with_index(len(task.y))
 
@@ -196,7 +164,7 @@ class ForwardCorrection(Candidate):
         return ForwardCorrectedCrossentropy(task.transition, from_logits=True)
 
     def labels(self, task: Task, strength: Any) -> Any:
-        return (1.0 - SMOOTHING) * keras.utils.to_categorical(task.y, task.units) + SMOOTHING / task.units
+        return (1.0 - SMOOTHING) * task.distribution + SMOOTHING / task.units
 
 
 class LinearDiscriminant(Candidate):
@@ -215,7 +183,7 @@ class LinearDiscriminant(Candidate):
 
     def solution(self, task: Task, strength: Any) -> list[np.ndarray]:
         x = np.asarray(task.x)
-        return list(discriminant(scaling(x)(x), task.y, task.units, weights=task.sample_weight)[0])
+        return list(discriminant(scaling(x)(x), task.target, task.units, weights=task.sample_weight)[0])
 
 
 class LabelSmoothing(Candidate):
@@ -230,7 +198,7 @@ class LabelSmoothing(Candidate):
         return keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=strength)
 
     def labels(self, task: Task, strength: Any) -> Any:
-        return keras.utils.to_categorical(task.y, task.units)
+        return task.distribution
 
 
 class Heteroscedastic(Candidate):
@@ -259,7 +227,48 @@ class Heteroscedastic(Candidate):
         return [HeteroscedasticDense(task.units, self.num_factors, temperature=strength, **task.head_options)]
 
 
+class MajorityVote(Candidate):
+    """Crossentropy of the fractions of an example's votes, whoever gave them; for labels of several annotators.
+
+    -sum_k q_k log p_k,    q_k the fraction of the example's labels that are k
+    """
+
+    name = "fractions of the votes"
+
+    def labels(self, task: Task, strength: Any) -> Any:
+        return task.evidence
+
+
+class AnnotatorTransitions(Candidate):
+    """A transition matrix for each annotator, learned with the network; for labels of several annotators.
+
+    -sum_m log sum_i p_i T_m[i, y_m],    T_m at first by Dawid and Skene                 (Rodrigues and Pereira 2018)
+
+    The layer is `layers.NoiseTransition`, and the loss `losses.AnnotatorsLoss`.
+    """
+
+    name, models_noise = "a T for each annotator", True
+
+    def tail(self, task: Task, strength: Any) -> list[keras.layers.Layer]:
+        if task.votes is None:
+            rule = "be labels of several annotators, (N, M), for a T for each annotator"
+            raise ValueError(f"`y` must {rule}. Received: one label for each example")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # `choose` compares; who is named there is not left with one class
+            start = dawid_skene(task.votes, task.units).transitions
+        penalty = keras.regularizers.L2(PENALTY)
+        count = task.votes.shape[1]
+        return [NoiseTransition(task.units, num_annotators=count, transition=start, regularizer=penalty)]
+
+    def loss(self, task: Task, strength: Any) -> Any:
+        return AnnotatorsLoss()
+
+    def labels(self, task: Task, strength: Any) -> Any:
+        return task.votes
+
+
 PLAIN = EarlyStopping()
+OF_VOTES: tuple[Candidate, ...] = (MajorityVote(), AnnotatorTransitions())
 DEFAULTS: tuple[Candidate, ...] = (PLAIN, LinearDiscriminant(), EarlyLearning(), ForwardCorrection(), LabelSmoothing())
 """The candidates that `choose` compares, unless it is given others; `[*DEFAULTS, mine]` adds one."""
 # The candidates for a doubt, and the standard errors by which another one must be above them, without and with a model

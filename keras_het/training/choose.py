@@ -14,13 +14,14 @@ from keras_het.analysis import diagnose_noise
 from keras_het.analysis.advice import after_choose
 from keras_het.base.result_files import ResultFiles
 from keras_het.base.validation import check_integer
-from keras_het.training.candidates import DEFAULTS, PLAIN, SAFEST, Candidate, Task, file_name
+from keras_het.training.candidates import DEFAULTS, OF_VOTES, PLAIN, SAFEST, Candidate, file_name
 from keras_het.training.compare import CLEAR, WIDTH, check_learned, choose_one, class_means, class_means_of
 from keras_het.training.data import read, read_validation
 from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 from keras_het.training.folds import MOST_SEED, stratified_folds
 from keras_het.training.race import Entry, Race
 from keras_het.training.result import Result, Score, finished
+from keras_het.training.task import Task
 
 OF_RULES = (
     " If rules or another model made the labels, what predicts most of them has learned their errors, too: a linear "
@@ -85,9 +86,12 @@ def choose(
         x: examples: arrays, a pandas frame of numbers, or a data set of batches (x, y), which is read once and kept in
             memory.
         y: their labels, `(N,)`: integers from 0 on, or names; None for a data set. A Series of pandas must have the
-            index of a frame x.
+            index of a frame x. Or votes of several annotators, `(N, M)`, integers or names, with -1, nan or None where
+            one gave none, or `label_noise.Votes`; or distributions or counts, `(N, K)` floats. Votes are compared by
+            how many held-out ones are predicted. Examples without a label are left out.
         epochs: the number of epochs of each training; the best epoch decides.
-        candidates: objects of `training.Candidate`, beside the plain training; None for `training.DEFAULTS`.
+        candidates: objects of `training.Candidate`, beside the plain training; None for `training.DEFAULTS`, and
+            beside these, of votes, `training.MajorityVote` and `training.AnnotatorTransitions`.
         criterion: "accuracy" or "loss", -log p(label). The likelihood compares what predicts the labels as they are,
             and no methods that correct them: see the page "Train".
         validation_data: `(x, y)`, `(x, y, weights of the labels in the measure)`, or a data set of either, to measure
@@ -104,7 +108,8 @@ def choose(
         trainings: the most trainings, with the last one, from `folds + 1` on. The plain training is measured on all
             folds, whose probabilities the result has. If the others are too few for the candidates on all folds, these
             are measured on fewer; if they are too few for one fold, the last candidates of the list are left out.
-        report_path: the folder for a page and a table of the labels (`report`); None for none.
+        report_path: the folder for a page and a table of the labels (`report`), with the suspects where x are images,
+            texts or a frame; None for none.
         resume_path: a folder that keeps each finished training; a later call goes on from there. It refuses other data,
             a data set in another order among them, and other arguments and candidates. Of `make_model` it knows the
             layers, the optimizer and the loss of a model that it makes, and not how the layers are joined, nor
@@ -143,8 +148,10 @@ def choose(
     trainer = Trainer(
         make_model, optimizer, check_integer("epochs", epochs, 1), batch_size, criterion, verbose, fit_arguments
     )
-    entries = _entries(candidates, _most_entries(trainings, folds), trainer.on_features)
     given = read(x, y, None, verified_labels, class_names)
+    if candidates is None:
+        candidates = DEFAULTS if given.votes is None else (*DEFAULTS, *OF_VOTES)
+    entries = _entries(candidates, _most_entries(trainings, folds), trainer.on_features)
     if given.sample_weight is not None:
         rule = "give (x, y) alone: candidates use the weights themselves (`clean_labels` takes yours)"
         raise ValueError(f"`x` must {rule}. Received: a data set with weights")
@@ -175,7 +182,7 @@ def choose(
 
     def train(labels: np.ndarray, rows: np.ndarray) -> keras.Model:
         """The chosen candidate on some of the examples, for its best number of epochs."""
-        part, best = dataclasses.replace(task, y=labels).take(rows), race.epoch(chosen) + 1
+        part, best = task.corrected(labels).take(rows), race.epoch(chosen) + 1
         return trainer.whole(trainer.candidate(chosen.candidate, chosen.strength, part, None, seed + folds, best)[0])
 
     model, table = train(task.y, np.arange(len(task.y))), [_score(race, entry, base, criterion) for entry in entries]
@@ -237,9 +244,9 @@ def _most_entries(trainings: int, folds: int) -> int:
     return trainings - folds
 
 
-def _entries(candidates: Iterable[Candidate] | None, most: int, on_features: bool) -> list[Entry]:
+def _entries(candidates: Iterable[Candidate], most: int, on_features: bool) -> list[Entry]:
     """The plain training, and the candidates at each of their strengths, as many as there are trainings for."""
-    given = list(DEFAULTS if candidates is None else candidates)
+    given = list(candidates)
     wrong = [candidate for candidate in given if not isinstance(candidate, Candidate) or not candidate.name]
     if wrong:
         rule = "be a list of objects of `Candidate`, each with a name"

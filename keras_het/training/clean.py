@@ -14,12 +14,12 @@ from keras_het.analysis import diagnose_noise
 from keras_het.base.batches import check_same_index
 from keras_het.base.validation import as_float64, check_choice
 from keras_het.label_noise.estimation import check_distributions
-from keras_het.training.candidates import Task
 from keras_het.training.compare import check_learned
 from keras_het.training.data import read
 from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 from keras_het.training.folds import held_out_probabilities
 from keras_het.training.result import ACTIONS, MANY, TOO_MANY, Result, Score, cleaned, finished
+from keras_het.training.task import Task
 
 
 def clean_labels(
@@ -113,7 +113,7 @@ def clean_labels(
 
     def train(labels: np.ndarray, rows: np.ndarray) -> keras.Model:
         """A new model on some of the examples."""
-        return trainer.whole(trainer.own(dataclasses.replace(task, y=labels).take(rows), seed + folds))
+        return trainer.whole(trainer.own(task.corrected(labels).take(rows), seed + folds))
 
     right = float(np.mean(p.argmax(axis=1) == task.y))
     count = folds if probabilities is None else 0

@@ -6,10 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.base.batches import as_arrays, check_same_index, count_examples, examples_and_labels, is_data_set
-from keras_het.base.classes import encode, encode_among
+from keras_het.base.batches import (
+    as_arrays,
+    check_same_index,
+    count_examples,
+    examples_and_labels,
+    is_data_set,
+    select_rows,
+)
+from keras_het.base.classes import encode_among
 from keras_het.base.validation import check_class_names, check_weights
-from keras_het.training.candidates import Task
+from keras_het.training.labels import Labels, is_votes, read_labels
+from keras_het.training.task import Task
 
 LEAST_TRUST = 0.1  # in a noisy label beside a verified one, so that few verified labels do not decide alone
 
@@ -21,20 +29,36 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
         ValueError: for labels or weights that do not belong to the examples, or are out of range.
     """
     check_same_index(x=x, y=y, sample_weight=sample_weight)
-    index = index_of(x, y)
+    index, columns = index_of(x, y), getattr(x, "columns", None)
     x, y, own_weight = as_arrays(as_table(x), y)
-    classes, labels = encode(y, count_examples(x), alone=True)
+    found, count = read_labels(y, count_examples(x)), count_examples(x)
     if sample_weight is not None and own_weight is not None:
         raise ValueError("`sample_weight` must be None for a data set with weights of its own. Received: weights")
-    verified = _verified(verified_labels, len(labels), classes, index)
-    own_classes = classes
+    classes = own_classes = found.classes
+    verified = _verified(verified_labels, count, classes, index)
+    weights = check_weights(own_weight if sample_weight is None else sample_weight, count)
+    if found.labelled is not None:
+        rows = found.labelled
+        x, verified, weights = select_rows(x, rows), verified[rows], None if weights is None else weights[rows]
+        index = (np.arange(count) if index is None else index)[rows]
     if class_names is not None:
         classes = np.asarray(check_class_names(class_names, len(classes)))
-    trust = _trust(labels, verified, len(classes))
-    weights = check_weights(own_weight if sample_weight is None else sample_weight, len(labels))
     is_known = verified >= 0
-    given = {"verified": is_known if is_known.any() else None, "index": index, "own_classes": own_classes}
-    return Task(x, np.where(is_known, verified, labels), classes, weights, trust, **given)
+    return Task(
+        x,
+        np.where(is_known, verified, found.y),
+        classes,
+        weights,
+        _trust(found, verified, len(classes)),
+        is_known if is_known.any() else None,
+        index,
+        columns,
+        own_classes,
+        votes=found.votes,
+        soft=found.soft,
+        annotators=found.annotators,
+        labelled=None if found.labelled is None else np.isin(np.arange(count), found.labelled),
+    )
 
 
 def read_validation(data: Any, task: Task, columns: Any = None, name: str = "validation_data") -> Task:
@@ -55,6 +79,8 @@ def read_validation(data: Any, task: Task, columns: Any = None, name: str = "val
         raise ValueError(f"`{name}` must {rule}. Received: {', '.join(map(str, found))}")
     index = index_of(*pair)
     x, y, weights = as_arrays(as_table(pair[0]), pair[1], name)
+    if is_votes(y):
+        raise ValueError(f"`{name}` must have one label for each example, and no votes. Received: votes")
     labels = encode_among(y, task.classes if task.own_classes is None else task.own_classes, name)
     if len(np.unique(labels)) < 2:
         raise ValueError(f"`{name}` must have labels of at least two classes. Received: 1")
@@ -63,7 +89,7 @@ def read_validation(data: Any, task: Task, columns: Any = None, name: str = "val
         raise ValueError(f"`{name}` must {rule}. Received: {len(labels)} labels of {count_examples(x)}")
     weights = check_weights(weights if given is None else given, len(labels), f"{name}[2]")
     trust = np.ones(len(labels)) if weights is None else weights.astype("float64")
-    return Task(x, labels, task.classes, trust=trust, index=index)
+    return Task(x, labels, task.classes, trust=trust, index=index, columns=found)
 
 
 def index_of(x: Any, y: Any) -> Any:
@@ -112,14 +138,16 @@ def _is_index(index: Any, count: int) -> bool:
     return isinstance(index, numbers.Integral) and not isinstance(index, bool) and 0 <= int(index) < count
 
 
-def _trust(labels: np.ndarray, verified: np.ndarray, units: int) -> np.ndarray:
+def _trust(found: Labels, verified: np.ndarray, units: int) -> np.ndarray:
     """Weights of labels in a measure: 1 for verified ones, and for others the share that a flip leaves of a signal.
 
     A difference in accuracy of delta on true labels is a delta on noisy ones, a = (r - 1/K) / (1 - 1/K) for uniform
-    flips that keep a share r of the labels. The weight a then gives the estimate of least variance.
+    flips that keep a share r of the labels. The weight a then gives the estimate of least variance. Votes count each.
     """
-    known = verified >= 0
+    known, votes = verified >= 0, np.ones(len(verified))
+    if found.votes is not None:
+        votes = np.where(known, 1.0, (found.votes >= 0).sum(axis=1))
     if not known.any():
-        return np.ones(len(labels))
-    kept = np.mean(labels[known] == verified[known])
-    return np.where(known, 1.0, max(LEAST_TRUST, (kept - 1.0 / units) / (1.0 - 1.0 / units)))
+        return votes
+    kept = np.mean(found.y[known] == verified[known])
+    return np.where(known, 1.0, votes * max(LEAST_TRUST, (kept - 1.0 / units) / (1.0 - 1.0 / units)))

@@ -19,8 +19,9 @@ from keras_het.inspection.check import judge
 from keras_het.inspection.data import check_finite
 from keras_het.losses.state import StatefulCrossentropy
 from keras_het.training import networks
-from keras_het.training.candidates import Candidate, Task
+from keras_het.training.candidates import Candidate
 from keras_het.training.compare import SMALLEST
+from keras_het.training.task import Task
 
 MOMENTUM = 0.8  # of the average of weights, for an epoch
 CRITERIA = ("accuracy", "loss")
@@ -225,7 +226,7 @@ class Record(keras.callbacks.Callback):
         self.use_averages()
         p = probabilities(self.predictor, self.held_out.x, self.batch_size)
         self.predictor.set_weights(current)
-        scores = scored(p, self.held_out.y, self.criterion)
+        scores = scored(p, self.held_out.evidence, self.criterion)
         if not self.scores or scores.sum() > max(map(np.sum, self.scores)):
             self.probabilities = p
         self.scores.append(scores)
@@ -247,10 +248,16 @@ class Record(keras.callbacks.Callback):
 
 
 def scored(p: np.ndarray, labels: np.ndarray, criterion: str) -> np.ndarray:
-    """The score of each example, `(N,)`: whether its label is predicted, or log p(label), float32."""
+    """The score of each example, `(N,)`: whether its label is predicted, or log p(label), float32.
+
+    Of a distribution over the labels, `(N, K)`, it is the mean.
+    """
+    rows = np.arange(len(labels))
     if criterion == "accuracy":
-        return p.argmax(-1) == labels
-    return np.log(np.maximum(p[np.arange(len(labels)), labels], np.float32(SMALLEST)))
+        predicted = p.argmax(-1)
+        return predicted == labels if labels.ndim == 1 else labels[rows, predicted].astype("float32")
+    log_p = np.log(np.maximum(p, np.float32(SMALLEST)))
+    return log_p[rows, labels] if labels.ndim == 1 else np.einsum("nk,nk->n", labels, log_p).astype("float32")
 
 
 def probabilities(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:

@@ -19,7 +19,8 @@ from keras_het.inspection.matching import labels_for, remade
 from keras_het.label_noise.discriminant import scaling
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.raw_inputs import with_preprocessor
-from keras_het.training.candidates import Candidate, LinearDiscriminant, Task
+from keras_het.training.candidates import Candidate, LinearDiscriminant
+from keras_het.training.task import Task
 
 PROBABILITIES = ("softmax", "sigmoid", "log_sigmoid")  # activations, not of logits or log-probabilities of one class
 OF_INTEGERS = ("integers", "either", "")  # labels that a loss takes; "" of a user's own

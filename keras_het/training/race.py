@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.result_files import ResultFiles
-from keras_het.training.candidates import Candidate, Task, file_name, name_of
+from keras_het.training.candidates import Candidate, file_name, name_of
 from keras_het.training.compare import BEHIND, Difference, best_epoch, compare
 from keras_het.training.fit import Trainer
+from keras_het.training.task import Task
 
 
 class Entry:

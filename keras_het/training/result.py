@@ -18,10 +18,12 @@ from keras_het.analysis.label_quality import LabelIssues, issues_by_class
 from keras_het.base.extras import import_extra
 from keras_het.base.validation import check_choice
 from keras_het.report import report
-from keras_het.training.candidates import Task
+from keras_het.training.task import Task
+from keras_het.training.vote_issues import VoteIssues, vote_issues
 
 ACTIONS = ("drop", "correct")
 MANY = 1 / 3  # of all labels
+SHOWN = ("images", "texts", "frame")  # arguments of `report` with an entry for each example
 BY_CLASS = ("uniform", "pairs", "pattern")  # kinds of noise that do not depend on the example
 SCALES = {"accuracy": (100, 1)}  # of differences that are printed, and their digits: points
 TOO_MANY = (
@@ -125,6 +127,22 @@ class Result:
         return dataclasses.replace(found, class_names=task.classes, example_names=task.index)
 
     @functools.cached_property
+    def vote_issues(self) -> VoteIssues:
+        """All votes of several annotators, the least score first: which of them are wrong, by model and votes together.
+
+        The score is the probability of the vote's class by the model and the other annotators. The kind of an issue is
+        "ambiguous" where no class has a probability of 0.9.
+
+        Raises:
+            ValueError: for one label for each example, or a result of `tune`.
+        """
+        task, p, _ = self._judged()
+        if task.votes is None:
+            rule = "be of a result of labels of several annotators, `y` (N, M)"
+            raise ValueError(f"`vote_issues` must {rule}. Received: one label for each example")
+        return vote_issues(p, task.votes, task.annotators, task.classes, task.index)
+
+    @functools.cached_property
     def surest(self) -> np.ndarray:
         """Indices of the examples whose issues a model is trained without, `(n,)`, the least score first.
 
@@ -161,16 +179,21 @@ class Result:
     def report(self, path: str | os.PathLike = "report", **arguments: Any) -> pathlib.Path:
         """Writes a page about the labels, see `keras_het.report`, and returns its path.
 
+        It shows the suspects where x are images, texts or a frame; `images`, `texts` and `frame` show other inputs,
+        such as embeddings.
+
         Args:
             path: the folder.
-            arguments: arguments of `keras_het.report`, such as `images`.
+            arguments: arguments of `keras_het.report`, such as `texts`; a Series or a frame must have the index of x.
         Raises:
             ImportError: without Matplotlib or Jinja.
             ValueError: for a result of `tune`.
         """
         task, p, _ = self._judged()
-        given = {"probabilities": p, "issues": self.issues, "title": "Labels and probabilities", **arguments}
-        return report(self.model, task.x, task.y, task.classes.tolist(), path, **given)
+        y, frame = _with_index(task)
+        given = {"probabilities": p, "issues": self.issues, "title": "Labels and probabilities", "frame": frame}
+        shown = {name: task.of_labelled(value) if name in SHOWN else value for name, value in arguments.items()}
+        return report(self.model, task.x, y, task.classes.tolist(), path, **{**given, **shown})
 
     def to_frame(self) -> Any:
         """The table as a `pandas.DataFrame`, a line for each `Score`; `issues.to_frame()` has the labels.
@@ -185,7 +208,8 @@ class Result:
         cells = self._cells()
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
-        lines = [*table, *filter(None, [self.reason])]
+        made_of = "" if self.data is None else self.data.made_of
+        lines = [*table, *filter(None, [self.reason, made_of])]
         if self.diagnosis is not None:  # what to begin with is news only where nothing was compared
             lines.append(self.diagnosis.evidence() if self._compares else str(self.diagnosis))
         return "\n".join(lines + ([] if self.page is None else [f"report: {self.page}"]))
@@ -268,6 +292,15 @@ def cleaned(labels: np.ndarray, issues: LabelIssues, wrong: np.ndarray, action: 
     suggested = np.empty_like(labels)
     suggested[issues.index] = issues.suggested
     return np.where(np.isin(np.arange(len(labels)), wrong), suggested, labels), np.arange(len(labels))
+
+
+def _with_index(task: Task) -> tuple[Any, Any]:
+    """The labels with the index that the examples came in, and the frame of these; None where they came in none."""
+    if task.index is None:
+        return task.y, None
+    pandas = import_extra("pandas", "The report on a frame")
+    frame = None if task.columns is None else pandas.DataFrame(task.x, task.index, task.columns)
+    return pandas.Series(task.y, task.index), frame
 
 
 def _row(cells: tuple[str, ...], tag: str) -> str:

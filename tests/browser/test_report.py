@@ -14,7 +14,8 @@ from tests.report.models import EXAMPLES, HOSTILE, confuse, make_data, with_head
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     images = np.random.default_rng(0).integers(0, 256, size=(EXAMPLES, 8, 8)).astype("uint8")
-    return report(confuse(with_head(), 1, 3), *make_data(), HOSTILE, tmp_path_factory.mktemp("report"), images=images)
+    shown = {"images": images, "texts": [name * 99 for name in HOSTILE] * (EXAMPLES // 4)}
+    return report(confuse(with_head(), 1, 3), *make_data(), HOSTILE, tmp_path_factory.mktemp("report"), **shown)
 
 
 @pytest.fixture

@@ -18,8 +18,9 @@ from keras_het.base.result_files import ResultFiles, read_arrays
 from keras_het.inspection.training_record import RecordFile, TrainingRecord
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.report.page import check_folder
-from keras_het.training.candidates import PLAIN, Task
+from keras_het.training.candidates import PLAIN
 from keras_het.training.race import Entry, Race
+from keras_het.training.task import Task
 from tests.fuzz import damage
 from tests.fuzz.configs import BOUNDS, whole_tracebacks
 from tests.fuzz.guard import guarded

@@ -19,7 +19,7 @@ NAMES = ["ant", "bee", "=cat", "dog"]
 @pytest.fixture
 def empty_page(monkeypatch):
     """Reports without figures, which take most of the time."""
-    monkeypatch.setattr(page, "render", lambda found, images, title: '<meta name="generator" content="keras_het 1">')
+    monkeypatch.setattr(page, "render", lambda *arguments: '<meta name="generator" content="keras_het 1">')
 
 
 def contents(folder):
@@ -118,7 +118,7 @@ def test_an_interruption_leaves_the_old_files_whole(interruption, tmp_path, monk
 def test_a_failed_report_leaves_the_old_files_and_makes_no_folder(tmp_path, monkeypatch):
     replace_files(tmp_path / "old", {})
 
-    def fail(found, images, title):
+    def fail(*arguments):
         raise RuntimeError
 
     monkeypatch.setattr(page, "render", fail)

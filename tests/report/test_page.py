@@ -13,6 +13,7 @@ import pytest
 
 import keras_het
 from keras_het.analysis.corrections import safe_cell
+from keras_het.report import page as page_module
 from keras_het.report import report
 from keras_het.report.figures import margin_curves
 from tests.report.models import CLASSES, EXAMPLES, HOSTILE, confuse, make_data, plain, seen, with_head
@@ -43,6 +44,12 @@ class Page(html.parser.HTMLParser):
     def handle_data(self, data):
         if self.inside:
             self.cells[-1] += data
+
+
+@pytest.fixture
+def without_figures(monkeypatch):
+    """They take most of the time."""
+    monkeypatch.setattr(page_module, "pictures", lambda found: [])
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +132,7 @@ def test_the_same_findings_make_the_same_page(tmp_path):
     assert pages[0] == pages[1]
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_plain_model_has_a_page_that_says_what_is_missing(tmp_path):
     page = report(plain(), X, Y, path=tmp_path).read_text()
     assert "The model has no head of keras_het" in page
@@ -133,6 +141,7 @@ def test_a_plain_model_has_a_page_that_says_what_is_missing(tmp_path):
     assert 'id="head"' not in page
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_one_class_has_a_page_without_a_table_of_labels(tmp_path):
     page = report(plain(), X, np.zeros(EXAMPLES, int), path=tmp_path).read_text()
     assert "All labels are of one class" in page
@@ -140,6 +149,7 @@ def test_one_class_has_a_page_without_a_table_of_labels(tmp_path):
     assert not (tmp_path / "labels.csv").exists()
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_without_suspects_the_least_probable_labels_are_shown(tmp_path):
     x, y = make_data(wrong=0)
     page = report(plain(), x, y, path=tmp_path).read_text()
@@ -147,6 +157,7 @@ def test_without_suspects_the_least_probable_labels_are_shown(tmp_path):
     assert page.count("<tr>") > EXAMPLES
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_images_of_the_input_are_shown_and_others_must_fit(tmp_path):
     model = keras.Sequential([keras.Input((2, 2, 1)), keras.layers.Flatten(), keras.layers.Dense(4, "softmax")])
     page = report(model, X.reshape(-1, 2, 2, 1), Y, path=tmp_path).read_text()
@@ -177,6 +188,7 @@ def test_without_jinja_the_error_says_what_to_install(monkeypatch, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_suspects_of_a_training_have_a_curve_of_their_margins(tmp_path):
     page = Page(text := report(plain(), X, Y, path=tmp_path, images=IMAGES, dynamics=seen(X, Y)).read_text("utf-8"))
     curves = [attributes for tag, attributes in page.tags if attributes.get("class") == "curve"]
@@ -198,6 +210,7 @@ def test_a_curve_is_above_the_line_where_the_margin_is_positive():
     assert margin_curves(np.ones((5, 0))) == []
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_the_page_says_how_good_the_model_really_is_if_a_transition_is_given(tmp_path):
     text = report(plain(), X, Y, path=tmp_path, transition=np.eye(CLASSES)).read_text("utf-8")
     assert "How good is it really?" in text

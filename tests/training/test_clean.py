@@ -11,6 +11,7 @@ import pytest
 
 import keras_het
 from keras_het.analysis import find_label_issues, predict_probabilities
+from keras_het.report import page
 from keras_het.training.result import cleaned
 
 pytestmark = pytest.mark.once
@@ -149,6 +150,28 @@ def test_the_report_names_the_labels_that_were_left_out(tmp_path):
     wrong = {int(row["index"]) for row in rows if row["is_issue"] == "1"}
     assert wrong == set(found.issues.index[found.issues.is_issue].tolist())
     assert len(wrong) == 48
+
+
+def test_the_report_of_embeddings_shows_the_texts_that_it_is_given(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "pictures", lambda found: [])
+    text = clean().report(tmp_path, texts=[f"text {index}" for index in range(240)]).read_text()
+    assert "<bdi>text 235</bdi>" in text
+    assert ",text 234\r\n" in (tmp_path / "labels.csv").read_bytes().decode()
+
+
+def test_the_report_shows_the_columns_of_a_frame_and_knows_its_index(tmp_path, monkeypatch):
+    pandas = pytest.importorskip("pandas")  # the session `cleanlab` has it
+    monkeypatch.setattr(page, "pictures", lambda found: [])
+    x = pandas.DataFrame(X, columns=["height", "<b>", 3], index=[f"row {i}" for i in range(240)])
+    found = clean(pandas.Series(NAMES[LABELS], index=x.index), x, report_path=tmp_path)
+    text = found.page.read_text()
+    for title in ("index", "height", "&lt;b&gt;", "3"):
+        assert f"<bdi>{title}</bdi></th>" in text
+    assert "<bdi>row 235</bdi>" in text
+    texts = pandas.Series("text of " + x.index, index=x.index)
+    assert "<bdi>text of row 235</bdi>" in found.report(tmp_path, texts=texts).read_text()
+    with pytest.raises(ValueError, match=r"`texts` must have the index of `y` .*Received: 'row 239' at \[0\]"):
+        found.report(tmp_path, texts=texts[::-1])
 
 
 def test_many_issues_are_warned_of_in_words():

@@ -140,7 +140,7 @@ def named(name, strengths=(None,)):
         ),
         (
             {"validation_data": (X, np.full((240, 3), 1 / 3))},
-            "`validation_data` must name one class for each example. Received: vectors of other numbers",
+            "`validation_data` must have one label for each example, and no votes. Received: votes",
         ),
         ({"validation_data": (X, Y + 1)}, "`validation_data` must have at least one label, and only those of `y`"),
         ({"validation_data": (X, Y[:3])}, "`validation_data` must have a label for each example"),
@@ -192,6 +192,7 @@ def test_validation_frames_are_read_as_the_others_are():
     x, held_out = pandas.DataFrame(X, columns=columns), pandas.DataFrame(X[:60], columns=columns, index=index)
     found = short(x=x, validation_data=(held_out, Y[:60]))
     assert set(found.issues.to_frame().index) == set(index)
+    assert found.data.columns.tolist() == columns
     with pytest.raises(ValueError, match=r"must have the columns of `x`, in their order \(validation_data\[0\]\[x.col"):
         short(x=x, validation_data=(held_out[list("fedcba")], Y[:60]))
 

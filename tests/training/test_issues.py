@@ -6,8 +6,8 @@ import pytest
 from keras_het.analysis import diagnose_noise, find_label_issues
 from keras_het.analysis.label_quality import issues_by_class
 from keras_het.label_noise import corrupt_labels, pair_flip
-from keras_het.training.candidates import Task
 from keras_het.training.result import Result
+from keras_het.training.task import Task
 
 pytestmark = pytest.mark.once
 

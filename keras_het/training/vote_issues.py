@@ -1,0 +1,83 @@
+"""Which votes of several annotators are probably wrong, by a model and by the other annotators."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from scipy.special import log_softmax
+
+from keras_het.analysis.label_quality import LabelIssues
+
+FLOOR = 1e-6  # of a probability: a class that a model holds for impossible must not decide alone
+CLEAR = 0.9  # probability of a class from which on an example is not ambiguous
+
+
+@dataclasses.dataclass(frozen=True)
+class VoteIssues(LabelIssues):
+    """All votes, the least score first: a `LabelIssues` with a line for each vote, and who gave it.
+
+    Attributes:
+        index: index of the example of each vote, `(V,)`.
+        given: class that the annotator named.
+        suggested: class that the model and all votes of the example find together.
+        score: probability of the given class by the model and the other annotators.
+        is_issue: boolean, whether the vote is another class than the suggested one.
+        kind: kind of an issue, "ambiguous" if no class of the example has a probability of 0.9, else "wrong"; or "".
+        class_names: names of the K classes; None for numbers.
+        example_names: index of a pandas frame; None for numbers.
+        annotator: index of the annotator of each vote, `(V,)`.
+        annotator_names: names of the annotators, `(M,)`; None for numbers.
+    """
+
+    annotator: Any = None
+    annotator_names: Any = None
+
+    def _columns(self) -> dict[str, Any]:
+        columns = super()._columns()
+        who = self.annotator if self.annotator_names is None else np.asarray(self.annotator_names)[self.annotator]
+        return {"index": columns.pop("index"), "annotator": who, **columns}
+
+
+def judged(p: np.ndarray, votes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities of the classes by a model and all votes, `(N, K)`, and without each vote, `(V, K)`, in log space.
+
+        q_n(k) ~ p_n(k) prod_m T_m[k, l_nm],      q_nm(k) ~ q_n(k) / T_m[k, l_nm]
+
+    T_m has the counts of the labels of m, each for the classes in the shares of p_n, and K labels more in each row, by
+    the mean T of all.
+
+    Args:
+        p: probabilities out of sample, `(N, K)`.
+        votes: labels of each annotator, -1 for none, `(N, M)`.
+    """
+    size, (examples, who) = p.shape[1], np.nonzero(votes >= 0)
+    given = votes[examples, who]
+    columns = scipy.sparse.csr_array(
+        (np.ones(len(given)), (who * size + given, np.arange(len(given)))), shape=(votes.shape[1] * size, len(given))
+    )
+    counts = (columns @ p[examples]).reshape(-1, size, size).swapaxes(1, 2)
+    pooled = counts.sum(axis=0) + 1.0 / size
+    counts = counts + size * pooled / pooled.sum(axis=1, keepdims=True)
+    log_t = np.log(counts / counts.sum(axis=2, keepdims=True))[who, :, given]
+    joint = np.log(np.maximum(p, FLOOR)).astype("float64")
+    np.add.at(joint, examples, log_t)
+    return log_softmax(joint, axis=1), log_softmax(joint[examples] - log_t, axis=1)
+
+
+def vote_issues(p: np.ndarray, votes: np.ndarray, names: Any, class_names: Any, example_names: Any) -> VoteIssues:
+    """The issues among votes: those that name another class than the model and all votes together.
+
+    The score of a vote is the probability of its class by the model and the other annotators.
+    """
+    whole, others = judged(p, votes)
+    examples, who = np.nonzero(votes >= 0)
+    given, found = votes[examples, who], whole.argmax(axis=1)[examples]
+    score = np.exp(others[np.arange(len(given)), given])
+    is_issue, is_clear = found != given, np.exp(whole.max(axis=1))[examples] >= CLEAR
+    kind = np.where(is_issue, np.where(is_clear, "wrong", "ambiguous"), "")
+    order = np.argsort(score, kind="stable")
+    example, label, suggested, chance, wrong, sort = (
+        each[order] for each in (examples, given, found, score, is_issue, kind)
+    )
+    return VoteIssues(example, label, suggested, chance, wrong, sort, class_names, example_names, who[order], names)

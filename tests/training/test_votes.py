@@ -1,0 +1,217 @@
+"""Labels of several annotators, distributions, and missing ones, in every call that trains."""
+
+import keras
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+import keras_het
+from keras_het.label_noise import dawid_skene, majority_vote
+from keras_het.training import DEFAULTS, AnnotatorTransitions, LinearDiscriminant, MajorityVote
+from keras_het.training.candidates import OF_VOTES
+from keras_het.training.data import read
+from keras_het.training.labels import most_probable, read_labels
+from keras_het.training.vote_issues import judged
+
+pytestmark = pytest.mark.once
+
+RNG = np.random.default_rng(0)
+TRUE = RNG.integers(3, size=240)
+X = (np.eye(3)[TRUE] * 3 + RNG.normal(size=(240, 3))).astype("float32")
+RATES = np.array([0.9, 0.8, 0.8, 0.4])  # of right labels
+VOTES = np.where(RNG.random((240, 4)) < RATES, TRUE[:, None], RNG.integers(3, size=(240, 4)))
+VOTES[RNG.random((240, 4)) < 0.4] = -1
+VOTES[(VOTES < 0).all(axis=1), 0] = 0
+NAMES = np.array(["cat", "dog", "owl"])
+NOBODY = [5, 17]
+
+
+def chosen(y, x=X, **arguments):
+    return keras_het.choose(None, x, y, **{"epochs": 4, "folds": 2, "verbose": 0, **arguments})
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        VOTES,
+        np.where(VOTES < 0, np.nan, VOTES),
+        np.where(VOTES < 0, None, VOTES),
+        np.where(VOTES < 0, None, NAMES[VOTES]),
+        np.where(VOTES < 0, np.nan, NAMES[VOTES].astype(object)),
+        [[None if vote < 0 else NAMES[vote] for vote in row] for row in VOTES],
+    ],
+)
+def test_votes_are_read_whatever_stands_for_none(y):
+    found = read_labels(y, 240)
+    np.testing.assert_array_equal(found.votes, VOTES)
+    np.testing.assert_array_equal(found.y, most_probable(VOTES, 3).argmax(axis=1))
+    assert found.classes.tolist() in ([0, 1, 2], NAMES.tolist())
+
+
+def test_a_frame_of_votes_brings_the_names_of_the_annotators():
+    pandas = pytest.importorskip("pandas")  # the session `cleanlab` has it
+    frame = pandas.DataFrame(np.where(VOTES < 0, None, NAMES[VOTES]), columns=list("abcd"))
+    assert read_labels(frame).annotators.tolist() == list("abcd")
+    long = frame.melt(ignore_index=False, var_name="who", value_name="says").reset_index(names="item")
+    found = keras_het.label_noise.votes_from_table(long, "item", "who", "says", tasks=range(240))
+    np.testing.assert_array_equal(read_labels(found, 240).votes, VOTES)
+
+
+def test_examples_without_a_vote_are_left_out_and_keep_their_places():
+    votes = VOTES.copy()
+    votes[NOBODY] = -1
+    found = read(X, votes)
+    kept = np.setdiff1d(np.arange(240), NOBODY)
+    np.testing.assert_array_equal(found.x, X[kept])
+    np.testing.assert_array_equal(found.index, kept)
+    assert found.made_of.endswith("annotators, of 238 examples, and 2 without one, which are left out")
+
+
+def test_distributions_and_counts_are_soft_labels():
+    counts = np.stack([(k == VOTES).sum(axis=1) for k in range(3)], axis=1).astype(float)
+    found = read(X, counts)
+    np.testing.assert_allclose(found.target, majority_vote(VOTES, 3, shares=True), atol=1e-6)
+    assert found.votes is None
+    one = read(X, np.eye(3)[TRUE])  # vectors with a single 1 are labels
+    np.testing.assert_array_equal(one.target, TRUE)
+
+
+@pytest.mark.parametrize(
+    ("y", "said"),
+    [
+        (np.full((240, 4), -1), "`y` must have at least one label. Received: none"),
+        (np.where(np.arange(4) == 0, -2, VOTES), "`y` must"),
+        (VOTES[:100], "`y` must have a row for each of the 240 examples. Received: 100"),
+        (np.where(VOTES < 0, -1, 0), "`y` must be of at least two classes. Received: 1"),
+        (np.full((240, 3), -0.5), "`y` must be distributions or counts, not negative"),
+    ],
+)
+@pytest.mark.refusal
+def test_what_is_no_vote_is_refused(y, said):
+    with pytest.raises(ValueError) as error:
+        read(X, y)
+    assert said in str(error.value)
+
+
+def test_rules_that_say_one_class_each_are_counted_and_others_weighed():
+    rules = np.where(RNG.random((240, 3)) < 0.5, np.arange(3), -1)
+    rules[:, 0] = np.where((rules < 0).all(axis=1), 0, rules[:, 0])
+    np.testing.assert_allclose(most_probable(rules, 3), majority_vote(rules, 3, shares=True))
+    np.testing.assert_allclose(most_probable(VOTES, 3), dawid_skene(VOTES, 3).probabilities)
+    ties = read_labels(np.tile([[0, 1, -1]], (240, 1))).y
+    assert 80 < ties.sum() < 160  # of equal votes not always the first
+
+
+def test_held_out_votes_measure_and_what_is_trained_on_has_not_seen_them():
+    task = read(X, VOTES)
+    part = task.take(np.arange(100))
+    np.testing.assert_allclose(part.distribution, most_probable(VOTES[:100], 3), atol=1e-6)
+    np.testing.assert_allclose(part.evidence, majority_vote(VOTES[:100], 3, shares=True), atol=1e-6)
+    assert part.trust.tolist() == (VOTES[:100] >= 0).sum(axis=1).tolist()
+
+
+@pytest.mark.smoke
+def test_the_choice_by_votes_predicts_the_classes_and_names_the_wrong_votes():
+    others = [LinearDiscriminant(), MajorityVote(), AnnotatorTransitions()]
+    found = chosen(VOTES, epochs=6, candidates=others)
+    assert (*DEFAULTS, *OF_VOTES)[-2:] == OF_VOTES
+    names = [score.name for score in found.table]
+    assert names[-2:] == [MajorityVote().name, AnnotatorTransitions().name]
+    assert np.mean(found.model.predict(X, verbose=0).argmax(axis=1) == TRUE) > 0.93
+    issues = found.vote_issues
+    wrong = VOTES[issues.index, issues.annotator] != TRUE[issues.index]
+    assert len(issues.index) == (VOTES >= 0).sum()
+    assert np.mean(wrong == issues.is_issue) > 0.93
+    assert set(issues.kind[issues.is_issue]) <= {"wrong", "ambiguous"}
+    assert f"labels: {len(wrong)} of 4 annotators, of 240 examples" in str(found)
+    head = str(issues).splitlines()[0].split()
+    assert head == ["index", "annotator", "given", "suggested", "score", "kind"]
+
+
+def test_labels_are_cleaned_by_votes():
+    found = keras_het.clean_labels(None, X, np.where(VOTES < 0, None, NAMES[VOTES]), verbose=0)
+    assert np.mean(found.model.predict(X, verbose=0).argmax(axis=1) == TRUE) > 0.93
+    assert found.classes.tolist() == NAMES.tolist()
+    corrected = found.retrain("correct")
+    assert np.mean(corrected.predict(X, verbose=0).argmax(axis=1) == TRUE) > 0.93
+
+
+def test_a_verified_label_is_certain_whatever_the_votes_say():
+    task = read(X, VOTES, verified_labels={0: 1, 7: 2})
+    for shares in (task.distribution, task.evidence):
+        np.testing.assert_array_equal(shares[[0, 7]], np.eye(3)[[1, 2]])
+    again = task.corrected(np.where(np.arange(240) == 3, (task.y + 1) % 3, task.y))
+    np.testing.assert_array_equal(again.distribution[3], np.eye(3)[(task.y[3] + 1) % 3])
+
+
+def test_the_estimator_takes_votes():
+    given = {"hidden": (), "epochs": 4, "folds": 2, "trainings": 4, "learning_rate": 0.2, "random_state": 0}
+    classifier = keras_het.NoisyLabelClassifier(**given).fit(X, np.where(VOTES < 0, None, NAMES[VOTES]))
+    assert classifier.classes_.tolist() == NAMES.tolist()
+    assert np.mean(classifier.predict(X) == NAMES[TRUE]) > 0.9
+
+
+def test_tune_takes_votes_with_the_loss_of_several_annotators():
+    def make(strength):
+        keras.utils.set_random_seed(0)
+        penalty = keras.regularizers.L2(strength)
+        flips = keras_het.layers.NoiseTransition(3, num_annotators=4, regularizer=penalty)
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "log_softmax"), flips])
+        model.compile(keras.optimizers.Adam(0.2), keras_het.losses.AnnotatorsLoss())
+        return model
+
+    found = keras_het.tune(make, (0.001, 0.01), X, VOTES, epochs=8, extend=False, verbose=0)
+    assert np.mean(found.model.predict(X, verbose=0).argmax(axis=1) == TRUE) > 0.9
+
+
+@pytest.mark.refusal
+def test_votes_are_asked_for_where_there_are_none():
+    with pytest.raises(ValueError, match="`y` must be labels of several annotators"):
+        chosen(TRUE, candidates=[AnnotatorTransitions()], epochs=15)
+    with pytest.raises(ValueError, match="`vote_issues` must be of a result of labels of several annotators"):
+        keras_het.clean_labels(None, X, TRUE, verbose=0).vote_issues  # noqa: B018
+    with pytest.raises(ValueError, match="`validation_data` must have one label for each example, and no votes"):
+        chosen(VOTES, validation_data=(X, VOTES))
+
+
+def by_hand(p, votes):
+    """The posterior of each example by loops."""
+    size, (examples, who) = p.shape[1], np.nonzero(votes >= 0)
+    counts = np.zeros((votes.shape[1], size, size))
+    for n, m in zip(examples, who, strict=True):
+        counts[m, :, votes[n, m]] += p[n]
+    pooled = counts.sum(axis=0) + 1.0 / size
+    t = counts + size * pooled / pooled.sum(axis=1, keepdims=True)
+    t /= t.sum(axis=2, keepdims=True)
+    q = p.copy()
+    for n, m in zip(examples, who, strict=True):
+        q[n] *= t[m, :, votes[n, m]]
+    return q / q.sum(axis=1, keepdims=True), t
+
+
+def test_votes_and_model_are_joined_as_by_hand():
+    p = softmax(X, axis=1).astype("float64")
+    whole, others = judged(p, VOTES)
+    expected, t = by_hand(p, VOTES)
+    np.testing.assert_allclose(np.exp(whole), expected, atol=1e-9)
+    n, m = (each[0] for each in np.nonzero(VOTES >= 0))
+    without = expected[n] / t[m, :, VOTES[n, m]]
+    np.testing.assert_allclose(np.exp(others[0]), without / without.sum(), atol=1e-9)
+
+
+@pytest.mark.planted
+def test_a_vote_that_judges_itself_is_seen():
+    p = softmax(X, axis=1).astype("float64")
+    whole, others = judged(p, VOTES)
+    assert np.abs(whole[np.nonzero(VOTES >= 0)[0]] - others).max() > 0.1
+
+
+def test_two_heads_of_a_function_take_votes():
+    def make():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3, "softmax")])
+        model.compile(keras.optimizers.Adam(0.2), "sparse_categorical_crossentropy")
+        return model
+
+    how = {"candidates": [AnnotatorTransitions()], "folds": 2, "verbose": 0}
+    found = keras_het.choose(make, X, VOTES, epochs=8, **how)
+    assert np.mean(found.model.predict(X, verbose=0).argmax(axis=1) == TRUE) > 0.9

@@ -149,7 +149,7 @@ def make_model(strength):
     return model
 
 
-best = keras_het.tune(
+tuned = keras_het.tune(
     make_model,
     (0.0001, 0.001, 0.01),
     x[train],
@@ -158,7 +158,10 @@ best = keras_het.tune(
     epochs=40,
     batch_size=64,
     extend=False,
-).model
+    verbose=0,
+)
+print(tuned)
+best = tuned.model
 predicted = best.predict(x[test], verbose=0).argmax(-1)
 print(f"accuracy on clean labels: {np.mean(predicted == clean[test]):.3f}")
 

@@ -179,7 +179,10 @@ def _unknown(name):
 
 def _with_evidence(found, transitions, labels, prior):
     """The annotators with the numbers of their labels, and with what these say of those who gave any."""
-    totals, of_labels = (labels >= 0).sum(axis=0), evidence(transitions, labels, prior) if (labels >= 0).any() else None
+    totals = (labels >= 0).sum(axis=0)
+    if not totals.any():
+        return found
+    of_labels = evidence(transitions, labels, prior)
     return [
         dataclasses.replace(
             annotator,

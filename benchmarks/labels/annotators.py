@@ -285,7 +285,7 @@ def main():
     parser.add_argument("--few", action="store_true", help="annotators with 2 to 200 labels, without a network")
     options = parser.parse_args()
     if options.few:
-        publish(options.output, "annotators_few", few_tables(options.seeds), range(options.seeds), packages=["numpy"])
+        publish(options.output, "annotators_few", few_tables(options.seeds), range(options.seeds))
         return
     rows, chosen = [], {}
     for seed, method in itertools.product(range(options.seeds), METHODS):

@@ -172,7 +172,7 @@ def main():
             values = np.array([measured(found, change, seed) for seed in seeds], float).T
             table.append([name, change or "all", *map(lines.with_error, values)])
             print(*table[-1], flush=True)
-    publish(options.output, "real_votes", {"what is made of votes": table}, range(options.seeds), packages=["numpy"])
+    publish(options.output, "real_votes", {"what is made of votes": table}, range(options.seeds))
 
 
 if __name__ == "__main__":

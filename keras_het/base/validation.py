@@ -91,12 +91,12 @@ def check_annotations(
 ) -> np.ndarray:
     """`labels` of several annotators `(N, M)`, as an array, if they are integers in [0, num_classes), or -1 if missing.
 
-    M is `num_annotators` unless that is None.
+    M is `num_annotators` unless that is None. Labels may be those of `label_noise.Votes`, which has them as `votes`.
 
     Raises:
         ValueError: if not; it says which one is wrong.
     """
-    labels, width = np.asarray(labels), "M" if num_annotators is None else num_annotators
+    labels, width = np.asarray(getattr(labels, "votes", labels)), "M" if num_annotators is None else num_annotators
     right = (
         labels.ndim == 2 and labels.size and width in ("M", labels.shape[1]) and np.issubdtype(labels.dtype, np.integer)
     )

@@ -124,7 +124,7 @@ class NoisyLabelClassifier(NetworkClassifier):
         check_same_index(X=X, y=y)
         X = validate_data(self, X, dtype="float32", allow_nd=True)
         self.classes_ = read_labels(y, len(X)).classes
-        return X, y.to_numpy() if hasattr(y, "iloc") else y
+        return X, y
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

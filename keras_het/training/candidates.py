@@ -17,6 +17,7 @@ from keras_het.losses import (
     ForwardCorrectedCrossentropy,
     with_index,
 )
+from keras_het.training.labels import largest
 from keras_het.training.task import Task
 
 PENALTY = 1e-3  # of T of annotators
@@ -144,7 +145,7 @@ class EarlyLearning(Candidate):
         return EarlyLearningRegularizedCrossentropy(len(task.y), task.units, strength, from_logits=True)
 
     def labels(self, task: Task, strength: Any) -> Any:
-        return task.distribution.argmax(axis=1)
+        return task.y if task.target.ndim == 1 else largest(task.distribution)
 
     def sample_weight(self, task: Task, strength: Any) -> Any:
         return with_index(len(task.y))
@@ -244,7 +245,8 @@ class AnnotatorTransitions(Candidate):
 
     -sum_m log sum_i p_i T_m[i, y_m],    T_m at first by Dawid and Skene                 (Rodrigues and Pereira 2018)
 
-    The layer is `layers.NoiseTransition`, and the loss `losses.AnnotatorsLoss`.
+    The layer is `layers.NoiseTransition`, and the loss `losses.AnnotatorsLoss`. Verified labels are those of one
+    annotator more, whose T begins at the identity.
     """
 
     name, models_noise = "a T for each annotator", True
@@ -256,15 +258,16 @@ class AnnotatorTransitions(Candidate):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `choose` compares; who is named there is not left with one class
             start = dawid_skene(task.votes, task.units).transitions
-        penalty = keras.regularizers.L2(PENALTY)
-        count = task.votes.shape[1]
+        start = np.concatenate([start, np.eye(task.units)[None]])  # the last one has verified the labels
+        penalty, count = keras.regularizers.L2(PENALTY), len(start)
         return [NoiseTransition(task.units, num_annotators=count, transition=start, regularizer=penalty)]
 
     def loss(self, task: Task, strength: Any) -> Any:
         return AnnotatorsLoss()
 
     def labels(self, task: Task, strength: Any) -> Any:
-        return task.votes
+        verified = np.full(len(task.y), -1) if task.verified is None else np.where(task.verified, task.y, -1)
+        return np.column_stack([np.where(verified[:, None] < 0, np.asarray(task.votes), -1), verified])
 
 
 PLAIN = EarlyStopping()

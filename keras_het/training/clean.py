@@ -131,6 +131,7 @@ def clean_labels(
 def _given(probabilities: Any, task: Task) -> np.ndarray:
     """Probabilities that a user gives, if they are of the classes."""
     p = as_float64(probabilities)
+    p = p[task.labelled] if task.labelled is not None and len(p) == len(task.labelled) else p
     if p.ndim != 2 or p.shape[1] != task.units:
         rule = f"be of the {task.units} classes of `y`, shape (N, {task.units})"
         found = f"shape {p.shape}, and {task.classes[-1]!s} as the last class"

@@ -16,6 +16,7 @@ from keras_het.base.batches import (
 )
 from keras_het.base.classes import encode_among
 from keras_het.base.validation import check_class_names, check_weights
+from keras_het.label_noise.votes import Votes
 from keras_het.training.labels import Labels, is_votes, read_labels
 from keras_het.training.task import Task
 
@@ -29,6 +30,7 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
         ValueError: for labels or weights that do not belong to the examples, or are out of range.
     """
     check_same_index(x=x, y=y, sample_weight=sample_weight)
+    _check_tasks(x, y)
     index, columns = index_of(x, y), getattr(x, "columns", None)
     x, y, own_weight = as_arrays(as_table(x), y)
     found, count = read_labels(y, count_examples(x)), count_examples(x)
@@ -37,10 +39,11 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
     classes = own_classes = found.classes
     verified = _verified(verified_labels, count, classes, index)
     weights = check_weights(own_weight if sample_weight is None else sample_weight, count)
-    if found.labelled is not None:
-        rows = found.labelled
+    labelled = None if found.labelled is None else found.labelled | (verified >= 0)
+    if labelled is not None:
+        rows = np.flatnonzero(labelled)
         x, verified, weights = select_rows(x, rows), verified[rows], None if weights is None else weights[rows]
-        index = (np.arange(count) if index is None else index)[rows]
+        index, found = (np.arange(count) if index is None else index)[rows], found.take(rows)
     if class_names is not None:
         classes = np.asarray(check_class_names(class_names, len(classes)))
     is_known = verified >= 0
@@ -57,7 +60,7 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
         votes=found.votes,
         soft=found.soft,
         annotators=found.annotators,
-        labelled=None if found.labelled is None else np.isin(np.arange(count), found.labelled),
+        labelled=labelled,
     )
 
 
@@ -142,12 +145,24 @@ def _trust(found: Labels, verified: np.ndarray, units: int) -> np.ndarray:
     """Weights of labels in a measure: 1 for verified ones, and for others the share that a flip leaves of a signal.
 
     A difference in accuracy of delta on true labels is a delta on noisy ones, a = (r - 1/K) / (1 - 1/K) for uniform
-    flips that keep a share r of the labels. The weight a then gives the estimate of least variance. Votes count each.
+    flips that keep a share r of the labels. The weight a then gives the estimate of least variance. Votes count each,
+    and a verified label as much as the most votes of an example.
     """
-    known, votes = verified >= 0, np.ones(len(verified))
+    known, count = verified >= 0, np.ones(len(verified))
+    right = (found.y == verified).astype(float)
     if found.votes is not None:
-        votes = np.where(known, 1.0, (found.votes >= 0).sum(axis=1))
+        count = (found.votes >= 0).sum(axis=1).astype(float)
+        right = (found.votes == verified[:, None]).sum(axis=1) / np.maximum(count, 1.0)
     if not known.any():
-        return votes
-    kept = np.mean(found.y[known] == verified[known])
-    return np.where(known, 1.0, votes * max(LEAST_TRUST, (kept - 1.0 / units) / (1.0 - 1.0 / units)))
+        return count
+    judged = known & (count > 0)
+    kept = right[judged].mean() if judged.any() else 1.0
+    trust = count * max(LEAST_TRUST, (kept - 1.0 / units) / (1.0 - 1.0 / units))
+    return np.where(known, count.max(), trust)
+
+
+def _check_tasks(x: Any, y: Any) -> None:
+    """Raises a ValueError for votes of other examples than those of a frame x, or in another order."""
+    if isinstance(y, Votes) and hasattr(x, "iloc") and not np.array_equal(x.index, y.tasks):
+        rule = "have the examples of `x` in their order: votes_from_table(..., tasks=x.index)"
+        raise ValueError(f"`y` must {rule}. Received: tasks that begin with {y.tasks[0]!r}")

@@ -59,7 +59,7 @@ def cross_val_probabilities(
         verbose: argument of `choose`.
         fit_arguments: argument of `choose`.
     Returns:
-        shape `(N, K)`, float32, each row of sum 1.
+        shape `(N, K)`, float32, each row of sum 1; nan for examples without a vote.
     Raises:
         ValueError: for labels or arguments out of range, models that are not new, not compiled, or of other classes, or
             that predict held-out labels no better than the largest class does, or a folder that has the folds of other
@@ -79,7 +79,12 @@ def cross_val_probabilities(
     check_fit_arguments(fit_arguments, TAKEN, cross_val_probabilities)
     trainer = Trainer(make_model, optimizer, epochs, batch_size, "accuracy", verbose, fit_arguments)
     task = trainer.task(read(x, y, sample_weight))
-    return held_out_probabilities(trainer, task, folds, seed, resume_path, verbose)
+    found = held_out_probabilities(trainer, task, folds, seed, resume_path, verbose)
+    if task.labelled is None:
+        return found
+    whole = np.full((len(task.labelled), task.units), np.nan, "float32")
+    whole[task.labelled] = found
+    return whole
 
 
 def held_out_probabilities(

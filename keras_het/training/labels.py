@@ -13,6 +13,7 @@ from keras_het.base.seeds import random_generator
 from keras_het.label_noise.dawid_skene import dawid_skene, majority_vote
 from keras_het.label_noise.votes import Votes
 
+ONE_CLASS = 0.95  # fraction of an annotator's votes that one class has, from which on it says little which
 EQUAL = 1e-9  # difference of probabilities of one example
 
 
@@ -26,7 +27,7 @@ class Labels:
         votes: labels of each annotator, -1 for none, `(N, M)`; None where there is one label for each example.
         soft: distributions over the classes, as they were given, `(N, K)`; None for labels.
         annotators: names of the annotators, `(M,)`, or None.
-        labelled: indices of the examples that have a label, among those that were given; None for all.
+        labelled: mask of the examples that have a label, `(N,)`; None if all have one.
     """
 
     classes: np.ndarray
@@ -35,6 +36,11 @@ class Labels:
     soft: np.ndarray | None = None
     annotators: np.ndarray | None = None
     labelled: np.ndarray | None = None
+
+    def take(self, indices: np.ndarray) -> "Labels":
+        """The labels of the examples at the `indices`, all of which count."""
+        votes, soft = (None if each is None else each[indices] for each in (self.votes, self.soft))
+        return dataclasses.replace(self, y=self.y[indices], votes=votes, soft=soft, labelled=None)
 
 
 def read_labels(y: Any, count: int | None = None, name: str = "y") -> Labels:
@@ -52,7 +58,7 @@ def read_labels(y: Any, count: int | None = None, name: str = "y") -> Labels:
     Example:
         >>> found = read_labels([["cat", None, "cat"], ["dog", "dog", None], [None, None, None]])
         >>> found.classes.tolist(), found.votes.tolist(), found.labelled.tolist()
-        (['cat', 'dog'], [[0, -1, 0], [1, 1, -1]], [0, 1])
+        (['cat', 'dog'], [[0, -1, 0], [1, 1, -1], [-1, -1, -1]], [True, True, False])
     """
     if isinstance(y, Votes):
         found = _of_votes(y.votes, y.classes, y.annotators)
@@ -60,7 +66,7 @@ def read_labels(y: Any, count: int | None = None, name: str = "y") -> Labels:
     given = _matrix(y, name)
     if given is None:
         return Labels(*encode(y, count, name, alone=True))
-    found = _of_shares(given, name) if given.dtype.kind == "f" and not _has_gaps(given) else _of_table(y, given, name)
+    found = _of_shares(y, given, name) if _are_shares(given, name) else _of_table(y, given, name)
     return _counted(found, len(given), count, name)
 
 
@@ -70,18 +76,27 @@ def is_votes(y: Any) -> bool:
 
 
 def most_probable(votes: np.ndarray, units: int) -> np.ndarray:
-    """Probabilities of the classes by the votes alone, `(N, K)`, for votes `(N, M)`, at least one for each example.
+    """Probabilities of the classes by the votes alone, `(N, K)`, for votes `(N, M)`; even for an example without one.
 
-    They are those of Dawid and Skene; the fractions of the votes, if each annotator gives labels of one class only, as
-    labelling functions do, or there is one annotator: there the likelihood does not say who is right.
+    They are those of Dawid and Skene; the fractions of the votes, if there is one annotator, or most votes are of
+    annotators who nearly always name the same class, as labelling functions do: there the likelihood does not say who
+    is right, and is largest where all examples are of one class.
     """
-    used = (votes[:, :, None] == np.arange(units)).any(axis=0).sum(axis=1) if units * votes.size < 1e8 else None
-    used = np.array([len(np.unique(own[own >= 0])) for own in votes.T]) if used is None else used
-    if (used <= 1).all() or (used > 0).sum() < 2:
-        return majority_vote(votes, units, shares=True)
+    counts = np.array([np.bincount(own[own >= 0], minlength=units) for own in votes.T])
+    totals, most = counts.sum(axis=1), counts.max(axis=1)
+    of_one_class = totals[most >= ONE_CLASS * totals].sum()
+    if (totals > 0).sum() < 2 or 2 * of_one_class > totals.sum():
+        return fractions(votes, units)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return dawid_skene(votes, units).probabilities
+
+
+def fractions(votes: np.ndarray, units: int) -> np.ndarray:
+    """The fraction of each class among the votes of each example, `(N, K)`; even for an example without one."""
+    found, given = np.full((len(votes), units), 1.0 / units), (votes >= 0).any(axis=1)
+    found[given] = majority_vote(votes[given], units, shares=True)
+    return found
 
 
 def _matrix(y: Any, name: str) -> np.ndarray | None:
@@ -89,6 +104,8 @@ def _matrix(y: Any, name: str) -> np.ndarray | None:
     if isinstance(y, Encoded):
         return None
     given = np.asarray(y.to_numpy() if hasattr(y, "iloc") else as_numpy(check_dense(name, y)))
+    if given.dtype.kind in "SU" and not hasattr(y, "dtype"):  # else nan would be a text
+        given = np.array(y, object)
     if given.ndim != 2 or given.shape[1] == 1:
         return None
     if given.dtype.kind in "biuf" and np.all((given == 0) | (given == 1)) and np.all(given.sum(axis=1) == 1):
@@ -96,19 +113,32 @@ def _matrix(y: Any, name: str) -> np.ndarray | None:
     return given
 
 
-def _has_gaps(given: np.ndarray) -> bool:
-    """Whether a vote is missing in numbers."""
-    return bool(np.isnan(given).any() or (given == -1).any())
+def _are_shares(given: np.ndarray, name: str) -> bool:
+    """Whether a matrix is of distributions or counts: floats without a gap but in rows that have nothing else."""
+    if given.dtype.kind != "f":
+        return False
+    gaps = np.isnan(given) | (given == -1)
+    blank = gaps.all(axis=1)
+    rest = given[~blank]
+    if gaps[~blank].any() or not len(rest):
+        return False
+    if np.any(rest != np.floor(rest)) or np.allclose(rest.sum(axis=1), 1.0):
+        return True
+    if blank.any() or (rest.sum(axis=1) == 0).any():
+        rule = "be integers for votes; or, for counts, have no row without any: leave those out, of `x`, too"
+        raise refusal(name, rule, "floats that may be either")
+    return True
 
 
-def _of_shares(given: np.ndarray, name: str) -> Labels:
-    """Distributions, or counts of votes, as distributions."""
+def _of_shares(y: Any, given: np.ndarray, name: str) -> Labels:
+    """Distributions, or counts of votes, as distributions; even for an example without one."""
+    labelled = np.logical_not(np.isnan(given).all(axis=1) | (given == -1).all(axis=1))
+    given = np.where(labelled[:, None], given, 1.0)
     totals = given.sum(axis=1, keepdims=True)
-    rule = "be distributions or counts, not negative; integers, or with nan or -1 for none, are votes"
-    refuse_if((given < 0).any() or not np.isfinite(given).all(), name, rule, "others")
-    labelled = np.flatnonzero(totals[:, 0] > 0)
-    soft = given[labelled] / totals[labelled]
-    return Labels(np.arange(given.shape[1]), _largest(soft), soft=soft, labelled=labelled)
+    rule = "be distributions or counts, not negative, with something in each row; integers are votes"
+    refuse_if((given < 0).any() or not (np.isfinite(totals).all() and (totals > 0).all()), name, rule, "others")
+    soft, classes = given / totals, getattr(y, "columns", np.arange(given.shape[1]))
+    return Labels(np.asarray(classes), largest(soft), soft=soft, labelled=labelled)
 
 
 def _of_table(y: Any, given: np.ndarray, name: str) -> Labels:
@@ -118,7 +148,7 @@ def _of_table(y: Any, given: np.ndarray, name: str) -> Labels:
     values = given[~blank]
     integers = values.dtype.kind in "biuf" or all(isinstance(value, int | float | np.number) for value in values)
     classes, labels = encode(values.astype("float64") if integers else values, None, name, alone=True)
-    votes = np.full(given.shape, -1)
+    votes = np.full(given.shape, -1, "int32")
     votes[~blank] = labels
     return _of_votes(votes, classes, getattr(y, "columns", None))
 
@@ -133,15 +163,13 @@ def _blanks(given: np.ndarray) -> np.ndarray:
 
 
 def _of_votes(votes: np.ndarray, classes: np.ndarray, annotators: Any) -> Labels:
-    """Votes of those examples that have one."""
-    labelled = np.flatnonzero((votes >= 0).any(axis=1))
-    own = votes[labelled]
+    """Votes, and the most probable class by them."""
     names = None if annotators is None else np.asarray(annotators)
-    y = _largest(most_probable(own, len(classes)))
-    return Labels(np.asarray(classes), y, votes=own, annotators=names, labelled=labelled)
+    y, labelled = largest(most_probable(votes, len(classes))), (votes >= 0).any(axis=1)
+    return Labels(np.asarray(classes), y, votes=votes, annotators=names, labelled=labelled)
 
 
-def _largest(p: np.ndarray) -> np.ndarray:
+def largest(p: np.ndarray) -> np.ndarray:
     """The most probable class of each example, `(N,)`; of equals one at random, for the first would have too many."""
     drawn = random_generator(0).random(p.shape)
     return np.where(p >= p.max(axis=1, keepdims=True) - EQUAL, drawn, -1.0).argmax(axis=1)
@@ -151,5 +179,7 @@ def _counted(found: Labels, rows: int, count: int | None, name: str) -> Labels:
     """The labels, if they are of so many examples."""
     if count is not None and rows != count:
         raise refusal(name, f"have a row for each of the {count} examples", rows)
-    refuse_if(len(np.unique(found.y)) < 2, name, "be of at least two classes", 1)
-    return found if len(found.y) < rows else dataclasses.replace(found, labelled=None)
+    refuse_if(len(found.classes) < 2, name, "be of at least two classes", 1)
+    number = len(np.unique(found.y[found.labelled]))
+    refuse_if(number < 2, name, "be of at least two classes", "votes that together name one")
+    return dataclasses.replace(found, labelled=None) if np.all(found.labelled) else found

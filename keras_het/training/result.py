@@ -140,7 +140,7 @@ class Result:
         if task.votes is None:
             rule = "be of a result of labels of several annotators, `y` (N, M)"
             raise ValueError(f"`vote_issues` must {rule}. Received: one label for each example")
-        return vote_issues(p, task.votes, task.annotators, task.classes, task.index)
+        return vote_issues(p, task)
 
     @functools.cached_property
     def surest(self) -> np.ndarray:
@@ -296,7 +296,7 @@ def cleaned(labels: np.ndarray, issues: LabelIssues, wrong: np.ndarray, action: 
 
 def _with_index(task: Task) -> tuple[Any, Any]:
     """The labels with the index that the examples came in, and the frame of these; None where they came in none."""
-    if task.index is None:
+    if not hasattr(task.index, "get_indexer"):  # numbers, of an array some of whose rows have no label
         return task.y, None
     pandas = import_extra("pandas", "The report on a frame")
     frame = None if task.columns is None else pandas.DataFrame(task.x, task.index, task.columns)

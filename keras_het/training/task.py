@@ -9,8 +9,7 @@ import keras
 import numpy as np
 
 from keras_het.base.batches import select_rows
-from keras_het.label_noise.dawid_skene import majority_vote
-from keras_het.training.labels import most_probable
+from keras_het.training.labels import fractions, most_probable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +79,7 @@ class Task:
         """What a classifier is measured by: as `target`, but of votes their fractions, whoever gave them."""
         if self.votes is None:
             return self.target
-        return _with_verified(majority_vote(self.votes, self.units, shares=True), self).astype("float32")
+        return _with_verified(fractions(self.votes, self.units), self).astype("float32")
 
     def take(self, indices: np.ndarray) -> "Task":
         """The task of the examples at the `indices`; what their votes say is found without the others."""

@@ -23,6 +23,7 @@ from keras_het.base.new_models import models_of
 from keras_het.base.seeds import random_generator, unchanged_states
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_maker
 from keras_het.inspection.check import judge
+from keras_het.label_noise.votes import Votes
 from keras_het.training.data import as_table
 from keras_het.training.fit import TAKEN, check_fit_arguments, lines_of_fit
 from keras_het.training.folds import stratified_folds
@@ -70,7 +71,8 @@ def tune(
         values: temperatures, strengths, or other arguments of `make_model`.
         x: training inputs: arrays, a pandas frame of numbers, or a data set of batches (x, y) as for `fit`, that can be
             read more than once.
-        y: labels, integers `(N,)` or whatever else the loss takes; None for a data set.
+        y: labels, integers `(N,)` or whatever else the loss takes, such as votes for `losses.AnnotatorsLoss`; None for
+            a data set.
         epochs: the number of epochs of each training.
         validation_data: `(x, y)`, or a data set; `fit` does not see it. Weights and masks do not count, and
             neither do labels of the loss' `ignore_class`. Callbacks see
@@ -123,6 +125,7 @@ def tune(
     if validation_data is None and fit_arguments.get("sample_weight") is not None:
         rule = "be given beside `sample_weight`, for the weights are those of the examples in `fit` alone"
         raise ValueError(f"`validation_data` must {rule}. Received: validation_data=None")
+    y = y.votes if isinstance(y, Votes) else y
     train, validation_data = _divided(x, y, validation_data, seed)
     held_out = HeldOut(validation_data, criterion, mode, check_integer("batch_size", batch_size, 1))
     check_choice("epoch", epoch, ("best", "last"))

@@ -8,6 +8,7 @@ import scipy.sparse
 from scipy.special import log_softmax
 
 from keras_het.analysis.label_quality import LabelIssues
+from keras_het.training.task import Task
 
 FLOOR = 1e-6  # of a probability: a class that a model holds for impossible must not decide alone
 CLEAR = 0.9  # probability of a class from which on an example is not ambiguous
@@ -65,12 +66,22 @@ def judged(p: np.ndarray, votes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return log_softmax(joint, axis=1), log_softmax(joint[examples] - log_t, axis=1)
 
 
-def vote_issues(p: np.ndarray, votes: np.ndarray, names: Any, class_names: Any, example_names: Any) -> VoteIssues:
-    """The issues among votes: those that name another class than the model and all votes together.
+def vote_issues(p: np.ndarray, task: Task) -> VoteIssues:
+    """The issues among votes: those that name another class than the model and all votes together, or a verified label.
 
     The score of a vote is the probability of its class by the model and the other annotators.
+
+    Args:
+        p: probabilities out of sample, `(N, K)`.
+        task: the votes.
     """
+    votes = np.asarray(task.votes)
     whole, others = judged(p, votes)
+    if task.verified is not None:
+        certain = np.where(task.y[:, None] == np.arange(task.units), 0.0, -np.inf)
+        rows = np.nonzero(votes >= 0)[0]
+        whole = np.where(task.verified[:, None], certain, whole)
+        others = np.where(task.verified[rows, None], certain[rows], others)
     examples, who = np.nonzero(votes >= 0)
     given, found = votes[examples, who], whole.argmax(axis=1)[examples]
     score = np.exp(others[np.arange(len(given)), given])
@@ -80,4 +91,5 @@ def vote_issues(p: np.ndarray, votes: np.ndarray, names: Any, class_names: Any, 
     example, label, suggested, chance, wrong, sort = (
         each[order] for each in (examples, given, found, score, is_issue, kind)
     )
-    return VoteIssues(example, label, suggested, chance, wrong, sort, class_names, example_names, who[order], names)
+    names = task.classes, task.index, who[order], task.annotators
+    return VoteIssues(example, label, suggested, chance, wrong, sort, *names)

@@ -11,7 +11,7 @@ from keras_het.training import DEFAULTS, AnnotatorTransitions, LinearDiscriminan
 from keras_het.training.candidates import OF_VOTES
 from keras_het.training.data import read
 from keras_het.training.labels import most_probable, read_labels
-from keras_het.training.vote_issues import judged
+from keras_het.training.vote_issues import judged, vote_issues
 
 pytestmark = pytest.mark.once
 
@@ -64,7 +64,61 @@ def test_examples_without_a_vote_are_left_out_and_keep_their_places():
     kept = np.setdiff1d(np.arange(240), NOBODY)
     np.testing.assert_array_equal(found.x, X[kept])
     np.testing.assert_array_equal(found.index, kept)
+    assert found.of_labelled(list(range(240))) == kept.tolist()
     assert found.made_of.endswith("annotators, of 238 examples, and 2 without one, which are left out")
+
+
+def test_a_verified_example_without_a_vote_counts_and_all_votes_are_held_to_it():
+    votes = VOTES.copy()
+    votes[NOBODY] = -1
+    found = read(X, votes, verified_labels={5: 1, 7: (VOTES[7].max() + 1) % 3})
+    assert len(found.y) == 239
+    np.testing.assert_array_equal(found.target[5], np.eye(3)[1])
+    np.testing.assert_array_equal(found.evidence[5], np.eye(3)[1])
+    assert found.trust[5] == found.trust.max() == (VOTES >= 0).sum(axis=1).max()
+    candidate = AnnotatorTransitions()
+    labels = candidate.labels(found, None)
+    assert labels.shape == (239, 5)
+    assert labels[5].tolist() == [-1, -1, -1, -1, 1]
+    (flips,) = candidate.tail(found, None)
+    flips.build((None, 3))
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(flips.transition)[4], np.eye(3), atol=0.01)
+    issues = vote_issues(softmax(found.x, axis=1), found)
+    own = issues.index == 7
+    assert own.sum() == (VOTES[7] >= 0).sum()
+    assert issues.is_issue[own].all()
+    assert set(issues.kind[own]) == {"wrong"}
+
+
+def test_votes_go_with_the_index_of_a_frame():
+    pandas = pytest.importorskip("pandas")  # the session `cleanlab` has it
+    frame = pandas.DataFrame({"item": list("bbaa"), "who": ["x", "y", "x", "y"], "says": [0, 0, 1, 1]})
+    found = keras_het.label_noise.votes_from_table(frame, "item", "who", "says")
+    with pytest.raises(ValueError, match="have the examples of `x` in their order: votes_from_table"):
+        read(pandas.DataFrame({"f": [0.0, 1.0]}, index=["b", "a"]), found)
+    assert read(pandas.DataFrame({"f": [0.0, 1.0]}, index=["a", "b"]), found).y.tolist() == [1, 0]
+
+
+def test_nan_in_lists_of_names_is_no_class():
+    assert read_labels([["cat", np.nan], ["dog", "cat"], [-1, "dog"]]).classes.tolist() == ["cat", "dog"]
+
+
+def test_blank_rows_of_distributions_are_examples_without_a_label():
+    soft = softmax(X, axis=1)
+    soft[NOBODY] = np.nan
+    found = read(X, soft)
+    assert found.votes is None
+    assert len(found.y) == 238
+    np.testing.assert_allclose(found.target, soft[np.setdiff1d(np.arange(240), NOBODY)], atol=1e-6)
+
+
+def test_who_is_not_among_those_with_a_vote_has_nan_out_of_sample():
+    votes = VOTES.copy()
+    votes[NOBODY] = -1
+    p = keras_het.training.cross_val_probabilities(None, X, votes, verbose=0)
+    assert np.flatnonzero(np.isnan(p).any(axis=1)).tolist() == NOBODY
+    again = keras_het.clean_labels(None, X, votes, probabilities=p, verbose=0)
+    assert len(again.probabilities) == 238
 
 
 def test_distributions_and_counts_are_soft_labels():
@@ -84,6 +138,7 @@ def test_distributions_and_counts_are_soft_labels():
         (VOTES[:100], "`y` must have a row for each of the 240 examples. Received: 100"),
         (np.where(VOTES < 0, -1, 0), "`y` must be of at least two classes. Received: 1"),
         (np.full((240, 3), -0.5), "`y` must be distributions or counts, not negative"),
+        (np.where(VOTES > 0, 1.0, 0.0), "`y` must be integers for votes; or, for counts, have no row without any"),
     ],
 )
 @pytest.mark.refusal
@@ -98,6 +153,9 @@ def test_rules_that_say_one_class_each_are_counted_and_others_weighed():
     rules[:, 0] = np.where((rules < 0).all(axis=1), 0, rules[:, 0])
     np.testing.assert_allclose(most_probable(rules, 3), majority_vote(rules, 3, shares=True))
     np.testing.assert_allclose(most_probable(VOTES, 3), dawid_skene(VOTES, 3).probabilities)
+    loose = rules.copy()
+    loose[:12, 1] = 2  # a rule that names another class now and then is still one
+    np.testing.assert_allclose(most_probable(loose, 3), majority_vote(loose, 3, shares=True))
     ties = read_labels(np.tile([[0, 1, -1]], (240, 1))).y
     assert 80 < ties.sum() < 160  # of equal votes not always the first
 

@@ -132,7 +132,7 @@ def _are_shares(given: np.ndarray, name: str) -> bool:
 
 def _of_shares(y: Any, given: np.ndarray, name: str) -> Labels:
     """Distributions, or counts of votes, as distributions; even for an example without one."""
-    labelled = np.logical_not(np.isnan(given).all(axis=1) | (given == -1).all(axis=1))
+    labelled = np.asarray(~(np.isnan(given).all(axis=1) | (given == -1).all(axis=1)))
     given = np.where(labelled[:, None], given, 1.0)
     totals = given.sum(axis=1, keepdims=True)
     rule = "be distributions or counts, not negative, with something in each row; integers are votes"

@@ -76,7 +76,11 @@ def of_crowdkit(votes, units, name="DawidSkene", **options):
     answers = pd.DataFrame({"task": task, "worker": worker, "label": votes[task, worker]})
     made = getattr(crowdkit.aggregation, name)(**options)
     if not hasattr(made, "fit_predict_proba"):
-        return np.eye(units)[made.fit_predict(answers).reindex(range(len(votes)), fill_value=0).to_numpy()]
+        try:
+            found = made.fit_predict(answers)
+        except ValueError:  # M-MSR, of rules that say one class each
+            return None
+        return np.eye(units)[found.reindex(range(len(votes)), fill_value=0).to_numpy()]
     found = made.fit_predict_proba(answers)
     return found.reindex(index=range(len(votes)), columns=range(units), fill_value=0.0).to_numpy()
 

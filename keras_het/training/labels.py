@@ -132,7 +132,7 @@ def _are_shares(given: np.ndarray, name: str) -> bool:
 
 def _of_shares(y: Any, given: np.ndarray, name: str) -> Labels:
     """Distributions, or counts of votes, as distributions; even for an example without one."""
-    labelled = np.asarray(~(np.isnan(given).all(axis=1) | (given == -1).all(axis=1)))
+    labelled = ~(np.isnan(given).all(axis=1) | (given == -1).all(axis=1))
     given = np.where(labelled[:, None], given, 1.0)
     totals = given.sum(axis=1, keepdims=True)
     rule = "be distributions or counts, not negative, with something in each row; integers are votes"
@@ -165,7 +165,7 @@ def _blanks(given: np.ndarray) -> np.ndarray:
 def _of_votes(votes: np.ndarray, classes: np.ndarray, annotators: Any) -> Labels:
     """Votes, and the most probable class by them."""
     names = None if annotators is None else np.asarray(annotators)
-    y, labelled = largest(most_probable(votes, len(classes))), (votes >= 0).any(axis=1)
+    y, labelled = largest(most_probable(votes, len(classes))), np.any(votes >= 0, axis=1)
     return Labels(np.asarray(classes), y, votes=votes, annotators=names, labelled=labelled)
 
 

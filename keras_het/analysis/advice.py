@@ -46,7 +46,7 @@ ROWS: tuple[Advice, ...] = (
         f"`keras_het.choose` with the head, {HEAD}, among its `candidates`",
     ),
 )
-ANNOTATORS = "`keras_het.choose(None, x, votes)`"  # of several labels of each example; no kind can tell
+ANNOTATORS = "`keras_het.clean_labels(None, x, votes)`"  # of several labels of each example; no kind can tell
 
 
 def advice_of(kind: str) -> Advice:

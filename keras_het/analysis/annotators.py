@@ -126,12 +126,13 @@ def annotators(
     * takes: the pairs confused most, with p(label | true class); "cat for dog" is a cat that is labelled dog.
 
     Args:
-        source: transition matrices, `(M, K, K)`, such as `label_noise.dawid_skene(...).transitions`, or a model that
+        source: transition matrices, `(M, K, K)`, or the result of `label_noise.dawid_skene`, or a model that
             ends in a `NoiseTransition` with `num_annotators`.
         labels: integers `(N, M)`, -1 where the annotator gave none, for the number of labels and the intervals. None if
             they are not known; a T that no label has touched then looks like any other.
         prior: fraction of each class, `(K,)`; None for equal shares.
-        names: names of the annotators, a sequence; None numbers the annotators.
+        names: names of the annotators, a sequence; None takes those of `labels` if `label_noise.votes_from_table` made
+            them, as it takes the names of the classes, and else numbers the annotators.
         class_names: a sequence or a dict {class: name}; None numbers the classes.
         count: the number of confused pairs of each annotator, at least 0.
     Returns:
@@ -146,8 +147,10 @@ def annotators(
         Ann                    0.95        0.81      0.45  cat for dog 0.10
         Bob                    0.50        0.00      0.45  any for any: the labels hardly depend on the class
     """
-    transitions = _transitions(source)
+    transitions = _transitions(getattr(source, "transitions", source))
     num_annotators, size = transitions.shape[:2]
+    names = getattr(labels, "annotators", None) if names is None else names
+    class_names = getattr(labels, "classes", None) if class_names is None else class_names
     count, class_names = check_integer("count", count, 0), check_class_names(class_names, size)
     names = list(range(num_annotators) if names is None else names)
     if len(names) != num_annotators:

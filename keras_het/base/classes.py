@@ -135,7 +135,7 @@ def _of_names(given: np.ndarray, categories: list | None, name: str, alone: bool
         raise refusal(name, "have a label for each example", f"none at [{missing[0]}]")
     if -1 in values:
         refuse_blank(values.index(-1), name)
-    kinds = sorted({type(value).__name__ for value in values})
+    kinds = sorted({"str" if isinstance(value, str) else type(value).__name__ for value in values})
     refuse_if(len(kinds) > 1, name, "have labels of one type", " and ".join(kinds))
     if categories is None and kinds in (["int"], ["float"]):
         return _encoded(given.astype(kinds[0]), name, alone)

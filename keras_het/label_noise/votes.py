@@ -79,8 +79,8 @@ def _range(counts):
 def votes_from_table(frame: Any, task: Hashable, annotator: Hashable, label: Hashable, tasks: Any = None) -> Votes:
     """Reads votes from a long table, which has a row for each label of an annotator for an example.
 
-    A row without a label, nan, None, NA or -1, is no vote. It is counted, and its example and its annotator are among
-    those of the table, with nothing but -1 if they have no other. Integers are classes as they are, from 0 on; names
+    A row without a label, nan, None, NA, "" or -1, is no vote. It is counted, and its example and its annotator are
+    among those of the table, with nothing but -1 if they have no other. Integers are classes as they are, from 0 on; names
     are numbered, as labels are everywhere. Numbers without a fraction are integers, as pandas makes floats of integers
     in a column that lacks some.
 
@@ -142,7 +142,7 @@ def _blank(values):
     """Where a column has no entry, `(R,)`."""
     if values.dtype.kind != "O":
         return values != values  # nan, and NaT
-    return np.fromiter(map(is_missing, values.tolist()), bool, len(values))
+    return np.fromiter((is_missing(value) or value == "" for value in values.tolist()), bool, len(values))
 
 
 def _minus_one(values):

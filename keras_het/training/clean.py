@@ -153,7 +153,7 @@ def _reason(found: Result, action: str) -> str:
 
 def _warn_of_lost(task: Task, found: Result, action: str) -> None:
     """Warns of classes of which no label is left."""
-    labels, kept = cleaned(task.y, found.issues, found.surest, action)
+    labels, kept = cleaned(task.y, found.own_issues, found.surest, action)
     lost = [str(task.classes[label]) for label in np.setdiff1d(task.y, labels[kept])]
     if lost:
         warnings.warn(

@@ -47,8 +47,8 @@ def read_labels(y: Any, count: int | None = None, name: str = "y") -> Labels:
     """Reads labels of any form.
 
     Args:
-        y: labels `(N,)`, see `encode`; `Votes`; a matrix of votes `(N, M)`, integers or names, with -1, nan or None
-            where an annotator gave none; or distributions or counts, `(N, K)`, of a float type and without a gap.
+        y: labels `(N,)`, see `encode`; `Votes`; a matrix of votes `(N, M)`, integers or names, with -1, nan, None or
+            "" where an annotator gave none; or distributions or counts, `(N, K)`, of a float type and without a gap.
             Vectors with a single 1 are labels.
         count: N, or None.
         name: name of the argument, for errors.
@@ -145,6 +145,7 @@ def _of_table(y: Any, given: np.ndarray, name: str) -> Labels:
     """Votes of a matrix of integers or names."""
     blank = _blanks(given)
     refuse_if(blank.all(), name, "have at least one label", "none")
+    _check_no_counts(given, name)
     values = given[~blank]
     integers = values.dtype.kind in "biuf" or all(isinstance(value, int | float | np.number) for value in values)
     classes, labels = encode(values.astype("float64") if integers else values, None, name, alone=True)
@@ -153,13 +154,27 @@ def _of_table(y: Any, given: np.ndarray, name: str) -> Labels:
     return _of_votes(votes, classes, getattr(y, "columns", None))
 
 
+def _check_no_counts(given: np.ndarray, name: str) -> None:
+    """Raises a ValueError for integers without a gap whose columns agree no more than by chance, as counts do."""
+    if given.dtype.kind not in "iu" or given.min() < 0:
+        return
+    size, count = int(given.max()) + 1, given.shape[1]
+    agree = sum(float(np.square(own := (given == k).sum(axis=1)).sum() - own.sum()) for k in range(size))
+    shares = np.stack([(given == k).mean(axis=0) for k in range(size)])
+    by_chance = len(given) * float((np.square(shares.sum(axis=1)) - np.square(shares).sum(axis=1)).sum())
+    if agree <= by_chance:
+        meant = f"are they counts of {count} classes? Give floats: {name}.astype(float)"
+        rule = f"be votes whose {count} columns agree; {meant}"
+        raise refusal(name, rule, "integers that agree no more than by chance")
+
+
 def _blanks(given: np.ndarray) -> np.ndarray:
     """Where a matrix has no label: None, nan, NA or -1."""
     if given.dtype.kind in "biu":
         return given == -1
     if given.dtype.kind == "f":
         return np.isnan(given) | (given == -1)
-    return np.array([[is_missing(value) or value == -1 for value in row] for row in given])
+    return np.array([[is_missing(value) or value in (-1, "") for value in row] for row in given])
 
 
 def _of_votes(votes: np.ndarray, classes: np.ndarray, annotators: Any) -> Labels:

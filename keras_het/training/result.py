@@ -23,7 +23,7 @@ from keras_het.training.vote_issues import VoteIssues, vote_issues
 
 ACTIONS = ("drop", "correct")
 MANY = 1 / 3  # of all labels
-SHOWN = ("images", "texts", "frame")  # arguments of `report` with an entry for each example
+SHOWN = {"images", "texts", "frame"}  # arguments of `report` with an entry for each example
 BY_CLASS = ("uniform", "pairs", "pattern")  # kinds of noise that do not depend on the example
 SCALES = {"accuracy": (100, 1)}  # of differences that are printed, and their digits: points
 TOO_MANY = (
@@ -119,6 +119,11 @@ class Result:
         Raises:
             ValueError: for a result of `tune`.
         """
+        return self._judged()[0].as_given(self.own_issues)
+
+    @functools.cached_property
+    def own_issues(self) -> LabelIssues:
+        """The same with the indices of `data`, which has no examples without a label."""
         task, p, diagnosis = self._judged()
         found = (find_label_issues if diagnosis.kind == "none" else issues_by_class)(p, task.y)
         if task.verified is not None:
@@ -140,11 +145,11 @@ class Result:
         if task.votes is None:
             rule = "be of a result of labels of several annotators, `y` (N, M)"
             raise ValueError(f"`vote_issues` must {rule}. Received: one label for each example")
-        return vote_issues(p, task)
+        return task.as_given(vote_issues(p, task))
 
     @functools.cached_property
     def surest(self) -> np.ndarray:
-        """Indices of the examples whose issues a model is trained without, `(n,)`, the least score first.
+        """Indices in `data` of the examples whose issues a model is trained without, `(n,)`, the least score first.
 
         They are all issues where the wrong labels depend on the class alone: any class, or whole classes swapped. Else
         they are those that `analysis.find_label_issues` finds, too: the others are hard examples that a model needs, as
@@ -153,7 +158,7 @@ class Result:
         Raises:
             ValueError: for a result of `tune`.
         """
-        (task, p, diagnosis), issues = self._judged(), self.issues
+        (task, p, diagnosis), issues = self._judged(), self.own_issues
         wrong = issues.index[issues.is_issue]
         if diagnosis.kind in BY_CLASS:
             return wrong
@@ -174,7 +179,7 @@ class Result:
                 "be called on what `clean_labels` returned, or `choose` by folds: its issues are of what is trained on"
             )
             raise ValueError(f"`retrain` must {rule}. Received: a result of other data")
-        return self.train(*cleaned(self._judged()[0].y, self.issues, self.surest, action))
+        return self.train(*cleaned(self._judged()[0].y, self.own_issues, self.surest, action))
 
     def report(self, path: str | os.PathLike = "report", **arguments: Any) -> pathlib.Path:
         """Writes a page about the labels, see `keras_het.report`, and returns its path.
@@ -191,7 +196,9 @@ class Result:
         """
         task, p, _ = self._judged()
         y, frame = _with_index(task)
-        given = {"probabilities": p, "issues": self.issues, "title": "Labels and probabilities", "frame": frame}
+        given = {"probabilities": p, "issues": self.own_issues, "title": "Labels and probabilities", "frame": frame}
+        if task.labelled is not None and frame is None and not SHOWN & arguments.keys():
+            given["texts"] = [f"row {place} of x" for place in np.flatnonzero(task.labelled)]
         shown = {name: task.of_labelled(value) if name in SHOWN else value for name, value in arguments.items()}
         return report(self.model, task.x, y, task.classes.tolist(), path, **{**given, **shown})
 

@@ -99,6 +99,20 @@ class Task:
         rows = np.flatnonzero(self.labelled)
         return given.iloc[rows] if hasattr(given, "iloc") else [given[row] for row in rows]
 
+    def as_given(self, issues: Any) -> Any:
+        """Issues whose indices are those of the examples that a user gave, also of those without a label.
+
+        Args:
+            issues: `LabelIssues` or `VoteIssues` of the N examples.
+        """
+        if self.labelled is None:
+            return issues
+        places, names = np.flatnonzero(self.labelled), None
+        if hasattr(self.index, "get_indexer"):
+            names = np.full(len(self.labelled), None, object)
+            names[places] = self.index
+        return dataclasses.replace(issues, index=places[issues.index], example_names=names)
+
     @property
     def made_of(self) -> str:
         """What was made of the labels, in words; empty for one label for each example."""

@@ -119,6 +119,21 @@ def test_who_is_not_among_those_with_a_vote_has_nan_out_of_sample():
     assert np.flatnonzero(np.isnan(p).any(axis=1)).tolist() == NOBODY
     again = keras_het.clean_labels(None, X, votes, probabilities=p, verbose=0)
     assert len(again.probabilities) == 238
+    places = np.setdiff1d(np.arange(240), NOBODY)
+    assert np.sort(again.issues.index).tolist() == places.tolist()
+    by_place = dict(zip(again.issues.index, again.issues.given, strict=True))
+    assert by_place[18] == again.data.y[16]
+    issues = again.vote_issues
+    np.testing.assert_array_equal(votes[issues.index, issues.annotator], issues.given)
+    again.retrain("correct")
+    told = np.setdiff1d(np.arange(238), again.surest)
+    assert len(told) > 150
+
+
+def test_complete_votes_of_integers_are_votes():
+    complete = np.where(VOTES < 0, TRUE[:, None], VOTES)
+    assert read_labels(complete).votes.shape == (240, 4)
+    assert read_labels(np.where(VOTES < 0, "", NAMES[VOTES])).classes.tolist() == NAMES.tolist()
 
 
 def test_distributions_and_counts_are_soft_labels():
@@ -138,6 +153,7 @@ def test_distributions_and_counts_are_soft_labels():
         (VOTES[:100], "`y` must have a row for each of the 240 examples. Received: 100"),
         (np.where(VOTES < 0, -1, 0), "`y` must be of at least two classes. Received: 1"),
         (np.full((240, 3), -0.5), "`y` must be distributions or counts, not negative"),
+        (np.stack([(k == VOTES).sum(axis=1) for k in range(3)], axis=1), "are they counts of 3 classes? Give floats"),
         (np.where(VOTES > 0, 1.0, 0.0), "`y` must be integers for votes; or, for counts, have no row without any"),
     ],
 )

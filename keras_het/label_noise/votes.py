@@ -80,9 +80,9 @@ def votes_from_table(frame: Any, task: Hashable, annotator: Hashable, label: Has
     """Reads votes from a long table, which has a row for each label of an annotator for an example.
 
     A row without a label, nan, None, NA, "" or -1, is no vote. It is counted, and its example and its annotator are
-    among those of the table, with nothing but -1 if they have no other. Integers are classes as they are, from 0 on; names
-    are numbered, as labels are everywhere. Numbers without a fraction are integers, as pandas makes floats of integers
-    in a column that lacks some.
+    among those of the table, with nothing but -1 if they have no other. Integers are classes as they are, from 0 on;
+    names are numbered, as labels are everywhere. Numbers without a fraction are integers, as pandas makes floats of
+    integers in a column that lacks some.
 
     Args:
         frame: a `pandas.DataFrame`, or anything that gives a column by its name, such as a dict of lists.

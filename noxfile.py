@@ -57,7 +57,7 @@ def tests(session):
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--jobs", nargs="+", choices=list(JOBS), default=None)
     known, others = parser.parse_known_args(session.posargs)
-    install(session, "-e", ".[jax,tensorflow-cpu,torch,demo]", groups=["test", "export", "torchmetrics"])
+    install(session, "-e", ".[jax,tensorflow-cpu,torch,demo,pandas]", groups=["test", "export", "torchmetrics"])
     names = known.jobs or (BACKENDS if others else list(JOBS))
     folder = pathlib.Path(session.create_tmp()).resolve()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:

@@ -174,7 +174,7 @@ def test_the_table_prints():
 
 
 def test_the_table_is_a_frame():
-    pytest.importorskip("pandas")  # the session `cleanlab` has it
+    pytest.importorskip("pandas")  # the session `tests` has it
     found = short(Constant())
     assert list(found.to_frame().index) == ["early stopping", "constant"]
 

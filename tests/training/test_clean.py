@@ -127,7 +127,7 @@ def test_without_issues_every_example_stays():
 
 
 def test_the_frame_of_issues_has_the_names_and_the_index_of_the_data():
-    pandas = pytest.importorskip("pandas")  # the session `cleanlab` has it
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
     x = pandas.DataFrame(X, columns=["a", "b", "c"], index=[f"row {i}" for i in range(240)])
     frame = clean(pandas.Categorical.from_codes(LABELS, NAMES), x).issues.to_frame().loc[x.index]
     assert frame.columns.tolist() == ["given", "suggested", "score", "is_issue", "kind"]
@@ -160,7 +160,7 @@ def test_the_report_of_embeddings_shows_the_texts_that_it_is_given(tmp_path, mon
 
 
 def test_the_report_shows_the_columns_of_a_frame_and_knows_its_index(tmp_path, monkeypatch):
-    pandas = pytest.importorskip("pandas")  # the session `cleanlab` has it
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
     monkeypatch.setattr(page, "pictures", lambda found: [])
     x = pandas.DataFrame(X, columns=["height", "<b>", 3], index=[f"row {i}" for i in range(240)])
     found = clean(pandas.Series(NAMES[LABELS], index=x.index), x, report_path=tmp_path)
@@ -310,6 +310,6 @@ def test_what_cannot_be_cleaned_is_refused(case):
 
 
 def test_a_frame_of_texts_is_refused():
-    pandas = pytest.importorskip("pandas")  # the session `cleanlab` has it
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
     with pytest.raises(ValueError, match="`x` must be a frame of numbers"):
         clean(x=pandas.DataFrame({"a": ["b"] * 240}))

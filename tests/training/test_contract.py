@@ -38,7 +38,7 @@ def arrays():
 
 
 def frames():
-    pandas = pytest.importorskip("pandas")  # the session `cleanlab` has it
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
     index = [f"row {i}" for i in range(len(X))]
     return pandas.DataFrame(X, index=index), pandas.Series(Y, index=index)
 

@@ -49,7 +49,7 @@ def test_votes_are_read_whatever_stands_for_none(y):
 
 
 def test_a_frame_of_votes_brings_the_names_of_the_annotators():
-    pandas = pytest.importorskip("pandas")  # the session `cleanlab` has it
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
     frame = pandas.DataFrame(np.where(VOTES < 0, None, NAMES[VOTES]), columns=list("abcd"))
     assert read_labels(frame).annotators.tolist() == list("abcd")
     long = frame.melt(ignore_index=False, var_name="who", value_name="says").reset_index(names="item")
@@ -91,7 +91,7 @@ def test_a_verified_example_without_a_vote_counts_and_all_votes_are_held_to_it()
 
 
 def test_votes_go_with_the_index_of_a_frame():
-    pandas = pytest.importorskip("pandas")  # the session `cleanlab` has it
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
     frame = pandas.DataFrame({"item": list("bbaa"), "who": ["x", "y", "x", "y"], "says": [0, 0, 1, 1]})
     found = keras_het.label_noise.votes_from_table(frame, "item", "who", "says")
     with pytest.raises(ValueError, match="have the examples of `x` in their order: votes_from_table"):

@@ -18,7 +18,7 @@ from keras_het.training.compare import check_learned
 from keras_het.training.data import read
 from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 from keras_het.training.folds import held_out_probabilities
-from keras_het.training.result import ACTIONS, MANY, TOO_MANY, Result, Score, cleaned, finished
+from keras_het.training.result import ACTIONS, MANY, TOO_MANY, Result, Score, finished
 from keras_het.training.task import Task
 
 
@@ -153,7 +153,7 @@ def _reason(found: Result, action: str) -> str:
 
 def _warn_of_lost(task: Task, found: Result, action: str) -> None:
     """Warns of classes of which no label is left."""
-    labels, kept = cleaned(task.y, found.own_issues, found.surest, action)
+    labels, kept = found._cleaned(action)
     lost = [str(task.classes[label]) for label in np.setdiff1d(task.y, labels[kept])]
     if lost:
         warnings.warn(

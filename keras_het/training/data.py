@@ -33,7 +33,7 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
     _check_tasks(x, y)
     index, columns = index_of(x, y), getattr(x, "columns", None)
     x, y, own_weight = as_arrays(as_table(x), y)
-    found, count = read_labels(y, count_examples(x)), count_examples(x)
+    found = read_labels(y, count := count_examples(x))
     if sample_weight is not None and own_weight is not None:
         raise ValueError("`sample_weight` must be None for a data set with weights of its own. Received: weights")
     classes = own_classes = found.classes

@@ -119,10 +119,10 @@ class Result:
         Raises:
             ValueError: for a result of `tune`.
         """
-        return self._judged()[0].as_given(self.own_issues)
+        return self._judged()[0].as_given(self._own_issues)
 
     @functools.cached_property
-    def own_issues(self) -> LabelIssues:
+    def _own_issues(self) -> LabelIssues:
         """The same with the indices of `data`, which has no examples without a label."""
         task, p, diagnosis = self._judged()
         found = (find_label_issues if diagnosis.kind == "none" else issues_by_class)(p, task.y)
@@ -149,7 +149,7 @@ class Result:
 
     @functools.cached_property
     def surest(self) -> np.ndarray:
-        """Indices in `data` of the examples whose issues a model is trained without, `(n,)`, the least score first.
+        """Indices of the examples whose issues a model is trained without, `(n,)`, the least score first.
 
         They are all issues where the wrong labels depend on the class alone: any class, or whole classes swapped. Else
         they are those that `analysis.find_label_issues` finds, too: the others are hard examples that a model needs, as
@@ -158,7 +158,12 @@ class Result:
         Raises:
             ValueError: for a result of `tune`.
         """
-        (task, p, diagnosis), issues = self._judged(), self.own_issues
+        return self._judged()[0].places(self._own_surest)
+
+    @functools.cached_property
+    def _own_surest(self) -> np.ndarray:
+        """The same with the indices of `data`."""
+        (task, p, diagnosis), issues = self._judged(), self._own_issues
         wrong = issues.index[issues.is_issue]
         if diagnosis.kind in BY_CLASS:
             return wrong
@@ -179,7 +184,11 @@ class Result:
                 "be called on what `clean_labels` returned, or `choose` by folds: its issues are of what is trained on"
             )
             raise ValueError(f"`retrain` must {rule}. Received: a result of other data")
-        return self.train(*cleaned(self._judged()[0].y, self.own_issues, self.surest, action))
+        return self.train(*self._cleaned(action))
+
+    def _cleaned(self, action: str) -> tuple[np.ndarray, np.ndarray]:
+        """The labels and the indices to train on, of `data`."""
+        return cleaned(self._judged()[0].y, self._own_issues, self._own_surest, action)
 
     def report(self, path: str | os.PathLike = "report", **arguments: Any) -> pathlib.Path:
         """Writes a page about the labels, see `keras_het.report`, and returns its path.
@@ -195,8 +204,8 @@ class Result:
             ValueError: for a result of `tune`.
         """
         task, p, _ = self._judged()
-        y, frame = _with_index(task)
-        given = {"probabilities": p, "issues": self.own_issues, "title": "Labels and probabilities", "frame": frame}
+        y, frame = task.with_index()
+        given = {"probabilities": p, "issues": self._own_issues, "title": "Labels and probabilities", "frame": frame}
         if task.labelled is not None and frame is None and not SHOWN & arguments.keys():
             given["texts"] = [f"row {place} of x" for place in np.flatnonzero(task.labelled)]
         shown = {name: task.of_labelled(value) if name in SHOWN else value for name, value in arguments.items()}
@@ -299,15 +308,6 @@ def cleaned(labels: np.ndarray, issues: LabelIssues, wrong: np.ndarray, action: 
     suggested = np.empty_like(labels)
     suggested[issues.index] = issues.suggested
     return np.where(np.isin(np.arange(len(labels)), wrong), suggested, labels), np.arange(len(labels))
-
-
-def _with_index(task: Task) -> tuple[Any, Any]:
-    """The labels with the index that the examples came in, and the frame of these; None where they came in none."""
-    if not hasattr(task.index, "get_indexer"):  # numbers, of an array some of whose rows have no label
-        return task.y, None
-    pandas = import_extra("pandas", "The report on a frame")
-    frame = None if task.columns is None else pandas.DataFrame(task.x, task.index, task.columns)
-    return pandas.Series(task.y, task.index), frame
 
 
 def _row(cells: tuple[str, ...], tag: str) -> str:

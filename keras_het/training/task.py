@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from keras_het.base.batches import select_rows
+from keras_het.base.extras import import_extra
 from keras_het.training.labels import fractions, most_probable
 
 
@@ -99,6 +100,14 @@ class Task:
         rows = np.flatnonzero(self.labelled)
         return given.iloc[rows] if hasattr(given, "iloc") else [given[row] for row in rows]
 
+    def with_index(self) -> tuple[Any, Any]:
+        """Labels `(N,)` with the index that the examples came in, and the frame of these; None where they had none."""
+        if not hasattr(self.index, "get_indexer"):  # numbers, of an array some of whose rows have no label
+            return self.y, None
+        pandas = import_extra("pandas", "The report on a frame")
+        frame = None if self.columns is None else pandas.DataFrame(self.x, self.index, self.columns)
+        return pandas.Series(self.y, self.index), frame
+
     def as_given(self, issues: Any) -> Any:
         """Issues whose indices are those of the examples that a user gave, also of those without a label.
 
@@ -107,11 +116,19 @@ class Task:
         """
         if self.labelled is None:
             return issues
-        places, names = np.flatnonzero(self.labelled), None
+        names = None
         if hasattr(self.index, "get_indexer"):
             names = np.full(len(self.labelled), None, object)
-            names[places] = self.index
-        return dataclasses.replace(issues, index=places[issues.index], example_names=names)
+            names[self.labelled] = self.index
+        return dataclasses.replace(issues, index=self.places(issues.index), example_names=names)
+
+    def places(self, indices: np.ndarray) -> np.ndarray:
+        """Places of some of the N examples, `(n,)`, among those that a user gave, also those without a label.
+
+        Args:
+            indices: indices of the examples, `(n,)`.
+        """
+        return indices if self.labelled is None else np.flatnonzero(self.labelled)[indices]
 
     @property
     def made_of(self) -> str:

@@ -76,13 +76,11 @@ def vote_issues(p: np.ndarray, task: Task) -> VoteIssues:
         task: the votes.
     """
     votes = np.asarray(task.votes)
-    whole, others = judged(p, votes)
+    (examples, who), (whole, others) = np.nonzero(votes >= 0), judged(p, votes)
     if task.verified is not None:
         certain = np.where(task.y[:, None] == np.arange(task.units), 0.0, -np.inf)
-        rows = np.nonzero(votes >= 0)[0]
         whole = np.where(task.verified[:, None], certain, whole)
-        others = np.where(task.verified[rows, None], certain[rows], others)
-    examples, who = np.nonzero(votes >= 0)
+        others = np.where(task.verified[examples, None], certain[examples], others)
     given, found = votes[examples, who], whole.argmax(axis=1)[examples]
     score = np.exp(others[np.arange(len(given)), given])
     is_issue, is_clear = found != given, np.exp(whole.max(axis=1))[examples] >= CLEAR

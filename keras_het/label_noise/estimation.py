@@ -104,23 +104,23 @@ def confident_counts(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
     return counts
 
 
-def check_probabilities(probabilities: Any) -> np.ndarray:
+def check_probabilities(probabilities: Any, name: str = "probabilities") -> np.ndarray:
     """`probabilities` as NumPy float64, if they are in [0, 1], `(N, K)`, with N >= 1, and no row is zero."""
     p = as_float64(probabilities)
     if p.ndim != 2 or not len(p) or not np.all((p >= 0) & (p <= 1)):
         values = f", from {p.min():.4g} to {p.max():.4g}" if p.size else ""
         rule = "be in [0, 1], such as the exp of log-probabilities, and of shape (N, K)"
-        raise refusal("probabilities", rule, f"shape {p.shape}{values}")
+        raise refusal(name, rule, f"shape {p.shape}{values}")
     empty = np.flatnonzero(p.sum(axis=1) == 0)
     if len(empty):
-        raise refusal("probabilities", "have rows of a positive sum", f"row {empty[0]} sums to 0")
+        raise refusal(name, "have rows of a positive sum", f"row {empty[0]} sums to 0")
     return p
 
 
-def check_distributions(probabilities: Any) -> np.ndarray:
+def check_distributions(probabilities: Any, name: str = "probabilities") -> np.ndarray:
     """Probabilities as NumPy, if every row sums to 1."""
-    p = check_probabilities(probabilities)
+    p = check_probabilities(probabilities, name)
     wrong = np.flatnonzero(np.abs(p.sum(axis=1) - 1.0) > 1e-3)
     if len(wrong):
-        raise refusal("probabilities", "have rows of sum 1", f"row {wrong[0]} sums to {p[wrong[0]].sum():.6g}")
+        raise refusal(name, "have rows of sum 1", f"row {wrong[0]} sums to {p[wrong[0]].sum():.6g}")
     return p

@@ -20,8 +20,7 @@ from keras_het.inspection.check import judge
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.layers import HeteroscedasticDense
 from keras_het.report.noise import Noise, find_noise, unless_impossible
-from keras_het.truth import true_performance
-from keras_het.truth.true_performance import TruePerformance
+from keras_het.truth.true_performance import TruePerformance, true_performance
 
 
 class Findings(NamedTuple):

@@ -4,5 +4,14 @@ from keras_het.truth.conformal import conformal_sets
 from keras_het.truth.corrected_weights import CountedTransition
 from keras_het.truth.transition_check import check_transition
 from keras_het.truth.true_performance import true_performance
+from keras_het.truth.verified_mean import verified_mean
+from keras_het.truth.verified_performance import verified_performance
 
-__all__ = ["CountedTransition", "check_transition", "conformal_sets", "true_performance"]
+__all__ = [
+    "CountedTransition",
+    "check_transition",
+    "conformal_sets",
+    "true_performance",
+    "verified_mean",
+    "verified_performance",
+]

@@ -1,0 +1,275 @@
+"""How good a model is by a few verified labels: by all of them, by simulation under any noise; and what is refused."""
+
+import functools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from keras_het.label_noise import votes_from_table
+from keras_het.truth import true_performance, verified_mean, verified_performance
+from tests.checks import z_limit
+
+pytestmark = pytest.mark.once
+
+CLASSES = 4
+
+
+@functools.cache
+def population(noise, count=20_000):
+    """Probabilities, labels, true classes; noise by "class", by "example", or "shared" with the model."""
+    rng = np.random.default_rng(0)
+    true, hard = rng.integers(CLASSES, size=count), rng.random(count)
+    logits = (3.5 - 3.0 * hard)[:, None] * np.eye(CLASSES)[true] + rng.normal(size=(count, CLASSES))
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    predicted, other = p.argmax(axis=1), (true + 1) % CLASSES
+    if noise == "class":
+        labels = np.where(rng.random(count) < 0.3, other, true)
+    elif noise == "example":
+        labels = np.where(rng.random(count) < 0.6 * hard, np.where(predicted == true, other, predicted), true)
+    else:
+        labels = np.where((predicted != true) & (rng.random(count) < 0.8), predicted, true)
+    return p, labels, true
+
+
+def redrawn(noise, seed, count=600):
+    p, labels, true = population(noise)
+    rows = np.random.default_rng([seed, 3]).integers(len(p), size=count)
+    return p[rows], labels[rows], true[rows]
+
+
+def verified(true, number):
+    return {index: int(true[index]) for index in range(number)}
+
+
+def test_with_all_verified_it_is_the_plain_accuracy_and_all_else():
+    p, labels, true = redrawn("example", 0)
+    found = verified_performance(p, labels, verified(true, 600))
+    predicted, sure = p.argmax(axis=1), p.max(axis=1)
+    right = predicted == true
+    assert found.accuracy.value == pytest.approx(right.mean())
+    assert found.label_accuracy.value == pytest.approx(np.mean(labels == true))
+    assert found.noisy_accuracy == pytest.approx(np.mean(labels == predicted))
+    assert found.recall.value == pytest.approx([right[true == k].mean() for k in range(CLASSES)])
+    assert found.precision.value == pytest.approx([right[predicted == k].mean() for k in range(CLASSES)])
+    joint = np.bincount(true * CLASSES + predicted, minlength=CLASSES**2).reshape(CLASSES, CLASSES) / 600
+    assert found.joint.value == pytest.approx(joint)
+    assert found.nll.value == pytest.approx(-np.log(p[np.arange(600), true]).mean())
+    assert found.overconfidence.value == pytest.approx(sure.mean() - right.mean())
+    place = np.minimum((sure * 10).astype(int), 9)
+    assert found.curve.value[found.count > 0] == pytest.approx([right[place == b].mean() for b in np.unique(place)])
+    assert found.count.tolist() == np.bincount(place, minlength=10).tolist()
+
+
+@pytest.mark.statistical(1e-4)
+@pytest.mark.parametrize("number", [25, 100])
+@pytest.mark.parametrize("noise", ["class", "example", "shared"])
+def test_intervals_hold_under_any_noise(noise, number, base_seed):
+    """In at least 93% of 250 redraws, within chance."""
+    p, labels, true = population(noise)
+    accuracy, of_labels = np.mean(p.argmax(axis=1) == true), np.mean(labels == true)
+    held, labels_held, recall_held = [], [], []
+    recall = np.array([np.mean(p[true == k].argmax(axis=1) == k) for k in range(CLASSES)])
+    for seed in range(250):
+        own_p, own_labels, own_true = redrawn(noise, [base_seed, seed])
+        found = verified_performance(own_p, own_labels, verified(own_true, number))
+        held.append(found.accuracy.low <= accuracy <= found.accuracy.high)
+        labels_held.append(found.label_accuracy.low <= of_labels <= found.label_accuracy.high)
+        recall_held.append(np.mean((found.recall.low <= recall) & (recall <= found.recall.high)))
+    room = z_limit(1e-4 / 6) * np.sqrt(0.93 * 0.07 / 250)
+    for each in (held, labels_held, recall_held):
+        assert np.mean(each) > 0.93 - room
+
+
+@pytest.mark.planted
+def test_it_is_right_where_judge_and_model_share_their_errors():
+    """There labels flatter the model, with T as without; this does not believe them."""
+    p, labels, true = redrawn("shared", 0, 4000)
+    accuracy = np.mean(p.argmax(axis=1) == true)
+    t = np.stack([np.bincount(labels[true == k], minlength=CLASSES) / np.sum(true == k) for k in range(CLASSES)])
+    by_labels = true_performance(p, labels, t, draws=20).accuracy
+    found = verified_performance(p, labels, verified(true, 400))
+    assert by_labels.low > accuracy + 0.02
+    assert found.noisy_accuracy > accuracy + 0.1
+    assert found.accuracy.low < accuracy < found.accuracy.high
+    assert found.worth > 400
+
+
+@pytest.mark.planted
+def test_what_was_drawn_more_often_counts_less():
+    """Half of all is drawn nine times as often; without `inclusion` that is refused, and would be wrong."""
+    p, labels, true = redrawn("example", 1, 20_000)
+    sure = p.max(axis=1)
+    inclusion = np.where(sure < np.median(sure), 0.09, 0.01)
+    drawn = np.flatnonzero(np.random.default_rng(0).random(len(p)) < inclusion)
+    own = {int(index): int(true[index]) for index in drawn}
+    right = p.argmax(axis=1) == true
+    found = verified_performance(p, labels, own, inclusion=inclusion)
+    again = verified_performance(p, labels, own, inclusion={index: 7 * inclusion[index] for index in own})
+    assert found.accuracy == again.accuracy  # up to a factor
+    assert found.accuracy.low < right.mean() < found.accuracy.high
+    assert found.alone.low < right.mean() < found.alone.high
+    assert right[drawn].mean() < found.alone.low  # what equal weights would say
+    with pytest.raises(ValueError, match="drawn at random: give `inclusion`"):
+        verified_performance(p, labels, own)
+
+
+@pytest.mark.parametrize("picked", ["worst", "class", "first"])
+def test_examples_that_were_picked_are_refused(picked):
+    p, labels, true = redrawn("example", 2)
+    order = {
+        "worst": np.argsort(p[np.arange(600), labels]),
+        "class": np.flatnonzero(labels == 1),
+        "first": np.argsort(-p.max(axis=1)),
+    }[picked]
+    with pytest.raises(ValueError, match=r"`verified_labels` must be of examples that were drawn at random: give"):
+        verified_performance(p, labels, {int(index): int(true[index]) for index in order[:60]})
+
+
+def test_a_doubtful_sample_gets_a_warning():
+    p, labels, true = redrawn("example", 2)
+    order = np.argsort(p[np.arange(600), labels])[:300]
+    rows = np.concatenate([np.random.default_rng(0).choice(order, 26, replace=False), np.arange(12)])
+    found = verified_performance(p, labels, {int(index): int(true[index]) for index in rows})
+    assert dict(found.notes)["warning"].startswith("the verified examples differ from the rest by")
+
+
+def test_names_votes_and_distributions_are_labels_too():
+    p, labels, true = redrawn("class", 3)
+    names = np.array(["ant", "bee", "cat", "dog"])
+    own = verified(true, 60)
+    plain = verified_performance(p.argmax(axis=1), labels, own)
+    named = verified_performance(
+        names[p.argmax(axis=1)], names[labels], {index: names[label] for index, label in own.items()}
+    )
+    assert (named.accuracy, named.label_accuracy) == (plain.accuracy, plain.label_accuracy)
+    assert named.classes.tolist() == names.tolist()
+    assert named.nll is None
+    votes = np.stack([labels, np.roll(labels, 1), np.full(600, -1)], axis=1)
+    of_votes = verified_performance(p, votes, own)
+    shares = 0.5 * (np.eye(CLASSES)[votes[:, 0]] + np.eye(CLASSES)[votes[:, 1]])
+    assert verified_performance(p, shares, own).accuracy == of_votes.accuracy
+    by_name = verified_performance(p, names[labels], {0: "cat"}, class_names=names)
+    assert by_name.verified == 1
+    frame = pd.DataFrame({"task": np.arange(600), "who": "a", "label": labels})
+    of_table = verified_performance(p, votes_from_table(frame, "task", "who", "label"), own)
+    assert of_table.accuracy == verified_performance(p, labels, own).accuracy
+
+
+def test_keys_are_those_of_a_pandas_index():
+    p, labels, true = redrawn("class", 4)
+    index = [f"row {number}" for number in range(600)]
+    own = verified(true, 50)
+    found = verified_performance(p, pd.Series(labels, index), {index[row]: label for row, label in own.items()})
+    assert found.accuracy == verified_performance(p, labels, own).accuracy
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("is_right", [True, False])
+def test_few_that_are_all_right_or_all_wrong_leave_room(is_right, count):
+    p, labels, true = redrawn("class", 5)
+    right = p.argmax(axis=1) == true
+    rows = np.flatnonzero(right == is_right)[:count]
+    found = verified_performance(p, labels, {int(row): int(true[row]) for row in rows})
+    assert found.accuracy.high - found.accuracy.low > 0.2
+    assert found.verified == count
+
+
+def test_a_class_of_which_none_was_verified_has_no_recall():
+    p, labels, true = redrawn("class", 6)
+    rows = np.flatnonzero(true != 3)[:8]
+    found = verified_performance(p, labels, {int(row): int(true[row]) for row in rows})
+    assert np.isnan(found.recall.value[3])
+    assert (found.recall.low[3], found.recall.high[3]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"verified_labels": {}}, "`verified_labels` must have at least one example"),
+        ({"verified_labels": [0, 1]}, "`verified_labels` must be a dict"),
+        ({"verified_labels": {600: 1}}, r"`verified_labels` must have indices in \[0, 600\)"),
+        ({"verified_labels": {0: 9}}, "`verified_labels` must have at least one label, and only those"),
+        ({"inclusion": np.zeros(600)}, r"`inclusion` must be in \(0, 1\] for verified examples"),
+        ({"inclusion": {1: 0.5}}, "`inclusion` must have a probability for each of `verified_labels`"),
+        ({"inclusion": np.ones(3)}, r"`inclusion` must be a dict, or have shape \(600,\)"),
+        ({"labels": np.zeros(5, int)}, "`labels` must have a label for each of the 600 predictions"),
+        ({"labels": np.full((600, 3), 1 / 3)}, "`labels` must have 4 columns"),
+        ({"predictions": np.full((600, 4), 0.3)}, "`predictions` must have rows of sum 1"),
+        ({"bins": 0}, "`bins` must be an integer"),
+    ],
+)
+def test_wrong_arguments_are_refused(changed, text):
+    p, labels, true = redrawn("class", 7)
+    arguments = {"predictions": p, "labels": labels, "verified_labels": {0: int(true[0])}} | changed
+    with pytest.raises(ValueError, match=text):
+        verified_performance(**arguments)
+
+
+def test_prints_what_it_rests_on():
+    p, labels, true = redrawn("example", 8)
+    text = str(verified_performance(p, labels, verified(true, 200)))
+    assert text.startswith("accuracy, true classes: 0.")
+    assert "200 verified examples, which must have been drawn at random" in text
+    assert "true_performance" in text
+
+
+def judged(seed, count=3000, graded=False):
+    """People's verdicts, and those of a judge that is too friendly."""
+    rng = np.random.default_rng(seed)
+    if graded:
+        people = rng.normal(3.0, 1.0, count)
+        return people, 0.7 * people + 1.5 + rng.normal(0.0, 0.5, count)
+    people = rng.random(count) < 0.7
+    return people, people ^ (rng.random(count) < np.where(people, 0.05, 0.3))
+
+
+@pytest.mark.parametrize("graded", [False, True])
+def test_mean_of_verdicts_is_unbiased_and_holds(graded):
+    held, errors, alone, worth = [], [], [], []
+    for seed in range(200):
+        people, judge = judged(seed, graded=graded)
+        found = verified_mean(judge, dict(enumerate(people[:60])))
+        truth = 3.0 if graded else 0.7
+        held.append(found.mean.low <= truth <= found.mean.high)
+        errors.append(found.mean.value - truth)
+        alone.append(found.alone.value - truth)
+        worth.append(found.worth)
+    assert np.mean(held) > 0.93 - 4 * np.sqrt(0.93 * 0.07 / 200)
+    assert abs(np.mean(errors)) < 4 * np.std(errors) / np.sqrt(200)
+    assert np.std(errors) < np.std(alone)
+    assert np.median(worth) > 80
+
+
+def test_a_judge_that_knows_nothing_costs_nothing():
+    people, _ = judged(0, graded=True)
+    noise = np.random.default_rng(1).normal(size=(3000, 3))
+    found = verified_mean(noise, dict(enumerate(people[:40])))
+    assert found.worth > 35
+
+
+def test_several_judges_and_one_verdict():
+    people, judge = judged(1)
+    other = judged(2)[1]
+    both = verified_mean(np.column_stack([judge, other]), dict(enumerate(people[:200].tolist())))
+    assert both.judged == pytest.approx([judge.mean(), other.mean()])
+    assert verified_mean(judge, {0: True}).mean.high == 1.0
+    assert "means of the judges" in str(both)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (([0.0, np.nan], {0: 1}), "`verdicts` must be finite"),
+        (([0.0, 1.0], {0: np.inf}), "`verified` must be finite"),
+        (([0.0, 1.0], {0: 2.5}), "`verified` must have at least two examples"),
+        (([0.0, 1.0], {}), "`verified` must have at least one example"),
+        (
+            (np.arange(1000) > 500, dict.fromkeys(range(60), 1)),
+            "`verified` must be of examples that were drawn at random",
+        ),
+    ],
+)
+def test_wrong_verdicts_are_refused(arguments, text):
+    with pytest.raises(ValueError, match=text):
+        verified_mean(*arguments)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.truth.cells import Counted, Part, odds, part
+from keras_het.truth.cells import Counted, Part, jeffreys, odds, part
 from keras_het.truth.intervals import Estimate
 from keras_het.truth.verified_sample import Sample
 
@@ -51,7 +51,10 @@ class ClassTables:
 
     def recall(self) -> Estimate:
         """Fraction of each true class that is predicted so, a / (a + b) with b not predicted so, `(K,)`."""
-        return odds(self._of_class(True), self._of_class(False), self.count)
+        never = self.of_predicted == 0  # among these N, which does not show that it never is
+        found = self._of_class(True)
+        above = found.above + np.where(never, jeffreys(np.zeros(1), np.array([float(self.count)]))[1] ** 2, 0.0)
+        return odds(found._replace(above=above), self._of_class(False), self.count)
 
     def _of_class(self, is_predicted: bool, whole: Any = 1.0) -> Part:
         """The fraction of `whole` that is of each true class, and predicted so or not, `(K,)`."""

@@ -273,3 +273,10 @@ def test_several_judges_and_one_verdict():
 def test_wrong_verdicts_are_refused(arguments, text):
     with pytest.raises(ValueError, match=text):
         verified_mean(*arguments)
+
+
+def test_a_class_that_is_never_predicted_may_be_so_elsewhere():
+    predicted, true = np.zeros(50, int), np.arange(50) % 2
+    recall = verified_performance(predicted, true, verified(true, 20)).recall
+    assert recall.value.tolist() == [1.0, 0.0]
+    assert 0.0 < recall.high[1] < 0.5

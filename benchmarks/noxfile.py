@@ -93,6 +93,7 @@ BENCHMARKS = {
     "real.heads": ("hub,demo", ["real"], "some hours; with --quick a minute"),
     "real.issues": ("hub,demo", ["real", "cleanlab"], "an hour; with --quick a minute"),
     "real.joint": ("demo", [], "half an hour; with --quick a minute"),
+    "real.judge": ("hub,demo", ["real"], "an hour; with --quick a minute"),
     "real.truth": ("hub,demo", ["real"], "half an hour"),
     "real.verified": ("demo", ["cleanlab"], "seconds"),
 }
@@ -147,11 +148,11 @@ def devices(session):
 
 
 @nox.session
-def cleanlab(session):
-    """The real cleanlab with the estimator, in an environment of its own; `-- --backend torch` for another backend."""
+def others(session):
+    """The real cleanlab and ppi-python beside ours, in an environment of their own; `-- --backend torch` for another."""
     backend, arguments = split_backend(session)
-    install(session, "-e", f".[{backend},sklearn]", groups=["test", "cleanlab"])
-    session.run("pytest", "tests/cleanlab", *arguments, env=backend_environment(backend))
+    install(session, "-e", f".[{backend},sklearn]", groups=["test", "cleanlab", "ppi"])
+    session.run("pytest", "tests/others", *arguments, env=backend_environment(backend))
 
 
 @nox.session

@@ -32,7 +32,8 @@ NEEDED = {
     "benchmarks/tests/real/test_weights.py": "efficientnet_lite_pytorch",
     "tests/browser": "playwright",
     "tests/site": "mkdocs",
-    "tests/cleanlab": "cleanlab",
+    "tests/others": "cleanlab",
+    "tests/others/test_ppi.py": "ppi_py",
     "tests/export": EXPORTER.get(keras.config.backend(), "onnx"),
     "tests/metrics/test_torchmetrics.py": "torchmetrics",  # it comes with the tests on PyTorch
 }

@@ -18,7 +18,10 @@ from scipy.special import betaincinv
 
 from keras_het.truth.intervals import NORMAL, TAIL, Estimate, estimate
 
-LEAST = 20  # verified examples of a cell, but for the first cut: with fewer the interval is wider than it gains
+LEAST, MOST = (
+    20,
+    8,
+)  # verified examples of a cell, but for the first cut, and cells: else intervals grow by more than they gain
 UNSEEN = 0.5  # fraction of a cell of which nothing was verified, and nothing of any other
 
 
@@ -140,13 +143,12 @@ def odds(over: Part, under: Part, count: int) -> Estimate:
     return estimate(value, np.nan_to_num(low), np.where(np.isnan(high), 1.0, high))
 
 
-def cells_of(proxies: list[np.ndarray], rows: np.ndarray, least: int = LEAST) -> np.ndarray:
+def cells_of(proxies: list[np.ndarray], rows: np.ndarray) -> np.ndarray:
     """The cell of each example, `(N,)`, from 0: cut at medians, by one proxy after the other, while cells stay filled.
 
     Args:
         proxies: numbers of each example, `(N,)`, the most telling first, by which the first cut is always made.
         rows: places of the verified examples.
-        least: least number of verified examples of a cell.
 
     Example:
         >>> cells_of([np.array([0, 1, 0, 1])], np.array([0, 1])).tolist()
@@ -155,6 +157,7 @@ def cells_of(proxies: list[np.ndarray], rows: np.ndarray, least: int = LEAST) ->
     seen = np.zeros(len(proxies[0]), bool)
     seen[rows] = True
     found, waiting, number = np.zeros(len(seen), int), [(np.arange(len(seen)), 0)], 0
+    least = max(LEAST, len(rows) // MOST)
     while waiting:
         inside, depth = waiting.pop()
         cut = _cut(proxies, inside, seen[inside], depth, least)

@@ -108,8 +108,9 @@ def verified_performance(
 
         accuracy = sum_h W_h a_h,    W_h = fraction of all examples in cell h, a_h = fraction right of its verified ones
 
-    Examples are cut into cells by what is known of all: whether the prediction is the label, and, as far as 20 verified
-    ones are left in each, by confidence and by how often predictions of that class are the label. With two cells it is
+    Examples are cut into cells by what is known of all: whether the prediction is the label, then, as far as 20
+    verified ones, and an eighth of all, are left in each, by confidence and by how often predictions of that class are
+    the label. With two cells it is
 
         accuracy = mean over verified (right) + l (mean over all (agrees) - mean over verified (agrees))
 

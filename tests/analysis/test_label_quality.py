@@ -76,7 +76,7 @@ def test_a_notebook_shows_the_worst_as_text(digits):
 
 
 def test_without_pandas_an_error_says_how_to_install_it(monkeypatch):
-    """With pandas: tests/cleanlab/test_label_issues.py."""
+    """With pandas: tests/others/test_label_issues.py."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="needs pandas, which is not installed: pip install pandas"):
         find_label_issues([[0.5, 0.5]], [0]).to_frame()

@@ -149,7 +149,7 @@ def devices(session):
 
 @nox.session
 def others(session):
-    """The real cleanlab and ppi-python beside ours, in an environment of their own; `-- --backend torch` for another."""
+    """The real cleanlab and ppi-python beside ours, in an environment of their own; `-- --backend torch` too."""
     backend, arguments = split_backend(session)
     install(session, "-e", f".[{backend},sklearn]", groups=["test", "cleanlab", "ppi"])
     session.run("pytest", "tests/others", *arguments, env=backend_environment(backend))

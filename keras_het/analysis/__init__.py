@@ -7,6 +7,7 @@ from keras_het.analysis.calibration import calibration, risk_coverage
 from keras_het.analysis.corrections import apply_corrections
 from keras_het.analysis.covariance import confused_pairs, covariance
 from keras_het.analysis.diagnosis import diagnose_noise
+from keras_het.analysis.distribution_scores import distribution_scores
 from keras_het.analysis.explanation import explain
 from keras_het.analysis.joint_labels import joint_labels
 from keras_het.analysis.label_quality import find_label_issues
@@ -27,6 +28,7 @@ __all__ = [
     "confusion_matrices",
     "covariance",
     "diagnose_noise",
+    "distribution_scores",
     "explain",
     "features",
     "find_label_issues",

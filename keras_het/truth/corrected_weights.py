@@ -20,6 +20,7 @@ from keras_het.base.validation import as_float64, check_annotations, check_integ
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
 from keras_het.label_noise.dawid_skene import DawidSkene
 from keras_het.label_noise.estimation import check_distributions
+from keras_het.label_noise.label_shares import label_shares
 from keras_het.label_noise.matrices import condition_number, from_confusion
 from keras_het.layers import NoiseTransition
 
@@ -102,7 +103,8 @@ def read_noisy(probabilities: Any, labels: Any, transition: Any) -> Noisy:
 
     Args:
         probabilities: `(N, K)`, each row of sum 1.
-        labels: integers `(N,)`, or `(N, M)` of M annotators, -1 where one gave none.
+        labels: integers `(N,)`, or `(N, M)` of M annotators, -1 where one gave none; or counts, floats `(N, K)`, of
+            labels that are alike.
         transition: T, `(K, K)` or `(M, K, K)`; a `NoiseTransition` or a model that ends in one; the result of
             `dawid_skene`; a `CountedTransition`; or a function `(probabilities, labels) -> T`.
     Raises:
@@ -111,6 +113,8 @@ def read_noisy(probabilities: Any, labels: Any, transition: Any) -> Noisy:
     check_same_index(probabilities=probabilities, labels=labels)
     p = check_distributions(probabilities)
     size, several = p.shape[1], np.ndim(labels) == 2
+    are_alike = several and np.asarray(labels).dtype.kind == "f"  # counts: nobody knows whose label is whose
+    labels = label_shares(labels, size).votes() if are_alike else labels
     y = check_annotations(labels, size) if several else check_labels(labels, size, len(p))
     refuse_if(len(y) != len(p), "labels", f"have a row for each of the {len(p)} examples", len(y))
     if several and (y < 0).all(axis=1).any():
@@ -118,8 +122,11 @@ def read_noisy(probabilities: Any, labels: Any, transition: Any) -> Noisy:
         raise refusal("labels", "have at least one label of every example", f"none of example {empty}")
     found, redraw, origin = _read_transition(transition, p, y)
     shape = (y.shape[1], size, size) if several else (1, size, size)
+    found, redraw = _repeated(found, redraw, y.shape[1]) if are_alike else (found, redraw)
     found = _fit(found, shape, several)
-    inverses = transition.inverse[None] if isinstance(transition, CountedTransition) else np.linalg.inv(found)
+    inverses = np.linalg.inv(found)
+    if isinstance(transition, CountedTransition):
+        inverses = np.repeat(transition.inverse[None], len(found), axis=0)
     return Noisy(p, y if several else y[:, None], found, inverses, redraw, origin)
 
 
@@ -160,6 +167,14 @@ def _error(counted: "CountedTransition") -> float:
     rows = (counted.counts + 1.0 / size) / (totals[:, None] + 1.0)  # as they are drawn: no entry is sure to be 0 or 1
     variance = (rows * (1.0 - rows)).sum(axis=1) / totals
     return float(np.sqrt(np.square(np.linalg.inv(counted.transition)).sum(axis=0) @ variance / size))
+
+
+def _repeated(transition: Any, redraw: Callable | None, count: int) -> tuple[np.ndarray, Callable | None]:
+    """One T for each of `count` labels of an example that are alike, and how to draw it anew."""
+    found = check_transitions(as_float64(transition))
+    refuse_if(found.ndim != 2, "transition", "be one matrix for counts, whose labels are alike", shape=found)
+    again = None if redraw is None else lambda rng, occurs: np.repeat(redraw(rng, occurs)[:1], count, axis=0)
+    return np.repeat(found[None], count, axis=0), again
 
 
 def _fit(transition: Any, shape: tuple[int, int, int], several: bool) -> np.ndarray:

@@ -135,8 +135,9 @@ def true_performance(
 
     Args:
         probabilities: probabilities of the model for held-out examples, `(N, K)`, each row of sum 1.
-        labels: their noisy labels, integers `(N,)`; or of M annotators `(N, M)`, -1 where one gave none, who must err
-            independently of each other, given the true class.
+        labels: their noisy labels, integers `(N,)`; or of M annotators `(N, M)`, -1 where one gave none; or counts,
+            floats `(N, K)`, of people who are alike and have one T. Several must err independently of each other, given
+            the true class.
         transition: T[i, j] = p(noisy label j | true class i). One of
 
             * a matrix `(K, K)`, or one for each annotator, `(M, K, K)`; a `layers.NoiseTransition`, or a model that

@@ -8,11 +8,11 @@ import numpy as np
 
 from keras_het.base.batches import as_numpy, check_same_index
 from keras_het.base.classes import encode_among, is_missing
-from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import Titled
 from keras_het.base.validation import check_class_names, check_integer
-from keras_het.label_noise.dawid_skene import majority_vote
 from keras_het.label_noise.estimation import check_distributions
+from keras_het.label_noise.label_shares import label_shares
 from keras_het.truth.cells import Counted, Part, cells_of, fraction, part
 from keras_het.truth.class_tables import ClassTables
 from keras_het.truth.intervals import Estimate, estimate
@@ -127,7 +127,7 @@ def verified_performance(
     Args:
         predictions: probabilities of held-out examples, `(N, K)`, each row of sum 1; or predicted classes, `(N,)`.
         labels: their noisy labels: integers or names, `(N,)`; votes of several people, rules or models, integers
-            `(N, M)`, -1 for none, or `label_noise.Votes`; or distributions over the classes, floats `(N, K)`.
+            `(N, M)`, -1 for none, or `label_noise.Votes`; or counts or distributions over the classes, floats `(N, K)`.
         verified_labels: labels that somebody has verified, a dict from the indices of examples to labels; indices are
             those of `labels`, if it is a pandas Series.
         inclusion: probability of each example to be drawn, a dict from the same indices or an array `(N,)`; None
@@ -260,13 +260,7 @@ def _labels(labels: Any, classes: np.ndarray, predicted: np.ndarray) -> tuple[np
     if given.ndim == 1:
         label = encode_among(given, classes, "labels")
         return label, (label == predicted).astype(float)
-    if given.ndim == 2 and given.dtype.kind == "f":
-        refuse_if(given.shape[1] != size, "labels", f"have {size} columns, one for each class", shape=given)
-        shares = check_distributions(given, "labels")
-    elif given.ndim == 2 and given.dtype.kind in "iu":
-        shares = majority_vote(given, size, shares=True)
-    else:
-        raise refusal("labels", "be labels (N,), votes (N, M) of integers, or distributions (N, K)", shape=given)
+    shares = label_shares(given, size).shares
     return shares.argmax(axis=1), shares[np.arange(len(shares)), predicted]
 
 

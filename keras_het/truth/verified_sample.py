@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, ndtr
+from scipy.special import ndtr
+from scipy.stats import hypergeom, rankdata
 
 from keras_het.base.refusal import refuse_first, refuse_if
 from keras_het.base.validation import check_numbers
@@ -94,27 +95,13 @@ def check_random(sample: Sample, scores: dict[str, np.ndarray], classes: dict[st
 
 def _of_ranks(values: np.ndarray, rows: np.ndarray) -> float:
     """The two-sided chance of the mean rank of the sample, by the normal distribution."""
-    count, n = len(values), len(rows)
-    _, place, number = np.unique(values, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(number) - 0.5 * (number - 1))[place]  # of equal numbers the mean rank
+    count, n, ranks = len(values), len(rows), rankdata(values)
     variance = ranks.var() * (count - n) / max(count - 1, 1) / n
     return 1.0 if variance == 0 else float(2.0 * ndtr(-abs(ranks[rows].mean() - ranks.mean()) / np.sqrt(variance)))
 
 
 def _of_classes(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The two-sided chances of how many of the sample have each class, `(K,)`; 1 for a class that none has."""
-    size, count, n = int(values.max()) + 1, len(values), len(rows)
-    own, all_ = (np.bincount(each, minlength=size) for each in (values[rows], values))
-    numbers = np.arange(n + 1)[:, None]
-    with np.errstate(invalid="ignore"):
-        chances = np.exp(_log_choose(all_, numbers) + _log_choose(count - all_, n - numbers) - _log_choose(count, n))
-    chances = np.nan_to_num(chances)
-    tails = [np.where(side, chances, 0.0).sum(axis=0) for side in (numbers <= own, numbers >= own)]
-    return np.where(all_ > 0, np.minimum(2.0 * np.minimum(*tails), 1.0), 1.0)
-
-
-def _log_choose(count: Any, number: Any) -> Any:
-    """The logarithm of the binomial coefficient, -inf where it is 0."""
-    inside = (number >= 0) & (number <= count)
-    found = gammaln(count + 1.0) - gammaln(number + 1.0) - gammaln(np.maximum(count - number, 0) + 1.0)
-    return np.where(inside, found, -np.inf)
+    """The two-sided chances of how many of the sample have each class, `(K,)`."""
+    own, all_ = (np.bincount(each, minlength=int(values.max()) + 1) for each in (values[rows], values))
+    of = len(values), all_, len(rows)
+    return np.minimum(2.0 * np.minimum(hypergeom.cdf(own, *of), hypergeom.sf(own - 1, *of)), 1.0)

@@ -307,3 +307,22 @@ def test_what_cannot_be_read_is_refused(case):
 
 def test_the_docstring_says_that_examples_must_be_held_out():
     assert "labels that trained the model cannot be told apart" in true_performance.__doc__
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_counts_are_votes_of_people_who_are_alike(counted):
+    """Five labels of each example by one T: as votes with that T five times, and sharper than one label."""
+    p, true, _ = drawn(800, 0)
+    t = pair_flip(5, 0.35)
+    votes = np.stack([corrupt_labels(true, t, [0, m]) for m in range(5)], axis=1)
+    counts = np.eye(5)[votes].sum(axis=1)
+    given = CountedTransition(1e5 * t) if counted else t
+    found = true_performance(p, counts, given, draws=20)
+    own = true_performance(p, votes, np.stack([t] * 5), draws=20)
+    single = true_performance(p, votes[:, 0], t, draws=20)
+    assert found.accuracy.value == pytest.approx(own.accuracy.value, abs=1e-3 if counted else 1e-9)
+    assert found.accuracy.high - found.accuracy.low < 0.7 * (single.accuracy.high - single.accuracy.low)
+    with pytest.raises(ValueError, match="`labels` must be counts or votes"):
+        true_performance(p, counts / 5 * 0.9 + 0.02, given)
+    with pytest.raises(ValueError, match="`transition` must be one matrix for counts"):
+        true_performance(p, counts, np.stack([t] * 5))

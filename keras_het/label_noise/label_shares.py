@@ -1,0 +1,63 @@
+"""Several labels of each example, as votes, counts or a distribution, in one form."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_het.base.batches import as_numpy
+from keras_het.base.refusal import refusal, refuse_first, refuse_if
+from keras_het.label_noise.dawid_skene import majority_vote
+
+
+class LabelShares(NamedTuple):
+    """How much the labels of each example speak for each class.
+
+    Attributes:
+        shares: fractions of the labels, `(N, K)`, each row of sum 1.
+        totals: number of labels, `(N,)`; None for distributions.
+    """
+
+    shares: np.ndarray
+    totals: np.ndarray | None
+
+    def votes(self) -> np.ndarray:
+        """The labels one by one, in no order, integers `(N, M)` with -1 where an example has fewer than M."""
+        if self.totals is None:
+            raise ValueError("`labels` must be counts or votes, for T is of single labels. Received: distributions")
+        counts = np.rint(self.shares * self.totals[:, None]).astype(int)
+        ends, places = np.cumsum(counts, axis=1), np.arange(int(self.totals.max()))
+        found = (places[None, :, None] >= ends[:, None, :]).sum(axis=2)
+        return np.where(places < self.totals[:, None], found, -1)
+
+
+def label_shares(labels: Any, units: int, name: str = "labels") -> LabelShares:
+    """Reads several labels of each example.
+
+    Args:
+        labels: votes, integers `(N, M)`, -1 for none, or `label_noise.Votes`; or floats `(N, K)`: counts, whole
+            numbers, or distributions of sum 1.
+        units: K.
+        name: name of the argument, for errors.
+    Raises:
+        ValueError: for other shapes or values, or an example without any label.
+
+    Example:
+        >>> label_shares([[2.0, 0.0], [1.0, 3.0]], 2).votes().tolist()
+        [[0, 0, -1, -1], [0, 1, 1, 1]]
+    """
+    given = np.asarray(as_numpy(getattr(labels, "votes", labels)))
+    if given.ndim != 2 or given.dtype.kind not in "iuf":
+        raise refusal(name, "be votes (N, M) of integers, or counts or distributions (N, K) of floats", shape=given)
+    if given.dtype.kind != "f":
+        return LabelShares(majority_vote(given, units, shares=True), (given >= 0).sum(axis=1))
+    refuse_if(given.shape[1] != units, name, f"have {units} columns, one for each class", shape=given)
+    given = given.astype("float64")
+    refuse_first(~((given >= 0) & np.isfinite(given)), name, "be counts or fractions, at least 0", given)
+    totals = given.sum(axis=1)
+    empty = np.flatnonzero(totals == 0)
+    refuse_if(len(empty), name, "have at least one label of every example", f"none of example {empty[:1]}")
+    are_counts = np.all(given == np.rint(given))
+    wrong = np.flatnonzero(np.abs(totals - 1.0) > 1e-3)
+    if len(wrong) and not are_counts:
+        raise refusal(name, "be whole numbers, or have rows of sum 1", f"row {wrong[0]} sums to {totals[wrong[0]]:.6g}")
+    return LabelShares(given / totals[:, None], totals.astype(int) if are_counts else None)

@@ -1,6 +1,5 @@
 """The data of a call that trains: labels as integers, verified ones in their place, weights, and what is held out."""
 
-import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from keras_het.base.batches import (
 )
 from keras_het.base.classes import encode_among
 from keras_het.base.validation import check_class_names, check_weights
+from keras_het.base.verified import verified_places
 from keras_het.label_noise.votes import Votes
 from keras_het.training.labels import Labels, is_votes, read_labels
 from keras_het.training.task import Task
@@ -116,29 +116,10 @@ def as_table(x: Any) -> Any:
 
 def _verified(given: Mapping | None, count: int, classes: np.ndarray, index: Any) -> np.ndarray:
     """Verified labels as integers, -1 where there is none, `(N,)`; the keys are those of a pandas index if there is."""
-    found = np.full(count, -1)
-    if given is None or (isinstance(given, Mapping) and not given):
-        return found
-    if not isinstance(given, Mapping):
-        rule = "be a dict from the indices of examples to their labels"
-        raise ValueError(f"`verified_labels` must {rule}. Received: a {type(given).__name__}")
-    if index is not None and not np.array_equal(index, np.arange(count)):
-        rows = index.get_indexer(list(given)) if index.is_unique else np.full(len(given), -1)
-        if (rows < 0).any():
-            rule = "have keys of the index of `x` or `y`, which must be unique"
-            raise ValueError(f"`verified_labels` must {rule}. Received: {list(given)[int(rows.argmin())]!r}")
-        found[rows] = encode_among(list(given.values()), classes, "verified_labels")
-        return found
-    wrong = [key for key in given if not _is_index(key, count)]
-    if wrong:
-        raise ValueError(f"`verified_labels` must have indices in [0, {count}), integers. Received: {wrong[0]!r}")
-    found[list(given)] = encode_among(list(given.values()), classes, "verified_labels")
+    places, found = verified_places(given, count, index), np.full(count, -1)
+    if len(places):
+        found[places] = encode_among(list(given.values()), classes, "verified_labels")  # type: ignore[union-attr]
     return found
-
-
-def _is_index(index: Any, count: int) -> bool:
-    """Whether a key is the number of an example: 3.0 is none, for NumPy takes no fractions as indices."""
-    return isinstance(index, numbers.Integral) and not isinstance(index, bool) and 0 <= int(index) < count
 
 
 def _trust(found: Labels, verified: np.ndarray, units: int) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 from keras_het.truth.conformal import conformal_sets
 from keras_het.truth.corrected_weights import CountedTransition
+from keras_het.truth.errors_left import label_errors_left
 from keras_het.truth.transition_check import check_transition
 from keras_het.truth.true_performance import true_performance
 
-__all__ = ["CountedTransition", "check_transition", "conformal_sets", "true_performance"]
+__all__ = ["CountedTransition", "check_transition", "conformal_sets", "label_errors_left", "true_performance"]

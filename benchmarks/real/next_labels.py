@@ -12,6 +12,7 @@ logistic regression that is trained again with the true classes of these in the 
 for a seed, by noisy validation labels before anybody looked: it is the same for all rules.
 """
 
+import functools
 import itertools
 
 import numpy as np
@@ -127,6 +128,16 @@ def cleaning(given, q):
     return np.log(q[np.arange(len(q)), given.y]) - (q * np.log(q)).sum(axis=1)
 
 
+def of_package(given):
+    """The score of `analysis.next_labels`."""
+    from keras_het.analysis import next_labels
+
+    found = next_labels(given.p, given.y, len(given.y))
+    score = np.empty(len(given.y))
+    score[found.index] = found.score
+    return score
+
+
 def of_features(given):
     """The order of `find_label_issues(features=)`."""
     from keras_het.analysis import find_label_issues
@@ -151,6 +162,7 @@ RULES = {  # scores by rule, of a `Labels`: the lower, the sooner a label is loo
     "issues of choose": of_result,
     "posterior, T of diagnose_noise": lambda given: by_transition(given, diagnosed(given)),
     "posterior, T of the confident joint": lambda given: by_transition(given, counted(given)),
+    "next_labels": of_package,
     "cross-entropy - entropy": lambda given: cleaning(given, given.p),
     "the same by T of diagnose_noise": lambda given: cleaning(given, classes(given, diagnosed(given))[0]),
     "entropy": lambda given: -given.entropy,
@@ -175,32 +187,37 @@ def out_of_sample(x, y, units, c, seed):
     return p / p.sum(axis=1, keepdims=True)
 
 
-def measured(name, seed, options):
-    """The lines of a seed: what each rule finds, and what a model is worth after that."""
-    found = features.of(name, options.data, options.cache, seed)
-    there = np.flatnonzero((found.votes >= 0).any(axis=1)) if found.votes is not None else np.arange(len(found.x))
-    chosen = np.random.default_rng([seed, 4]).permutation(there)[: options.size]
-    x, x_test = plain.standardized(found.x[chosen], found.x_test)
-    y, truth = found.labels[chosen].astype(int), found.truth[chosen].astype(int)
-    train, validation = plain.split(y, seed)
-    _, c = plain.logistic_regression(x[train], y[train], x[validation], y[validation])
+class Task:
+    """A draw of a set: its labels, and what a model is worth after some of them were looked at."""
 
-    def accuracy(labels):
-        return float(np.mean(fitted(x, labels, c).predict(x_test) == found.truth_test))
+    def __init__(self, name, seed, options):
+        found = features.of(name, options.data, options.cache, seed)
+        there = np.flatnonzero((found.votes >= 0).any(axis=1)) if found.votes is not None else np.arange(len(found.x))
+        chosen = np.random.default_rng([seed, 4]).permutation(there)[: options.size]
+        x, self.x_test = plain.standardized(found.x[chosen], found.x_test)
+        y, self.truth_test = found.labels[chosen].astype(int), found.truth_test
+        self.truth = found.truth[chosen].astype(int)
+        train, validation = plain.split(y, seed)
+        _, self.c = plain.logistic_regression(x[train], y[train], x[validation], y[validation])
+        self.given = Labels(x, y, out_of_sample(x, y, found.units, self.c, seed), seed)
 
-    wrong = y != truth
-    known = {"labels": len(y), "wrong": int(wrong.sum()), "C": c}
-    yield {"rule": NONE, "looks": 0, "errors": 0, "accuracy": accuracy(y), **known}
-    yield {"rule": ALL, "looks": len(y), "errors": int(wrong.sum()), "accuracy": accuracy(truth), **known}
-    given = Labels(x, y, out_of_sample(x, y, found.units, c, seed), seed)
-    for rule, score in RULES.items():
-        order = np.argsort(score(given), kind="stable")
-        for looks in (looks for looks in LOOKS if looks < len(y)):
-            seen = order[:looks]
-            labels = y.copy()
-            labels[seen] = truth[seen]
-            line = {"errors": int(wrong[seen].sum()), "accuracy": accuracy(labels)}
-            yield {"rule": rule, "looks": looks, **line, **known}
+    def line(self, seen):
+        """The line of those who have looked at some labels."""
+        wrong, labels = self.given.y != self.truth, self.given.y.copy()
+        labels[seen] = self.truth[seen]
+        accuracy = np.mean(fitted(self.given.x, labels, self.c).predict(self.x_test) == self.truth_test)
+        known = {"labels": len(labels), "wrong": int(wrong.sum()), "C": self.c}
+        return {"looks": len(seen), "errors": int(wrong[seen].sum()), "accuracy": float(accuracy), **known}
+
+
+def measured(task, rule):
+    """The lines of a rule: what it finds, and what a model is worth after that."""
+    if rule in (NONE, ALL):
+        yield task.line(np.arange(len(task.truth) if rule == ALL else 0))
+        return
+    order = np.argsort(RULES[rule](task.given), kind="stable")
+    for looks in (looks for looks in LOOKS if looks < len(order)):
+        yield task.line(order[:looks])
 
 
 def by_set(found, measure, looks, digits):
@@ -260,10 +277,12 @@ def main():
         options.size, options.seeds = 500, 1
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / "real_next_labels.jsonl"
-    keys = [{"set": name, "seed": seed} for seed, name in itertools.product(range(options.seeds), options.sets)]
+    cells = itertools.product(range(options.seeds), options.sets, (NONE, *RULES, ALL))
+    keys = [{"set": name, "seed": seed, "rule": rule} for seed, name, rule in cells]
     found = lines.read(options.output, file.name)
     if not options.render:
-        found = lines.completed(file, keys, lambda name, seed: measured(name, seed, options))
+        task = functools.lru_cache(1)(lambda name, seed: Task(name, seed, options))
+        found = lines.completed(file, keys, lambda name, seed, rule: measured(task(name, seed), rule))
     publish(options.output, "real_next_labels", tables(found), sorted(lines.distinct(found, "seed")))
 
 

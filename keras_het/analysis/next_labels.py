@@ -32,7 +32,7 @@ class NextLabels:
     Attributes:
         index: index of the example, `(n,)`.
         given: the label that it has.
-        suggested: the class that it probably has.
+        suggested: the class that it probably has, by probabilities and labels together: that of the issues of `choose`.
         score: probability that the label is the class of the example, in [0, 1]; the lower, the worse.
         inclusion: probability with which the example was drawn; nan where nothing is drawn at random.
         goal: the goal, as it was asked for.
@@ -219,26 +219,24 @@ def next_labels(
     check_choice("goal", goal, GOALS)
     unverified = np.setdiff1d(np.arange(len(p)), verified_places(verified_labels, len(p), index))
     refuse_if(not len(unverified), "verified_labels", "leave a label that nobody has verified", "all of them")
-    count, posterior = check_integer("count", count, 1, len(unverified)), _classes(labels, p)
-    score = posterior[np.arange(len(p)), labels]
+    count, classes = check_integer("count", count, 1, len(unverified)), decode(labels, p).classes
+    score = _score(labels, p, _transition(labels, classes, p.shape[1]))
     places, inclusion = GOALS[goal](Judged(p, labels, score, unverified), count, random_generator(seed))
-    suggested = posterior[places].argmax(axis=1)
-    table = places, labels[places], suggested, score[places], inclusion
+    table = places, labels[places], classes[places], score[places], inclusion
     return NextLabels(*table, goal, np.arange(p.shape[1]), index)
 
 
-def _classes(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """The probabilities of the classes of examples by their labels and what a model says of these, `(N, K)`."""
-    transition, q = _transition(labels, p), p
+def _score(labels: np.ndarray, p: np.ndarray, transition: np.ndarray) -> np.ndarray:
+    """The probability of each label that it is the class, by what a model says of labels, `(N,)`."""
+    q = p
     for _ in range(ROUNDS):  # the likelihood of p never falls
         q = q * (p / (q @ transition) @ transition.T)
     joint = q * transition[:, labels].T
-    return joint / joint.sum(axis=1, keepdims=True)
+    return joint[np.arange(len(p)), labels] / joint.sum(axis=1)
 
 
-def _transition(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """T by the classes that `decode` finds, with labels added to each row; no entry is 0."""
-    size, classes = p.shape[1], decode(labels, p).classes
+def _transition(labels: np.ndarray, classes: np.ndarray, size: int) -> np.ndarray:
+    """T by classes and labels, with labels added to each row; no entry is 0."""
     counts = np.bincount(classes * size + labels, minlength=size * size).reshape(size, size)
     rate = (np.sum(classes != labels) + 1.0) / (len(labels) + 2.0)
     added = np.where(np.eye(size), 1.0 - rate, rate / (size - 1))

@@ -150,7 +150,7 @@ def choices_of(titles: Sequence[str], class_names: Any) -> str:
     """The labelling configuration of Label Studio that belongs to the tasks.
 
     Args:
-        titles: what is shown of an example, "text", "image" or both.
+        titles: titles of what is shown of an example, "text", "image" or both.
         class_names: K names.
 
     Example:

@@ -107,7 +107,7 @@ def label_errors_left(
         drawn: places of a uniform sample of what was unchecked then, in the order of looking, such as the `index` of
             `analysis.next_labels(goal="random")`. Those of it that are verified by now are the sample.
         confidence: probability that the bound holds, in (0, 1).
-        sequential: whether it may be looked at any time; False for a sample whose size was fixed before.
+        sequential: boolean, whether it may be looked at any time; False for a sample whose size was fixed before.
     Returns:
         `LabelErrorsLeft`; print it.
     Raises:

@@ -53,7 +53,7 @@ def test_the_updates_and_the_added_labels_by_hand():
 def test_more_wrong_labels_are_found_than_by_self_confidence_where_they_go_by_class():
     true, labels, p = flipped()
     wrong = true != labels
-    worst = np.argsort(p[np.arange(400), labels])[:150]
+    worst = np.argsort(p[np.arange(1000), labels])[:150]
     assert wrong[next_labels(p, labels, 150).index].sum() > 1.2 * wrong[worst].sum()
 
 

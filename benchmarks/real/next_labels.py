@@ -128,14 +128,22 @@ def cleaning(given, q):
     return np.log(q[np.arange(len(q)), given.y]) - (q * np.log(q)).sum(axis=1)
 
 
-def of_package(given):
+def of_package(given, p):
     """The score of `analysis.next_labels`."""
     from keras_het.analysis import next_labels
 
-    found = next_labels(given.p, given.y, len(given.y))
+    found = next_labels(p, given.y, len(given.y))
     score = np.empty(len(given.y))
     score[found.index] = found.score
     return score
+
+
+def by_discriminant(given):
+    """Probabilities of a linear discriminant, out of sample."""
+    from keras_het.label_noise.discriminant import discriminant, scaling
+
+    p = discriminant(scaling(given.x)(given.x), given.y, given.p.shape[1])[1].astype("float64")
+    return p / p.sum(axis=1, keepdims=True)
 
 
 def of_features(given):
@@ -162,12 +170,13 @@ RULES = {  # scores by rule, of a `Labels`: the lower, the sooner a label is loo
     "issues of choose": of_result,
     "posterior, T of diagnose_noise": lambda given: by_transition(given, diagnosed(given)),
     "posterior, T of the confident joint": lambda given: by_transition(given, counted(given)),
-    "next_labels": of_package,
+    "next_labels": lambda given: of_package(given, given.p),
     "cross-entropy - entropy": lambda given: cleaning(given, given.p),
     "the same by T of diagnose_noise": lambda given: cleaning(given, classes(given, diagnosed(given))[0]),
     "entropy": lambda given: -given.entropy,
     "features: find_label_issues": of_features,
     "features: ten neighbours": of_neighbours,
+    "features: next_labels": lambda given: of_package(given, by_discriminant(given)),
 }
 
 

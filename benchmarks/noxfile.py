@@ -93,6 +93,7 @@ BENCHMARKS = {
     "real.heads": ("hub,demo", ["real"], "some hours; with --quick a minute"),
     "real.issues": ("hub,demo", ["real", "cleanlab"], "an hour; with --quick a minute"),
     "real.joint": ("demo", [], "half an hour; with --quick a minute"),
+    "real.next_labels": ("hub,demo", ["real"], "half an hour"),
     "real.truth": ("hub,demo", ["real"], "half an hour"),
     "real.verified": ("demo", ["cleanlab"], "seconds"),
 }

@@ -94,6 +94,7 @@ BENCHMARKS = {
     "real.issues": ("hub,demo", ["real", "cleanlab"], "an hour; with --quick a minute"),
     "real.joint": ("demo", [], "half an hour; with --quick a minute"),
     "real.judge": ("hub,demo", ["real"], "an hour; with --quick a minute"),
+    "real.next_labels": ("hub,demo", ["real"], "half an hour"),
     "real.truth": ("hub,demo", ["real"], "half an hour"),
     "real.verified": ("demo", ["cleanlab"], "seconds"),
 }

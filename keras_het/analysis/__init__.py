@@ -12,9 +12,11 @@ from keras_het.analysis.explanation import explain
 from keras_het.analysis.joint_labels import joint_labels
 from keras_het.analysis.label_quality import find_label_issues
 from keras_het.analysis.multi_label_issues import find_multi_label_issues
+from keras_het.analysis.next_labels import next_labels
 from keras_het.analysis.regression import find_target_issues, regression_scores
 from keras_het.analysis.segmentation import sample_segmentations, segmentation_scores
 from keras_het.analysis.uncertainty import uncertainty
+from keras_het.analysis.verification_files import read_verified_labels
 from keras_het.analysis.votes_needed import votes_needed
 from keras_het.inspection.features import features
 from keras_het.inspection.probabilities import predict_probabilities
@@ -35,8 +37,10 @@ __all__ = [
     "find_multi_label_issues",
     "find_target_issues",
     "joint_labels",
+    "next_labels",
     "plots",
     "predict_probabilities",
+    "read_verified_labels",
     "regression_scores",
     "risk_coverage",
     "sample_segmentations",

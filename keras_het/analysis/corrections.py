@@ -25,6 +25,7 @@ SEPARATORS = ",;\t"  # spreadsheets write another where a comma is the decimal p
 # The start of a cell, for any usual separator, before a character that begins a formula: a spreadsheet would compute
 # such a name. It begins with characters, for which the search in long texts is quick.
 FORMULA = re.compile(r"([;,|\t\r\n]\s*+)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
+UNSAFE = re.compile(r"([;,|\t\r\n]\s*+)'(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
 class Row(NamedTuple):
@@ -83,6 +84,17 @@ def cells_of(name: Any) -> set[str]:
     return {str(cell).encode("utf-8", "replace").decode().strip() for cell in (name, safe_cell(name))}
 
 
+def name_of_cell(cell: str) -> str:
+    """The name that a cell stands for, where no list of names says which it may be: without the ' of `safe_cell`.
+
+    Example:
+        >>> name_of_cell(safe_cell("=1")), name_of_cell("'tis")
+        ('=1', "'tis")
+    """
+    name = UNSAFE.sub(r"\1", f"\n{cell}")[1:]
+    return name if safe_cell(name) == cell else cell
+
+
 def read_table(path: str | os.PathLike) -> Table:
     """Reads a table as `table_of` makes it, or as a spreadsheet has saved it: by ; or tab, with quotes, or none.
 
@@ -90,29 +102,51 @@ def read_table(path: str | os.PathLike) -> Table:
         ValueError: for another file.
     """
     rule = f"be a table of labels in UTF-8, with the columns {', '.join(COLUMNS)}"
+    columns, lines = table_lines(read_text(path, rule), path, READ, READ, rule)
+    return Table(columns, [Row(line, *cells) for line, cells in lines])
+
+
+def read_text(path: str | os.PathLike, rule: str) -> str:
+    """The text of a file; a ValueError with the rule if there is none, or it is not in UTF-8."""
     refuse_if(not pathlib.Path(path).is_file(), "path", rule, f"{path}, which is no file")
     try:
-        text = pathlib.Path(path).read_bytes().decode("utf-8-sig")
-        lines, columns = _lines(text)
-        rows = [Row(lines.line_num, *_cells(columns, cells)) for cells in lines if any(cells)]
-    except (UnicodeDecodeError, csv.Error, StopIteration) as error:
+        return pathlib.Path(path).read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
         raise refusal("path", rule, f"{path}, which is none") from error
-    return Table(columns, rows)
 
 
-def _lines(text: str) -> tuple[Any, list[str]]:
+def table_lines(
+    text: str, path: Any, needed: Sequence[str], names: Sequence[str], rule: str
+) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """All columns of a table, and of each line that is not empty the number and some cells.
+
+    Args:
+        text: content of the file.
+        path: its path, for errors.
+        needed: columns that it must have.
+        names: columns whose cells are wanted, empty where there is none.
+        rule: rule of the error.
+    """
+    try:
+        lines, columns = _lines(text, needed)
+        return columns, [(lines.line_num, _cells(columns, cells, names)) for cells in lines if any(cells)]
+    except (csv.Error, StopIteration) as error:
+        raise refusal("path", rule, f"{path}, which is none") from error
+
+
+def _lines(text: str, needed: Sequence[str]) -> tuple[Any, list[str]]:
     """The reader of the lines behind the first, and the columns that the first names; StopIteration if none does."""
     readers = (csv.reader(io.StringIO(text, newline=""), delimiter=separator) for separator in SEPARATORS)
     headed = ((lines, [name.strip() for name in next(lines, [])]) for lines in readers)
-    return next((lines, columns) for lines, columns in headed if all(columns.count(name) == 1 for name in READ))
+    return next((lines, columns) for lines, columns in headed if all(columns.count(name) == 1 for name in needed))
 
 
-def _cells(columns: list[str], cells: list[str]) -> list[str]:
-    """The cells of `READ` of a line, empty where the line is too short; csv.Error for cells without a column."""
+def _cells(columns: list[str], cells: list[str], names: Sequence[str]) -> list[str]:
+    """The cells of some columns of a line, empty where the line is too short; csv.Error for cells without a column."""
     if any(cells[len(columns) :]):
         raise csv.Error("a line has more cells than the first")
     line = dict(zip(columns, cells, strict=False))
-    return [line.get(name, "").strip() for name in READ]
+    return [line.get(name, "").strip() for name in names]
 
 
 def apply_corrections(
@@ -174,13 +208,13 @@ def read_corrections(path: str | os.PathLike, labels: np.ndarray, class_names: l
     rows = read_table(path).rows
     if not any(row.corrected for row in rows):
         return {}
-    classes = _classes_of_cells(class_names)
+    classes = classes_of_cells(class_names)
     seen: set[int] = set()
     corrections = {}
     for row in rows:
         try:
             index = _index(row.index, len(labels), seen)
-            corrected = _corrected(row.corrected, classes)
+            corrected = class_of_cell(row.corrected, classes, "corrected") if row.corrected else None
             _check_given(row.given, corrected, labels[index], classes)
         except ValueError as error:
             raise ValueError(f"{error} in line {row.line} of {path}") from error
@@ -190,7 +224,7 @@ def read_corrections(path: str | os.PathLike, labels: np.ndarray, class_names: l
     return corrections
 
 
-def _classes_of_cells(class_names: list) -> dict[str, set[int]]:
+def classes_of_cells(class_names: list) -> dict[str, set[int]]:
     """The classes that each cell may stand for: one, unless two names are alike."""
     classes: dict[str, set[int]] = {}
     for label, name in enumerate(class_names):
@@ -207,14 +241,12 @@ def _index(cell: str, count: int, seen: set[int]) -> int:
     return int(cell)
 
 
-def _corrected(cell: str, classes: dict[str, set[int]]) -> int | None:
-    """The class that a correction names, None if the cell is empty."""
-    if not cell:
-        return None
+def class_of_cell(cell: str, classes: dict[str, set[int]], column: str) -> int:
+    """The class that a cell names; a ValueError, which names the column, for none or several."""
     found = classes.get(cell, set())
     if len(found) != 1:
         known = ", ".join(map(repr, [*classes][:MOST_NAMES])) + (", ..." if len(classes) > MOST_NAMES else "")
-        raise refusal("path", f"have the name of one class as `corrected`, of {known}", f"{cell!r}")
+        raise refusal("path", f"have the name of one class as `{column}`, of {known}", f"{cell!r}")
     return next(iter(found))
 
 

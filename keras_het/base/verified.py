@@ -10,11 +10,11 @@ from keras_het.base.classes import encode_among
 from keras_het.base.refusal import refusal
 
 
-def verified_rows(given: Any, count: int, index: Any = None, name: str = "verified_labels") -> np.ndarray:
-    """Places of the keys of a dict among N examples, `(n,)`.
+def verified_places(given: Any, count: int, index: Any = None, name: str = "verified_labels") -> np.ndarray:
+    """Places of the keys of a dict among N examples, in their order, `(n,)`.
 
     Args:
-        given: dict from the indices of examples to anything.
+        given: dict from the indices of examples to anything; None for none.
         count: N.
         index: index of a pandas frame, whose entries are the keys then; None for numbers.
         name: name of the argument, for errors.
@@ -22,12 +22,14 @@ def verified_rows(given: Any, count: int, index: Any = None, name: str = "verifi
         ValueError: for no dict, or a key that is no index.
 
     Example:
-        >>> verified_rows({3: "cat", 0: "dog"}, 4).tolist()
+        >>> verified_places({3: "cat", 0: "dog"}, 4).tolist()
         [3, 0]
     """
+    if given is None:
+        return np.zeros(0, "int64")
     if not isinstance(given, Mapping):
         raise refusal(name, "be a dict from the indices of examples to their labels", kind=given)
-    if index is not None and not np.array_equal(index, np.arange(count)):
+    if index is not None and given and not np.array_equal(index, np.arange(count)):
         rows = index.get_indexer(list(given)) if index.is_unique else np.full(len(given), -1)
         if (rows < 0).any():
             rule = "have keys of the index of `x` or `y`, which must be unique"
@@ -40,7 +42,7 @@ def verified_rows(given: Any, count: int, index: Any = None, name: str = "verifi
 
 
 def read_verified(given: Any, count: int, classes: np.ndarray, index: Any = None) -> np.ndarray:
-    """Verified labels as integers, -1 where there is none, `(N,)`; for arguments as in `verified_rows`.
+    """Verified labels as integers, -1 where there is none, `(N,)`; for arguments as in `verified_places`.
 
     Args:
         given: dict from the indices of examples to labels; None or an empty one for none.
@@ -55,8 +57,8 @@ def read_verified(given: Any, count: int, classes: np.ndarray, index: Any = None
     found = np.full(count, -1)
     if given is None or (isinstance(given, Mapping) and not given):
         return found
-    rows = verified_rows(given, count, index)
-    found[rows] = encode_among(list(given.values()), classes, "verified_labels")
+    places = verified_places(given, count, index)
+    found[places] = encode_among(list(given.values()), classes, "verified_labels")
     return found
 
 

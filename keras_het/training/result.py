@@ -12,9 +12,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.analysis import find_label_issues
+from keras_het.analysis import find_label_issues, next_labels
 from keras_het.analysis.diagnosis import NoiseDiagnosis
 from keras_het.analysis.label_quality import LabelIssues, issues_by_class
+from keras_het.analysis.next_labels import NextLabels
 from keras_het.base.extras import import_extra
 from keras_het.base.validation import check_choice
 from keras_het.report import report
@@ -189,6 +190,23 @@ class Result:
     def _cleaned(self, action: str) -> tuple[np.ndarray, np.ndarray]:
         """The labels and the indices to train on, of `data`."""
         return cleaned(self._judged()[0].y, self._own_issues, self._own_surest, action)
+
+    def next_labels(self, count: int, goal: str = "errors", seed: int = 0) -> NextLabels:
+        """Which labels a person should check next, by `probabilities`: see `analysis.next_labels`.
+
+        Verified ones are not proposed. What is verified is for `verified_labels` of the next call.
+
+        Args:
+            count: number of labels that are wanted.
+            goal: "errors", "model" or "random".
+            seed: determines the draws.
+        Raises:
+            ValueError: for a result of `tune`, or more labels than are left.
+        """
+        task, p, _ = self._judged()
+        verified = {} if task.verified is None else dict.fromkeys(np.flatnonzero(task.verified).tolist())
+        found = next_labels(p, task.y, count, goal=goal, verified_labels=verified, seed=seed)
+        return task.as_given(dataclasses.replace(found, class_names=task.classes, example_names=task.index))
 
     def report(self, path: str | os.PathLike = "report", **arguments: Any) -> pathlib.Path:
         """Writes a page about the labels, see `keras_het.report`, and returns its path.

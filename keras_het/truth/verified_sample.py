@@ -9,7 +9,7 @@ from scipy.stats import hypergeom, rankdata
 
 from keras_het.base.refusal import refuse_first, refuse_if
 from keras_het.base.validation import check_numbers
-from keras_het.base.verified import verified_rows
+from keras_het.base.verified import verified_places
 
 CERTAIN, DOUBTFUL = 1e-5, 0.01  # of a chance, over all tests, that a random sample looks so
 REMEDY = "give `inclusion`, the probability of each example to be drawn, or only those that were drawn at random"
@@ -46,7 +46,7 @@ def read_sample(verified: Any, count: int, inclusion: Any, index: Any = None, na
     Raises:
         ValueError: for no verified example, or a probability that is not in (0, 1].
     """
-    rows = verified_rows(verified, count, index, name)
+    rows = verified_places(verified, count, index, name)
     refuse_if(not len(rows), name, "have at least one example", "none")
     if inclusion is None:
         return Sample(rows, np.ones(len(rows)), True)

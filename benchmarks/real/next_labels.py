@@ -1,0 +1,299 @@
+"""Which labels to check next? Rules for a person who looks at 100, 300 or 1,000 labels of people and rules.
+
+python -m benchmarks.real.next_labels [--sets NAME ...] [--seeds 5] [--size 4000] [--data FOLDER] [--cache FOLDER]
+                                      [--output FOLDER] [--quick] [--render]
+
+A seed draws at most `size` examples of those that have a label; the label of votes is their majority. The probabilities
+are of logistic regression out of sample, by five folds. A rule orders all labels by them, or by the features where its
+name says so. Who looks at a label sees the true class.
+
+Two measures: how many of the labels that were looked at are wrong, and the true accuracy, on the test examples, of
+logistic regression that is trained again with the true classes of these in the place of their labels. C is chosen once
+for a seed, by noisy validation labels before anybody looked: it is the same for all rules.
+"""
+
+import functools
+import itertools
+
+import numpy as np
+
+from benchmarks.lib import lines
+from benchmarks.lib.results import publish
+from benchmarks.real import features, plain
+from benchmarks.real.issues import folds_of
+
+SETS = ("CIFAR-10N worst", "CIFAR-10N aggregate", "CIFAR-100N", "TREC", "LabelMe")
+LOOKS, FOLDS, LEAST = (100, 300, 1000), 5, 1e-6
+BEST = "self-confidence"  # what the others are compared with
+NONE, ALL = "none", "every label"
+
+
+class Labels:
+    """What rules order labels by.
+
+    Args:
+        x: features, standardized.
+        y: labels.
+        p: probabilities out of sample, `(N, K)`.
+        seed: of the random order.
+    """
+
+    def __init__(self, x, y, p, seed):
+        self.x, self.y, self.p, self.seed = x, y, p, seed
+
+    @property
+    def given(self):
+        """The probability of the label."""
+        return self.p[np.arange(len(self.y)), self.y]
+
+    @property
+    def other(self):
+        """The largest probability of another class."""
+        p = self.p.copy()
+        p[np.arange(len(self.y)), self.y] = -1.0
+        return p.max(axis=1)
+
+    @property
+    def entropy(self):
+        """The entropy of the probabilities, in nats."""
+        return -(self.p * np.log(self.p)).sum(axis=1)
+
+
+def at_random(given):
+    """Numbers at random."""
+    return np.random.default_rng([given.seed, 48]).random(len(given.y))
+
+
+def of_class(given):
+    """The mean probability of the label, over the examples with the same label."""
+    sums = np.bincount(given.y, given.given, given.p.shape[1])
+    return (sums / np.maximum(np.bincount(given.y, minlength=len(sums)), 1))[given.y]
+
+
+def issues_first(found):
+    """The places of the labels in the order of a `LabelIssues`, its issues first."""
+    order = found.index[np.argsort(~found.is_issue, kind="stable")]
+    place = np.empty(len(order))
+    place[order] = np.arange(len(order))
+    return place
+
+
+def of_issues(given):
+    """The order of `find_label_issues`."""
+    from keras_het.analysis import find_label_issues
+
+    return issues_first(find_label_issues(given.p, given.y))
+
+
+def of_result(given):
+    """The order of the issues of `choose` and `clean_labels`, where they are not few."""
+    from keras_het.analysis.label_quality import issues_by_class
+
+    return issues_first(issues_by_class(given.p, given.y))
+
+
+def classes(given, transition):
+    """Probabilities q of the true classes, `(N, K)`, with q T = p as nearly as they can, and T without zeros."""
+    transition = np.maximum(transition, LEAST) / np.maximum(transition, LEAST).sum(axis=1, keepdims=True)
+    q = given.p.copy()
+    for _ in range(100):  # Richardson and Lucy: the likelihood of p never falls
+        q = q * (given.p / (q @ transition) @ transition.T)
+    return q, transition
+
+
+def by_transition(given, transition):
+    """The probability that the label is the class."""
+    q, transition = classes(given, transition)
+    own = q[np.arange(len(q)), given.y] * np.diag(transition)[given.y]
+    return own / np.einsum("nk,nk->n", q, transition.T[given.y])
+
+
+def diagnosed(given):
+    """T of `diagnose_noise`."""
+    from keras_het.analysis import diagnose_noise
+
+    return diagnose_noise(given.p, given.y).transition
+
+
+def counted(given):
+    """T of the confident joint."""
+    from keras_het.label_noise import estimate_by_confident_joint
+
+    return estimate_by_confident_joint(given.y, given.p)
+
+
+def cleaning(given, q):
+    """Minus the cross-entropy and plus the entropy, by probabilities q."""
+    q = np.maximum(q, LEAST)
+    return np.log(q[np.arange(len(q)), given.y]) - (q * np.log(q)).sum(axis=1)
+
+
+def of_package(given, p):
+    """The score of `analysis.next_labels`."""
+    from keras_het.analysis import next_labels
+
+    found = next_labels(p, given.y, len(given.y))
+    score = np.empty(len(given.y))
+    score[found.index] = found.score
+    return score
+
+
+def by_discriminant(given):
+    """Probabilities of a linear discriminant, out of sample."""
+    from keras_het.label_noise.discriminant import discriminant, scaling
+
+    p = discriminant(scaling(given.x)(given.x), given.y, given.p.shape[1])[1].astype("float64")
+    return p / p.sum(axis=1, keepdims=True)
+
+
+def of_features(given):
+    """The order of `find_label_issues(features=)`."""
+    from keras_het.analysis import find_label_issues
+
+    return issues_first(find_label_issues(labels=given.y, features=given.x))
+
+
+def of_neighbours(given):
+    """The fraction of ten neighbours that have the label."""
+    votes = plain.neighbour_votes(given.x, given.y, given.p.shape[1], given.x, leave_out=True)
+    return votes[np.arange(len(given.y)), given.y] + 1e-9 * given.given  # equal ones by the model
+
+
+RULES = {  # scores by rule, of a `Labels`: the lower, the sooner a label is looked at
+    "random": at_random,
+    BEST: lambda given: given.given,
+    "margin": lambda given: given.given - given.other,
+    "log margin": lambda given: np.log(given.given) - np.log(given.other),
+    "self-confidence, less its class": lambda given: given.given - of_class(given),
+    "self-confidence, over its class": lambda given: given.given / of_class(given),
+    "find_label_issues": of_issues,
+    "issues of choose": of_result,
+    "posterior, T of diagnose_noise": lambda given: by_transition(given, diagnosed(given)),
+    "posterior, T of the confident joint": lambda given: by_transition(given, counted(given)),
+    "next_labels": lambda given: of_package(given, given.p),
+    "cross-entropy - entropy": lambda given: cleaning(given, given.p),
+    "the same by T of diagnose_noise": lambda given: cleaning(given, classes(given, diagnosed(given))[0]),
+    "entropy": lambda given: -given.entropy,
+    "features: find_label_issues": of_features,
+    "features: ten neighbours": of_neighbours,
+    "features: next_labels": lambda given: of_package(given, by_discriminant(given)),
+}
+
+
+def fitted(x, y, c):
+    """Logistic regression."""
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(C=c, max_iter=300).fit(x, y)
+
+
+def out_of_sample(x, y, units, c, seed):
+    """Probabilities of each example by the other folds, `(N, K)`."""
+    fold, p = folds_of(len(y), seed), np.full((len(y), units), LEAST)
+    for held in (fold == place for place in range(FOLDS)):
+        model = fitted(x[~held], y[~held], c)
+        p[np.ix_(held, model.classes_)] = np.maximum(model.predict_proba(x[held]), LEAST)
+    return p / p.sum(axis=1, keepdims=True)
+
+
+class Task:
+    """A draw of a set: its labels, and what a model is worth after some of them were looked at."""
+
+    def __init__(self, name, seed, options):
+        found = features.of(name, options.data, options.cache, seed)
+        there = np.flatnonzero((found.votes >= 0).any(axis=1)) if found.votes is not None else np.arange(len(found.x))
+        chosen = np.random.default_rng([seed, 4]).permutation(there)[: options.size]
+        x, self.x_test = plain.standardized(found.x[chosen], found.x_test)
+        y, self.truth_test = found.labels[chosen].astype(int), found.truth_test
+        self.truth = found.truth[chosen].astype(int)
+        train, validation = plain.split(y, seed)
+        _, self.c = plain.logistic_regression(x[train], y[train], x[validation], y[validation])
+        self.given = Labels(x, y, out_of_sample(x, y, found.units, self.c, seed), seed)
+
+    def line(self, seen):
+        """The line of those who have looked at some labels."""
+        wrong, labels = self.given.y != self.truth, self.given.y.copy()
+        labels[seen] = self.truth[seen]
+        accuracy = np.mean(fitted(self.given.x, labels, self.c).predict(self.x_test) == self.truth_test)
+        known = {"labels": len(labels), "wrong": int(wrong.sum()), "C": self.c}
+        return {"looks": len(seen), "errors": int(wrong[seen].sum()), "accuracy": float(accuracy), **known}
+
+
+def measured(task, rule):
+    """The lines of a rule: what it finds, and what a model is worth after that."""
+    if rule in (NONE, ALL):
+        yield task.line(np.arange(len(task.truth) if rule == ALL else 0))
+        return
+    order = np.argsort(RULES[rule](task.given), kind="stable")
+    for looks in (looks for looks in LOOKS if looks < len(order)):
+        yield task.line(order[:looks])
+
+
+def by_set(found, measure, looks, digits):
+    """A row for each rule, a column for each set: means over the seeds, and their standard errors."""
+    names = [name for name in SETS if lines.select(found, set=name)]
+    rows = [["rule", *names]]
+    for rule in (*RULES, *((NONE, ALL) if measure == "accuracy" else ())):
+        own = [line for line in lines.select(found, rule=rule) if rule in (NONE, ALL) or line["looks"] == looks]
+        rows.append([rule, *(text([line[measure] for line in lines.select(own, set=name)], digits) for name in names)])
+    return rows
+
+
+def text(values, digits, sign=""):
+    """Mean +- standard error."""
+    error = f" +- {np.std(values, ddof=1) / len(values) ** 0.5:.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):{sign}.{digits}f}{error}" if values else ""
+
+
+def over(found, measure, scale, digits):
+    """A row for each rule, a column for each number of looks: the mean difference from `BEST` over sets, by seed."""
+    rows = [["rule", *(f"{looks} looks" for looks in LOOKS)]]
+    for rule in (rule for rule in RULES if rule != BEST):
+        gains = []
+        for looks in LOOKS:
+            own, best = (lines.select(found, rule=each, looks=looks) for each in (rule, BEST))
+            beside = {(line["set"], line["seed"]): line[measure] for line in best}
+            seeds = lines.distinct(own, "seed")
+            of_seed = (lines.select(own, seed=seed) for seed in seeds)
+            gains.append(
+                [
+                    np.mean([scale * (line[measure] - beside[line["set"], line["seed"]]) for line in part])
+                    for part in of_seed
+                ]
+            )
+        rows.append([rule, *(text(gain, digits, "+") for gain in gains)])
+    return rows
+
+
+def tables(found):
+    """Errors found and accuracy by set, and both over those of self-confidence."""
+    per_set = {
+        f"{title} {looks} looks": by_set(found, measure, looks, digits)
+        for measure, title, digits in (("errors", "wrong labels among", 0), ("accuracy", "test accuracy after", 3))
+        for looks in LOOKS
+    }
+    return per_set | {
+        f"wrong labels found, over {BEST}, mean of the sets": over(found, "errors", 1, 1),
+        f"points of test accuracy, over {BEST}, mean of the sets": over(found, "accuracy", 100, 2),
+    }
+
+
+def main():
+    """Runs what is missing, and makes the tables."""
+    parser = features.experiment(__doc__, SETS, seeds=5, size=4000)
+    options = parser.parse_args()
+    if options.quick:
+        options.size, options.seeds = 500, 1
+    options.output.mkdir(parents=True, exist_ok=True)
+    file = options.output / "real_next_labels.jsonl"
+    cells = itertools.product(range(options.seeds), options.sets, (NONE, *RULES, ALL))
+    keys = [{"set": name, "seed": seed, "rule": rule} for seed, name, rule in cells]
+    found = lines.read(options.output, file.name)
+    if not options.render:
+        task = functools.lru_cache(1)(lambda name, seed: Task(name, seed, options))
+        found = lines.completed(file, keys, lambda name, seed, rule: measured(task(name, seed), rule))
+    publish(options.output, "real_next_labels", tables(found), sorted(lines.distinct(found, "seed")))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Which labels to check next: the worst, or a uniform sample, and never what somebody has verified."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+
+from keras_het.analysis import next_labels
+from keras_het.analysis.next_labels import MORE_LABELS, ROUNDS
+
+pytestmark = pytest.mark.once
+
+
+def flipped(count=1000, seed=0):
+    """Classes, and labels of which 40% of class 0 are 1, and a tenth of all others any class; p of a fair model."""
+    rng = np.random.default_rng(seed)
+    true = rng.integers(4, size=count)
+    transition = np.full((4, 4), 0.1 / 3) + (0.9 - 0.1 / 3) * np.eye(4)
+    transition[0] = [0.55, 0.4, 0.03, 0.02]
+    labels = (transition[true].cumsum(axis=1) < rng.random((count, 1))).sum(axis=1)
+    sure = rng.dirichlet(np.ones(4), count) * 0.5 + 0.5 * np.eye(4)[true]
+    return true, labels, sure @ transition
+
+
+def test_scores_rise_and_suggestions_are_the_classes():
+    true, labels, p = flipped(300)
+    found = next_labels(p, labels, 300)
+    assert np.all(np.diff(found.score) >= 0)
+    assert sorted(found.index) == list(range(300))
+    np.testing.assert_array_equal(found.given, labels[found.index])
+    assert np.mean(true[found.index[:60]] == found.suggested[:60]) > 0.9
+
+
+def test_the_updates_and_the_added_labels_by_hand():
+    """With loops: T of labels of which none is contradicted has, beside them, the added ones."""
+    p = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7]])
+    rate, counts = 1 / 5, np.eye(3)
+    counts = counts + MORE_LABELS * np.where(np.eye(3), 1 - rate, rate / 2)
+    t = counts / counts.sum(axis=1, keepdims=True)
+    scores = []
+    for label, row in enumerate(p):
+        q = row.copy()
+        for _ in range(ROUNDS):
+            q = np.array([q[k] * sum(t[k, j] * row[j] / sum(q * t[:, j]) for j in range(3)) for k in range(3)])
+        scores.append(q[label] * t[label, label] / sum(q * t[:, label]))
+    found = next_labels(p, [0, 1, 2], 3)
+    np.testing.assert_allclose(found.score, np.sort(scores), rtol=1e-12)
+    assert found.index.tolist() == np.argsort(scores).tolist()
+
+
+def test_more_wrong_labels_are_found_than_by_self_confidence_where_they_go_by_class():
+    true, labels, p = flipped()
+    wrong = true != labels
+    worst = np.argsort(p[np.arange(1000), labels])[:150]
+    assert wrong[next_labels(p, labels, 150).index].sum() > 1.2 * wrong[worst].sum()
+
+
+def test_without_a_pattern_the_order_is_that_of_self_confidence():
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet([8.0, 1.0, 1.0], 30)
+    p = np.concatenate([np.roll(p, shift, axis=1) for shift in range(3)])
+    labels = np.arange(3).repeat(30)
+    found = next_labels(p, labels, 90)
+    confidence = p[np.arange(90), labels]
+    assert scipy.stats.spearmanr(found.score, confidence[found.index]).statistic > 0.99
+
+
+def test_verified_labels_are_not_proposed_again():
+    _, labels, p = flipped(100)
+    first = next_labels(p, labels, 30)
+    rest = next_labels(p, labels, 70, verified_labels=dict.fromkeys(first.index.tolist(), "any"))
+    assert sorted([*first.index, *rest.index]) == list(range(100))
+    assert rest.score.min() >= first.score.max()
+    names = pd.Series(labels, index=np.arange(100) + 500)
+    again = next_labels(p, names, 70, verified_labels={int(index) + 500: 0 for index in first.index})
+    assert again.index.tolist() == rest.index.tolist()
+    assert again.to_frame().index.tolist() == (rest.index + 500).tolist()
+
+
+@pytest.mark.statistical
+def test_a_random_sample_is_uniform_and_knows_its_probability(base_seed):
+    """Fails by chance once in 2,000: 60 counts, of which one is 4.5 or 6 standard deviations off."""
+    _, labels, p = flipped(64)
+    verified, counts, first = dict.fromkeys(range(4), 0), np.zeros(64), np.zeros(64)
+    for seed in range(400):
+        found = next_labels(p, labels, 15, goal="random", verified_labels=verified, seed=[base_seed, seed])
+        assert len(set(found.index.tolist())) == 15
+        np.testing.assert_array_equal(found.inclusion, 0.25)
+        counts[found.index] += 1
+        first[found.index[0]] += 1
+    assert counts[:4].sum() == first[:4].sum() == 0
+    assert abs(counts[4:] - 100).max() < 4.5 * (400 * 0.25 * 0.75) ** 0.5
+    assert first[4:].max() < 400 / 60 + 6 * (400 / 60) ** 0.5
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_few_examples(count):
+    assert next_labels(np.full((count, 2), 0.5), [1, 0][:count], count).index.tolist() == [*range(count)]
+
+
+def test_probabilities_of_zero_and_a_class_that_no_label_has():
+    found = next_labels(np.eye(3)[[0, 0, 1, 1]], [0, 1, 1, 1], 4)
+    assert found.index[0] == 1
+    assert found.score[0] == 0
+    assert np.isfinite(found.score).all()
+
+
+def test_the_table_has_twenty_lines_and_the_inclusion_of_a_sample():
+    _, labels, p = flipped(100)
+    lines = str(next_labels(p, labels, 30)).splitlines()
+    assert lines[0].split() == ["index", "given", "suggested", "score"]
+    assert len(lines) == 22
+    assert lines[-1] == "30 labels to check, for the goal 'errors'"
+    drawn = next_labels(p, labels, 30, goal="random")
+    assert str(drawn).splitlines()[0].split()[-1] == "inclusion"
+    assert drawn._repr_html_().count("<tr>") == 21
+    frame = drawn.to_frame()
+    assert frame.shape == (30, 4)
+    assert frame.index.tolist() == drawn.index.tolist()
+
+
+P = [[0.5, 0.5], [0.9, 0.1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((P, [0, 1], 3), "`count` must be an integer in [1, 2]. Received: count=3"),
+        ((P, [0, 1], 0), "`count` must be an integer in [1, 2]. Received: count=0"),
+        ((P, [0, 2], 1), "`labels` must be in [0, 2). Received: 2 at [1]"),
+        (([[1.0], [1.0]], [0, 0], 1), "`probabilities` must be of at least two classes. Received: shape (2, 1)"),
+        (([[0.5, 0.4], [1, 0]], [0, 0], 1), "`probabilities` must have rows of sum 1. Received: row 0 sums to 0.9"),
+        ((P, [0, 1], 1, "worst"), "`goal` must be one of 'errors', 'model', 'random'. Received: goal='worst'"),
+        ((P, [0, 1], 1, "errors", {0: 0, 1: 1}), "`verified_labels` must leave a label that nobody has verified."),
+        ((P, [0, 1], 1, "errors", {2: 0}), "`verified_labels` must have indices in [0, 2), integers. Received: 2"),
+        ((P, [0, 1], 1, "random", None, -1), "`seed` must be an integer at least 0"),
+    ],
+)
+@pytest.mark.refusal
+def test_refusals(arguments, text):
+    named = dict(zip(("goal", "verified_labels", "seed"), arguments[3:], strict=False))
+    with pytest.raises(ValueError, match=re.escape(text)):
+        next_labels(*arguments[:3], **named)

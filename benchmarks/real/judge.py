@@ -14,6 +14,10 @@ with replacement, of which the first are verified: 100, or 20 for each class. Wa
 Three further sets have labels that are made from the true classes of CIFAR-10: flips to the next class in 30% of the
 cases ("by class"), to the model's second choice, the more often the less sure it is ("by example"), and to the model's
 own choice in eight of ten examples where it errs ("shared").
+
+A further table is of 200 verified examples that were drawn alike, or the more often, the less sure it is that the
+prediction is right, by model and label together: with probabilities as sqrt(q (1 - q) + .05), q by the T of
+`diagnose_noise`. The interval is by `inclusion`.
 """
 
 import functools
@@ -31,6 +35,7 @@ SETS, DRAWS, A_CLASS, FEW, PART = (*truth.SETS, *PLANTED), 100, 20, 100, 10
 AGREE, ALONE, POWERED = "labels agree", "verified alone", "verified_performance"
 BY_COUNTS, BY_GOLD = "T, counted on them", "T, gold labels"
 WAYS = (AGREE, ALONE, POWERED, BY_COUNTS, BY_GOLD)
+ALIKE, UNSURE, DRAWN = "drawn alike", "drawn where unsure", 200
 OTHERS = ("labels that are right", "recall of classes", "precision of classes")
 
 
@@ -112,6 +117,54 @@ def measured(of, number, options):
         yield line
 
 
+def unsure(p, y, number):
+    """Probabilities of examples to be among so many that are drawn, the larger the less sure a prediction is right."""
+    from keras_het.analysis import diagnose_noise
+
+    joint = p * (diagnose_noise(p, y).transition[:, y].T + 1e-3)
+    q = joint[np.arange(len(p)), p.argmax(axis=1)] / joint.sum(axis=1)
+    size = np.sqrt(q * (1.0 - q) + 0.05)
+    return np.minimum(number * size / size.sum(), 1.0)
+
+
+def systematic(chances, rng):
+    """Places of a sample in which each example is with its own probability (Madow 1949)."""
+    order = rng.permutation(len(chances))
+    steps = np.floor(np.cumsum(chances[order]) + rng.random())
+    return order[np.diff(steps, prepend=0.0) > 0]
+
+
+def drawn(of, options):
+    """Lines of a population: cover and half width where examples are drawn alike, and where they are not."""
+    from keras_het.truth import verified_performance
+
+    accuracy, found = of.right.mean(), {ALIKE: [], UNSURE: []}
+    for redraw in range(options.redraws // 4):
+        rng = np.random.default_rng([redraw, 12])
+        rows = rng.integers(len(of.y), size=options.judged)
+        p, y, true = of.p[rows], of.y[rows], of.true[rows]
+        for way, chances in ((ALIKE, np.full(len(p), DRAWN / len(p))), (UNSURE, unsure(p, y, DRAWN))):
+            places = systematic(chances, rng).tolist()
+            own = verified_performance(p, y, {place: int(true[place]) for place in places}, inclusion=chances).accuracy
+            found[way].append((own.low <= accuracy <= own.high, own.high - own.low, (own.value - accuracy) ** 2))
+    for way, values in found.items():
+        cover, width, square = np.mean(values, axis=0)
+        yield {"way": way, "cover": cover, "half": width / 2.0, "deviation": float(np.sqrt(square))}
+
+
+def of_drawn(found):
+    """Rows of sets, by how examples were drawn."""
+    rows = [["set", *(f"{way}: {what}" for way in (ALIKE, UNSURE) for what in ("cover", "half width", "error, rms"))]]
+    for name in [name for name in SETS if lines.select(found, set=name)]:
+        own = [lines.select(found, set=name, way=way) for way in (ALIKE, UNSURE)]
+        cells = (
+            [f"{mean_of(each, 'cover'):.3f}"] + [f"{mean_of(each, key, 100):.2f}" for key in ("half", "deviation")]
+            for each in own
+        )
+        rows.append([name, *itertools.chain(*cells)])
+    return rows
+
+
 def table(found, text, ways=WAYS):
     """Rows of sets and numbers of verified examples, by the ways."""
     rows = [["set", "verified", "true accuracy", *ways]]
@@ -150,7 +203,7 @@ def own_others(own):
     return [f"{mean_of(own, 'worth'):.0f}", *(f"{mean_of(own, name):.3f}" for name in OTHERS)]
 
 
-def tables(found):
+def tables(found, others_drawn):
     """Cover and errors, half widths, and the rest."""
     return {
         "how often 95% intervals hold the true accuracy, and the error in points": table(
@@ -158,6 +211,7 @@ def tables(found):
         ),
         "half width in points": table(found, lambda own: f"{mean_of(own, 'half', 100):.1f}"),
         "what else verified_performance says": others(found),
+        "examples drawn alike, and where the prediction is unsure": of_drawn(others_drawn),
     }
 
 
@@ -168,7 +222,7 @@ def main():
     if options.quick:
         options.size, options.judged, options.splits, options.redraws = 500, 300, 1, 20
     options.output.mkdir(parents=True, exist_ok=True)
-    file = options.output / "real_judge.jsonl"
+    file, other = (options.output / f"real_{name}.jsonl" for name in ("judge", "drawn"))
     keys = [{"set": name, "split": split} for name, split in itertools.product(options.sets, range(options.splits))]
     found = lines.read(options.output, file.name)
     of = functools.lru_cache(1)(lambda name, split: population(name, split, options))
@@ -181,7 +235,13 @@ def main():
                     yield from measured(here, number, options)
 
         found = lines.completed(file, keys, make)
-    publish(options.output, "real_judge", tables(found), sorted(lines.distinct(found, "split")))
+        lines.completed(other, keys, lambda name, split: drawn(of(name, split), options))
+    publish(
+        options.output,
+        "real_judge",
+        tables(found, lines.read(options.output, other.name)),
+        sorted(lines.distinct(found, "split")),
+    )
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,6 +59,11 @@ class NextLabels:
             "score": self.score,
             "inclusion": self.inclusion,
         }
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The labels one by one: names of example, given and suggested class, and the score."""
+        columns = self._columns()
+        return zip(*(columns[name] for name in ("index", "given", "suggested", "score")), strict=True)
 
     def to_frame(self) -> Any:
         """The table as a `pandas.DataFrame`, a line for each label; its index, named "index", is that of the examples.

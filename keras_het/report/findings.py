@@ -12,6 +12,7 @@ from keras_het import analysis
 from keras_het.analysis.calibration import Calibration, RiskCoverage
 from keras_het.analysis.diagnosis import NoiseDiagnosis
 from keras_het.analysis.label_quality import LabelIssues
+from keras_het.analysis.next_labels import NextLabels
 from keras_het.base.batches import check_same_index, count_examples, is_data_set
 from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal, refuse_if
@@ -21,6 +22,9 @@ from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.layers import HeteroscedasticDense
 from keras_het.report.noise import Noise, find_noise, unless_impossible
 from keras_het.truth.true_performance import TruePerformance, true_performance
+from keras_het.truth.verified_performance import VerifiedPerformance, verified_performance
+
+MOST_NEXT = 20  # labels to check next
 
 
 class Findings(NamedTuple):
@@ -43,6 +47,8 @@ class Findings(NamedTuple):
         epochs: number of epochs of the training by which the labels are judged; 0 if they are judged by probabilities.
         margins: margins of each epoch of that training, `(epochs, N)`; None without a history.
         truth: quality of the predictions against the true classes; None without a T.
+        verified: the same by verified labels; None without any.
+        next_labels: labels to check next; None without verified ones.
         diagnosis: kind of label noise; None without probabilities out of sample.
     """
 
@@ -62,6 +68,8 @@ class Findings(NamedTuple):
     margins: np.ndarray | None = None
     truth: TruePerformance | None = None
     diagnosis: NoiseDiagnosis | None = None
+    verified: VerifiedPerformance | None = None
+    next_labels: NextLabels | None = None
 
     @property
     def pairs(self) -> list | None:
@@ -113,6 +121,8 @@ def collect(
     dynamics: Any = None,
     issues: LabelIssues | None = None,
     transition: Any = None,
+    verified_labels: Mapping | None = None,
+    inclusion: Any = None,
     batch_size: int = 128,
 ) -> Findings:
     """Collects the findings of a report, without a page.
@@ -126,6 +136,8 @@ def collect(
         dynamics: a `callbacks.TrainingDynamics` of the same examples, by which the labels are judged; or None.
         issues: issues of the same labels, if somebody has found them; None finds them.
         transition: T, for the section on the true classes; None for none.
+        verified_labels: verified labels, `{index: class}`, for the section on them; None for none.
+        inclusion: probabilities with which these were drawn; None for equal ones.
         batch_size: size of the batches of the predictions.
     Returns:
         `Findings`.
@@ -180,6 +192,7 @@ def collect(
         margins,
         truth,
         None if probabilities is None else _diagnosis(p, labels),
+        *_verified(p, y, names, verified_labels, inclusion, missing),
     )
 
 
@@ -215,6 +228,26 @@ def _diagnosis(p: np.ndarray, labels: np.ndarray) -> NoiseDiagnosis | None:
 
 def _truth(p: np.ndarray, labels: np.ndarray, transition: Any) -> TruePerformance | None:
     return None if transition is None else true_performance(_sum_to_one(p), labels, transition)
+
+
+def _verified(
+    p: np.ndarray, y: Any, names: list, verified: Mapping | None, inclusion: Any, missing: list[str]
+) -> tuple[VerifiedPerformance | None, NextLabels | None]:
+    """Quality by verified labels, and the labels to check next; None without any, or where they do not allow it."""
+    if not verified:
+        return None, None
+    p, index = _sum_to_one(p), getattr(y, "index", None) if hasattr(y, "iloc") else None
+    given: Any = y
+    if names != list(range(len(names))):
+        given = np.array(names, object)[np.asarray(y)]
+        given = given if index is None else type(y)(given, index)
+    how = {"inclusion": inclusion, "class_names": names}
+    found = unless_impossible(
+        "Quality by verified labels", missing, lambda: verified_performance(p, given, verified, **how)
+    )
+    left = min(MOST_NEXT, len(p) - len(verified))
+    proposed = analysis.next_labels(p, y, left, verified_labels=verified) if left > 0 else None
+    return found, proposed and dataclasses.replace(proposed, class_names=names)
 
 
 def _sum_to_one(p: np.ndarray) -> np.ndarray:

@@ -95,6 +95,8 @@ def report(
     dynamics: Any = None,
     issues: LabelIssues | None = None,
     transition: Any = None,
+    verified_labels: Mapping | None = None,
+    inclusion: Any = None,
     images: Any = None,
     texts: Any = None,
     frame: Any = None,
@@ -126,6 +128,11 @@ def report(
             shall have, also beside dynamics; None finds them.
         transition: account of how the labels came about, T as `truth.true_performance` takes it, for a section on how
             good the model is against the true classes; then the examples must be held out. None for no such section.
+        verified_labels: labels that somebody has verified, a dict from the indices of examples to classes, as
+            `truth.verified_performance` takes it, for a section on what was verified, how good the model is by it, and
+            what to check next. None for no such section.
+        inclusion: probabilities with which the verified examples were drawn, as `truth.verified_performance` takes
+            them; None for equal ones.
         images: pictures of the examples, to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels;
             None takes x if it has that last form.
         texts: texts of the examples, N of them, for the same, each str, bytes or None; None takes x if it is texts.
@@ -152,7 +159,8 @@ def report(
     import_extra("jinja2", "The report")
     folder = pathlib.Path(path)
     check_folder(folder)
-    given = {"probabilities": probabilities, "dynamics": dynamics, "issues": issues, "transition": transition}
+    given = {"probabilities": probabilities, "dynamics": dynamics, "issues": issues}
+    given |= {"transition": transition, "verified_labels": verified_labels, "inclusion": inclusion}
     found = collect(model, x, y, class_names, **given, batch_size=batch_size)
     images = x if images is None and is_images(x) else images
     if images is not None:

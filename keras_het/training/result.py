@@ -24,7 +24,8 @@ from keras_het.training.vote_issues import VoteIssues, vote_issues
 
 ACTIONS = ("drop", "correct")
 MANY = 1 / 3  # of all labels
-SHOWN = {"images", "texts", "frame"}  # arguments of `report` with an entry for each example
+SHOWN = {"images", "texts", "frame"}  # arguments of `report` that show the examples
+OF_EXAMPLES = {*SHOWN, "verified_labels", "inclusion"}  # those with an entry for each example, or some
 BY_CLASS = ("uniform", "pairs", "pattern")  # kinds of noise that do not depend on the example
 SCALES = {"accuracy": (100, 1)}  # of differences that are printed, and their digits: points
 TOO_MANY = (
@@ -226,7 +227,7 @@ class Result:
         given = {"probabilities": p, "issues": self._own_issues, "title": "Labels and probabilities", "frame": frame}
         if task.labelled is not None and frame is None and not SHOWN & arguments.keys():
             given["texts"] = [f"row {place} of x" for place in np.flatnonzero(task.labelled)]
-        shown = {name: task.of_labelled(value) if name in SHOWN else value for name, value in arguments.items()}
+        shown = {name: task.of_labelled(value) if name in OF_EXAMPLES else value for name, value in arguments.items()}
         return report(self.model, task.x, y, task.classes.tolist(), path, **{**given, **shown})
 
     def to_frame(self) -> Any:

@@ -93,12 +93,21 @@ class Task:
         """What a user has of each example, without those that have no label; anything of another length as it is.
 
         Args:
-            given: texts, images, a frame, or None.
+            given: texts, images, a frame, a dict by their indices, or None.
         """
+        if isinstance(given, Mapping):
+            return self._keys_of_labelled(given)
         if self.labelled is None or given is None or len(given) != len(self.labelled):
             return given
         rows = np.flatnonzero(self.labelled)
         return given.iloc[rows] if hasattr(given, "iloc") else [given[row] for row in rows]
+
+    def _keys_of_labelled(self, given: Mapping) -> Mapping:
+        """A dict by the indices of all examples, by those of the N; the entries of a pandas index stay as they are."""
+        if self.labelled is None or hasattr(self.index, "get_indexer"):
+            return given
+        number = np.cumsum(self.labelled) - 1
+        return {int(number[key]): value for key, value in given.items() if self.labelled[key]}
 
     def with_index(self) -> tuple[Any, Any]:
         """Labels `(N,)` with the index that the examples came in, and the frame of these; None where they had none."""

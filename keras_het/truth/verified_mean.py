@@ -47,7 +47,7 @@ class VerifiedMean(Titled):
         judged = ", ".join(f"{mean:.3f}" for mean in self.judged)
         return [
             ("mean, as people judge", f"{self.mean}; by the {self.verified} verified examples alone {self.alone}"),
-            ("worth", f"{self.worth:.0f} verified examples alone"),
+            ("as exact as", f"{self.worth:.0f} verified examples without the other verdicts"),
             ("mean of the judge" if len(self.judged) == 1 else "means of the judges", judged),
             *self.notes,
         ]

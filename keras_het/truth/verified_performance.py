@@ -21,8 +21,8 @@ from keras_het.truth.verified_sample import Sample, check_random, read_sample
 
 SMALL = float(np.finfo("float32").tiny)  # least probability in a logarithm, as in the metric
 OTHER_ROAD = (
-    "without verified labels `true_performance` needs T, and noise that depends on the true class alone; this one "
-    "holds under any noise, for verified labels that are right and were drawn at random."
+    "`true_performance` needs T, and noise that depends on the true class alone. This holds under any noise, if "
+    "verified labels are right and were drawn at random."
 )
 
 
@@ -87,7 +87,7 @@ class VerifiedPerformance(Titled):
         )
         return [
             ("accuracy, true classes", f"{self.accuracy}; {beside}"),
-            ("worth", f"{self.worth:.0f} verified examples alone"),
+            ("as exact as", f"{self.worth:.0f} verified examples without the other labels"),
             ("accuracy, labels", f"{self.noisy_accuracy:.3f}"),
             ("labels that are right", str(self.label_accuracy)),
             *sure,
@@ -160,7 +160,7 @@ def verified_performance(
     label_right = (data.true == data.label[sample.rows]).astype(float)
     of_label = [data.agrees, data.rate_of(data.label)] if data.of_label is None else [data.of_label, data.agrees]
     tables = ClassTables(data.classes, (data.predicted, data.label), data.true, data.sample)
-    notes = [("rests on", f"{len(right)} verified examples, {_drawn(sample)}"), ("the other road", OTHER_ROAD)]
+    notes = [("rests on", f"{len(right)} verified examples, {_drawn(sample)}"), ("without verified labels", OTHER_ROAD)]
     return VerifiedPerformance(
         accuracy=accuracy,
         noisy_accuracy=float(data.agrees.mean()),

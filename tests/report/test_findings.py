@@ -340,3 +340,20 @@ def test_a_transition_adds_what_the_labels_say_of_the_true_classes():
     impossible = collect(plain(), X, Y, transition=np.full((CLASSES, CLASSES), 1 / CLASSES))
     assert impossible.truth is None
     assert "The true classes: not known. `transition` must have a condition number" in impossible.missing[-1]
+
+
+def test_verified_labels_say_how_good_the_model_is_and_what_to_check_next():
+    verified = {index: int(Y[index]) for index in np.random.default_rng(0).permutation(len(Y))[:10].tolist()}
+    found = collect(plain(), X, Y, verified_labels=verified)
+    assert found.verified.verified == 10
+    assert found.next_labels.index.tolist() == [index for index in found.next_labels.index if index not in verified]
+    names = list("abcdefgh")[:CLASSES]
+    named = collect(
+        plain(), X, Y, names, verified_labels={index: names[label] for index, label in verified.items()}, inclusion=None
+    )
+    assert named.verified.accuracy == found.verified.accuracy
+    assert set(named.next_labels.to_frame()["given"]) <= set(names)
+    assert collect(plain(), X, Y).verified is None
+    impossible = collect(plain(), X, Y, verified_labels=verified, inclusion=np.zeros(len(Y)))
+    assert impossible.verified is None
+    assert "Quality by verified labels: not known. `inclusion` must be in (0, 1]" in impossible.missing[-1]

@@ -217,3 +217,14 @@ def test_the_page_says_how_good_the_model_really_is_if_a_transition_is_given(tmp
     assert f"<td>{110 / EXAMPLES:.3f} (" in text  # labels are taken for the truth
     assert "must not have been trained on these examples" in text
     assert "How good is it really?" not in report(plain(), X, Y, path=tmp_path).read_text("utf-8")
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_the_page_says_what_was_verified_and_what_to_check_next(tmp_path):
+    names = ["<b>"] + [f"class {k}" for k in range(1, CLASSES)]
+    verified = {index: names[Y[index]] for index in np.random.default_rng(0).permutation(len(Y))[:10].tolist()}
+    text = report(plain(), X, Y, names, tmp_path, verified_labels=verified).read_text("utf-8")
+    assert "What was verified" in text
+    assert "10 verified examples" in text
+    assert "Check next" in text
+    assert "<b>" not in text.split("Check next")[1].split("Figures")[0]

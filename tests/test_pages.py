@@ -74,6 +74,18 @@ def test_the_words_of_the_field_stand_in_a_heading_and_on_the_page_of_advice(wor
     assert word in (ROOT / "docs" / "choose.md").read_text().lower()
 
 
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("gold-set", ("gold set", "prediction-powered", "under any noise", "when to stop", "verified")),
+        ("llm-labels", ("llm", "judge", "verdicts", "label studio", "embeddings")),
+    ],
+)
+def test_the_words_of_who_judges_stand_on_the_pages_about_it(page, words):
+    text = (ROOT / "docs" / f"{page}.md").read_text().lower()
+    assert [word for word in words if word not in text] == []
+
+
 def test_the_words_of_several_annotators_stand_on_their_page():
     page = (ROOT / "docs" / "annotators.md").read_text().lower()
     assert [word for word in WORDS_OF_VOTES if word not in page] == []

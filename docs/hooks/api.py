@@ -10,13 +10,20 @@ FOR_USERS = {
         "analysis.find_label_issues",
         "analysis.diagnose_noise",
         "report",
+        "analysis.next_labels",
+        "truth.label_errors_left",
         "analysis.apply_corrections",
         "clean_labels",
     ),
     "Build a model": ("HeteroscedasticDense", "NoiseTransition", "HeteroscedasticClassifier", "DeepEnsemble"),
     "Convert a pretrained model": ("heteroscedastic", "homoscedastic"),
     "Check a model and its data before training": ("check",),
-    "Know how good a model is, from noisy labels": ("truth.true_performance", "truth.conformal_sets"),
+    "Know how good a model is, from verified or noisy labels": (
+        "truth.verified_performance",
+        "truth.verified_mean",
+        "truth.true_performance",
+        "truth.conformal_sets",
+    ),
     "See which classes are confused": ("analysis.confused_pairs",),
 }
 

@@ -45,3 +45,17 @@ def test_mean_of_verdicts_is_that_of_ppi(seed, graded):
     low, high = of_ppi(people, judge, 5000, lambda *given: ppi_mean_ci(*given, alpha=0.05))
     assert found.mean.value == pytest.approx(float(value[0]), abs=DIGITS)
     assert (found.mean.low, found.mean.high) == pytest.approx((float(low[0]), float(high[0])), abs=DIGITS)
+
+
+def test_intervals_hold_where_few_of_the_verified_are_wrong():
+    """Of 20,000 right in 97%, labels right in 95%, 60 verified: the normal interval is too short."""
+    rng, theirs, ours = np.random.default_rng(0), [], []
+    for _ in range(300):
+        right = rng.random(2000) < 0.97
+        agrees = right ^ (rng.random(2000) < 0.05)
+        low, high = of_ppi(right, agrees, 60, lambda *given: ppi_mean_ci(*given, alpha=0.05))
+        own = verified_mean(agrees, dict(enumerate(right[:60]))).mean
+        theirs.append(float(low[0]) <= 0.97 <= float(high[0]))
+        ours.append(own.low <= 0.97 <= own.high)
+    assert np.mean(theirs) < 0.88
+    assert np.mean(ours) > 0.93 - 4 * np.sqrt(0.93 * 0.07 / 300)

@@ -1,0 +1,158 @@
+"""
+Title: Labels by a model, and 200 that a person checked
+Author: The keras_het authors
+Date created: 2026/11/25
+Last modified: 2026/11/25
+Description: Which labels are wrong, how good model and labels really are, which to check next, and when to stop.
+Accelerator: None
+Seeds: 0
+"""
+
+"""
+## Introduction
+
+Labels are cheap when a model gives them, a large language model for texts, say. They are wrong in a way of their own:
+where the example is hard, and there your own model errs, too. So how often the two agree says little about either.
+
+Here a weak model labels digits, from few pixels, and a person checks 200 of its labels; the true classes play that
+person. The same calls are for texts, as embeddings.
+
+Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
+needs `pip install ".[jax,demo]"` in a clone, and takes about a minute on two cores.
+"""
+
+import pathlib
+import tempfile
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+import keras_het
+from keras_het import analysis, truth
+
+"""
+## The labels
+
+The model that labels has seen 100 examples, and of each digit sixteen numbers, the means of blocks of pixels, and not
+clearly. The other 1,697 are ours to use.
+"""
+
+digits = load_digits()
+order = np.random.default_rng(0).permutation(len(digits.target))
+images, true = digits.images[order] / 16, digits.target[order]
+blocks = images.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)
+blocks += 0.1 * np.random.default_rng(1).normal(size=blocks.shape)
+
+weak = LogisticRegression(max_iter=1000).fit(blocks[:100], true[:100])
+x, true = images[100:].reshape(-1, 64), true[100:]
+labels = weak.predict(blocks[100:])
+print("labels that are right", np.mean(labels == true).round(3))
+
+"""
+## Which are wrong?
+
+`clean_labels` trains on folds of the data, and predicts each example by a model that did not see it.
+"""
+
+found = keras_het.clean_labels(None, x, labels, epochs=30, verbose=0)
+print(found)
+p = found.probabilities
+
+"""
+## How good is it really?
+
+A person gets 200 examples, drawn at random, as a table for a spreadsheet (or `to_label_studio`), and fills in the
+column `verified`.
+"""
+
+asked = found.next_labels(200, goal="random")
+folder = pathlib.Path(tempfile.mkdtemp())
+asked.to_csv(folder / "to_check.csv")
+
+lines = (folder / "to_check.csv").read_text("utf-8-sig").splitlines()
+head, *rows = [line.split(",") for line in lines]
+for row in rows:  # the person
+    row[head.index("verified")] = str(true[int(row[0])])
+text = "\n".join(",".join(row) for row in [head, *rows])
+(folder / "checked.csv").write_text(text)
+
+verified = analysis.read_verified_labels(folder / "checked.csv").labels
+judged = truth.verified_performance(p, labels, verified)
+print(judged)
+accuracy = np.mean(p.argmax(axis=1) == true)
+print("in truth", accuracy.round(3), np.mean(labels == true).round(3))
+
+"""
+The interval holds whatever the labels do. Other answers to the same question are the agreement with the labels, and T, here
+even counted on all true classes, which takes it for chance where a label is wrong:
+"""
+
+counted = truth.CountedTransition.from_labels(true, labels, 10)
+by_t = truth.true_performance(p, labels, counted).accuracy
+answers = {
+    "200 verified and all labels": judged.accuracy,
+    "200 verified alone": judged.alone,
+    "T of all true classes": by_t,
+}
+figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
+for place, answer in enumerate(answers.values()):
+    ends = [[answer.value - answer.low], [answer.high - answer.value]]
+    axes.errorbar(answer.value, place, xerr=np.maximum(ends, 0), fmt="o")
+axes.plot(judged.noisy_accuracy, 3, "o")
+axes.axvline(accuracy, color="black", linestyle=":")
+axes.set_yticks(range(4), [*answers, "agrees with the labels"])
+axes.set_xlabel("accuracy; dotted: in truth")
+plt.show()
+
+"""
+## Which to check next?
+
+Those that are most probably wrong. The person sees 300 more, the worst first.
+"""
+
+worst = analysis.next_labels(p, labels, 300, verified_labels=verified)
+print(worst)
+is_wrong = labels[worst.index] != true[worst.index]
+rest = np.setdiff1d(np.arange(len(labels)), np.fromiter(verified, int))
+figure, axes = plt.subplots(figsize=(5, 3), layout="constrained")
+axes.plot(np.cumsum(is_wrong), label="next_labels")
+rate = np.mean(labels[rest] != true[rest])
+axes.plot(rate * np.arange(300), ":", label="drawn at random")
+axes.set(xlabel="labels looked at", ylabel="wrong ones found")
+axes.legend()
+plt.show()
+
+"""
+What was verified goes in with the others: `verified_labels` of `clean_labels`, and of `choose`.
+"""
+
+known = verified | {int(i): int(true[i]) for i in worst.index}
+again = keras_het.clean_labels(
+    None, x, labels, epochs=30, verified_labels=known, verbose=0
+)
+unseen = np.setdiff1d(np.arange(len(labels)), np.fromiter(known, int))
+for name, each in [("before", found), ("after", again)]:
+    right = each.probabilities.argmax(axis=1) == true
+    print(
+        name,
+        "right of those that nobody checked",
+        right[unseen].mean().round(3),
+    )
+
+"""
+## When to stop?
+
+How many wrong labels are left, among those that nobody has checked? The worst ones say nothing about that; a sample of
+what is left does. `sequential=True` allows a look after every label.
+"""
+
+last = analysis.next_labels(
+    p, labels, 200, goal="random", verified_labels=known, seed=1
+)
+seen = known | {int(i): int(true[i]) for i in last.index}
+left = truth.label_errors_left(labels, seen, last.index, sequential=True)
+print(left)
+in_truth = np.setdiff1d(np.arange(len(labels)), np.fromiter(seen, int))
+print("in truth", np.sum(labels[in_truth] != true[in_truth]))

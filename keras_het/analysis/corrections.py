@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_het.analysis.label_quality import LabelIssues
 from keras_het.base.batches import as_numpy
-from keras_het.base.classes import encode
+from keras_het.base.classes import encode, named
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_labels
 
@@ -159,10 +159,10 @@ def apply_corrections(
 
     Args:
         labels: integers in [0, K), or names, shape `(N,)`: the labels that the report was of, or those with the
-            corrections. Names are classes in sorted order, as for `clean_labels`.
+            corrections.
         path: the folder of the report, or the table itself.
         class_names: names of the K classes, as `report` was given them, a sequence or a dict {class: name}; None for
-            numbers, up to the largest of the labels.
+            the names that the labels are, or numbers, up to the largest of the labels.
     Returns:
         the labels, shape `(N,)`; the argument does not change.
     Raises:
@@ -180,8 +180,8 @@ def apply_corrections(
     """
     if np.asarray(as_numpy(labels)).dtype.kind in "OSU":
         found = encode(labels, name="labels")
-        names_of = found.classes.tolist() if class_names is None else class_names
-        return found.classes[apply_corrections(found.labels, path, names_of)]
+        names, places = named(found.classes, class_names, "labels", more=True)
+        return np.asarray(names)[apply_corrections(places[found.labels], path, names)]
     labels = check_labels(labels, np.inf)
     class_names = class_names if class_names is None or hasattr(class_names, "__len__") else list(class_names)
     names = check_class_names(class_names, labels.max(initial=0) + 1 if class_names is None else len(class_names))

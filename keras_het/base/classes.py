@@ -1,13 +1,15 @@
 """Labels of any form, integers, names or vectors, as the integers 0 to K - 1, and back."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from keras_het.base.batches import as_numpy, check_dense
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.validation import MAX_CLASSES, check_labels, no_label
+from keras_het.base.validation import MAX_CLASSES, check_class_names, check_labels, no_label
 
+MOST_NAMES = 5  # in an error
 MOST_EMPTY = 10  # classes for each one that occurs: with more, an integer is an id, and K^2 numbers fit no memory
 
 
@@ -120,6 +122,42 @@ def encode_among(y: Any, classes: np.ndarray, name: str) -> np.ndarray:
         found = f"{wrong[0]!r}{no_label(wrong[0], name)}" if wrong else "none"
         raise refusal(name, rule, found)
     return np.array([places[label] for label in values])
+
+
+def named(classes: np.ndarray, class_names: Any, name: str = "y", more: bool = False) -> tuple[list, np.ndarray]:
+    """The names of the classes in the order that is wanted, and the place of each class in it, `(K,)`.
+
+    Args:
+        classes: classes of labels, as `encode` returned them.
+        class_names: a sequence or a dict {class: name}. Integers get these names; of names it is the order. None leaves
+            both as they are.
+        name: name of the argument with the labels, for errors.
+        more: boolean, whether there may be further names than those of the labels.
+    Raises:
+        ValueError: for another number of names, or other names than those of the labels.
+
+    Example:
+        >>> named(np.array(["cat", "dog"]), ["dog", "cat"])[1].tolist(), named(np.arange(2), ["dog", "cat"])[1].tolist()
+        ([1, 0], [0, 1])
+    """
+    own, places = classes.tolist(), np.arange(len(classes))
+    if class_names is None:
+        return own, places
+    given = class_names if hasattr(class_names, "__len__") else list(class_names)
+    if classes.dtype.kind not in "OSU":
+        return check_class_names(given, len(own)), places
+    names = list(given.values() if isinstance(given, Mapping) else given)
+    if set(own) - set(names) or (set(names) != set(own) and not more):
+        rule = f"be {_some(own)}, the names in `{name}`, in any order (for other names, rename them in `{name}`)"
+        raise refusal("class_names", rule, _some(names))
+    names = check_class_names(given, len(names))
+    return names, np.array([names.index(label) for label in own])
+
+
+def _some(names: list) -> str:
+    """Names for an error."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(map(repr, names[:MOST_NAMES])) + f" and {more} more" * (more > 0)
 
 
 def _of_vectors(given: np.ndarray, name: str) -> Encoded:

@@ -42,6 +42,14 @@ class Labels:
         votes, soft = (None if each is None else each[indices] for each in (self.votes, self.soft))
         return dataclasses.replace(self, y=self.y[indices], votes=votes, soft=soft, labelled=None)
 
+    def renumbered(self, places: np.ndarray) -> "Labels":
+        """The same labels, with class k at the place `places[k]`, `(K,)`."""
+        order = np.argsort(places)
+        of_votes = np.append(places, -1).astype("int32")  # -1 is the last place
+        votes = None if self.votes is None else of_votes[self.votes]
+        soft = None if self.soft is None else self.soft[:, order]
+        return dataclasses.replace(self, classes=self.classes[order], y=places[self.y], votes=votes, soft=soft)
+
 
 def read_labels(y: Any, count: int | None = None, name: str = "y") -> Labels:
     """Reads labels of any form.

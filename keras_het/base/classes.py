@@ -10,6 +10,7 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import MAX_CLASSES, check_class_names, check_labels, no_label
 
 MOST_NAMES = 5  # in an error
+LEFT_OUT = ": leave such examples out, inputs and labels"
 MOST_EMPTY = 10  # classes for each one that occurs: with more, an integer is an id, and K^2 numbers fit no memory
 
 
@@ -170,7 +171,7 @@ def _of_names(given: np.ndarray, categories: list | None, name: str, alone: bool
     values = given.tolist()
     missing = [index for index, value in enumerate(values) if is_missing(value)]
     if missing:
-        raise refusal(name, "have a label for each example", f"none at [{missing[0]}]")
+        raise refusal(name, "have a label for each example", f"none at [{missing[0]}]{LEFT_OUT}")
     if -1 in values:
         refuse_blank(values.index(-1), name)
     kinds = sorted({"str" if isinstance(value, str) else type(value).__name__ for value in values})
@@ -189,7 +190,7 @@ def _whole(given: np.ndarray, name: str) -> np.ndarray:
         return given
     missing = np.flatnonzero(np.isnan(given))
     if len(missing):
-        raise refusal(name, "have a label for each example", f"none at [{missing[0]}]")
+        raise refusal(name, "have a label for each example", f"none at [{missing[0]}]{LEFT_OUT}")
     return given.astype("int64") if np.all(given == np.floor(given)) else given
 
 

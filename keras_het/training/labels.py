@@ -69,13 +69,20 @@ def read_labels(y: Any, count: int | None = None, name: str = "y") -> Labels:
         (['cat', 'dog'], [[0, -1, 0], [1, 1, -1], [-1, -1, -1]], [True, True, False])
     """
     if isinstance(y, Votes):
-        found = _of_votes(y.votes, y.classes, y.annotators)
-        return _counted(found, len(y.votes), count, name)
+        check_rows(y.votes, count, name)
+        return _checked(_of_votes(y.votes, y.classes, y.annotators), name)
     given = _matrix(y, name)
     if given is None:
         return Labels(*encode(y, count, name, alone=True))
-    found = _of_shares(y, given, name) if _are_shares(given, name) else _of_table(y, given, name)
-    return _counted(found, len(given), count, name)
+    check_rows(given, count, name)
+    return _checked(_of_shares(y, given, name) if _are_shares(given, name) else _of_table(y, given, name), name)
+
+
+def check_rows(y: np.ndarray, count: int | None, name: str = "y") -> None:
+    """Raises a ValueError for labels of another number of examples; None knows none."""
+    if count is not None and len(y) != count:
+        turned = f" (np.transpose({name}), if rows are annotators)" if y.shape[1:] == (count,) else ""
+        raise refusal(name, f"have a row for each of the {count} examples{turned}", len(y))
 
 
 def is_votes(y: Any) -> bool:
@@ -198,10 +205,8 @@ def largest(p: np.ndarray) -> np.ndarray:
     return np.where(p >= p.max(axis=1, keepdims=True) - EQUAL, drawn, -1.0).argmax(axis=1)
 
 
-def _counted(found: Labels, rows: int, count: int | None, name: str) -> Labels:
-    """The labels, if they are of so many examples."""
-    if count is not None and rows != count:
-        raise refusal(name, f"have a row for each of the {count} examples", rows)
+def _checked(found: Labels, name: str) -> Labels:
+    """The labels, if they are of several classes."""
     refuse_if(len(found.classes) < 2, name, "be of at least two classes", 1)
     number = len(np.unique(found.y[found.labelled]))
     refuse_if(number < 2, name, "be of at least two classes", "votes that together name one")

@@ -150,6 +150,8 @@ def test_distributions_and_counts_are_soft_labels():
         (np.full((240, 4), -1), "`y` must have at least one label. Received: none"),
         (np.where(np.arange(4) == 0, -2, VOTES), "`y` must"),
         (VOTES[:100], "`y` must have a row for each of the 240 examples. Received: 100"),
+        (VOTES.T, "`y` must have a row for each of the 240 examples (np.transpose(y), if rows are annotators)"),
+        (np.where(VOTES < 0, np.nan, VOTES)[:, :1], "none at [8]: leave such examples out, inputs and labels"),
         (np.where(VOTES < 0, -1, 0), "`y` must be of at least two classes. Received: 1"),
         (np.full((240, 3), -0.5), "`y` must be distributions or counts, not negative"),
         (np.stack([(k == VOTES).sum(axis=1) for k in range(3)], axis=1), "are they counts of 3 classes? Give floats"),
@@ -235,6 +237,33 @@ def test_tune_takes_votes_with_the_loss_of_several_annotators():
 
     found = keras_het.tune(make, (0.001, 0.01), X, VOTES, epochs=8, extend=False, verbose=0)
     assert np.mean(found.model.predict(X, verbose=0).argmax(axis=1) == TRUE) > 0.9
+
+
+@pytest.mark.refusal
+def test_votes_beside_what_takes_one_label_are_refused_with_the_way():
+    def make(loss):
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "softmax")])
+        model.compile("adam", loss)
+        return model
+
+    arguments = {"epochs": 1, "verbose": 0}
+    text = r"with `losses\.AnnotatorsLoss`, behind a `NoiseTransition` with num_annotators=%d .*majority_vote"
+    for loss, y in (
+        ("sparse_categorical_crossentropy", VOTES),
+        ("categorical_crossentropy", VOTES[:, :3]),
+        ("sparse_categorical_crossentropy", np.where(VOTES < 0, None, NAMES[VOTES])),
+    ):
+        with pytest.raises(ValueError, match=text % y.shape[1]):
+            keras_het.tune(make, (loss,), X, y, **arguments)
+    with pytest.raises(ValueError, match=r"240 examples \(np\.transpose"):
+        keras_het.tune(make, ("mse",), X, VOTES.T, **arguments)
+    with pytest.raises(ValueError, match="`y` must have a row for each of the 240 examples. Received: 50"):
+        keras_het.tune(make, ("mse",), X, TRUE[:50], **arguments)
+    keras_het.tune(make, ("categorical_crossentropy",), X, np.eye(3, dtype="int32")[TRUE], **arguments, extend=False)
+    with pytest.raises(ValueError, match="no NoiseTransition: a T of each annotator is a candidate of `choose`"):
+        keras_het.choose(lambda: make(keras_het.losses.AnnotatorsLoss()), X, VOTES, **arguments)
+    with pytest.raises(ValueError, match="`NoisyLabelClassifier` takes those of several annotators"):
+        keras_het.HeteroscedasticClassifier().fit(X, VOTES)
 
 
 @pytest.mark.refusal

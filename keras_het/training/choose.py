@@ -20,7 +20,8 @@ from keras_het.training.data import read, read_validation
 from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 from keras_het.training.folds import MOST_SEED, stratified_folds
 from keras_het.training.race import Entry, Race
-from keras_het.training.result import Result, Score, finished
+from keras_het.training.result import Result, finished
+from keras_het.training.table import Score
 from keras_het.training.task import Task
 
 OF_RULES = (

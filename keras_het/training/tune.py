@@ -31,7 +31,8 @@ from keras_het.training.fit import TAKEN, check_fit_arguments, lines_of_fit
 from keras_het.training.folds import stratified_folds
 from keras_het.training.held_out import HeldOut, KeepBest
 from keras_het.training.labels import check_rows, is_votes
-from keras_het.training.result import Result, Score, are_positive, finished, text
+from keras_het.training.result import Result, finished
+from keras_het.training.table import Score, are_positive, text
 
 MOST_BEYOND = 6  # values that are tried beyond the ends of a list
 LATE = 0.9  # of all epochs: a best epoch beyond it may be too early

@@ -257,7 +257,7 @@ def test_votes_beside_what_takes_one_label_are_refused_with_the_way():
             keras_het.tune(make, (loss,), X, y, **arguments)
     with pytest.raises(ValueError, match=r"240 examples \(np\.transpose"):
         keras_het.tune(make, ("mse",), X, VOTES.T, **arguments)
-    with pytest.raises(ValueError, match="`y` must have a row for each of the 240 examples. Received: 50"):
+    with pytest.raises(ValueError, match=r"`y` must have a row for each of the 240 examples\. Received: 50"):
         keras_het.tune(make, ("mse",), X, TRUE[:50], **arguments)
     keras_het.tune(make, ("categorical_crossentropy",), X, np.eye(3, dtype="int32")[TRUE], **arguments, extend=False)
     with pytest.raises(ValueError, match="no NoiseTransition: a T of each annotator is a candidate of `choose`"):

@@ -8,7 +8,7 @@ from scipy.special import softmax
 
 from keras_het.base.refusal import refuse_if
 from keras_het.base.seeds import random_generator
-from keras_het.base.tables import aligned
+from keras_het.base.tables import Tabled
 from keras_het.base.validation import (
     check_annotations,
     check_integer,
@@ -22,7 +22,7 @@ HEAD = ["votes", "by T", "+-", "majority", "+-"]
 
 
 @dataclasses.dataclass(frozen=True)
-class VotesNeeded:
+class VotesNeeded(Tabled):
     """Accuracy of what is made of 1 to V votes an example. It prints as a table, and says how many are enough.
 
     Attributes:
@@ -49,12 +49,20 @@ class VotesNeeded:
         """The least number of votes whose majority is as accurate; None if none is."""
         return _least(self.majority >= self.wanted)
 
-    def __str__(self) -> str:
-        parts = (self.accuracy, self.accuracy_error, self.majority, self.majority_error)
-        cells = [[str(v), *(f"{x:.3f}" for x in row)] for v, row in enumerate(zip(*parts, strict=True), 1)]
+    _left = ()
+
+    def _columns(self) -> dict[str, Any]:
+        figures = {name: getattr(self, name) for name in ("accuracy", "accuracy_error", "majority", "majority_error")}
+        return {"votes": np.arange(1, len(self.accuracy) + 1), **figures}
+
+    def _cells(self) -> list[list[str]]:
+        lines = zip(*self._columns().values(), strict=True)
+        return [HEAD, *([str(votes), *(f"{x:.3f}" for x in figures)] for votes, *figures in lines)]
+
+    @property
+    def _below(self) -> str:  # type: ignore[override]
         said = [str(found or f"more than {len(self.accuracy)}") for found in (self.votes, self.votes_of_majority)]
-        last = f"accuracy {self.wanted:g} needs {said[0]} votes an example by T, {said[1]} by majority, if T is right"
-        return "\n".join([*aligned([HEAD, *cells]), last])
+        return f"accuracy {self.wanted:g} needs {said[0]} votes an example by T, {said[1]} by majority, if T is right"
 
 
 def _least(enough):

@@ -10,14 +10,18 @@ import scipy.special
 from scipy.special import digamma, gammaln
 
 from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.tables import Titled
 from keras_het.base.validation import check_annotations, check_integer, check_number
 
+MOST_SHOWN, CLEAR = 10, 0.9  # in print: classes, and the probability of a class that is settled
 START = 1.0  # votes of each example, even over the classes, beside its own: one vote alone would be certain
 
 
 @dataclasses.dataclass(frozen=True)
-class DawidSkene:
+class DawidSkene(Titled):
     """Estimates of the true classes, and of the quality of the annotators, from the labels of several annotators.
+
+    It prints as a few lines.
 
     Attributes:
         probabilities: p(true class | labels), `(N, K)`; of an example without labels, the prior.
@@ -36,6 +40,21 @@ class DawidSkene:
     iterations: int
     pooled: np.ndarray
     strength: float
+
+    def lines(self) -> list[tuple[str, str]]:
+        """(title, text) of each line of the print."""
+        (examples, units), pooled = self.probabilities.shape, self.prior @ self.pooled.diagonal()
+        accuracy = self.transitions.diagonal(axis1=1, axis2=2) @ self.prior
+        shares = [f"{place} {share:.2f}" for place, share in enumerate(self.prior[:MOST_SHOWN])]
+        clear = float((self.probabilities.max(axis=1) >= CLEAR).mean())
+        right = f"right {accuracy.min():.2f} to {accuracy.max():.2f} by T, {pooled:.2f} pooled"
+        return [
+            ("examples", f"{examples}, {clear:.0%} with a class of probability {CLEAR} or more"),
+            ("prior", ", ".join(shares) + f" and {units - MOST_SHOWN} more" * (units > MOST_SHOWN)),
+            ("annotators", f"{len(accuracy)}, {right}; `analysis.annotators` has each"),
+            ("strength", f"{self.strength:.3g} labels of the pooled T in each row"),
+            ("log-likelihood", f"{self.log_likelihood:.6g} after {self.iterations} steps"),
+        ]
 
 
 def majority_vote(labels: Any, num_classes: int | None = None, shares: bool = False) -> np.ndarray:

@@ -49,7 +49,7 @@ def cells_of(table: list[Score], best: Score, criterion: str, title: str) -> lis
         table: its lines.
         best: line that was chosen.
         criterion: name of what the scores measure.
-        title: what a line is, such as "value".
+        title: title of the lines, such as "value".
     """
     is_compared, (scale, digits) = len(table) > 1 and compares(table), SCALES.get(criterion, (1, 3))
     over = (f"{'' if scale > 1 else 'log p '}over {table[0].name}",) if is_compared else ()

@@ -99,7 +99,7 @@ class Annotators(Tabled):
         return sorted(self.each, key=lambda a: (a.num_labels == 0, -a.accuracy))
 
     def _cells(self) -> list[list[str]]:
-        rows = [HEAD, *map(_cells, self._in_order())]
+        rows = [HEAD, *map(cells_of, self._in_order())]
         if all(annotator.interval is None for annotator in self.each):
             rows = [[*row[:3], row[4], *row[6:]] for row in rows]
         return rows
@@ -119,7 +119,8 @@ class Annotators(Tabled):
         }
 
 
-def _cells(annotator):
+def cells_of(annotator: Annotator) -> list[str]:
+    """The line of an annotator, as `HEAD` has it."""
     accuracy, separation, distance = map(_number, (annotator.accuracy, annotator.separation, annotator.distance))
     first, second = (" to ".join(map(_number, x or ())) for x in (annotator.interval, annotator.separation_interval))
     pairs = ", ".join(f"{pair.true} for {pair.label} {pair.probability:.2f}" for pair in annotator.confusions)

@@ -97,14 +97,19 @@ def most_probable(votes: np.ndarray, units: int) -> np.ndarray:
     annotators who nearly always name the same class, as labelling functions do: there the likelihood does not say who
     is right, and is largest where all examples are of one class.
     """
-    counts = np.array([np.bincount(own[own >= 0], minlength=units) for own in votes.T])
-    totals, most = counts.sum(axis=1), counts.max(axis=1)
-    of_one_class = totals[most >= ONE_CLASS * totals].sum()
-    if (totals > 0).sum() < 2 or 2 * of_one_class > totals.sum():
+    if not say_who_is_right(votes, units):
         return fractions(votes, units)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return dawid_skene(votes, units).probabilities
+
+
+def say_who_is_right(votes: np.ndarray, units: int) -> bool:
+    """Whether votes `(N, M)` are of several annotators, most of them of some who name more than one class."""
+    counts = np.array([np.bincount(own[own >= 0], minlength=units) for own in votes.T])
+    totals, most = counts.sum(axis=1), counts.max(axis=1)
+    of_one_class = totals[most >= ONE_CLASS * totals].sum()
+    return (totals > 0).sum() > 1 and 2 * of_one_class <= totals.sum()
 
 
 def fractions(votes: np.ndarray, units: int) -> np.ndarray:

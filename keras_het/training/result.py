@@ -18,10 +18,10 @@ from keras_het.analysis.next_labels import NextLabels
 from keras_het.base.extras import import_extra
 from keras_het.base.tables import aligned, html_table
 from keras_het.base.validation import check_choice
-from keras_het.report import report
+from keras_het.report.page import written
 from keras_het.training.table import Score, cells_of, compares, drawn
 from keras_het.training.task import Task
-from keras_het.training.vote_issues import VoteIssues, vote_issues
+from keras_het.training.vote_issues import VoteIssues, vote_issues, who_labels_how
 
 ACTIONS = ("drop", "correct")
 MANY = 1 / 3  # of all labels
@@ -185,7 +185,7 @@ class Result:
         """Writes a page about the labels, see `keras_het.report`, and returns its path.
 
         It shows the suspects where x are images, texts or a frame; `images`, `texts` and `frame` show other inputs,
-        such as embeddings.
+        such as embeddings. Of labels of several annotators it says who labels how.
 
         Args:
             path: the folder.
@@ -200,7 +200,8 @@ class Result:
         if task.labelled is not None and frame is None and not SHOWN & arguments.keys():
             given["texts"] = [f"row {place} of x" for place in np.flatnonzero(task.labelled)]
         shown = {name: task.of_labelled(value) if name in OF_EXAMPLES else value for name, value in arguments.items()}
-        return report(self.model, task.x, y, task.classes.tolist(), path, **{**given, **shown})
+        who = None if task.votes is None else who_labels_how(task, vote_issues(p, task))
+        return written(who, self.model, task.x, y, task.classes.tolist(), path, **{**given, **shown})
 
     def to_frame(self) -> Any:
         """The table as a `pandas.DataFrame`, a line for each `Score`; `issues.to_frame()` has the labels.

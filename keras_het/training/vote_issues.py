@@ -7,9 +7,14 @@ import numpy as np
 import scipy.sparse
 from scipy.special import log_softmax
 
+from keras_het.analysis.annotators import annotators, cells_of
 from keras_het.analysis.label_quality import LabelIssues
+from keras_het.base.seeds import random_generator
+from keras_het.label_noise.dawid_skene import dawid_skene
+from keras_het.training.labels import say_who_is_right
 from keras_het.training.task import Task
 
+MOST_EXAMPLES = 100_000  # by which annotators are judged in a report
 FLOOR = 1e-6  # of a probability: a class that a model holds for impossible must not decide alone
 CLEAR = 0.9  # probability of a class from which on an example is not ambiguous
 
@@ -64,6 +69,34 @@ def judged(p: np.ndarray, votes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     joint = np.log(np.maximum(p, FLOOR)).astype("float64")
     np.add.at(joint, examples, log_t)
     return log_softmax(joint, axis=1), log_softmax(joint[examples] - log_t, axis=1)
+
+
+def who_labels_how(task: Task, issues: VoteIssues) -> list[list[str]]:
+    """Name, labels, wrong ones, accuracy, its interval and confusions of each annotator, the least accurate first.
+
+    The last three are those of `analysis.annotators`, and empty where the votes do not say who is right.
+
+    Args:
+        task: the votes.
+        issues: issues among these votes.
+    """
+    votes = np.asarray(task.votes)
+    count = votes.shape[1]
+    given, wrong = (np.bincount(who, minlength=count) for who in (issues.annotator, issues.annotator[issues.is_issue]))
+    names = np.arange(count) if task.annotators is None else task.annotators
+    lines = [
+        [str(name), str(labels), f"{bad} ({bad / labels:.0%})" if labels else "-", "-", "", ""]
+        for name, labels, bad in zip(names, given, wrong, strict=True)
+    ]
+    if not say_who_is_right(votes, task.units):
+        return lines
+    rows = random_generator(0).permutation(len(votes))[:MOST_EXAMPLES]
+    fitted = dawid_skene(votes[rows], task.units)
+    found = annotators(fitted, votes[rows], fitted.prior, class_names=task.classes.tolist()).each
+    for line, annotator in zip(lines, found, strict=True):
+        _, _, accuracy, interval, *_, says = cells_of(annotator)
+        line[3:] = accuracy, interval, says
+    return [lines[m] for m in np.argsort([annotator.accuracy for annotator in found], kind="stable")]
 
 
 def vote_issues(p: np.ndarray, task: Task) -> VoteIssues:

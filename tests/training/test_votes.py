@@ -11,7 +11,7 @@ from keras_het.training import DEFAULTS, AnnotatorTransitions, LinearDiscriminan
 from keras_het.training.candidates import OF_VOTES
 from keras_het.training.data import read
 from keras_het.training.labels import most_probable, read_labels
-from keras_het.training.vote_issues import judged, vote_issues
+from keras_het.training.vote_issues import judged, vote_issues, who_labels_how
 
 pytestmark = pytest.mark.once
 
@@ -219,7 +219,8 @@ def test_corrections_in_the_table_of_a_report_come_back_as_verified_labels(tmp_p
     for x, y, key in ((X, votes, 5), (pandas.DataFrame(X, rows), pandas.DataFrame(votes, rows), "r5")):
         found = keras_het.clean_labels(None, x, y, verified_labels={key: "dog"}, verbose=0)
         path = tmp_path / str(key) / "labels.csv"
-        found.report(path.parent)
+        page = found.report(path.parent).read_text()
+        assert page.count('data-value="', page.index("Who labels how"), page.index("Which labels should")) == 12
         table = pandas.read_csv(path)
         table["corrected"] = table.corrected.astype(object)
         table.loc[[0, 3], "corrected"] = ["owl", "cat"]
@@ -231,6 +232,19 @@ def test_corrections_in_the_table_of_a_report_come_back_as_verified_labels(tmp_p
         assert read(x, y, verified_labels=verified).verified.sum() == 2
     with pytest.raises(ValueError, match="for several annotators, the result of `choose` or `clean_labels` itself"):
         keras_het.analysis.apply_corrections(VOTES, path)
+
+
+def test_a_report_has_a_line_for_each_annotator_the_worst_first():
+    task, p = read(X, np.where(VOTES < 0, None, NAMES[VOTES])), softmax(X, axis=1)
+    issues = vote_issues(p, task)
+    lines = who_labels_how(task, issues)
+    first = issues.annotator == 3
+    wrong = issues.is_issue[first].sum()
+    assert lines[0][:3] == ["3", str(first.sum()), f"{wrong} ({wrong / first.sum():.0%})"]
+    assert [float(line[3]) for line in lines] == sorted(float(line[3]) for line in lines)
+    assert all(" to " in line[4] and " for " in line[5] for line in lines)
+    rules = read(X, np.where(RNG.random((240, 3)) < 0.5, np.arange(3), -1))
+    assert [line[3:] for line in who_labels_how(rules, vote_issues(p[: len(rules.y)], rules))] == [["-", "", ""]] * 3
 
 
 def test_a_verified_label_is_certain_whatever_the_votes_say():

@@ -61,11 +61,12 @@ def majority_vote(labels: Any, num_classes: int | None = None, shares: bool = Fa
     """The label that most annotators gave to each example.
 
     Args:
-        labels: integers `(N, M)`, -1 where the annotator gave none; each example has at least one.
+        labels: integers `(N, M)`, -1 where the annotator gave none; each example has at least one: leave those without
+            any out, or take `dawid_skene`, which gives them the prior.
         num_classes: K; None is one more than the largest label.
         shares: return the fraction of every class among the labels instead; a classifier may be trained on that.
     Returns:
-        integers `(N,)`, the first of classes with equally many labels; or shares `(N, K)`.
+        integers `(N,)`, the first of classes with equally many labels, so that it has too many; or shares `(N, K)`.
     Raises:
         ValueError: for labels out of range, or an example without any.
 
@@ -79,7 +80,7 @@ def majority_vote(labels: Any, num_classes: int | None = None, shares: bool = Fa
     labels = check_annotations(labels, np.inf if num_classes is None else num_classes)
     empty = np.flatnonzero((labels < 0).all(axis=1))
     if len(empty):
-        raise refusal("labels", "have at least one label of every example", f"none of example {empty[0]}")
+        raise refusal("labels", "have at least one label of every example", f"none of example {empty[0]}: leave it out")
     num_classes = num_classes or int(labels.max()) + 1
     votes = _vote_shares(_indicators(labels, num_classes), num_classes)
     return votes if shares else votes.argmax(axis=1)

@@ -90,6 +90,9 @@ class Result:
         noise is "none", the issues are the few of `analysis.find_label_issues`: there most others are right labels of
         hard examples, which a model needs.
 
+        Of several annotators, the label of an example is its most probable class by their votes, of equals one at
+        random; so an issue may be a tie. `vote_issues` calls it ambiguous, unless the model is sure.
+
         Raises:
             ValueError: for a result of `tune`.
         """

@@ -277,7 +277,7 @@ def test_majority_vote():
         ),
         (
             lambda: majority_vote([[0, 1], [-1, -1]]),
-            "`labels` must have at least one label of every example. Received: none of example 1",
+            "`labels` must have at least one label of every example. Received: none of example 1: leave it out",
         ),
     ],
 )

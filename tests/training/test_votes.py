@@ -338,6 +338,17 @@ def test_votes_and_model_are_joined_as_by_hand(monkeypatch):
         np.testing.assert_allclose(np.exp(others[vote]), without[VOTES[n, m]] / without.sum(), atol=1e-9)
 
 
+def test_votes_that_tie_are_ambiguous_unless_the_model_is_sure():
+    votes, p = VOTES.copy(), softmax(X, axis=1)
+    votes[:2] = [1, 2, -1, -1]
+    p[:2] = [[0.02, 0.49, 0.49], [0.01, 0.98, 0.01]]
+    found = vote_issues(p, read(X, votes))
+    open_, settled = (found.index == n for n in (0, 1))
+    assert sorted(found.kind[open_]) == ["", "ambiguous"]
+    assert dict(zip(found.given[settled], found.kind[settled], strict=True)) == {1: "", 2: "wrong"}
+    assert set(found.suggested[settled]) == {1}
+
+
 @pytest.mark.planted
 def test_a_vote_that_judges_itself_is_seen():
     p = softmax(X, axis=1).astype("float64")

@@ -203,7 +203,7 @@ class Result:
         if task.labelled is not None and frame is None and not SHOWN & arguments.keys():
             given["texts"] = [f"row {place} of x" for place in np.flatnonzero(task.labelled)]
         shown = {name: task.of_labelled(value) if name in OF_EXAMPLES else value for name, value in arguments.items()}
-        who = None if task.votes is None else who_labels_how(task, vote_issues(p, task))
+        who = None if task.votes is None else who_labels_how(task, self.vote_issues)
         return written(who, self.model, task.x, y, task.classes.tolist(), path, **{**given, **shown})
 
     def to_frame(self) -> Any:

@@ -175,8 +175,8 @@ BUGS = (
     Bug(
         "a vote that judges itself",
         "keras_het/training/vote_issues.py",
-        "joint[examples] - log_t",
-        "joint[examples]",
+        "joint[examples[block]] - log_t[who[block], given[block]]",
+        "joint[examples[block]]",
         ("training/test_votes.py",),
     ),
     Bug(

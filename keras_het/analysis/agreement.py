@@ -8,7 +8,7 @@ import scipy.sparse
 
 from keras_het.base.refusal import refuse_if
 from keras_het.base.seeds import random_generator
-from keras_het.base.tables import aligned
+from keras_het.base.tables import Tabled
 from keras_het.base.validation import check_annotations, check_class_names, check_integer
 
 DRAWS, AT_ONCE = 1000, 50  # of the bootstrap; so many are in memory
@@ -40,8 +40,10 @@ class Disagreement:
 
 
 @dataclasses.dataclass(frozen=True)
-class Agreement:
+class Agreement(Tabled):
     """Agreement of annotators: of all together, and of each two. It prints alpha and the pairs who surely differ most.
+
+    `to_frame` has a line for each of `pairs`.
 
     Attributes:
         alpha: Krippendorff's alpha for names: 1 if all agree, 0 if they agree as by chance; nan if all labels are of
@@ -63,11 +65,24 @@ class Agreement:
     intervals: np.ndarray
     pairs: tuple[Disagreement, ...]
 
-    def __str__(self) -> str:
+    _left = (0, 1, 5, 6)
+
+    @property
+    def _above(self) -> str:  # type: ignore[override]
         low, high = self.interval
         first = f"Krippendorff's alpha {self.alpha:.2f}, 95% interval {low:.2f} to {high:.2f}, "
-        first += f"by {self.num_examples} examples of several labels"
-        return "\n".join([first, *aligned([HEAD, *map(_cells, self.pairs)], left=(0, 1, 5, 6))])
+        return f"{first}by {self.num_examples} examples of several labels"
+
+    def _cells(self) -> list[list[str]]:
+        return [HEAD, *map(_cells, self.pairs)]
+
+    def _columns(self) -> dict[str, Any]:
+        titles = ("first", "second", "common", "kappa", "low", "high", "first_says", "second_says", "times")
+        lines = [
+            (*pair.annotators, pair.common, pair.kappa, *pair.interval, *(pair.labels or (None, None)), pair.times)
+            for pair in self.pairs
+        ]
+        return {title: [line[place] for line in lines] for place, title in enumerate(titles)}
 
 
 def _cells(pair):

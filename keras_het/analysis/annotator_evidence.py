@@ -31,8 +31,8 @@ class Evidence(NamedTuple):
     """What is known of M annotators.
 
     Attributes:
-        accuracy: ends of 95% intervals, `(M, 2)`.
-        separation: ends of 95% intervals, `(M, 2)`.
+        accuracy: low end of a 95% interval, mean, and high end, `(M, 3)`.
+        separation: the same, `(M, 3)`.
         spammers: true of those who are taken for spammers, `(M,)`: see `Annotator.is_spammer`.
     """
 
@@ -51,12 +51,13 @@ def evidence(transitions: np.ndarray, labels: np.ndarray, prior: np.ndarray) -> 
         transitions = (1.0 - right[:, 0, :, None]) * wrong + right[:, 0, :, None] * np.eye(len(prior))
     accuracy, separation = (np.concatenate(each, axis=1) for each in zip(*figures, strict=True))
     accuracy, separation = _interval(accuracy), _interval(separation)
-    unlike = (np.abs(begun.dependence()) >= SURE) & (separation[:, 1] >= SPAMMER)
+    unlike = (np.abs(begun.dependence()) >= SURE) & (separation[:, 2] >= SPAMMER)
     return Evidence(accuracy, separation, (begun.log_ratio() > np.log(RATIO)) & ~unlike)
 
 
 def _interval(draws):
-    return np.quantile(draws, [SIZE / 2, 1 - SIZE / 2], axis=1).T
+    low, high = np.quantile(draws, [SIZE / 2, 1 - SIZE / 2], axis=1)
+    return np.stack([low, draws.mean(axis=1), high], axis=1)
 
 
 def separation_of(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:

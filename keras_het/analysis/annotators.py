@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_het.analysis.annotator_evidence import SPAMMER, evidence
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.tables import aligned
+from keras_het.base.tables import Tabled
 from keras_het.base.validation import (
     check_annotations,
     check_class_names,
@@ -20,6 +20,7 @@ from keras_het.base.validation import (
 )
 from keras_het.inspection.clean_and_noisy import CleanAndNoisy
 from keras_het.label_noise import total_variation
+from keras_het.label_noise.dawid_skene import DawidSkene
 
 HEAD = ["annotator", "labels", "accuracy", "95% interval", "separation", "95% interval", "distance", "takes"]
 
@@ -47,16 +48,18 @@ class Annotator:
 
     Attributes:
         name: name of the annotator.
-        accuracy: p(label is the true class) = sum_i prior_i T_ii.
-        separation: mean of |T_i - T_k|^2 / 2 over pairs of rows. It is 1 for an annotator who is never wrong, or as
-            consistent, such as one who always swaps two classes. It is 0 for a spammer, whose labels do not depend on
-            the class (Raykar and Yu 2012, "Eliminating spammers and ranking annotators for crowdsourced labeling
-            tasks": their score of spammers for several classes).
+        accuracy: p(label is the true class) = sum_i prior_i T_ii. By labels and a `DawidSkene`, the mean of the draws
+            whose middle 95% is the interval. By that T it may be outside: the rows of T shrink each alone, and where
+            classes are many, each has few labels; the draws know that who is good is so on all classes.
+        separation: mean of |T_i - T_k|^2 / 2 over pairs of rows; found as the accuracy is. It is 1 for an annotator who
+            is never wrong, or as consistent, such as one who always swaps two classes. It is 0 for a spammer, whose
+            labels do not depend on the class (Raykar and Yu 2012, "Eliminating spammers and ranking annotators for
+            crowdsourced labeling tasks": their score of spammers for several classes).
         distance: total variation from the mean T of the others, mean over the rows; nan for a single annotator.
         confusions: the largest entries off the diagonal, the largest first.
         num_labels: the number of labels that the annotator gave; None if it is not known.
         interval: 95% interval of the accuracy, (low, high), by the labels of all; None if these are not known. It need
-            not hold the accuracy by T, which may have learned from more than labels.
+            not hold the accuracy by the T of a model, which has learned from more than labels.
         separation_interval: 95% interval of the separation, (low, high); None if the labels are not known.
         is_spammer: true where labels hardly depend on the class. Without labels: the separation is below 0.05. With
             labels: they are over 20 times as likely of somebody whose labels do not depend on the class as of a good
@@ -77,8 +80,10 @@ class Annotator:
 
 
 @dataclasses.dataclass(frozen=True)
-class Annotators:
+class Annotators(Tabled):
     """All annotators, in their order; they print as a table, the best first, and last those without a label.
+
+    `to_frame` has the same lines, with the ends of intervals as `_low` and `_high`.
 
     Attributes:
         each: an `Annotator` for each.
@@ -86,15 +91,36 @@ class Annotators:
 
     each: tuple[Annotator, ...]
 
-    def __str__(self) -> str:
-        by_accuracy = sorted(self.each, key=lambda a: (a.num_labels == 0, -a.accuracy))
-        rows = [HEAD, *map(_cells, by_accuracy)]
+    @property
+    def _left(self) -> tuple[int, int]:  # type: ignore[override]
+        return 0, len(self._cells()[0]) - 1
+
+    def _in_order(self) -> list[Annotator]:
+        return sorted(self.each, key=lambda a: (a.num_labels == 0, -a.accuracy))
+
+    def _cells(self) -> list[list[str]]:
+        rows = [HEAD, *map(cells_of, self._in_order())]
         if all(annotator.interval is None for annotator in self.each):
             rows = [[*row[:3], row[4], *row[6:]] for row in rows]
-        return "\n".join(aligned(rows, left=(0, len(rows[0]) - 1)))
+        return rows
+
+    def _columns(self) -> dict[str, Any]:
+        nothing, found = (np.nan, np.nan), self._in_order()
+        ends = np.array([(*(a.interval or nothing), *(a.separation_interval or nothing)) for a in found]).T
+        return {
+            "annotator": [a.name for a in found],
+            "labels": [a.num_labels for a in found],
+            "accuracy": [a.accuracy for a in found],
+            **dict(zip(("accuracy_low", "accuracy_high"), ends[:2], strict=True)),
+            "separation": [a.separation for a in found],
+            **dict(zip(("separation_low", "separation_high"), ends[2:], strict=True)),
+            "distance": [a.distance for a in found],
+            "is_spammer": [a.is_spammer for a in found],
+        }
 
 
-def _cells(annotator):
+def cells_of(annotator: Annotator) -> list[str]:
+    """The line of an annotator, as `HEAD` has it."""
     accuracy, separation, distance = map(_number, (annotator.accuracy, annotator.separation, annotator.distance))
     first, second = (" to ".join(map(_number, x or ())) for x in (annotator.interval, annotator.separation_interval))
     pairs = ", ".join(f"{pair.true} for {pair.label} {pair.probability:.2f}" for pair in annotator.confusions)
@@ -162,7 +188,9 @@ def annotators(
         _judged(names[m], m, transitions, given, prior, class_names, count) if given[m] else _unknown(names[m])
         for m in range(num_annotators)
     ]
-    return Annotators(tuple(found if labels is None else _with_evidence(found, transitions, labels, prior)))
+    if labels is not None:
+        found = _with_evidence(found, transitions, labels, prior, isinstance(source, DawidSkene))
+    return Annotators(tuple(found))
 
 
 def _judged(name, m, transitions, given, prior, class_names, count):
@@ -180,8 +208,11 @@ def _unknown(name):
     return Annotator(name, unknown, unknown, unknown, (), 0)
 
 
-def _with_evidence(found, transitions, labels, prior):
-    """The annotators with the numbers of their labels, and with what these say of those who gave any."""
+def _with_evidence(found, transitions, labels, prior, by_labels):
+    """The annotators with the numbers of their labels, and with what these say of those who gave any.
+
+    Where T is `by_labels` alone, accuracy and separation are those of the draws, too.
+    """
     totals = (labels >= 0).sum(axis=0)
     if not totals.any():
         return found
@@ -189,9 +220,11 @@ def _with_evidence(found, transitions, labels, prior):
     return [
         dataclasses.replace(
             annotator,
+            accuracy=float(of_labels.accuracy[m, 1]) if by_labels else annotator.accuracy,
+            separation=float(of_labels.separation[m, 1]) if by_labels else annotator.separation,
             num_labels=int(totals[m]),
-            interval=tuple(of_labels.accuracy[m].tolist()),
-            separation_interval=tuple(of_labels.separation[m].tolist()),
+            interval=tuple(of_labels.accuracy[m, ::2].tolist()),
+            separation_interval=tuple(of_labels.separation[m, ::2].tolist()),
             is_spammer=bool(of_labels.spammers[m]),
         )
         if totals[m]

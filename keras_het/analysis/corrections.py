@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_het.analysis.label_quality import LabelIssues
 from keras_het.base.batches import as_numpy
-from keras_het.base.classes import encode
+from keras_het.base.classes import encode, named
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_labels
 
@@ -151,7 +151,7 @@ def _cells(columns: list[str], cells: list[str], names: Sequence[str]) -> list[s
 
 def apply_corrections(
     labels: Any, path: str | os.PathLike, class_names: Sequence | Mapping | None = None
-) -> np.ndarray:
+) -> np.ndarray | dict:
     """Labels with the corrections that a person has written into `labels.csv`, the table that `report` writes.
 
     The table has a line for each label, the worst first. A class in its column `corrected` is the right one; an empty
@@ -159,12 +159,13 @@ def apply_corrections(
 
     Args:
         labels: integers in [0, K), or names, shape `(N,)`: the labels that the report was of, or those with the
-            corrections. Names are classes in sorted order, as for `clean_labels`.
+            corrections. Or what `choose` or `clean_labels` returned, whose report it is; of several annotators always.
         path: the folder of the report, or the table itself.
         class_names: names of the K classes, as `report` was given them, a sequence or a dict {class: name}; None for
-            numbers, up to the largest of the labels.
+            the names that the labels are, or numbers, up to the largest of the labels.
     Returns:
-        the labels, shape `(N,)`; the argument does not change.
+        the labels, shape `(N,)`; the argument does not change. For a result, the corrections alone, `{index: label}`,
+        as `verified_labels` takes them.
     Raises:
         ValueError: for another file, or a table of other labels; for a class without a name, an index out of range or
             twice: the error names the line.
@@ -178,18 +179,39 @@ def apply_corrections(
         >>> apply_corrections(["cat", "dog", "dog"], path).tolist()
         ['cat', 'dog', 'cat']
     """
-    if np.asarray(as_numpy(labels)).dtype.kind in "OSU":
+    path = pathlib.Path(path)
+    path = path / "labels.csv" if path.is_dir() else path
+    task = getattr(labels, "data", None)
+    if hasattr(task, "own_classes"):
+        return _verified(task, path)
+    given = np.asarray(as_numpy(getattr(labels, "votes", labels)))
+    of_several = given.ndim == 2 and given.shape[1] > 1 and (given.dtype.kind in "OSU" or np.any(given.sum(1) != 1))
+    rule = "be one label for each example; for several annotators, the result of `choose` or `clean_labels` itself"
+    refuse_if(of_several, "labels", rule, shape=given)
+    if given.dtype.kind in "OSU":
         found = encode(labels, name="labels")
-        names_of = found.classes.tolist() if class_names is None else class_names
-        return found.classes[apply_corrections(found.labels, path, names_of)]
+        names, places = named(found.classes, class_names, "labels", more=True)
+        return np.asarray(names)[_corrected_labels(places[found.labels], path, names)]
     labels = check_labels(labels, np.inf)
     class_names = class_names if class_names is None or hasattr(class_names, "__len__") else list(class_names)
     names = check_class_names(class_names, labels.max(initial=0) + 1 if class_names is None else len(class_names))
+    return _corrected_labels(labels, path, names)
+
+
+def _corrected_labels(labels: np.ndarray, path: pathlib.Path, names: list) -> np.ndarray:
+    """Labels with the corrections of a table."""
     corrected = check_labels(labels, len(names)).copy()
-    path = pathlib.Path(path)
-    for index, label in read_corrections(path / "labels.csv" if path.is_dir() else path, labels, names).items():
+    for index, label in read_corrections(path, labels, names).items():
         corrected[index] = label
     return corrected
+
+
+def _verified(task: Any, path: pathlib.Path) -> dict:
+    """The corrections of a table of the labels of a `Task`, by the indices and the classes that the user gave."""
+    index = np.arange(len(task.y)) if task.index is None else task.index
+    keys, classes = index.tolist(), (task.classes if task.own_classes is None else task.own_classes).tolist()
+    corrections = read_corrections(path, task.y, task.classes.tolist())
+    return {keys[row]: classes[label] for row, label in corrections.items()}
 
 
 def read_corrections(path: str | os.PathLike, labels: np.ndarray, class_names: list) -> dict[int, int]:

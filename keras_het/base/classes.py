@@ -1,13 +1,16 @@
 """Labels of any form, integers, names or vectors, as the integers 0 to K - 1, and back."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from keras_het.base.batches import as_numpy, check_dense
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.validation import MAX_CLASSES, check_labels, no_label
+from keras_het.base.validation import MAX_CLASSES, check_class_names, check_labels, no_label
 
+MOST_NAMES = 5  # in an error
+LEFT_OUT = ": leave such examples out, inputs and labels"
 MOST_EMPTY = 10  # classes for each one that occurs: with more, an integer is an id, and K^2 numbers fit no memory
 
 
@@ -122,6 +125,42 @@ def encode_among(y: Any, classes: np.ndarray, name: str) -> np.ndarray:
     return np.array([places[label] for label in values])
 
 
+def named(classes: np.ndarray, class_names: Any, name: str = "y", more: bool = False) -> tuple[list, np.ndarray]:
+    """The names of the classes in the order that is wanted, and the place of each class in it, `(K,)`.
+
+    Args:
+        classes: classes of labels, as `encode` returned them.
+        class_names: a sequence or a dict {class: name}. Integers get these names; of names it is the order. None leaves
+            both as they are.
+        name: name of the argument with the labels, for errors.
+        more: boolean, whether there may be further names than those of the labels.
+    Raises:
+        ValueError: for another number of names, or other names than those of the labels.
+
+    Example:
+        >>> named(np.array(["cat", "dog"]), ["dog", "cat"])[1].tolist(), named(np.arange(2), ["dog", "cat"])[1].tolist()
+        ([1, 0], [0, 1])
+    """
+    own, places = classes.tolist(), np.arange(len(classes))
+    if class_names is None:
+        return own, places
+    given = class_names if hasattr(class_names, "__len__") else list(class_names)
+    if classes.dtype.kind not in "OSU":
+        return check_class_names(given, len(own)), places
+    names = list(given.values() if isinstance(given, Mapping) else given)
+    if set(own) - set(names) or (set(names) != set(own) and not more):
+        rule = f"be {_some(own)}, the names in `{name}`, in any order (for other names, rename them in `{name}`)"
+        raise refusal("class_names", rule, _some(names))
+    names = check_class_names(given, len(names))
+    return names, np.array([names.index(label) for label in own])
+
+
+def _some(names: list) -> str:
+    """Names for an error."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(map(repr, names[:MOST_NAMES])) + f" and {more} more" * (more > 0)
+
+
 def _of_vectors(given: np.ndarray, name: str) -> Encoded:
     if not (np.all((given == 0) | (given == 1)) and np.all(given.sum(axis=1) == 1)):
         raise refusal(name, "name one class for each example", "vectors of other numbers")
@@ -132,7 +171,7 @@ def _of_names(given: np.ndarray, categories: list | None, name: str, alone: bool
     values = given.tolist()
     missing = [index for index, value in enumerate(values) if is_missing(value)]
     if missing:
-        raise refusal(name, "have a label for each example", f"none at [{missing[0]}]")
+        raise refusal(name, "have a label for each example", f"none at [{missing[0]}]{LEFT_OUT}")
     if -1 in values:
         refuse_blank(values.index(-1), name)
     kinds = sorted({"str" if isinstance(value, str) else type(value).__name__ for value in values})
@@ -151,7 +190,7 @@ def _whole(given: np.ndarray, name: str) -> np.ndarray:
         return given
     missing = np.flatnonzero(np.isnan(given))
     if len(missing):
-        raise refusal(name, "have a label for each example", f"none at [{missing[0]}]")
+        raise refusal(name, "have a label for each example", f"none at [{missing[0]}]{LEFT_OUT}")
     return given.astype("int64") if np.all(given == np.floor(given)) else given
 
 

@@ -2,6 +2,9 @@
 
 import html
 from collections.abc import Container, Iterable, Sequence
+from typing import Any
+
+from keras_het.base.extras import import_extra
 
 
 def aligned(cells: Sequence[Sequence[str]], left: Container[int] = ()) -> list[str]:
@@ -33,6 +36,40 @@ def _row(cells: Sequence[str], tag: str) -> str:
 
 def _cells(cells: Sequence[str], tag: str) -> str:
     return "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+
+
+class Tabled:
+    """A result that prints as a table with a sentence above or below it, and has a frame of the same.
+
+    A subclass defines `_cells`, and `_columns`.
+    """
+
+    _left: Container[int] = (0,)  # numbers of the columns of texts
+    _above = _below = ""
+
+    def _cells(self) -> list[list[str]]:
+        """The table as texts, below its titles."""
+        raise NotImplementedError(f"{type(self).__name__} must define _cells()")
+
+    def _columns(self) -> dict[str, Any]:
+        """The columns of the frame."""
+        raise NotImplementedError(f"{type(self).__name__} must define _columns()")
+
+    def to_frame(self) -> Any:
+        """The table as a `pandas.DataFrame`, with its numbers as they are.
+
+        Raises:
+            ImportError: without pandas.
+        """
+        return import_extra("pandas", "The frame of a table").DataFrame(self._columns())
+
+    def __str__(self) -> str:
+        return "\n".join(filter(None, [self._above, *aligned(self._cells(), self._left), self._below]))
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        above, below = (text and f"<p>{html.escape(text)}</p>" for text in (self._above, self._below))
+        return f"{above}{html_table(self._cells())}{below}"
 
 
 class Titled:

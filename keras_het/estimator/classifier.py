@@ -9,11 +9,13 @@ from sklearn.utils import check_random_state
 
 from keras_het.base.batches import ShuffledBatches, check_same_index
 from keras_het.base.new_models import models_of
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_integer, check_number, check_weights
 from keras_het.estimator.network import NetworkClassifier
 from keras_het.inspection.check import judge
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import unchanged_seed
+from keras_het.training.labels import is_votes
 from keras_het.training.networks import checked_model, options_of, own_head, with_layers
 from keras_het.training.task import Task
 
@@ -125,6 +127,9 @@ class HeteroscedasticClassifier(NetworkClassifier):
             ValueError: for other data, or arguments out of range.
         """
         check_same_index(X=X, sample_weight=sample_weight)
+        if is_votes(y):
+            rule = "have one label for each example (`NoisyLabelClassifier` takes those of several annotators)"
+            raise refusal("y", rule, "a matrix of labels")
         X, labels = self._checked(X, y)
         given = check_weights(sample_weight, len(X))
         weights = np.ones(len(X), "float32") if given is None else given.astype("float32")

@@ -10,14 +10,18 @@ import scipy.special
 from scipy.special import digamma, gammaln
 
 from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.tables import Titled
 from keras_het.base.validation import check_annotations, check_integer, check_number
 
+MOST_SHOWN, CLEAR = 10, 0.9  # in print: classes, and the probability of a class that is settled
 START = 1.0  # votes of each example, even over the classes, beside its own: one vote alone would be certain
 
 
 @dataclasses.dataclass(frozen=True)
-class DawidSkene:
+class DawidSkene(Titled):
     """Estimates of the true classes, and of the quality of the annotators, from the labels of several annotators.
+
+    It prints as a few lines.
 
     Attributes:
         probabilities: p(true class | labels), `(N, K)`; of an example without labels, the prior.
@@ -37,16 +41,32 @@ class DawidSkene:
     pooled: np.ndarray
     strength: float
 
+    def lines(self) -> list[tuple[str, str]]:
+        """(title, text) of each line of the print."""
+        (examples, units), pooled = self.probabilities.shape, self.prior @ self.pooled.diagonal()
+        accuracy = self.transitions.diagonal(axis1=1, axis2=2) @ self.prior
+        shares = [f"{place} {share:.2f}" for place, share in enumerate(self.prior[:MOST_SHOWN])]
+        clear = float((self.probabilities.max(axis=1) >= CLEAR).mean())
+        right = f"right {accuracy.min():.2f} to {accuracy.max():.2f} by T, {pooled:.2f} pooled"
+        return [
+            ("examples", f"{examples}, {clear:.0%} with a class of probability {CLEAR} or more"),
+            ("prior", ", ".join(shares) + f" and {units - MOST_SHOWN} more" * (units > MOST_SHOWN)),
+            ("annotators", f"{len(accuracy)}, {right}; `analysis.annotators` has each"),
+            ("strength", f"{self.strength:.3g} labels of the pooled T in each row"),
+            ("log-likelihood", f"{self.log_likelihood:.6g} after {self.iterations} steps"),
+        ]
+
 
 def majority_vote(labels: Any, num_classes: int | None = None, shares: bool = False) -> np.ndarray:
     """The label that most annotators gave to each example.
 
     Args:
-        labels: integers `(N, M)`, -1 where the annotator gave none; each example has at least one.
+        labels: integers `(N, M)`, -1 where the annotator gave none; each example has at least one: leave those without
+            any out, or take `dawid_skene`, which gives them the prior.
         num_classes: K; None is one more than the largest label.
         shares: return the fraction of every class among the labels instead; a classifier may be trained on that.
     Returns:
-        integers `(N,)`, the first of classes with equally many labels; or shares `(N, K)`.
+        integers `(N,)`, the first of classes with equally many labels, so that it has too many; or shares `(N, K)`.
     Raises:
         ValueError: for labels out of range, or an example without any.
 
@@ -60,7 +80,7 @@ def majority_vote(labels: Any, num_classes: int | None = None, shares: bool = Fa
     labels = check_annotations(labels, np.inf if num_classes is None else num_classes)
     empty = np.flatnonzero((labels < 0).all(axis=1))
     if len(empty):
-        raise refusal("labels", "have at least one label of every example", f"none of example {empty[0]}")
+        raise refusal("labels", "have at least one label of every example", f"none of example {empty[0]}: leave it out")
     num_classes = num_classes or int(labels.max()) + 1
     votes = _vote_shares(_indicators(labels, num_classes), num_classes)
     return votes if shares else votes.argmax(axis=1)

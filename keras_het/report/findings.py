@@ -50,6 +50,8 @@ class Findings(NamedTuple):
         verified: the same by verified labels; None without any.
         next_labels: labels to check next; None without verified ones.
         diagnosis: kind of label noise; None without probabilities out of sample.
+        annotators: name, number of labels, wrong ones, accuracy, its interval and confusions of each annotator, as
+            texts; None for one label for each example.
     """
 
     model: str
@@ -70,6 +72,7 @@ class Findings(NamedTuple):
     diagnosis: NoiseDiagnosis | None = None
     verified: VerifiedPerformance | None = None
     next_labels: NextLabels | None = None
+    annotators: list[list[str]] | None = None
 
     @property
     def pairs(self) -> list | None:

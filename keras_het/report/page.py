@@ -156,12 +156,31 @@ def report(
         >>> page.name, "cat" in page.read_text(), "purrs" in page.read_text()
         ('report.html', True, True)
     """
+    given = {"probabilities": probabilities, "dynamics": dynamics, "issues": issues}
+    given |= {"transition": transition, "verified_labels": verified_labels, "inclusion": inclusion}
+    shown = {"images": images, "texts": texts, "frame": frame, "title": title}
+    return written(None, model, x, y, class_names, path, **shown, **given, batch_size=batch_size)
+
+
+def written(
+    annotators: list[list[str]] | None,
+    model: keras.Model,
+    x: Any,
+    y: Any,
+    class_names: Any,
+    path: str | os.PathLike,
+    *,
+    images: Any = None,
+    texts: Any = None,
+    frame: Any = None,
+    title: str | None = None,
+    **given: Any,
+) -> pathlib.Path:
+    """The report, with a section on annotators, as `Findings` has them, or None; the others are its arguments."""
     import_extra("jinja2", "The report")
     folder = pathlib.Path(path)
     check_folder(folder)
-    given = {"probabilities": probabilities, "dynamics": dynamics, "issues": issues}
-    given |= {"transition": transition, "verified_labels": verified_labels, "inclusion": inclusion}
-    found = collect(model, x, y, class_names, **given, batch_size=batch_size)
+    found = collect(model, x, y, class_names, **given)._replace(annotators=annotators)
     images = x if images is None and is_images(x) else images
     if images is not None:
         check_number("images", images, len(found.labels))

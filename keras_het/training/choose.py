@@ -20,7 +20,8 @@ from keras_het.training.data import read, read_validation
 from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 from keras_het.training.folds import MOST_SEED, stratified_folds
 from keras_het.training.race import Entry, Race
-from keras_het.training.result import Result, Score, finished
+from keras_het.training.result import Result, finished
+from keras_het.training.table import Score
 from keras_het.training.task import Task
 
 OF_RULES = (
@@ -99,7 +100,8 @@ def choose(
         verified_labels: labels that somebody has verified, as a dict from the indices of examples to labels; the
             indices of a pandas frame where the examples have one. They replace the given ones, and count more in the
             measure.
-        class_names: names of the K classes, for integer labels; None for numbers, or the names that the labels are.
+        class_names: names of the K classes, for integer labels; of labels that are names, these in the order that the
+            model's outputs shall have. None for numbers, or the names that the labels are, in sorted order.
         optimizer: optimizer of models on features: a name, a Keras optimizer, of which each training gets a new one;
             None for Adam with a learning rate of min(.05, .5 / D), by which a step changes a logit by about .5; and
             beside a function, whose models bring theirs.

@@ -18,7 +18,8 @@ from keras_het.training.compare import check_learned
 from keras_het.training.data import read
 from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 from keras_het.training.folds import held_out_probabilities
-from keras_het.training.result import ACTIONS, MANY, TOO_MANY, Result, Score, finished
+from keras_het.training.result import ACTIONS, MANY, TOO_MANY, Result, finished
+from keras_het.training.table import Score
 from keras_het.training.task import Task
 
 

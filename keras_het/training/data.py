@@ -12,8 +12,8 @@ from keras_het.base.batches import (
     is_data_set,
     select_rows,
 )
-from keras_het.base.classes import encode_among
-from keras_het.base.validation import check_class_names, check_weights
+from keras_het.base.classes import encode_among, named
+from keras_het.base.validation import check_weights
 from keras_het.base.verified import read_verified
 from keras_het.label_noise.votes import Votes
 from keras_het.training.labels import Labels, is_votes, read_labels
@@ -33,6 +33,8 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
     index, columns = index_of(x, y), getattr(x, "columns", None)
     x, y, own_weight = as_arrays(as_table(x), y)
     found = read_labels(y, count := count_examples(x))
+    names, places = named(found.classes, class_names)
+    found = found if class_names is None else found.renumbered(places)
     if sample_weight is not None and own_weight is not None:
         raise ValueError("`sample_weight` must be None for a data set with weights of its own. Received: weights")
     classes = own_classes = found.classes
@@ -44,7 +46,7 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
         x, verified, weights = select_rows(x, rows), verified[rows], None if weights is None else weights[rows]
         index, found = (np.arange(count) if index is None else index)[rows], found.take(rows)
     if class_names is not None:
-        classes = np.asarray(check_class_names(class_names, len(classes)))
+        classes = np.asarray(names)
     is_known = verified >= 0
     return Task(
         x,

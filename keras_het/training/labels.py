@@ -42,6 +42,14 @@ class Labels:
         votes, soft = (None if each is None else each[indices] for each in (self.votes, self.soft))
         return dataclasses.replace(self, y=self.y[indices], votes=votes, soft=soft, labelled=None)
 
+    def renumbered(self, places: np.ndarray) -> "Labels":
+        """The same labels, with class k at the place `places[k]`, `(K,)`."""
+        order = np.argsort(places)
+        of_votes = np.append(places, -1).astype("int32")  # -1 is the last place
+        votes = None if self.votes is None else of_votes[self.votes]
+        soft = None if self.soft is None else self.soft[:, order]
+        return dataclasses.replace(self, classes=self.classes[order], y=places[self.y], votes=votes, soft=soft)
+
 
 def read_labels(y: Any, count: int | None = None, name: str = "y") -> Labels:
     """Reads labels of any form.
@@ -61,13 +69,20 @@ def read_labels(y: Any, count: int | None = None, name: str = "y") -> Labels:
         (['cat', 'dog'], [[0, -1, 0], [1, 1, -1], [-1, -1, -1]], [True, True, False])
     """
     if isinstance(y, Votes):
-        found = _of_votes(y.votes, y.classes, y.annotators)
-        return _counted(found, len(y.votes), count, name)
+        check_rows(y.votes, count, name)
+        return _checked(_of_votes(y.votes, y.classes, y.annotators), name)
     given = _matrix(y, name)
     if given is None:
         return Labels(*encode(y, count, name, alone=True))
-    found = _of_shares(y, given, name) if _are_shares(given, name) else _of_table(y, given, name)
-    return _counted(found, len(given), count, name)
+    check_rows(given, count, name)
+    return _checked(_of_shares(y, given, name) if _are_shares(given, name) else _of_table(y, given, name), name)
+
+
+def check_rows(y: np.ndarray, count: int | None, name: str = "y") -> None:
+    """Raises a ValueError for labels of another number of examples; None knows none."""
+    if count is not None and len(y) != count:
+        turned = f" (np.transpose({name}), if rows are annotators)" if y.shape[1:] == (count,) else ""
+        raise refusal(name, f"have a row for each of the {count} examples{turned}", len(y))
 
 
 def is_votes(y: Any) -> bool:
@@ -82,14 +97,19 @@ def most_probable(votes: np.ndarray, units: int) -> np.ndarray:
     annotators who nearly always name the same class, as labelling functions do: there the likelihood does not say who
     is right, and is largest where all examples are of one class.
     """
-    counts = np.array([np.bincount(own[own >= 0], minlength=units) for own in votes.T])
-    totals, most = counts.sum(axis=1), counts.max(axis=1)
-    of_one_class = totals[most >= ONE_CLASS * totals].sum()
-    if (totals > 0).sum() < 2 or 2 * of_one_class > totals.sum():
+    if not say_who_is_right(votes, units):
         return fractions(votes, units)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return dawid_skene(votes, units).probabilities
+
+
+def say_who_is_right(votes: np.ndarray, units: int) -> bool:
+    """Whether votes `(N, M)` are of several annotators, most of them of some who name more than one class."""
+    counts = np.array([np.bincount(own[own >= 0], minlength=units) for own in votes.T])
+    totals, most = counts.sum(axis=1), counts.max(axis=1)
+    of_one_class = totals[most >= ONE_CLASS * totals].sum()
+    return (totals > 0).sum() > 1 and 2 * of_one_class <= totals.sum()
 
 
 def fractions(votes: np.ndarray, units: int) -> np.ndarray:
@@ -190,10 +210,8 @@ def largest(p: np.ndarray) -> np.ndarray:
     return np.where(p >= p.max(axis=1, keepdims=True) - EQUAL, drawn, -1.0).argmax(axis=1)
 
 
-def _counted(found: Labels, rows: int, count: int | None, name: str) -> Labels:
-    """The labels, if they are of so many examples."""
-    if count is not None and rows != count:
-        raise refusal(name, f"have a row for each of the {count} examples", rows)
+def _checked(found: Labels, name: str) -> Labels:
+    """The labels, if they are of several classes."""
     refuse_if(len(found.classes) < 2, name, "be of at least two classes", 1)
     number = len(np.unique(found.y[found.labelled]))
     refuse_if(number < 2, name, "be of at least two classes", "votes that together name one")

@@ -15,7 +15,7 @@ from keras_het.base.new_models import NewModels
 from keras_het.base.validation import check_maker
 from keras_het.inspection.check import leaves, spelled
 from keras_het.inspection.features import predicted
-from keras_het.inspection.matching import labels_for, remade
+from keras_het.inspection.matching import labels_for, of_annotators, remade
 from keras_het.label_noise.discriminant import scaling
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.raw_inputs import with_preprocessor
@@ -106,6 +106,8 @@ def checked_model(model: Any, task: Task, known: NewModels) -> keras.Model:
         if labels_for(loss, task.units) not in OF_INTEGERS:
             rule = "make models of a loss of integers, which all labels become"
             remedy = 'compile(loss="sparse_categorical_crossentropy")'
+            if of_annotators(loss) is not None:
+                remedy += " and no NoiseTransition: a T of each annotator is a candidate of `choose`"
             raise ValueError(f"`make_model` must {rule}: {remedy}. Received: loss={spelled(loss)}")
     units = model.output_shape[-1] if getattr(model, "outputs", None) and len(model.outputs) == 1 else task.units
     if units != task.units:

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import html
-import math
 import os
 import pathlib
 from collections.abc import Callable
@@ -17,49 +16,22 @@ from keras_het.analysis.diagnosis import NoiseDiagnosis
 from keras_het.analysis.label_quality import LabelIssues, issues_by_class
 from keras_het.analysis.next_labels import NextLabels
 from keras_het.base.extras import import_extra
+from keras_het.base.tables import aligned, html_table
 from keras_het.base.validation import check_choice
-from keras_het.report import report
+from keras_het.report.page import written
+from keras_het.training.table import Score, cells_of, compares, drawn
 from keras_het.training.task import Task
-from keras_het.training.vote_issues import VoteIssues, vote_issues
+from keras_het.training.vote_issues import VoteIssues, vote_issues, who_labels_how
 
 ACTIONS = ("drop", "correct")
 MANY = 1 / 3  # of all labels
 SHOWN = {"images", "texts", "frame"}  # arguments of `report` that show the examples
 OF_EXAMPLES = {*SHOWN, "verified_labels", "inclusion"}  # those with an entry for each example, or some
 BY_CLASS = ("uniform", "pairs", "pattern")  # kinds of noise that do not depend on the example
-SCALES = {"accuracy": (100, 1)}  # of differences that are printed, and their digits: points
 TOO_MANY = (
     "careful: these are many. A weak model takes right labels for wrong ones: are the inputs scaled, and do more "
     "epochs make it better?"
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Score:
-    """A line of the table: a candidate of `choose`, a value of `tune`, or the model of `clean_labels`.
-
-    Attributes:
-        name: title of the candidate, with its strength if it has several; or the value as text.
-        value: strength of the candidate, or value; None for neither.
-        score: mean of the criterion over the held-out labels, wrong ones among them, at the chosen epoch.
-        difference: gain over the plain training, on the same examples: accuracy, or mean log p(label); nan
-            where nothing is compared so.
-        error: paired standard error of the difference.
-        epoch: chosen epoch, counted from 1.
-        trainings: number of trainings.
-        seconds: time of all trainings.
-        dropped: boolean, whether it fell behind before all folds were measured.
-    """
-
-    name: str
-    value: Any
-    score: float
-    difference: float = math.nan
-    error: float = math.nan
-    epoch: int = 1
-    trainings: int = 1
-    seconds: float = 0.0
-    dropped: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +89,9 @@ class Result:
         An issue is a label that is not the class that the probabilities and labels together say. Where the kind of
         noise is "none", the issues are the few of `analysis.find_label_issues`: there most others are right labels of
         hard examples, which a model needs.
+
+        Of several annotators, the label of an example is its most probable class by their votes, of equals one at
+        random; so an issue may be a tie. `vote_issues` calls it ambiguous, unless the model is sure.
 
         Raises:
             ValueError: for a result of `tune`.
@@ -213,7 +188,7 @@ class Result:
         """Writes a page about the labels, see `keras_het.report`, and returns its path.
 
         It shows the suspects where x are images, texts or a frame; `images`, `texts` and `frame` show other inputs,
-        such as embeddings.
+        such as embeddings. Of labels of several annotators it says who labels how.
 
         Args:
             path: the folder.
@@ -228,7 +203,8 @@ class Result:
         if task.labelled is not None and frame is None and not SHOWN & arguments.keys():
             given["texts"] = [f"row {place} of x" for place in np.flatnonzero(task.labelled)]
         shown = {name: task.of_labelled(value) if name in OF_EXAMPLES else value for name, value in arguments.items()}
-        return report(self.model, task.x, y, task.classes.tolist(), path, **{**given, **shown})
+        who = None if task.votes is None else who_labels_how(task, self.vote_issues)
+        return written(who, self.model, task.x, y, task.classes.tolist(), path, **{**given, **shown})
 
     def to_frame(self) -> Any:
         """The table as a `pandas.DataFrame`, a line for each `Score`; `issues.to_frame()` has the labels.
@@ -240,19 +216,15 @@ class Result:
         return pandas.DataFrame([dataclasses.asdict(score) for score in self.table]).set_index("name")
 
     def __str__(self) -> str:
-        cells = self._cells()
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
         made_of = "" if self.data is None else self.data.made_of
-        lines = [*table, *filter(None, [self.reason, made_of])]
+        lines = [*aligned(cells := self._cells(), left=range(len(cells[0]))), *filter(None, [self.reason, made_of])]
         if self.diagnosis is not None:  # what to begin with is news only where nothing was compared
-            lines.append(self.diagnosis.evidence() if self._compares else str(self.diagnosis))
+            lines.append(self.diagnosis.evidence() if compares(self.table) else str(self.diagnosis))
         return "\n".join(lines + ([] if self.page is None else [f"report: {self.page}"]))
 
     def _repr_html_(self) -> str:
         """The same table for a notebook."""
-        head, *lines = (_row(cells, "td" if index else "th") for index, cells in enumerate(self._cells()))
-        return f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table><p>{html.escape(self.reason)}</p>"
+        return f"{html_table(self._cells())}<p>{html.escape(self.reason)}</p>"
 
     def plot(self) -> Any:
         """The table as a `matplotlib.figure.Figure`: differences with their standard errors, or scores over values.
@@ -260,14 +232,7 @@ class Result:
         Raises:
             ImportError: without matplotlib, which comes with the extra `demo`.
         """
-        from matplotlib.figure import Figure
-
-        size = (7, 0.8 + 0.45 * len(self.table)) if self._compares else (6, 4)
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots()
-        (_draw_differences if self._compares else _draw_scores)(axes, self)
-        axes.spines[["top", "right"]].set_visible(False)
-        return figure
+        return drawn(self.table, self.best, self.criterion, self._title)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what only this process can do: the trainer of further models."""
@@ -281,27 +246,12 @@ class Result:
         return self.data, self.probabilities, self.diagnosis
 
     @property
-    def _compares(self) -> bool:
-        """Whether the table has differences from its first line."""
-        return not math.isnan(self.table[0].difference)
-
-    @property
     def _title(self) -> str:
         """What a line of the table is."""
-        return "candidate" if self._compares else "value" if self.diagnosis is None else "model"
+        return "candidate" if compares(self.table) else "value" if self.diagnosis is None else "model"
 
     def _cells(self) -> list[tuple[str, ...]]:
-        """The table as texts, below its titles; without differences where nothing is compared."""
-        is_compared, (scale, digits) = len(self.table) > 1 and self._compares, SCALES.get(self.criterion, (1, 3))
-        over = (f"{'' if scale > 1 else 'log p '}over {self.table[0].name}",) if is_compared else ()
-        lines: list[tuple[str, ...]] = [(self._title, self.criterion, *over, "epoch", "trainings", "seconds", "")]
-        for score in self.table:
-            mark = "<- chosen" if score is self.best and len(self.table) > 1 else "dropped" if score.dropped else ""
-            above = f"{scale * score.difference:+.{digits}f} +- {scale * score.error:.{digits}f}"
-            cells = ("" if score is self.table[0] else above,) if is_compared else ()
-            numbers = str(score.epoch), str(score.trainings), f"{score.seconds:.1f}"
-            lines.append((score.name, f"{score.score:.4f}", *cells, *numbers, mark))
-        return lines
+        return cells_of(self.table, self.best, self.criterion, self._title)
 
 
 def finished(found: Result, report_path: Any, verbose: int) -> Result:
@@ -327,44 +277,3 @@ def cleaned(labels: np.ndarray, issues: LabelIssues, wrong: np.ndarray, action: 
     suggested = np.empty_like(labels)
     suggested[issues.index] = issues.suggested
     return np.where(np.isin(np.arange(len(labels)), wrong), suggested, labels), np.arange(len(labels))
-
-
-def _row(cells: tuple[str, ...], tag: str) -> str:
-    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
-
-
-def _draw_differences(axes: Any, found: Result) -> None:
-    """The differences from the first line of the table, with their errors."""
-    scale, unit = (100, "points of held-out labels predicted") if found.criterion == "accuracy" else (1, "mean log p")
-    for place, score in enumerate(reversed(found.table)):
-        color = "#d1495b" if score is found.best else "#1f5f99"
-        axes.errorbar(scale * score.difference, place, xerr=scale * score.error, fmt="o", color=color, capsize=3)
-    axes.axvline(0.0, color="#999999", linewidth=1)
-    axes.set_yticks(range(len(found.table)), [score.name for score in reversed(found.table)])
-    axes.set_xlabel(f"{unit}, over {found.table[0].name}")
-
-
-def _draw_scores(axes: Any, found: Result) -> None:
-    """The scores over the values, on a logarithmic scale where they are positive numbers."""
-    values = [score.value for score in found.table]
-    numeric = are_positive(values)
-    places = values if numeric else list(range(len(values)))
-    axes.plot(places, [score.score for score in found.table], "o-" if numeric else "o", color="#1f5f99")
-    index = found.table.index(found.best)
-    axes.plot(places[index], found.best.score, "o", color="#d1495b", markersize=10, label=f"chosen: {found.name}")
-    axes.set_xscale("log" if numeric else "linear")
-    axes.set_xticks(places, [score.name for score in found.table])
-    axes.minorticks_off()
-    axes.set(xlabel=found._title, ylabel=f"{found.criterion} of the held-out labels")
-    axes.legend(frameon=False)
-
-
-def are_positive(values: list[Any]) -> bool:
-    """Whether all are positive finite numbers, which a logarithmic scale can show."""
-    numbers = all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in values)
-    return numbers and all(0 < float(value) < math.inf for value in values)
-
-
-def text(value: Any) -> str:
-    """A value as short text."""
-    return f"{value:.4g}" if are_positive([value]) else str(value)

@@ -20,15 +20,19 @@ from keras_het.base.batches import (
     select_rows,
 )
 from keras_het.base.new_models import models_of
+from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator, unchanged_states
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_maker
-from keras_het.inspection.check import judge
+from keras_het.inspection.check import judge, spelled
+from keras_het.inspection.matching import activation_for, of_annotators
 from keras_het.label_noise.votes import Votes
 from keras_het.training.data import as_table
 from keras_het.training.fit import TAKEN, check_fit_arguments, lines_of_fit
 from keras_het.training.folds import stratified_folds
 from keras_het.training.held_out import HeldOut, KeepBest
-from keras_het.training.result import Result, Score, are_positive, finished, text
+from keras_het.training.labels import check_rows, is_votes
+from keras_het.training.result import Result, finished
+from keras_het.training.table import Score, are_positive, text
 
 MOST_BEYOND = 6  # values that are tried beyond the ends of a list
 LATE = 0.9  # of all epochs: a best epoch beyond it may be too early
@@ -171,6 +175,7 @@ def _divided(x: Any, y: Any, validation_data: Any, seed: int) -> tuple[dict[str,
         return {"x": x, "y": y}, validation_data
     x, y, _ = as_arrays(x, y)
     y = np.asarray(as_numpy(y))
+    check_rows(y, count_examples(x))
     if y.ndim == 1 and y.dtype.kind in "iu" and y.min(initial=0) >= 0:
         is_held_out = stratified_folds(y, HELD_OUT, seed) == 0
     else:
@@ -208,6 +213,7 @@ class Search:
         if not isinstance(model, keras.Model):
             raise ValueError(f"`make_model` must return a compiled model. Received: a {type(model).__name__}")
         self._known.check(model)
+        _check_loss_of_votes(model, self._fit_arguments.get("y"))
         judge(model, self._fit_arguments.get("x"), self._fit_arguments.get("y"))
         score, epochs, missed = self._fit(value, model)
         self.table.append(score)
@@ -260,6 +266,18 @@ class Search:
         epoch, seconds = keep.epoch if self._keeps_best else epochs, time.perf_counter() - start
         missed = keep.missed() if self._keeps_best else ""
         return Score(text(value), value, score, epoch=epoch, seconds=seconds), epochs, missed
+
+
+def _check_loss_of_votes(model: keras.Model, y: Any) -> None:
+    """Raises a ValueError for labels of several annotators beside a loss of one label for each example."""
+    loss, shape = getattr(model, "loss", None), getattr(model, "output_shape", ())
+    if not isinstance(y, np.ndarray) or y.dtype.kind not in "iuOSU" or not is_votes(y):
+        return
+    may_be_vectors = y.shape[1:] == shape[1:] and y.dtype.kind in "iu" and y.min() >= 0
+    if len(shape) == 2 and not may_be_vectors and of_annotators(loss) is None and activation_for(loss) == "softmax":
+        rule = "compile models of labels of several annotators with `losses.AnnotatorsLoss`, behind a "
+        rule += f"`NoiseTransition` with num_annotators={y.shape[1]} (or tune on `label_noise.majority_vote(y)`)"
+        raise refusal("make_model", rule, f"loss={spelled(loss)}")
 
 
 def _extend(search: Search, bar: Any) -> None:

@@ -124,6 +124,9 @@ def test_it_prints_who_differs_on_what():
         "Bob    Cyn          4  -0.50  -0.91 to 0.40  cat         dog              2",
     ]
     assert str(agreement(labels[:, :2], count=1)).splitlines()[2].split()[-1] == "0"  # the two never differ
+    assert found._repr_html_().startswith("<p>Krippendorff&#x27;s alpha")
+    pytest.importorskip("pandas")
+    assert found.to_frame().loc[0, ["first", "second", "common", "times"]].tolist() == ["Ann", "Cyn", 4, 2]
 
 
 def test_labels_of_one_class_say_nothing():

@@ -104,6 +104,29 @@ def test_intervals_hold_accuracy_and_separation(base_seed):
     check_coverage(base_seed)
 
 
+def test_by_labels_alone_the_figures_are_in_their_intervals_and_nearer_to_the_truth():
+    """Of eight classes, where rows of T, which shrink each alone, have few labels: six of 24 by T are outside."""
+    _, stack, labels = planted(0, units=8)
+    estimate, true = dawid_skene(labels, 8), [t[0, 0] for t in stack]
+    found, by_t = (annotators(source, labels).each for source in (estimate, estimate.transitions))
+    assert all(held(a.interval, a.accuracy) and held(a.separation_interval, a.separation) for a in found)
+    error, of_t = (np.square([a.accuracy for a in each] - np.array(true)).mean() for each in (found, by_t))
+    assert error < 0.8 * of_t
+    assert sum(held(a.interval, a.accuracy) for a in by_t) == 18
+    assert [a.interval for a in found] == [a.interval for a in by_t]
+
+
+def test_the_frame_has_the_lines_of_the_print():
+    pytest.importorskip("pandas")
+    table = annotators(STACK, np.where(np.arange(3) == 0, -1, LABELS), names=["Ann", "Bob", "Cyn"])
+    frame = table.to_frame()
+    assert frame.annotator.tolist() == ["Bob", "Cyn", "Ann"]
+    assert frame.labels.tolist() == [3, 2, 0]
+    assert frame.accuracy_low.notna().tolist() == [True, True, False]
+    assert (frame.separation_low < frame.separation_high).sum() == 2
+    assert table._repr_html_().count("<tr>") == 4
+
+
 @pytest.mark.planted
 def test_planted_intervals_of_labels_that_count_fourfold_are_caught(monkeypatch):
     plain = annotator_evidence._Fit._of_shifts

@@ -81,6 +81,13 @@ def test_without_names_classes_are_numbers_that_the_labels_have(tmp_path):
     assert apply_corrections(LABELS, path, range(5))[1] == 4
 
 
+def test_names_may_have_any_order_and_further_classes(tmp_path):
+    path = write(tmp_path / "labels.csv", "1,dog,owl")
+    assert apply_corrections(["cat", "dog", "cat"], path, ["owl", "dog", "cat"]).tolist() == ["cat", "owl", "cat"]
+    with pytest.raises(ValueError, match="`class_names` must be 'cat', 'dog', the names in `labels`"):
+        apply_corrections(["cat", "dog", "cat"], path, ["owl", "dog"])
+
+
 @pytest.mark.parametrize(
     ("lines", "text"),
     [

@@ -70,13 +70,15 @@ def test_somebody_without_a_label_is_not_asked():
 
 
 def test_the_text():
-    assert str(
-        votes_needed(SimpleNamespace(prior=[0.5, 0.5], transitions=[np.eye(2)]), 0.9, max_votes=1)
-    ).splitlines() == [
+    found = votes_needed(SimpleNamespace(prior=[0.5, 0.5], transitions=[np.eye(2)]), 0.9, max_votes=1)
+    assert str(found).splitlines() == [
         "votes   by T     +-  majority     +-",
         "    1  1.000  0.000     1.000  0.000",
         "accuracy 0.9 needs 1 votes an example by T, 1 by majority, if T is right",
     ]
+    assert found._repr_html_().endswith("by majority, if T is right</p>")
+    pytest.importorskip("pandas")
+    assert found.to_frame().to_dict("list")["votes"] == [1]
 
 
 @pytest.mark.parametrize(

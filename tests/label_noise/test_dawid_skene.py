@@ -207,6 +207,14 @@ def test_one_label_each_leaves_t_at_the_start_and_no_row_empty():
     assert found.transitions.min() > 1e-4
 
 
+def test_it_prints_as_a_few_lines():
+    found = dawid_skene([[0, 0, 1], [1, 1, 1], [0, 0, -1], [1, 1, 1], [0, 0, 1]], num_classes=2)
+    lines = str(found).splitlines()
+    assert [line.split(":")[0] for line in lines] == ["examples", "prior", "annotators", "strength", "log-likelihood"]
+    accuracy = (found.prior * found.transitions.diagonal(axis1=1, axis2=2)).sum(axis=1)
+    assert f"3, right {accuracy.min():.2f} to {accuracy.max():.2f} by T" in lines[2]
+
+
 def test_planted_transitions_classes_and_prior_are_recovered():
     clean, labels = planted(6000)
     found = dawid_skene(labels, UNITS)
@@ -269,7 +277,7 @@ def test_majority_vote():
         ),
         (
             lambda: majority_vote([[0, 1], [-1, -1]]),
-            "`labels` must have at least one label of every example. Received: none of example 1",
+            "`labels` must have at least one label of every example. Received: none of example 1: leave it out",
         ),
     ],
 )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from keras_het.training import Candidate, choose
+from keras_het.training.data import read
 from tests.training.tasks import SHORT, SHORT_TRAININGS, TRUE, Cheat, Constant, X, Y, clusters, make_model, maker, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
@@ -172,6 +173,28 @@ def test_class_names_change_no_label():
     assert found.probabilities.shape == (60, 3)
     shifted = short(class_names=[1, 2, 3], verified_labels={3: 1}).data
     assert (shifted.y[3], shifted.classes.tolist()) == (1, [1, 2, 3])
+
+
+def test_class_names_of_labels_that_are_names_are_their_order():
+    names, order = np.array(["a", "b", "c"]), ["c", "a", "b"]
+    votes = np.where(np.arange(2) < [[1]] * 239 + [[2]], names[Y][:, None], None)
+    for y in (names[Y], votes):
+        found = read(X, y, None, {3: "b"}, order)
+        assert found.classes.tolist() == found.own_classes.tolist() == order
+        assert [order[label] for label in found.y[4:]] == names[Y][4:].tolist()
+        assert order[found.y[3]] == "b"
+    assert [order[label] for label in found.votes[:, 0]] == names[Y].tolist()
+    assert found.votes[:, 1].tolist() == [-1] * 239 + [order.index(names[Y[239]])]
+    pandas = pytest.importorskip("pandas")
+    soft = pandas.DataFrame(np.eye(3)[Y] * 0.7 + 0.1, columns=names)
+    assert [order[label] for label in read(X, soft, class_names=order).soft.argmax(axis=1)] == names[Y].tolist()
+    text = "`class_names` must be 'a', 'b', 'c', the names in `y`, in any order (for other names, rename them in `y`). "
+    with pytest.raises(ValueError, match=re.escape(f"{text}Received: 'cat', 'dog', 'owl'")):
+        read(X, names[Y], class_names=["cat", "dog", "owl"])
+    with pytest.raises(ValueError, match=re.escape("`class_names` must be 'a', 'b', 'c', the names in `y`")):
+        read(X, names[Y], class_names=["a", "b", "c", "d"])
+    with pytest.raises(ValueError, match="`class_names` must be a sequence"):
+        read(X, names[Y], class_names=set(order))
 
 
 def test_verified_labels_are_found_by_the_index_of_a_frame():

@@ -11,7 +11,7 @@ from keras_het.training import DEFAULTS, AnnotatorTransitions, LinearDiscriminan
 from keras_het.training.candidates import OF_VOTES
 from keras_het.training.data import read
 from keras_het.training.labels import most_probable, read_labels
-from keras_het.training.vote_issues import judged, vote_issues
+from keras_het.training.vote_issues import judged, vote_issues, who_labels_how
 
 pytestmark = pytest.mark.once
 
@@ -150,6 +150,8 @@ def test_distributions_and_counts_are_soft_labels():
         (np.full((240, 4), -1), "`y` must have at least one label. Received: none"),
         (np.where(np.arange(4) == 0, -2, VOTES), "`y` must"),
         (VOTES[:100], "`y` must have a row for each of the 240 examples. Received: 100"),
+        (VOTES.T, "`y` must have a row for each of the 240 examples (np.transpose(y), if rows are annotators)"),
+        (np.where(VOTES < 0, np.nan, VOTES)[:, :1], "none at [8]: leave such examples out, inputs and labels"),
         (np.where(VOTES < 0, -1, 0), "`y` must be of at least two classes. Received: 1"),
         (np.full((240, 3), -0.5), "`y` must be distributions or counts, not negative"),
         (np.stack([(k == VOTES).sum(axis=1) for k in range(3)], axis=1), "are they counts of 3 classes? Give floats"),
@@ -209,6 +211,42 @@ def test_labels_are_cleaned_by_votes():
     assert np.mean(corrected.predict(X, verbose=0).argmax(axis=1) == TRUE) > 0.93
 
 
+def test_corrections_in_the_table_of_a_report_come_back_as_verified_labels(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    votes = np.where(VOTES < 0, None, NAMES[VOTES])
+    votes[NOBODY] = None
+    rows = pandas.Index([f"r{n}" for n in range(240)])
+    for x, y, key in ((X, votes, 5), (pandas.DataFrame(X, rows), pandas.DataFrame(votes, rows), "r5")):
+        found = keras_het.clean_labels(None, x, y, verified_labels={key: "dog"}, verbose=0)
+        path = tmp_path / str(key) / "labels.csv"
+        page = found.report(path.parent).read_text()
+        assert page.count('data-value="', page.index("Who labels how"), page.index("Which labels should")) == 12
+        table = pandas.read_csv(path)
+        table["corrected"] = table.corrected.astype(object)
+        table.loc[[0, 3], "corrected"] = ["owl", "cat"]
+        table.to_csv(path, index=False)
+        first, second = (found.issues.index[place] for place in (0, 3))
+        expected = {first: "owl", second: "cat"} if x is X else {f"r{first}": "owl", f"r{second}": "cat"}
+        verified = keras_het.analysis.apply_corrections(found, path.parent)
+        assert verified == expected
+        assert read(x, y, verified_labels=verified).verified.sum() == 2
+    with pytest.raises(ValueError, match="for several annotators, the result of `choose` or `clean_labels` itself"):
+        keras_het.analysis.apply_corrections(VOTES, path)
+
+
+def test_a_report_has_a_line_for_each_annotator_the_worst_first():
+    task, p = read(X, np.where(VOTES < 0, None, NAMES[VOTES])), softmax(X, axis=1)
+    issues = vote_issues(p, task)
+    lines = who_labels_how(task, issues)
+    first = issues.annotator == 3
+    wrong = issues.is_issue[first].sum()
+    assert lines[0][:3] == ["3", str(first.sum()), f"{wrong} ({wrong / first.sum():.0%})"]
+    assert [float(line[3]) for line in lines] == sorted(float(line[3]) for line in lines)
+    assert all(" to " in line[4] and " for " in line[5] for line in lines)
+    rules = read(X, np.where(RNG.random((240, 3)) < 0.5, np.arange(3), -1))
+    assert [line[3:] for line in who_labels_how(rules, vote_issues(p[: len(rules.y)], rules))] == [["-", "", ""]] * 3
+
+
 def test_a_verified_label_is_certain_whatever_the_votes_say():
     task = read(X, VOTES, verified_labels={0: 1, 7: 2})
     for shares in (task.distribution, task.evidence):
@@ -238,6 +276,33 @@ def test_tune_takes_votes_with_the_loss_of_several_annotators():
 
 
 @pytest.mark.refusal
+def test_votes_beside_what_takes_one_label_are_refused_with_the_way():
+    def make(loss):
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "softmax")])
+        model.compile("adam", loss)
+        return model
+
+    arguments = {"epochs": 1, "verbose": 0}
+    text = r"with `losses\.AnnotatorsLoss`, behind a `NoiseTransition` with num_annotators=%d .*majority_vote"
+    for loss, y in (
+        ("sparse_categorical_crossentropy", VOTES),
+        ("categorical_crossentropy", VOTES[:, :3]),
+        ("sparse_categorical_crossentropy", np.where(VOTES < 0, None, NAMES[VOTES])),
+    ):
+        with pytest.raises(ValueError, match=text % y.shape[1]):
+            keras_het.tune(make, (loss,), X, y, **arguments)
+    with pytest.raises(ValueError, match=r"240 examples \(np\.transpose"):
+        keras_het.tune(make, ("mse",), X, VOTES.T, **arguments)
+    with pytest.raises(ValueError, match=r"`y` must have a row for each of the 240 examples\. Received: 50"):
+        keras_het.tune(make, ("mse",), X, TRUE[:50], **arguments)
+    keras_het.tune(make, ("categorical_crossentropy",), X, np.eye(3, dtype="int32")[TRUE], **arguments, extend=False)
+    with pytest.raises(ValueError, match="no NoiseTransition: a T of each annotator is a candidate of `choose`"):
+        keras_het.choose(lambda: make(keras_het.losses.AnnotatorsLoss()), X, VOTES, **arguments)
+    with pytest.raises(ValueError, match="`NoisyLabelClassifier` takes those of several annotators"):
+        keras_het.HeteroscedasticClassifier().fit(X, VOTES)
+
+
+@pytest.mark.refusal
 def test_votes_are_asked_for_where_there_are_none():
     with pytest.raises(ValueError, match="`y` must be labels of several annotators"):
         chosen(TRUE, candidates=[AnnotatorTransitions()], epochs=15)
@@ -262,21 +327,34 @@ def by_hand(p, votes):
     return q / q.sum(axis=1, keepdims=True), t
 
 
-def test_votes_and_model_are_joined_as_by_hand():
+def test_votes_and_model_are_joined_as_by_hand(monkeypatch):
+    monkeypatch.setattr("keras_het.training.vote_issues.MOST_VOTES", 100)  # in blocks
     p = softmax(X, axis=1).astype("float64")
     whole, others = judged(p, VOTES)
     expected, t = by_hand(p, VOTES)
     np.testing.assert_allclose(np.exp(whole), expected, atol=1e-9)
-    n, m = (each[0] for each in np.nonzero(VOTES >= 0))
-    without = expected[n] / t[m, :, VOTES[n, m]]
-    np.testing.assert_allclose(np.exp(others[0]), without / without.sum(), atol=1e-9)
+    for vote, (n, m) in enumerate(np.argwhere(VOTES >= 0)):
+        without = expected[n] / t[m, :, VOTES[n, m]]
+        np.testing.assert_allclose(np.exp(others[vote]), without[VOTES[n, m]] / without.sum(), atol=1e-9)
+
+
+def test_votes_that_tie_are_ambiguous_unless_the_model_is_sure():
+    votes, p = VOTES.copy(), softmax(X, axis=1)
+    votes[:2] = [1, 2, -1, -1]
+    p[:2] = [[0.02, 0.49, 0.49], [0.01, 0.98, 0.01]]
+    found = vote_issues(p, read(X, votes))
+    open_, settled = (found.index == n for n in (0, 1))
+    assert sorted(found.kind[open_]) == ["", "ambiguous"]
+    assert dict(zip(found.given[settled], found.kind[settled], strict=True)) == {1: "", 2: "wrong"}
+    assert set(found.suggested[settled]) == {1}
 
 
 @pytest.mark.planted
 def test_a_vote_that_judges_itself_is_seen():
     p = softmax(X, axis=1).astype("float64")
     whole, others = judged(p, VOTES)
-    assert np.abs(whole[np.nonzero(VOTES >= 0)[0]] - others).max() > 0.1
+    n, m = np.nonzero(VOTES >= 0)
+    assert np.abs(whole[n, VOTES[n, m]] - others).max() > 0.1
 
 
 def test_two_heads_of_a_function_take_votes():

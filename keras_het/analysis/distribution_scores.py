@@ -1,6 +1,7 @@
 """How near the probabilities of a model are to the distributions of people's labels."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.stats import spearmanr
 from keras_het.base.batches import check_same_index
 from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import Titled
+from keras_het.base.validation import check_class_names
 from keras_het.label_noise.estimation import check_distributions
 from keras_het.label_noise.label_shares import label_shares
 
@@ -54,7 +56,7 @@ class DistributionScores(Titled):
         ]
 
 
-def distribution_scores(probabilities: Any, labels: Any) -> DistributionScores:
+def distribution_scores(probabilities: Any, labels: Any, class_names: Sequence | None = None) -> DistributionScores:
     """How near the probabilities p of a model are to people's distributions d, of several labels of each example.
 
         cross-entropy = mean of -sum_k d_k log p_k = entropy of d + KL(d || p)
@@ -67,8 +69,9 @@ def distribution_scores(probabilities: Any, labels: Any) -> DistributionScores:
 
     Args:
         probabilities: probabilities of held-out examples, `(N, K)`, each row of sum 1.
-        labels: votes, integers `(N, M)`, -1 for none, or `label_noise.Votes`; or floats `(N, K)`: counts, whole
-            numbers, or distributions of sum 1.
+        labels: votes `(N, M)`, integers, -1 for none, or names, or `label_noise.Votes`; or floats `(N, K)`: counts,
+            whole numbers, or distributions of sum 1.
+        class_names: names of the K classes in the order of the probabilities, for votes that are names; or None.
     Returns:
         `DistributionScores`; print it.
     Raises:
@@ -84,7 +87,8 @@ def distribution_scores(probabilities: Any, labels: Any) -> DistributionScores:
     """
     check_same_index(probabilities=probabilities, labels=labels)
     p = check_distributions(probabilities)
-    d, totals = label_shares(labels, p.shape[1])
+    names = None if class_names is None else np.asarray(check_class_names(class_names, p.shape[1]))
+    d, totals = label_shares(labels, p.shape[1], classes=names)
     refuse_if(len(d) != len(p), "labels", f"have a row for each of the {len(p)} examples", len(d))
     own, entropy = -(d * np.log(np.maximum(p, SMALL))).sum(axis=1), entr(d).sum(axis=1)
     notes = [("labels", "distributions: their entropy is as it is")]

@@ -49,6 +49,11 @@ class NextLabels:
     class_names: Any
     example_names: Any = None
 
+    @property
+    def names(self) -> list:
+        """Names of the examples as `verified_labels` has them: of the index of pandas, or numbers."""
+        return (self.index if self.example_names is None else self.example_names[self.index]).tolist()
+
     def _columns(self) -> dict[str, np.ndarray]:
         """Names and values of the columns of the table, with the names of examples and classes."""
         names = np.asarray(self.class_names)
@@ -78,7 +83,8 @@ class NextLabels:
     def to_csv(self, path: str | os.PathLike, texts: Sequence | None = None, frame: Any = None) -> None:
         """Writes a table that a person fills in by a spreadsheet: the right class goes into the column `verified`.
 
-        `read_verified_labels` reads it back. No name or text can run as a formula there.
+        `read_verified_labels` reads it back. No name or text can run as a formula there. Of a random draw the file has
+        no suggested class: who sees one says it more often.
 
         Args:
             path: path of the file.
@@ -88,12 +94,13 @@ class NextLabels:
             ValueError: for texts or a frame of other examples.
         """
         examples = columns_of_examples(self.index, self.example_names, texts=texts, frame=frame)
-        pathlib.Path(path).write_bytes(table_bytes(self._columns(), examples))
+        pathlib.Path(path).write_bytes(table_bytes(self._columns(), examples, self.goal != "random"))
 
     def to_label_studio(
         self, path: str | os.PathLike, texts: Sequence | None = None, images: Sequence | None = None
     ) -> str:
-        """Writes tasks that Label Studio imports, with the suggested class as a prediction.
+        """Writes tasks that Label Studio imports, with the suggested class as a prediction, but for a
+        random draw.
 
         Import the file into a project whose labelling configuration is what this returns: `Text` or `Image`, and
         `Choices` of the class names. `read_verified_labels` reads what Label Studio exports as JSON.
@@ -110,7 +117,7 @@ class NextLabels:
         rule = "be given, or `images`: nobody can check a label without the example"
         refuse_if(texts is None and images is None, "texts", rule, "neither")
         examples = columns_of_examples(self.index, self.example_names, texts=texts, images=images)
-        pathlib.Path(path).write_bytes(tasks_bytes(self._columns(), examples))
+        pathlib.Path(path).write_bytes(tasks_bytes(self._columns(), examples, self.goal != "random"))
         return choices_of([title for title, _ in examples], self.class_names)
 
     def __str__(self) -> str:
@@ -203,7 +210,7 @@ def next_labels(
         count: number of labels that are wanted, at most as many as nobody has verified.
         goal: "errors", "model" or "random".
         verified_labels: labels that somebody has verified, as a dict from the indices of examples to classes: these are
-            not proposed again. Put them into `labels`, too, and train again now and then.
+            not proposed again. Train again with them (`verified_labels` of `choose`) now and then.
         seed: determines the draws.
     Returns:
         `NextLabels`; print it, or write it to a file.

@@ -27,6 +27,7 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names
 
 READ, NEEDED = ("index", "verified", "inclusion"), ("index", "verified")  # columns
+LONGEST_NUMBER = 40  # letters
 LONGEST = 32_000  # letters of a text: a cell of a spreadsheet holds 32,767
 KINDS = {"texts": "text", "images": "image"}  # arguments, and what the examples of a file are called
 WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -42,10 +43,13 @@ class VerifiedLabels:
     Attributes:
         labels: labels, `{index of example: class}`, as `verified_labels` of `choose` and of all others.
         inclusion: probabilities with which these examples were drawn, `{index: probability}`; empty where none was.
+        asked: indices of all examples of the file in its order, verified or not, as `drawn` of
+            `truth.label_errors_left`.
     """
 
     labels: dict[Any, Any]
     inclusion: dict[Any, float]
+    asked: list
 
 
 def columns_of_examples(index: np.ndarray, names: Any, **given: Any) -> list[tuple[str, list]]:
@@ -87,20 +91,22 @@ def _frame_columns(frame: Any, index: np.ndarray) -> list[tuple[str, list]]:
     return [(str(name), rows.iloc[:, place].tolist()) for place, name in enumerate(frame.columns)]
 
 
-def table_bytes(columns: Mapping[str, np.ndarray], examples: Sequence[tuple[str, list]]) -> bytes:
+def table_bytes(columns: Mapping[str, np.ndarray], examples: Sequence[tuple[str, list]], suggests: bool) -> bytes:
     """The content of a table for a spreadsheet; no name or text in it can run as a formula.
 
     Args:
         columns: columns by title, "score" and "inclusion" numbers.
         examples: further columns, titles and values.
+        suggests: boolean, whether a person sees the suggested class and the score.
     """
     file = io.StringIO(newline="")
     writer = csv.writer(file)
     writer.writerow([*columns, "verified", *(safe_cell(f"{OF_EXAMPLE} {title}") for title, _ in examples)])
     shown = [[_cell(value) for value in values] for _, values in examples]
     for index, given, suggested, score, inclusion, *values in zip(*columns.values(), *shown, strict=True):
-        names = [_index_cell(index), *(safe_cell(_plain(name)) for name in (given, suggested))]
-        writer.writerow([*names, f"{score:.6g}", "" if np.isnan(inclusion) else f"{inclusion:.10g}", "", *values])
+        shown_class, shown_score = (safe_cell(_plain(suggested)), f"{score:.6g}") if suggests else ("", "")
+        names = [_index_cell(index), safe_cell(_plain(given)), shown_class, shown_score]
+        writer.writerow([*names, "" if np.isnan(inclusion) else f"{inclusion:.10g}", "", *values])
     return file.getvalue().encode("utf-8-sig", "replace")  # with the mark by which spreadsheets know UTF-8
 
 
@@ -126,8 +132,8 @@ def _cell(value: Any) -> Any:
     return value if isinstance(value, numbers.Number) else safe_cell(str(value)[:LONGEST])
 
 
-def tasks_bytes(columns: Mapping[str, np.ndarray], examples: Sequence[tuple[str, list]]) -> bytes:
-    """The content of a file of tasks for Label Studio, each with the suggested class as a prediction.
+def tasks_bytes(columns: Mapping[str, np.ndarray], examples: Sequence[tuple[str, list]], suggests: bool) -> bytes:
+    """The content of a file of tasks for Label Studio, each with the suggested class as a prediction, if it `suggests`.
 
     Source: labelstud.io/guide/predictions, "Import pre-annotated data into Label Studio".
     """
@@ -141,8 +147,9 @@ def tasks_bytes(columns: Mapping[str, np.ndarray], examples: Sequence[tuple[str,
         drawn = {} if np.isnan(inclusion) else {"inclusion": float(inclusion)}
         choice = {"from_name": "verified", "to_name": examples[0][0], "type": "choices"}
         result = {"id": f"suggested-{len(tasks)}", **choice, "value": {"choices": [str(suggested)]}}
-        data = {"index": _plain(index), "given": str(given), "score": float(score), **drawn, **shown}
-        tasks.append({"data": data, "predictions": [{"model_version": "keras_het", "result": [result]}]})
+        data = {"index": _plain(index), "given": str(given), **drawn, **shown}
+        predictions = [{"model_version": "keras_het", "score": float(score), "result": [result]}] if suggests else []
+        tasks.append({"data": data, "predictions": predictions})
     return json.dumps(tasks, indent=1, allow_nan=False).encode()
 
 
@@ -190,8 +197,8 @@ def read_verified_labels(path: str | os.PathLike, class_names: Sequence | Mappin
 
     Args:
         path: path of the file.
-        class_names: names of the K classes, a sequence or a dict {class: name}, where labels are integers: then the
-            classes are numbers. None takes names as they are; they are integers if all are whole numbers.
+        class_names: names of the K classes, a sequence or a dict {class: name}, to refuse others: give them, for a typo
+            is no class. None takes any names; they are integers if all are whole numbers.
     Returns:
         `VerifiedLabels`.
     Raises:
@@ -202,24 +209,27 @@ def read_verified_labels(path: str | os.PathLike, class_names: Sequence | Mappin
         >>> import pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "check.csv"
         >>> _ = path.write_text("index,given,verified\\n7,cat,dog\\n3,cat,\\n12,dog,dog\\n")
-        >>> read_verified_labels(path).labels
-        {7: 'dog', 12: 'dog'}
-        >>> read_verified_labels(path, ["cat", "dog"]).labels
-        {7: 1, 12: 1}
+        >>> back = read_verified_labels(path, ["cat", "dog"])
+        >>> back.labels, back.asked
+        ({7: 'dog', 12: 'dog'}, [7, 3, 12])
     """
     text = read_text(path, RULE)
     lines = _tasks(text, path) if text.lstrip()[:1] in ("[", "{") else _table(text, path)
-    names = None
+    names, places = None, {}
     if class_names is not None:
         class_names = class_names if hasattr(class_names, "__len__") else list(class_names)
-        names = classes_of_cells(check_class_names(class_names, len(class_names)))
+        places = classes_of_cells(names := check_class_names(class_names, len(class_names)))
     labels: dict[Any, Any] = {}
     inclusion: dict[Any, float] = {}
+    asked: dict[Any, None] = {}
     for line in lines:
         try:
-            refuse_if(line.example in labels, "path", "have each index once", f"{str(line.example)[:40]!r} again")
+            refuse_if(line.example in asked, "path", "have each index once", f"{str(line.example)[:40]!r} again")
+            asked[line.example] = None
+            if not line.verified:
+                continue
             labels[line.example] = (
-                name_of_cell(line.verified) if names is None else class_of_cell(line.verified, names, READ[1])
+                name_of_cell(line.verified) if names is None else names[class_of_cell(line.verified, places, READ[1])]
             )
             if line.inclusion:
                 inclusion[line.example] = _probability(line.inclusion)
@@ -227,24 +237,24 @@ def read_verified_labels(path: str | os.PathLike, class_names: Sequence | Mappin
             raise ValueError(f"{error} in {line.place} of {path}") from error
     if names is None and all(WHOLE.fullmatch(name) for name in labels.values()):
         labels = {example: int(name) for example, name in labels.items()}
-    return VerifiedLabels(labels, inclusion)
+    return VerifiedLabels(labels, inclusion, list(asked))
 
 
 def _table(text: str, path: Any) -> list[Line]:
-    """The lines of a table in which a class is written."""
+    """The lines of a table that have an index."""
     lines = [(f"line {line}", *cells) for line, cells in table_lines(text, path, NEEDED, READ, RULE)[1]]
-    are_whole = all(WHOLE.fullmatch(example) for _, example, _, _ in lines)
+    are_whole = all(WHOLE.fullmatch(example) for _, example, _, _ in lines if example)
     found = []
     for place, example, verified, inclusion in lines:
-        if verified:
-            if not example:
-                raise ValueError(f"{refusal('path', 'have an index in each line', 'none')} in {place} of {path}")
+        if verified and not example:
+            raise ValueError(f"{refusal('path', 'have an index in each line', 'none')} in {place} of {path}")
+        if example:
             found.append(Line(place, int(example) if are_whole else _index_of_cell(example), verified, inclusion))
     return found
 
 
 def _tasks(text: str, path: Any) -> list[Line]:
-    """The tasks that have a choice."""
+    """What each task says."""
     try:
         tasks = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -256,7 +266,7 @@ def _tasks(text: str, path: Any) -> list[Line]:
             line = _task(f"task {number}", task)
         except ValueError as error:
             raise ValueError(f"{error} in task {number} of {path}") from error
-        found += [line] if line.verified else []
+        found.append(line)
     return found
 
 
@@ -276,7 +286,8 @@ def _task(place: str, task: Any) -> Line:
 
 def _choices(annotation: dict) -> list[str]:
     """The choices of an annotation."""
-    results = [each for each in _entry(annotation, "result", list) if isinstance(each, dict)]
+    all_results = [each for each in _entry(annotation, "result", list) if isinstance(each, dict)]
+    results = [each for each in all_results if each.get("from_name") == "verified"]
     of_kind = [_entry(each, "value", dict).get("choices") for each in results if each.get("type") == "choices"]
     are_texts = all(isinstance(each, list) and all(isinstance(name, str) for name in each) for each in of_kind)
     refuse_if(not are_texts, "path", "have texts as the `choices` of an annotation", "others")
@@ -291,6 +302,7 @@ def _entry(given: Any, name: str, kind: type) -> Any:
 
 
 def _probability(cell: str) -> float:
-    found = float(cell.replace(",", ".")) if FRACTION.fullmatch(cell) else 0.0
+    is_number = len(cell) <= LONGEST_NUMBER and FRACTION.fullmatch(cell)
+    found = float(cell.replace(",", ".")) if is_number else 0.0
     refuse_if(not 0.0 < found <= 1.0, "path", "have probabilities in (0, 1] as `inclusion`", repr(cell[:40]))
     return found

@@ -96,13 +96,14 @@ def _encoded(y: Any, name: str, alone: bool) -> Encoded:
     return Encoded(np.arange(int(labels.max(initial=-1)) + 1), labels)
 
 
-def encode_among(y: Any, classes: np.ndarray, name: str) -> np.ndarray:
+def encode_among(y: Any, classes: np.ndarray, name: str, rule: str = "only those of `y`") -> np.ndarray:
     """Reads labels of classes that are known from other labels, as `encode` returned them.
 
     Args:
         y: labels of any form that `encode` takes.
         classes: classes of the other labels.
         name: name of the argument, for errors.
+        rule: what its labels must be, for errors.
     Returns:
         the places of the labels among the classes, `(N,)`.
     Raises:
@@ -119,7 +120,7 @@ def encode_among(y: Any, classes: np.ndarray, name: str) -> np.ndarray:
     places = {label: place for place, label in enumerate(classes.tolist())}
     wrong = [label for label in values if label not in places]
     if wrong or not values:
-        rule = "have at least one label, and only those of `y`"
+        rule = f"have at least one label, and {rule}"
         found = f"{wrong[0]!r}{no_label(wrong[0], name)}" if wrong else "none"
         raise refusal(name, rule, found)
     return np.array([places[label] for label in values])
@@ -149,13 +150,13 @@ def named(classes: np.ndarray, class_names: Any, name: str = "y", more: bool = F
         return check_class_names(given, len(own)), places
     names = list(given.values() if isinstance(given, Mapping) else given)
     if set(own) - set(names) or (set(names) != set(own) and not more):
-        rule = f"be {_some(own)}, the names in `{name}`, in any order (for other names, rename them in `{name}`)"
-        raise refusal("class_names", rule, _some(names))
+        rule = f"be {some(own)}, the names in `{name}`, in any order (for other names, rename them in `{name}`)"
+        raise refusal("class_names", rule, some(names))
     names = check_class_names(given, len(names))
     return names, np.array([names.index(label) for label in own])
 
 
-def _some(names: list) -> str:
+def some(names: list) -> str:
     """Names for an error."""
     more = len(names) - MOST_NAMES
     return ", ".join(map(repr, names[:MOST_NAMES])) + f" and {more} more" * (more > 0)

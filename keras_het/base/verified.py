@@ -1,12 +1,12 @@
 """Verified labels: a dict from the indices of examples to what somebody has found to be true."""
 
 import numbers
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
 
-from keras_het.base.classes import encode_among
+from keras_het.base.classes import some
 from keras_het.base.refusal import refusal
 
 
@@ -33,7 +33,9 @@ def verified_places(given: Any, count: int, index: Any = None, name: str = "veri
         rows = index.get_indexer(list(given)) if index.is_unique else np.full(len(given), -1)
         if (rows < 0).any():
             rule = "have keys of the index of `x` or `y`, which must be unique"
-            raise refusal(name, rule, repr(list(given)[int(rows.argmin())]))
+            key = list(given)[int(rows.argmin())]
+            meant = f"; the name of example number {key} is {_plain(index[key])!r}" if _is_index(key, count) else ""
+            raise refusal(name, rule, f"{key!r}{meant}")
         return rows
     wrong = [key for key in given if not _is_index(key, count)]
     if wrong:
@@ -41,7 +43,38 @@ def verified_places(given: Any, count: int, index: Any = None, name: str = "veri
     return np.array([int(key) for key in given], "int64")
 
 
-def read_verified(given: Any, count: int, classes: np.ndarray, index: Any = None) -> np.ndarray:
+def encode_verified(given: Mapping, *classes: np.ndarray, name: str = "verified_labels") -> np.ndarray:
+    """Verified labels as places among the classes, `(n,)`.
+
+    Args:
+        given: dict from the indices of examples to labels.
+        classes: labels of the K classes, `(K,)`, or several lists of them, of which the first counts that has a label.
+        name: name of the argument, for errors.
+    Raises:
+        ValueError: for a label that is none of the classes: it names the example.
+
+    Example:
+        >>> encode_verified({3: "cat", 0: 1}, np.array(["cat", "dog"]), np.arange(2)).tolist()
+        [0, 1]
+    """
+    places: dict[Any, int] = {}
+    for each in reversed(classes):
+        places |= {label: place for place, label in enumerate(each.tolist())}
+    for key, label in given.items():
+        if _plain(label) not in places:
+            raise refusal(name, f"have only the classes {some(classes[0].tolist())}", f"{label!r} of example {key!r}")
+    return np.array([places[_plain(label)] for label in given.values()], "int64")
+
+
+def _plain(label: Any) -> Any:
+    """A label as Python has it; what cannot be a key is none."""
+    label = label.item() if isinstance(label, np.generic) else label
+    return label if isinstance(label, Hashable) else None
+
+
+def read_verified(
+    given: Any, count: int, classes: np.ndarray, index: Any = None, names: np.ndarray | None = None
+) -> np.ndarray:
     """Verified labels as integers, -1 where there is none, `(N,)`; for arguments as in `verified_places`.
 
     Args:
@@ -49,16 +82,15 @@ def read_verified(given: Any, count: int, classes: np.ndarray, index: Any = None
         count: N.
         classes: labels of the K classes, as given, `(K,)`.
         index: index of a pandas frame; None for numbers.
+        names: further names of the classes, `(K,)`, or None.
 
     Example:
         >>> read_verified({3: "cat"}, 4, np.array(["cat", "dog"])).tolist()
         [-1, -1, -1, 0]
     """
-    found = np.full(count, -1)
-    if given is None or (isinstance(given, Mapping) and not given):
-        return found
-    places = verified_places(given, count, index)
-    found[places] = encode_among(list(given.values()), classes, "verified_labels")
+    places, found = verified_places(given, count, index), np.full(count, -1)
+    if len(places):
+        found[places] = encode_verified(given, classes, *([] if names is None else [names]))
     return found
 
 

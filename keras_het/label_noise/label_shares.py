@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_het.base.batches import as_numpy
+from keras_het.base.classes import is_missing, some
 from keras_het.base.refusal import refusal, refuse_first, refuse_if
 from keras_het.label_noise.dawid_skene import majority_vote
 
@@ -30,14 +31,15 @@ class LabelShares(NamedTuple):
         return np.where(places < self.totals[:, None], found, -1)
 
 
-def label_shares(labels: Any, units: int, name: str = "labels") -> LabelShares:
+def label_shares(labels: Any, units: int, name: str = "labels", classes: np.ndarray | None = None) -> LabelShares:
     """Reads several labels of each example.
 
     Args:
-        labels: votes, integers `(N, M)`, -1 for none, or `label_noise.Votes`; or floats `(N, K)`: counts, whole
-            numbers, or distributions of sum 1.
+        labels: votes `(N, M)`, integers, -1 for none, or names, or `label_noise.Votes`; or floats `(N, K)`: counts,
+            whole numbers, or distributions of sum 1.
         units: K.
         name: name of the argument, for errors.
+        classes: labels of the K classes, `(K,)`, for votes that are names; or None.
     Raises:
         ValueError: for other shapes or values, or an example without any label.
 
@@ -46,9 +48,13 @@ def label_shares(labels: Any, units: int, name: str = "labels") -> LabelShares:
         [[0, 0, -1, -1], [0, 1, 1, 1]]
     """
     given = np.asarray(as_numpy(getattr(labels, "votes", labels)))
-    if given.ndim != 2 or given.dtype.kind not in "iuf":
-        raise refusal(name, "be votes (N, M) of integers, or counts or distributions (N, K) of floats", shape=given)
+    rule = "be votes (N, M), integers or names, or counts or distributions (N, K) of floats"
+    refuse_if(given.ndim != 2 or given.dtype.kind not in "iufOSU", name, rule, shape=given)
+    if given.dtype.kind in "OSU":
+        given = _numbered(given, units, classes, name)
     if given.dtype.kind != "f":
+        if given.shape[1] == units:
+            check_no_counts(given, name)
         return LabelShares(majority_vote(given, units, shares=True), (given >= 0).sum(axis=1))
     refuse_if(given.shape[1] != units, name, f"have {units} columns, one for each class", shape=given)
     given = given.astype("float64")
@@ -61,3 +67,40 @@ def label_shares(labels: Any, units: int, name: str = "labels") -> LabelShares:
     if len(wrong) and not are_counts:
         raise refusal(name, "be whole numbers, or have rows of sum 1", f"row {wrong[0]} sums to {totals[wrong[0]]:.6g}")
     return LabelShares(given / totals[:, None], totals.astype(int) if are_counts else None)
+
+
+def _numbered(given: np.ndarray, units: int, classes: np.ndarray | None, name: str) -> np.ndarray:
+    """Votes that are names, or integers among None, as integers."""
+    blank = blanks(given)
+    values = given[~blank].tolist()
+    known = np.arange(units) if classes is None else classes
+    places = {label: place for place, label in enumerate(known.tolist())}
+    wrong = [value for value in values if value not in places]
+    rule = f"have only the classes {some(known.tolist())}" + "; give `class_names` for names" * (classes is None)
+    refuse_if(wrong, name, rule, repr(wrong[0]) if wrong else "")
+    votes = np.full(given.shape, -1)
+    votes[~blank] = [places[value] for value in values]
+    return votes
+
+
+def check_no_counts(given: np.ndarray, name: str) -> None:
+    """Raises a ValueError for integers without a gap whose columns agree no more than by chance, as counts do."""
+    if given.dtype.kind not in "iu" or given.min() < 0:
+        return
+    size, count = int(given.max()) + 1, given.shape[1]
+    agree = sum(float(np.square(own := (given == k).sum(axis=1)).sum() - own.sum()) for k in range(size))
+    shares = np.stack([(given == k).mean(axis=0) for k in range(size)])
+    by_chance = len(given) * float((np.square(shares.sum(axis=1)) - np.square(shares).sum(axis=1)).sum())
+    if agree <= by_chance:
+        meant = f"are they counts of {count} classes? Give floats: {name}.astype(float)"
+        rule = f"be votes whose {count} columns agree; {meant}"
+        raise refusal(name, rule, "integers that agree no more than by chance")
+
+
+def blanks(given: np.ndarray) -> np.ndarray:
+    """Where a matrix has no label: None, nan, NA or -1."""
+    if given.dtype.kind in "biu":
+        return given == -1
+    if given.dtype.kind == "f":
+        return np.isnan(given) | (given == -1)
+    return np.array([[is_missing(value) or value in (-1, "") for value in row] for row in given])

@@ -22,7 +22,7 @@ from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.layers import HeteroscedasticDense
 from keras_het.report.noise import Noise, find_noise, unless_impossible
 from keras_het.truth.true_performance import TruePerformance, true_performance
-from keras_het.truth.verified_performance import VerifiedPerformance, verified_performance
+from keras_het.truth.verified_performance import VerifiedPerformance
 
 MOST_NEXT = 20  # labels to check next
 
@@ -124,8 +124,7 @@ def collect(
     dynamics: Any = None,
     issues: LabelIssues | None = None,
     transition: Any = None,
-    verified_labels: Mapping | None = None,
-    inclusion: Any = None,
+    verified: VerifiedPerformance | None = None,
     batch_size: int = 128,
 ) -> Findings:
     """Collects the findings of a report, without a page.
@@ -139,8 +138,7 @@ def collect(
         dynamics: a `callbacks.TrainingDynamics` of the same examples, by which the labels are judged; or None.
         issues: issues of the same labels, if somebody has found them; None finds them.
         transition: T, for the section on the true classes; None for none.
-        verified_labels: verified labels, `{index: class}`, for the section on them; None for none.
-        inclusion: probabilities with which these were drawn; None for equal ones.
+        verified: quality by verified labels of some of these examples, for a section on it; None for none.
         batch_size: size of the batches of the predictions.
     Returns:
         `Findings`.
@@ -195,7 +193,8 @@ def collect(
         margins,
         truth,
         None if probabilities is None else _diagnosis(p, labels),
-        *_verified(p, y, names, verified_labels, inclusion, missing),
+        verified,
+        None if verified is None else _next_labels(p, y, names, verified),
     )
 
 
@@ -233,24 +232,16 @@ def _truth(p: np.ndarray, labels: np.ndarray, transition: Any) -> TruePerformanc
     return None if transition is None else true_performance(_sum_to_one(p), labels, transition)
 
 
-def _verified(
-    p: np.ndarray, y: Any, names: list, verified: Mapping | None, inclusion: Any, missing: list[str]
-) -> tuple[VerifiedPerformance | None, NextLabels | None]:
-    """Quality by verified labels, and the labels to check next; None without any, or where they do not allow it."""
-    if not verified:
-        return None, None
-    p, index = _sum_to_one(p), getattr(y, "index", None) if hasattr(y, "iloc") else None
-    given: Any = y
-    if names != list(range(len(names))):
-        given = np.array(names, object)[np.asarray(y)]
-        given = given if index is None else type(y)(given, index)
-    how = {"inclusion": inclusion, "class_names": names}
-    found = unless_impossible(
-        "Quality by verified labels", missing, lambda: verified_performance(p, given, verified, **how)
-    )
-    left = min(MOST_NEXT, len(p) - len(verified))
-    proposed = analysis.next_labels(p, y, left, verified_labels=verified) if left > 0 else None
-    return found, proposed and dataclasses.replace(proposed, class_names=names)
+def _next_labels(p: np.ndarray, y: Any, names: list, verified: VerifiedPerformance) -> NextLabels | None:
+    """The labels to check next; None if all are verified."""
+    rule = "be of these examples, as `truth.verified_performance` returned it"
+    is_right = isinstance(verified, VerifiedPerformance) and verified.index.max() < len(p)
+    refuse_if(not is_right, "verified", rule, kind=verified)
+    index = y.index if hasattr(y, "iloc") else np.arange(len(p))
+    known = dict.fromkeys(index[verified.index].tolist())
+    if not (left := min(MOST_NEXT, len(p) - len(known))):
+        return None
+    return dataclasses.replace(analysis.next_labels(_sum_to_one(p), y, left, verified_labels=known), class_names=names)
 
 
 def _sum_to_one(p: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ from keras_het.report.advice import NO_PAIR, next_steps, summary
 from keras_het.report.examples import MOST_COLUMNS, MOST_SHOWN, Cell, Column, check_number, columns_of
 from keras_het.report.figures import is_images, margin_curves, pictures, thumbnails
 from keras_het.report.findings import Findings, collect
+from keras_het.truth.verified_performance import VerifiedPerformance
 
 MOST_SUSPECTS, MOST_PAIRS = 200, 20
 PAGE, TABLE = "report.html", "labels.csv"
@@ -95,8 +96,7 @@ def report(
     dynamics: Any = None,
     issues: LabelIssues | None = None,
     transition: Any = None,
-    verified_labels: Mapping | None = None,
-    inclusion: Any = None,
+    verified: VerifiedPerformance | None = None,
     images: Any = None,
     texts: Any = None,
     frame: Any = None,
@@ -128,11 +128,8 @@ def report(
             shall have, also beside dynamics; None finds them.
         transition: account of how the labels came about, T as `truth.true_performance` takes it, for a section on how
             good the model is against the true classes; then the examples must be held out. None for no such section.
-        verified_labels: labels that somebody has verified, a dict from the indices of examples to classes, as
-            `truth.verified_performance` takes it, for a section on what was verified, how good the model is by it, and
-            what to check next. None for no such section.
-        inclusion: probabilities with which the verified examples were drawn, as `truth.verified_performance` takes
-            them; None for equal ones.
+        verified: what `truth.verified_performance` said of these examples, by labels that somebody has verified, for a
+            section on it and on what to check next. None for no such section.
         images: pictures of the examples, to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels;
             None takes x if it has that last form.
         texts: texts of the examples, N of them, for the same, each str, bytes or None; None takes x if it is texts.
@@ -157,7 +154,7 @@ def report(
         ('report.html', True, True)
     """
     given = {"probabilities": probabilities, "dynamics": dynamics, "issues": issues}
-    given |= {"transition": transition, "verified_labels": verified_labels, "inclusion": inclusion}
+    given |= {"transition": transition, "verified": verified}
     shown = {"images": images, "texts": texts, "frame": frame, "title": title}
     return written(None, model, x, y, class_names, path, **shown, **given, batch_size=batch_size)
 

@@ -38,16 +38,18 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
     if sample_weight is not None and own_weight is not None:
         raise ValueError("`sample_weight` must be None for a data set with weights of its own. Received: weights")
     classes = own_classes = found.classes
-    verified = read_verified(verified_labels, count, classes, index)
+    verified = read_verified(verified_labels, count, classes, index, None if class_names is None else np.asarray(names))
     weights = check_weights(own_weight if sample_weight is None else sample_weight, count)
+    has_label = np.full(count, True) if found.labelled is None else found.labelled
     labelled = None if found.labelled is None else found.labelled | (verified >= 0)
     if labelled is not None:
         rows = np.flatnonzero(labelled)
         x, verified, weights = select_rows(x, rows), verified[rows], None if weights is None else weights[rows]
+        has_label = has_label[rows]
         index, found = (np.arange(count) if index is None else index)[rows], found.take(rows)
     if class_names is not None:
         classes = np.asarray(names)
-    is_known = verified >= 0
+    is_known, given = verified >= 0, np.where(has_label, found.y, -1)
     return Task(
         x,
         np.where(is_known, verified, found.y),
@@ -62,6 +64,7 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
         soft=found.soft,
         annotators=found.annotators,
         labelled=labelled,
+        given=given,
     )
 
 

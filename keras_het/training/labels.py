@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.batches import as_numpy, check_dense
-from keras_het.base.classes import Encoded, encode, is_missing
+from keras_het.base.classes import Encoded, encode
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.label_noise.dawid_skene import dawid_skene, majority_vote
+from keras_het.label_noise.label_shares import blanks, check_no_counts
 from keras_het.label_noise.votes import Votes
 
 ONE_CLASS = 0.95  # fraction of an annotator's votes that one class has, from which on it says little which
@@ -163,38 +164,15 @@ def _of_shares(y: Any, given: np.ndarray, name: str) -> Labels:
 
 def _of_table(y: Any, given: np.ndarray, name: str) -> Labels:
     """Votes of a matrix of integers or names."""
-    blank = _blanks(given)
+    blank = blanks(given)
     refuse_if(blank.all(), name, "have at least one label", "none")
-    _check_no_counts(given, name)
+    check_no_counts(given, name)
     values = given[~blank]
     integers = values.dtype.kind in "biuf" or all(isinstance(value, int | float | np.number) for value in values)
     classes, labels = encode(values.astype("float64") if integers else values, None, name, alone=True)
     votes = np.full(given.shape, -1, "int32")
     votes[~blank] = labels
     return _of_votes(votes, classes, getattr(y, "columns", None))
-
-
-def _check_no_counts(given: np.ndarray, name: str) -> None:
-    """Raises a ValueError for integers without a gap whose columns agree no more than by chance, as counts do."""
-    if given.dtype.kind not in "iu" or given.min() < 0:
-        return
-    size, count = int(given.max()) + 1, given.shape[1]
-    agree = sum(float(np.square(own := (given == k).sum(axis=1)).sum() - own.sum()) for k in range(size))
-    shares = np.stack([(given == k).mean(axis=0) for k in range(size)])
-    by_chance = len(given) * float((np.square(shares.sum(axis=1)) - np.square(shares).sum(axis=1)).sum())
-    if agree <= by_chance:
-        meant = f"are they counts of {count} classes? Give floats: {name}.astype(float)"
-        rule = f"be votes whose {count} columns agree; {meant}"
-        raise refusal(name, rule, "integers that agree no more than by chance")
-
-
-def _blanks(given: np.ndarray) -> np.ndarray:
-    """Where a matrix has no label: None, nan, NA or -1."""
-    if given.dtype.kind in "biu":
-        return given == -1
-    if given.dtype.kind == "f":
-        return np.isnan(given) | (given == -1)
-    return np.array([[is_missing(value) or value in (-1, "") for value in row] for row in given])
 
 
 def _of_votes(votes: np.ndarray, classes: np.ndarray, annotators: Any) -> Labels:

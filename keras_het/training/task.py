@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_het.base.batches import select_rows
 from keras_het.base.extras import import_extra
+from keras_het.base.verified import verified_places
 from keras_het.training.labels import fractions, most_probable
 
 
@@ -31,6 +32,7 @@ class Task:
         votes: labels of each of M annotators, -1 for none, `(N, M)`; None where there is one label for each example.
         soft: distributions over the classes that were given as labels, `(N, K)`; None for none.
         annotators: names of the annotators, `(M,)`; None for numbers.
+        given: labels as they were given, before any was verified, `(N,)`, -1 for none; None where nobody asks.
         labelled: mask of the examples that were given, boolean, of which those without a label are none of the N; None
             if all have one.
         transition: T by `diagnose_noise`, `(K, K)`; None in the plain training. It is estimated from that and from all
@@ -53,6 +55,7 @@ class Task:
     soft: np.ndarray | None = None
     annotators: np.ndarray | None = None
     labelled: np.ndarray | None = None
+    given: np.ndarray | None = None
     transition: np.ndarray | None = None
     head_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -84,7 +87,7 @@ class Task:
 
     def take(self, indices: np.ndarray) -> "Task":
         """The task of the examples at the `indices`; what their votes say is found without the others."""
-        names = ("y", "sample_weight", "trust", "verified", "index", "votes", "soft")
+        names = ("y", "sample_weight", "trust", "verified", "index", "votes", "soft", "given")
         rows = {name: getattr(self, name) for name in names}
         taken: dict[str, Any] = {name: None if row is None else row[indices] for name, row in rows.items()}
         return dataclasses.replace(self, x=select_rows(self.x, indices), **taken)
@@ -93,21 +96,38 @@ class Task:
         """What a user has of each example, without those that have no label; anything of another length as it is.
 
         Args:
-            given: texts, images, a frame, a dict by their indices, or None.
+            given: texts, images, a frame, or None.
         """
-        if isinstance(given, Mapping):
-            return self._keys_of_labelled(given)
         if self.labelled is None or given is None or len(given) != len(self.labelled):
             return given
         rows = np.flatnonzero(self.labelled)
         return given.iloc[rows] if hasattr(given, "iloc") else [given[row] for row in rows]
 
-    def _keys_of_labelled(self, given: Mapping) -> Mapping:
-        """A dict by the indices of all examples, by those of the N; the entries of a pandas index stay as they are."""
-        if self.labelled is None or hasattr(self.index, "get_indexer"):
-            return given
-        number = np.cumsum(self.labelled) - 1
-        return {int(number[key]): value for key, value in given.items() if self.labelled[key]}
+    def own_keys(self, given: Mapping) -> dict[int, Any]:
+        """A dict by the indices that a user gave, by those of the N examples; others, without a label, are left out.
+
+        Args:
+            given: dict from indices of examples to anything.
+        """
+        if hasattr(self.index, "get_indexer") and not np.array_equal(self.index, np.arange(len(self.y))):
+            rows = self.index.get_indexer(list(given))
+            return {int(row): value for row, value in zip(rows, given.values(), strict=True) if row >= 0}
+        count = len(self.y) if self.labelled is None else len(self.labelled)
+        places = verified_places(given, count).tolist()
+        number = (
+            np.arange(count) if self.labelled is None else np.where(self.labelled, np.cumsum(self.labelled) - 1, -1)
+        )
+        pairs = zip(number[places].tolist(), given.values(), strict=True)
+        return {place: value for place, value in pairs if place >= 0}
+
+    @property
+    def as_it_was(self) -> tuple[np.ndarray, np.ndarray]:
+        """Labels before any was verified, `(N,)` or distributions `(N, K)`, and which examples had one, `(N,)`."""
+        given = self.y if self.given is None else self.given
+        if self.votes is not None:
+            return fractions(self.votes, self.units), np.any(self.votes >= 0, axis=1)
+        names = np.asarray(self.classes)[np.maximum(given, 0)]
+        return (names if self.soft is None else self.soft), given >= 0
 
     def with_index(self) -> tuple[Any, Any]:
         """Labels `(N,)` with the index that the examples came in, and the frame of these; None where they had none."""

@@ -49,12 +49,16 @@ class Part(NamedTuple):
         below: squared distance to the lower end.
         above: squared distance to the upper end.
         second: W_h a_h^2, or their sum.
+        least: part of the value that is of cells of which nothing was verified, and may be 0.
+        most: what these may be more.
     """
 
     value: Any
     below: Any
     above: Any
     second: Any
+    least: Any = 0.0
+    most: Any = 0.0
 
     def __add__(self, other: Any) -> "Part":  # type: ignore[override]  # parts are added, not joined
         return Part(*map(np.add, self, other))
@@ -72,6 +76,11 @@ class Part(NamedTuple):
         between = NORMAL**2 * np.maximum(self.second - np.square(self.value), 0.0) / count
         return self.below + between, self.above + between
 
+    def whole_ends(self, count: int) -> tuple[Any, Any]:
+        """Squared distances to the ends, with what cells of which nothing was verified may be less or more."""
+        below, above = self.ends(count)
+        return np.square(np.sqrt(below) + self.least), np.square(np.sqrt(above) + self.most)
+
     def estimate(self, count: int, whole: Any = 1.0) -> Estimate:
         """The sum with its 95% interval, by the square root of the sum of the squared distances.
 
@@ -81,12 +90,12 @@ class Part(NamedTuple):
             count: N.
             whole: the most that it can be.
         """
-        below, above = self.ends(count)
-        return estimate(self.value, self.value - np.sqrt(below), self.value + np.sqrt(above), most=whole)
+        below, above = (np.sqrt(each) for each in self.ends(count))
+        return estimate(self.value, self.value - below - self.least, self.value + above + self.most, most=whole)
 
 
 def part(counted: Counted, otherwise: Any = UNSEEN) -> Part:
-    """W_h a_h of each cell, with the interval of Jeffreys for a_h, [0, 1] where nothing was verified.
+    """W_h a_h of each cell, with the interval of Jeffreys for a_h, or a bound from 0 to W_h where nothing was verified.
 
     Verified examples of unequal weights count for (sum w)^2 / sum w^2 (Kish 1965).
 
@@ -104,7 +113,9 @@ def part(counted: Counted, otherwise: Any = UNSEEN) -> Part:
     seen = size > 0
     a = np.where(seen, hits / np.where(seen, size, 1.0), otherwise)
     low, high = jeffreys(a, np.where(seen, np.square(size) / np.where(seen, squares, 1.0), 0.0))
-    return Part(share * a, np.square(share * (a - low)), np.square(share * (high - a)), share * np.square(a))
+    known, unknown = share * seen, share * ~seen
+    below, above = np.square(known * (a - low)), np.square(known * (high - a))
+    return Part(share * a, below, above, share * np.square(a), unknown * a, unknown * (1.0 - a))
 
 
 def jeffreys(a: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -131,7 +142,7 @@ def odds(over: Part, under: Part, count: int) -> Estimate:
     Source: Donner and Zou 2012, "Closed-form confidence intervals for functions of the normal mean and standard
         deviation", eq. 9, for a / b.
     """
-    (a_below, a_above), (b_below, b_above) = over.ends(count), under.ends(count)
+    (a_below, a_above), (b_below, b_above) = (each.whole_ends(count) for each in (over, under))
     a, b = np.asarray(over.value), np.asarray(under.value)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = a / (a + b)
@@ -143,21 +154,22 @@ def odds(over: Part, under: Part, count: int) -> Estimate:
     return estimate(value, np.nan_to_num(low), np.where(np.isnan(high), 1.0, high))
 
 
-def cells_of(proxies: list[np.ndarray], rows: np.ndarray) -> np.ndarray:
+def cells_of(proxies: list[np.ndarray], rows: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """The cell of each example, `(N,)`, from 0: cut at medians, by one proxy after the other, while cells stay filled.
 
     Args:
         proxies: numbers of each example, `(N,)`, the most telling first, by which the first cut is always made.
         rows: places of the verified examples.
+        weights: their weights, `(n,)`; None for equal ones. Of unequal ones examples count for (sum w)^2 / sum w^2.
 
     Example:
         >>> cells_of([np.array([0, 1, 0, 1])], np.array([0, 1])).tolist()
         [1, 0, 1, 0]
     """
-    seen = np.zeros(len(proxies[0]), bool)
-    seen[rows] = True
+    seen = np.zeros(len(proxies[0]))
+    seen[rows] = 1.0 if weights is None else weights
     found, waiting, number = np.zeros(len(seen), int), [(np.arange(len(seen)), 0)], 0
-    least = max(LEAST, len(rows) // MOST)
+    least = max(LEAST, effective(seen) / MOST)
     while waiting:
         inside, depth = waiting.pop()
         cut = _cut(proxies, inside, seen[inside], depth, least)
@@ -168,16 +180,24 @@ def cells_of(proxies: list[np.ndarray], rows: np.ndarray) -> np.ndarray:
     return found
 
 
-def _cut(proxies: list[np.ndarray], inside: np.ndarray, seen: np.ndarray, depth: int, least: int) -> np.ndarray | None:
+def _cut(
+    proxies: list[np.ndarray], inside: np.ndarray, seen: np.ndarray, depth: int, least: float
+) -> np.ndarray | None:
     """Which of the examples are above the median of the next proxy that leaves enough on both sides; None for none."""
     for step in range(len(proxies)):
         values = proxies[(depth + step) % len(proxies)][inside]
         above = values > np.median(values)
         above = above if above.any() else values > values.min()  # of two values the larger may be the more frequent
-        few = min(seen[above].sum(), seen[~above].sum()) < least
+        few = min(effective(seen[above]), effective(seen[~above])) < least
         if above.any() and not (few and depth + step):
             return above
     return None
+
+
+def effective(weights: np.ndarray) -> float:
+    """Number of examples of equal weights that vary as little (Kish 1965)."""
+    squares = np.square(weights).sum()
+    return float(weights.sum() ** 2 / squares) if squares else 0.0
 
 
 def counted(counts: np.ndarray, weights: np.ndarray, cells: np.ndarray, rows: np.ndarray) -> Counted:

@@ -9,6 +9,8 @@ from keras_het.truth.cells import Counted, Part, jeffreys, odds, part
 from keras_het.truth.intervals import Estimate
 from keras_het.truth.verified_sample import Sample
 
+SMALLEST = 1e-9  # sum of weights
+
 
 class ClassTables:
     """Metrics of each class, each by two cells: examples whose label is the class, and all others.
@@ -44,17 +46,20 @@ class ClassTables:
         return Estimate(estimate.value.T, estimate.low.T, estimate.high.T)
 
     def precision(self) -> Estimate:
-        """Fraction of the predictions of each class that are the true class, `(K,)`; nan where there is none."""
+        """Fraction of the predictions of each class that are the true class, `(K,)`; nan where none was verified."""
         sizes = self.of_predicted * self.count
         found = self._of_class(True, np.maximum(self.of_predicted, 1.0 / self.count)).estimate(np.maximum(sizes, 1.0))
-        return Estimate(*(np.where(sizes > 0, each, np.nan) for each in (found.value, found.low, found.high)))
+        seen = np.bincount(self.predicted, minlength=self.size) > 0
+        return Estimate(np.where(seen, found.value, np.nan), found.low * seen, np.where(seen, found.high, 1.0))
 
     def recall(self) -> Estimate:
-        """Fraction of each true class that is predicted so, a / (a + b) with b not predicted so, `(K,)`."""
+        """Fraction of each true class that is predicted so, a / (a + b), `(K,)`; nan where none was verified."""
         never = self.of_predicted == 0  # among these N, which does not show that it never is
         found = self._of_class(True)
         above = found.above + np.where(never, jeffreys(np.zeros(1), np.array([float(self.count)]))[1] ** 2, 0.0)
-        return odds(found._replace(above=above), self._of_class(False), self.count)
+        ratio = odds(found._replace(above=above), self._of_class(False), self.count)
+        seen = np.bincount(self.true, minlength=self.size) > 0
+        return Estimate(np.where(seen, ratio.value, np.nan), ratio.low * seen, np.where(seen, ratio.high, 1.0))
 
     def _of_class(self, is_predicted: bool, whole: Any = 1.0) -> Part:
         """The fraction of `whole` that is of each true class, and predicted so or not, `(K,)`."""
@@ -72,8 +77,9 @@ class ClassTables:
     def _part(self, share: np.ndarray, sums: Callable) -> Part:
         """Parts of cells, by a function of weights that sums them where an example counts, and everywhere."""
         (hits, size), (_, squares) = map(sums, self.weights)
-        rounded = (np.maximum(np.round(each, 12), 0.0) for each in (share, hits, size, squares))  # differences are not
-        return part(Counted(*rounded), 0.0)
+        rounded = [np.maximum(np.round(each, 12), 0.0) for each in (share, hits, size, squares)]  # differences are not
+        _, all_hits, all_size, _ = (each.sum() for each in rounded)
+        return part(Counted(*rounded), all_hits / max(all_size, SMALLEST))  # where nothing was verified as elsewhere
 
     def _sums(self, first: np.ndarray, second: np.ndarray, weights: Any = None) -> np.ndarray:
         """The sum of weights of each pair of classes, `(K, K)`."""

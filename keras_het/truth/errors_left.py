@@ -1,7 +1,8 @@
 """How many wrong labels are left, by a uniform sample of those that nobody had checked."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ from scipy.special import betaln, gammaln, logsumexp
 from keras_het.base.batches import as_numpy
 from keras_het.base.classes import encode
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.validation import check_boolean, check_labels, check_open_fraction
-from keras_het.base.verified import verified_places
+from keras_het.base.validation import check_boolean, check_class_names, check_open_fraction
+from keras_het.base.verified import encode_verified, verified_places
 
 PRIOR = 0.5  # both parameters of the beta distribution of the fraction of wrong labels: most sets have few
 
@@ -45,7 +46,8 @@ class LabelErrorsLeft:
     def looks_needed(self, rate: float) -> int:
         """How many further random looks are needed until at most a fraction `rate` of all labels is left wrong.
 
-        Errors are taken to go on as found: in the sample, the same fraction of the labels is wrong, rounded up.
+        Errors are taken to go on as found: in the sample, the same fraction of the labels is wrong, rounded up. The
+        bound of the longer sample holds for `sequential`; without it, only if the new size is fixed before a look.
 
         Args:
             rate: wanted fraction of all labels, in (0, 1).
@@ -78,6 +80,7 @@ def label_errors_left(
     *,
     confidence: float = 0.95,
     sequential: bool = False,
+    class_names: Sequence | None = None,
 ) -> LabelErrorsLeft:
     """An upper bound for the number of wrong labels among those that nobody has checked: when to stop looking.
 
@@ -100,14 +103,15 @@ def label_errors_left(
     because they are hard.
 
     Args:
-        labels: labels that are in use, integers or names, `(N,)`; a series of pandas, if the verified ones have the
-            names of its index.
-        verified_labels: all labels that were ever checked, as a dict from the index of an example to its class, one of
-            those of `labels`.
-        drawn: places of a uniform sample of what was unchecked then, in the order of looking, such as the `index` of
-            `analysis.next_labels(goal="random")`. Those of it that are verified by now are the sample.
+        labels: labels as they were before anybody verified any, integers or names, `(N,)`.
+        verified_labels: all labels that were ever checked, as a dict from the index of an example to its class; one
+            that no label has is an error, too; indices are those of `labels`, if it is a pandas Series.
+        drawn: uniform sample of what was unchecked then, in the order of looking: what
+            `analysis.next_labels(goal="random")` returned, or a list of indices as in `verified_labels`, such as the
+            `asked` of `analysis.read_verified_labels`. Those of it that are verified by now must be its first ones.
         confidence: probability that the bound holds, in (0, 1).
         sequential: boolean, whether it may be looked at any time; False for a sample whose size was fixed before.
+        class_names: names of the classes, where `labels` are integers and `verified_labels` names; None for none.
     Returns:
         `LabelErrorsLeft`; print it.
     Raises:
@@ -131,38 +135,55 @@ drawn at random were wrong, 1 of 200 checked in all
     confidence, sequential = check_open_fraction("confidence", confidence), check_boolean("sequential", sequential)
     places = verified_places(verified_labels, len(given), index)
     wrong = np.zeros(len(given), bool)
-    wrong[places] = given[places] != _classes_of(verified_labels, classes)
+    wrong[places] = given[places] != _verified(verified_labels, classes, class_names)
     is_checked = np.zeros(len(given), bool)
     is_checked[places] = True
-    sample = _sample(drawn, is_checked)
+    sample = _sample(_places(drawn, len(given), index), is_checked)
     errors, unchecked = int(wrong[sample].sum()), int(len(given) - len(places))
     most = _most(len(sample) + unchecked, len(sample), errors, confidence, sequential)
     found = len(places), int(wrong.sum()), len(sample), errors, unchecked, most, most / len(given)
     return LabelErrorsLeft(*found, confidence, sequential)
 
 
-def _classes_of(verified_labels: Mapping, classes: np.ndarray) -> np.ndarray:
-    """The verified labels as places among the classes."""
-    places = {label: place for place, label in enumerate(classes.tolist())}
-    wrong = [label for label in verified_labels.values() if label not in places]
-    refuse_if(wrong, "verified_labels", "have only classes of `labels`", repr(wrong[0]) if wrong else "")
-    return np.array([places[label] for label in verified_labels.values()], "int64")
+def _verified(given: Mapping, classes: np.ndarray, class_names: Sequence | None) -> np.ndarray:
+    """Verified labels as places among the classes, `(n,)`, -1 for a class that no label has."""
+    own = [classes] if class_names is None else [classes, np.asarray(check_class_names(class_names, len(classes)))]
+    alike = {isinstance(label, str) for each in own for label in each.tolist()}
+    known = {label for each in own for label in each.tolist()}
+    others = {key: label for key, label in given.items() if label not in known}
+    wrong = [label for label in others.values() if isinstance(label, str) not in alike]
+    refuse_if(
+        wrong, "verified_labels", f"be classes as in `labels`, such as {classes[0]}", repr(wrong[0]) if wrong else ""
+    )
+    found = encode_verified({key: own[0].tolist()[0] if key in others else label for key, label in given.items()}, *own)
+    return np.where([key in others for key in given], -1, found)
 
 
-def _sample(drawn: Any, is_checked: np.ndarray) -> np.ndarray:
+def _places(drawn: Any, count: int, index: Any) -> np.ndarray:
+    """Places of what was drawn: of a `NextLabels`, or of keys as `verified_labels` has them, `(n,)`."""
+    goal = getattr(drawn, "goal", "random")
+    rule = "be a uniform sample, of the goal 'random': other labels say nothing about the rest"
+    refuse_if(goal != "random", "drawn", rule, f"one of the goal {goal!r}")
+    if hasattr(drawn, "goal"):
+        return drawn.index
+    keys = np.asarray(as_numpy(drawn)).tolist()
+    refuse_if(not isinstance(keys, list), "drawn", "be a list of indices of examples", value=drawn)
+    twice = [key for key, number in Counter(keys).items() if number > 1]
+    refuse_if(
+        twice, "drawn", "have each index once, of a sample without replacement", f"{twice[0]!r} again" if twice else ""
+    )
+    return verified_places(dict.fromkeys(keys), count, index, "drawn")
+
+
+def _sample(places: np.ndarray, is_checked: np.ndarray) -> np.ndarray:
     """The places of the sample that are checked: the first ones, `(n,)`."""
-    places = check_labels(as_numpy(drawn), len(is_checked), name="drawn")
-    values, counts = np.unique(places, return_counts=True)
-    if (counts > 1).any():
-        rule = "have each index once, of a sample without replacement"
-        raise refusal("drawn", rule, f"{values[counts.argmax()]} again")
     there = is_checked[places]
     count = int(there.argmin()) if len(there) and not there.all() else len(there)
     if not count:
         raise refusal("drawn", "have a first index whose label is in `verified_labels`", "a sample of none")
     if there[count:].any():
-        rule = "be verified from its start on, without a gap: labels that are left out may be the hard ones"
-        raise refusal("drawn", rule, f"{places[count]} at [{count}] not verified, but others behind it")
+        rule = "be verified from its start on: what was left out may be hard. Verify it, or count it as wrong"
+        raise refusal("drawn", rule, f"example number {places[count]}, at [{count}] not verified; others behind it are")
     return places[:count]
 
 

@@ -14,6 +14,7 @@ from keras_het.truth.cells import cells_of, fraction
 from keras_het.truth.intervals import TAIL, Estimate, estimate
 from keras_het.truth.verified_sample import Sample, check_random, read_sample
 
+FEW = 20  # verified numbers
 FOLDS = 10  # of the verified examples, each predicted by the others
 LEAST_EACH = 5  # verified examples for each number that is fitted
 
@@ -45,9 +46,10 @@ class VerifiedMean(Titled):
     def lines(self) -> list[tuple[str, str]]:
         """(title, text) of the mean and of what it rests on."""
         judged = ", ".join(f"{mean:.3f}" for mean in self.judged)
+        worth = f"{self.worth:.0f} verified examples without the other verdicts"
         return [
             ("mean, as people judge", f"{self.mean}; by the {self.verified} verified examples alone {self.alone}"),
-            ("as exact as", f"{self.worth:.0f} verified examples without the other verdicts"),
+            *([("as exact as", worth)] if np.isfinite(self.worth) else []),
             ("mean of the judge" if len(self.judged) == 1 else "means of the judges", judged),
             *self.notes,
         ]
@@ -92,21 +94,24 @@ def verified_mean(verdicts: Any, verified: Any, *, inclusion: Any = None) -> Ver
     """
     check_same_index(verdicts=verdicts)
     index = verdicts.index if hasattr(verdicts, "iloc") else None
-    given = check_numbers("verdicts", np.asarray(as_numpy(verdicts)).astype("float64"))
+    given = _numbers("verdicts", as_numpy(verdicts))
     refuse_if(given.ndim not in (1, 2) or not given.size, "verdicts", "have shape (N,) or (N, J)", shape=given)
     refuse_first(~np.isfinite(given), "verdicts", "be finite", given)
     judges = given.reshape(len(given), -1)
     sample = read_sample(verified, len(judges), inclusion, index, "verified")
-    y = check_numbers("verified", list(verified.values()))
+    y = _numbers("verified", list(verified.values()))
     refuse_first(~np.isfinite(y), "verified", "be finite numbers", y)
     each = judges.mean(axis=1)
     scores = {"their verdicts": each} | {f"verdicts of judge {j}": own for j, own in enumerate(judges.T)}
     doubt = check_random(sample, scores, {}, "verified")
-    is_fraction = np.isin(y, (0.0, 1.0)).all()
+    is_fraction = np.isin(y, (0.0, 1.0)).all() and judges.min() >= 0 and judges.max() <= 1
     refuse_if(len(y) < 2 and not is_fraction, "verified", "have at least two examples, for a mean of numbers", len(y))
     find = _of_fractions if is_fraction else mean_estimate
     proxies = judges if len(judges.T) == 1 else np.column_stack([each, judges])
-    notes = [("rests on", f"{len(y)} verified examples, which must have been drawn at random")]
+    kind = "fraction of those that are right" if is_fraction else "mean of numbers, by Student's t"
+    notes = [("rests on", f"{len(y)} verified examples that were drawn at random; it is the {kind}")]
+    if len(y) < FEW and not is_fraction:
+        notes.append(("warning", f"intervals of the mean of fewer than {FEW} numbers may hold far less than 95%."))
     return VerifiedMean(
         find(y, judges if find is mean_estimate else proxies, sample),
         judges.mean(axis=0),
@@ -116,9 +121,17 @@ def verified_mean(verdicts: Any, verified: Any, *, inclusion: Any = None) -> Ver
     )
 
 
+def _numbers(name: str, given: Any) -> np.ndarray:
+    """Numbers or booleans, `(N,)` or `(N, J)`."""
+    array = np.asarray(given)
+    rule = "be numbers or booleans; of texts, compare them first, as verdicts == 'right'"
+    refuse_if(array.dtype.kind in "SU" or any(isinstance(each, str) for each in array.ravel()[:1]), name, rule, "texts")
+    return check_numbers(name, array.astype("float64"))
+
+
 def _of_fractions(y: np.ndarray, proxies: np.ndarray, sample: Sample) -> Estimate:
     """The fraction of ones."""
-    return fraction(y, sample.weights, cells_of(list(proxies.T), sample.rows), sample.rows)
+    return fraction(y, sample.weights, cells_of(list(proxies.T), sample.rows, sample.weights), sample.rows)
 
 
 def mean_estimate(y: np.ndarray, proxies: np.ndarray, sample: Sample, least: float = -np.inf) -> Estimate:
@@ -139,6 +152,8 @@ def mean_estimate(y: np.ndarray, proxies: np.ndarray, sample: Sample, least: flo
     if spread + of_all.var() / len(proxies) >= plain:
         of_all, (shift, spread) = alone[0], _rest(y, weights)
     value = of_all.mean() + shift
+    if spread == 0:  # all are alike, which says nothing of how others differ
+        return estimate(value, least, np.inf, least=least, most=np.inf)
     half = stdtrit(len(y) - 1, 1.0 - TAIL) * np.sqrt(spread + of_all.var() / len(proxies))
     return estimate(value, value - half, value + half, least=least, most=np.inf)
 

@@ -10,8 +10,10 @@ from scipy.stats import hypergeom, rankdata
 from keras_het.base.refusal import refuse_first, refuse_if
 from keras_het.base.validation import check_numbers
 from keras_het.base.verified import verified_places
+from keras_het.truth.cells import effective
 
 CERTAIN, DOUBTFUL = 1e-5, 0.01  # of a chance, over all tests, that a random sample looks so
+LEAST_OTHERS = 30  # expected values beside the most frequent one, for a normal distribution
 REMEDY = "give `inclusion`, the probability of each example to be drawn, or only those that were drawn at random"
 
 
@@ -31,7 +33,7 @@ class Sample(NamedTuple):
     @property
     def effective(self) -> float:
         """Number of examples of equal weights that vary as little (Kish 1965)."""
-        return float(self.weights.sum() ** 2 / np.square(self.weights).sum())
+        return effective(self.weights)
 
 
 def read_sample(verified: Any, count: int, inclusion: Any, index: Any = None, name: str = "verified_labels") -> Sample:
@@ -52,15 +54,19 @@ def read_sample(verified: Any, count: int, inclusion: Any, index: Any = None, na
         return Sample(rows, np.ones(len(rows)), True)
     if isinstance(inclusion, Mapping):
         missing = [key for key in verified if key not in inclusion]
-        refuse_if(missing, "inclusion", f"have a probability for each of `{name}`", f"none for {missing[:1]}")
+        those = f"{{k: {name}[k] for k in inclusion}}"
+        rule = f"have a probability for each of `{name}`; give only those that were drawn: {those}"
+        refuse_if(missing, "inclusion", rule, f"none for {missing[:1]}")
         own = check_numbers("inclusion", [inclusion[key] for key in verified])
     else:
         given = check_numbers("inclusion", inclusion)
         refuse_if(given.shape != (count,), "inclusion", f"be a dict, or have shape ({count},)", shape=given)
         own = given[rows]
+        refuse_first(~(given > 0), "inclusion", "be above 0: what could not be drawn cannot be spoken for", given)
     rule = "be in (0, 1] for verified examples: what could not be drawn cannot speak for others"
     refuse_first(~((own > 0) & (own <= 1)), "inclusion", rule, own)
-    return Sample(rows, np.mean(own) / own, bool(np.all(own == own[0])))
+    is_uniform = bool(np.all(own == own[0])) and (isinstance(inclusion, Mapping) or bool(np.all(given == given[0])))
+    return Sample(rows, np.mean(own) / own, is_uniform)
 
 
 def check_random(sample: Sample, scores: dict[str, np.ndarray], classes: dict[str, np.ndarray], name: str) -> str:
@@ -94,7 +100,13 @@ def check_random(sample: Sample, scores: dict[str, np.ndarray], classes: dict[st
 
 
 def _of_ranks(values: np.ndarray, rows: np.ndarray) -> float:
-    """The two-sided chance of the mean rank of the sample, by the normal distribution."""
+    """The two-sided chance of the mean rank of the sample, by the normal distribution.
+
+    Where nearly all values are the same, the normal distribution is far off: there it is that of the number of others.
+    """
+    unique, place, number = np.unique(values, return_inverse=True, return_counts=True)
+    if len(unique) == 2 or len(rows) * (1.0 - number.max() / len(values)) < LEAST_OTHERS:
+        return float(_of_classes((place == number.argmax()).astype(int), rows).min())
     count, n, ranks = len(values), len(rows), rankdata(values)
     variance = ranks.var() * (count - n) / max(count - 1, 1) / n
     return 1.0 if variance == 0 else float(2.0 * ndtr(-abs(ranks[rows].mean() - ranks.mean()) / np.sqrt(variance)))

@@ -55,10 +55,11 @@ def test_a_table_comes_back(names, dialect, tmp_path):
     found.to_csv(path := tmp_path / "check.csv", texts=TEXTS)
     filled(path, [safe_cell(names[place % 4]) for place in range(4)], **dialect)
     read = read_verified_labels(path, names)
-    assert read.labels == {int(index): place % 4 for place, index in enumerate(found.index[:4])}
+    assert read.labels == {int(index): names[place % 4] for place, index in enumerate(found.index[:4])}
+    assert sorted(read.asked) == sorted(found.index.tolist())
     assert read.inclusion == dict.fromkeys(found.index[:4].tolist(), 0.5)
     by_name = {index: label.strip() for index, label in read_verified_labels(path).labels.items()}
-    assert by_name == {index: names[label].strip() for index, label in read.labels.items()}
+    assert by_name == {index: label.strip() for index, label in read.labels.items()}
 
 
 def test_the_columns_of_a_table_and_what_is_shown_of_the_examples(tmp_path):
@@ -130,10 +131,15 @@ def test_tasks_have_the_form_that_label_studio_documents(tmp_path):
     ]
     assert [choice.get("value") for choice in view[2]] == names
     for number, task in enumerate(json.loads((tmp_path / "check.json").read_text())):
-        index, (prediction,) = int(found.index[number]), task["predictions"]
+        index = int(found.index[number])
         shown = {"text": TEXTS[index] or "", "image": f"https://x.org/{index}.jpg"}
-        known = {"index": index, "given": names[found.given[number]], "score": found.score[number], "inclusion": 0.5}
-        assert task["data"] == known | shown
+        assert task["data"] == {"index": index, "given": names[found.given[number]], "inclusion": 0.5} | shown
+        assert task["predictions"] == []  # of a random draw nobody is told a class
+    found = asked(names, goal="errors")
+    found.to_label_studio(tmp_path / "check.json", TEXTS)
+    for number, task in enumerate(json.loads((tmp_path / "check.json").read_text())):
+        (prediction,) = task["predictions"]
+        assert prediction["score"] == found.score[number]
         (result,) = prediction["result"]
         assert result["value"] == {"choices": [names[found.suggested[number]]]}
         assert [result[name] for name in ("type", "from_name", "to_name")] == ["choices", view[2].get("name"), "text"]
@@ -153,10 +159,11 @@ def test_annotations_come_back_without_those_that_are_none(tmp_path):
         [annotation("cat"), truth],
     ]
     exported(path, own)
-    expected = dict(zip(found.index[[0, 2, 5]].tolist(), [1, 0, 3], strict=True))
+    expected = dict(zip(found.index[[0, 2, 5]].tolist(), ["dog", "cat", "pig"], strict=True))
     assert read_verified_labels(path, names).labels == expected
     read = read_verified_labels(path)
-    assert read.labels == {index: names[label] for index, label in expected.items()}
+    assert read.labels == expected
+    assert read.asked == found.index.tolist()
     assert read.inclusion == dict.fromkeys(expected, 0.5)
 
 

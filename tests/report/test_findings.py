@@ -343,17 +343,13 @@ def test_a_transition_adds_what_the_labels_say_of_the_true_classes():
 
 
 def test_verified_labels_say_how_good_the_model_is_and_what_to_check_next():
-    verified = {index: int(Y[index]) for index in np.random.default_rng(0).permutation(len(Y))[:10].tolist()}
-    found = collect(plain(), X, Y, verified_labels=verified)
-    assert found.verified.verified == 10
-    assert found.next_labels.index.tolist() == [index for index in found.next_labels.index if index not in verified]
-    names = list("abcdefgh")[:CLASSES]
-    named = collect(
-        plain(), X, Y, names, verified_labels={index: names[label] for index, label in verified.items()}, inclusion=None
-    )
-    assert named.verified.accuracy == found.verified.accuracy
-    assert set(named.next_labels.to_frame()["given"]) <= set(names)
-    assert collect(plain(), X, Y).verified is None
-    impossible = collect(plain(), X, Y, verified_labels=verified, inclusion=np.zeros(len(Y)))
-    assert impossible.verified is None
-    assert "Quality by verified labels: not known. `inclusion` must be in (0, 1]" in impossible.missing[-1]
+    p = plain().predict(X, verbose=0).astype("float64")
+    some = {index: int(Y[index]) for index in np.random.default_rng(0).permutation(len(Y))[:10].tolist()}
+    verified = truth.verified_performance(p / p.sum(axis=1, keepdims=True), Y, some)
+    found = collect(plain(), X, Y, list("abcdefgh")[:CLASSES], verified=verified)
+    assert found.verified is verified
+    assert not set(some) & set(found.next_labels.names)
+    assert set(found.next_labels.to_frame()["given"]) <= set("abcdefgh")
+    assert collect(plain(), X, Y).next_labels is None
+    with pytest.raises(ValueError, match="`verified` must be of these examples"):
+        collect(plain(), X, Y, verified=some)

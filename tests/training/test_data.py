@@ -137,7 +137,7 @@ def named(name, strengths=(None,)):
         ({"verified_labels": {240: 0}}, "`verified_labels` must have indices in [0, 240), integers. Received: 240"),
         (
             {"verified_labels": {0: "a"}},
-            "`verified_labels` must have at least one label, and only those of `y`. Receiv",
+            "`verified_labels` must have only the classes 0, 1, 2. Received: 'a' of example",
         ),
         (
             {"validation_data": (X, np.full((240, 3), 1 / 3))},

@@ -83,10 +83,10 @@ def test_no_ratio_of_nothing():
 
 def test_chances_of_a_random_sample_are_those_of_scipy():
     rng = np.random.default_rng(0)
-    values, rows = rng.integers(4, size=300), rng.choice(300, 40, replace=False)
+    values, rows = rng.integers(4, size=300), rng.choice(300, 60, replace=False)
     counts, own = np.bincount(values), np.bincount(values[rows], minlength=4)
     for k, chance in enumerate(_of_classes(values, rows)):
-        of = hypergeom(300, counts[k], 40)
+        of = hypergeom(300, counts[k], 60)
         assert chance == pytest.approx(min(1.0, 2 * min(of.cdf(own[k]), of.sf(own[k] - 1))))
     inside = np.isin(np.arange(300), rows)
     of = mannwhitneyu(values[inside], values[~inside], use_continuity=False, method="asymptotic")

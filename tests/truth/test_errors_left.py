@@ -113,8 +113,13 @@ def test_names_and_the_index_of_a_series():
     expected = label_errors_left(labels, verified, drawn)
     names, index = np.array(["cat", "dog"]), np.arange(20) + 100
     named = {int(index[key]): str(names[label]) for key, label in verified.items()}
-    assert label_errors_left(pandas.Series(names[labels], index), named, drawn) == expected
-    by_place = dict(zip(verified, named.values(), strict=True))
+    assert label_errors_left(pandas.Series(names[labels], index), named, index[list(drawn)]) == expected
+    assert (
+        label_errors_left(
+            labels, by_place := dict(zip(verified, named.values(), strict=True)), drawn, class_names=names
+        )
+        == expected
+    )
     assert label_errors_left(names[labels].tolist(), by_place, drawn) == expected
 
 
@@ -149,11 +154,17 @@ def test_a_million_labels_take_well_under_a_second():
     [
         ({"drawn": [3, 7, 3]}, "`drawn` must have each index once, of a sample without replacement. Received: 3 again"),
         ({"drawn": [5, 3]}, "`drawn` must have a first index whose label is in `verified_labels`. Received: a"),
-        ({"drawn": []}, "`drawn` must be integers of shape (N,)"),
+        ({"drawn": []}, "`drawn` must have a first index"),
         ({"drawn": np.array([], int)}, "`drawn` must have a first index"),
-        ({"drawn": [3, 5, 7]}, "`drawn` must be verified from its start on, without a gap: labels that are"),
-        ({"drawn": [20]}, "`drawn` must be in [0, 20). Received: 20 at [0]"),
-        ({"verified_labels": {3: 2}}, "`verified_labels` must have only classes of `labels`. Received: 2"),
+        (
+            {"drawn": [3, 5, 7]},
+            "`drawn` must be verified from its start on: what was left out may be hard. Verify it, or count",
+        ),
+        ({"drawn": [20]}, "`drawn` must have indices in [0, 20), integers. Received: 20"),
+        (
+            {"verified_labels": {3: "cat"}},
+            "`verified_labels` must be classes as in `labels`, such as 0. Received: 'cat'",
+        ),
         ({"verified_labels": {20: 0}}, "`verified_labels` must have indices in [0, 20), integers. Received: 20"),
         ({"verified_labels": [3]}, "`verified_labels` must be a dict from the indices of examples to their labels"),
         ({"confidence": 95}, "`confidence` must be a number in (0, 1). Received: confidence=95"),

@@ -8,7 +8,7 @@ from scipy.optimize import linear_sum_assignment
 
 from keras_het.base.batches import as_numpy, check_same_index
 from keras_het.base.classes import check_no_id, encode_among, is_missing, some
-from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_class_names, check_labels
 from keras_het.base.verified import encode_verified
 from keras_het.label_noise.estimation import check_distributions
@@ -96,7 +96,8 @@ class VerifiedData:
 
 def _names(predictions: np.ndarray, labels: Any, truths: list) -> list:
     """The classes of predictions, labels and verified labels, sorted; integers from 0 on."""
-    given = np.asarray(as_numpy(getattr(labels, "votes", labels)))
+    predictions = _whole(predictions, "predictions")
+    given = _whole(np.asarray(as_numpy(getattr(labels, "votes", labels))), "labels")
     if given.dtype.kind == "f" and given.ndim == 2:
         return list(range(given.shape[1]))
     values = [value for each in (predictions, given) for value in each.ravel().tolist()] + truths
@@ -115,11 +116,19 @@ def _numbers_or_names(classes: np.ndarray) -> list[np.ndarray]:
     return [classes] if classes.dtype.kind in "iufb" else [classes, np.arange(len(classes))]
 
 
+def _whole(given: np.ndarray, name: str) -> np.ndarray:
+    """Classes of a float type as integers."""
+    if given.dtype.kind != "f" or given.ndim != 1:
+        return given
+    two = "np.stack([1 - p, p], axis=1) for p of the second of two classes"
+    rule = f"be classes (N,), or probabilities (N, K): {two}"
+    refuse_if(np.any(given != np.floor(given)), name, rule, "fractions of shape (N,)")
+    return given.astype("int64")
+
+
 def _places(given: np.ndarray, classes: np.ndarray, name: str) -> np.ndarray:
     """Labels, names or numbers, as places among the classes, `(N,)`."""
-    if given.dtype.kind == "f" and np.any(given != np.floor(given)):
-        two = "np.stack([1 - p, p], axis=1) for p of the second of two classes"
-        raise refusal(name, f"be classes (N,), or probabilities (N, K): {two}", "fractions of shape (N,)")
+    given = _whole(given, name)
     if given.dtype.kind in "iu" and classes.dtype.kind not in "iufb":
         return check_labels(given, len(classes), name=name)
     numbers = classes.dtype.kind in "iu" and given.dtype.kind in "OSU"

@@ -207,7 +207,7 @@ DEEP, LONG = "[" * 100_000, "9" * 10_000
         ('[{"data": {"index": true}, "annotations": []}]', "Received: an index 'True' in task 1 of "),
         ('[{"data": {"index": 3}, "annotations": [{"result": 3}]}]', "Received: no `result` in task 1 of "),
         (
-            '[{"data": {"index": 3}, "annotations": [{"result": [{"type": "choices", "value": {"choices": [[3]]}}]}]}]',
+            json.dumps([{"data": {"index": 3}, "annotations": [annotation([3])]}]),
             "`path` must have texts as the `choices` of an annotation. Received: others in task 1 of ",
         ),
     ],

@@ -45,3 +45,33 @@ def test_indices_count_examples_without_a_label():
         found = result(x, votes, rows=slice(10, None)).next_labels(30)
         assert sorted(found.index) == list(range(10, 40))
         assert sorted(found.to_frame().index) == sorted(expected)
+
+
+def test_a_result_is_judged_by_labels_as_they_were(tmp_path):
+    """Verified labels that a call has put in the place of the given ones would make all of these look right."""
+    names = NAMES[LABELS]
+    some = {place: str(NAMES[P[place].argmax()]) for place in (1, 3, 20, 31, 33, 36, 38)}
+    plain = result(np.zeros((40, 2)), names).verified_performance(some)
+    again = result(np.zeros((40, 2)), names, some).verified_performance(some)
+    assert again.accuracy == plain.accuracy
+    assert again.label_accuracy == plain.label_accuracy
+    assert plain.label_accuracy.value < 1.0
+    index = [f"row {place}" for place in range(40)]
+    named = {index[place]: label for place, label in some.items()}
+    framed = result(pd.DataFrame(np.zeros((40, 2)), index), names, named)
+    assert framed.verified_performance(named).accuracy == plain.accuracy
+    assert not set(framed.next_labels(30, verified_labels={"row 0": "cat"}).names) & {"row 0", *named}
+
+
+def test_votes_of_examples_that_have_none_are_left_out():
+    votes = np.stack([LABELS, LABELS, np.roll(LABELS, 1)], axis=1)
+    votes[:4] = -1
+    some = {place: int(P[place].argmax()) for place in (2, 5, 9, 31, 36)}
+    task = read(np.zeros((40, 2)), votes)
+    best = Score("plain", None, 0.5)
+    p = P[4:]
+    found = Result(None, best, [best], "accuracy", "", diagnose_noise(p, task.y), p, data=task)
+    judged = found.verified_performance(some)
+    assert judged.index.tolist() == [1, 5, 27, 32]  # of the 36 with votes
+    inclusion = np.linspace(0.1, 0.9, 40)
+    assert found.verified_performance(some, inclusion).index.tolist() == judged.index.tolist()

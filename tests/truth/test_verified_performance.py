@@ -8,6 +8,7 @@ import pytest
 
 from keras_het.label_noise import votes_from_table
 from keras_het.truth import true_performance, verified_mean, verified_performance
+from keras_het.truth.intervals import Estimate
 from tests.checks import z_limit
 
 pytestmark = pytest.mark.once
@@ -79,6 +80,58 @@ def test_intervals_hold_under_any_noise(noise, number, base_seed):
     room = z_limit(1e-4 / 6) * np.sqrt(0.93 * 0.07 / 250)
     for each in (held, labels_held, recall_held):
         assert np.mean(each) > 0.93 - room
+
+
+@pytest.mark.statistical(1e-4)
+@pytest.mark.parametrize("number", [3, 30])
+def test_intervals_of_classes_and_bins_hold_where_most_were_never_verified(number, base_seed):
+    """Twenty classes, right in 90%: fractions of cells that nobody saw are bounds, not errors among others."""
+    rng = np.random.default_rng([base_seed, 1])
+    true = rng.integers(20, size=20_000)
+    predicted = np.where(rng.random(20_000) < 0.9, true, rng.integers(20, size=20_000))
+    labels = np.where(rng.random(20_000) < 0.8, true, rng.integers(20, size=20_000))
+    sure = rng.uniform(0.55, 0.95, 20_000)
+    p = np.where(np.arange(20) == predicted[:, None], sure[:, None], (1.0 - sure[:, None]) / 19)
+    right, joint = predicted == true, np.bincount(true * 20 + predicted, minlength=400).reshape(20, 20) / 20_000
+    precision, recall = (np.array([right[each == k].mean() for k in range(20)]) for each in (predicted, true))
+    held = []
+    for _ in range(60):
+        rows = rng.integers(20_000, size=1000)
+        found = verified_performance(p[rows], labels[rows], verified(true[rows], number))
+        pairs = [(found.precision, precision), (found.recall, recall), (found.joint, joint)]
+        curve = [right[np.floor(10 * sure) == place].mean() for place in range(5, 10)]
+        pairs.append((Estimate(*(each[5:] for each in (found.curve.value, found.curve.low, found.curve.high))), curve))
+        held.append([np.mean((each.low <= value) & (value <= each.high)) for each, value in pairs])
+    assert np.mean(held, axis=0).min() > 0.93
+
+
+@pytest.mark.statistical(1e-4)
+def test_intervals_hold_where_some_were_drawn_fifty_times_as_often(base_seed):
+    """Cells are cut by the probability first: else one without a rarely drawn example would hide what it is like."""
+    p, labels, true = population("example")
+    accuracy, held = np.mean(p.argmax(axis=1) == true), []
+    for seed in range(200):
+        rows = np.random.default_rng([base_seed, seed, 5]).integers(len(p), size=4000)
+        sure = p[rows].max(axis=1)
+        inclusion = np.where(sure < np.median(sure), 0.1, 0.002)
+        drawn = np.flatnonzero(np.random.default_rng([base_seed, seed, 6]).random(4000) < inclusion)
+        own = {int(place): int(true[rows[place]]) for place in drawn}
+        found = verified_performance(p[rows], labels[rows], own, inclusion=inclusion).accuracy
+        held.append(found.low <= accuracy <= found.high)
+    assert np.mean(held) > 0.93 - z_limit(1e-4) * np.sqrt(0.93 * 0.07 / 200)
+
+
+def test_mistakes_are_asked_about():
+    p, labels, true = redrawn("class", 9)
+    own = verified(true, 40)
+    warnings = {
+        "in another order of classes": (p[:, [1, 2, 3, 0]], labels, own),
+        "do the indices belong to these labels?": (p, labels, verified((labels + 1) % CLASSES, 40)),
+        "give those as they were before": (p, np.where(np.arange(600) < 40, true, labels), own),
+    }
+    for text, arguments in warnings.items():
+        assert any(text in said for title, said in verified_performance(*arguments).notes if title == "warning"), text
+    assert "warning" not in dict(verified_performance(p, labels, own).notes)
 
 
 @pytest.mark.planted
@@ -202,6 +255,11 @@ def test_a_class_of_which_none_was_verified_has_no_recall():
         ({"labels": np.full((600, 3), 1 / 3)}, "`labels` must have 4 columns"),
         ({"predictions": np.full((600, 4), 0.3)}, "`predictions` must have rows of sum 1"),
         ({"bins": 0}, "`bins` must be an integer"),
+        ({"predictions": np.linspace(0.1, 0.9, 600)}, r"`predictions` must be classes \(N,\), or probabilities"),
+        ({"labels": np.array(["a", "b"] * 300)}, "`labels` must have at least one label, and only the classes 0, 1"),
+        ({"labels": np.tile([30_000, 0], 300), "predictions": np.zeros(600, int)}, "is it an id?"),
+        ({"predictions": np.array(["a", "b"] * 300)}, "`class_names` must be given where names stand beside numbers"),
+        ({"inclusion": np.where(np.arange(600) == 5, 0.0, 0.5)}, "`inclusion` must be above 0"),
     ],
 )
 def test_wrong_arguments_are_refused(changed, text):
@@ -268,6 +326,7 @@ def test_several_judges_and_one_verdict():
         (([0.0, np.nan], {0: 1}), "`verdicts` must be finite"),
         (([0.0, 1.0], {0: np.inf}), "`verified` must be finite"),
         (([0.0, 1.0], {0: 2.5}), "`verified` must have at least two examples"),
+        ((["right", "wrong"], {0: 1}), "`verdicts` must be numbers or booleans; of texts, compare them first"),
         (([0.0, 1.0], {}), "`verified` must have at least one example"),
         (
             (np.arange(1000) > 500, dict.fromkeys(range(60), 1)),

@@ -79,7 +79,7 @@ text = "\n".join(",".join(row) for row in [head, *rows])
 (folder / "checked.csv").write_text(text)
 
 verified = analysis.read_verified_labels(folder / "checked.csv").labels
-judged = truth.verified_performance(p, labels, verified)
+judged = found.verified_performance(verified)
 print(judged)
 accuracy = np.mean(p.argmax(axis=1) == true)
 print("in truth", accuracy.round(3), np.mean(labels == true).round(3))
@@ -152,7 +152,7 @@ last = analysis.next_labels(
     p, labels, 200, goal="random", verified_labels=known, seed=1
 )
 seen = known | {int(i): int(true[i]) for i in last.index}
-left = truth.label_errors_left(labels, seen, last.index, sequential=True)
+left = truth.label_errors_left(labels, seen, last, sequential=True)
 print(left)
 in_truth = np.setdiff1d(np.arange(len(labels)), np.fromiter(seen, int))
 print("in truth", np.sum(labels[in_truth] != true[in_truth]))

@@ -103,7 +103,7 @@ def encode_among(y: Any, classes: np.ndarray, name: str, rule: str = "only those
         y: labels of any form that `encode` takes.
         classes: classes of the other labels.
         name: name of the argument, for errors.
-        rule: what its labels must be, for errors.
+        rule: text of what its labels must be, for errors.
     Returns:
         the places of the labels among the classes, `(N,)`.
     Raises:

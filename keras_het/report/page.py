@@ -128,7 +128,7 @@ def report(
             shall have, also beside dynamics; None finds them.
         transition: account of how the labels came about, T as `truth.true_performance` takes it, for a section on how
             good the model is against the true classes; then the examples must be held out. None for no such section.
-        verified: what `truth.verified_performance` said of these examples, by labels that somebody has verified, for a
+        verified: result of `truth.verified_performance` on these examples, by labels that somebody has verified, for a
             section on it and on what to check next. None for no such section.
         images: pictures of the examples, to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels;
             None takes x if it has that last form.

@@ -50,7 +50,7 @@ class Part(NamedTuple):
         above: squared distance to the upper end.
         second: W_h a_h^2, or their sum.
         least: part of the value that is of cells of which nothing was verified, and may be 0.
-        most: what these may be more.
+        most: amount by which these may be more.
     """
 
     value: Any

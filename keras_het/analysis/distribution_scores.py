@@ -14,8 +14,7 @@ from keras_het.base.tables import Titled
 from keras_het.base.validation import check_class_names
 from keras_het.label_noise.estimation import check_distributions
 from keras_het.label_noise.label_shares import label_shares
-
-SMALL = float(np.finfo("float32").tiny)  # least probability in a logarithm, as in the metric
+from keras_het.ops.transition import SMALLEST
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +89,7 @@ def distribution_scores(probabilities: Any, labels: Any, class_names: Sequence |
     names = None if class_names is None else np.asarray(check_class_names(class_names, p.shape[1]))
     d, totals = label_shares(labels, p.shape[1], classes=names)
     refuse_if(len(d) != len(p), "labels", f"have a row for each of the {len(p)} examples", len(d))
-    own, entropy = -(d * np.log(np.maximum(p, SMALL))).sum(axis=1), entr(d).sum(axis=1)
+    own, entropy = -(d * np.log(np.maximum(p, SMALLEST))).sum(axis=1), entr(d).sum(axis=1)
     notes = [("labels", "distributions: their entropy is as it is")]
     if totals is not None:
         entropy = entropy + ((d > 0).sum(axis=1) - 1.0) / (2.0 * totals)

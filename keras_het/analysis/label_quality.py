@@ -12,9 +12,8 @@ from keras_het.analysis.covariance import ConfusedPair
 from keras_het.analysis.diagnosis import diagnose_noise
 from keras_het.analysis.neighbors import neighbor_fractions
 from keras_het.base.batches import check_same_index
-from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal
-from keras_het.base.tables import aligned, html_table
+from keras_het.base.tables import Tabled
 from keras_het.base.validation import check_labels
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.inspection.training_record import TrainingRecord
@@ -27,7 +26,7 @@ CLEAR = 2.0  # paired standard errors by which neighbours must predict more labe
 
 
 @dataclasses.dataclass(frozen=True)
-class LabelIssues:
+class LabelIssues(Tabled):
     """All labels, issues or not, the least score first; arrays of shape `(N,)`.
 
     They print as a table of the first 20, also in a notebook; `to_frame` makes a pandas frame of all.
@@ -58,6 +57,8 @@ class LabelIssues:
     class_names: Any = None
     example_names: Any = None
 
+    _left = ()
+
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """The labels one by one: index, given, suggested, score, is_issue, kind; the first three as numbers."""
         return zip(self.index, self.given, self.suggested, self.score, self.is_issue, self.kind, strict=True)
@@ -80,16 +81,7 @@ class LabelIssues:
         Raises:
             ImportError: without pandas.
         """
-        pandas = import_extra("pandas", "The frame of label issues")
-        columns = self._columns()
-        return pandas.DataFrame(columns, index=pandas.Index(columns.pop("index"), name="index"))
-
-    def __str__(self) -> str:
-        return "\n".join([*aligned(self._cells()), self._number()])
-
-    def _repr_html_(self) -> str:
-        """The same table for a notebook."""
-        return f"{html_table(self._cells())}<p>{self._number()}</p>"
+        return super().to_frame().set_index("index")
 
     def _cells(self) -> list[list[str]]:
         """The first lines of the table as texts, below their titles."""
@@ -103,7 +95,8 @@ class LabelIssues:
             ),
         ]
 
-    def _number(self) -> str:
+    @property
+    def _below(self) -> str:  # type: ignore[override]
         """How many labels are issues, in a sentence."""
         kinds = (("confusable", "of confusable classes"), ("ambiguous", "of ambiguous examples"))
         counts = {text: int((self.kind == kind).sum()) for kind, text in kinds}

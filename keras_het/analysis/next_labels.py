@@ -1,19 +1,19 @@
 """Which labels a person should check next, as a table and as files that people fill in."""
 
 import dataclasses
+import itertools
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from keras_het.analysis.verification_files import choices_of, columns_of_examples, table_bytes, tasks_bytes
 from keras_het.base.batches import check_same_index
-from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refuse_if
 from keras_het.base.seeds import random_generator
-from keras_het.base.tables import aligned, html_table
+from keras_het.base.tables import Tabled
 from keras_het.base.validation import check_choice, check_integer, check_labels
 from keras_het.base.verified import verified_places
 from keras_het.label_noise.decoding import decode
@@ -23,10 +23,11 @@ SHOWN = 20  # lines of the table that is printed
 # Chosen by benchmarks/real/next_labels.py: with fewer of either, T of labels that people gave is believed too much.
 MORE_LABELS = 200  # labels that are added to each row of T, wrong ones any class alike
 ROUNDS = 3
+GOALS = ("errors", "model", "random")
 
 
 @dataclasses.dataclass(frozen=True)
-class NextLabels:
+class NextLabels(Tabled):
     """The labels to check next, in the order of looking. They print as a table of the first 20, also in a notebook.
 
     Attributes:
@@ -49,26 +50,22 @@ class NextLabels:
     class_names: Any
     example_names: Any = None
 
+    _left = ()
+
     @property
     def names(self) -> list:
         """Names of the examples as `verified_labels` has them: of the index of pandas, or numbers."""
         return (self.index if self.example_names is None else self.example_names[self.index]).tolist()
 
-    def _columns(self) -> dict[str, np.ndarray]:
-        """Names and values of the columns of the table, with the names of examples and classes."""
-        names = np.asarray(self.class_names)
-        return {
-            "index": self.index if self.example_names is None else self.example_names[self.index],
-            "given": names[self.given],
-            "suggested": names[self.suggested],
-            "score": self.score,
-            "inclusion": self.inclusion,
-        }
+    def _columns(self) -> dict[str, Any]:
+        """The columns of the table, with the names of examples and classes."""
+        classes = np.asarray(self.class_names)
+        found = {"index": self.names, "given": classes[self.given], "suggested": classes[self.suggested]}
+        return {**found, "score": self.score, "inclusion": self.inclusion}
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """The labels one by one: names of example, given and suggested class, and the score."""
-        columns = self._columns()
-        return zip(*(columns[name] for name in ("index", "given", "suggested", "score")), strict=True)
+        """The labels one by one: names of example, given and suggested class, score and inclusion."""
+        return zip(*self._columns().values(), strict=True)
 
     def to_frame(self) -> Any:
         """The table as a `pandas.DataFrame`, a line for each label; its index, named "index", is that of the examples.
@@ -76,9 +73,7 @@ class NextLabels:
         Raises:
             ImportError: without pandas.
         """
-        pandas = import_extra("pandas", "The frame of labels to check")
-        columns = self._columns()
-        return pandas.DataFrame(columns, index=pandas.Index(columns.pop("index"), name="index"))
+        return super().to_frame().set_index("index")
 
     def to_csv(self, path: str | os.PathLike, texts: Sequence | None = None, frame: Any = None) -> None:
         """Writes a table that a person fills in by a spreadsheet: the right class goes into the column `verified`.
@@ -99,8 +94,7 @@ class NextLabels:
     def to_label_studio(
         self, path: str | os.PathLike, texts: Sequence | None = None, images: Sequence | None = None
     ) -> str:
-        """Writes tasks that Label Studio imports, with the suggested class as a prediction, but for a
-        random draw.
+        """Writes tasks that Label Studio imports; but for a random draw, the suggested class is a prediction.
 
         Import the file into a project whose labelling configuration is what this returns: `Text` or `Image`, and
         `Choices` of the class names. `read_verified_labels` reads what Label Studio exports as JSON.
@@ -120,58 +114,16 @@ class NextLabels:
         pathlib.Path(path).write_bytes(tasks_bytes(self._columns(), examples, self.goal != "random"))
         return choices_of([title for title, _ in examples], self.class_names)
 
-    def __str__(self) -> str:
-        return "\n".join([*aligned(self._cells()), self._number()])
-
-    def _repr_html_(self) -> str:
-        """The same table for a notebook."""
-        return f"{html_table(self._cells())}<p>{self._number()}</p>"
-
     def _cells(self) -> list[list[str]]:
         """The first lines of the table as texts, below their titles; without the inclusion where nothing is drawn."""
-        columns = {name: values[:SHOWN] for name, values in self._columns().items()}
-        if np.isnan(self.inclusion).all():
-            del columns["inclusion"]
-        lines = zip(*columns.values(), strict=True)
-        text = {"score": "{:.4f}".format, "inclusion": "{:.4f}".format}
-        return [
-            [*columns],
-            *([text.get(name, str)(cell) for name, cell in zip(columns, line, strict=True)] for line in lines),
-        ]
+        number = 4 if np.isnan(self.inclusion).all() else 5
+        lines = itertools.islice(self.rows(), SHOWN)
+        texts = ([*map(str, names), f"{score:.4f}", f"{chance:.4f}"][:number] for *names, score, chance in lines)
+        return [list(self._columns())[:number], *texts]
 
-    def _number(self) -> str:
-        """How many labels there are, and why these."""
+    @property
+    def _below(self) -> str:  # type: ignore[override]
         return f"{len(self.index)} labels to check, for the goal {self.goal!r}"
-
-
-class Judged(NamedTuple):
-    """All labels, and what is thought of them.
-
-    p: probabilities out of sample, `(N, K)`.
-    labels: `(N,)`.
-    score: probability that the label is the class, `(N,)`.
-    unverified: places of the labels that nobody has verified, `(M,)`.
-    """
-
-    p: np.ndarray
-    labels: np.ndarray
-    score: np.ndarray
-    unverified: np.ndarray
-
-
-def _worst(judged: Judged, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The places of the labels of the least scores, and that none is drawn."""
-    order = np.argsort(judged.score[judged.unverified], kind="stable")
-    return judged.unverified[order[:count]], np.full(count, np.nan)
-
-
-def _uniform(judged: Judged, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The places of a uniform sample, in random order, and the probability of each."""
-    return rng.permutation(judged.unverified)[:count], np.full(count, count / len(judged.unverified))
-
-
-Goal = Callable[[Judged, int, np.random.Generator], tuple[np.ndarray, np.ndarray]]
-GOALS: dict[str, Goal] = {"errors": _worst, "model": _worst, "random": _uniform}
 
 
 def next_labels(
@@ -237,7 +189,12 @@ def next_labels(
     refuse_if(not len(unverified), "verified_labels", "leave a label that nobody has verified", "all of them")
     count, classes = check_integer("count", count, 1, len(unverified)), decode(labels, p).classes
     score = _score(labels, p, _transition(labels, classes, p.shape[1]))
-    places, inclusion = GOALS[goal](Judged(p, labels, score, unverified), count, random_generator(seed))
+    is_drawn = goal == "random"
+    order = (
+        random_generator(seed).permutation(len(unverified)) if is_drawn else score[unverified].argsort(kind="stable")
+    )
+    places = unverified[order[:count]]
+    inclusion = np.full(count, count / len(unverified) if is_drawn else np.nan)
     table = places, labels[places], classes[places], score[places], inclusion
     return NextLabels(*table, goal, np.arange(p.shape[1]), index)
 

@@ -43,15 +43,16 @@ def verified_places(given: Any, count: int, index: Any = None, name: str = "veri
     return np.array([int(key) for key in given], "int64")
 
 
-def encode_verified(given: Mapping, *classes: np.ndarray, name: str = "verified_labels") -> np.ndarray:
+def encode_verified(given: Mapping, *classes: np.ndarray, others: bool = False) -> np.ndarray:
     """Verified labels as places among the classes, `(n,)`.
 
     Args:
         given: dict from the indices of examples to labels.
         classes: labels of the K classes, `(K,)`, or several lists of them, of which the first counts that has a label.
-        name: name of the argument, for errors.
+        others: boolean, whether a label may be none of the classes, which is -1: a name only where they are names, a
+            number only where they are numbers.
     Raises:
-        ValueError: for a label that is none of the classes: it names the example.
+        ValueError: for another label: it names the example.
 
     Example:
         >>> encode_verified({3: "cat", 0: 1}, np.array(["cat", "dog"]), np.arange(2)).tolist()
@@ -60,10 +61,13 @@ def encode_verified(given: Mapping, *classes: np.ndarray, name: str = "verified_
     places: dict[Any, int] = {}
     for each in reversed(classes):
         places |= {label: place for place, label in enumerate(each.tolist())}
+    are_names = {isinstance(label, str) for label in places}
     for key, label in given.items():
-        if _plain(label) not in places:
-            raise refusal(name, f"have only the classes {some(classes[0].tolist())}", f"{label!r} of example {key!r}")
-    return np.array([places[_plain(label)] for label in given.values()], "int64")
+        if _plain(label) not in places and not (others and isinstance(label, str) in are_names):
+            raise refusal(
+                "verified_labels", f"have only the classes {some(classes[0].tolist())}", f"{label!r} of example {key!r}"
+            )
+    return np.array([places.get(_plain(label), -1) for label in given.values()], "int64")
 
 
 def _plain(label: Any) -> Any:

@@ -36,7 +36,7 @@ def label_shares(labels: Any, units: int, name: str = "labels", classes: np.ndar
 
     Args:
         labels: votes `(N, M)`, integers, -1 for none, or names, or `label_noise.Votes`; or floats `(N, K)`: counts,
-            whole numbers, or distributions of sum 1.
+            whole numbers, or distributions of sum 1; or vectors with a single 1, `(N, K)`, of any type.
         units: K.
         name: name of the argument, for errors.
         classes: labels of the K classes, `(K,)`, for votes that are names; or None.
@@ -52,6 +52,8 @@ def label_shares(labels: Any, units: int, name: str = "labels", classes: np.ndar
     refuse_if(given.ndim != 2 or given.dtype.kind not in "iufOSU", name, rule, shape=given)
     if given.dtype.kind in "OSU":
         given = _numbered(given, units, classes, name)
+    if given.shape[1] == units and are_vectors(given):
+        return LabelShares(given.astype("float64"), np.ones(len(given), int))
     if given.dtype.kind != "f":
         if given.shape[1] == units:
             check_no_counts(given, name)
@@ -95,6 +97,11 @@ def check_no_counts(given: np.ndarray, name: str) -> None:
         meant = f"are they counts of {count} classes? Give floats: {name}.astype(float)"
         rule = f"be votes whose {count} columns agree; {meant}"
         raise refusal(name, rule, "integers that agree no more than by chance")
+
+
+def are_vectors(given: np.ndarray) -> bool:
+    """Whether the rows of a matrix of numbers, `(N, K)`, each have a single 1, and else 0."""
+    return bool(np.all((given == 0) | (given == 1)) and np.all(given.sum(axis=1) == 1))
 
 
 def blanks(given: np.ndarray) -> np.ndarray:

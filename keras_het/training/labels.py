@@ -11,7 +11,7 @@ from keras_het.base.classes import Encoded, encode
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.label_noise.dawid_skene import dawid_skene, majority_vote
-from keras_het.label_noise.label_shares import blanks, check_no_counts
+from keras_het.label_noise.label_shares import are_vectors, blanks, check_no_counts
 from keras_het.label_noise.votes import Votes
 
 ONE_CLASS = 0.95  # fraction of an annotator's votes that one class has, from which on it says little which
@@ -129,7 +129,7 @@ def _matrix(y: Any, name: str) -> np.ndarray | None:
         given = np.array(y, object)
     if given.ndim != 2 or given.shape[1] == 1:
         return None
-    if given.dtype.kind in "biuf" and np.all((given == 0) | (given == 1)) and np.all(given.sum(axis=1) == 1):
+    if given.dtype.kind in "biuf" and are_vectors(given):
         return None
     return given
 

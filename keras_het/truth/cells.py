@@ -18,11 +18,8 @@ from scipy.special import betaincinv
 
 from keras_het.truth.intervals import NORMAL, TAIL, Estimate, estimate
 
-LEAST, MOST = (
-    20,
-    8,
-)  # verified examples of a cell, but for the first cut, and cells: else intervals grow by more than they gain
-UNSEEN = 0.5  # fraction of a cell of which nothing was verified, and nothing of any other
+LEAST = 20  # verified examples of a cell, but for the first cut: with fewer an interval grows by more than it gains
+MOST = 8  # cells, for the same reason
 
 
 class Counted(NamedTuple):
@@ -67,41 +64,33 @@ class Part(NamedTuple):
         """The sum over an axis of cells."""
         return Part(*(each.sum(axis=axis) for each in self))
 
-    def ends(self, count: int) -> tuple[Any, Any]:
-        """Squared distances to the ends, with that of the fractions of the cells, which are of a sample of N, too.
+    def distances(self, count: int) -> tuple[Any, Any]:
+        """Distances of the sum to the ends of its 95% interval: roots of the sums of squares, and the bounds.
 
-        Args:
-            count: N.
-        """
-        between = NORMAL**2 * np.maximum(self.second - np.square(self.value), 0.0) / count
-        return self.below + between, self.above + between
-
-    def whole_ends(self, count: int) -> tuple[Any, Any]:
-        """Squared distances to the ends, with what cells of which nothing was verified may be less or more."""
-        below, above = self.ends(count)
-        return np.square(np.sqrt(below) + self.least), np.square(np.sqrt(above) + self.most)
-
-    def estimate(self, count: int, whole: Any = 1.0) -> Estimate:
-        """The sum with its 95% interval, by the square root of the sum of the squared distances.
+        The fractions of the cells, which are of a sample of N, too, add their own square.
 
         Source: Zou and Donner 2008, "Construction of confidence limits about effect measures", eq. 2.
 
         Args:
             count: N.
-            whole: the most that it can be.
         """
-        below, above = (np.sqrt(each) for each in self.ends(count))
-        return estimate(self.value, self.value - below - self.least, self.value + above + self.most, most=whole)
+        between = NORMAL**2 * np.maximum(self.second - np.square(self.value), 0.0) / count
+        return np.sqrt(self.below + between) + self.least, np.sqrt(self.above + between) + self.most
+
+    def estimate(self, count: int) -> Estimate:
+        """The sum with its 95% interval, for N examples."""
+        below, above = self.distances(count)
+        return estimate(self.value, self.value - below, self.value + above)
 
 
-def part(counted: Counted, otherwise: Any = UNSEEN) -> Part:
+def part(counted: Counted) -> Part:
     """W_h a_h of each cell, with the interval of Jeffreys for a_h, or a bound from 0 to W_h where nothing was verified.
 
-    Verified examples of unequal weights count for (sum w)^2 / sum w^2 (Kish 1965).
+    Verified examples of unequal weights count for (sum w)^2 / sum w^2 (Kish 1965). Where nothing was verified a_h is
+    that of all cells together.
 
     Args:
         counted: cells.
-        otherwise: a_h where nothing was verified.
     Source: Brown, Cai and DasGupta 2001, "Interval estimation for a binomial proportion", section 4.1.
 
     Example:
@@ -111,7 +100,8 @@ def part(counted: Counted, otherwise: Any = UNSEEN) -> Part:
     """
     share, hits, size, squares = np.broadcast_arrays(*(np.asarray(each, "float64") for each in counted))
     seen = size > 0
-    a = np.where(seen, hits / np.where(seen, size, 1.0), otherwise)
+    together = hits.sum() / size.sum() if seen.any() else 0.5
+    a = np.where(seen, hits / np.where(seen, size, 1.0), together)
     low, high = jeffreys(a, np.where(seen, np.square(size) / np.where(seen, squares, 1.0), 0.0))
     known, unknown = share * seen, share * ~seen
     below, above = np.square(known * (a - low)), np.square(known * (high - a))
@@ -142,7 +132,8 @@ def odds(over: Part, under: Part, count: int) -> Estimate:
     Source: Donner and Zou 2012, "Closed-form confidence intervals for functions of the normal mean and standard
         deviation", eq. 9, for a / b.
     """
-    (a_below, a_above), (b_below, b_above) = (each.whole_ends(count) for each in (over, under))
+    distances = [*over.distances(count), *under.distances(count)]
+    a_below, a_above, b_below, b_above = map(np.square, distances)
     a, b = np.asarray(over.value), np.asarray(under.value)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = a / (a + b)
@@ -200,7 +191,9 @@ def effective(weights: np.ndarray) -> float:
     return float(weights.sum() ** 2 / squares) if squares else 0.0
 
 
-def counted(counts: np.ndarray, weights: np.ndarray, cells: np.ndarray, rows: np.ndarray) -> Counted:
+def counted(
+    counts: np.ndarray, weights: np.ndarray, cells: np.ndarray, rows: np.ndarray, number: int | None = None
+) -> Counted:
     """What was verified in cells: whether each verified example counts, or how much in [0, 1].
 
     Args:
@@ -208,8 +201,9 @@ def counted(counts: np.ndarray, weights: np.ndarray, cells: np.ndarray, rows: np
         weights: weights of the verified examples, `(n,)`.
         cells: cells of all examples, `(N,)`.
         rows: places of the verified ones, `(n,)`.
+        number: number of cells; None for the largest and one.
     """
-    number = int(cells.max()) + 1
+    number = int(cells.max()) + 1 if number is None else number
     shares = np.bincount(cells, minlength=number) / len(cells)
     own = cells[rows]
     sums = [np.bincount(own, each, number) for each in (weights * counts, weights, weights**2)]
@@ -218,5 +212,16 @@ def counted(counts: np.ndarray, weights: np.ndarray, cells: np.ndarray, rows: np
 
 def fraction(counts: np.ndarray, weights: np.ndarray, cells: np.ndarray, rows: np.ndarray) -> Estimate:
     """The fraction of all examples that count, with its 95% interval, for arguments as in `counted`."""
-    found = counted(counts, weights, cells, rows)
-    return part(found, float(np.average(counts, weights=weights))).summed(0).estimate(len(cells))
+    return part(counted(counts, weights, cells, rows)).summed(0).estimate(len(cells))
+
+
+def worth(found: Estimate, alone: Estimate, count: int) -> float:
+    """How many verified examples alone would give so short an interval: count (width alone / width)^2, or nan.
+
+    Args:
+        found: estimate by verified examples and all others.
+        alone: estimate by these `count` alone.
+        count: number of verified examples.
+    """
+    width = found.high - found.low
+    return float(count * ((alone.high - alone.low) / width) ** 2) if 0 < width < np.inf else float("nan")

@@ -9,21 +9,19 @@ from keras_het.truth.cells import Counted, Part, jeffreys, odds, part
 from keras_het.truth.intervals import Estimate
 from keras_het.truth.verified_sample import Sample
 
-SMALLEST = 1e-9  # sum of weights
-
 
 class ClassTables:
     """Metrics of each class, each by two cells: examples whose label is the class, and all others.
 
     Args:
-        classes: labels of the K classes.
+        units: K.
         known: predictions and labels of all examples, integers `(N,)`.
         true: true classes of the verified ones, `(n,)`.
         sample: verified examples.
     """
 
-    def __init__(self, classes: np.ndarray, known: tuple[np.ndarray, np.ndarray], true: np.ndarray, sample: Sample):
-        self.size, self.count, self.true = len(classes), len(known[0]), true
+    def __init__(self, units: int, known: tuple[np.ndarray, np.ndarray], true: np.ndarray, sample: Sample):
+        self.size, self.count, self.true = units, len(known[0]), true
         self.predicted, self.label = (each[sample.rows] for each in known)
         self.weights = sample.weights, sample.weights**2
         self.pairs = self._sums(*known) / self.count  # fractions of all examples, (prediction, label)
@@ -77,9 +75,8 @@ class ClassTables:
     def _part(self, share: np.ndarray, sums: Callable) -> Part:
         """Parts of cells, by a function of weights that sums them where an example counts, and everywhere."""
         (hits, size), (_, squares) = map(sums, self.weights)
-        rounded = [np.maximum(np.round(each, 12), 0.0) for each in (share, hits, size, squares)]  # differences are not
-        _, all_hits, all_size, _ = (each.sum() for each in rounded)
-        return part(Counted(*rounded), all_hits / max(all_size, SMALLEST))  # where nothing was verified as elsewhere
+        rounded = (np.maximum(np.round(each, 12), 0.0) for each in (share, hits, size, squares))  # differences are not
+        return part(Counted(*rounded))
 
     def _sums(self, first: np.ndarray, second: np.ndarray, weights: Any = None) -> np.ndarray:
         """The sum of weights of each pair of classes, `(K, K)`."""

@@ -135,7 +135,8 @@ drawn at random were wrong, 1 of 200 checked in all
     confidence, sequential = check_open_fraction("confidence", confidence), check_boolean("sequential", sequential)
     places = verified_places(verified_labels, len(given), index)
     wrong = np.zeros(len(given), bool)
-    wrong[places] = given[places] != _verified(verified_labels, classes, class_names)
+    names = [] if class_names is None else [np.asarray(check_class_names(class_names, len(classes)))]
+    wrong[places] = given[places] != encode_verified(verified_labels, classes, *names, others=True)
     is_checked = np.zeros(len(given), bool)
     is_checked[places] = True
     sample = _sample(_places(drawn, len(given), index), is_checked)
@@ -143,20 +144,6 @@ drawn at random were wrong, 1 of 200 checked in all
     most = _most(len(sample) + unchecked, len(sample), errors, confidence, sequential)
     found = len(places), int(wrong.sum()), len(sample), errors, unchecked, most, most / len(given)
     return LabelErrorsLeft(*found, confidence, sequential)
-
-
-def _verified(given: Mapping, classes: np.ndarray, class_names: Sequence | None) -> np.ndarray:
-    """Verified labels as places among the classes, `(n,)`, -1 for a class that no label has."""
-    own = [classes] if class_names is None else [classes, np.asarray(check_class_names(class_names, len(classes)))]
-    alike = {isinstance(label, str) for each in own for label in each.tolist()}
-    known = {label for each in own for label in each.tolist()}
-    others = {key: label for key, label in given.items() if label not in known}
-    wrong = [label for label in others.values() if isinstance(label, str) not in alike]
-    refuse_if(
-        wrong, "verified_labels", f"be classes as in `labels`, such as {classes[0]}", repr(wrong[0]) if wrong else ""
-    )
-    found = encode_verified({key: own[0].tolist()[0] if key in others else label for key, label in given.items()}, *own)
-    return np.where([key in others for key in given], -1, found)
 
 
 def _places(drawn: Any, count: int, index: Any) -> np.ndarray:
@@ -168,10 +155,8 @@ def _places(drawn: Any, count: int, index: Any) -> np.ndarray:
         return drawn.index
     keys = np.asarray(as_numpy(drawn)).tolist()
     refuse_if(not isinstance(keys, list), "drawn", "be a list of indices of examples", value=drawn)
-    twice = [key for key, number in Counter(keys).items() if number > 1]
-    refuse_if(
-        twice, "drawn", "have each index once, of a sample without replacement", f"{twice[0]!r} again" if twice else ""
-    )
+    for key, number in Counter(keys).most_common(1):
+        refuse_if(number > 1, "drawn", "have each index once, of a sample without replacement", f"{key!r} again")
     return verified_places(dict.fromkeys(keys), count, index, "drawn")
 
 

@@ -1,6 +1,6 @@
 """Predictions, labels and verified labels of any form, as integers; and whether they seem to belong together."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,6 @@ class VerifiedData:
         agrees: fraction of the labels of each example that are the prediction, `(N,)`.
         of_label: probability of the label, `(N,)`; None without probabilities.
         true: verified classes, `(n,)`.
-        inclusion: probabilities of being drawn, `(N,)`, if they are known of all and unequal; or None.
     """
 
     def __init__(self, predictions: Any, labels: Any, verified: Any, inclusion: Any, class_names: Any) -> None:
@@ -39,8 +38,6 @@ class VerifiedData:
         self.p = check_distributions(predictions, "predictions") if given.ndim == 2 else None
         count = len(given)
         self.sample = read_sample(verified, count, inclusion, index)
-        of_all = None if self.sample.is_uniform or isinstance(inclusion, Mapping) else np.asarray(inclusion, float)
-        self.inclusion = of_all
         if self.p is not None:
             names = check_class_names(class_names, self.p.shape[1])
             self.predicted = self.p.argmax(axis=1)
@@ -62,7 +59,7 @@ class VerifiedData:
     def proxies(self) -> list[np.ndarray]:
         """What tells whether a prediction is right, the most telling first."""
         sure = [] if self.p is None else [self.p.max(axis=1)]
-        drawn = [] if self.inclusion is None else [self.inclusion]
+        drawn = [] if self.sample.inclusion is None else [self.sample.inclusion]
         return [*drawn, self.agrees, *sure, self.rate_of(self.predicted)]
 
     def check_random(self) -> str:
@@ -80,10 +77,8 @@ class VerifiedData:
         table = counts / len(self.label)
         best = table[linear_sum_assignment(-table)].sum()
         if best > table.trace() + CLEARLY:
-            found = (
-                f"predictions agree with {table.trace():.0%} of the labels, in another order of classes with {best:.0%}"
-            )
-            yield f"{found}: are they in the order of `class_names`?"
+            now = f"predictions agree with {table.trace():.0%} of the labels"
+            yield f"{now}, in another order of classes with {best:.0%}: are they in that of `class_names`?"
         if len(self.true) < LEAST_ASKED:
             return
         label = self.label[self.sample.rows]
@@ -144,8 +139,5 @@ def _labels(labels: Any, classes: np.ndarray, predicted: np.ndarray) -> tuple[np
     if given.ndim == 1:
         label = _places(given, classes, "labels")
         return label, (label == predicted).astype(float)
-    are_vectors = given.shape[1:] == (size,) and given.dtype.kind in "iu" and np.isin(given, (0, 1)).all()
-    if are_vectors and (given.sum(axis=1) == 1).all():
-        return given.argmax(axis=1), (given.argmax(axis=1) == predicted).astype(float)
     shares = label_shares(given, size, classes=None if classes.dtype.kind in "iufb" else classes).shares
     return shares.argmax(axis=1), shares[np.arange(len(shares)), predicted]

@@ -10,7 +10,7 @@ from keras_het.base.batches import as_numpy, check_same_index
 from keras_het.base.refusal import refuse_first, refuse_if
 from keras_het.base.tables import Titled
 from keras_het.base.validation import check_numbers
-from keras_het.truth.cells import cells_of, fraction
+from keras_het.truth.cells import cells_of, fraction, worth
 from keras_het.truth.intervals import TAIL, Estimate, estimate
 from keras_het.truth.verified_sample import Sample, check_random, read_sample
 
@@ -27,28 +27,27 @@ class VerifiedMean(Titled):
         mean: `Estimate` of it: value, low and high, of 95%.
         judged: mean of each judge, `(J,)`.
         alone: the mean by the verified examples alone.
-        verified: number of verified examples.
+        index: places of the verified examples, `(n,)`.
         notes: (title, text) of what the result rests on.
     """
 
     mean: Estimate
     judged: np.ndarray
     alone: Estimate
-    verified: int
+    index: np.ndarray
     notes: tuple[tuple[str, str], ...]
 
     @property
     def worth(self) -> float:
-        """Number of verified examples that alone would give so short an interval: n times (ratio of widths)^2."""
-        width = self.mean.high - self.mean.low
-        return float(self.verified * ((self.alone.high - self.alone.low) / width) ** 2) if width else float("nan")
+        """Number of verified examples that alone would give so short an interval: n (width alone / width)^2."""
+        return worth(self.mean, self.alone, len(self.index))
 
     def lines(self) -> list[tuple[str, str]]:
         """(title, text) of the mean and of what it rests on."""
         judged = ", ".join(f"{mean:.3f}" for mean in self.judged)
         worth = f"{self.worth:.0f} verified examples without the other verdicts"
         return [
-            ("mean, as people judge", f"{self.mean}; by the {self.verified} verified examples alone {self.alone}"),
+            ("mean, as people judge", f"{self.mean}; by the {len(self.index)} verified alone {self.alone}"),
             *([("as exact as", worth)] if np.isfinite(self.worth) else []),
             ("mean of the judge" if len(self.judged) == 1 else "means of the judges", judged),
             *self.notes,
@@ -116,7 +115,7 @@ def verified_mean(verdicts: Any, verified: Any, *, inclusion: Any = None) -> Ver
         find(y, judges if find is mean_estimate else proxies, sample),
         judges.mean(axis=0),
         find(y, np.zeros((len(judges), 1)), sample),
-        len(y),
+        sample.rows,
         tuple(notes + ([("warning", doubt)] if doubt else [])),
     )
 
@@ -147,10 +146,9 @@ def mean_estimate(y: np.ndarray, proxies: np.ndarray, sample: Sample, least: flo
         return estimate(y[0], least, np.inf, least=least, most=np.inf)
     weights = sample.weights
     of_all, of_own = _regressed(y, proxies, sample)
-    alone = np.zeros(len(proxies)), np.zeros(len(y))
-    (shift, spread), (_, plain) = (_rest(y - own, weights) for own in (of_own, alone[1]))
-    if spread + of_all.var() / len(proxies) >= plain:
-        of_all, (shift, spread) = alone[0], _rest(y, weights)
+    (shift, spread), (alone, plain) = _rest(y - of_own, weights), _rest(y, weights)
+    if spread + of_all.var() / len(proxies) >= plain:  # the verdicts do not help
+        of_all, shift, spread = np.zeros(len(proxies)), alone, plain
     value = of_all.mean() + shift
     if spread == 0:  # all are alike, which says nothing of how others differ
         return estimate(value, least, np.inf, least=least, most=np.inf)

@@ -8,15 +8,15 @@ import numpy as np
 
 from keras_het.base.tables import Titled
 from keras_het.base.validation import check_integer
-from keras_het.truth.cells import Counted, Part, cells_of, fraction, part
+from keras_het.truth.cells import Part, cells_of, counted, fraction, part, worth
 from keras_het.truth.class_tables import ClassTables
 from keras_het.truth.intervals import Estimate, estimate
+from keras_het.truth.true_performance import SMALL
 from keras_het.truth.verified_data import VerifiedData
 from keras_het.truth.verified_mean import mean_estimate
 from keras_het.truth.verified_sample import Sample
 
 MOST_CLASSES = 1000  # of a joint table
-SMALL = float(np.finfo("float32").tiny)  # least probability in a logarithm, as in the metric
 OTHER_ROAD = (
     "`true_performance`, by T, needs no verified labels, but noise that depends on the true class alone. This needs no "
     "T and holds under any noise."
@@ -69,21 +69,18 @@ class VerifiedPerformance(Titled):
 
     @property
     def worth(self) -> float:
-        """Number of verified labels that alone would give so short an interval: their number times (width ratio)^2."""
-        width = self.accuracy.high - self.accuracy.low
-        return float(len(self.index) * ((self.alone.high - self.alone.low) / width) ** 2)
+        """Number of verified labels that alone would give so short an interval: n (width alone / width)^2."""
+        return worth(self.accuracy, self.alone, len(self.index))
 
     def lines(self) -> list[tuple[str, str]]:
         """(title, text) of the metrics and of what they rest on."""
         beside = f"by the {len(self.index)} verified alone {self.alone}"
-        sure = (
-            []
-            if self.nll is None
-            else [
+        sure = []
+        if self.nll is not None:
+            sure = [
                 ("mean confidence above the accuracy", str(self.overconfidence)),
                 ("negative log-likelihood, true classes", str(self.nll)),
             ]
-        )
         return [
             ("accuracy, true classes", f"{self.accuracy}; {beside}"),
             ("as exact as", f"{self.worth:.0f} verified examples without the other labels"),
@@ -159,7 +156,7 @@ def verified_performance(
     accuracy = fraction(right, weights, cells_of(data.proxies(), sample.rows, weights), sample.rows)
     label_right = (data.true == data.label[sample.rows]).astype(float)
     of_label = [data.agrees, data.rate_of(data.label)] if data.of_label is None else [data.of_label, data.agrees]
-    tables = ClassTables(data.classes, (data.predicted, data.label), data.true, data.sample)
+    tables = ClassTables(len(data.classes), (data.predicted, data.label), data.true, data.sample)
     notes = [("rests on", f"{_drawn(sample)}; verified labels are right"), ("the other road", OTHER_ROAD)]
     notes += [("warning", each) for each in (data.check_random(), *data.mistakes()) if each]
     return VerifiedPerformance(
@@ -204,22 +201,22 @@ def _calibration(data: VerifiedData, accuracy: Estimate, right: np.ndarray, bins
     count = np.bincount(place, minlength=bins)
     with np.errstate(invalid="ignore"):
         confidence = np.bincount(place, sure, bins) / count
-    cells = 2 * place + (data.agrees > 0.5)
-    own_cells = cells[sample.rows]
-    sums = (
-        np.bincount(own_cells, each, 2 * bins) for each in (sample.weights * right, sample.weights, sample.weights**2)
-    )
-    shares = np.bincount(cells, minlength=2 * bins) / np.repeat(np.maximum(count, 1), 2)
-    hits, size, squares = sums
-    curve = _by_size(part(Counted(shares, hits, size, squares), hits.sum() / size.sum()), count, size)
+    of_cells = counted(right, sample.weights, 2 * place + (data.agrees > 0.5), sample.rows, 2 * bins)
+    in_bin = of_cells._replace(share=of_cells.share * len(place) / np.repeat(np.maximum(count, 1), 2))
+    curve = _by_bin(part(in_bin), count, of_cells.size)
     over = estimate(mean - accuracy.value, mean - accuracy.high, mean - accuracy.low, least=-1.0)
     return dict(zip(names, (over, own, edges, count, confidence, curve), strict=True))
 
 
-def _by_size(parts: Part, count: np.ndarray, size: np.ndarray) -> Estimate:
-    """Sums of two cells each, with their intervals; nan where nothing was verified, all if empty."""
+def _by_bin(parts: Part, count: np.ndarray, size: np.ndarray) -> Estimate:
+    """Sums of two cells each, with their intervals; nan where nothing was verified, all if empty.
+
+    Args:
+        parts: parts of the cells, `(2 B,)`.
+        count: examples of each bin, `(B,)`.
+        size: sums of the weights of verified examples, `(2 B,)`.
+    """
     found = Part(*(each.reshape(-1, 2) for each in parts)).summed(1).estimate(np.maximum(count, 1))
     seen, empty = size.reshape(-1, 2).sum(axis=1) > 0, np.where(count == 0, np.nan, 0.0)
-    return Estimate(
-        np.where(seen, found.value, np.nan), found.low * seen + empty, np.where(seen, found.high, 1.0) + empty
-    )
+    ends = found.low * seen + empty, np.where(seen, found.high, 1.0) + empty
+    return Estimate(np.where(seen, found.value, np.nan), *ends)

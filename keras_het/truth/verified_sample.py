@@ -24,11 +24,13 @@ class Sample(NamedTuple):
         rows: places among the N examples, `(n,)`.
         weights: 1 / probability of being drawn, in parts of their mean, `(n,)`.
         is_uniform: boolean, whether each example was as likely to be drawn.
+        inclusion: probabilities of being drawn, `(N,)`, if they are known of all and unequal; or None.
     """
 
     rows: np.ndarray
     weights: np.ndarray
     is_uniform: bool
+    inclusion: np.ndarray | None = None
 
     @property
     def effective(self) -> float:
@@ -57,16 +59,15 @@ def read_sample(verified: Any, count: int, inclusion: Any, index: Any = None, na
         those = f"{{k: {name}[k] for k in inclusion}}"
         rule = f"have a probability for each of `{name}`; give only those that were drawn: {those}"
         refuse_if(missing, "inclusion", rule, f"none for {missing[:1]}")
-        own = check_numbers("inclusion", [inclusion[key] for key in verified])
+        given = own = check_numbers("inclusion", [inclusion[key] for key in verified])
     else:
         given = check_numbers("inclusion", inclusion)
         refuse_if(given.shape != (count,), "inclusion", f"be a dict, or have shape ({count},)", shape=given)
         own = given[rows]
-        refuse_first(~(given > 0), "inclusion", "be above 0: what could not be drawn cannot be spoken for", given)
-    rule = "be in (0, 1] for verified examples: what could not be drawn cannot speak for others"
-    refuse_first(~((own > 0) & (own <= 1)), "inclusion", rule, own)
-    is_uniform = bool(np.all(own == own[0])) and (isinstance(inclusion, Mapping) or bool(np.all(given == given[0])))
-    return Sample(rows, np.mean(own) / own, is_uniform)
+    rule = "be in (0, 1]: nothing can be said of what could not be drawn"
+    refuse_first(~((given > 0) & (given <= 1)), "inclusion", rule, given)
+    is_uniform, is_of_all = bool(np.all(given == given[0])), given is not own
+    return Sample(rows, np.mean(own) / own, is_uniform, given if is_of_all and not is_uniform else None)
 
 
 def check_random(sample: Sample, scores: dict[str, np.ndarray], classes: dict[str, np.ndarray], name: str) -> str:

@@ -65,7 +65,7 @@ def test_a_ratio_holds_what_the_sum_of_squared_distances_does_not_speak_against(
     """By trying ratios, as in Donner and Zou."""
     over, under = (part(Counted(1.0, each * 200, 200.0, 200.0)) for each in (a, b))
     found = odds(over, under, 10**9)
-    (a_below, a_above), (b_below, b_above) = (each.ends(10**9) for each in (over, under))
+    a_below, a_above, b_below, b_above = np.square([*over.distances(10**9), *under.distances(10**9)])
     q = np.linspace(1e-6, 1 - 1e-6, 200_001)
     distance = a * (1 - q) - b * q
     room = np.where(distance > 0, a_below * (1 - q) ** 2 + b_above * q**2, a_above * (1 - q) ** 2 + b_below * q**2)

@@ -163,7 +163,7 @@ def test_a_million_labels_take_well_under_a_second():
         ({"drawn": [20]}, "`drawn` must have indices in [0, 20), integers. Received: 20"),
         (
             {"verified_labels": {3: "cat"}},
-            "`verified_labels` must be classes as in `labels`, such as 0. Received: 'cat'",
+            "`verified_labels` must have only the classes 0, 1. Received: 'cat' of example 3",
         ),
         ({"verified_labels": {20: 0}}, "`verified_labels` must have indices in [0, 20), integers. Received: 20"),
         ({"verified_labels": [3]}, "`verified_labels` must be a dict from the indices of examples to their labels"),

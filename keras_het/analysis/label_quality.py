@@ -220,7 +220,7 @@ def _of_features(features: Any, labels: Any, num_neighbors: int) -> Evidence:
     """
     shares, labels = neighbor_fractions(features, labels, num_neighbors)
     x = np.asarray(features, "float32").reshape(len(labels), -1)
-    p = discriminant(scaling(x)(x), labels, shares.shape[1])[1].astype("float64")
+    p = discriminant(x, labels, shares.shape[1], scale=scaling(x))[1].astype("float64")
     gain = 1.0 * (shares.argmax(axis=1) == labels) - (p.argmax(axis=1) == labels)
     clear = gain.mean() > CLEAR * gain.std() / np.sqrt(len(gain))
     return Evidence(shares if clear else p / p.sum(axis=1, keepdims=True), labels)

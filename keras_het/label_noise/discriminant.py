@@ -1,6 +1,7 @@
 """Linear discriminant analysis of features whose labels may be wrong: a linear classifier in closed form."""
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -15,6 +16,7 @@ BLOCK = 8192  # examples at a time
 LEAST = 1e-10  # of the largest variance: less is rounding
 NEVER = -1e4  # logit of a class that no label has
 FOLDS = 5
+ENOUGH = 20000  # examples by which shrinkage and temperature, two numbers, are chosen
 
 
 class Scaling(NamedTuple):
@@ -25,7 +27,9 @@ class Scaling(NamedTuple):
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Scaled features, float32."""
-        return ((x - self.mean) / self.deviation).astype("float32")
+        scaled = np.subtract(x, self.mean, dtype="float32")
+        scaled /= self.deviation
+        return scaled
 
 
 class Discriminant(NamedTuple):
@@ -37,6 +41,28 @@ class Discriminant(NamedTuple):
     def logits(self, x: np.ndarray) -> np.ndarray:
         """Logits of scaled features, `(N, K)`."""
         return x @ self.kernel + self.bias
+
+
+class Features(NamedTuple):
+    """Features `x`, `(N, D)`, which may be on disk, and the `scale` that blocks of them get, a `Scaling`."""
+
+    x: Any
+    scale: Scaling
+
+    def blocks(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yields some indices, and the scaled features of these examples: all at a time would be a second x."""
+        for start in range(0, len(rows), BLOCK):
+            part = rows[start : start + BLOCK]
+            yield part, self.scale(self.x[part])
+
+    def logits(self, rows: np.ndarray, fitted: Discriminant) -> np.ndarray:
+        """The logits of some examples, `(n, K)`."""
+        found = np.empty((len(rows), len(fitted.bias)), "float32")
+        start = 0
+        for part, x in self.blocks(rows):
+            found[start : start + len(part)] = fitted.logits(x)
+            start += len(part)
+        return found
 
 
 class Sums(NamedTuple):
@@ -51,37 +77,49 @@ class Sums(NamedTuple):
     features: np.ndarray
     products: np.ndarray
 
-    def without(self, other: "Sums") -> "Sums":
+    def without(self, *others: "Sums") -> "Sums":
         """Those of the other examples."""
-        return Sums(*(own - part for own, part in zip(self, other, strict=True)))
+        return Sums(*(own - sum(parts) for own, *parts in zip(self, *others, strict=True)))
 
 
-def scaling(x: np.ndarray) -> Scaling:
+def scaling(x: Any) -> Scaling:
     """A scaling of features, `(N, D)`, that makes none large that hardly varies.
 
         (x_d - mean_d) / sqrt(variance_d + v),    v the median of the variances above zero
 
     Without v a word in one of a thousand texts would be thirty standard deviations.
     """
-    mean, variance = x.mean(axis=0, dtype="float64"), x.var(axis=0).astype("float64")
+    mean, variance = moments(x)
     varies = variance > LEAST * np.max(variance, initial=0.0)
     added = np.median(variance[varies]) if varies.any() else 1.0
     return Scaling(mean.astype("float32"), np.sqrt(variance + added).astype("float32"))
 
 
-def sums_of(x: np.ndarray, labels: np.ndarray, units: int, weights: np.ndarray) -> Sums:
-    """The sums of scaled features, `(N, D)`, with labels `(N,)` or distributions `(N, K)`, and weights `(N,)`."""
-    size = x.shape[1] if x.shape[1] <= MOST else 0
-    counts, features, products = np.zeros(units), np.zeros((units, x.shape[1])), np.zeros((size, size))
-    for start in range(0, len(x), BLOCK):
-        rows = slice(start, start + BLOCK)
-        weighted, own = x[rows] * weights[rows, None].astype("float32"), labels[rows]
+def moments(x: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of each feature, `(D,)` both, float64, without a second x."""
+    with np.errstate(all="ignore"):  # of features that are not finite, which are refused elsewhere
+        mean = np.asarray(x.mean(axis=0, dtype="float64"))
+        squares = np.zeros_like(mean)
+        for start in range(0, len(x), BLOCK):
+            squares += np.square(x[start : start + BLOCK] - mean).sum(axis=0)
+    return mean, squares / max(1, len(x))
+
+
+def sums_of(
+    features: Features, rows: np.ndarray, labels: np.ndarray, units: int, weights: np.ndarray, products: bool = True
+) -> Sums:
+    """The sums of some examples, with labels `(N,)` or distributions `(N, K)`, and weights `(N,)`, of all examples."""
+    width = features.x.shape[1]
+    size = width if products and width <= MOST else 0
+    counts, sums, squares = np.zeros(units), np.zeros((units, width)), np.zeros((size, size))
+    for part, x in features.blocks(rows):
+        weighted, own = x * weights[part, None].astype("float32"), labels[part]
         share = own if own.ndim == 2 else own[:, None] == np.arange(units)
-        counts += weights[rows] @ share
-        features += share.T.astype("float32") @ weighted
+        counts += weights[part] @ share
+        sums += share.T.astype("float32") @ weighted
         if size:
-            products += weighted.T @ x[rows]
-    return Sums(counts, features, products)
+            squares += weighted.T @ x
+    return Sums(counts, sums, squares)
 
 
 def solved(sums: Sums, shrinkages: tuple[float, ...] = SHRINKAGES) -> list[Discriminant]:
@@ -112,26 +150,29 @@ def solved(sums: Sums, shrinkages: tuple[float, ...] = SHRINKAGES) -> list[Discr
 
 
 def discriminant(
-    x: np.ndarray,
+    x: Any,
     labels: np.ndarray,
     units: int,
     fold_of: np.ndarray | None = None,
     weights: np.ndarray | None = None,
+    scale: Scaling | None = None,
 ) -> tuple[Discriminant, np.ndarray]:
     """A discriminant of all examples, and the probabilities of each by the other folds.
 
     Shrinkage a, and the temperature that all logits are divided by, are those under which labels of held-out folds are
-    most likely. Wrong labels leave the directions between the class means as they are, and only shorten them, so long
-    as they do not depend on the features; and a mean of many examples hardly moves for a few.
+    most likely, 20,000 of them at random where there are more. Wrong labels leave the directions between the class
+    means as they are, and only shorten them, so long as they do not depend on the features; and a mean of many examples
+    hardly moves for a few.
 
     Args:
-        x: scaled features, `(N, D)`, float32.
+        x: features, `(N, D)`, in memory or on disk.
         labels: integers in [0, K), `(N,)`, which may be wrong; or a distribution for each example, `(N, K)`.
         units: K.
         fold_of: the fold of each example, `(N,)`; None for five at random.
         weights: weights of the examples, `(N,)`; None for equal ones.
+        scale: scaling of the features; None for features that are scaled.
     Returns:
-        the classifier, and `(N, K)`, float32, each row of sum 1.
+        the classifier, of scaled features, and `(N, K)`, float32, each row of sum 1.
     Source: Fisher 1936; shrinkage toward a multiple of the identity: Friedman 1989, "Regularized discriminant
         analysis", Eq. 18; for wrong labels on features of a trained network: Lee et al. 2019, "Robust inference via
         generative classifiers for handling noisy labels", section 3.1.
@@ -142,21 +183,82 @@ def discriminant(
         >>> fitted.logits(x).argmax(axis=1).tolist(), p.argmax(axis=1).tolist()
         ([0, 0, 1, 1, 0, 1], [0, 0, 1, 1, 0, 1])
     """
-    weights = np.ones(len(x)) if weights is None else weights
-    fold_of = random_generator(0).permutation(len(x)) % FOLDS if fold_of is None else fold_of
-    parts = [np.flatnonzero(fold_of == fold) for fold in np.unique(fold_of)]
-    sums = [sums_of(x[rows], labels[rows], units, weights[rows]) for rows in parts]
-    whole = Sums(*(np.sum(values, axis=0) for values in zip(*sums, strict=True)))
-    held_out = np.empty((len(SHRINKAGES), len(x), units), "float32")
-    for rows, part in zip(parts, sums, strict=True):
-        for number, fitted in enumerate(solved(whole.without(part))):
-            held_out[number, rows] = fitted.logits(x[rows])
-    found = [best_scale(logits, labels, weights) for logits in held_out]
-    best = int(np.argmin([loss for _, loss in found]))
-    scale = np.float32(found[best][0])
-    (fitted,) = solved(whole, SHRINKAGES[best : best + 1])
-    p = np.exp(log_softmax(scale * held_out[best], axis=1))
-    return Discriminant(scale * fitted.kernel, scale * fitted.bias), p / p.sum(axis=1, keepdims=True)
+    folds = Folds(x, labels, units, fold_of, weights, scale)
+    number, factor = folds.best(())
+    p = np.empty((len(labels), units), "float32")
+    for fold, rows in enumerate(folds.parts):
+        log_p = log_softmax(factor * folds.features.logits(rows, folds.without(fold)[number]), axis=1)
+        p[rows] = np.exp(log_p)
+    return folds.scaled((), number, factor), p / p.sum(axis=1, keepdims=True)
+
+
+def discriminants(*arguments: Any) -> list[Discriminant]:
+    """A discriminant for each fold, of the examples of the others; shrinkage and temperature are of these, too.
+
+    Sums are made once for all: each is as `discriminant` of the other folds.
+
+    Args:
+        arguments: arguments of `discriminant`, with folds, at least three.
+    """
+    folds = Folds(*arguments)
+    return [folds.scaled((fold,), *folds.best((fold,))) for fold in range(len(folds.parts))]
+
+
+class Folds:
+    """The sums of each fold, and the discriminants of all folds but some.
+
+    Args:
+        arguments: arguments of `discriminant`.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        labels: np.ndarray,
+        units: int,
+        fold_of: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+        scale: Scaling | None = None,
+    ):
+        fold_of = random_generator(0).permutation(len(x)) % FOLDS if fold_of is None else fold_of
+        unscaled = Scaling(np.zeros((), "float32"), np.ones((), "float32"))
+        self.features, self.labels = Features(x, unscaled if scale is None else scale), labels
+        self.weights = np.ones(len(x)) if weights is None else weights
+        self.parts = [np.flatnonzero(fold_of == fold) for fold in np.unique(fold_of)]
+        self._sums = [sums_of(self.features, rows, labels, units, self.weights) for rows in self.parts]
+        self._whole = Sums(*(np.sum(values, axis=0) for values in zip(*self._sums, strict=True)))
+        self._found: dict[frozenset, list[Discriminant]] = {}
+        share = min(1.0, ENOUGH / len(x))
+        self._some = [rows[: max(1, round(share * len(rows)))] for rows in map(self._shuffled, self.parts)]
+
+    def _shuffled(self, rows: np.ndarray) -> np.ndarray:
+        return rows if len(self.labels) <= ENOUGH else random_generator(0).permutation(rows)
+
+    def without(self, *left: int) -> list[Discriminant]:
+        """A discriminant for each shrinkage, of all folds but some."""
+        if (key := frozenset(left)) not in self._found:
+            self._found[key] = solved(self._whole.without(*(self._sums[fold] for fold in key)))
+        return self._found[key]
+
+    def best(self, left: tuple[int, ...]) -> tuple[int, np.float32]:
+        """The number of the shrinkage and the factor of the logits under which labels of held-out folds are likeliest.
+
+        Args:
+            left: folds that are left out.
+        """
+        folds = [fold for fold in range(len(self.parts)) if fold not in left]
+        rows = np.concatenate([self._some[fold] for fold in folds])
+        found = []
+        for number in range(len(SHRINKAGES)):
+            parts = [self.features.logits(self._some[fold], self.without(fold, *left)[number]) for fold in folds]
+            found.append(best_scale(np.concatenate(parts), self.labels[rows], self.weights[rows]))
+        best = int(np.argmin([loss for _, loss in found]))
+        return best, np.float32(found[best][0])
+
+    def scaled(self, left: tuple[int, ...], number: int, factor: np.float32) -> Discriminant:
+        """The discriminant of all folds but some, whose logits are multiplied by a factor."""
+        fitted = self.without(*left)[number]
+        return Discriminant(factor * fitted.kernel, factor * fitted.bias)
 
 
 def best_scale(logits: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
@@ -164,7 +266,7 @@ def best_scale(logits: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> t
     rows, share = np.arange(len(labels)), weights / weights.sum()
 
     def loss(log_scale: float) -> float:
-        log_p = log_softmax(np.exp(log_scale) * logits, axis=1)
+        log_p = log_softmax(np.float32(np.exp(log_scale)) * logits, axis=1)
         return float(-share @ (log_p[rows, labels] if labels.ndim == 1 else np.einsum("nk,nk->n", labels, log_p)))
 
     found = scipy.optimize.minimize_scalar(loss, bounds=(-8.0, 3.0), method="bounded", options={"xatol": 0.01})

@@ -1,7 +1,6 @@
 """Chooses the method for noisy labels by these labels alone."""
 
 import dataclasses
-import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +21,7 @@ from keras_het.training.folds import MOST_SEED, stratified_folds
 from keras_het.training.race import Entry, Race
 from keras_het.training.result import Result, finished
 from keras_het.training.table import Score
-from keras_het.training.task import Task
+from keras_het.training.together import Part, parts_of
 
 OF_RULES = (
     " If rules or another model made the labels, what predicts most of them has learned their errors, too: a linear "
@@ -160,7 +159,7 @@ def choose(
     shown = given if validation_data is None else read_validation(validation_data, given, getattr(x, "columns", None))
     task, held_out = trainer.task(given), None if shown is given else trainer.task(shown, "validation_data")
     fold_of = stratified_folds(task.y, folds, seed) if held_out is None else np.zeros(len(shown.y), int)
-    parts = [_fold(fold_of, fold) if held_out is None else lambda task: (task, held_out) for fold in range(folds)]
+    parts = parts_of(fold_of) if held_out is None else [Part(np.arange(len(task.y)), None, held_out)]
     compared = {entry.name: [entry.candidate, entry.strength] for entry in entries}
     settings = {"data": task, "validation_data": held_out, "folds": folds, "seed": seed, "candidates": compared}
     files = ResultFiles(resume_path, lambda: settings | trainer.settings(task), "training")
@@ -168,7 +167,7 @@ def choose(
     solved = [entry for entry in entries if entry.candidate.on_features]
     count = min(folds, (trainings - folds - 1) // max(1, len(others)))
     step = _progress(trainer.epochs, len(others), folds, count, verbose)
-    race = Race(trainer, parts, seed, files, step)
+    race = Race(trainer, parts, fold_of if held_out is None else np.zeros(len(task.y), int), seed, files, step)
 
     race.run([base, *solved], task, folds)
     safest, clear = _safest([base, *solved])
@@ -213,16 +212,17 @@ def choose(
 
 
 def _progress(epochs: int, others: int, folds: int, count: int, verbose: int) -> Callable[..., None]:
-    """Prints the plan; returns a function that moves a bar on, and is called after each training."""
-    most, done = folds + others * count + 1, itertools.count(1)
+    """Prints the plan; returns a function of the epochs that are done, which moves a bar on."""
+    most, done = folds + others * count + 1, 0
     if verbose:
         methods = f"{PLAIN.name} on {folds} parts of the data, {others} other methods on {count} of them"
         print(f"At most {most} trainings of up to {epochs} epochs: {methods}, and the last one.")
-    bar = keras.utils.Progbar(most, verbose=min(verbose, 1), unit_name="training")
+    bar = keras.utils.Progbar(most * epochs, verbose=min(verbose, 1), unit_name="epoch")
 
-    def step(last: bool = False) -> None:
-        number = next(done)
-        bar.update(most if last else number, finalize=last)
+    def step(more: int = 0, last: bool = False) -> None:
+        nonlocal done
+        done += more
+        bar.update(most * epochs if last else done, finalize=last)
 
     return step
 
@@ -265,11 +265,6 @@ def _entries(candidates: Iterable[Candidate], most: int, on_features: bool) -> l
     if twice:
         raise ValueError(f"`candidates` must have different names and strengths. Received: {twice[0]!r} twice")
     return entries[:most]
-
-
-def _fold(fold_of: np.ndarray, fold: int) -> Callable[[Task], tuple[Task, Task]]:
-    """The function that divides a task into the examples to train on and those of a fold."""
-    return lambda task: (task.take(np.flatnonzero(fold_of != fold)), task.take(np.flatnonzero(fold_of == fold)))
 
 
 def _probabilities(fold_of: np.ndarray, base: Entry) -> np.ndarray:

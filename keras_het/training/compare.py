@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_het.label_noise.discriminant import Discriminant, Features, Scaling, moments, sums_of
+
 CLEAR = 1.0  # paired standard errors that make a difference clear
 BEHIND = 2.0  # paired standard errors behind the best one, at which a candidate is dropped
 NOTABLE = 0.02  # of all labels: less behind the class means is no weak model, however many examples show it
@@ -149,16 +151,20 @@ def class_means(x: Any, labels: np.ndarray, fold_of: np.ndarray) -> np.ndarray |
     """
     if getattr(x, "ndim", 0) != 2 or np.asarray(x).dtype.kind not in "fiu":
         return None
-    features = np.asarray(x)
-    found, scale = np.zeros(len(labels), int), features.std(axis=0, dtype="float64")
-    scaled = np.asarray((features - features.mean(axis=0)) / np.where(scale > 0, scale, 1.0), "float32")
-    for fold in np.unique(fold_of):
-        own, others = fold_of == fold, fold_of != fold
-        classes, counts = np.unique(labels[others], return_counts=True)
-        by_class = scaled[others][np.argsort(labels[others], kind="stable")]
-        means = np.add.reduceat(by_class, counts.cumsum() - counts) / counts[:, None]
-        distances = np.square(means).sum(axis=1) - 2.0 * scaled[own] @ means.T
-        found[own] = classes[distances.argmin(axis=1)]
+    mean, variance = moments(np.asarray(x))
+    deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
+    features = Features(np.asarray(x), Scaling(mean.astype("float32"), deviation.astype("float32")))
+    parts = [np.flatnonzero(fold_of == fold) for fold in np.unique(fold_of)]
+    units, ones = int(labels.max()) + 1, np.ones(len(x))
+    sums = [sums_of(features, rows, labels, units, ones, products=False) for rows in parts]
+    counts, totals = (np.sum(values, axis=0) for values in list(zip(*sums, strict=True))[:2])
+    found = np.zeros(len(labels), int)
+    for rows, own in zip(parts, sums, strict=True):
+        left = counts - own.counts
+        means = (totals - own.features) / np.maximum(left, 1)[:, None]
+        bias = np.where(left > 0, -0.5 * np.square(means).sum(axis=1), -np.inf)
+        nearest = Discriminant(means.T.astype("float32"), bias.astype("float32"))
+        found[rows] = features.logits(rows, nearest).argmax(axis=1)
     return found
 
 

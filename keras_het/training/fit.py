@@ -9,21 +9,20 @@ from typing import Any
 
 import keras
 import numpy as np
-from scipy.special import softmax
 
-from keras_het.base.batches import batches
 from keras_het.base.new_models import models_of
 from keras_het.base.seeds import unchanged_states
 from keras_het.base.validation import check_choice, check_integer
 from keras_het.inspection.check import judge
 from keras_het.inspection.data import check_finite
+from keras_het.label_noise.discriminant import Discriminant, Features, scaling
 from keras_het.losses.state import StatefulCrossentropy
 from keras_het.training import networks
 from keras_het.training.candidates import Candidate
-from keras_het.training.compare import SMALLEST
+from keras_het.training.record import Measured, Record, of_logits
 from keras_het.training.task import Task
+from keras_het.training.together import MOST, Part, gives_each_its_own, is_dense, steps_by_number, train_together
 
-MOMENTUM = 0.8  # of the average of weights, for an epoch
 CRITERIA = ("accuracy", "loss")
 TAKEN = ("callbacks", "steps_per_epoch")  # arguments of `fit` that all trainings may share
 
@@ -112,7 +111,9 @@ class Trainer:
         """
         x = given.x if self._frozen is None else networks.features(self._frozen, given.x, self.batch_size)
         self._all[name] = x
-        return dataclasses.replace(given, x=x, epochs=self.epochs)
+        features = self.on_features and getattr(x, "ndim", 0) == 2 and np.asarray(x).dtype.kind in "fiu"
+        scale = scaling(np.asarray(x)) if features else None
+        return dataclasses.replace(given, x=x, epochs=self.epochs, scaling=scale)
 
     @unchanged_states()
     def own(self, task: Task, seed: int) -> keras.Model:
@@ -163,6 +164,53 @@ class Trainer:
             networks.compiled(predictor, model.optimizer)
         return predictor, {**record.measured(epochs), "seconds": np.array(time.perf_counter() - start)}
 
+    def can_be_together(self, candidate: Candidate, strength: Any, task: Task, folds: int) -> bool:
+        """Whether a candidate can be trained beside others: a Dense head on features, and little to remember.
+
+        Args:
+            candidate: the method.
+            strength: one of its strengths.
+            task: all examples.
+            folds: number of the parts that it is trained on.
+        """
+        plain = self.on_features and not self._callbacks and list(self._fit_arguments) == ["batch_size"]
+        if not plain or not is_dense(candidate) or len(task.y) * task.units * folds > MOST:
+            return False
+        return gives_each_its_own(candidate.loss(task, strength)) and steps_by_number(self._make(task).optimizer)
+
+    @unchanged_states()
+    def together(
+        self,
+        pairs: list[tuple[Candidate, Any]],
+        task: Task,
+        parts: list[Part],
+        fold_of: np.ndarray,
+        seed: int,
+        done: Callable[[], None],
+    ) -> list[dict[str, np.ndarray]]:
+        """Trains candidates on features side by side, on parts of the data: see `train_together`."""
+        keras.utils.set_random_seed(seed)
+        model = self._make(task)
+        self._judge(model, task.x, task.y)
+        arguments = {**self._fit_arguments, "epochs": self.epochs, "verbose": self._verbose}
+        return train_together(pairs, task, parts, fold_of, model.optimizer, arguments, self._criterion, seed, done)
+
+    def solved_together(
+        self, candidate: Candidate, strength: Any, task: Task, parts: list[Part], fold_of: np.ndarray
+    ) -> list[dict[str, np.ndarray]] | None:
+        """The same as `candidate` for all folds, of one that is in closed form; None if it solves each alone."""
+        start, solutions = time.perf_counter(), candidate.solutions(task, strength, fold_of)
+        if solutions is None:
+            return None
+        self._judge(networks.discriminant_model(task, self._optimizer, solutions[0]), task.x, task.y)
+        features, found = Features(np.asarray(task.x), task.scale), []
+        for part, weights in zip(parts, solutions, strict=True):
+            held_out = part.measure(dataclasses.replace(task, x=None))
+            measured = Measured(held_out.evidence, self._criterion)
+            measured.add(of_logits(features.logits(part.held_out, Discriminant(*weights))))
+            found.append(measured.arrays(self.epochs))
+        return [{**arrays, "seconds": np.array((time.perf_counter() - start) / len(parts))} for arrays in found]
+
     def _solved(
         self, candidate: Candidate, strength: Any, task: Task, held_out: Task | None, epochs: int
     ) -> tuple[keras.Model, dict[str, np.ndarray]]:
@@ -190,91 +238,3 @@ class Trainer:
         arguments = {**self._fit_arguments, "sample_weight": weight, "epochs": epochs, "verbose": self._verbose}
         model.fit(x, y, callbacks=[*self._callbacks, *callbacks], **arguments)
         self._known.add(model)
-
-
-class Record(keras.callbacks.Callback):
-    """Averages the weights over the epochs, and predicts held-out examples by them after every epoch.
-
-        a_e = (sum_{k <= e} m^(e - k) w_k) / (sum_{k <= e} m^(e - k)),      m = 0.8
-
-    Of the best epoch of these examples it keeps the probabilities, by the averages: of all epochs they would fill the
-    memory. Training goes on from the weights themselves.
-
-    Args:
-        predictor: the model that predicts the true classes.
-        held_out: examples and labels; None for none.
-        batch_size: size of the batches of the predictions.
-        criterion: "accuracy" scores an example by whether its label is predicted, "loss" by log p(label).
-    """
-
-    def __init__(self, predictor: keras.Model, held_out: Task | None, batch_size: int, criterion: str):
-        super().__init__()
-        self.predictor, self.held_out, self.batch_size, self.criterion = predictor, held_out, batch_size, criterion
-        self.scores: list[np.ndarray] = []
-        self.probabilities = np.zeros((0, 0), "float32")
-        self.sums: list[Any] = []
-        self.count = 0.0
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Keras calls it."""
-        current = self.predictor.get_weights()
-        sums = self.sums or [0.0] * len(current)
-        self.sums = [MOMENTUM * total + _at_least_float32(w) for total, w in zip(sums, current, strict=True)]
-        self.count = MOMENTUM * self.count + 1.0
-        if self.held_out is None:
-            return
-        self.use_averages()
-        p = probabilities(self.predictor, self.held_out.x, self.batch_size)
-        self.predictor.set_weights(current)
-        scores = scored(p, self.held_out.evidence, self.criterion)
-        if not self.scores or scores.sum() > max(map(np.sum, self.scores)):
-            self.probabilities = p
-        self.scores.append(scores)
-
-    def use_averages(self) -> None:
-        """Gives the predictor the averages; what is no fraction, such as a counter, stays as it is."""
-        current = self.predictor.get_weights()
-        averages = [
-            (total / self.count).astype(weight.dtype) if _is_fraction(weight) else weight
-            for total, weight in zip(self.sums, current, strict=True)
-        ]
-        self.predictor.set_weights(averages)
-
-    def measured(self, epochs: int) -> dict[str, np.ndarray]:
-        """Scores and probabilities of a training that was to have so many epochs; gives the predictor the averages."""
-        self.use_averages()
-        rows = self.scores + self.scores[-1:] * (epochs - len(self.scores))  # a callback may have stopped it
-        return {"scores": np.stack(rows) if rows else np.zeros((0, 0), bool), "probabilities": self.probabilities}
-
-
-def scored(p: np.ndarray, labels: np.ndarray, criterion: str) -> np.ndarray:
-    """The score of each example, `(N,)`: whether its label is predicted, or log p(label), float32.
-
-    Of a distribution over the labels, `(N, K)`, it is the mean.
-    """
-    rows = np.arange(len(labels))
-    if criterion == "accuracy":
-        predicted = p.argmax(-1)
-        return predicted == labels if labels.ndim == 1 else labels[rows, predicted].astype("float32")
-    log_p = np.log(np.maximum(p, np.float32(SMALLEST)))
-    return log_p[rows, labels] if labels.ndim == 1 else np.einsum("nk,nk->n", labels, log_p).astype("float32")
-
-
-def probabilities(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
-    """The softmax of the outputs of a model that predicts logits or log-probabilities, `(N, K)`, float32.
-
-    Those of a training that diverged are uniform.
-    """
-    parts = [keras.ops.convert_to_numpy(model.predict_on_batch(part)) for part, _ in batches(x, batch_size)]
-    p = softmax(np.concatenate(parts).astype("float32"), axis=-1)
-    return np.where(np.isfinite(p).all(-1, keepdims=True), p, np.float32(1 / p.shape[-1]))
-
-
-def _is_fraction(weight: np.ndarray) -> bool:
-    """Whether an array is of floats, also of bfloat16, which is of no kind that NumPy knows."""
-    return "float" in weight.dtype.name
-
-
-def _at_least_float32(weight: np.ndarray) -> np.ndarray:
-    """Floats of half precision as float32: sums of them would lose what an epoch changes."""
-    return weight.astype("float32") if _is_fraction(weight) and weight.dtype.itemsize < 4 else weight

@@ -12,7 +12,7 @@ from keras_het.base.result_files import ResultFiles
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer
 from keras_het.inspection.probabilities import exclusive_probabilities
-from keras_het.label_noise.discriminant import discriminant, scaling
+from keras_het.label_noise.discriminant import discriminant
 from keras_het.training.compare import check_learned, class_means
 from keras_het.training.data import read
 from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
@@ -119,7 +119,7 @@ def _by_discriminant(trainer: Trainer, task: Task, fold_of: np.ndarray) -> np.nd
     """The probabilities of each example by the discriminant of the other folds, `(N, K)`."""
     trainer.own(task, 0)  # which raises the errors of x
     x = np.asarray(task.x)
-    _, found = discriminant(scaling(x)(x), task.target, task.units, fold_of, task.sample_weight)
+    _, found = discriminant(x, task.target, task.units, fold_of, task.sample_weight, task.scale)
     check_learned(found, task.y)
     return found
 

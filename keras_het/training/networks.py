@@ -16,7 +16,7 @@ from keras_het.base.validation import check_maker
 from keras_het.inspection.check import leaves, spelled
 from keras_het.inspection.features import predicted
 from keras_het.inspection.matching import labels_for, of_annotators, remade
-from keras_het.label_noise.discriminant import scaling
+from keras_het.label_noise.discriminant import Scaling
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.raw_inputs import with_preprocessor
 from keras_het.training.candidates import Candidate, LinearDiscriminant
@@ -59,7 +59,7 @@ def _linear(task: Task, optimizer: Any) -> keras.Model:
         rule = "be features, an array (N, D), where there is no function `make_model`"
         raise ValueError(f"`x` must {rule}. Received: {found}")
     dense = keras.layers.Dense(task.units, "log_softmax", kernel_initializer="zeros", dtype="float32")
-    model = keras.Sequential([keras.Input(shape[1:]), _scaling(np.asarray(task.x)), dense])
+    model = keras.Sequential([keras.Input(shape[1:]), scaling_layer(task.scale), dense])
     new = remade(optimizer) if isinstance(optimizer, keras.optimizers.Optimizer) else optimizer
     chosen = keras.optimizers.Adam(min(MOST_RATE, STEP / shape[1])) if new is None else keras.optimizers.get(new)
     model.compile(chosen, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -79,9 +79,9 @@ def discriminant_model(task: Task, optimizer: Any, weights: list[np.ndarray] | N
     return model
 
 
-def _scaling(x: np.ndarray) -> keras.layers.Normalization:
+def scaling_layer(scale: Scaling) -> keras.layers.Normalization:
     """A layer that scales features, `(N, D)`, whatever their units."""
-    mean, deviation = scaling(x)
+    mean, deviation = scale
     return keras.layers.Normalization(mean=mean.tolist(), variance=np.square(deviation).tolist(), dtype="float32")
 
 

@@ -1,5 +1,7 @@
 """The trainings of all candidates, fold by fold, without those that fall clearly behind."""
 
+import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,7 @@ from keras_het.training.candidates import Candidate, file_name, name_of
 from keras_het.training.compare import BEHIND, Difference, best_epoch, compare
 from keras_het.training.fit import Trainer
 from keras_het.training.task import Task
+from keras_het.training.together import Part
 
 
 class Entry:
@@ -38,23 +41,27 @@ class Race:
 
     Args:
         trainer: trainer of each candidate.
-        parts: function for each fold that returns the tasks to train on and to measure by; or of validation data.
+        parts: parts of the data to train on and to measure by, one for each fold.
+        fold_of: fold of each example, `(N,)`.
         seed: seed of all trainings; those of a fold have the same seed, so that candidates differ by little else than
             the method.
         files: files for finished trainings.
-        done: a function that is called after each training, not after a solution in closed form.
+        done: function of the number of epochs that are done, not of solutions in closed form.
     """
 
     def __init__(
         self,
         trainer: Trainer,
-        parts: list[Callable[[Task], tuple[Task, Task]]],
+        parts: list[Part],
+        fold_of: np.ndarray,
         seed: int,
         files: ResultFiles,
-        done: Callable[[], None],
+        done: Callable[[int], None],
     ):
-        self._trainer, self._parts, self._seed, self._files, self._done = trainer, parts, seed, files, done
+        self._trainer, self._parts, self._fold_of, self._seed = trainer, parts, fold_of, seed
+        self._files, self._done = files, done
         self._trust: list[Any] = []
+        self._trained: dict[str, dict[str, np.ndarray]] = {}  # side by side, and not yet in an entry
 
     def run(self, entries: list[Entry], task: Task, count: int, base: Entry | None = None) -> None:
         """Trains entries on the first folds, or until one falls behind.
@@ -65,16 +72,39 @@ class Race:
             count: number of folds.
             base: the plain training, which is measured already.
         """
-        for number, part in enumerate(self._parts[:count]):
-            train, held_out = part(task)
-            self._trust[number : number + 1] = [held_out.trust]
+        self._run_together(entries, task, count)
+        for number in range(count):
+            self._trust[number : number + 1] = [self._trust_of(task, number)]
             for entry in entries:
                 if not entry.is_dropped:
-                    entry.fits.append(self._fit(entry, train, held_out, number))
-                    if not entry.candidate.on_features:
-                        self._done()
+                    entry.fits.append(self._fit(entry, task, number))
             if base is not None and number + 1 < count:
                 self._drop([base, *entries], number + 1)
+
+    def _run_together(self, entries: list[Entry], task: Task, count: int) -> None:
+        """Trains those entries side by side that can be, on the first folds, unless all their files are there."""
+        parts, trainer = self._parts[:count], self._trainer
+        dense = [entry for entry in entries if trainer.can_be_together(entry.candidate, entry.strength, task, count)]
+        if dense and not self._are_stored(dense, task, count):
+            pairs, done = [(entry.candidate, entry.strength) for entry in dense], len(dense) * count
+            step = functools.partial(self._done, done)
+            self._keep(dense, count, trainer.together(pairs, task, parts, self._fold_of, self._seed, step))
+        for entry in entries:
+            if entry.candidate.on_features and count == len(self._parts) and not self._are_stored([entry], task, count):
+                found = trainer.solved_together(entry.candidate, entry.strength, task, parts, self._fold_of)
+                self._keep([] if found is None else [entry], count, found or [])
+
+    def _are_stored(self, entries: list[Entry], task: Task, count: int) -> bool:
+        """Whether the files of entries are there, of the first folds."""
+        pairs = [(entry, number) for entry in entries for number in range(count)]
+        return all(self._files.read(_name(*pair), self._forms(task, pair[1])) is not None for pair in pairs)
+
+    def _keep(self, entries: list[Entry], count: int, found: list[dict[str, np.ndarray]]) -> None:
+        """Keeps what was found of entries on the first folds, entry by entry."""
+        names = [_name(entry, number) for entry in entries for number in range(count)]
+        for name, arrays in zip(names, found, strict=True):
+            self._files.write(name, **arrays)
+            self._trained[name] = arrays
 
     def difference(self, entry: Entry, other: Entry) -> Difference:
         """The paired difference on the folds that both have."""
@@ -97,19 +127,33 @@ class Race:
         """The weights of the held-out labels of the first folds."""
         return np.concatenate(self._trust[:count])
 
-    def _fit(self, entry: Entry, train: Task, held_out: Task, number: int) -> dict[str, np.ndarray]:
-        name, count = f"{file_name(entry.name)}_{number}", len(held_out.y)
-        forms = {
+    def _forms(self, task: Task, number: int) -> dict[str, Any]:
+        """Shapes and types of what is found of a training."""
+        count = len(self._trust_of(task, number))
+        return {
             "scores": ((self._trainer.epochs, count), ("bool", "float32")),
-            "probabilities": ((count, held_out.units), ("float32",)),
+            "probabilities": ((count, task.units), ("float32",)),
             "seconds": ((), ("float64",)),
         }
-        arrays = self._files.read(name, forms)
+
+    def _fit(self, entry: Entry, task: Task, number: int) -> dict[str, np.ndarray]:
+        if (name := _name(entry, number)) in self._trained:
+            return self._trained.pop(name)
+        arrays = self._files.read(name, self._forms(task, number))
         if arrays is None:
-            seed, epochs = self._seed + number, self._trainer.epochs
-            _, arrays = self._trainer.candidate(entry.candidate, entry.strength, train, held_out, seed, epochs)
+            part, seed, epochs = self._parts[number], self._seed + number, self._trainer.epochs
+            held_out = part.measure(task)
+            _, arrays = self._trainer.candidate(
+                entry.candidate, entry.strength, part.train(task), held_out, seed, epochs
+            )
             self._files.write(name, **arrays)
+        if not entry.candidate.on_features:
+            self._done(self._trainer.epochs)
         return arrays
+
+    def _trust_of(self, task: Task, number: int) -> Any:
+        """The weights of the held-out labels of a fold."""
+        return self._parts[number].measure(dataclasses.replace(task, x=None)).trust
 
     def _drop(self, entries: list[Entry], count: int) -> None:
         """Drops the entries that are clearly behind the best one that is still there."""
@@ -118,3 +162,8 @@ class Race:
         for entry in alive[1:]:
             if entry is not best and self.difference(best, entry).is_above(BEHIND):
                 entry.is_dropped = True
+
+
+def _name(entry: Entry, number: int) -> str:
+    """The name of the file of a training."""
+    return f"{file_name(entry.name)}_{number}"

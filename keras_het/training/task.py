@@ -11,6 +11,7 @@ import numpy as np
 from keras_het.base.batches import select_rows
 from keras_het.base.extras import import_extra
 from keras_het.base.verified import verified_places
+from keras_het.label_noise.discriminant import Scaling, scaling
 from keras_het.training.labels import fractions, most_probable
 
 
@@ -38,6 +39,7 @@ class Task:
         transition: T by `diagnose_noise`, `(K, K)`; None in the plain training. It is estimated from that and from all
             held-out labels: its K^2 numbers know a little of the labels that measure the candidate. Predictions of
             the examples would know too much, for a candidate could learn those labels by heart.
+        scaling: mean and deviation of the features of all examples, of which these may be a part; None for these.
         head_options: arguments of a new head, those of the model's own last layer: its regularizers.
     """
 
@@ -57,12 +59,18 @@ class Task:
     labelled: np.ndarray | None = None
     given: np.ndarray | None = None
     transition: np.ndarray | None = None
+    scaling: Scaling | None = None
     head_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def units(self) -> int:
         """The number of classes."""
         return len(self.classes)
+
+    @functools.cached_property
+    def scale(self) -> Scaling:
+        """The `scaling`, or that of these features, `(N, D)`, if there is none."""
+        return scaling(np.asarray(self.x)) if self.scaling is None else self.scaling
 
     @functools.cached_property
     def distribution(self) -> np.ndarray:
@@ -90,7 +98,7 @@ class Task:
         names = ("y", "sample_weight", "trust", "verified", "index", "votes", "soft", "given")
         rows = {name: getattr(self, name) for name in names}
         taken: dict[str, Any] = {name: None if row is None else row[indices] for name, row in rows.items()}
-        return dataclasses.replace(self, x=select_rows(self.x, indices), **taken)
+        return dataclasses.replace(self, x=None if self.x is None else select_rows(self.x, indices), **taken)
 
     def of_labelled(self, given: Any) -> Any:
         """What a user has of each example, without those that have no label; anything of another length as it is.

@@ -18,7 +18,9 @@ def clusters(count=300, size=6, units=3, seed=0):
 
 
 def sums(x, labels, units=3, weights=None):
-    return discriminant.sums_of(x, labels, units, np.ones(len(x)) if weights is None else weights)
+    features = discriminant.Features(x, discriminant.Scaling(np.float32(0.0), np.float32(1.0)))
+    weights = np.ones(len(x)) if weights is None else weights
+    return discriminant.sums_of(features, np.arange(len(x)), labels, units, weights)
 
 
 @pytest.mark.parametrize("shrinkage", discriminant.SHRINKAGES)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import keras_het
+from keras_het.label_noise.discriminant import scaling
 from keras_het.training import Candidate, Heteroscedastic, choose, fit, networks
 from tests.training.tasks import SHORT, SHORT_TRAININGS, TRUE, X, Y, maker, short
 
@@ -96,13 +97,15 @@ def test_features_of_few_examples_are_learned_by_default_whatever_their_units():
 
 def test_a_rare_feature_is_not_made_large():
     x = np.concatenate([X, np.eye(240, 2), np.ones((240, 1))], axis=1).astype("float32")  # two rare words, a constant
-    scaled = keras.ops.convert_to_numpy(networks._scaling(x)(x))
+    scaled = keras.ops.convert_to_numpy(networks.scaling_layer(scaling(x))(x))
     variance = x.var(0)
     np.testing.assert_allclose(
         scaled[:, :6], ((x - x.mean(0)) / np.sqrt(variance + np.median(variance[:8])))[:, :6], atol=1e-4
     )
     assert np.abs(scaled[:, 6:]).max() < 2  # and 15 standard deviations
-    assert np.isfinite(keras.ops.convert_to_numpy(networks._scaling(np.ones((5, 2)))(np.ones((5, 2))))).all()
+    assert np.isfinite(
+        keras.ops.convert_to_numpy(networks.scaling_layer(scaling(np.ones((5, 2))))(np.ones((5, 2))))
+    ).all()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch and NumPy

@@ -149,6 +149,20 @@ class ResultFiles:
         np.savez(half, allow_pickle=False, checksum=self._checksum_of(name), **arrays)
         half.replace(self.folder / f"{name}.npz")
 
+    @contextlib.contextmanager
+    def interrupted(self) -> Iterator[None]:
+        """Says behind a Ctrl-C what is kept."""
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            if self.folder is None:
+                note = f"No {self.part} is kept. With a folder `resume_path` the same call goes on from finished ones."
+            else:
+                count = sum(not file.stem.endswith(".unfinished") for file in self.folder.glob("*.npz"))
+                note = f"{count} finished {self.part}s are kept in {self.folder}: the same call goes on from there."
+            error.add_note(note)
+            raise
+
     def _checksum_of(self, name: str) -> str:
         """The checksum of a part, with its name: a file that was renamed is of another part."""
         return fingerprint({"run": self._checksum, "part": name})

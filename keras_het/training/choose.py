@@ -1,6 +1,7 @@
 """Chooses the method for noisy labels by these labels alone."""
 
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +12,7 @@ import numpy as np
 
 from keras_het.analysis import diagnose_noise
 from keras_het.analysis.advice import after_choose
+from keras_het.base.progress import Progress
 from keras_het.base.result_files import ResultFiles
 from keras_het.base.validation import check_integer
 from keras_het.training.candidates import DEFAULTS, OF_VOTES, PLAIN, SAFEST, Candidate, file_name
@@ -166,29 +168,34 @@ def choose(
     base, *others = (entry for entry in entries if not entry.candidate.on_features)
     solved = [entry for entry in entries if entry.candidate.on_features]
     count = min(folds, (trainings - folds - 1) // max(1, len(others)))
-    step = _progress(trainer.epochs, len(others), folds, count, verbose)
-    race = Race(trainer, parts, fold_of if held_out is None else np.zeros(len(task.y), int), seed, files, step)
-
-    race.run([base, *solved], task, folds)
-    safest, clear = _safest([base, *solved])
-    p = _probabilities(fold_of, choose_one([base, *solved], race.difference, safest, clear))
-    means = class_means(task.x, task.y, fold_of) if held_out is None else class_means_of(task, held_out)
-    check_learned(p, shown.y, means)
-    diagnosis = diagnose_noise(p, shown.y, class_names=task.classes.tolist())
-    task = dataclasses.replace(task, transition=diagnosis.transition)
-    race.run(others, task, count, base)
-    possible = [entry for entry in entries if not entry.is_dropped]
-    safest, clear = _safest(possible)
-    chosen = choose_one(possible, race.difference, safest, clear)
+    known = dataclasses.replace(task, transition=np.eye(task.units))  # T itself is not known yet
+    able = functools.partial(trainer.can_be_together, task=known, folds=count)
+    trained = (base, *others) if trainer.on_features else ()
+    alone = [entry.name for entry in trained if not able(entry.candidate, entry.strength)]
+    trainer.bar = _progress(trainer.epochs, len(others), folds, count, alone, verbose)
+    race = Race(trainer, parts, fold_of if held_out is None else np.zeros(len(task.y), int), seed, files)
 
     def train(labels: np.ndarray, rows: np.ndarray) -> keras.Model:
         """The chosen candidate on some of the examples, for its best number of epochs."""
-        part, best = task.corrected(labels).take(rows), race.epoch(chosen) + 1
+        part, best = task.corrected(labels), race.epoch(chosen) + 1
+        part = part if len(rows) == len(part.y) else part.take(rows)
         return trainer.whole(trainer.candidate(chosen.candidate, chosen.strength, part, None, seed + folds, best)[0])
 
-    model, table = train(task.y, np.arange(len(task.y))), [_score(race, entry, base, criterion) for entry in entries]
+    with trainer.bar, files.interrupted():
+        race.run([base, *solved], task, folds)
+        safest, clear = _safest([base, *solved])
+        p = _probabilities(fold_of, choose_one([base, *solved], race.difference, safest, clear))
+        means = class_means(task.x, task.y, fold_of) if held_out is None else class_means_of(task, held_out)
+        check_learned(p, shown.y, means)
+        diagnosis = diagnose_noise(p, shown.y, class_names=task.classes.tolist())
+        task = dataclasses.replace(task, transition=diagnosis.transition)
+        race.run(others, task, count, base)
+        possible = [entry for entry in entries if not entry.is_dropped]
+        safest, clear = _safest(possible)
+        chosen = choose_one(possible, race.difference, safest, clear)
+        model = train(task.y, np.arange(len(task.y)))
+    table = [_score(race, entry, base, criterion) for entry in entries]
     best = table[entries.index(chosen)]
-    step(last=True)
     reason = _reason(table, best, table[entries.index(safest)], clear(chosen), criterion) + _advice(
         race, chosen, trainer.epochs
     )
@@ -211,20 +218,15 @@ def choose(
     return finished(found, report_path, verbose)
 
 
-def _progress(epochs: int, others: int, folds: int, count: int, verbose: int) -> Callable[..., None]:
-    """Prints the plan; returns a function of the epochs that are done, which moves a bar on."""
-    most, done = folds + others * count + 1, 0
+def _progress(epochs: int, others: int, folds: int, count: int, alone: list[str], verbose: int) -> Progress:
+    """Prints the plan; returns the bar of all epochs."""
+    most = folds + others * count + 1
     if verbose:
         methods = f"{PLAIN.name} on {folds} parts of the data, {others} other methods on {count} of them"
         print(f"At most {most} trainings of up to {epochs} epochs: {methods}, and the last one.")
-    bar = keras.utils.Progbar(most * epochs, verbose=min(verbose, 1), unit_name="epoch")
-
-    def step(more: int = 0, last: bool = False) -> None:
-        nonlocal done
-        done += more
-        bar.update(most * epochs if last else done, finalize=last)
-
-    return step
+        if alone:
+            print(f"Not side by side with the others, which takes longer: {', '.join(alone)}.")
+    return Progress(most * epochs, "epoch", verbose, after=0.0)
 
 
 def _safest(entries: list[Entry]) -> tuple[Entry, Callable[[Entry], float]]:

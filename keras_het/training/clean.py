@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_het.analysis import diagnose_noise
 from keras_het.base.batches import check_same_index
+from keras_het.base.progress import Progress
 from keras_het.base.validation import as_float64, check_choice
 from keras_het.label_noise.estimation import check_distributions
 from keras_het.training.compare import check_learned
@@ -114,7 +115,8 @@ def clean_labels(
 
     def train(labels: np.ndarray, rows: np.ndarray) -> keras.Model:
         """A new model on some of the examples."""
-        return trainer.whole(trainer.own(task.corrected(labels).take(rows), seed + folds))
+        part = task.corrected(labels)
+        return trainer.whole(trainer.own(part if len(rows) == len(part.y) else part.take(rows), seed + folds))
 
     right = float(np.mean(p.argmax(axis=1) == task.y))
     count = folds if probabilities is None else 0
@@ -123,9 +125,11 @@ def clean_labels(
     judged["probabilities"] = np.asarray(p, "float32")
     found = Result(None, row, [row], "accuracy", "", trainings=count + 1, train=train, **judged)
     _warn_of_lost(task, found, action)
-    found = dataclasses.replace(
-        found, model=found.retrain(action), reason=_reason(found, action), seconds=time.perf_counter() - start
-    )
+    trainer.bar = Progress(trainer.epochs, "epoch", verbose)
+    with trainer.bar:
+        model = found.retrain(action)
+    seconds = time.perf_counter() - start
+    found = dataclasses.replace(found, model=model, reason=_reason(found, action), seconds=seconds)
     return finished(found, report_path, verbose)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import functools
 import inspect
 import time
 from collections.abc import Callable, Iterable
@@ -11,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_het.base.new_models import models_of
+from keras_het.base.progress import Progress
 from keras_het.base.seeds import unchanged_states
 from keras_het.base.validation import check_choice, check_integer
 from keras_het.inspection.check import judge
@@ -90,6 +92,7 @@ class Trainer:
         self._fit_arguments = {"batch_size": batch_size, **fit_arguments}
         self._verbose = lines_of_fit(verbose)
         self._callbacks = keras.tree.flatten(self._fit_arguments.pop("callbacks", None) or [])
+        self.bar = Progress(1, "epoch", 0)  # of all trainings: the caller knows how many there will be
 
     @unchanged_states()
     def settings(self, task: Task) -> dict[str, Any]:
@@ -186,13 +189,13 @@ class Trainer:
         parts: list[Part],
         fold_of: np.ndarray,
         seed: int,
-        done: Callable[[], None],
     ) -> list[dict[str, np.ndarray]]:
         """Trains candidates on features side by side, on parts of the data: see `train_together`."""
         keras.utils.set_random_seed(seed)
         model = self._make(task)
         self._judge(model, task.x, task.y)
         arguments = {**self._fit_arguments, "epochs": self.epochs, "verbose": self._verbose}
+        done = functools.partial(self.bar.add, len(pairs) * len(parts))
         return train_together(pairs, task, parts, fold_of, model.optimizer, arguments, self._criterion, seed, done)
 
     def solved_together(
@@ -236,5 +239,6 @@ class Trainer:
 
     def _fit(self, model: keras.Model, x: Any, y: Any, weight: Any, epochs: int, callbacks: list) -> None:
         arguments = {**self._fit_arguments, "sample_weight": weight, "epochs": epochs, "verbose": self._verbose}
-        model.fit(x, y, callbacks=[*self._callbacks, *callbacks], **arguments)
+        done = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: self.bar.add())
+        model.fit(x, y, callbacks=[*self._callbacks, *callbacks, done], **arguments)
         self._known.add(model)

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_het.base.progress import Progress
 from keras_het.base.result_files import ResultFiles
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer
@@ -106,11 +107,11 @@ def held_out_probabilities(
         return _by_discriminant(trainer, task, fold_of)
     settings = {"data": task, "folds": folds, "seed": seed}
     files = ResultFiles(resume_path, lambda: settings | trainer.settings(task), "fold")
-    bar = keras.utils.Progbar(folds, verbose=min(verbose, 1), unit_name="fold")
     found = np.empty((len(task.y), task.units), "float32")
-    for fold in range(folds):
-        found[fold_of == fold] = _probabilities(trainer, task, fold_of, fold, seed, files)
-        bar.update(fold + 1)
+    trainer.bar = Progress(folds * trainer.epochs, "epoch", verbose, after=0.0)
+    with trainer.bar, files.interrupted():
+        for fold in range(folds):
+            found[fold_of == fold] = _probabilities(trainer, task, fold_of, fold, seed, files)
     check_learned(found, task.y, class_means(task.x, task.y, fold_of))
     return found
 
@@ -131,6 +132,7 @@ def _probabilities(
     held_out, name = np.flatnonzero(fold_of == fold), f"fold_{fold}"
     stored = files.read(name, {"probabilities": ((len(held_out), task.units), ("float32",))})
     if stored is not None:
+        trainer.bar.add(trainer.epochs)
         return stored["probabilities"]
     order = random_generator([seed, fold]).permutation(np.flatnonzero(fold_of != fold))
     model = trainer.own(task.take(order), seed + fold)

@@ -1,8 +1,6 @@
 """The trainings of all candidates, fold by fold, without those that fall clearly behind."""
 
 import dataclasses
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,7 +44,6 @@ class Race:
         seed: seed of all trainings; those of a fold have the same seed, so that candidates differ by little else than
             the method.
         files: files for finished trainings.
-        done: function of the number of epochs that are done, not of solutions in closed form.
     """
 
     def __init__(
@@ -56,10 +53,9 @@ class Race:
         fold_of: np.ndarray,
         seed: int,
         files: ResultFiles,
-        done: Callable[[int], None],
     ):
         self._trainer, self._parts, self._fold_of, self._seed = trainer, parts, fold_of, seed
-        self._files, self._done = files, done
+        self._files = files
         self._trust: list[Any] = []
         self._trained: dict[str, dict[str, np.ndarray]] = {}  # side by side, and not yet in an entry
 
@@ -86,9 +82,8 @@ class Race:
         parts, trainer = self._parts[:count], self._trainer
         dense = [entry for entry in entries if trainer.can_be_together(entry.candidate, entry.strength, task, count)]
         if dense and not self._are_stored(dense, task, count):
-            pairs, done = [(entry.candidate, entry.strength) for entry in dense], len(dense) * count
-            step = functools.partial(self._done, done)
-            self._keep(dense, count, trainer.together(pairs, task, parts, self._fold_of, self._seed, step))
+            pairs = [(entry.candidate, entry.strength) for entry in dense]
+            self._keep(dense, count, trainer.together(pairs, task, parts, self._fold_of, self._seed))
         for entry in entries:
             if entry.candidate.on_features and count == len(self._parts) and not self._are_stored([entry], task, count):
                 found = trainer.solved_together(entry.candidate, entry.strength, task, parts, self._fold_of)
@@ -147,8 +142,8 @@ class Race:
                 entry.candidate, entry.strength, part.train(task), held_out, seed, epochs
             )
             self._files.write(name, **arrays)
-        if not entry.candidate.on_features:
-            self._done(self._trainer.epochs)
+        elif not entry.candidate.on_features:
+            self._trainer.bar.add(self._trainer.epochs)
         return arrays
 
     def _trust_of(self, task: Task, number: int) -> Any:

@@ -20,6 +20,7 @@ from keras_het.base.batches import (
     select_rows,
 )
 from keras_het.base.new_models import models_of
+from keras_het.base.progress import Progress
 from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator, unchanged_states
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_maker
@@ -139,14 +140,9 @@ def tune(
     if not is_data_set(train["x"]):
         arguments["batch_size"] = batch_size
     search = Search(make_model, held_out, epoch == "best", arguments)
-    bar = keras.utils.Progbar(len(given), verbose=min(verbose, 1), unit_name="model")
-    with unchanged_states():
-        for value in given:
-            search.add(value)
-            bar.update(len(search.table), finalize=False)
-        if extend:
-            _extend(search, bar)
-    bar.update(len(search.table), finalize=True)
+    search.bar = Progress(len(given) * count, "epoch", verbose, after=0.0)
+    with unchanged_states(), search.bar:
+        _search(search, given, extend)
     return finished(search.result(), None, verbose)
 
 
@@ -201,6 +197,7 @@ class Search:
         self._fit_arguments, self._start = fit_arguments, time.perf_counter()
         self._known = models_of(make_model)
         self._model: Any = None
+        self.bar, self.epochs = Progress(1, "epoch", 0), fit_arguments["epochs"]
         self._advice, self._missed = "", ""
 
     def add(self, value: Any) -> None:
@@ -257,7 +254,8 @@ class Search:
         """Fits a model; returns its score, the number of its epochs, and what a later epoch is better in."""
         start, keep = time.perf_counter(), KeepBest(self._held_out)
         given = keras.tree.flatten(self._fit_arguments.get("callbacks") or [])
-        callbacks = [keep, *given] if self._keeps_best or given else None
+        done = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: self.bar.add())
+        callbacks = [keep, *given, done] if self._keeps_best or given else [done]
         epochs = model.fit(**{**self._fit_arguments, "callbacks": callbacks}).epoch[-1] + 1
         self._known.add(model)
         if self._keeps_best and keep.weights is not None:
@@ -280,17 +278,33 @@ def _check_loss_of_votes(model: keras.Model, y: Any) -> None:
         raise refusal("make_model", rule, f"loss={spelled(loss)}")
 
 
-def _extend(search: Search, bar: Any) -> None:
+def _search(search: Search, given: list, extend: bool) -> None:
+    """Tries all values; Ctrl-C keeps those that are finished.
+
+    Warns: if it was interrupted.
+    """
+    try:
+        for value in given:
+            search.add(value)
+        if extend:
+            _extend(search)
+    except KeyboardInterrupt:
+        if search.best is None:
+            raise
+        rest = f"the best of the {len(search.table)} values that were finished is returned"
+        warnings.warn(f"`tune` was interrupted: {rest}.", stacklevel=3)
+
+
+def _extend(search: Search) -> None:
     """Tries values beyond the ends of the list."""
     for _ in range(MOST_BEYOND):
         value = search.beyond()
         if value is None:
             return
-        bar.target += 1
+        search.bar.grow(search.epochs)
         try:
             search.add(value)
         except Exception as error:
             stays = f"`tune` stays at {search.best.name if search.best else None}"
             warnings.warn(f"{stays}: {text(value)}, beyond the list, failed with: {error}", stacklevel=3)
             return
-        bar.update(len(search.table), finalize=False)

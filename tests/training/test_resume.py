@@ -209,3 +209,41 @@ def test_another_loss_of_the_model_is_another_model(tmp_path):
     cross_val_probabilities(lambda: make(None), X, Y, folds=2, resume_path=tmp_path, epochs=1, verbose=0)
     with pytest.raises(ValueError, match="is of others"):
         cross_val_probabilities(lambda: make(-1), X, Y, folds=2, resume_path=tmp_path, epochs=1, verbose=0)
+
+
+def interrupting(trainings):
+    """A function that makes models, of which one is interrupted as by Ctrl-C."""
+    made = []
+
+    def make():
+        made.append(make_model())
+        if len(made) == trainings:
+            raise KeyboardInterrupt
+        return made[-1]
+
+    return make
+
+
+def test_ctrl_c_says_what_is_kept(tmp_path):
+    for folder, note in [
+        (tmp_path / "new", f"2 finished trainings are kept in {tmp_path / 'new'}: the same call goes on from there."),
+        (None, "No training is kept. With a folder `resume_path` the same call goes on from finished ones."),
+    ]:
+        make = interrupting(4 if folder else 3)  # with a folder one more is made, of which the settings are
+        with pytest.raises(KeyboardInterrupt) as caught:
+            short(make_model=make, resume_path=folder)
+        assert caught.value.__notes__ == [note]
+    with pytest.raises(KeyboardInterrupt) as caught:
+        cross_val_probabilities(interrupting(3), X, Y, epochs=1, folds=3, resume_path=tmp_path / "folds", verbose=0)
+    assert caught.value.__notes__[0].startswith("1 finished folds are kept in")
+
+
+def test_side_by_side_a_run_goes_on_from_what_is_stored(tmp_path):
+    arguments = {"epochs": 2, "folds": 3, "verbose": 0, "resume_path": tmp_path}
+    one = choose(None, X, Y, **arguments)
+    times = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.npz")}
+    assert choose(None, X, Y, **arguments).table == one.table
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.npz")} == times  # nothing is trained again
+    next(tmp_path.glob("label_smoothing_1.npz")).unlink()
+    again = choose(None, X, Y, **arguments)
+    assert [score.score for score in again.table] == [score.score for score in one.table]

@@ -388,3 +388,21 @@ def test_errors_say_what_is_wrong(arguments, text):
     with pytest.raises(ValueError) as error:
         keras_het.tune(**given)
     assert text in str(error.value)
+
+
+# torch is asked for a copy by NumPy, and its warning is an error inside of pytest.warns
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+    "ignore:__array__ implementation:DeprecationWarning"
+)  # torch, of which Keras asks for a copy
+def test_ctrl_c_keeps_the_values_that_are_finished():
+    def interrupted(value):
+        if value == 0.3:
+            raise KeyboardInterrupt
+        return make_model(value)
+
+    data = {"x": X, "y": RIGHT, "validation_data": (X, RIGHT)}
+    with pytest.warns(UserWarning, match="`tune` was interrupted: the best of the 2 values that were finished"):
+        found = keras_het.tune(interrupted, (0.1, 0.2, 0.3, 0.4), **data, epochs=8, verbose=0)
+    assert len(found.table) == 2
+    with pytest.raises(KeyboardInterrupt):
+        keras_het.tune(interrupted, (0.3, 0.1), **data, epochs=1, verbose=0)

@@ -78,7 +78,7 @@ class Call(NamedTuple):
         loss: the loss.
         first: number of the first head.
         folds: numbers of the parts that the heads are trained on.
-        labels: what the loss takes of each example, `(N, ...)`, or of each example and head, `(N, n, ...)`.
+        labels: labels as the loss takes them, `(N, ...)`, or for each head, `(N, n, ...)`.
         weights: weights of the examples for each head, `(N, n)`, 0 for those that are held out.
         places: places of the examples in what the loss remembers, `(N, n)`, -1 for none; None without a memory.
         of_heads: boolean, whether the labels differ between the heads.
@@ -263,7 +263,7 @@ class Recorder(keras.callbacks.Callback):
         batches: batches, which get a new order for every epoch.
         heads: the heads.
         parts: parts of the data; head m is of part m modulo their number.
-        measured: what is measured of each head.
+        measured: scores of each head.
         done: function that is called after every epoch.
     """
 

@@ -112,11 +112,6 @@ def test_what_cannot_be_side_by_side_is_trained_alone_and_said(capsys):
 @pytest.mark.parametrize(
     ("optimizer", "stays_apart"),
     [("adam", True), ("lion", True), (Adafactor(), False), (keras.optimizers.Adam(clipnorm=1.0), False)],
-        ("adam", True),
-        ("lion", True),
-        (keras.optimizers.Adafactor(), False),
-        (keras.optimizers.Adam(clipnorm=1.0), False),
-    ],
 )
 def test_an_optimizer_that_mixes_numbers_trains_one_by_one(optimizer, stays_apart):
     engine = Trainer(None, optimizer, EPOCHS, SIZE, "loss", 0, {})

@@ -392,8 +392,6 @@ def test_errors_say_what_is_wrong(arguments, text):
 
 # torch is asked for a copy by NumPy, and its warning is an error inside of pytest.warns
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-    "ignore:__array__ implementation:DeprecationWarning"
-)  # torch, of which Keras asks for a copy
 def test_ctrl_c_keeps_the_values_that_are_finished():
     def interrupted(value):
         if value == 0.3:

@@ -149,7 +149,7 @@ def diagnose_noise(probabilities: Any, labels: Any, *, class_names: Sequence | M
 analysis.diagnose_noise.
     """
     check_same_index(probabilities=probabilities, labels=labels)
-    p = check_distributions(probabilities)
+    p = check_distributions(probabilities, as_given=True)
     size = p.shape[1]
     labels, names = _read(labels, class_names, len(p), size)
     found = decode(labels, p)

@@ -19,7 +19,7 @@ from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.inspection.training_record import TrainingRecord
 from keras_het.label_noise.decoding import decode
 from keras_het.label_noise.discriminant import discriminant, scaling
-from keras_het.label_noise.estimation import check_distributions, confident_counts, systematic_flips
+from keras_het.label_noise.estimation import ROWS, check_distributions, confident_counts, systematic_flips
 
 SHOWN = 20  # lines of the table that is printed
 CLEAR = 2.0  # paired standard errors by which neighbours must predict more labels
@@ -108,7 +108,7 @@ class Evidence(NamedTuple):
     """What labels are judged by.
 
     Attributes:
-        p: probabilities of the classes, `(N, K)`, float64, rows of sum 1.
+        p: probabilities of the classes, `(N, K)`, float32 as given or float64, rows of sum 1.
         labels: `(N,)`.
         margins: mean margins of a training, `(N,)`; None otherwise.
     """
@@ -127,13 +127,15 @@ def find_label_issues(
     num_neighbors: int = 10,
     pairs: Iterable | None = None,
     batch_size: int = 128,
+    verbose: int = 1,
 ) -> LabelIssues:
     """Which labels are probably wrong, by predictions out of sample, by one training, or by neighbours.
 
     The result holds all labels, the least scores first; `kind` is blank for labels that are no issue. The evidence is
     one of three:
 
-    * Probabilities of models that were not trained on the examples, as by `cross_val_probabilities`. The method is
+    * Probabilities of models that were not trained on the examples, as by `cross_val_probabilities`; float32 is not
+      copied, so they may be a memory map. The method is
       confident learning. An example counts for class j if p_j is at least the mean p_j of the examples labelled j, and
       j is the most probable class with this property. The counts of each pair (given label i, class j) are scaled to
       the number of examples with label i. They then say how many labels i should be j: the labels with the largest p_j
@@ -165,16 +167,20 @@ def find_label_issues(
             `TrainingDynamics`.
         x: inputs of a model, arrays; None with anything else.
         features: features of the examples, `(N, D)`, not all zero, as by `analysis.features`, best of a model that was
-            trained on other data; or flattened inputs. It needs scikit-learn.
+            trained on other data; or flattened inputs. The neighbours of more than 20,000 examples are found by faiss
+            (`pip install "keras-het[neighbors]"`), of 50,000 about 99 in a hundred
+            (`benchmarks/results/neighbors.md`); of fewer they are compared all with all.
         num_neighbors: number of the nearest other examples that count, by the cosine of features.
         pairs: classes that are confusable, each (i, j), or a `ConfusedPair` of numbers, which does not count if its
             covariance is positive; None uses the counts.
         batch_size: size of the batches of the predictions of a model.
+        verbose: 1 for a bar of the search of neighbours where it takes more than ten seconds; 0 for nothing.
     Returns:
         `LabelIssues`.
     Raises:
         ValueError: for other shapes or values, a model without `x`, or not one kind of evidence.
-        ImportError: for features without scikit-learn.
+        ImportError: for features of more than 20,000 examples without faiss.
+    Warns: if fewer than nine of ten of the nearest neighbours were found.
     Source: Northcutt, Jiang and Chuang 2021, "Confident learning", sections 3.1 and 3.2 (prune by noise rate); the
         scores are cleanlab's `self_confidence`. The mean margin: Pleiss et al. 2020, "Identifying mislabeled data using
         the area under the margin ranking", with equal weights, and a threshold by a class of its own. Neighbours: Zhu,
@@ -201,9 +207,9 @@ def find_label_issues(
     if features is None:
         p, labels, margins = _evidence(probabilities, labels, x, batch_size)
     else:
-        p, labels, margins = _of_features(features, labels, num_neighbors)
+        p, labels, margins = _of_features(features, labels, num_neighbors, verbose)
     counts = confident_counts(labels, p)
-    suggested = np.where(np.bincount(labels, minlength=p.shape[1]) > 0, p, -1.0).argmax(axis=1)
+    suggested = most_probable(p, np.bincount(labels, minlength=p.shape[1]) > 0)
     if margins is not None or (features is not None and not nearly_right(labels, p)):
         suggested = decode(labels, p).classes
         is_issue = suggested != labels
@@ -213,17 +219,27 @@ def find_label_issues(
     return _table(labels, p, suggested, is_issue, confusable, margins)
 
 
-def _of_features(features: Any, labels: Any, num_neighbors: int) -> Evidence:
+def _of_features(features: Any, labels: Any, num_neighbors: int, verbose: int) -> Evidence:
     """Probabilities by the discriminant of the other folds, or by neighbours where these predict clearly more labels.
 
     Neighbours know classes of any shape; but of wrong labels that follow the features they know most.
     """
-    shares, labels = neighbor_fractions(features, labels, num_neighbors)
+    shares, labels = neighbor_fractions(features, labels, num_neighbors, verbose)
     x = np.asarray(features, "float32").reshape(len(labels), -1)
-    p = discriminant(x, labels, shares.shape[1], scale=scaling(x))[1].astype("float64")
+    p = discriminant(x, labels, shares.shape[1], scale=scaling(x))[1]
     gain = 1.0 * (shares.argmax(axis=1) == labels) - (p.argmax(axis=1) == labels)
     clear = gain.mean() > CLEAR * gain.std() / np.sqrt(len(gain))
     return Evidence(shares if clear else p / p.sum(axis=1, keepdims=True), labels)
+
+
+def most_probable(p: np.ndarray, occurs: np.ndarray) -> np.ndarray:
+    """The most probable class of each example, `(N,)`, of those that occur, `(K,)`, without a second array like p."""
+    if occurs.all():
+        return p.argmax(axis=1)
+    classes = np.flatnonzero(occurs)
+    return np.concatenate(
+        [classes[p[start : start + ROWS, classes].argmax(axis=1)] for start in range(0, len(p), ROWS)]
+    )
 
 
 def nearly_right(labels: np.ndarray, p: np.ndarray) -> bool:
@@ -277,7 +293,7 @@ def _evidence(given: Any, labels: Any, x: Any, batch_size: int) -> Evidence:
     """The evidence of probabilities, of a model and its inputs, or of a training."""
     if hasattr(given, "record"):
         return _of_training(given, labels)
-    p = check_distributions(exclusive_probabilities(given, x, batch_size) if x is not None else given)
+    p = check_distributions(exclusive_probabilities(given, x, batch_size) if x is not None else given, as_given=True)
     return Evidence(p, check_labels(labels, p.shape[1], len(p)))
 
 

@@ -1,5 +1,6 @@
 """The classes among the nearest neighbours of each example."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -7,47 +8,131 @@ import numpy as np
 from keras_het.base.batches import check_dense
 from keras_het.base.classes import check_no_id
 from keras_het.base.extras import import_extra
+from keras_het.base.progress import Progress
 from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer, check_labels, check_numbers
 
+MOST = 20000  # examples that are compared all with all; of more, a graph is searched
+BLOCK = 1 << 25  # cosines at a time: 128 MiB
+LINKS, BUILT, SEARCHED = (
+    16,
+    40,
+    80,
+)  # of the graph: links of a node, and candidates of a search while it is made and after
+ASKED = 200  # examples by which the recall is measured
+LEAST = 0.9  # recall, below which a warning is given
 
-def neighbor_fractions(features: Any, labels: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
+
+def neighbor_fractions(features: Any, labels: Any, count: int, verbose: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """The fractions of the classes among the nearest other examples, and the labels.
 
         p_ij = (number of the nearest `count` examples of i, without i, that have the label j) / count
 
     Near is a large cosine of the features. A row of zeros has the cosine 0 with all others, which are equally near: its
-    shares are those of all other labels, and it is no neighbour of another. All distances are computed, in blocks:
-    O(N^2 D) operations, O(N (D + K + count)) memory.
+    shares are those of all other labels, and it is no neighbour of another. Up to 20,000 examples are compared all with
+    all. Of more, most of the nearest are found by a graph (HNSW), in about N log N operations; how many, the page
+    `benchmarks/results/neighbors.md` says.
 
     Args:
         features: `(N, D)`, more than `count` of them not zero.
         labels: integers, `(N,)`.
         count: number of neighbours, from 1 to N - 1.
+        verbose: 1 for a bar where it takes more than ten seconds.
     Returns:
-        shares `(N, K)`, K the largest label and 1, and the labels `(N,)`.
+        shares `(N, K)`, float32, K the largest label and 1, and the labels `(N,)`.
     Raises:
         ValueError: for other shapes, features that are no numbers, too many neighbours, or an id among the labels.
-        ImportError: without scikit-learn.
+        ImportError: for more than 20,000 examples without faiss.
+    Warns: if fewer than nine of ten of the nearest were found, by 200 examples.
+    Source: Malkov and Yashunin 2016, "Efficient and robust approximate nearest neighbor search using Hierarchical
+        Navigable Small World graphs", for the graph.
 
     Example:
         >>> neighbor_fractions([[1, 0], [2, 0.1], [0.3, 1], [0, 2], [0.1, 1]], [0, 0, 1, 1, 0], 1)[0].tolist()
         [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
     """
-    features = _unit_rows(check_numbers("features", check_dense("features", features)))
+    features = _unit_rows(_as_floats(features))
     labels = check_labels(labels, np.inf, len(features))
     check_no_id(labels, "labels")
-    rows = np.flatnonzero(features.any(axis=1))
+    is_zero = ~features.any(axis=1)
+    rows = np.flatnonzero(~is_zero)
     count = check_integer("num_neighbors", count, 1, _most(len(rows)))
-    module = import_extra("sklearn.neighbors", "The check by neighbours")
-    search = module.NearestNeighbors(n_neighbors=count, algorithm="brute").fit(features[rows])
-    of_neighbors = labels[rows][search.kneighbors(return_distance=False)]  # without the example itself
-    shares, zero = np.zeros((len(labels), int(labels.max()) + 1)), np.flatnonzero(~features.any(axis=1))
-    np.add.at(shares, (rows[:, None], of_neighbors), 1.0 / count)
+    of_neighbors = labels[rows][nearest(features[rows] if is_zero.any() else features, count, verbose)]
+    shares, zero = np.zeros((len(labels), int(labels.max()) + 1), "float32"), np.flatnonzero(is_zero)
+    np.add.at(shares, (rows[:, None], of_neighbors), np.float32(1.0))
+    shares /= np.float32(count)
     shares[zero] = np.bincount(labels)
     shares[zero, labels[zero]] -= 1.0
     shares[zero] /= len(labels) - 1
     return shares, labels
+
+
+def nearest(x: np.ndarray, count: int, verbose: int = 0) -> np.ndarray:
+    """Indices of the nearest other rows of each, `(N, count)`, of rows of length 1, float32; by a graph most of them.
+
+    Args:
+        x: the rows, `(N, D)`.
+        count: number of neighbours.
+        verbose: 1 for a bar where it takes more than ten seconds.
+    """
+    if len(x) <= MOST:
+        return exact(x, np.arange(len(x)), count, verbose)
+    found = _by_graph(x, count, verbose)
+    asked = random_generator(0).permutation(len(x))[:ASKED]
+    own, right = found[asked], exact(x, asked, count)
+    recall = np.mean([np.isin(row, other).mean() for row, other in zip(right, own, strict=True)])
+    if recall < LEAST:
+        warnings.warn(
+            f"Of the nearest neighbours {recall:.0%} were found, by {ASKED} examples: the features are hard to search. "
+            f"Take at most {MOST} examples, of which all are compared.",
+            stacklevel=4,
+        )
+    return found
+
+
+def exact(x: np.ndarray, rows: np.ndarray, count: int, verbose: int = 0) -> np.ndarray:
+    """Indices of the nearest other rows of some, `(n, count)`, by the cosines with all, block by block."""
+    size, found = max(1, BLOCK // len(x)), np.empty((len(rows), count), int)
+    with Progress(len(rows), "example", verbose) as bar:
+        for start in range(0, len(rows), size):
+            own = rows[start : start + size]
+            cosines = x[own] @ x.T
+            cosines[np.arange(len(own)), own] = -np.inf
+            found[start : start + size] = np.argpartition(cosines, -count, axis=1)[:, -count:]
+            bar.add(len(own))
+    return found
+
+
+def _by_graph(x: np.ndarray, count: int, verbose: int) -> np.ndarray:
+    """The same for all rows by faiss; the graph is made by one thread, with which it is the same each time."""
+    faiss = import_extra("faiss", f"The check by neighbours of more than {MOST} examples")
+    index, found = faiss.IndexHNSWFlat(x.shape[1], LINKS, faiss.METRIC_INNER_PRODUCT), np.empty((len(x), count), int)
+    index.hnsw.efConstruction, index.hnsw.efSearch = BUILT, max(SEARCHED, 2 * count)
+    threads = faiss.omp_get_max_threads()
+    with Progress(2 * len(x), "example", verbose) as bar:
+        faiss.omp_set_num_threads(1)
+        try:
+            for start in range(0, len(x), MOST):
+                index.add(x[start : start + MOST])
+                bar.add(len(x[start : start + MOST]))
+        finally:
+            faiss.omp_set_num_threads(threads)
+        for start in range(0, len(x), MOST):
+            own = np.arange(start, min(len(x), start + MOST))
+            found[own] = _others(index.search(x[own], count + 1)[1], own, x)
+            bar.add(len(own))
+    return found
+
+
+def _others(found: np.ndarray, own: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Neighbours without the row itself, of which one more was asked for; those of a row that has too few are exact."""
+    order = np.argsort(found == own[:, None], axis=1, kind="stable")  # the row itself, if it is there, comes last
+    others = np.take_along_axis(found, order, axis=1)[:, :-1]
+    few = np.flatnonzero(np.any(others < 0, axis=1))
+    if len(few):
+        others[few] = exact(x, own[few], others.shape[1])
+    return others
 
 
 def _most(others: int) -> int:
@@ -56,11 +141,17 @@ def _most(others: int) -> int:
     return others - 1
 
 
+def _as_floats(features: Any) -> np.ndarray:
+    """Features as NumPy; float32 stays."""
+    given = check_dense("features", features)
+    return given if isinstance(given, np.ndarray) and given.dtype == "float32" else check_numbers("features", given)
+
+
 def _unit_rows(features: np.ndarray) -> np.ndarray:
-    """Features of length 1, or 0, `(N, D)`: their distances are in the order of their cosines."""
+    """Features of length 1, or 0, `(N, D)`, float32: their distances are in the order of their cosines."""
     refuse_if(features.ndim != 2 or len(features) < 2, "features", "have shape (N, D), N at least 2", shape=features)
-    lengths = np.linalg.norm(features, axis=1)
+    lengths = np.sqrt(np.einsum("nd,nd->n", features, features, dtype="float64"))
     wrong = np.flatnonzero(~np.isfinite(lengths))
     if len(wrong):
         raise refusal("features", "be finite numbers", f"row {wrong[0]} of length {lengths[wrong[0]]:.4g}")
-    return features / np.where(lengths > 0, lengths, 1.0)[:, None]
+    return np.divide(features, np.where(lengths > 0, lengths, 1.0)[:, None], dtype="float32", casting="same_kind")

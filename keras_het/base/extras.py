@@ -3,7 +3,12 @@
 import importlib
 from typing import Any
 
-PACKAGES = {"sklearn": "scikit-learn", "PIL": "pillow"}  # packages whose modules have another name
+# Packages whose modules have another name.
+PACKAGES = {"sklearn": "scikit-learn", "faiss": "faiss-cpu", "PIL": "pillow"}
+    "sklearn": "scikit-learn",
+    "faiss": "faiss-cpu",
+    "PIL": "pillow",
+}  # packages whose modules have another name
 
 
 def import_extra(name: str, user: str) -> Any:

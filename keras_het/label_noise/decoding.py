@@ -58,8 +58,10 @@ def decode(labels: np.ndarray, p: np.ndarray) -> Decoded:
 def means(values: np.ndarray, classes: np.ndarray, totals: np.ndarray) -> np.ndarray:
     """The mean row of `values`, `(N, J)`, of each class, `(K, J)`; zeros for a class without examples."""
     count = len(classes)
-    member = scipy.sparse.csr_array((np.ones(count), (classes, np.arange(count))), shape=(len(totals), count))
-    return member @ values / np.maximum(totals, 1)[:, None]
+    member = scipy.sparse.csc_array((np.ones(count), (classes, np.arange(count))), shape=(len(totals), count))
+    starts = range(0, count, ROWS)  # in parts: a product makes values float64
+    sums = sum(member[:, start : start + ROWS] @ values[start : start + ROWS] for start in starts)
+    return sums / np.maximum(totals, 1)[:, None]
 
 
 def _bounded(transition: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Estimates of a transition matrix from the predictions of a model of the noisy labels."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -104,10 +105,17 @@ def confident_counts(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
     return counts
 
 
-def check_probabilities(probabilities: Any, name: str = "probabilities") -> np.ndarray:
-    """`probabilities` as NumPy float64, if they are in [0, 1], `(N, K)`, with N >= 1, and no row is zero."""
-    p = as_float64(probabilities)
-    if p.ndim != 2 or not len(p) or not np.all((p >= 0) & (p <= 1)):
+def check_probabilities(probabilities: Any, name: str = "probabilities", as_given: bool = False) -> np.ndarray:
+    """`probabilities` as NumPy, if they are in [0, 1], `(N, K)`, with N >= 1, and no row is zero.
+
+    Args:
+        probabilities: argument of a public function.
+        name: name of that argument.
+        as_given: boolean, whether float32, in memory or on disk, stays as it is, without a copy; else all is float64.
+    """
+    stays = as_given and isinstance(probabilities, np.ndarray) and probabilities.dtype == "float32"
+    p = probabilities if stays else as_float64(probabilities)
+    if p.ndim != 2 or not len(p) or not all(np.all((part >= 0) & (part <= 1)) for part in _blocks(p)):
         values = f", from {p.min():.4g} to {p.max():.4g}" if p.size else ""
         rule = "be in [0, 1], such as the exp of log-probabilities, and of shape (N, K)"
         raise refusal(name, rule, f"shape {p.shape}{values}")
@@ -117,9 +125,14 @@ def check_probabilities(probabilities: Any, name: str = "probabilities") -> np.n
     return p
 
 
-def check_distributions(probabilities: Any, name: str = "probabilities") -> np.ndarray:
-    """Probabilities as NumPy, if every row sums to 1."""
-    p = check_probabilities(probabilities, name)
+def _blocks(p: np.ndarray) -> Iterator[np.ndarray]:
+    """Parts of the rows: what is computed of all at a time would be as large as `p`."""
+    return (p[start : start + ROWS] for start in range(0, len(p), ROWS))
+
+
+def check_distributions(probabilities: Any, name: str = "probabilities", as_given: bool = False) -> np.ndarray:
+    """Probabilities as NumPy, if every row sums to 1; arguments are those of `check_probabilities`."""
+    p = check_probabilities(probabilities, name, as_given)
     wrong = np.flatnonzero(np.abs(p.sum(axis=1) - 1.0) > 1e-3)
     if len(wrong):
         raise refusal(name, "have rows of sum 1", f"row {wrong[0]} sums to {p[wrong[0]].sum():.6g}")

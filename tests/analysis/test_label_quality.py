@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+import tracemalloc
 
 import keras
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import cross_val_predict
 
-from keras_het.analysis import find_label_issues
+from keras_het.analysis import find_label_issues, neighbors
 from keras_het.analysis.covariance import ConfusedPair
 from keras_het.analysis.label_quality import confident_issues
 from keras_het.analysis.neighbors import neighbor_fractions
@@ -339,7 +340,57 @@ def test_errors_say_which_evidence_is_wrong(arguments, text):
     assert str(error.value) == text
 
 
-def test_without_scikit_learn_an_error_says_how_to_install_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.neighbors", None)
-    with pytest.raises(ImportError, match="The check by neighbours needs scikit-learn, which is not installed"):
-        find_label_issues(features=np.ones((3, 2)), labels=[0, 0, 1], num_neighbors=1)
+def of_clusters(count, seed=0):
+    """Rows of length 1 in small clusters, as embeddings are."""
+    rng = np.random.default_rng(seed)
+    centers = rng.normal(size=(count // 20, 12))
+    x = centers[rng.integers(len(centers), size=count)] + 0.5 * rng.normal(size=(count, 12))
+    return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype("float32")
+
+
+def test_a_graph_finds_most_of_the_nearest_the_same_each_time(monkeypatch):
+    x = of_clusters(2000)
+    right = neighbors.exact(x, np.arange(len(x)), 10)
+    monkeypatch.setattr(neighbors, "MOST", 500)
+    found = neighbors.nearest(x, 10)
+    assert not np.any(found == np.arange(len(x))[:, None])  # none is its own neighbour
+    assert np.mean([np.isin(row, other).mean() for row, other in zip(right, found, strict=True)]) > 0.95
+    np.testing.assert_array_equal(neighbors.nearest(x, 10), found)
+    np.testing.assert_array_equal(neighbors.nearest(np.repeat(x[:300], 3, axis=0), 2).shape, (900, 2))  # equal rows
+
+
+def test_a_graph_that_finds_few_is_warned_of(monkeypatch):
+    monkeypatch.setattr(neighbors, "MOST", 500)
+    monkeypatch.setattr(neighbors, "_by_graph", lambda x, count, verbose: np.zeros((len(x), count), int))
+    with pytest.warns(UserWarning, match="Of the nearest neighbours [01]% were found, by 200 examples"):
+        neighbors.nearest(of_clusters(1000), 5)
+
+
+def test_a_row_with_too_few_neighbours_gets_the_exact_ones():
+    x = of_clusters(60)
+    given = np.array([[3, 0, 5], [-1, 4, 1]])  # of rows 0 and 1: the second one has found itself and one other
+    found = neighbors._others(given, np.array([0, 1]), x)
+    assert found[0].tolist() == [3, 5]
+    np.testing.assert_array_equal(np.sort(found[1]), np.sort(neighbors.exact(x, np.array([1]), 2)[0]))
+
+
+def test_without_faiss_many_examples_are_refused_and_few_are_not(monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    x, labels = of_clusters(100), np.arange(100) % 2
+    neighbor_fractions(x, labels, 3)
+    monkeypatch.setattr(neighbors, "MOST", 50)
+    with pytest.raises(ImportError, match="The check by neighbours of more than 50 examples needs faiss-cpu, which is"):
+        neighbor_fractions(x, labels, 3)
+
+
+def test_probabilities_in_float32_are_not_copied():
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(50), size=40000).astype("float32")
+    labels = np.array([rng.choice(50, p=row / row.sum()) for row in p.astype("float64")[:100]] * 400)
+    tracemalloc.start()
+    found = find_label_issues(p, labels)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < p.nbytes  # one copy in float64 would be twice that
+    exact = find_label_issues(p.astype("float64"), labels)
+    np.testing.assert_array_equal(np.sort(found.index[found.is_issue]), np.sort(exact.index[exact.is_issue]))

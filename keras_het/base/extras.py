@@ -5,10 +5,6 @@ from typing import Any
 
 # Packages whose modules have another name.
 PACKAGES = {"sklearn": "scikit-learn", "faiss": "faiss-cpu", "PIL": "pillow"}
-    "sklearn": "scikit-learn",
-    "faiss": "faiss-cpu",
-    "PIL": "pillow",
-}  # packages whose modules have another name
 
 
 def import_extra(name: str, user: str) -> Any:

@@ -159,6 +159,45 @@ def min_versions(session, backend):
     )
 
 
+@nox.session(python=nox.project.python_versions(PROJECT)[-1])
+@nox.parametrize("backend", [nox.param(b, id=b) for b in BACKENDS])
+def newest(session, backend):
+    """The tests with the mark `smoke` on the newest Python and what pip brings today, KerasHub among it.
+
+    Some minutes each; on PyTorch these are gigabytes.
+    """
+    install_today(session, f".[{backend},hub,demo,pandas]")  # KerasHub brings TensorFlow, on every backend
+    smoke(session, backend)
+
+
+@nox.session(name="next", python=nox.project.python_versions(PROJECT)[-1])
+@nox.parametrize("backend", [nox.param(b, id=b) for b in [*BACKENDS, "mlx"]])
+def next_keras(session, backend):
+    """The same with tonight's Keras and without KerasHub; on MLX, where Keras is tried alone, the doctor."""
+    if backend == "mlx":
+        install_today(session, ".[demo,pandas]", "keras-mlx", "mlx[cpu]")
+    else:
+        install_today(session, f".[{EXTRAS[backend]},demo,pandas]")
+    # Both packages are the folder `keras`: whichever goes later takes files of the other along.
+    session.run("python", "-m", "pip", "uninstall", "--yes", "keras", "keras-nightly")
+    session.install("--no-compile", "keras-nightly")
+    smoke(session, backend)
+
+
+def install_today(session, package, *requirements):
+    """Installs the package and the tests' packages in the newest versions, also where a run before left older ones."""
+    tests = nox.project.dependency_groups(PROJECT, "test")
+    session.install("--no-compile", "--upgrade", "--upgrade-strategy", "eager", "-e", package, *requirements, *tests)
+
+
+def smoke(session, backend):
+    """The doctor, which prints the versions, and on a backend that we support the tests that show whether it works."""
+    environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # a core for each worker
+    session.run("python", "-m", "keras_het", "doctor", env=environment)
+    if backend in BACKENDS:
+        session.run("pytest", "-m", "smoke", *TWO_WORKERS, *session.posargs, env=environment)
+
+
 def oldest(*groups):
     """The lowest version of everything that the package, its extras and these dependency groups ask for, as pins."""
     extras = PROJECT["project"]["optional-dependencies"].values()

@@ -71,6 +71,19 @@ def check_train_step(make, x, y, loss, **options):
     return model
 
 
+def check_gradients(make, x):
+    """On PyTorch the first step gives every weight a gradient for which PyTorch wants one.
+
+    DistributedDataParallel, which Keras 3.16 puts around a model, waits for them all: one without hangs, or raises at
+    the second step. A zero is a gradient. Other backends have none by weight.
+    """
+    if keras.config.backend() == "torch":
+        model = wrap(make(), x)
+        model(x, training=True).sum().backward()
+        missing = [name for name, each in model.named_parameters() if each.requires_grad and each.grad is None]
+        assert not missing, f"no gradient: {missing}"
+
+
 def check_half_precision(make, x, y, loss, policy, dtype="float32", tolerance=0.05):
     """Behind a layer in half precision the layer computes in its own dtype.
 

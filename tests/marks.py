@@ -6,7 +6,8 @@
 * `refusal`: the same, for errors that are raised before a tensor is touched.
 * `on_jax`, `on_tensorflow`: on PyTorch and on the one of the two that compiles it sooner. For trainings of whole models
   that take seconds to compile and reach nothing that is written for one backend.
-* `smoke`: on all three, in a module that is otherwise `once`: a test that shows whether a backend works at all.
+* `smoke`: on all three, in a module that is otherwise `once`: a test that shows whether a backend works at all. The
+  sessions `newest` and `next` run these alone, on versions that nobody has tried.
 * `thorough`: not by default. For what takes long and seldom breaks: memory, compilers.
 
 Two further marks move no test. `planted` names those that plant a bug, for `python -m tests.planted list`.

@@ -74,10 +74,25 @@ def load_keras() -> None:
     try:
         import keras
     except Exception as error:
-        _stop(wrong_backend(name, installed) or _failed(name, installed, error), error)
+        _stop(_plug_in(name, error) or wrong_backend(name, installed) or _failed(name, installed, error), error)
     problem = too_old("keras", getattr(keras, "__version__", None))
     if problem:
         _stop(problem)
+
+
+def _plug_in(name, error):
+    """The fault of a backend that Keras 3.16 looks for in a package of its own; None of any other error.
+
+    Keras calls a package that fails to load not installed.
+    """
+    package = f"keras-{name}"
+    if f"pip install {package}" not in str(error):
+        return None
+    text = f"KERAS_BACKEND is {name!r}, for which Keras needs the package {package}"
+    if importlib.util.find_spec(f"keras_{name}") is None:
+        return f"{text}. Install it: pip install {package}"
+    cause = error.__cause__
+    return f"{text}: it is installed, and failed. {type(cause).__name__}: {cause}. Install what it needs"
 
 
 def _failed(name, installed, error):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from keras_het.base.environment import BACKENDS, OLDEST, installed_backends, too_old, wrong_backend
+from keras_het.base.environment import BACKENDS, OLDEST, installed_backends, too_old
 from keras_het.base.version import __version__
 from keras_het.commands import doctor_reference
 
@@ -48,8 +48,8 @@ def examine() -> Iterator[Finding]:
 
 
 def can_train() -> bool:
-    """Whether Keras can train on its backend; on the others it predicts."""
-    return keras.config.backend() in BACKENDS
+    """Whether Keras can train on its backend; on the others it predicts, and its models have no training step."""
+    return hasattr(keras.Model, "train_step")
 
 
 def said(error: Exception) -> str:
@@ -80,13 +80,16 @@ def check_backend() -> Finding:
     others = ", ".join(name for name in BACKENDS if name in installed and name != backend)
     alone = "" if can_train() else ", which predicts, and on which Keras cannot train"
     text = f"{backend}{alone}; others that are installed: {others or 'none'}"
-    return Finding("backend", text, wrong_backend(backend, installed))
+    return Finding("backend", text)
 
 
 def check_devices() -> Finding:
     """Lists the devices; a missing accelerator is no problem."""
-    of_torch = keras.config.backend() == "torch"  # where Keras has no list of devices
-    devices = [str(keras.ops.ones(()).device)] if of_torch else keras.distribution.list_devices()
+    of_torch = keras.config.backend() == "torch"  # where Keras 3.15 has no list of devices
+    try:
+        devices = [str(keras.ops.ones(()).device)] if of_torch else keras.distribution.list_devices()
+    except AttributeError:  # MLX has no distribution
+        return Finding("devices", "not known: Keras does not list them on this backend")
     alone = all(name.startswith("cpu") for name in devices)
     return Finding(
         "devices", ", ".join(devices) + ("; no accelerator: all works, large models more slowly" if alone else "")

@@ -87,6 +87,6 @@ def _budget(tensor: Tensor) -> int:
         on_processor = tensor.device.type == "cpu"
     elif backend in ("jax", "tensorflow"):
         on_processor = all(name.startswith("cpu") for name in keras.distribution.list_devices())
-    else:  # numpy, openvino: for predictions, and without a list of devices
+    else:  # numpy, openvino, mlx: without a list of devices
         on_processor = True
     return BLOCK_ELEMENTS if on_processor else ACCELERATOR_ELEMENTS

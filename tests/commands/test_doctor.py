@@ -1,7 +1,9 @@
 """The doctor: it finds nothing wrong here, and every failure that is planted."""
 
+import importlib.util
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -102,6 +104,26 @@ def test_keras_is_broken(tmp_path):
     assert "Keras could not be loaded: RuntimeError: a library is missing." in wrong
 
 
+def test_a_backend_of_a_package_of_its_own(tmp_path):
+    """Keras 3.16 raises this error; with another list of names, a backend that Keras knows looked misspelt."""
+    said = "The mlx backend is not installed. You can install it via `pip install keras-mlx`"
+    (tmp_path / "keras.py").write_text(f'raise ImportError("{said}") from OSError("no libmlx.so")\n')
+    status, wrong = run_doctor(tmp_path, "mlx")
+    assert status == 1
+    assert wrong.endswith("for which Keras needs the package keras-mlx. Install it: pip install keras-mlx\n")
+    (tmp_path / "keras_mlx.py").touch()
+    _, wrong = run_doctor(tmp_path, "mlx")
+    assert wrong.endswith("it is installed, and failed. OSError: no libmlx.so. Install what it needs\n")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="Keras needs JAX for NumPy")
+def test_a_backend_that_cannot_train_is_asked_for_predictions_alone(tmp_path):
+    status, printed = run_doctor(tmp_path, "numpy")
+    assert status == 0
+    assert "backend   numpy, which predicts, and on which Keras cannot train" in printed
+    assert re.findall(r"^\w+", printed, re.MULTILINE)[2:] == ["outputs", "All"]
+
+
 def problems():
     return {finding.name: finding.problem for finding in doctor.examine() if finding.problem}
 
@@ -167,6 +189,8 @@ def test_an_accelerator_is_named_and_its_lack_is_no_problem(monkeypatch):
     monkeypatch.setattr(keras.distribution, "list_devices", lambda: ["gpu:0"], raising=False)
     if BACKEND != "torch":
         assert doctor.check_devices().text == "gpu:0"
+        monkeypatch.delattr(keras.distribution, "list_devices")  # as a backend without a distribution has it
+        assert doctor.check_devices().text.startswith("not known")
 
 
 def test_the_oldest_versions_are_those_of_the_project():

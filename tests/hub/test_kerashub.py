@@ -59,6 +59,7 @@ def test_a_head_called_classifier(tmp_path):
     assert check_conversion(sharpen(mobilenet_v5()), x, LABELS, tmp_path).layers[-1].name == "classifier"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", ANY_TASK)
 def test_raw_inputs_of_a_preset_give_probabilities(name, tmp_path):
     task, raw = from_preset(name, tmp_path), TASKS[name][1]()

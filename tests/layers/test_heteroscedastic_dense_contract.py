@@ -107,6 +107,11 @@ def test_train_step(make, task):
     layer_contract.check_train_step(make, *task)
 
 
+@pytest.mark.once
+def test_no_weight_is_without_a_gradient(make):
+    layer_contract.check_gradients(make, X)
+
+
 def test_bfloat16_backbone(make, task):
     layer_contract.check_half_precision(make, *task, "mixed_bfloat16")
 

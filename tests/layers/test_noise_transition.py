@@ -47,8 +47,28 @@ def test_contract(kind, tmp_path):
     layer_contract.check_config(make)
     layer_contract.check_shapes(make, LOG_P)
     layer_contract.check_train_step(make, LOG_P, LABELS, LOSS)
+    layer_contract.check_gradients(make, LOG_P)
     layer_contract.check_saved_model(make, LOG_P, tmp_path)
     layer_contract.check_saved_weights(make, LOG_P, tmp_path, left_out=("gate",))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("closed", ["fixed", "gate"])
+def test_no_weight_before_a_transition_that_stays_is_without_a_gradient(closed):
+    class Behind(keras.layers.Layer):
+        """A head of no factors, and T behind it."""
+
+        def build(self, input_shape):
+            self.head = HeteroscedasticDense(UNITS, 0, seed=0)
+            self.flips = NoiseTransition(UNITS, transition=T, trainable=closed != "fixed")
+            self.flips.build(self.head(ops.zeros((1, FEATURES))).shape)
+            if closed == "gate":
+                self.flips.gate.assign(0.0)
+
+        def call(self, inputs, training=None):
+            return self.flips(self.head(inputs, training=training), training=training)
+
+    layer_contract.check_gradients(Behind, X)
 
 
 def test_a_fixed_transition_multiplies():

@@ -163,7 +163,7 @@ def test_numbers_are_short_in_the_page_and_whole_in_the_table(value, cell, writt
     [
         (np.arange(3), "[0 1 2]"),
         ([None], "[None]"),
-        (np.datetime64("nat"), None),
+        (np.datetime64("nat", "s"), None),
         (("a", 1), "('a', 1)"),
         (2.0, "2"),
         (" ", " "),

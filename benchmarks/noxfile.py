@@ -53,6 +53,8 @@ BENCHMARKS = {
     "cost.covariance": ("", [], "ten minutes"),
     "cost.devices": ("", [], "not timed"),
     "cost.example_memory": (EVERY, [], "not timed"),
+    "cost.memory_map": ("", [], "half an hour; with --examples 100000 some minutes"),
+    "cost.neighbors": ("neighbors", [], "a quarter of an hour"),
     "cost.nodes": ("", [], "ten minutes"),
     "cost.quadrature": ("", [], "not timed"),
     "cost.estimate": (EVERY, [], "an hour"),

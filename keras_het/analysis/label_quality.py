@@ -11,7 +11,7 @@ import scipy.special
 from keras_het.analysis.covariance import ConfusedPair
 from keras_het.analysis.diagnosis import diagnose_noise
 from keras_het.analysis.neighbors import neighbor_fractions
-from keras_het.base.batches import check_same_index
+from keras_het.base.batches import check_same_index, row_blocks
 from keras_het.base.refusal import refusal
 from keras_het.base.tables import Tabled
 from keras_het.base.validation import check_labels
@@ -19,7 +19,7 @@ from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.inspection.training_record import TrainingRecord
 from keras_het.label_noise.decoding import decode
 from keras_het.label_noise.discriminant import discriminant, scaling
-from keras_het.label_noise.estimation import ROWS, check_distributions, confident_counts, systematic_flips
+from keras_het.label_noise.estimation import check_distributions, confident_counts, systematic_flips
 
 SHOWN = 20  # lines of the table that is printed
 CLEAR = 2.0  # paired standard errors by which neighbours must predict more labels
@@ -237,9 +237,7 @@ def most_probable(p: np.ndarray, occurs: np.ndarray) -> np.ndarray:
     if occurs.all():
         return p.argmax(axis=1)
     classes = np.flatnonzero(occurs)
-    return np.concatenate(
-        [classes[p[start : start + ROWS, classes].argmax(axis=1)] for start in range(0, len(p), ROWS)]
-    )
+    return np.concatenate([classes[p[rows, classes].argmax(axis=1)] for rows in row_blocks(len(p))])
 
 
 def nearly_right(labels: np.ndarray, p: np.ndarray) -> bool:

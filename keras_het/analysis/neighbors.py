@@ -15,11 +15,8 @@ from keras_het.base.validation import check_integer, check_labels, check_numbers
 
 MOST = 20000  # examples that are compared all with all; of more, a graph is searched
 BLOCK = 1 << 25  # cosines at a time: 128 MiB
-LINKS, BUILT, SEARCHED = (
-    16,
-    40,
-    80,
-)  # of the graph: links of a node, and candidates of a search while it is made and after
+LINKS = 24  # of a node of the graph
+BUILT, SEARCHED = 60, 60  # candidates of a search while the graph is made, and after
 ASKED = 200  # examples by which the recall is measured
 LEAST = 0.9  # recall, below which a warning is given
 
@@ -105,9 +102,13 @@ def exact(x: np.ndarray, rows: np.ndarray, count: int, verbose: int = 0) -> np.n
 
 
 def _by_graph(x: np.ndarray, count: int, verbose: int) -> np.ndarray:
-    """The same for all rows by faiss; the graph is made by one thread, with which it is the same each time."""
+    """The same for all rows by faiss; the graph is made by one thread, with which it is the same each time.
+
+    Its cosines are of rows in bfloat16, which takes half of the memory, and a third less time.
+    """
     faiss = import_extra("faiss", f"The check by neighbours of more than {MOST} examples")
-    index, found = faiss.IndexHNSWFlat(x.shape[1], LINKS, faiss.METRIC_INNER_PRODUCT), np.empty((len(x), count), int)
+    kind, found = faiss.ScalarQuantizer.QT_bf16, np.empty((len(x), count), int)
+    index = faiss.IndexHNSWSQ(x.shape[1], kind, LINKS, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction, index.hnsw.efSearch = BUILT, max(SEARCHED, 2 * count)
     threads = faiss.omp_get_max_threads()
     with Progress(2 * len(x), "example", verbose) as bar:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_het.analysis.verification_files import choices_of, columns_of_examples, table_bytes, tasks_bytes
-from keras_het.base.batches import check_same_index
+from keras_het.base.batches import check_same_index, row_blocks
 from keras_het.base.refusal import refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.base.tables import Tabled
@@ -181,7 +181,7 @@ def next_labels(
     """
     check_same_index(probabilities=probabilities, labels=labels)
     index = getattr(labels, "index", None) if hasattr(labels, "iloc") else None
-    p = check_distributions(probabilities)
+    p = check_distributions(probabilities, as_given=True)
     refuse_if(p.shape[1] < 2, "probabilities", "be of at least two classes", shape=p)
     labels = check_labels(labels, p.shape[1], len(p))
     check_choice("goal", goal, GOALS)
@@ -201,7 +201,11 @@ def next_labels(
 
 def _score(labels: np.ndarray, p: np.ndarray, transition: np.ndarray) -> np.ndarray:
     """The probability of each label that it is the class, by what a model says of labels, `(N,)`."""
-    q = p
+    return np.concatenate([_score_of(labels[rows], p[rows], transition) for rows in row_blocks(len(p))])
+
+
+def _score_of(labels: np.ndarray, p: np.ndarray, transition: np.ndarray) -> np.ndarray:
+    p = q = p.astype("float64", copy=False)
     for _ in range(ROUNDS):  # the likelihood of p never falls
         q = q * (p / (q @ transition) @ transition.T)
     joint = q * transition[:, labels].T

@@ -12,6 +12,7 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import random_generator
 
 WITHOUT_WEIGHTS = "be (x, y), for weights do not count"
+ROWS = 8192  # of a block of rows
 
 
 class Arrays(NamedTuple):
@@ -108,6 +109,16 @@ def count_examples(x: Any) -> int:
 def select_rows(x: Any, indices: np.ndarray) -> Any:
     """The examples with these indices, as NumPy, of arrays, which may be in a list, a tuple or a dict."""
     return keras.tree.map_structure(lambda part: np.asarray(as_numpy(part))[indices], _as_given(x))
+
+
+def row_blocks(count: int) -> list[slice]:
+    """Slices of `count` rows, block by block: what is computed of all at a time would be as large as all are.
+
+    Example:
+        >>> row_blocks(10000)
+        [slice(0, 8192, None), slice(8192, 10000, None)]
+    """
+    return [slice(start, min(count, start + ROWS)) for start in range(0, count, ROWS)]
 
 
 def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_het.base.batches import row_blocks
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.result_files import read_arrays
 
@@ -13,7 +14,6 @@ LARGEST = float(np.finfo("float16").max)  # of a margin and of a loss
 LEAST = 1e-6  # added to the weight of each epoch: those of a loss of zero count alike where there is no other
 SUMS = ("margin_sum", "loss_sum", "probability_sum", "predicted", "forgotten", "changes", "epoch_losses")
 HISTORIES = ("margins", "losses")
-ROWS = 8192  # of log-probabilities that are copied at once
 
 
 class TrainingRecord:
@@ -58,7 +58,7 @@ class TrainingRecord:
             self.changes.append(int(np.sum(predicted != self.predicted)))
         self.forgotten += (self.predicted == self.labels) & (predicted != self.labels)
         margins, losses = np.empty(len(log_p)), np.empty(len(log_p))
-        parts = [slice(start, start + ROWS) for start in range(0, len(log_p), ROWS)]
+        parts = row_blocks(len(log_p))
         for part in parts:
             margins[part], losses[part] = margins_and_losses(log_p[part], self.labels[part])
         self.epoch_losses.append(float(losses.mean()))

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse
 
-from keras_het.label_noise.estimation import ROWS, confident_counts
+from keras_het.base.batches import row_blocks
+from keras_het.label_noise.estimation import confident_counts
 
 FLOOR = 1e-3  # of each row of T, spread over all classes: else one label that is impossible by T would decide
 MOST_ROUNDS = 20
@@ -59,8 +60,7 @@ def means(values: np.ndarray, classes: np.ndarray, totals: np.ndarray) -> np.nda
     """The mean row of `values`, `(N, J)`, of each class, `(K, J)`; zeros for a class without examples."""
     count = len(classes)
     member = scipy.sparse.csc_array((np.ones(count), (classes, np.arange(count))), shape=(len(totals), count))
-    starts = range(0, count, ROWS)  # in parts: a product makes values float64
-    sums = sum(member[:, start : start + ROWS] @ values[start : start + ROWS] for start in starts)
+    sums = sum(member[:, rows] @ values[rows] for rows in row_blocks(count))  # a product makes values float64
     return sums / np.maximum(totals, 1)[:, None]
 
 
@@ -69,9 +69,9 @@ def _bounded(transition: np.ndarray) -> np.ndarray:
 
 
 def _nearest(p: np.ndarray, transition: np.ndarray) -> Decoded:
-    """The nearest row of T for each example, in parts: a second array of the size of p may not fit in memory."""
+    """The nearest row of T for each example."""
     log_rows = np.log(transition).T
-    parts = [_nearest_of(p[start : start + ROWS], log_rows) for start in range(0, len(p), ROWS)]
+    parts = [_nearest_of(p[rows], log_rows) for rows in row_blocks(len(p))]
     return Decoded(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 

@@ -1,12 +1,11 @@
 """Estimates of a transition matrix from the predictions of a model of the noisy labels."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import scipy.special
 
-from keras_het.base.batches import check_same_index
+from keras_het.base.batches import check_same_index, row_blocks
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import (
     as_float64,
@@ -18,7 +17,6 @@ from keras_het.base.validation import (
 from keras_het.label_noise.matrices import from_confusion
 
 ROUNDING = 1e-6  # else rounding may put the mean of equal probabilities above them, so that none counts
-ROWS = 8192  # of probabilities that are compared at once
 SYSTEMATIC = 0.01  # how often a table of uniform flips may have one that is called systematic
 
 
@@ -45,7 +43,7 @@ def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
         [[0.5, 0.5], [0.0, 1.0]]
     """
     check_same_index(labels=labels, probabilities=probabilities)
-    p = check_probabilities(probabilities)
+    p = check_probabilities(probabilities, as_given=True)
     labels = check_labels(labels, p.shape[1], len(p))
     check_every_class(labels, p.shape[1])
     return from_confusion(confident_counts(labels, p))
@@ -97,11 +95,11 @@ def confident_counts(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
     own = np.bincount(labels, p[np.arange(len(p)), labels], size)
     thresholds = np.where(totals > 0, own / np.maximum(totals, 1), np.inf)
     counts = np.zeros((size, size))
-    for start in range(0, len(p), ROWS):  # in parts: a second array of this size may not fit in memory
-        part = p[start : start + ROWS]
+    for rows in row_blocks(len(p)):
+        part = p[rows]
         confident = np.where(part >= thresholds - ROUNDING, part, -1.0)
         counted = confident.max(axis=1) >= 0
-        np.add.at(counts, (confident.argmax(axis=1)[counted], labels[start : start + ROWS][counted]), 1)
+        np.add.at(counts, (confident.argmax(axis=1)[counted], labels[rows][counted]), 1)
     return counts
 
 
@@ -115,7 +113,7 @@ def check_probabilities(probabilities: Any, name: str = "probabilities", as_give
     """
     stays = as_given and isinstance(probabilities, np.ndarray) and probabilities.dtype == "float32"
     p = probabilities if stays else as_float64(probabilities)
-    if p.ndim != 2 or not len(p) or not all(np.all((part >= 0) & (part <= 1)) for part in _blocks(p)):
+    if p.ndim != 2 or not len(p) or not all(np.all((p[rows] >= 0) & (p[rows] <= 1)) for rows in row_blocks(len(p))):
         values = f", from {p.min():.4g} to {p.max():.4g}" if p.size else ""
         rule = "be in [0, 1], such as the exp of log-probabilities, and of shape (N, K)"
         raise refusal(name, rule, f"shape {p.shape}{values}")
@@ -123,11 +121,6 @@ def check_probabilities(probabilities: Any, name: str = "probabilities", as_give
     if len(empty):
         raise refusal(name, "have rows of a positive sum", f"row {empty[0]} sums to 0")
     return p
-
-
-def _blocks(p: np.ndarray) -> Iterator[np.ndarray]:
-    """Parts of the rows: what is computed of all at a time would be as large as `p`."""
-    return (p[start : start + ROWS] for start in range(0, len(p), ROWS))
 
 
 def check_distributions(probabilities: Any, name: str = "probabilities", as_given: bool = False) -> np.ndarray:

@@ -136,14 +136,16 @@ def conformal_sets(
     noisy, rng = read_noisy(probabilities, labels, transition), random_generator(seed)
     level = check_open_fraction("level", level)
     check_boolean("per_class", per_class)
-    found = scores(noisy.p, check_choice("score", score, tuple(_SCORES)))
+    found = scores(noisy.p.astype("float64", copy=False), check_choice("score", score, tuple(_SCORES)))
     check_choice("correction", correction, CORRECTIONS)
     if correction == "finite" and (noisy.redraw is not None or noisy.labels.shape[1] > 1):
         rule = 'be "asymptotic" for a T that is uncertain, or of several annotators'
         raise refusal("correction", rule, "correction='finite'")
     process, margin = _Process(found, noisy.weights(noisy.inverses), per_class), np.zeros(1)
     if correction == "asymptotic":
-        margin = process.mean_supremum(noisy.draws(check_integer("draws", draws, 1), rng))
+        margin = process.mean_supremum(
+            (occurs, noisy.weights(inverses)) for occurs, inverses in noisy.draws(check_integer("draws", draws, 1), rng)
+        )
     elif correction == "finite":
         margin = finite_margin(noisy, per_class)
     thresholds, coverage = process.thresholds(level + margin)

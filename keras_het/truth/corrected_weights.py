@@ -24,6 +24,7 @@ from keras_het.label_noise.label_shares import label_shares
 from keras_het.label_noise.matrices import condition_number, from_confusion
 from keras_het.layers import NoiseTransition
 
+ALL = slice(None)
 MOST_CONDITION = 100.0  # a fraction of the truth to a hundredth would then take 100 ** 2 times the labels
 MOST_ERROR = 0.25  # of T by its counts, in parts of itself: beyond, first order is not enough
 ASSUMPTION = "Noise must not depend on the example given its true class; held-out labels alone cannot show that it does"
@@ -33,7 +34,7 @@ class Noisy(NamedTuple):
     """Predictions, noisy labels and T, checked.
 
     Attributes:
-        p: probabilities, `(N, K)`, float64.
+        p: probabilities, `(N, K)`, float32 as given or float64.
         labels: integers `(N, M)`, -1 where annotator m gave none; M is 1 for one label each.
         transitions: the estimate of T, `(M, K, K)`.
         inverses: T^-1, `(M, K, K)`.
@@ -53,19 +54,20 @@ class Noisy(NamedTuple):
         """The largest condition number of the T."""
         return max(map(condition_number, self.transitions))
 
-    def weights(self, inverses: np.ndarray) -> np.ndarray:
-        """How much each example counts for each true class, `(N, K)`.
+    def weights(self, inverses: np.ndarray, rows: slice = ALL) -> np.ndarray:
+        """How much each example counts for each true class, `(N, K)`; or each of some rows.
 
         Each of several annotators gives weights by their own T; these are averaged, in proportion to 1 / |T_m^-1|^2.
         """
+        labels = self.labels[rows]
         if len(inverses) == 1:
-            return inverses[0][self.labels[:, 0]]
-        parts = self.parts()
-        return sum(parts[:, [m]] * inverse[self.labels[:, m]] for m, inverse in enumerate(inverses))
+            return inverses[0][labels[:, 0]]
+        parts = self.parts(rows)
+        return sum(parts[:, [m]] * inverse[labels[:, m]] for m, inverse in enumerate(inverses))
 
-    def parts(self) -> np.ndarray:
-        """The part that each annotator has in the weights of an example, `(N, M)`, rows of sum 1."""
-        given = np.where(self.labels >= 0, 1.0 / np.square(self.inverses).sum(axis=(1, 2)), 0.0)
+    def parts(self, rows: slice = ALL) -> np.ndarray:
+        """The part that each annotator has in the weights of an example, `(N, M)`, rows of sum 1; or of some rows."""
+        given = np.where(self.labels[rows] >= 0, 1.0 / np.square(self.inverses).sum(axis=(1, 2)), 0.0)
         return given / given.sum(axis=1, keepdims=True)
 
     def noise_variance(self) -> np.ndarray:
@@ -78,19 +80,19 @@ class Noisy(NamedTuple):
         return np.maximum(sum(share * variance for share, variance in zip(shares, each, strict=True)), 0.0)
 
     def draws(self, count: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Samples of the examples with replacement: how often each occurs, `(N,)`, and weights `(N, K)`.
+        """Samples of the examples with replacement: how often each occurs, `(N,)`, and T^-1, `(M, K, K)`.
 
         T is drawn anew for each if it is uncertain. Its inverse is then taken to first order, W - W (T* - T) W: a draw
         that is nearly singular would count for more than all others.
         """
-        inverses, own = self.inverses, self.weights(self.inverses)
+        inverses, size = self.inverses, len(self.labels)
         for _ in range(count):
-            occurs = np.bincount(rng.integers(len(own), size=len(own)), minlength=len(own))
+            occurs = np.bincount(rng.integers(size, size=size), minlength=size)
             if self.redraw is None:
-                yield occurs, own
+                yield occurs, inverses
             else:
                 change = self.redraw(rng, occurs) - self.transitions
-                yield occurs, self.weights(inverses - inverses @ change @ inverses)
+                yield occurs, inverses - inverses @ change @ inverses
 
     def explain(self) -> list[tuple[str, str]]:
         """What every result rests on, as (title, text)."""
@@ -111,7 +113,7 @@ def read_noisy(probabilities: Any, labels: Any, transition: Any) -> Noisy:
         ValueError: for values that do not fit together, or a T that is singular or nearly so.
     """
     check_same_index(probabilities=probabilities, labels=labels)
-    p = check_distributions(probabilities)
+    p = check_distributions(probabilities, as_given=True)
     size, several = p.shape[1], np.ndim(labels) == 2
     are_alike = several and np.asarray(labels).dtype.kind == "f"  # counts: nobody knows whose label is whose
     labels = label_shares(labels, size).votes() if are_alike else labels

@@ -1,11 +1,13 @@
 """Estimates with their intervals: of shares, and of what noisy labels say of the true classes, by variances under T."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
 
+from keras_het.base.batches import row_blocks
 from keras_het.truth.corrected_weights import Noisy
 
 NORMAL = 1.959964  # 95% of a normal distribution lie within so many standard deviations
@@ -122,22 +124,33 @@ class TruthIntervals:
         predicted = np.bincount(self.predicted, minlength=len(self.joint)) / self.count
         return fraction_estimate(self.joint, self.count, Variances(*self.of_joint, of_transition), predicted)
 
-    def of_loss(self, value: Any, loss: np.ndarray, weights: np.ndarray, of_transition: Any) -> Estimate:
-        """That of the mean loss, for losses of each example and class, `(N, K)`, by Student's t.
+    def of_loss(self, value: Any, loss: Callable, weighted: np.ndarray, of_transition: Any) -> Estimate:
+        """That of the mean loss, by Student's t.
 
         The variance is at least what labels by T would add if all predictions were right: labels that happen to be the
         predictions do not show it.
+
+        Args:
+            value: estimate of the mean loss.
+            loss: function that gives the losses of some rows for each class, `(n, K)`.
+            weighted: the sum of the losses of each example by its weights, `(N,)`.
+            of_transition: variance of the mean by the error of T.
         """
         if self.count < 2:
             return estimate(value, 0.0, np.inf, most=np.inf)
-        each, shares = 0.0, np.square(self.noisy.parts())
-        for t, inverse, share in zip(self.noisy.transitions, self.noisy.inverses, shares.T, strict=True):
-            by_label, rows = loss @ inverse.T, t[self.predicted]
-            mean = np.einsum("nj,nj->n", rows, by_label)
-            each = each + share * (np.einsum("nj,nj->n", rows, np.square(by_label)) - np.square(mean))
-        variance = max(np.einsum("nk,nk->n", weights, loss).var(ddof=1), np.mean(each)) / self.count
+        added = sum(self._added(loss(rows), rows) for rows in row_blocks(self.count)) / self.count
+        variance = max(weighted.var(ddof=1), added) / self.count
         half = np.sqrt(stdtrit(self.count - 1, 1.0 - TAIL) ** 2 * variance + NORMAL**2 * of_transition)
         return estimate(value, value - half, value + half, most=np.inf)
+
+    def _added(self, loss: np.ndarray, rows: slice) -> float:
+        """The sum of the variances that labels by T add to the losses of some rows, `(n, K)`."""
+        total, shares = 0.0, np.square(self.noisy.parts(rows))
+        for t, inverse, share in zip(self.noisy.transitions, self.noisy.inverses, shares.T, strict=True):
+            by_label, likely = loss @ inverse.T, t[self.predicted[rows]]
+            mean = np.einsum("nj,nj->n", likely, by_label)
+            total += share @ (np.einsum("nj,nj->n", likely, np.square(by_label)) - np.square(mean))
+        return total
 
     def of_calibration_error(
         self, gaps: np.ndarray, counts: np.ndarray, hit: np.ndarray, sums: Any, shifts: np.ndarray, noise: np.ndarray

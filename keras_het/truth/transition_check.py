@@ -187,7 +187,7 @@ def _certain(rows: np.ndarray) -> bool:
 def _by_class(noisy: Noisy, true: np.ndarray, power: float, rng: np.random.Generator) -> _Tested:
     """Whether labels are dealt to the examples of a true class at random."""
     order = np.argsort(true, kind="stable")
-    true, y, more = true[order], noisy.labels[order, 0], noisy.p[order]
+    true, y, more = true[order], noisy.labels[order, 0], noisy.p[order].astype("float64", copy=False)
     excess, rows = np.empty(len(y)), np.arange(len(y))
     for k in (classes := np.unique(true)):
         own = slice(*np.searchsorted(true, [k, k + 1]))

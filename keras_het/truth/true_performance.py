@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 
+from keras_het.base.batches import row_blocks
 from keras_het.base.seeds import random_generator
 from keras_het.base.tables import Titled
 from keras_het.base.validation import check_integer, check_open_fraction
@@ -109,6 +111,20 @@ class Metrics(NamedTuple):
     gaps: Any
 
 
+class Weighted(NamedTuple):
+    """What the labels of each example say by one T.
+
+    Attributes:
+        inverses: T^-1, `(M, K, K)`.
+        hit: weight for the predicted class, `(N,)`.
+        loss: sum over the classes of weight and -log p, `(N,)`.
+    """
+
+    inverses: np.ndarray
+    hit: np.ndarray
+    loss: np.ndarray
+
+
 def true_performance(
     probabilities: Any,
     labels: Any,
@@ -134,7 +150,8 @@ def true_performance(
     the cases by 20 of each of two classes at 40% noise, and the notes say so.
 
     Args:
-        probabilities: probabilities of the model for held-out examples, `(N, K)`, each row of sum 1.
+        probabilities: probabilities of the model for held-out examples, `(N, K)`, each row of sum 1; float32 is not
+            copied, so they may be a memory map.
         labels: their noisy labels, integers `(N,)`; or of M annotators `(N, M)`, -1 where one gave none; or counts,
             floats `(N, K)`, of people who are alike and have one T. Several must err independently of each other, given
             the true class.
@@ -168,8 +185,9 @@ def true_performance(
     """
     noisy, rng = read_noisy(probabilities, labels, transition), random_generator(seed)
     bins, draws = check_integer("bins", bins, 1), check_integer("draws", draws, 2)
-    sample, own = _Sample(noisy.p, bins), noisy.weights(noisy.inverses)
-    found = sample.metrics(np.ones(len(own)), own)
+    sample = _Sample(noisy, bins)
+    own = sample.weighted(noisy.inverses)
+    found = sample.metrics(np.ones(len(noisy.p)), own)
     error, of_transition, share, shifts = _drawn(noisy, sample, own, found, draws, rng)
     intervals, above = TruthIntervals(noisy, sample.predicted, found.joint), _upward(sample.count)
     accuracy = intervals.of_accuracy(found.accuracy, of_transition.accuracy)
@@ -177,15 +195,15 @@ def true_performance(
     ends = intervals.of_calibration_error(found.gaps, sample.count, found.curve, sample.by_bin, shifts, normal)
     return TruePerformance(
         accuracy,
-        _agreement(noisy),
+        _agreement(noisy, sample.predicted),
         estimate(2.0 * found.error - error, *ends),  # what chance adds is in the mean of the draws once more
-        intervals.of_loss(found.nll, sample.loss, own, of_transition.nll),
+        intervals.of_loss(found.nll, sample.losses, own.loss, of_transition.nll),
         intervals.of_table(of_transition.joint),
         sample.edges,
         sample.count,
         sample.mean_confidence,
         intervals.of_bins(found.curve, sample.filled, sample.by_bin, of_transition.curve),
-        above / len(own),
+        above / len(noisy.p),
         intervals.of_bins(
             found.keep_rate, sample.above, lambda each: _upward(sample.by_bin(each)), of_transition.keep_rate
         ),
@@ -208,30 +226,48 @@ def _notes(noisy: Noisy, accuracy: Estimate, share: float) -> list[tuple[str, st
 class _Sample:
     """What metrics need of the predictions, computed once."""
 
-    def __init__(self, p: np.ndarray, bins: int) -> None:
-        self.predicted, self.confidence, self.bins = p.argmax(axis=1), p.max(axis=1), bins
-        self.order = np.argsort(self.predicted, kind="stable")
-        self.classes, self.starts = np.unique(self.predicted[self.order], return_index=True)
+    def __init__(self, noisy: Noisy, bins: int) -> None:
+        self.noisy, self.bins, self.predicted = noisy, bins, noisy.p.argmax(axis=1)
+        self.confidence = noisy.p.max(axis=1).astype("float64")
+        self.parts = noisy.parts().T if len(noisy.inverses) > 1 else np.ones((1, len(noisy.p)))
         self.edges = np.arange(bins + 1) / bins
         self.places = np.clip(np.searchsorted(self.edges, self.confidence, "right") - 1, 0, bins - 1)
         self.count = np.bincount(self.places, minlength=bins)
         self.filled, self.above = (np.where(each, each, np.nan) for each in (self.count, _upward(self.count)))
         self.mean_confidence = self.by_bin(self.confidence) / self.filled
-        self.loss, self.rows = -np.log(np.maximum(p, SMALL)), np.arange(len(p))
 
-    def metrics(self, occurs: np.ndarray, weights: np.ndarray, around: Metrics | None = None) -> Metrics:
-        """The metrics of a sample in which each example occurs so often, and counts for the classes with its weights.
+    def losses(self, rows: slice) -> np.ndarray:
+        """-log p of each class for some examples, `(n, K)`."""
+        return -np.log(np.maximum(self.noisy.p[rows].astype("float64"), SMALL))
+
+    def weighted(self, inverses: np.ndarray) -> Weighted:
+        """What the labels of each example say by one T."""
+        found = Weighted(inverses, np.empty(len(self.predicted)), np.empty(len(self.predicted)))
+        for rows in row_blocks(len(self.predicted)):
+            weights = self.noisy.weights(inverses, rows)
+            found.hit[rows] = np.take_along_axis(weights, self.predicted[rows, None], axis=1)[:, 0]
+            found.loss[rows] = np.einsum("nk,nk->n", weights, self.losses(rows))
+        return found
+
+    def joint(self, occurs: np.ndarray, inverses: np.ndarray) -> np.ndarray:
+        """Sums of the weights for true class i of the examples with prediction j, `(K, K)`, by counts of labels."""
+        total, size = np.zeros(inverses.shape[1:]), inverses.shape[1]
+        for part, labels, inverse in zip(self.parts, self.noisy.labels.T, inverses, strict=True):
+            counts = np.bincount(np.maximum(labels, 0) * size + self.predicted, occurs * part, size * size)
+            total += (scipy.sparse.csr_array(counts.reshape(size, size).T) @ inverse).T
+        return total
+
+    def metrics(self, occurs: np.ndarray, own: Weighted, around: Metrics | None = None) -> Metrics:
+        """The metrics of a sample in which each example occurs so often, and counts for the classes by its labels.
 
         The curves are linear in the sample near those of `around`, so that an empty bin is none of nan.
         """
-        total, counted = occurs.sum(), occurs[:, None] * weights
-        joint = np.zeros((weights.shape[1],) * 2)
-        joint[:, self.classes] = np.add.reduceat(counted[self.order], self.starts).T
-        hits, size = self.by_bin(counted[self.rows, self.predicted]), self.by_bin(occurs)
+        total, joint = occurs.sum(), self.joint(occurs, own.inverses)
+        hits, size = self.by_bin(occurs * own.hit), self.by_bin(occurs)
         gaps = (hits - self.by_bin(occurs * self.confidence)) / total
         curve = _ratio(hits, size, self.filled, around and around.curve)
         kept = _ratio(_upward(hits), _upward(size), self.above, around and around.keep_rate)
-        nll = np.vdot(counted, self.loss) / total
+        nll = occurs @ own.loss / total
         return Metrics(joint.trace() / total, np.abs(gaps).sum(), nll, joint / total, curve, kept, gaps)
 
     def by_bin(self, values: np.ndarray) -> np.ndarray:
@@ -249,7 +285,7 @@ def _ratio(hits: np.ndarray, size: np.ndarray, given: np.ndarray, around: np.nda
 
 
 def _drawn(
-    noisy: Noisy, sample: _Sample, own: np.ndarray, found: Metrics, draws: int, rng: np.random.Generator
+    noisy: Noisy, sample: _Sample, own: Weighted, found: Metrics, draws: int, rng: np.random.Generator
 ) -> tuple[float, Metrics, float, np.ndarray]:
     """The mean calibration error of the draws, and what an error of T adds.
 
@@ -260,9 +296,10 @@ def _drawn(
     shifts, fields = [], len(Metrics._fields)
 
     def both() -> Iterator[tuple]:
-        for occurs, weights in noisy.draws(draws, rng):
+        for occurs, inverses in noisy.draws(draws, rng):
             known = sample.metrics(occurs, own, found)
-            whole = known if weights is own else sample.metrics(occurs, weights, found)
+            exact = inverses is own.inverses
+            whole = known if exact else sample.metrics(occurs, sample.weighted(inverses), found)
             shifts.append(whole.gaps - known.gaps)
             yield known + whole
 
@@ -285,7 +322,7 @@ def _moments(draws: Iterator[tuple], fields: int) -> tuple[list, list]:
     return mean, [np.maximum(total / number - m**2, 0.0) for total, m in zip(squares, mean, strict=True)]
 
 
-def _agreement(noisy: Noisy) -> float:
+def _agreement(noisy: Noisy, predicted: np.ndarray) -> float:
     """The fraction of all given labels that are the prediction."""
     given = noisy.labels >= 0
-    return float((noisy.labels == noisy.p.argmax(axis=1)[:, None])[given].mean())
+    return float((noisy.labels == predicted[:, None])[given].mean())

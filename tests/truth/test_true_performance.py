@@ -1,6 +1,7 @@
 """What noisy labels say of the true classes: by hand, by exact proportions, by simulation; and what is refused."""
 
 import functools
+import tracemalloc
 
 import keras
 import numpy as np
@@ -17,7 +18,7 @@ from keras_het.label_noise import (
     symmetric,
 )
 from keras_het.layers import NoiseTransition
-from keras_het.truth import CountedTransition, true_performance
+from keras_het.truth import CountedTransition, corrected_weights, true_performance
 from tests.checks import FALSE_ALARM, z_limit
 
 pytestmark = pytest.mark.once
@@ -326,3 +327,49 @@ def test_counts_are_votes_of_people_who_are_alike(counted):
         true_performance(p, counts / 5 * 0.9 + 0.02, given)
     with pytest.raises(ValueError, match="`transition` must be one matrix for counts"):
         true_performance(p, counts, np.stack([t] * 5))
+
+
+@pytest.mark.parametrize("kind", ["exact", "counted", "annotators"])
+def test_blocks_of_rows_give_the_same_as_all_at_once(kind, monkeypatch):
+    p, true, labels = drawn(600, 0)
+    t = pair_flip(5, 0.35)
+    given = {"exact": t, "counted": CountedTransition(100 * t), "annotators": np.stack([t, symmetric(5, 0.2)])}[kind]
+    if kind == "annotators":
+        labels = np.stack([labels, corrupt_labels(true, symmetric(5, 0.2), 7)], axis=1)
+        labels[::3, 1] = -1
+    whole = true_performance(p, labels, given, draws=20)
+    monkeypatch.setattr("keras_het.base.batches.ROWS", 7)
+    parts = true_performance(p, labels, given, draws=20)
+    for name in ("accuracy", "calibration_error", "nll", "joint", "curve", "kept_accuracy"):
+        for end in ("value", "low", "high"):
+            one, other = (getattr(getattr(found, name), end) for found in (whole, parts))
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+def peak_of(p, labels, transition):
+    """The memory that an analysis takes at most, in parts of that of the probabilities."""
+    tracemalloc.start()
+    true_performance(p, labels, transition, draws=2)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak / p.nbytes
+
+
+def of_many_classes(monkeypatch):
+    """Probabilities in float32 that are large beside a block of their rows, and labels."""
+    monkeypatch.setattr("keras_het.base.batches.ROWS", 256)
+    p = np.random.default_rng(0).dirichlet(np.ones(200), size=20_000).astype("float32")
+    return p, np.arange(len(p)) % 200, symmetric(200, 0.2)
+
+
+def test_probabilities_in_float32_are_not_copied(monkeypatch):
+    p, labels, transition = of_many_classes(monkeypatch)
+    assert peak_of(p, labels, transition) < 1.0
+    found, other = (true_performance(each, labels, transition, draws=2) for each in (p, p.astype("float64")))
+    assert found.nll.high == pytest.approx(other.nll.high, rel=1e-6)
+
+
+@pytest.mark.planted
+def test_a_copy_in_float64_is_seen(monkeypatch):
+    monkeypatch.setattr(corrected_weights, "check_distributions", lambda p, as_given: p.astype("float64"))
+    assert peak_of(*of_many_classes(monkeypatch)) > 2.0

@@ -1,0 +1,121 @@
+"""Time and peak memory of what takes probabilities, by a memory map in float32.
+
+python -m benchmarks.cost.memory_map [--examples N ...] [--classes K] [--functions NAME ...] [--quick] [--output FOLDER]
+
+Probabilities are written block by block to a temporary file, a fifth of the labels is wrong. Each function has a
+process of its own: processor seconds, seconds, the peak GiB of the process before the call, and at the end. That peak
+has the pages of the file that were read, which the system takes back where others need memory: it is at most the size
+of the file and what the call needs itself.
+"""
+
+import json
+import pathlib
+import tempfile
+
+import numpy as np
+
+from benchmarks.cost.answer import usage
+from benchmarks.lib import harness
+from benchmarks.lib.results import publish
+
+EXAMPLES, CLASSES, ROWS, WRONG = (100_000, 1_000_000), 1000, 8192, 0.2
+
+
+def issues(p, labels):
+    from keras_het.analysis import find_label_issues
+
+    find_label_issues(p, labels)
+
+
+def diagnosis(p, labels):
+    from keras_het.analysis import diagnose_noise
+
+    diagnose_noise(p, labels)
+
+
+def next_labels(p, labels):
+    from keras_het.analysis import next_labels
+
+    next_labels(p, labels, 100)
+
+
+def performance(p, labels):
+    from keras_het.label_noise import symmetric
+    from keras_het.truth import true_performance
+
+    true_performance(p, labels, symmetric(p.shape[1], WRONG))
+
+
+FUNCTIONS = {
+    "find_label_issues": issues,
+    "diagnose_noise": diagnosis,
+    "next_labels": next_labels,
+    "true_performance": performance,
+}
+
+
+def write(folder, examples, classes):
+    """Probabilities of a fair model, and labels, as files."""
+    rng = np.random.default_rng(0)
+    true = rng.integers(classes, size=examples)
+    labels = np.where(rng.random(examples) < WRONG, rng.integers(classes, size=examples), true)
+    p = np.lib.format.open_memmap(folder / "p.npy", "w+", "float32", (examples, classes))
+    for start in range(0, examples, ROWS):
+        own = true[start : start + ROWS]
+        logits = rng.standard_normal((len(own), classes), dtype="float32")
+        logits[np.arange(len(own)), own] += rng.gamma(4.0, 2.0, len(own)).astype("float32")
+        odds = np.exp(logits)
+        p[start : start + ROWS] = odds / odds.sum(axis=1, keepdims=True)
+    p.flush()
+    np.save(folder / "labels.npy", labels)
+
+
+def measure_row(row):
+    """Processor seconds, seconds, and the peak GiB before the call and at its end."""
+    import keras_het.truth  # noqa: F401  the package is no part of the call
+
+    folder = pathlib.Path(row["folder"])
+    p, labels = np.load(folder / "p.npy", mmap_mode="r"), np.load(folder / "labels.npy")
+    before = usage()
+    FUNCTIONS[row["function"]](p, labels)
+    after = usage()
+    return {"processor": after[0] - before[0], "seconds": after[1] - before[1], "before": before[2], "peak": after[2]}
+
+
+def table(rows):
+    """Rows of text."""
+    heads = ["function", "examples", "classes", "GiB of the file", "processor seconds", "seconds", "before", "peak GiB"]
+    return [heads, *map(_line, rows)]
+
+
+def _line(row):
+    size = row["examples"] * row["classes"] * 4 / 2**30
+    figures = [f"{row['processor']:.1f}", f"{row['seconds']:.1f}", f"{row['before']:.2f}", f"{row['peak']:.2f}"]
+    return [row["function"], f"{row['examples']:,}", f"{row['classes']:,}", f"{size:.2f}", *figures]
+
+
+def main():
+    parser = harness.command_line(__doc__, repeats=1)
+    parser.add_argument("--examples", nargs="+", type=int, default=EXAMPLES)
+    parser.add_argument("--classes", type=int, default=CLASSES)
+    parser.add_argument("--functions", nargs="+", choices=FUNCTIONS, default=[*FUNCTIONS])
+    arguments = parser.parse_args()
+    if arguments.row:
+        print(json.dumps(measure_row(arguments.row)))
+        return
+    rows = []
+    for examples in (5000,) if arguments.quick else arguments.examples:
+        with tempfile.TemporaryDirectory() as folder:
+            classes = 20 if arguments.quick else arguments.classes
+            write(pathlib.Path(folder), examples, classes)
+            for name in arguments.functions:
+                case = {"function": name, "examples": examples, "classes": classes}
+                rows.append({**case, **harness.in_fresh_process(__spec__.name, {**case, "folder": folder})})
+                print(harness.markdown(table(rows)).splitlines()[-1], flush=True)
+    publish(
+        arguments.output, "memory_map", {"A memory map in float32": table(rows)}, [0], ["numpy"], harness.processor()
+    )
+
+
+if __name__ == "__main__":
+    main()

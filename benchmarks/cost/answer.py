@@ -319,7 +319,7 @@ def keys(options):
 
 
 def tables(found):
-    """For each measure a row for each data set and a column for each method that has it; then errors, if there are any."""
+    """For each measure a row for each data set and a column for each method that has it; then the errors, if any."""
     methods = [method for method in METHODS if lines.select(found, method=method)]
     result = {title: _table(found, methods, name, form) for name, (title, form) in MEASURES.items()}
     errors = [[line["method"], *_sizes(line), line["error"]] for line in found if "error" in line]

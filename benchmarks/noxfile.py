@@ -49,6 +49,11 @@ EVERY = ",".join(EXTRAS.values())
 BENCHMARKS = {
     "arena": ("demo", ["recipe"], "half an hour or more"),
     "arena.decay": ("demo", ["recipe"], "not timed"),
+    "cost.answer": (
+        "sklearn,neighbors",
+        ["cleanlab"],
+        "not timed, at most ten minutes a call; with --quick minutes",
+    ),
     "cost.backbone": ("", [], "not timed"),
     "cost.covariance": ("", [], "ten minutes"),
     "cost.devices": ("", [], "not timed"),

@@ -1,223 +1,400 @@
 """Time and memory from `x, y` to the answer, beside cleanlab, scikit-learn, and the floor.
 
 python -m benchmarks.cost.answer [--examples N ...] [--features D ...] [--classes K ...] [--methods NAME ...]
-                                 [--seconds 600] [--quick] [--output FOLDER]
+                                 [--seconds 600] [--quick] [--render] [--output FOLDER]
 
-Each answer is found in a process of its own: processor seconds (of both cores), seconds, GiB beside the data, and the
-fraction of new examples whose true class is predicted. A call that takes longer than the limit is stopped, and is not
-tried with more examples. Features are of classes that lie in 32 dimensions; a fifth of the labels is wrong, half of
-those name the class that is nearest to the example. `LogisticRegressionCV` has scaled features, ten strengths and five
-folds; cleanlab's `CleanLearning` a logistic regression. The floor is one product of the features with K columns for
-each epoch. `neighbors` is the search of ten neighbours alone, with the fraction of the nearest that it finds.
+Each call is made once, in a process of its own: processor seconds of both cores and of child processes, seconds, GiB
+of this process beside the data and the imported packages, and the fraction of new examples whose true class is
+predicted. Making and reading data, imports and that prediction do not count; compiling does. A process that takes
+longer than the limit, or more memory than there is, is stopped, and its method is not tried with more examples. What is
+measured is kept in a file of lines: the same command goes on from there, and `--render` makes the tables of it alone.
+At least ten examples a class are asked for, else no folds can be made.
+
+Features, in a memory map in the temporary folder, are of classes that lie in 32 dimensions, and overlap. They are
+Gaussian, with equal covariances, which is what a linear discriminant assumes: that favours `choose` and `clean_labels`,
+so the fractions show that an answer is no worse, not that it is better. A fifth of the labels is wrong: half of those
+name the other class whose centre is nearest to the example, half any other class.
+`find_label_issues` and cleanlab's have the probabilities of the true classes. `LogisticRegressionCV` has ten strengths
+and five folds, `CleanLearning` a `LogisticRegression`; both have scaled features, as their user would give. The floor
+is one product of the features with K columns for each epoch. `neighbors` is the search of ten neighbours alone; the
+fraction is that of the nearest that it finds.
 """
 
+import argparse
+import importlib.metadata
 import json
+import os
+import pathlib
 import resource
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
+from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.lib import harness
+from benchmarks.lib import harness, lines
 from benchmarks.lib.results import publish
 
-EXAMPLES, FEATURES, CLASSES = (1_000, 10_000, 50_000), (384,), (10,)
-EPOCHS, NEW, LATENT, WRONG, ASKED = 20, 2000, 32, 0.2, 2000
+EXAMPLES, FEATURES, CLASSES = (1_000, 10_000, 100_000, 1_000_000), (384, 1280), (10, 100, 1000)
+QUICK = {"examples": (500,), "features": (32,), "classes": (10,)}
+EPOCHS, NEW, LATENT, WRONG, ASKED, BLOCK = 20, 4000, 32, 0.2, 2000, 8192
+SPREAD = 0.35  # of the centres, times sqrt(log K): who knows them is right for nearly nine of ten, whatever K is
+ITERATIONS = 1000  # at most, of a logistic regression
 
 
-def drawn(count, features, classes, seed=0):
-    """Features, noisy labels and true classes of training examples, and features and classes of new ones."""
+class Data(NamedTuple):
+    """Features, noisy labels and class probabilities of training examples; features and true classes of new ones."""
+
+    x: np.ndarray
+    labels: np.ndarray
+    p: np.ndarray
+    new: np.ndarray
+    true: np.ndarray
+
+
+def draw(folder, examples, features, classes, seed=0):
+    """Writes the arrays of `Data`, block by block, as float32 and int64."""
     rng = np.random.default_rng(seed)
-    centers = rng.normal(size=(classes, LATENT)) * 0.9
-    basis = rng.normal(size=(LATENT, features)).astype("float32") / np.sqrt(LATENT)
-    x, truth = np.empty((count + NEW, features), "float32"), rng.integers(classes, size=count + NEW)
-    labels = truth.copy()
-    for start in range(0, len(x), 8192):
-        rows = slice(start, start + 8192)
-        latent = centers[truth[rows]] + rng.normal(size=(len(truth[rows]), LATENT))
-        x[rows] = latent.astype("float32") @ basis + 0.5 * rng.normal(size=(len(latent), features)).astype("float32")
-        distances = np.square(centers).sum(axis=1) - 2.0 * latent @ centers.T
-        distances[np.arange(len(latent)), truth[rows]] = np.inf
-        other = np.where(
-            rng.random(len(latent)) < 0.5, distances.argmin(axis=1), rng.integers(classes, size=len(latent))
-        )
-        labels[rows] = np.where(rng.random(len(latent)) < WRONG, other, truth[rows])
-    return x[:count], labels[:count], truth[:count], x[count:], truth[count:]
+    centers = rng.normal(size=(classes, LATENT)) * SPREAD * np.sqrt(np.log(classes))
+    basis = rng.normal(size=(LATENT, features)) / np.sqrt(LATENT)
+    truth = rng.permutation(np.arange(examples) % classes)
+    true = rng.integers(classes, size=NEW)
+    x, p = (_array(folder / name, (examples, width)) for name, width in (("x", features), ("p", classes)))
+    labels = np.empty(examples, int)
+    for start in range(0, examples, BLOCK):
+        rows = slice(start, start + BLOCK)
+        x[rows], p[rows], labels[rows] = _block(rng, centers, basis, truth[rows])
+    new, *_ = _block(rng, centers, basis, true)
+    for name, array in {"labels": labels, "new": new, "true": true}.items():
+        np.save(folder / f"{name}.npy", array)
 
 
-def probabilities(x, truth, classes, seed=0):
-    """Probabilities that are right for most, as an argument of `find_label_issues`, float32."""
-    rng, p = np.random.default_rng(seed), np.full((len(x), classes), 0.4 / (classes - 1), "float32")
-    shown = np.where(rng.random(len(x)) < 0.9, truth, rng.integers(classes, size=len(x)))
-    p[np.arange(len(x)), shown] = 0.6
-    return p
+def _array(path, shape):
+    return np.lib.format.open_memmap(path.with_suffix(".npy"), "w+", np.float32, shape)
 
 
-def chosen(x, labels, truth, new, classes):
-    """Classes of new examples by what `choose` chooses."""
+def _block(rng, centers, basis, truth):
+    """Features, probabilities of the classes and noisy labels of examples of these classes."""
+    latent = centers[truth] + rng.normal(size=(len(truth), LATENT))
+    x = (latent @ basis + 0.5 * rng.normal(size=(len(truth), basis.shape[1]))).astype("float32")
+    logits = latent @ centers.T - 0.5 * np.square(centers).sum(axis=1)
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    logits[np.arange(len(truth)), truth] = -np.inf
+    any_other = (truth + rng.integers(1, len(centers), size=len(truth))) % len(centers)
+    other = np.where(rng.random(len(truth)) < 0.5, logits.argmax(axis=1), any_other)
+    return x, p / p.sum(axis=1, keepdims=True), np.where(rng.random(len(truth)) < WRONG, other, truth)
+
+
+def read(folder, method):
+    """The arrays, as memory maps. What the method is given is read once, for it is no memory of the method."""
+    data = Data(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in Data._fields))
+    array = data.p if method in OF_PROBABILITIES else data.x
+    for start in range(0, len(array), BLOCK):
+        array[start : start + BLOCK].sum()
+    return data
+
+
+# A method imports what it needs and returns the call that is measured, which returns a function of new examples and
+# their true classes: the fraction that is right.
+
+
+def choose(data):
+    """The method that `choose` chooses."""
     import keras_het
 
-    return keras_het.choose(None, x, labels, epochs=EPOCHS, verbose=0).model.predict(new, verbose=0).argmax(axis=1)
+    return lambda: of_model(keras_het.choose(None, data.x, data.labels, epochs=EPOCHS, verbose=0).model)
 
 
-def cleaned(x, labels, truth, new, classes):
-    """The same by `clean_labels`."""
+def clean_labels(data):
+    """A model without the labels that `clean_labels` finds wrong."""
     import keras_het
 
-    return keras_het.clean_labels(None, x, labels, verbose=0).model.predict(new, verbose=0).argmax(axis=1)
+    return lambda: of_model(keras_het.clean_labels(None, data.x, data.labels, verbose=0).model)
 
 
-def issues_by_features(x, labels, truth, new, classes):
-    """Issues by features; nothing is predicted."""
+def of_model(model):
+    """The fraction that a model of Keras predicts right."""
+    return right(lambda new: model.predict(new, verbose=0).argmax(axis=1))
+
+
+def right(predict):
+    """The fraction that a function predicts right."""
+    return lambda new, true: float(np.mean(predict(new) == true))
+
+
+def nothing(new, true):
+    """No fraction, of calls that predict no new examples."""
+
+
+def issues_by_features(data):
+    """Issues by features."""
     from keras_het.analysis import find_label_issues
 
-    find_label_issues(features=x, labels=labels, verbose=0)
+    def answer():
+        find_label_issues(features=data.x, labels=data.labels, verbose=0)
+        return nothing
+
+    return answer
 
 
-def neighbors(x, labels, truth, new, classes):
-    """The search of neighbours, and its recall."""
-    from keras_het.analysis import neighbors
+def neighbors(data):
+    """The search of neighbours."""
+    from keras_het.analysis.neighbors import exact, nearest
 
-    unit = neighbors._unit_rows(x)
-    found = neighbors.nearest(unit, 10)
-    asked = np.random.default_rng(1).permutation(len(x))[:ASKED]
-    used = usage()
-    right = neighbors.exact(unit, asked, 10)
-    recall = np.mean([np.isin(row, other).mean() for row, other in zip(right, found[asked], strict=True)])
-    return {"recall": float(recall), "used": used}
+    unit = data.x / np.linalg.norm(data.x, axis=1, keepdims=True)
+
+    def answer():
+        found = nearest(unit, 10)
+        return lambda new, true: recall(found, unit, exact)
+
+    return answer
 
 
-def regression(x, labels, truth, new, classes):
-    """Classes of new examples by logistic regression, its strength by cross-validation."""
+def recall(found, unit, exact):
+    """The fraction of the nearest of some examples that was found."""
+    asked = np.random.default_rng(1).permutation(len(unit))[:ASKED]
+    pairs = zip(exact(unit, asked, found.shape[1]), found[asked], strict=True)
+    return float(np.mean([np.isin(row, other).mean() for row, other in pairs]))
+
+
+def regression(data):
+    """Logistic regression, its strength by cross-validation."""
     from sklearn.linear_model import LogisticRegressionCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    model = LogisticRegressionCV(Cs=10, cv=5, l1_ratios=(0,), use_legacy_attributes=False)
-    return make_pipeline(StandardScaler(), model).fit(x, labels).predict(new)
+    model = make_pipeline(StandardScaler(), LogisticRegressionCV(Cs=10, cv=5, max_iter=ITERATIONS))
+    return lambda: right(model.fit(data.x, data.labels).predict)
 
 
-def by_cleanlab(x, labels, truth, new, classes):
-    """The same by cleanlab's `CleanLearning` with a logistic regression."""
+def by_cleanlab(data):
+    """Logistic regression without the labels that cleanlab finds wrong."""
     from cleanlab.classification import CleanLearning
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
-    scaler = StandardScaler().fit(x)
-    return CleanLearning(LogisticRegression()).fit(scaler.transform(x), labels).predict(scaler.transform(new))
+    scaler, model = StandardScaler(), CleanLearning(LogisticRegression(max_iter=ITERATIONS))
+
+    def answer():
+        model.fit(scaler.fit_transform(data.x), data.labels)
+        return right(lambda new: model.predict(scaler.transform(new)))
+
+    return answer
 
 
-def floor(x, labels, truth, new, classes):
-    """One product of the features with K columns for each epoch."""
-    columns = np.zeros((x.shape[1], classes), "float32")
-    for _ in range(EPOCHS):
-        x @ columns
+def floor(data):
+    """One product of the features with K columns for each epoch, by blocks."""
+    columns = np.zeros((data.x.shape[1], data.p.shape[1]), "float32")
+
+    def answer():
+        for _ in range(EPOCHS):
+            for start in range(0, len(data.x), BLOCK):
+                data.x[start : start + BLOCK] @ columns
+        return nothing
+
+    return answer
 
 
-def issues(p, labels):
+def issues(data):
     """Issues by probabilities."""
     from keras_het.analysis import find_label_issues
 
-    find_label_issues(p, labels)
+    def answer():
+        find_label_issues(data.p, data.labels, verbose=0)
+        return nothing
+
+    return answer
 
 
-def issues_by_cleanlab(p, labels):
+def issues_by_cleanlab(data):
     """The same by cleanlab."""
     from cleanlab.filter import find_label_issues
 
-    find_label_issues(labels, p)
+    def answer():
+        find_label_issues(data.labels, data.p)
+        return nothing
+
+    return answer
 
 
 OF_FEATURES = {
-    "choose": chosen,
-    "clean_labels": cleaned,
+    "choose": choose,
+    "clean_labels": clean_labels,
+    "CleanLearning": by_cleanlab,
+    "LogisticRegressionCV": regression,
+    "floor": floor,
     "find_label_issues(features)": issues_by_features,
     "neighbors": neighbors,
-    "LogisticRegressionCV": regression,
-    "CleanLearning": by_cleanlab,
-    "floor": floor,
 }
 OF_PROBABILITIES = {"find_label_issues": issues, "cleanlab find_label_issues": issues_by_cleanlab}
-METHODS = (*OF_FEATURES, *OF_PROBABILITIES)
+METHODS = OF_FEATURES | OF_PROBABILITIES
+NEEDED = {
+    "LogisticRegressionCV": "scikit-learn",
+    "CleanLearning": "cleanlab",
+    "cleanlab find_label_issues": "cleanlab",
+}
+MEASURES = {
+    "processor": ("processor seconds", ".3f"),
+    "seconds": ("seconds", ".3f"),
+    "memory": ("GiB beside the data", ".2f"),
+    "right": ("new examples predicted right; of neighbors, the nearest that are found", ".3f"),
+}
 
 
 def usage():
-    """Processor seconds, seconds, and peak GiB of this process."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime, time.perf_counter(), harness.peak_memory() / 1024
+    """Processor seconds of this process and its children, seconds, and the peak GiB of this process."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    processor = sum(each.ru_utime + each.ru_stime for each in used)
+    return {"processor": processor, "seconds": time.perf_counter(), "memory": harness.peak_memory() / 1024}
 
 
-def measure_row(row):
-    """Processor seconds, seconds, GiB beside the data, and the accuracy or the recall, of one answer."""
-    data = drawn(row["examples"], row["features"], row["classes"])
-    x, labels, truth, new, true = data
-    arguments = (x, labels, truth, new, row["classes"])
-    if row["method"] in OF_PROBABILITIES:
-        arguments = probabilities(x, truth, row["classes"]), labels
-        del data, x, new
+def measure(method, folder):
+    """What a call takes beyond what was taken before it, and the fraction that its answer predicts right."""
+    data = read(folder, method)
+    call = METHODS[method](data)
     before = usage()
-    found = {**OF_FEATURES, **OF_PROBABILITIES}[row["method"]](*arguments)
+    score = call()
     after = usage()
-    if isinstance(found, dict):
-        after, found = found["used"], found["recall"]
-    elif found is not None:
-        found = float(np.mean(found == true))
-    processor, seconds, memory = (second - first for first, second in zip(before, after, strict=True))
-    return {"processor": processor, "seconds": seconds, "memory": memory, "right": found}
+    return {name: after[name] - before[name] for name in before} | {"right": score(data.new, data.true)}
 
 
-def table(rows, limit):
-    """Rows of text."""
-    heads = ["method", "examples", "features", "classes", "processor seconds", "seconds", "GiB", "right"]
-    return [heads, *(_line(row, limit) for row in rows)]
+def in_time(command, seconds):
+    """The last line that a process prints, from JSON; or its limit, if it was stopped; or its error.
+
+    Its own children end with it: workers of a pool would wait for ever.
+    """
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+    with subprocess.Popen(command, **pipes) as process:
+        try:
+            printed, errors = process.communicate(timeout=seconds)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                return {"limit": f"> {seconds:g} s"}
+            raise
+    return json.loads(printed.splitlines()[-1]) if process.returncode == 0 else failure(process.returncode, errors)
 
 
-def _line(row, limit):
-    sizes = [row["method"], *(f"{row[name]:,}" for name in ("examples", "features", "classes"))]
-    if row["processor"] is None:
-        return [*sizes, f"over {limit:g} s, or out of memory", "", "", ""]
-    right = "" if row["right"] is None else f"{row['right']:.3f}"
-    return [*sizes, f"{row['processor']:.1f}", f"{row['seconds']:.1f}", f"{row['memory']:.2f}", right]
+def failure(code, errors):
+    """Out of memory, as a limit, or what was raised, as an error."""
+    last = (errors.strip().splitlines() or [f"exit code {code}"])[-1]
+    is_memory = code == -signal.SIGKILL or "MemoryError" in last
+    return {"limit": "out of memory"} if is_memory else {"error": last}
 
 
-def measured(case, limit):
-    """What a process measures, or nothing of one that takes longer than the limit."""
-    command = [sys.executable, "-m", __spec__.name, "--row", json.dumps(case)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True)
-        return json.loads(done.stdout.splitlines()[-1])
-    except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
-        print(getattr(error, "stderr", "") or error, file=sys.stderr)
-        return {"processor": None}
+def measured(root, file, seconds):
+    """A function that measures a method, but not one that smaller data brought to a limit."""
+
+    def make(examples, features, classes, method):
+        before = lines.read(file.parent, file.name)
+        same = lines.select(before, features=features, classes=classes, method=method)
+        if any("limit" in line for line in same if line["examples"] < examples):
+            return []
+        folder = data_of(root, examples, features, classes)
+        return [in_time([sys.executable, "-m", __spec__.name, "--measure", method, str(folder)], seconds)]
+
+    return make
 
 
-def main():
-    parser = harness.command_line(__doc__, repeats=1)
+def data_of(root, *sizes):
+    """The folder of the data of these sizes, which are made if others are there."""
+    folder = root / "-".join(map(str, sizes))
+    if not folder.exists():
+        for other in root.iterdir():
+            shutil.rmtree(other)
+        folder.mkdir()
+        draw(folder, *sizes)
+    return folder
+
+
+def keys(options):
+    """What is measured, in the order in which it is: all methods on the same data, small data first."""
+    for classes in options.classes:
+        for features in options.features:
+            for examples in sorted(options.examples):
+                for method in options.methods if examples >= 10 * classes else ():
+                    yield {"examples": examples, "features": features, "classes": classes, "method": method}
+
+
+def tables(found):
+    """For each measure a row for each data set and a column for each method that has it; then the errors, if any."""
+    methods = [method for method in METHODS if lines.select(found, method=method)]
+    result = {title: _table(found, methods, name, form) for name, (title, form) in MEASURES.items()}
+    errors = [[line["method"], *_sizes(line), line["error"]] for line in found if "error" in line]
+    return result | ({"errors": [["method", "N", "D", "K", "error"], *errors]} if errors else {})
+
+
+def _table(found, methods, name, form):
+    methods = [method for method in methods if _has(lines.select(found, method=method), name)]
+    rows = []
+    for sizes in dict.fromkeys(map(_sizes, found)):
+        own = {line["method"]: line for line in found if _sizes(line) == sizes}
+        rows.append([*sizes, *(_cell(own.get(method), name, form) for method in methods)])
+    return [["N", "D", "K", *methods], *rows]
+
+
+def _has(own, name):
+    """Whether lines have a measure, or were stopped before it."""
+    return any(line.get(name, 0) is not None for line in own)
+
+
+def _sizes(line):
+    return tuple(f"{line[name]:,}" for name in ("examples", "features", "classes"))
+
+
+def _cell(line, name, form):
+    if line is None:
+        return "not tried"
+    if "limit" in line or "error" in line:
+        return line.get("limit", "error")
+    return "" if line[name] is None else format(line[name], form)
+
+
+def installed():
+    """Of the packages that methods need, those that are there."""
+    there = {each.name for each in importlib.metadata.distributions()}
+    return sorted(there.intersection(NEEDED.values()))
+
+
+def command_line():
+    """The parser; without a package its methods are left out, unless they are named."""
+    methods = [method for method in METHODS if NEEDED.get(method) in {None, *installed()}]
+    parser = harness.parser_of(__doc__)
     parser.add_argument("--examples", nargs="+", type=int, default=EXAMPLES)
     parser.add_argument("--features", nargs="+", type=int, default=FEATURES)
     parser.add_argument("--classes", nargs="+", type=int, default=CLASSES)
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
-    parser.add_argument("--seconds", type=float, default=600)
-    arguments = parser.parse_args()
-    if arguments.row:
-        print(json.dumps(measure_row(arguments.row)))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=methods)
+    parser.add_argument("--seconds", type=float, default=600, help="limit of a process")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser.add_argument("--render", action="store_true", help="measure nothing, and make the tables of what is there")
+    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
+    return parser
+
+
+def main():
+    parser = command_line()
+    options = parser.parse_args()
+    if options.measure:
+        method, folder = options.measure
+        print(json.dumps(measure(method, pathlib.Path(folder))))
         return
-    rows = []
-    for method in arguments.methods:
-        for classes in arguments.classes:
-            for features in arguments.features:
-                for examples in (500,) if arguments.quick else sorted(arguments.examples):
-                    case = {"method": method, "examples": examples, "features": features, "classes": classes}
-                    rows.append({**case, **measured(case, arguments.seconds)})
-                    print(harness.markdown(table(rows[-1:], arguments.seconds)).splitlines()[-1], flush=True)
-                    if rows[-1]["processor"] is None:
-                        break
+    if options.quick:
+        parser.set_defaults(**QUICK)
+        options = parser.parse_args()
     import keras
 
-    name = f"answer_{keras.config.backend()}"
-    packages = [keras.config.backend(), "numpy", "scikit-learn"]
-    publish(arguments.output, name, {"": table(rows, arguments.seconds)}, [0], packages, harness.processor())
+    backend = keras.config.backend()
+    file = options.output / f"answer_{'quick_' if options.quick else ''}{backend}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if not options.render:
+        with tempfile.TemporaryDirectory() as root:
+            lines.completed(file, keys(options), measured(pathlib.Path(root), file, options.seconds))
+    found = tables(lines.read(file.parent, file.name))
+    publish(file.parent, file.stem, found, [0], [backend, "numpy", *installed()], harness.processor())
 
 
 if __name__ == "__main__":

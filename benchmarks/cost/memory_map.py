@@ -14,7 +14,7 @@ import tempfile
 
 import numpy as np
 
-from benchmarks.cost.answer import usage
+from benchmarks.cost import answer
 from benchmarks.lib import harness
 from benchmarks.lib.results import publish
 
@@ -76,9 +76,9 @@ def measure_row(row):
 
     folder = pathlib.Path(row["folder"])
     p, labels = np.load(folder / "p.npy", mmap_mode="r"), np.load(folder / "labels.npy")
-    before = usage()
+    before = answer.usage()
     FUNCTIONS[row["function"]](p, labels)
-    after = usage()
+    after = answer.usage()
     return {"processor": after[0] - before[0], "seconds": after[1] - before[1], "before": before[2], "peak": after[2]}
 
 

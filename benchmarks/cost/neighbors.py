@@ -10,10 +10,12 @@ which processor seconds grew from the row before. Features are those of `cost.an
 
 import json
 import math
+import pathlib
+import tempfile
 
 import numpy as np
 
-from benchmarks.cost.answer import drawn, usage
+from benchmarks.cost import answer
 from benchmarks.lib import harness
 from benchmarks.lib.results import publish
 
@@ -24,11 +26,13 @@ def measure_row(row):
     """Processor seconds, seconds and GiB of a search, and its recall."""
     from keras_het.analysis import neighbors
 
-    x = drawn(row["examples"], row["features"], CLASSES)[0]
-    before = usage()
+    with tempfile.TemporaryDirectory() as folder:
+        answer.draw(pathlib.Path(folder), row["examples"], row["features"], CLASSES)
+        x = np.load(pathlib.Path(folder) / "x.npy")
+    before = answer.usage()
     unit = neighbors._unit_rows(x)
     found = neighbors.nearest(unit, COUNT)
-    after = usage()
+    after = answer.usage()
     asked = np.random.default_rng(1).permutation(len(x))[:ASKED]
     right = neighbors.exact(unit, asked, COUNT)
     recall = np.mean([np.isin(own, other).mean() for own, other in zip(right, found[asked], strict=True)])

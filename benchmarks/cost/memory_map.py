@@ -79,7 +79,8 @@ def measure_row(row):
     before = answer.usage()
     FUNCTIONS[row["function"]](p, labels)
     after = answer.usage()
-    return {"processor": after[0] - before[0], "seconds": after[1] - before[1], "before": before[2], "peak": after[2]}
+    taken = {name: after[name] - before[name] for name in ("processor", "seconds")}
+    return {**taken, "before": before["memory"], "peak": after["memory"]}
 
 
 def table(rows):

@@ -36,8 +36,7 @@ def measure_row(row):
     asked = np.random.default_rng(1).permutation(len(x))[:ASKED]
     right = neighbors.exact(unit, asked, COUNT)
     recall = np.mean([np.isin(own, other).mean() for own, other in zip(right, found[asked], strict=True)])
-    processor, seconds, memory = (second - first for first, second in zip(before, after, strict=True))
-    return {"processor": processor, "seconds": seconds, "memory": memory, "recall": float(recall)}
+    return {name: after[name] - before[name] for name in before} | {"recall": float(recall)}
 
 
 def table(rows):

@@ -16,7 +16,7 @@ from keras_het.base.validation import check_integer, check_labels, check_numbers
 MOST = 20000  # examples that are compared all with all; of more, a graph is searched
 BLOCK = 1 << 25  # cosines at a time: 128 MiB
 LINKS = 24  # of a node of the graph
-BUILT, SEARCHED = 60, 60  # candidates of a search while the graph is made, and after
+BUILT, SEARCHED = 60, 75  # candidates of a search while the graph is made, and after
 ASKED = 200  # examples by which the recall is measured
 LEAST = 0.9  # recall, below which a warning is given
 

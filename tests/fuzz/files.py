@@ -21,6 +21,7 @@ from keras_het.report.page import check_folder
 from keras_het.training.candidates import PLAIN
 from keras_het.training.race import Entry, Race
 from keras_het.training.task import Task
+from keras_het.training.together import Part
 from tests.fuzz import damage
 from tests.fuzz.configs import BOUNDS, whole_tracebacks
 from tests.fuzz.guard import guarded
@@ -95,9 +96,10 @@ def train(*arguments):
 
 def read_training(folder):
     task = Task(X, LABELS, np.arange(UNITS), trust=np.ones(EXAMPLES))
-    trainer = types.SimpleNamespace(epochs=EPOCHS, candidate=train)
-    race = Race(trainer, [], 0, parts(folder), lambda: None)
-    for name, array in race._fit(Entry(PLAIN, None), task, task, 0).items():
+    progress = types.SimpleNamespace(add=lambda epochs: None)
+    trainer = types.SimpleNamespace(epochs=EPOCHS, candidate=train, bar=progress)
+    race = Race(trainer, [Part(np.arange(0), np.arange(EXAMPLES))], np.zeros(EXAMPLES, int), 0, parts(folder))
+    for name, array in race._fit(Entry(PLAIN, None), task, 0).items():
         assert np.isfinite(array).all(), f"{name} that are no numbers"
 
 

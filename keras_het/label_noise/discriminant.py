@@ -12,7 +12,7 @@ from keras_het.base.seeds import random_generator
 
 SHRINKAGES = (0.9, 0.7, 0.5)  # with less, the classifier follows wrong labels that can be predicted
 MOST = 4096  # features: of more, the covariance is left out, and the nearest mean decides
-BLOCK = 8192  # examples at a time
+BLOCK = 2048  # examples at a time: their features stay in the caches
 LEAST = 1e-10  # of the largest variance: less is rounding
 NEVER = -1e4  # logit of a class that no label has
 FOLDS = 5
@@ -27,9 +27,13 @@ class Scaling(NamedTuple):
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Scaled features, float32."""
-        scaled = np.subtract(x, self.mean, dtype="float32")
+        scaled = self.centred(x)
         scaled /= self.deviation
         return scaled
+
+    def centred(self, x: np.ndarray) -> np.ndarray:
+        """Features less their means, float32."""
+        return np.subtract(x, self.mean, dtype="float32")
 
 
 class Discriminant(NamedTuple):
@@ -51,17 +55,19 @@ class Features(NamedTuple):
 
     def blocks(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields some indices, and the scaled features of these examples: all at a time would be a second x."""
-        for start in range(0, len(rows), BLOCK):
-            part = rows[start : start + BLOCK]
+        for part in self._parts(rows):
             yield part, self.scale(self.x[part])
+
+    def _parts(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        for start in range(0, len(rows), BLOCK):
+            yield rows[start : start + BLOCK]
 
     def logits(self, rows: np.ndarray, fitted: Discriminant) -> np.ndarray:
         """The logits of some examples, `(n, K)`."""
         found = np.empty((len(rows), len(fitted.bias)), "float32")
-        start = 0
-        for part, x in self.blocks(rows):
-            found[start : start + len(part)] = fitted.logits(x)
-            start += len(part)
+        centred = Discriminant(fitted.kernel / self.scale.deviation[..., None], fitted.bias)
+        for part, own in zip(self._parts(rows), self._parts(found), strict=True):
+            own[:] = centred.logits(self.scale.centred(self.x[part]))
         return found
 
 
@@ -141,12 +147,16 @@ def solved(sums: Sums, shrinkages: tuple[float, ...] = SHRINKAGES) -> list[Discr
     else:
         within = (sums.products - means.T @ sums.features) / sums.counts.sum()
         variance = max(float(np.trace(within)) / size, np.finfo("float32").tiny)
-        identity = variance * np.eye(size)
-        covariances = ((1.0 - a) * within + a * identity for a in shrinkages)
-        kernels = [scipy.linalg.solve(covariance, means.T, assume_a="pos") for covariance in covariances]
+        kernels = [_kernel((1.0 - a) * within, a * variance, means) for a in shrinkages]
     biases = [np.where(known, -0.5 * np.einsum("kd,dk->k", means, kernel), NEVER) for kernel in kernels]
     pairs = zip(kernels, biases, strict=True)
     return [Discriminant(kernel.astype("float32"), bias.astype("float32")) for kernel, bias in pairs]
+
+
+def _kernel(covariance: np.ndarray, added: float, means: np.ndarray) -> np.ndarray:
+    """C^-1 m of all classes, `(D, K)`, by Cholesky's factor of C, which takes the place of the covariance."""
+    covariance.flat[:: len(covariance) + 1] += added
+    return scipy.linalg.cho_solve(scipy.linalg.cho_factor(covariance, overwrite_a=True), means.T)
 
 
 def discriminant(

@@ -1,12 +1,13 @@
-"""The heads on an accelerator: seconds, memory, sizes of blocks, agreement with the processor, half precision.
+"""An accelerator: seconds and memory of heads, sizes of blocks, agreement with the processor, half precision, `choose`.
 
-KERAS_BACKEND=jax python -m benchmarks.cost.gpu [--parts speed blocks agreement policies] [--quick]
-    [--compilers compile_blocks jit_compile] [--output FOLDER]
-(or KERAS_BACKEND=tensorflow or torch; --compilers is for PyTorch, once more with each)
+KERAS_BACKEND=jax python -m benchmarks.cost.gpu [--parts speed blocks agreement policies choose] [--quick]
+    [--heads full] [--compilers compile_blocks jit_compile] [--output FOLDER]
+(or KERAS_BACKEND=tensorflow or torch; --compilers is for PyTorch, once more with each; --heads for speed and blocks)
 
 The floor is the roofline of `speed.py`, from the card's own rates in the same process. Agreement: one step of gradient
 descent from equal weights, on the processor and on the accelerator, with matrix products in float32 and in
-TensorFloat-32. Without an accelerator everything runs on the processor, which shows only that it runs.
+TensorFloat-32. `choose` on features trains its candidates side by side, and, for comparison, one by one. Without an
+accelerator everything runs on the processor, which shows only that it runs.
 """
 
 import itertools
@@ -15,7 +16,7 @@ import os
 import pathlib
 import tempfile
 
-from benchmarks.cost import speed
+from benchmarks.cost import answer, speed
 from benchmarks.lib import harness
 from benchmarks.lib.results import publish
 
@@ -29,7 +30,9 @@ ROWS = [
 ]
 QUICK_ROWS = [("full", speed.QUICK), ("sigmoid parameter-efficient", {**speed.QUICK, "S": 0})]
 SIZES = {"B": 32, "D": 256, "K": 1000, "R": 15, "S": 256}  # of the agreement
-PARTS = ["speed", "blocks", "agreement", "policies"]
+DATA = {"examples": 20_000, "features": 1280, "classes": 10}  # of `choose`
+QUICK_DATA = {"examples": 500, "features": 32, "classes": 10}
+PARTS = ["speed", "blocks", "agreement", "policies", "choose"]
 POLICIES, STEPS = ["float32", "mixed_bfloat16", "bfloat16"], 50
 BLOCKS = (1 << 20, 1 << 22, 1 << 24, 1 << 26)  # logits of a block
 ON_PROCESSOR = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
@@ -100,7 +103,21 @@ def losses(policy, head):
     return {"first": values[0], "last": values[-1]}
 
 
+def choose(side_by_side, epochs, **sizes):
+    """Seconds of `choose`, with what is compiled, and the fraction of new examples that is predicted right."""
+    from keras_het.training.fit import Trainer
+
+    if not side_by_side:
+        Trainer.can_be_together = lambda *_, **__: False
+    answer.EPOCHS = epochs
+    with tempfile.TemporaryDirectory() as folder:
+        answer.draw(pathlib.Path(folder), *sizes.values())
+        return answer.measure("choose", pathlib.Path(folder))
+
+
 def measure_row(what, **row):
+    if what == "choose":
+        return choose(**row)
     if what == "machine":
         return harness.machine()
     speed.choose_compiler(row.get("compiler"))
@@ -194,21 +211,35 @@ def policy_table():
     return lines
 
 
+def choose_table(sizes, epochs):
+    """Seconds of `choose` on features, with all that it compiles."""
+    lines = [["trainings", *sizes, "epochs", "seconds", "processor seconds", "new examples predicted right"]]
+    for name, side_by_side in (("side by side", True), ("one by one", False)):
+        found = fresh("choose", side_by_side=side_by_side, epochs=epochs, **sizes)
+        figures = [f"{found['seconds']:.1f}", f"{found['processor']:.1f}", f"{found['right']:.3f}"]
+        lines.append([name, *(f"{size:,}" for size in sizes.values()), str(epochs), *figures])
+        print(harness.markdown(lines[-2:]), flush=True)
+    return lines
+
+
 def main():
     parser = harness.command_line(__doc__, repeats=9)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--heads", nargs="+", choices=sorted({name for name, _ in ROWS}))
     parser.add_argument("--compilers", nargs="+", choices=speed.COMPILERS, default=[])
     options = parser.parse_args()
     if options.row:
         print(json.dumps(measure_row(**options.row)))
         return
     rows, repeats = (QUICK_ROWS, 3) if options.quick else (ROWS, options.repeats)
+    rows = [row for row in rows if options.heads is None or row[0] in options.heads]
     heads = ["full"] if options.quick else ["diagonal", "full", "parameter-efficient"]
     parts = {
         "speed": lambda: speed_table(rows, repeats, options.compilers),
         "blocks": lambda: blocks_table([row for row in rows if row[1]["S"]], repeats),
         "agreement": lambda: agreement_table(heads),
         "policies": policy_table,
+        "choose": lambda: choose_table(QUICK_DATA, 2) if options.quick else choose_table(DATA, 4),
     }
     backend = os.environ["KERAS_BACKEND"]
     for name in options.parts:

@@ -94,6 +94,12 @@ def gpu_speed(of):
     return [columns, *([row.get(name, "") for name in columns] for row in rows if _is_base(row))]
 
 
+def gpu_choose(of):
+    """Seconds of `choose` on a card, of both backends."""
+    rows = [{"backend": each, **row} for each in ("jax", "torch") for row in dicts(of(f"gpu_choose_{each}", "choose"))]
+    return [list(rows[0]), *(list(row.values()) for row in rows)]
+
+
 def speed_narrow(of):
     """Times of the narrow, the full and the parameter-efficient head, and their memory and weights."""
     lines = [["backend", "head", "step: times Dense", "predict: times Dense", "step: peak MiB", "million weights"]]

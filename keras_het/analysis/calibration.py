@@ -79,9 +79,10 @@ def confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray,
     p, y = np.asarray(probabilities), np.asarray(labels)  # float32 stays: a float64 copy may not fit in memory
     if p.ndim != 2 or y.shape != p.shape[:1] or not len(p):
         raise refusal("probabilities", "be (N, K) and `labels` (N,), with N > 0", f"{p.shape} and {y.shape}")
-    if not np.all((p >= 0) & (p <= 1 + 1e-5)) or np.any(np.abs(p.sum(-1, dtype="float64") - 1) > 1e-2):
+    low, high = p.min(), p.max()
+    if not (low >= 0 and high <= 1 + 1e-5) or np.any(np.abs(p.sum(-1, dtype="float64") - 1) > 1e-2):
         rule = "be in [0, 1] and sum to 1, such as the exp of what a head predicts"
-        raise refusal("probabilities", rule, f"numbers from {p.min():.4g} to {p.max():.4g}")
+        raise refusal("probabilities", rule, f"numbers from {low:.4g} to {high:.4g}")
     check_labels(y, p.shape[1])
     return p.max(axis=1).astype("float64"), (p.argmax(axis=1) == y).astype("float64")
 

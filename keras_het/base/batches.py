@@ -127,10 +127,10 @@ def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
     Raises:
         ValueError: for a data set without an end.
     """
-    return ((inputs, labels) for inputs, labels, _ in _triples(x, batch_size))
+    return ((inputs, labels) for inputs, labels, _ in triples(x, batch_size))
 
 
-def _triples(x: Any, batch_size: int) -> Iterator[tuple[Any, Any, Any]]:
+def triples(x: Any, batch_size: int) -> Iterator[tuple[Any, Any, Any]]:
     """Yields inputs, labels and weights, batch by batch; labels and weights are None if `x` has none."""
     x = _as_given(x)
     if not is_data_set(x):
@@ -205,7 +205,7 @@ def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterat
     given, start = None if y is None else np.asarray(ops.convert_to_numpy(y)), 0
     if given is not None and len(given) != (count := count_examples(x)):
         raise refusal(name, f"have an entry for each of the {count} examples", len(given))
-    for inputs, labels, weights in _triples(x, batch_size):
+    for inputs, labels, weights in triples(x, batch_size):
         if weights is not None and np.any(np.asarray(as_numpy(weights)) != 1):
             where = name if name == "validation_data" else "x"
             raise refusal(where, WITHOUT_WEIGHTS, "a data set with weights")
@@ -228,7 +228,7 @@ def as_arrays(x: Any, y: Any, name: str = "y") -> Arrays:
         check_same_index(**{"x": x, name: y})
         return Arrays(keras.tree.map_structure(lambda part: np.asarray(as_numpy(part)), _as_given(x)), y, None)
     refuse_if(y is not None, name, "be None for a data set, which has its own", "labels")
-    parts = list(_triples(x, 1))
+    parts = list(triples(x, 1))
     if not parts or any(labels is None for _, labels, _ in parts):
         rule = "give pairs of inputs and labels, in batches"
         raise refusal("x", rule, "no batch" if not parts else "one without labels")

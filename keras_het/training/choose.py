@@ -17,7 +17,6 @@ from keras_het.base.result_files import ResultFiles
 from keras_het.base.validation import check_integer
 from keras_het.training.candidates import DEFAULTS, OF_VOTES, PLAIN, SAFEST, Candidate, file_name
 from keras_het.training.compare import CLEAR, WIDTH, check_learned, choose_one, class_means, class_means_of
-from keras_het.training.data import read, read_validation
 from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 from keras_het.training.folds import MOST_SEED, stratified_folds
 from keras_het.training.race import Entry, Race
@@ -85,8 +84,9 @@ def choose(
             takes seconds; a KerasHub task takes raw images and strings. The result shares its layers. None if `x` are
             features, `(N, D)`, whatever their units: layers that the result has scale them, and then a Dense layer
             begins at zero, whose first step already leads from class to class, so that few examples are enough.
-        x: examples: arrays, a pandas frame of numbers, or a data set of batches (x, y), which is read once and kept in
-            memory.
+        x: examples: arrays, memory maps among them, a pandas frame of numbers, or a data set of batches (x, y), which
+            is read once and kept in memory; for a trained model only its features are, or, with a `resume_path`, they
+            are in a file there, so that neither need fit in memory.
         y: their labels, `(N,)`: integers from 0 on, or names; None for a data set. A Series of pandas must have the
             index of a frame x. Or votes of several annotators, `(N, M)`, integers or names, with -1, nan or None where
             one gave none, or what `label_noise.votes_from_table` returns; or distributions or counts, `(N, K)` floats.
@@ -151,14 +151,16 @@ def choose(
     trainer = Trainer(
         make_model, optimizer, check_integer("epochs", epochs, 1), batch_size, criterion, verbose, fit_arguments
     )
-    given = read(x, y, None, verified_labels, class_names)
+    given = trainer.read(x, y, None, verified_labels, class_names, path=resume_path)
     if candidates is None:
         candidates = DEFAULTS if given.votes is None else (*DEFAULTS, *OF_VOTES)
     entries = _entries(candidates, _most_entries(trainings, folds), trainer.on_features)
     if given.sample_weight is not None:
         rule = "give (x, y) alone: candidates use the weights themselves (`clean_labels` takes yours)"
         raise ValueError(f"`x` must {rule}. Received: a data set with weights")
-    shown = given if validation_data is None else read_validation(validation_data, given, getattr(x, "columns", None))
+    columns, shown = getattr(x, "columns", None), given
+    if validation_data is not None:
+        shown = trainer.read_validation(validation_data, given, columns, resume_path)
     task, held_out = trainer.task(given), None if shown is given else trainer.task(shown, "validation_data")
     fold_of = stratified_folds(task.y, folds, seed) if held_out is None else np.zeros(len(shown.y), int)
     parts = parts_of(fold_of) if held_out is None else [Part(np.arange(len(task.y)), None, held_out)]

@@ -16,7 +16,6 @@ from keras_het.base.progress import Progress
 from keras_het.base.validation import as_float64, check_choice
 from keras_het.label_noise.estimation import check_distributions
 from keras_het.training.compare import check_learned
-from keras_het.training.data import read
 from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 from keras_het.training.folds import held_out_probabilities
 from keras_het.training.result import ACTIONS, MANY, TOO_MANY, Result, finished
@@ -103,7 +102,7 @@ def clean_labels(
     check_fit_arguments(fit_arguments, TAKEN, clean_labels)
     trainer = Trainer(make_model, optimizer, epochs, batch_size, "accuracy", verbose, fit_arguments)
     check_same_index(x=x, y=y, probabilities=probabilities)
-    given = read(x, y, sample_weight, verified_labels, class_names)
+    given = trainer.read(x, y, sample_weight, verified_labels, class_names, path=resume_path)
     _check_counts(given, folds if probabilities is None else 1)
     task = trainer.task(given)
     if probabilities is None:

@@ -1,10 +1,12 @@
 """The data of a call that trains: labels as integers, verified ones in their place, weights, and what is held out."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from keras_het.base.batches import (
+    Arrays,
     as_arrays,
     check_same_index,
     count_examples,
@@ -22,16 +24,31 @@ from keras_het.training.task import Task
 LEAST_TRUST = 0.1  # in a noisy label beside a verified one, so that few verified labels do not decide alone
 
 
-def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None, class_names: Any = None) -> Task:
-    """The examples and labels that a user gives, as a task; see `choose` for the arguments.
+def read(
+    x: Any,
+    y: Any,
+    sample_weight: Any = None,
+    verified_labels: Any = None,
+    class_names: Any = None,
+    *,
+    arrays: Callable[[Any, Any, str], Arrays] = as_arrays,
+) -> Task:
+    """The examples and labels that a user gives, as a task.
 
+    Args:
+        x: argument of `choose`.
+        y: argument of `choose`.
+        sample_weight: argument of `clean_labels`.
+        verified_labels: argument of `choose`.
+        class_names: argument of `choose`.
+        arrays: function that makes arrays of examples and labels.
     Raises:
         ValueError: for labels or weights that do not belong to the examples, or are out of range.
     """
     check_same_index(x=x, y=y, sample_weight=sample_weight)
     _check_tasks(x, y)
     index, columns = index_of(x, y), getattr(x, "columns", None)
-    x, y, own_weight = as_arrays(as_table(x), y)
+    x, y, own_weight = arrays(as_table(x), y, "y")
     found = read_labels(y, count := count_examples(x))
     names, places = named(found.classes, class_names)
     found = found if class_names is None else found.renumbered(places)
@@ -68,7 +85,13 @@ def read(x: Any, y: Any, sample_weight: Any = None, verified_labels: Any = None,
     )
 
 
-def read_validation(data: Any, task: Task, columns: Any = None, name: str = "validation_data") -> Task:
+def read_validation(
+    data: Any,
+    task: Task,
+    columns: Any = None,
+    name: str = "validation_data",
+    arrays: Callable[[Any, Any, str], Arrays] = as_arrays,
+) -> Task:
     """Validation examples and their labels, of at least two of the classes of a task.
 
     Args:
@@ -76,6 +99,7 @@ def read_validation(data: Any, task: Task, columns: Any = None, name: str = "val
         task: the examples to train on.
         columns: columns of their pandas frame; None for none.
         name: name of the argument, for errors.
+        arrays: function that makes arrays of examples and labels.
     """
     given = data[2] if isinstance(data, list | tuple) and len(data) == 3 else None
     pair = examples_and_labels(name, data if given is None else data[:2])
@@ -85,7 +109,7 @@ def read_validation(data: Any, task: Task, columns: Any = None, name: str = "val
         rule = f"have the columns of `x`, in their order ({name}[0][x.columns])"
         raise ValueError(f"`{name}` must {rule}. Received: {', '.join(map(str, found))}")
     index = index_of(*pair)
-    x, y, weights = as_arrays(as_table(pair[0]), pair[1], name)
+    x, y, weights = arrays(as_table(pair[0]), pair[1], name)
     if is_votes(y):
         raise ValueError(f"`{name}` must have one label for each example, and no votes. Received: votes")
     labels = encode_among(y, task.classes if task.own_classes is None else task.own_classes, name)

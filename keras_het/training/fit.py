@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import functools
 import inspect
+import pathlib
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_het.base.batches import Arrays, as_arrays, is_data_set
 from keras_het.base.new_models import models_of
 from keras_het.base.progress import Progress
 from keras_het.base.seeds import unchanged_states
@@ -21,7 +23,9 @@ from keras_het.label_noise.discriminant import Discriminant, Features, scaling
 from keras_het.losses.state import StatefulCrossentropy
 from keras_het.training import networks
 from keras_het.training.candidates import Candidate
+from keras_het.training.data import read, read_validation
 from keras_het.training.record import Measured, Record, of_logits
+from keras_het.training.streamed import streamed
 from keras_het.training.task import Task
 from keras_het.training.together import MOST, Part, gives_each_its_own, is_dense, steps_by_number, train_together
 
@@ -105,6 +109,32 @@ class Trainer:
         own = {"make_model": made, "epochs": self.epochs, "criterion": self._criterion}
         return {**own, **self._fit_arguments, "callbacks": self._callbacks}
 
+    def read(self, x: Any, y: Any, *others: Any, path: Any = None) -> Task:
+        """The examples and labels that a user gives; see `data.read`. Of a data set for a trained model its features.
+
+        Args:
+            x: examples.
+            y: labels.
+            others: further arguments of `data.read`.
+            path: folder for the features of a data set; None keeps them in memory.
+        """
+        task = read(x, y, *others, arrays=functools.partial(self._arrays, path))
+        return dataclasses.replace(task, has_features=self._streams(x))
+
+    def read_validation(self, data: Any, task: Task, columns: Any, path: Any = None) -> Task:
+        """The same for validation examples, see `data.read_validation`."""
+        found = read_validation(data, task, columns, arrays=functools.partial(self._arrays, path))
+        return dataclasses.replace(found, has_features=self._streams(data))
+
+    def _streams(self, x: Any) -> bool:
+        return self._frozen is not None and is_data_set(x)
+
+    def _arrays(self, path: Any, x: Any, y: Any, name: str) -> Arrays:
+        if not self._streams(x):
+            return as_arrays(x, y, name)
+        file = None if path is None else pathlib.Path(path) / f"features_of_{'x' if name == 'y' else name}.npy"
+        return streamed(self._frozen, x, y, name, file)
+
     def task(self, given: Task, name: str = "x") -> Task:
         """A task with the examples as the network takes them: of a trained model their features.
 
@@ -112,7 +142,8 @@ class Trainer:
             given: the examples as a user gives them.
             name: name of the argument, for the errors of examples that are not finite.
         """
-        x = given.x if self._frozen is None else networks.features(self._frozen, given.x, self.batch_size)
+        is_done = self._frozen is None or given.has_features
+        x = given.x if is_done else networks.features(self._frozen, given.x, self.batch_size)
         self._all[name] = x
         features = self.on_features and getattr(x, "ndim", 0) == 2 and np.asarray(x).dtype.kind in "fiu"
         scale = scaling(np.asarray(x)) if features else None

@@ -15,7 +15,6 @@ from keras_het.base.validation import check_integer
 from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.label_noise.discriminant import discriminant
 from keras_het.training.compare import check_learned, class_means
-from keras_het.training.data import read
 from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 from keras_het.training.task import Task
 
@@ -79,7 +78,7 @@ def cross_val_probabilities(
     """
     check_fit_arguments(fit_arguments, TAKEN, cross_val_probabilities)
     trainer = Trainer(make_model, optimizer, epochs, batch_size, "accuracy", verbose, fit_arguments)
-    task = trainer.task(read(x, y, sample_weight))
+    task = trainer.task(trainer.read(x, y, sample_weight, path=resume_path))
     found = held_out_probabilities(trainer, task, folds, seed, resume_path, verbose)
     if task.labelled is None:
         return found

@@ -14,7 +14,7 @@ from keras_het.base.internals import compile_arguments, layers_of, not_decayed
 from keras_het.base.new_models import NewModels
 from keras_het.base.validation import check_maker
 from keras_het.inspection.check import leaves, spelled
-from keras_het.inspection.features import predicted
+from keras_het.inspection.features import predicted, predicted_batch
 from keras_het.inspection.matching import labels_for, of_annotators, remade
 from keras_het.label_noise.discriminant import Scaling
 from keras_het.layers import HeteroscedasticDense
@@ -180,15 +180,25 @@ def _config_of(part: Any) -> Any:
 
 def features(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
     """The features of a trained model, `(N, D)`: the inputs of its head, or its outputs if it has none."""
+    return predicted(model, _trained_features(model), x, batch_size)
+
+
+def features_by_batch(model: keras.Model) -> Callable[[Any], np.ndarray]:
+    """A function that gives the features of a batch."""
+    return predicted_batch(model, _trained_features(model))
+
+
+def _trained_features(model: keras.Model) -> Any:
+    """The symbolic features; warns of a model that looks untrained."""
     symbolic = features_of(model)
     if _looks_untrained(model, symbolic):
         warnings.warn(
             "`make_model` is a model that looks untrained: its optimizer has made no step, and no bias of the layers "
             "below its head differs from another. Its features say little: train it on other data, or, to train all of "
             "its layers here, give the function that makes it.",
-            stacklevel=4,
+            stacklevel=5,
         )
-    return predicted(model, symbolic, x, batch_size)
+    return symbolic
 
 
 def _looks_untrained(model: keras.Model, symbolic: Any) -> bool:
@@ -216,6 +226,11 @@ def features_of(model: keras.Model) -> Any:
 def joined(model: keras.Model, on_features: keras.Model) -> keras.Model:
     """The frozen layers of a trained model with a model on their features, for the inputs of the trained one."""
     return with_preprocessor(keras.Model(model_inputs(model), on_features(features_of(model))), model)
+
+
+def part_on_features(model: keras.Model) -> keras.Model:
+    """The model on features of one that `joined` made."""
+    return model.layers[-1]
 
 
 def without_decay(optimizer: Any, model: keras.Model, layers: list[keras.layers.Layer]) -> Any:

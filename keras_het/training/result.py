@@ -19,6 +19,7 @@ from keras_het.base.extras import import_extra
 from keras_het.base.tables import aligned, html_table
 from keras_het.base.validation import check_choice
 from keras_het.report.page import written
+from keras_het.training.networks import part_on_features
 from keras_het.training.table import Score, cells_of, compares, drawn
 from keras_het.training.task import Task
 from keras_het.training.vote_issues import VoteIssues, vote_issues, who_labels_how
@@ -244,7 +245,8 @@ class Result:
             given["texts"] = [f"row {place} of x" for place in np.flatnonzero(task.labelled)]
         shown = {name: task.of_labelled(value) if name in SHOWN else value for name, value in arguments.items()}
         who = None if task.votes is None else who_labels_how(task, self.vote_issues)
-        return written(who, self.model, task.x, y, task.classes.tolist(), path, **{**given, **shown})
+        model = part_on_features(self.model) if task.has_features else self.model
+        return written(who, model, task.x, y, task.classes.tolist(), path, **{**given, **shown})
 
     def to_frame(self) -> Any:
         """The table as a `pandas.DataFrame`, a line for each `Score`; `issues.to_frame()` has the labels.

@@ -39,6 +39,7 @@ class Task:
         transition: T by `diagnose_noise`, `(K, K)`; None in the plain training. It is estimated from that and from all
             held-out labels: its K^2 numbers know a little of the labels that measure the candidate. Predictions of
             the examples would know too much, for a candidate could learn those labels by heart.
+        has_features: boolean, whether x are features of a data set, which a trained model made as it was read.
         scaling: mean and deviation of the features of all examples, of which these may be a part; None for these.
         head_options: arguments of a new head, those of the model's own last layer: its regularizers.
     """
@@ -59,6 +60,7 @@ class Task:
     labelled: np.ndarray | None = None
     given: np.ndarray | None = None
     transition: np.ndarray | None = None
+    has_features: bool = False
     scaling: Scaling | None = None
     head_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 

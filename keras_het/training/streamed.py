@@ -1,0 +1,58 @@
+"""Features of a data set for a trained model, batch by batch, in memory or in a file."""
+
+import contextlib
+import pathlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import keras
+import numpy as np
+
+from keras_het.base.batches import Arrays, as_arrays, triples
+from keras_het.base.refusal import refuse_if
+from keras_het.training import networks
+
+
+def streamed(model: keras.Model, x: Any, y: Any, name: str, path: pathlib.Path | None) -> Arrays:
+    """Features, labels and weights of a data set, which is read once.
+
+    Args:
+        model: the trained model.
+        x: the data set.
+        y: None: the labels are those of the data set.
+        name: name of the argument, for errors.
+        path: `.npy` file for the features, which are then a memory map of it; None keeps them in memory.
+    Raises:
+        ValueError: as `as_arrays`.
+    """
+    with contextlib.nullcontext() if path is None else _opened(path) as file:
+        found = as_arrays(_batches(model, x, file), y, name)
+    return found if path is None else found._replace(x=np.load(path, mmap_mode="r"))
+
+
+def _opened(path: pathlib.Path) -> BinaryIO:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)  # an earlier one may still be a memory map of somebody
+    return path.open("wb")
+
+
+def _batches(model: keras.Model, x: Any, file: BinaryIO | None) -> Iterator[tuple[np.ndarray, Any, Any]]:
+    """Features with labels and weights, batch by batch; what went to the file leaves a row of nothing."""
+    features, rows = networks.features_by_batch(model), 0
+    for inputs, labels, weights in triples(x, 1):
+        found = features(inputs)
+        refuse_if(found.ndim != 2, "make_model", "be a model whose features have shape (N, D)", shape=found)
+        rows += len(found)
+        if file is not None:
+            if rows == len(found):
+                _write_header(file, 0, found.shape[1])
+            file.write(np.ascontiguousarray(found).data)
+            _write_header(file, rows, found.shape[1])
+        yield found if file is None else found[:, :0], labels, weights
+
+
+def _write_header(file: BinaryIO, rows: int, width: int) -> None:
+    """Writes the header at the beginning; NumPy leaves room in it for any number of rows."""
+    file.seek(0)
+    np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (rows, width)})
+    file.seek(0, 2)

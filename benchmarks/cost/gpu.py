@@ -1,8 +1,8 @@
 """An accelerator: seconds and memory of heads, sizes of blocks, agreement with the processor, half precision, `choose`.
 
 KERAS_BACKEND=jax python -m benchmarks.cost.gpu [--parts speed blocks agreement policies choose] [--quick]
-    [--heads full] [--compilers compile_blocks jit_compile] [--output FOLDER]
-(or KERAS_BACKEND=tensorflow or torch; --compilers is for PyTorch, once more with each; --heads for speed and blocks)
+    [--heads full] [--nodes 256] [--compilers compile_blocks jit_compile] [--output FOLDER]
+(or KERAS_BACKEND=tensorflow or torch; --compilers is for PyTorch, once more with each; --heads and --nodes pick rows)
 
 The floor is the roofline of `speed.py`, from the card's own rates in the same process. Agreement: one step of gradient
 descent from equal weights, on the processor and on the accelerator, with matrix products in float32 and in
@@ -226,6 +226,7 @@ def main():
     parser = harness.command_line(__doc__, repeats=9)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--heads", nargs="+", choices=sorted({name for name, _ in ROWS}))
+    parser.add_argument("--nodes", nargs="+", type=int)
     parser.add_argument("--compilers", nargs="+", choices=speed.COMPILERS, default=[])
     options = parser.parse_args()
     if options.row:
@@ -233,6 +234,7 @@ def main():
         return
     rows, repeats = (QUICK_ROWS, 3) if options.quick else (ROWS, options.repeats)
     rows = [row for row in rows if options.heads is None or row[0] in options.heads]
+    rows = [row for row in rows if options.nodes is None or row[1]["S"] in options.nodes]
     heads = ["full"] if options.quick else ["diagonal", "full", "parameter-efficient"]
     parts = {
         "speed": lambda: speed_table(rows, repeats, options.compilers),

@@ -5,12 +5,13 @@ import hashlib
 import sys
 import textwrap
 import types
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import keras
 import numpy as np
 
-from keras_het.base.batches import as_numpy
+from keras_het.base.batches import as_numpy, row_blocks
 
 ATOMS = (type(None), bool, int, float, complex, str, bytes)
 BY_KERAS = ("params", "_model")  # what `fit` writes into a callback
@@ -107,7 +108,7 @@ def _of_array(array: np.ndarray, name: str, around: tuple[int, ...]) -> str:
     kind = f"{array.dtype} {array.shape}"
     if array.dtype.hasobject:  # the bytes of objects and of texts of any length are addresses
         return _hash(kind, _read(array.ravel().tolist(), name, around))
-    return _hash(kind, array.tobytes())
+    return _hash(kind, array)
 
 
 def _config_of(value: Any, name: str) -> Any:
@@ -156,10 +157,21 @@ def without_names(config: Any) -> Any:
     return [without_names(value) for value in config] if isinstance(config, list | tuple) else config
 
 
-def _hash(*parts: str | bytes) -> str:
+def _hash(*parts: str | bytes | np.ndarray) -> str:
     found = hashlib.sha256()
     for part in parts:
         content = part.encode() if isinstance(part, str) else part
-        found.update(f"{len(content)} ".encode())
-        found.update(content)
+        found.update(f"{content.nbytes if isinstance(content, np.ndarray) else len(content)} ".encode())
+        for block in _blocks(content):
+            found.update(block)
     return found.hexdigest()
+
+
+def _blocks(content: bytes | np.ndarray) -> Iterator[bytes]:
+    """The bytes of an array, block by block, for a memory map may be larger than the memory."""
+    if isinstance(content, bytes):
+        yield content
+    elif not content.ndim:
+        yield content.tobytes()
+    else:
+        yield from (content[rows].tobytes() for rows in row_blocks(len(content)))

@@ -1,5 +1,6 @@
 """Linear discriminant analysis of features whose labels may be wrong: a linear classifier in closed form."""
 
+import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -236,7 +237,7 @@ class Folds:
         self.weights = np.ones(len(x)) if weights is None else weights
         self.parts = [np.flatnonzero(fold_of == fold) for fold in np.unique(fold_of)]
         self._sums = [sums_of(self.features, rows, labels, units, self.weights) for rows in self.parts]
-        self._whole = Sums(*(np.sum(values, axis=0) for values in zip(*self._sums, strict=True)))
+        self._whole = Sums(*(functools.reduce(np.add, values) for values in zip(*self._sums, strict=True)))
         self._found: dict[frozenset, list[Discriminant]] = {}
         share = min(1.0, ENOUGH / len(x))
         self._some = [rows[: max(1, round(share * len(rows)))] for rows in map(self._shuffled, self.parts)]

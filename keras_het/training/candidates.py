@@ -21,6 +21,7 @@ from keras_het.training.labels import largest
 from keras_het.training.task import Task
 
 PENALTY = 1e-3  # of T of annotators
+KERNELS = 1 << 27  # numbers, folds x folds x D x K: of more, each fold is solved alone
 SMOOTHING = 0.3  # of labels in forward correction: without it the loss asks for certainty where T is an estimate
 
 
@@ -200,6 +201,8 @@ class LinearDiscriminant(Candidate):
 
     def solutions(self, task: Task, strength: Any, fold_of: np.ndarray) -> list[list[np.ndarray]] | None:
         if task.votes is not None or fold_of.max() < 2:  # what votes say depends on the others, and two leave no other
+            return None
+        if int(fold_of.max() + 1) ** 2 * np.asarray(task.x).shape[1] * task.units > KERNELS:
             return None
         x, weights = np.asarray(task.x), task.sample_weight
         return [list(fitted) for fitted in discriminants(x, task.target, task.units, fold_of, weights, task.scale)]

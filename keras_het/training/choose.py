@@ -86,7 +86,7 @@ def choose(
             begins at zero, whose first step already leads from class to class, so that few examples are enough.
         x: examples: arrays, memory maps among them, a pandas frame of numbers, or a data set of batches (x, y), which
             is read once and kept in memory; for a trained model only its features are, or, with a `resume_path`, they
-            are in a file there, so that neither need fit in memory.
+            are in a file there, of which blocks are read by closed forms and by what trains side by side.
         y: their labels, `(N,)`: integers from 0 on, or names; None for a data set. A Series of pandas must have the
             index of a frame x. Or votes of several annotators, `(N, M)`, integers or names, with -1, nan or None where
             one gave none, or what `label_noise.votes_from_table` returns; or distributions or counts, `(N, K)` floats.
@@ -112,12 +112,13 @@ def choose(
             folds, whose probabilities the result has. If the others are too few for the candidates on all folds, these
             are measured on fewer; if they are too few for one fold, the last candidates of the list are left out.
         report_path: the folder for a page and a table of the labels (`report`), with the suspects where x are images,
-            texts or a frame; None for none.
-        resume_path: a folder that keeps each finished training; a later call goes on from there. It refuses other data,
-            a data set in another order among them, and other arguments and candidates. Of `make_model` it knows the
-            layers, the optimizer and the loss of a model that it makes, and not how the layers are joined, nor
-            pretrained weights: take another folder when those change. Callbacks count by their attributes, which a
-            training may change: make them anew for each call.
+            texts or a frame; None for none. Of a data set for a trained model it has them by
+            `found.report(path, images=...)` alone.
+        resume_path: a folder that keeps each finished training, those side by side when all are; a later call goes on
+            from there. It refuses other data, a data set in another order among them, and other arguments and
+            candidates. Of `make_model` it knows the layers, the optimizer and the loss of a model that it makes, and
+            not how the layers are joined, nor pretrained weights: take another folder when those change. Callbacks
+            count by their attributes, which a training may change: make them anew for each call.
         seed: seed of the split and of the trainings.
         verbose: 1 for the plan, a progress bar and the result; 2 for the lines of `fit`, too; 0 for nothing.
         fit_arguments: arguments `callbacks` and `steps_per_epoch` of `fit`, which all trainings share.
@@ -151,10 +152,12 @@ def choose(
     trainer = Trainer(
         make_model, optimizer, check_integer("epochs", epochs, 1), batch_size, criterion, verbose, fit_arguments
     )
+    most, chosen_from = _most_entries(trainings, folds), None if candidates is None else list(candidates)
+    _entries(chosen_from or [], most, trainer.on_features)  # whose errors come before the features of a data set
     given = trainer.read(x, y, None, verified_labels, class_names, path=resume_path)
-    if candidates is None:
-        candidates = DEFAULTS if given.votes is None else (*DEFAULTS, *OF_VOTES)
-    entries = _entries(candidates, _most_entries(trainings, folds), trainer.on_features)
+    if chosen_from is None:
+        chosen_from = [*DEFAULTS, *(() if given.votes is None else OF_VOTES)]
+    entries = _entries(chosen_from, most, trainer.on_features)
     if given.sample_weight is not None:
         rule = "give (x, y) alone: candidates use the weights themselves (`clean_labels` takes yours)"
         raise ValueError(f"`x` must {rule}. Received: a data set with weights")
@@ -171,9 +174,9 @@ def choose(
     solved = [entry for entry in entries if entry.candidate.on_features]
     count = min(folds, (trainings - folds - 1) // max(1, len(others)))
     known = dataclasses.replace(task, transition=np.eye(task.units))  # T itself is not known yet
-    able = functools.partial(trainer.can_be_together, task=known, folds=count)
-    trained = (base, *others) if trainer.on_features else ()
-    alone = [entry.name for entry in trained if not able(entry.candidate, entry.strength)]
+    able = functools.partial(trainer.can_be_together, task=known, folds=len(parts))
+    trained = [(base, folds), *((entry, count) for entry in others)] if trainer.on_features else []
+    alone = [entry.name for entry, own in trained if not able(entry.candidate, entry.strength, count=own)]
     trainer.bar = _progress(trainer.epochs, len(others), folds, count, alone, verbose)
     race = Race(trainer, parts, fold_of if held_out is None else np.zeros(len(task.y), int), seed, files)
 

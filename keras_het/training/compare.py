@@ -151,21 +151,30 @@ def class_means(x: Any, labels: np.ndarray, fold_of: np.ndarray) -> np.ndarray |
     """
     if getattr(x, "ndim", 0) != 2 or np.asarray(x).dtype.kind not in "fiu":
         return None
-    mean, variance = moments(np.asarray(x))
-    deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
-    features = Features(np.asarray(x), Scaling(mean.astype("float32"), deviation.astype("float32")))
+    features = _by_deviation(x)
     parts = [np.flatnonzero(fold_of == fold) for fold in np.unique(fold_of)]
     units, ones = int(labels.max()) + 1, np.ones(len(x))
     sums = [sums_of(features, rows, labels, units, ones, products=False) for rows in parts]
     counts, totals = (np.sum(values, axis=0) for values in list(zip(*sums, strict=True))[:2])
     found = np.zeros(len(labels), int)
     for rows, own in zip(parts, sums, strict=True):
-        left = counts - own.counts
-        means = (totals - own.features) / np.maximum(left, 1)[:, None]
-        bias = np.where(left > 0, -0.5 * np.square(means).sum(axis=1), -np.inf)
-        nearest = Discriminant(means.T.astype("float32"), bias.astype("float32"))
+        nearest = _nearest_mean(counts - own.counts, totals - own.features)
         found[rows] = features.logits(rows, nearest).argmax(axis=1)
     return found
+
+
+def _by_deviation(x: Any) -> Features:
+    """Features that are divided by their deviations."""
+    mean, variance = moments(np.asarray(x))
+    deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
+    return Features(np.asarray(x), Scaling(mean.astype("float32"), deviation.astype("float32")))
+
+
+def _nearest_mean(counts: np.ndarray, totals: np.ndarray) -> Discriminant:
+    """The classifier by the nearest of the means, of the sums and counts of each class."""
+    means = totals / np.maximum(counts, 1)[:, None]
+    bias = np.where(counts > 0, -0.5 * np.square(means).sum(axis=1), -np.inf)
+    return Discriminant(means.T.astype("float32"), bias.astype("float32"))
 
 
 def class_means_of(train: Any, others: Any) -> np.ndarray | None:
@@ -175,8 +184,10 @@ def class_means_of(train: Any, others: Any) -> np.ndarray | None:
         train: anything with examples `x` and labels `y`, integers `(N,)`, such as a `Task`.
         others: the same with M other examples.
     """
-    if any(getattr(part.x, "ndim", 0) != 2 for part in (train, others)):
+    if any(getattr(part.x, "ndim", 0) != 2 or np.asarray(part.x).dtype.kind not in "fiu" for part in (train, others)):
         return None
-    x, y = np.concatenate([train.x, others.x]), np.concatenate([train.y, others.y])
-    found = class_means(x, y, np.arange(len(y)) >= len(train.y))
-    return None if found is None else found[len(train.y) :]
+    features, units = _by_deviation(train.x), int(max(train.y.max(), others.y.max())) + 1
+    ones, rows = np.ones(len(train.y)), np.arange(len(train.y))
+    sums = sums_of(features, rows, train.y, units, ones, products=False)
+    new = features._replace(x=np.asarray(others.x))
+    return new.logits(np.arange(len(others.y)), _nearest_mean(sums.counts, sums.features)).argmax(axis=1)

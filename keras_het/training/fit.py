@@ -20,6 +20,7 @@ from keras_het.base.validation import check_choice, check_integer
 from keras_het.inspection.check import judge
 from keras_het.inspection.data import check_finite
 from keras_het.label_noise.discriminant import Discriminant, Features, scaling
+from keras_het.losses.indexed import MAX_EXAMPLES, IndexedCrossentropy
 from keras_het.losses.state import StatefulCrossentropy
 from keras_het.training import networks
 from keras_het.training.candidates import Candidate
@@ -27,7 +28,18 @@ from keras_het.training.data import read, read_validation
 from keras_het.training.record import Measured, Record, of_logits
 from keras_het.training.streamed import streamed
 from keras_het.training.task import Task
-from keras_het.training.together import MOST, Part, gives_each_its_own, is_dense, steps_by_number, train_together
+from keras_het.training.together import (
+    MOST,
+    NEAR,
+    Part,
+    examples_of,
+    gives_each_its_own,
+    is_dense,
+    owner,
+    size_of,
+    steps_by_number,
+    train_together,
+)
 
 CRITERIA = ("accuracy", "loss")
 TAKEN = ("callbacks", "steps_per_epoch")  # arguments of `fit` that all trainings may share
@@ -94,7 +106,7 @@ class Trainer:
         self._make = networks.maker(make_model, optimizer, self._known)
         self._criterion = check_choice("criterion", criterion, CRITERIA)
         self._fit_arguments = {"batch_size": batch_size, **fit_arguments}
-        self._verbose = lines_of_fit(verbose)
+        self._verbose, self._shows = lines_of_fit(verbose), verbose
         self._callbacks = keras.tree.flatten(self._fit_arguments.pop("callbacks", None) or [])
         self.bar = Progress(1, "epoch", 0)  # of all trainings: the caller knows how many there will be
 
@@ -133,7 +145,7 @@ class Trainer:
         if not self._streams(x):
             return as_arrays(x, y, name)
         file = None if path is None else pathlib.Path(path) / f"features_of_{'x' if name == 'y' else name}.npy"
-        return streamed(self._frozen, x, y, name, file)
+        return streamed(self._frozen, x, y, name, file, self._shows)
 
     def task(self, given: Task, name: str = "x") -> Task:
         """A task with the examples as the network takes them: of a trained model their features.
@@ -143,9 +155,11 @@ class Trainer:
             name: name of the argument, for the errors of examples that are not finite.
         """
         is_done = self._frozen is None or given.has_features
-        x = given.x if is_done else networks.features(self._frozen, given.x, self.batch_size)
+        x = given.x if is_done else networks.features(self._frozen, given.x, self.batch_size, self._shows)
         self._all[name] = x
         features = self.on_features and getattr(x, "ndim", 0) == 2 and np.asarray(x).dtype.kind in "fiu"
+        if features and not np.asarray(x).flags.c_contiguous:  # rows are gathered again and again
+            x = np.ascontiguousarray(x)
         scale = scaling(np.asarray(x)) if features else None
         return dataclasses.replace(given, x=x, epochs=self.epochs, scaling=scale)
 
@@ -198,19 +212,24 @@ class Trainer:
             networks.compiled(predictor, model.optimizer)
         return predictor, {**record.measured(epochs), "seconds": np.array(time.perf_counter() - start)}
 
-    def can_be_together(self, candidate: Candidate, strength: Any, task: Task, folds: int) -> bool:
+    def can_be_together(self, candidate: Candidate, strength: Any, task: Task, count: int, folds: int) -> bool:
         """Whether a candidate can be trained beside others: a Dense head on features, and little to remember.
 
         Args:
             candidate: the method.
             strength: one of its strengths.
             task: all examples.
-            folds: number of the parts that it is trained on.
+            count: number of the parts that it is trained on.
+            folds: number of the folds, of which batches have as many examples each.
         """
         plain = self.on_features and not self._callbacks and list(self._fit_arguments) == ["batch_size"]
-        if not plain or not is_dense(candidate) or len(task.y) * task.units * folds > MOST:
+        fits = size_of(task, count) <= MOST and abs(examples_of(self.batch_size, folds) / self.batch_size - 1) < NEAR
+        if not plain or not fits or not is_dense(candidate):
             return False
-        return gives_each_its_own(candidate.loss(task, strength)) and steps_by_number(self._make(task).optimizer)
+        loss = candidate.loss(task, strength)
+        if isinstance(loss, IndexedCrossentropy) and len(task.y) * count > MAX_EXAMPLES:
+            return False
+        return gives_each_its_own(loss) and steps_by_number(self._make(task).optimizer)
 
     @unchanged_states()
     def together(
@@ -233,10 +252,13 @@ class Trainer:
         self, candidate: Candidate, strength: Any, task: Task, parts: list[Part], fold_of: np.ndarray
     ) -> list[dict[str, np.ndarray]] | None:
         """The same as `candidate` for all folds, of one that is in closed form; None if it solves each alone."""
-        start, solutions = time.perf_counter(), candidate.solutions(task, strength, fold_of)
+        if not issubclass(owner(candidate, "solutions"), owner(candidate, "solution")):
+            return None  # a subclass that has another solution of one
+        start = time.perf_counter()
+        self._judge(self._make(task), task.x, task.y)
+        solutions = candidate.solutions(task, strength, fold_of)
         if solutions is None:
             return None
-        self._judge(networks.discriminant_model(task, self._optimizer, solutions[0]), task.x, task.y)
         features, found = Features(np.asarray(task.x), task.scale), []
         for part, weights in zip(parts, solutions, strict=True):
             held_out = part.measure(dataclasses.replace(task, x=None))

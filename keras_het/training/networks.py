@@ -8,13 +8,15 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_het.base.batches import batches, count_examples
 from keras_het.base.fingerprint import without_names
 from keras_het.base.graph import Head, find_head, model_inputs, single_output
 from keras_het.base.internals import compile_arguments, layers_of, not_decayed
 from keras_het.base.new_models import NewModels
+from keras_het.base.progress import Progress
 from keras_het.base.validation import check_maker
 from keras_het.inspection.check import leaves, spelled
-from keras_het.inspection.features import predicted, predicted_batch
+from keras_het.inspection.features import predicted_batch
 from keras_het.inspection.matching import labels_for, of_annotators, remade
 from keras_het.label_noise.discriminant import Scaling
 from keras_het.layers import HeteroscedasticDense
@@ -178,9 +180,14 @@ def _config_of(part: Any) -> Any:
     return without_names(config)
 
 
-def features(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
+def features(model: keras.Model, x: Any, batch_size: int, verbose: int) -> np.ndarray:
     """The features of a trained model, `(N, D)`: the inputs of its head, or its outputs if it has none."""
-    return predicted(model, _trained_features(model), x, batch_size)
+    predict, found = features_by_batch(model), []
+    with Progress(-(-count_examples(x) // batch_size), "batch", verbose) as bar:
+        for part, _ in batches(x, batch_size):
+            found.append(predict(part))
+            bar.add()
+    return np.concatenate(found)
 
 
 def features_by_batch(model: keras.Model) -> Callable[[Any], np.ndarray]:
@@ -196,7 +203,7 @@ def _trained_features(model: keras.Model) -> Any:
             "`make_model` is a model that looks untrained: its optimizer has made no step, and no bias of the layers "
             "below its head differs from another. Its features say little: train it on other data, or, to train all of "
             "its layers here, give the function that makes it.",
-            stacklevel=5,
+            stacklevel=6,
         )
     return symbolic
 

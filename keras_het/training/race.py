@@ -1,6 +1,7 @@
 """The trainings of all candidates, fold by fold, without those that fall clearly behind."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from keras_het.training.candidates import Candidate, file_name, name_of
 from keras_het.training.compare import BEHIND, Difference, best_epoch, compare
 from keras_het.training.fit import Trainer
 from keras_het.training.task import Task
-from keras_het.training.together import Part
+from keras_het.training.together import MOST, Part, size_of
 
 
 class Entry:
@@ -79,15 +80,18 @@ class Race:
 
     def _run_together(self, entries: list[Entry], task: Task, count: int) -> None:
         """Trains those entries side by side that can be, on the first folds, unless all their files are there."""
-        parts, trainer = self._parts[:count], self._trainer
-        dense = [entry for entry in entries if trainer.can_be_together(entry.candidate, entry.strength, task, count)]
-        if dense and not self._are_stored(dense, task, count):
-            pairs = [(entry.candidate, entry.strength) for entry in dense]
-            self._keep(dense, count, trainer.together(pairs, task, parts, self._fold_of, self._seed))
+        parts, trainer, folds = self._parts[:count], self._trainer, len(self._parts)
         for entry in entries:
-            if entry.candidate.on_features and count == len(self._parts) and not self._are_stored([entry], task, count):
+            if entry.candidate.on_features and count == folds and not self._are_stored([entry], task, count):
                 found = trainer.solved_together(entry.candidate, entry.strength, task, parts, self._fold_of)
                 self._keep([] if found is None else [entry], count, found or [])
+        can = functools.partial(trainer.can_be_together, task=task, count=count, folds=folds)
+        dense = [entry for entry in entries if can(entry.candidate, entry.strength)]
+        size = max(1, MOST // max(1, size_of(task, count)))
+        for group in (dense[start : start + size] for start in range(0, len(dense), size)):
+            if not self._are_stored(group, task, count):
+                pairs = [(entry.candidate, entry.strength) for entry in group]
+                self._keep(group, count, trainer.together(pairs, task, parts, self._fold_of, self._seed))
 
     def _are_stored(self, entries: list[Entry], task: Task, count: int) -> bool:
         """Whether the files of entries are there, of the first folds."""

@@ -20,6 +20,8 @@ from keras_het.training.record import Average, Measured, of_logits
 from keras_het.training.task import Task
 
 MOST = 1 << 29  # numbers, examples x heads x K, of what is remembered or predicted of each: 2 GiB
+NEAR = 0.1  # how far the examples of a batch may be from the batch size, as a share of it
+MIXED = ("LossFunctionWrapper", "Circle", "Dice", "Tversky")  # losses of any function, or of a batch as a whole
 # Optimizers whose step of a number depends on its own gradients alone, so that heads in one kernel stay apart.
 BY_NUMBER = ("SGD", "RMSprop", "Adam", "AdamW", "Adamax", "Adagrad", "Adadelta", "Nadam", "Ftrl", "Lion")
 OWN = Candidate.__module__  # whose candidates make losses and labels without a look at the features
@@ -52,6 +54,22 @@ def parts_of(fold_of: np.ndarray) -> list[Part]:
     return [Part(np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)) for fold in np.unique(fold_of)]
 
 
+def size_of(task: Task, count: int) -> int:
+    """The numbers that heads of this many parts may remember or predict."""
+    return len(task.y) * task.units * count
+
+
+def examples_of(batch_size: int, folds: int) -> int:
+    """The examples of a batch that a training has, as many of each of the other folds."""
+    others = max(1, folds - 1)
+    return others * max(1, round(batch_size / others))
+
+
+def owner(candidate: Candidate, name: str) -> type:
+    """The class that defines a method of a candidate."""
+    return next(kind for kind in type(candidate).__mro__ if name in vars(kind))
+
+
 def is_dense(candidate: Candidate) -> bool:
     """Whether a candidate is a Dense head and a loss, and nothing else."""
     kind = type(candidate)
@@ -61,7 +79,7 @@ def is_dense(candidate: Candidate) -> bool:
 def gives_each_its_own(loss: Any) -> bool:
     """Whether a loss gives each example its own loss, whatever else is in the batch, and then their mean."""
     kind = type(loss)
-    known = kind.__module__.split(".")[0] in ("keras", "keras_het") and kind.__name__ != "LossFunctionWrapper"
+    known = kind.__module__.split(".")[0] in ("keras", "keras_het") and kind.__name__ not in MIXED
     return known and loss.reduction == "sum_over_batch_size" and getattr(loss, "ignore_class", None) is None
 
 
@@ -120,10 +138,10 @@ def calls_of(candidate: Candidate, strength: Any, task: Task, parts: list[Part],
     That may look at the features of what it is trained on; those of the package do not, so that these are not copied.
     """
     if type(candidate).__module__ != OWN:
-        tasks = [part.train(task) for part in parts]
         return [
             _call(candidate, strength, own, [own], [part.rows], len(task.y), first + number, [number])
-            for number, (part, own) in enumerate(zip(parts, tasks, strict=True))
+            for number, part in enumerate(parts)
+            for own in [part.train(task)]  # one at a time, for it copies features
         ]
     bare, rows = dataclasses.replace(task, x=None), [part.rows for part in parts]
     tasks, joined = [part.train(bare) for part in parts], bare.take(np.concatenate(rows))
@@ -235,7 +253,8 @@ class Batches(keras.utils.PyDataset):
         super().__init__()
         self.features, self.calls, self.trained, self.seed = features, calls, trained, seed
         self.folds = [np.flatnonzero(fold_of == fold) for fold in np.unique(fold_of)]
-        self.each = max(1, round(batch_size / max(1, len(self.folds) - 1)))
+        each = examples_of(batch_size, len(self.folds)) // max(1, len(self.folds) - 1)
+        self.each = min(each, max(map(len, self.folds)))
         self.order = self.rows_of(0)
 
     def rows_of(self, epoch: int) -> np.ndarray:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.base.batches import check_same_index
+from keras_het.base.batches import check_same_index, largest_of_rows
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_integer, check_labels
 
@@ -84,7 +84,7 @@ def confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray,
         rule = "be in [0, 1] and sum to 1, such as the exp of what a head predicts"
         raise refusal("probabilities", rule, f"numbers from {low:.4g} to {high:.4g}")
     check_labels(y, p.shape[1])
-    return p.max(axis=1).astype("float64"), (p.argmax(axis=1) == y).astype("float64")
+    return p.max(axis=1).astype("float64"), (largest_of_rows(p) == y).astype("float64")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 
 from keras_het.analysis.advice import next_step
 from keras_het.analysis.second_choices import Agreement, agreement, ranks_of_clearness, unclear
-from keras_het.base.batches import check_same_index
+from keras_het.base.batches import check_same_index, largest_of_rows
 from keras_het.base.classes import encode
 from keras_het.base.refusal import refusal
 from keras_het.base.tables import Titled
@@ -226,7 +226,7 @@ def _nothing_learned(p: np.ndarray, labels: np.ndarray) -> tuple[str, str] | Non
 
     The two are compared by the examples of which only one of them is right, as in McNemar's test.
     """
-    right, largest = p.argmax(axis=1) == labels, labels == np.bincount(labels).argmax()
+    right, largest = largest_of_rows(p) == labels, labels == np.bincount(labels).argmax()
     gained, lost = int(np.sum(right & ~largest)), int(np.sum(largest & ~right))
     if gained and binomtest(gained, gained + lost, alternative="greater").pvalue < LEARNED:
         return None

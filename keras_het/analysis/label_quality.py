@@ -11,7 +11,7 @@ import scipy.special
 from keras_het.analysis.covariance import ConfusedPair
 from keras_het.analysis.diagnosis import diagnose_noise
 from keras_het.analysis.neighbors import neighbor_fractions
-from keras_het.base.batches import check_same_index, row_blocks
+from keras_het.base.batches import check_same_index, largest_of_rows, row_blocks
 from keras_het.base.refusal import refusal
 from keras_het.base.tables import Tabled
 from keras_het.base.validation import check_labels
@@ -227,7 +227,7 @@ def _of_features(features: Any, labels: Any, num_neighbors: int, verbose: int) -
     shares, labels = neighbor_fractions(features, labels, num_neighbors, verbose)
     x = np.asarray(features, "float32").reshape(len(labels), -1)
     p = discriminant(x, labels, shares.shape[1], scale=scaling(x))[1]
-    gain = 1.0 * (shares.argmax(axis=1) == labels) - (p.argmax(axis=1) == labels)
+    gain = 1.0 * (shares.argmax(axis=1) == labels) - (largest_of_rows(p) == labels)
     clear = gain.mean() > CLEAR * gain.std() / np.sqrt(len(gain))
     return Evidence(shares if clear else p / p.sum(axis=1, keepdims=True), labels)
 
@@ -235,7 +235,7 @@ def _of_features(features: Any, labels: Any, num_neighbors: int, verbose: int) -
 def most_probable(p: np.ndarray, occurs: np.ndarray) -> np.ndarray:
     """The most probable class of each example, `(N,)`, of those that occur, `(K,)`, without a second array like p."""
     if occurs.all():
-        return p.argmax(axis=1)
+        return largest_of_rows(p)
     classes = np.flatnonzero(occurs)
     return np.concatenate([classes[p[rows, classes].argmax(axis=1)] for rows in row_blocks(len(p))])
 
@@ -310,7 +310,7 @@ def confident_issues(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
 
     A label that is the most probable class is none.
     """
-    return _issues(labels, p, _joint(labels, confident_counts(labels, p))) & (p.argmax(axis=1) != labels)
+    return _issues(labels, p, _joint(labels, confident_counts(labels, p))) & (largest_of_rows(p) != labels)
 
 
 def _issues(labels: np.ndarray, p: np.ndarray, joint: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from keras_het.analysis.calibration import Calibration, RiskCoverage
 from keras_het.analysis.diagnosis import NoiseDiagnosis
 from keras_het.analysis.label_quality import LabelIssues
 from keras_het.analysis.next_labels import NextLabels
-from keras_het.base.batches import check_same_index, count_examples, is_data_set
+from keras_het.base.batches import check_same_index, count_examples, is_data_set, largest_of_rows
 from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_integer, check_labels
@@ -183,7 +183,7 @@ def collect(
         names,
         labels,
         probabilities is not None,
-        float(np.mean(p.argmax(axis=1) == labels)),
+        float(np.mean(largest_of_rows(p) == labels)),
         *_scores(p, labels),
         bins,
         analysis.risk_coverage(p, labels),

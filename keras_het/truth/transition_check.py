@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import chdtri, chndtrinc, ndtri, xlogy
 
-from keras_het.base.batches import check_same_index
+from keras_het.base.batches import check_same_index, largest_of_rows
 from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator
 from keras_het.base.tables import Titled
@@ -213,7 +213,7 @@ def _by_transition(
     noisy: Noisy, true: np.ndarray, smallest: float, power: float, rng: np.random.Generator
 ) -> tuple[_Tested, _Tested]:
     """Whether the labels of each class are as T says, and the accuracy that follows from them is right."""
-    y, t, w, predicted = noisy.labels[:, 0], noisy.transitions[0], noisy.inverses[0], noisy.p.argmax(axis=1)
+    y, t, w, predicted = noisy.labels[:, 0], noisy.transitions[0], noisy.inverses[0], largest_of_rows(noisy.p)
     right, totals = np.sum(true == predicted), np.bincount(true, minlength=len(t))
     with np.errstate(divide="ignore"):
         log_t = np.log(t)

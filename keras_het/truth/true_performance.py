@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
-from keras_het.base.batches import row_blocks
+from keras_het.base.batches import largest_of_rows, row_blocks
 from keras_het.base.seeds import random_generator
 from keras_het.base.tables import Titled
 from keras_het.base.validation import check_integer, check_open_fraction
@@ -227,7 +227,7 @@ class _Sample:
     """What metrics need of the predictions, computed once."""
 
     def __init__(self, noisy: Noisy, bins: int) -> None:
-        self.noisy, self.bins, self.predicted = noisy, bins, noisy.p.argmax(axis=1)
+        self.noisy, self.bins, self.predicted = noisy, bins, largest_of_rows(noisy.p)
         self.confidence = noisy.p.max(axis=1).astype("float64")
         self.parts = noisy.parts().T if len(noisy.inverses) > 1 else np.ones((1, len(noisy.p)))
         self.edges = np.arange(bins + 1) / bins

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from keras_het.base.batches import as_numpy, check_same_index
+from keras_het.base.batches import as_numpy, check_same_index, largest_of_rows
 from keras_het.base.classes import check_no_id, encode_among, is_missing, some
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_class_names, check_labels
@@ -40,7 +40,7 @@ class VerifiedData:
         self.sample = read_sample(verified, count, inclusion, index)
         if self.p is not None:
             names = check_class_names(class_names, self.p.shape[1])
-            self.predicted = self.p.argmax(axis=1)
+            self.predicted = largest_of_rows(self.p)
         else:
             names = _names(given, labels, list(verified.values())) if class_names is None else list(class_names)
         self.classes = np.asarray(names)

@@ -388,6 +388,7 @@ def test_without_faiss_many_examples_are_refused_and_few_are_not(monkeypatch):
 def test_probabilities_in_float32_are_not_copied():
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(50), size=40000).astype("float32")
+    p.flags.writeable = False  # as of a memory map that is read only, which NumPy copies in `argmax`
     labels = np.array([rng.choice(50, p=row / row.sum()) for row in p.astype("float64")[:100]] * 400)
     tracemalloc.start()
     found = find_label_issues(p, labels)

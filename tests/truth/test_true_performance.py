@@ -359,6 +359,7 @@ def of_many_classes(monkeypatch):
     """Probabilities in float32 that are large beside a block of their rows, and labels."""
     monkeypatch.setattr("keras_het.base.batches.ROWS", 256)
     p = np.random.default_rng(0).dirichlet(np.ones(200), size=20_000).astype("float32")
+    p.flags.writeable = False  # as of a memory map that is read only, which NumPy copies in `argmax`
     return p, np.arange(len(p)) % 200, symmetric(200, 0.2)
 
 

@@ -12,6 +12,7 @@ import json
 import pathlib
 import tempfile
 
+import keras
 import numpy as np
 
 from benchmarks.cost import answer
@@ -48,8 +49,6 @@ def performance(p, labels):
 
 def page(p, labels):
     """A report of a model that does not matter: the probabilities are given."""
-    import keras
-
     import keras_het
 
     inputs = keras.Input((2,))
@@ -127,7 +126,12 @@ def main():
                 rows.append({**case, **harness.in_fresh_process(__spec__.name, {**case, "folder": folder})})
                 print(harness.markdown(table(rows)).splitlines()[-1], flush=True)
     publish(
-        arguments.output, "memory_map", {"A memory map in float32": table(rows)}, [0], ["numpy"], harness.processor()
+        arguments.output,
+        "memory_map",
+        {"A memory map in float32": table(rows)},
+        [0],
+        [keras.config.backend(), "numpy"],
+        harness.processor(),
     )
 
 

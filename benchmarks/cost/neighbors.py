@@ -13,6 +13,7 @@ import math
 import pathlib
 import tempfile
 
+import keras
 import numpy as np
 
 from benchmarks.cost import answer
@@ -74,7 +75,7 @@ def main():
         "neighbors",
         {f"{COUNT} neighbours": table(rows)},
         [0],
-        ["faiss-cpu", "numpy"],
+        [keras.config.backend(), "faiss-cpu", "numpy"],
         harness.processor(),
     )
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from keras_het.base.batches import Arrays, as_arrays, triples
 from keras_het.base.progress import Progress
-from keras_het.base.refusal import refuse_if
 from keras_het.training import networks
 
 
@@ -50,13 +49,10 @@ def _batches(model: keras.Model, x: Any, file: BinaryIO | None, verbose: int) ->
     features, rows, bar = networks.features_by_batch(model), 0, Progress(operator.length_hint(x), "batch", verbose)
     for inputs, labels, weights in triples(x, 1):
         found = features(inputs)
-        refuse_if(found.ndim != 2, "make_model", "be a model whose features have shape (N, D)", shape=found)
         rows += len(found)
         if file is not None:
-            if rows == len(found):
-                _write_header(file, 0, found.shape[1])
-            file.write(np.ascontiguousarray(found).data)
             _write_header(file, rows, found.shape[1])
+            file.write(np.ascontiguousarray(found).data)
         bar.add()
         yield found if file is None else np.empty((len(found), 0), "float32"), labels, weights
 

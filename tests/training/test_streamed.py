@@ -106,5 +106,5 @@ def test_features_that_are_no_vectors_are_refused():
     inputs = keras.Input((4, 2))
     model = keras.Model(inputs, keras.layers.Dense(2)(inputs))
     data = Batches(np.zeros((50, 4, 2), "float32"), np.arange(50) % 2)
-    with pytest.raises(ValueError, match=r"\(N, D\)|model"):
+    with pytest.raises(ValueError, match=r"`make_model` must make models whose last layer takes features \(N, D\)"):
         Trainer(model, None, None, 128, "accuracy", 0, {}).read(data, None)

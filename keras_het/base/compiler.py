@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import keras
 
+from keras_het.base.internals import is_exporting
 from keras_het.base.refusal import refusal
 
 Compiler = Callable[[Callable], Callable]
@@ -104,7 +105,7 @@ def outside_graph(function: Function) -> Function:
 
     @functools.wraps(function)
     def inside_or_outside(*arguments: Any, **options: Any) -> Any:
-        traced = torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting()
+        traced = torch.compiler.is_dynamo_compiling() and not is_exporting(torch)
         return (outside if traced else function)(*arguments, **options)
 
     return cast(Function, inside_or_outside)

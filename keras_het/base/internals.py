@@ -1,6 +1,6 @@
-"""The private attributes of Keras that the package reads or sets, all of them and here alone.
+"""The private attributes of Keras and PyTorch that the package reads or sets, all of them and here alone.
 
-Keras has no public names for these. A version of Keras that renames one breaks this file, and no other.
+They have no public names for these. A version that renames one breaks this file, and no other.
 """
 
 import contextlib
@@ -86,6 +86,11 @@ def unlocked(model: Any) -> Iterator[Any]:
         yield tracker
     finally:
         tracker.locked = locked
+
+
+def is_exporting(torch: Any) -> bool:
+    """Whether `torch.export` traces. Its public function says so of every trace, up to PyTorch 2.11."""
+    return bool(getattr(torch.compiler, "_is_exporting_flag", False))
 
 
 def not_decayed(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, list[str] | None]:

@@ -9,6 +9,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+from packaging.version import Version
 
 from keras_het.base import compiler as chosen
 from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
@@ -202,7 +203,7 @@ layers = {
 for name, make in layers.items():
     expected = weights_after([20] * 6, make())
     torch._dynamo.reset()
-    compiler.set_compiler(None)
+    compiler.compile_blocks(None)
     counters.clear()
     found = weights_after([20] * 6, make(), jit_compile=True)
     for one, other in zip(found, expected, strict=True):
@@ -218,6 +219,41 @@ def printed(script):
     result = subprocess.run([sys.executable, "-c", script], env=os.environ, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()
+
+
+@ON_TORCH
+@pytest.mark.parametrize("answer", [False, True])
+def test_a_compiled_step_leaves_a_function_out_whatever_pytorch_says_of_exports(answer, monkeypatch):
+    """PyTorch 2.11 says in every trace that it exports."""
+    import torch
+
+    traced = []
+
+    @chosen.outside_graph
+    def function(x):
+        traced.append(torch.compiler.is_dynamo_compiling())
+        return torch.sin(x)
+
+    step = torch.compile(lambda x: function(x) + 1, backend="eager")
+    monkeypatch.setattr(torch.compiler, "is_exporting", lambda: answer)
+    step(torch.ones(3))
+    assert traced == [False]
+
+
+@ON_TORCH
+def test_an_export_keeps_what_a_compiled_step_leaves_out():
+    import torch
+
+    function = chosen.outside_graph(lambda x: torch.sin(x))
+
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    strict = (False, True) if Version(torch.__version__) >= Version("2.13") else (False,)  # 2.7 keeps it to itself
+    for each in strict:
+        exported = torch.export.export(Module(), (torch.ones(3),), strict=each)
+        assert torch.ops.aten.sin.default in [node.target for node in exported.graph.nodes]
 
 
 @ON_TORCH

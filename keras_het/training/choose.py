@@ -114,11 +114,12 @@ def choose(
         report_path: the folder for a page and a table of the labels (`report`), with the suspects where x are images,
             texts or a frame; None for none. Of a data set for a trained model it has them by
             `found.report(path, images=...)` alone.
-        resume_path: a folder that keeps each finished training, those side by side when all are; a later call goes on
-            from there. It refuses other data, a data set in another order among them, and other arguments and
-            candidates. Of `make_model` it knows the layers, the optimizer and the loss of a model that it makes, and
-            not how the layers are joined, nor pretrained weights: take another folder when those change. Callbacks
-            count by their attributes, which a training may change: make them anew for each call.
+        resume_path: a folder that keeps each finished training, those side by side when all are, and the features of a
+            trained model, batch by batch; a later call goes on from there. It refuses other data, a data set in another
+            order among them, and other arguments and candidates. Of `make_model` it knows the layers, the optimizer and
+            the loss of a model that it makes, and not how the layers are joined, nor pretrained weights: take another
+            folder when those change. Callbacks count by their attributes, which a training may change: make them anew
+            for each call.
         seed: seed of the split and of the trainings.
         verbose: 1 for the plan, a progress bar and the result; 2 for the lines of `fit`, too; 0 for nothing.
         fit_arguments: arguments `callbacks` and `steps_per_epoch` of `fit`, which all trainings share.
@@ -164,7 +165,8 @@ def choose(
     columns, shown = getattr(x, "columns", None), given
     if validation_data is not None:
         shown = trainer.read_validation(validation_data, given, columns, resume_path)
-    task, held_out = trainer.task(given), None if shown is given else trainer.task(shown, "validation_data")
+    task = trainer.task(given, resume_path)
+    held_out = None if shown is given else trainer.task(shown, resume_path, "validation_data")
     fold_of = stratified_folds(task.y, folds, seed) if held_out is None else np.zeros(len(shown.y), int)
     parts = parts_of(fold_of) if held_out is None else [Part(np.arange(len(task.y)), None, held_out)]
     compared = {entry.name: [entry.candidate, entry.strength] for entry in entries}

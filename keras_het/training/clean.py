@@ -104,7 +104,7 @@ def clean_labels(
     check_same_index(x=x, y=y, probabilities=probabilities)
     given = trainer.read(x, y, sample_weight, verified_labels, class_names, path=resume_path)
     _check_counts(given, folds if probabilities is None else 1)
-    task = trainer.task(given)
+    task = trainer.task(given, resume_path)
     if probabilities is None:
         p = held_out_probabilities(trainer, task, folds, seed, resume_path, verbose)
     else:

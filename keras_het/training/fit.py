@@ -26,7 +26,7 @@ from keras_het.training import networks
 from keras_het.training.candidates import Candidate
 from keras_het.training.data import read, read_validation
 from keras_het.training.record import Measured, Record, of_logits
-from keras_het.training.streamed import streamed
+from keras_het.training.streamed import features, streamed
 from keras_het.training.task import Task
 from keras_het.training.together import (
     MOST,
@@ -60,6 +60,11 @@ def check_fit_arguments(given: Iterable[str], taken: Iterable[str], verb: Callab
             meant = f" ({' or '.join(f'`{other}`' for other in near)}?)" if near else ""
             rule = f"be arguments of `fit` that all trainings can share: {', '.join(taken)}"
             raise ValueError(f"`fit_arguments` must {rule}. Received: {name}{meant}")
+
+
+def _features_file(path: Any, name: str) -> pathlib.Path | None:
+    """The file, in a folder or None, for the features of an argument."""
+    return None if path is None else pathlib.Path(path) / f"features_of_{name}.npy"
 
 
 def lines_of_fit(verbose: Any) -> int:
@@ -144,23 +149,24 @@ class Trainer:
     def _arrays(self, path: Any, x: Any, y: Any, name: str) -> Arrays:
         if not self._streams(x):
             return as_arrays(x, y, name)
-        file = None if path is None else pathlib.Path(path) / f"features_of_{'x' if name == 'y' else name}.npy"
-        return streamed(self._frozen, x, y, name, file, self._shows)
+        return streamed(self._frozen, x, y, name, _features_file(path, "x" if name == "y" else name), self._shows)
 
-    def task(self, given: Task, name: str = "x") -> Task:
+    def task(self, given: Task, path: Any, name: str = "x") -> Task:
         """A task with the examples as the network takes them: of a trained model their features.
 
         Args:
             given: the examples as a user gives them.
+            path: folder for features; None keeps them in memory.
             name: name of the argument, for the errors of examples that are not finite.
         """
-        is_done = self._frozen is None or given.has_features
-        x = given.x if is_done else networks.features(self._frozen, given.x, self.batch_size, self._shows)
+        x = given.x
+        if self._frozen is not None and not given.has_features:
+            x = features(self._frozen, x, self.batch_size, _features_file(path, name), self._shows)
         self._all[name] = x
-        features = self.on_features and getattr(x, "ndim", 0) == 2 and np.asarray(x).dtype.kind in "fiu"
-        if features and not np.asarray(x).flags.c_contiguous:  # rows are gathered again and again
+        are_features = self.on_features and getattr(x, "ndim", 0) == 2 and np.asarray(x).dtype.kind in "fiu"
+        if are_features and not np.asarray(x).flags.c_contiguous:  # rows are gathered again and again
             x = np.ascontiguousarray(x)
-        scale = scaling(np.asarray(x)) if features else None
+        scale = scaling(np.asarray(x)) if are_features else None
         return dataclasses.replace(given, x=x, epochs=self.epochs, scaling=scale)
 
     @unchanged_states()

@@ -78,7 +78,7 @@ def cross_val_probabilities(
     """
     check_fit_arguments(fit_arguments, TAKEN, cross_val_probabilities)
     trainer = Trainer(make_model, optimizer, epochs, batch_size, "accuracy", verbose, fit_arguments)
-    task = trainer.task(trainer.read(x, y, sample_weight, path=resume_path))
+    task = trainer.task(trainer.read(x, y, sample_weight, path=resume_path), resume_path)
     found = held_out_probabilities(trainer, task, folds, seed, resume_path, verbose)
     if task.labelled is None:
         return found

@@ -8,12 +8,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.batches import batches, count_examples
 from keras_het.base.fingerprint import without_names
 from keras_het.base.graph import Head, find_head, model_inputs, single_output
 from keras_het.base.internals import compile_arguments, layers_of, not_decayed
 from keras_het.base.new_models import NewModels
-from keras_het.base.progress import Progress
 from keras_het.base.validation import check_maker
 from keras_het.inspection.check import leaves, spelled
 from keras_het.inspection.features import predicted_batch
@@ -168,8 +166,13 @@ def own_head(model: keras.Model) -> Head:
 
 def described(model: keras.Model) -> list:
     """The layers of a model and its optimizer, by class and config, without names, which Keras counts up; its loss."""
-    parts = [[type(part).__qualname__, _config_of(part)] for part in (*layers_of(model), model.optimizer)]
-    return [*parts, compile_arguments(model).get("loss")]
+    optimizer = [type(model.optimizer).__qualname__, _config_of(model.optimizer)]
+    return [*described_layers(model), optimizer, compile_arguments(model).get("loss")]
+
+
+def described_layers(model: keras.Model) -> list:
+    """The layers of a model, by class and config, without names."""
+    return [[type(layer).__qualname__, _config_of(layer)] for layer in layers_of(model)]
 
 
 def _config_of(part: Any) -> Any:
@@ -178,16 +181,6 @@ def _config_of(part: Any) -> Any:
     except NotImplementedError:  # of a user's class
         return None
     return without_names(config)
-
-
-def features(model: keras.Model, x: Any, batch_size: int, verbose: int) -> np.ndarray:
-    """The features of a trained model, `(N, D)`: the inputs of its head, or its outputs if it has none."""
-    predict, found = features_by_batch(model), []
-    with Progress(-(-count_examples(x) // batch_size), "batch", verbose) as bar:
-        for part, _ in batches(x, batch_size):
-            found.append(predict(part))
-            bar.add()
-    return np.concatenate(found)
 
 
 def features_by_batch(model: keras.Model) -> Callable[[Any], np.ndarray]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het.training import cross_val_probabilities
+from keras_het.training import cross_val_probabilities, networks
 from keras_het.training.fit import Trainer
 from tests.training.tasks import SHORT_TRAININGS
 from tests.training.test_contract import ONCE, TRUE, X, Y, make_model
@@ -55,8 +55,93 @@ def test_a_data_set_gives_what_its_arrays_give(call, to_file, trained, tmp_path)
     if to_file:
         features = keras_het.analysis.features(trained, X)
         np.testing.assert_allclose(np.load(tmp_path / files[0]), features, rtol=1e-5, atol=1e-6)
-        again = CALLS[call](trained, Batches(), **given)
-        np.testing.assert_array_equal(again, found)
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """The number of examples of each batch whose features are computed."""
+    found, make = [], networks.features_by_batch
+
+    def counting(model):
+        predict = make(model)
+        return lambda inputs: found.append(len(inputs)) or predict(inputs)
+
+    monkeypatch.setattr(networks, "features_by_batch", counting)
+    return found
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("data", [(X, Y), (Batches(),)], ids=["arrays", "data set"])
+def test_a_resumed_call_computes_no_features_again(call, data, trained, computed, tmp_path):
+    first = CALLS[call](trained, *data, resume_path=tmp_path)
+    assert sum(computed) == len(X)
+    computed.clear()
+    np.testing.assert_array_equal(CALLS[call](trained, *data, resume_path=tmp_path), first)
+    assert not computed
+
+
+def features_in(folder, model, data):
+    """The features of a data set, which go into a folder."""
+    return Trainer(model, None, None, 128, "accuracy", 0, {}).read(data, None, path=folder).x
+
+
+def test_features_that_were_interrupted_go_on_behind_the_last_whole_batch(trained, computed, tmp_path):
+    class Interrupted(Batches):
+        def __getitem__(self, index):
+            if index == 2:
+                raise KeyboardInterrupt
+            return super().__getitem__(index)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        features_in(tmp_path, trained, Interrupted())
+    assert "The features of 100 examples are kept in" in caught.value.__notes__[0]
+    computed.clear()
+    found = features_in(tmp_path, trained, Batches())
+    assert sum(computed) == len(X) - 100
+    np.testing.assert_array_equal(found, features_in(None, trained, Batches()))
+
+
+def test_other_examples_and_another_model_have_features_of_their_own(trained, computed, tmp_path):
+    before = features_in(tmp_path, trained, Batches())
+    kept, changed = np.array(before), X.copy()
+    changed[120] += 1
+    computed.clear()
+    found = features_in(tmp_path, trained, Batches(changed))
+    assert sum(computed) == len(X) - 100
+    np.testing.assert_array_equal(found, features_in(None, trained, Batches(changed)))
+    np.testing.assert_array_equal(before, kept)  # a memory map of the file before
+    other = make_model()
+    other.fit(X, TRUE, epochs=1, verbose=0)
+    computed.clear()
+    np.testing.assert_array_equal(
+        features_in(tmp_path, other, Batches(changed)), features_in(None, other, Batches(changed))
+    )
+    assert sum(computed) == 2 * len(X)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("features_of_x.npy", b""),
+        ("features_of_x.npy", b"\x93NUMPY nothing"),
+        ("features_of_x.checksums", b"one\ntwo words more"),
+        ("features_of_x.checksums", b"\xff\xfe"),
+    ],
+)
+def test_damaged_files_of_features_are_made_anew(name, content, trained, tmp_path):
+    found = np.array(features_in(tmp_path, trained, Batches()))
+    (tmp_path / name).write_bytes(content)
+    np.testing.assert_array_equal(features_in(tmp_path, trained, Batches()), found)
+
+
+def test_features_in_memory_say_behind_an_interruption_how_to_keep_them(trained):
+    class Interrupted(Batches):
+        def __getitem__(self, index):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        features_in(None, trained, Interrupted())
+    assert "With a folder `resume_path`" in caught.value.__notes__[0]
 
 
 def test_validation_data_and_the_report_are_of_features_too(trained, tmp_path):

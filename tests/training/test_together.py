@@ -40,7 +40,7 @@ def trainer(criterion="loss", **arguments):
 
 
 def task_of(engine, y=Y, x=X, **changed):
-    return dataclasses.replace(engine.task(read(x, y)), transition=T, **changed)
+    return dataclasses.replace(engine.task(read(x, y), None), transition=T, **changed)
 
 
 def one_by_one(engine, candidate, strength, task, part, batches):

@@ -159,10 +159,10 @@ def min_versions(session, backend):
     )
 
 
-@nox.session(python=nox.project.python_versions(PROJECT)[-1])
+@nox.session(python=nox.project.python_versions(PROJECT)[1:])
 @nox.parametrize("backend", [nox.param(b, id=b) for b in BACKENDS])
 def newest(session, backend):
-    """The tests with the mark `smoke` on the newest Python and what pip brings today, KerasHub among it.
+    """The tests with the mark `smoke` on each Python but the oldest, and what pip brings today, KerasHub among it.
 
     Some minutes each; on PyTorch these are gigabytes.
     """

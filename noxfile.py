@@ -36,6 +36,7 @@ from tests.environments import (
 nox.options.sessions = ["lint", "tests"]
 nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_venv = "yes"
+nox.options.error_on_missing_interpreters = True  # a session that did not run has shown nothing
 
 
 @nox.session

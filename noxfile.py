@@ -84,14 +84,14 @@ def timed(session, path, job, arguments):
     return succeeded, time.monotonic() - start
 
 
-def on_backend(backend):
-    """The job that runs the tests of a backend, see tests/marks.py."""
+def on_backend(backend, *selection):
+    """The job that runs the tests of a backend, see tests/marks.py: those of a selection, or what `--` is given."""
 
     def job(session, output, arguments):
         environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # two processes share two cores
         if backend == "jax":
             environment |= compilation_cache(session) | COMPILE_FAST
-        session.run("pytest", "--durations=40", *arguments, env=environment, stdout=output)
+        session.run("pytest", "--durations=40", *(arguments or selection), env=environment, stdout=output)
 
     return job
 
@@ -123,7 +123,8 @@ def parity(session, output, arguments):
 JOBS = {
     "tensorflow": on_backend("tensorflow"),
     "jax": on_backend("jax"),
-    "torch": on_backend("torch"),
+    "once": on_backend("torch", "-m", "once or refusal"),
+    "torch": on_backend("torch", "-m", "not once and not refusal"),
     "parity": parity,
     "accelerator": accelerator,
 }

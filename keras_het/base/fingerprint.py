@@ -106,6 +106,8 @@ def _as_array(value: Any, name: str) -> np.ndarray:
 
 def _of_array(array: np.ndarray, name: str, around: tuple[int, ...]) -> str:
     kind = f"{array.dtype} {array.shape}"
+    if not array.ndim and hasattr(type(array.item()), "__array__"):  # a ragged tensor, a single object for NumPy
+        _refuse(array.item(), name, "NumPy makes no array of it")
     if array.dtype.hasobject:  # the bytes of objects and of texts of any length are addresses
         return _hash(kind, _read(array.ravel().tolist(), name, around))
     return _hash(kind, array)
@@ -153,6 +155,8 @@ def _inside(name: str, key: Any) -> str:
 def without_names(config: Any) -> Any:
     """A config without the names in it, which Keras counts up with every object that is made."""
     if isinstance(config, dict):
+        if str(config.get("class_name", "")).endswith("DTypePolicy"):  # whose name is what it is
+            return config
         return {key: without_names(value) for key, value in config.items() if key != "name"}
     return [without_names(value) for value in config] if isinstance(config, list | tuple) else config
 

@@ -103,10 +103,16 @@ def predictor(model: keras.Model, tensor: Any) -> Callable[[Any], Any]:
         model: functional or built Sequential.
         tensor: symbolic, in its graph.
     """
+    part, preprocess = part_and_preprocessor(model, tensor)
+    return lambda batch: part.predict_on_batch(preprocess(batch))
+
+
+def part_and_preprocessor(model: keras.Model, tensor: Any) -> tuple[keras.Model, Callable[[Any], Any]]:
+    """The part of a model up to a symbolic tensor, and the function that makes its inputs of a batch."""
     part, preprocess = keras.Model(model_inputs(model), tensor), getattr(model, "preprocess_samples", None)
     if preprocess is None:
-        return part.predict_on_batch
-    return lambda batch: part.predict_on_batch(keras.utils.unpack_x_y_sample_weight(preprocess(batch))[0])
+        return part, lambda batch: batch
+    return part, lambda batch: keras.utils.unpack_x_y_sample_weight(preprocess(batch))[0]
 
 
 def learning_inputs(model: keras.Model) -> Iterator[Any]:

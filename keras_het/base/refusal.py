@@ -1,6 +1,9 @@
-"""The one form of an error: `argument` must RULE. Received: VALUE."""
+"""The one form of an error: `argument` must RULE. Received: VALUE. And the line that a warning names."""
 
-from typing import Any
+import inspect
+import traceback
+import types
+from typing import Any, cast
 
 import numpy as np
 
@@ -44,3 +47,11 @@ def refuse_first(wrong: np.ndarray, name: str, rule: str, array: np.ndarray, for
     if np.any(wrong):
         place = np.argwhere(wrong)[0].tolist()
         raise refusal(name, rule, f"{array[tuple(place)]:{form}} at {place}")
+
+
+def outside_level() -> int:
+    """The `stacklevel` by which a warning of the caller names the line that called the package."""
+    package = f"{__name__.partition('.')[0]}."
+    caller = cast(types.FrameType, inspect.currentframe()).f_back
+    names = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_stack(caller))
+    return next((level for level, name in enumerate(names, 1) if not f"{name}.".startswith(package)), 1)

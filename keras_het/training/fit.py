@@ -64,7 +64,7 @@ def check_fit_arguments(given: Iterable[str], taken: Iterable[str], verb: Callab
 
 def _features_file(path: Any, name: str) -> pathlib.Path | None:
     """The file, in a folder or None, for the features of an argument."""
-    return None if path is None else pathlib.Path(path) / f"features_of_{name}.npy"
+    return None if path is None else pathlib.Path(path) / f"features_of_{name}"
 
 
 def lines_of_fit(verbose: Any) -> int:

@@ -9,12 +9,12 @@ import keras
 import numpy as np
 
 from keras_het.base.fingerprint import without_names
-from keras_het.base.graph import Head, find_head, model_inputs, single_output
+from keras_het.base.graph import Head, find_head, model_inputs, part_and_preprocessor, single_output
 from keras_het.base.internals import compile_arguments, layers_of, not_decayed
 from keras_het.base.new_models import NewModels
+from keras_het.base.refusal import outside_level
 from keras_het.base.validation import check_maker
 from keras_het.inspection.check import leaves, spelled
-from keras_het.inspection.features import predicted_batch
 from keras_het.inspection.matching import labels_for, of_annotators, remade
 from keras_het.label_noise.discriminant import Scaling
 from keras_het.layers import HeteroscedasticDense
@@ -166,13 +166,24 @@ def own_head(model: keras.Model) -> Head:
 
 def described(model: keras.Model) -> list:
     """The layers of a model and its optimizer, by class and config, without names, which Keras counts up; its loss."""
-    optimizer = [type(model.optimizer).__qualname__, _config_of(model.optimizer)]
-    return [*described_layers(model), optimizer, compile_arguments(model).get("loss")]
+    parts = [[type(part).__qualname__, _config_of(part)] for part in (*layers_of(model), model.optimizer)]
+    return [*parts, compile_arguments(model).get("loss")]
 
 
-def described_layers(model: keras.Model) -> list:
-    """The layers of a model, by class and config, without names."""
-    return [[type(layer).__qualname__, _config_of(layer)] for layer in layers_of(model)]
+def described_graph(model: keras.Model) -> dict[str, Any]:
+    """The operations of a functional model, and how they are joined, by their order for their names; the weights."""
+    names = [model.name, *(part.name for part in (*model.operations, *layers_of(model)))]
+    number = {name: index for index, name in enumerate(dict.fromkeys(names))}
+
+    def numbered(config: Any) -> Any:
+        if isinstance(config, dict):
+            return {key: numbered(part) for key, part in config.items()}
+        if isinstance(config, list | tuple):
+            return [numbered(part) for part in config]
+        return number.get(config, config) if isinstance(config, str) else config
+
+    classes = [type(each) for each in model.operations]
+    return {"config": numbered(model.get_config()), "classes": classes, "weights": model.get_weights()}
 
 
 def _config_of(part: Any) -> Any:
@@ -183,9 +194,9 @@ def _config_of(part: Any) -> Any:
     return without_names(config)
 
 
-def features_by_batch(model: keras.Model) -> Callable[[Any], np.ndarray]:
-    """A function that gives the features of a batch."""
-    return predicted_batch(model, _trained_features(model))
+def below_head(model: keras.Model) -> tuple[keras.Model, Callable[[Any], Any]]:
+    """The layers of a trained model below its head, and the function that makes their inputs of a batch."""
+    return part_and_preprocessor(model, _trained_features(model))
 
 
 def _trained_features(model: keras.Model) -> Any:
@@ -196,7 +207,7 @@ def _trained_features(model: keras.Model) -> Any:
             "`make_model` is a model that looks untrained: its optimizer has made no step, and no bias of the layers "
             "below its head differs from another. Its features say little: train it on other data, or, to train all of "
             "its layers here, give the function that makes it.",
-            stacklevel=6,
+            stacklevel=outside_level(),
         )
     return symbolic
 

@@ -1,10 +1,13 @@
 """Features of a trained model, batch by batch: in memory, or in a file from which a later call goes on."""
 
 import contextlib
+import math
 import operator
 import pathlib
-from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple, TextIO
+import secrets
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -23,14 +26,15 @@ def streamed(model: keras.Model, x: Any, y: Any, name: str, path: pathlib.Path |
         x: the data set.
         y: None: the labels are those of the data set.
         name: name of the argument, for errors.
-        path: `.npy` file for the features, which are then a memory map of it; None keeps them in memory.
+        path: file for the features, which are then a memory map of it, without the name of the call and the suffix;
+            None keeps them in memory.
         verbose: 1 for a bar where it takes more than ten seconds.
     Raises:
         ValueError: as `as_arrays`.
     """
     with _store(model, path) as store:
         found = as_arrays(_rows_of_nothing(store, x, verbose), y, name)
-    return found._replace(x=store.found())
+        return found._replace(x=store.found())
 
 
 def _rows_of_nothing(store: "_Store", x: Any, verbose: int) -> Iterator[tuple[np.ndarray, Any, Any]]:
@@ -56,19 +60,27 @@ def features(model: keras.Model, x: Any, batch_size: int, path: pathlib.Path | N
         for inputs, _ in batches(x, batch_size):
             store.add(inputs)
             bar.add()
-    return store.found()
+        return store.found()
 
 
 class _Batch(NamedTuple):
-    """A batch in a file of features.
+    """A batch in a file of features, and its line in the list beside it.
 
     Attributes:
-        checksum: checksum of its examples, and of the model.
-        stop: row behind its last one.
+        inputs: checksum of the model and of what it takes.
+        examples: number of rows.
+        width: length of a row.
+        rows: checksum of the features.
     """
 
-    checksum: str
-    stop: int
+    inputs: str
+    examples: int
+    width: int
+    rows: str
+
+    def line(self) -> str:
+        """Its line."""
+        return f"{self.inputs} {self.examples} {self.width} {self.rows}\n"
 
 
 class _Store:
@@ -79,7 +91,7 @@ class _Store:
     """
 
     def __init__(self, model: keras.Model):
-        self.predict = networks.features_by_batch(model)
+        self.part, self.preprocess = networks.below_head(model)
         self.parts: list[np.ndarray] = []
 
     def __enter__(self) -> "_Store":
@@ -91,114 +103,139 @@ class _Store:
 
     def kept(self) -> str:
         """What a Ctrl-C leaves, in a sentence."""
-        return "No features are kept. With a folder `resume_path` the same call goes on from those of whole batches."
+        return "No features are kept. With a folder `resume_path` the same call computes those that are missing."
+
+    def predict(self, inputs: Any) -> np.ndarray:
+        """The features of a batch that is preprocessed."""
+        return keras.ops.convert_to_numpy(self.part.predict_on_batch(inputs)).astype("float32")
 
     def add(self, inputs: Any) -> int:
         """Takes the features of the next examples; returns how many these are."""
-        self.parts.append(self.predict(inputs))
+        self.parts.append(self.predict(self.preprocess(inputs)))
         return len(self.parts[-1])
 
     def found(self) -> np.ndarray:
-        """The features of all examples."""
+        """The features of all examples; they end before the store does."""
         return np.concatenate(self.parts)
 
 
 class _FileStore(_Store):
-    """Features in a `.npy` file, and beside it a file of lines with the checksum of each batch.
+    """Features in a file of float32, and beside it a list of the batches with checksums.
 
-    As long as the batches are those of the files, their features are taken from there.
+    Features of batches that an earlier call had are taken from its file. The first of these are computed all the same:
+    what a model does is not all in its config and weights. Files have a name of their own for each call, so that none
+    changes under a memory map; in the end those are deleted that have no other batches.
 
     Args:
         model: the trained model.
-        path: the file of features.
+        path: the files, without the name of the call and the suffix.
     """
 
     def __init__(self, model: keras.Model, path: pathlib.Path):
         super().__init__(model)
-        self.path = path
-        self.model = fingerprint({"layers": networks.described_layers(model), "weights": model.get_weights()})
-        self.before, self.stored = self._read()
-        self.done: list[_Batch] = []
-        self.files: tuple[BinaryIO, TextIO] | None = None  # once a batch is another one than before
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path.with_name(f"{path.name}-{secrets.token_hex(4)}.float32")
+        self.model = _checksum(lambda: networks.described_graph(self.part))
+        self.before = {file: _read_list(file) for file in path.parent.glob(f"{path.name}-????????.float32")}
+        self.known = {batch.inputs: place for file in self.before for batch, place in self._places(file)}
+        self.is_tried, self.done = False, dict[str, _Batch]()
+        self.count = 0
 
-    def _read(self) -> tuple[list[_Batch], Any]:
-        """The batches and the features of an earlier call; none if there is none, or half of one."""
-        try:
-            stored = np.load(self.path, mmap_mode="r")
-            words = (line.split() for line in _checksums(self.path).read_text().splitlines())
-            found = [_Batch(checksum, int(stop)) for checksum, stop in words]
-        except (OSError, ValueError, EOFError):
-            return [], None
-        return [batch for batch in found if batch.stop <= len(stored)], stored
+    def _places(self, file: pathlib.Path) -> Iterator[tuple[_Batch, tuple[pathlib.Path, int, _Batch]]]:
+        """The batches of a file with their first bytes."""
+        start = 0
+        for batch in self.before[file]:
+            yield batch, (file, start, batch)
+            start += 4 * batch.examples * batch.width
+
+    def __enter__(self) -> "_FileStore":
+        self.features, self.list = self.path.open("x+b"), _list(self.path).open("x", encoding="ascii")
+        return self
 
     def __exit__(self, *error: Any) -> None:
-        for file in self.files or ():
-            file.close()
+        self.features.close()
+        self.list.close()
+        for file, own in self.before.items():
+            if all(batch.inputs in self.done for batch in own):
+                with contextlib.suppress(PermissionError):  # Windows keeps what is still a memory map
+                    _list(file).unlink(missing_ok=True)
+                    file.unlink(missing_ok=True)
         super().__exit__(*error)
 
     def kept(self) -> str:
-        return f"The features of {self._count()} examples are kept in {self.path}: the same call goes on from there."
-
-    def _count(self) -> int:
-        return self.done[-1].stop if self.done else 0
+        others = sum(batch.examples for _, _, batch in self.known.values() if batch.inputs not in self.done)
+        rest = "the same call computes those of the others"
+        return f"The features of {self.count + others} examples are kept in {self.path.parent}: {rest}."
 
     def add(self, inputs: Any) -> int:
-        number, checksum = len(self.done), fingerprint({"model": self.model, "inputs": inputs})
-        start = self._count()
-        if self.files is None and number < len(self.before) and self.before[number].checksum == checksum:
-            self.done.append(self.before[number])
-        else:
-            self._write(checksum, self.predict(inputs))
-        return self._count() - start
+        inputs = self.preprocess(inputs)
+        checksum = _checksum(lambda: {"model": self.model, "inputs": inputs})
+        rows = self._stored(checksum)
+        if rows is None or not self.is_tried:
+            computed = self.predict(inputs)
+            if rows is not None and not _are_near(rows, computed):
+                self.known.clear()
+            self.is_tried |= rows is not None
+            rows = computed if rows is None or not self.known else rows
+        batch = _Batch(checksum, len(rows), rows.shape[1], _checksum_of_rows(rows))
+        self.features.write(np.ascontiguousarray(rows).data)
+        self.features.flush()  # first, so that no line is of rows that are not there
+        self.list.write(batch.line())
+        self.list.flush()
+        self.done[checksum], self.count = batch, self.count + len(rows)
+        return len(rows)
 
-    def _write(self, checksum: str, rows: np.ndarray) -> None:
-        """Appends a batch to the files, which then are new ones, with what was as before."""
-        if self.files is None:
-            same, self.done = self.done, []
-            _checksums(self.path).unlink(missing_ok=True)
-            self.path = _unused(self.path)
-            self.files = self.path.open("wb"), _checksums(self.path).open("w")
-            for batch in same:
-                self._append(batch.checksum, self.stored[self._count() : batch.stop])
-        self._append(checksum, rows)
-
-    def _append(self, checksum: str, rows: np.ndarray) -> None:
-        features, lines = self.files  # type: ignore[misc]
-        stop = self._count() + len(rows)
-        _write_header(features, stop, rows.shape[1])
-        features.write(np.ascontiguousarray(rows).data)
-        features.flush()  # first, so that no checksum is of rows that are not there
-        lines.write(f"{checksum} {stop}\n")
-        lines.flush()
-        self.done.append(_Batch(checksum, stop))
+    def _stored(self, checksum: str) -> np.ndarray | None:
+        """The features of a batch of an earlier call; None if there are none, or damaged ones."""
+        if checksum not in self.known:
+            return None
+        file, start, batch = self.known[checksum]
+        shape = batch.examples, batch.width
+        try:
+            rows = np.fromfile(file, "<f4", math.prod(shape), offset=start).reshape(shape)
+        except (OSError, ValueError):
+            return None
+        return rows if _checksum_of_rows(rows) == batch.rows else None
 
     def found(self) -> np.ndarray:
-        stored = self.stored if self.files is None else np.load(self.path, mmap_mode="r")
-        return stored[: self._count()]
+        (width,) = {batch.width for batch in self.done.values()}
+        return np.memmap(self.features, "<f4", "r", shape=(self.count, width))
 
 
 def _store(model: keras.Model, path: pathlib.Path | None) -> _Store:
     return _Store(model) if path is None else _FileStore(model, path)
 
 
-def _checksums(path: pathlib.Path) -> pathlib.Path:
-    """The file of checksums of a file of features."""
-    return path.with_suffix(".checksums")
+def _list(path: pathlib.Path) -> pathlib.Path:
+    """The list of the batches of a file of features."""
+    return path.with_suffix(".txt")
 
 
-def _unused(path: pathlib.Path) -> pathlib.Path:
-    """The path, without a file, or one with a number: Windows keeps what is still a memory map of somebody."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for own in [path, *(path.with_stem(f"{path.stem}_{number}") for number in range(2, 100))]:
-        with contextlib.suppress(PermissionError):
-            own.unlink(missing_ok=True)
-            return own
-    path.unlink()  # which raises the error
-    return path
+def _read_list(path: pathlib.Path) -> list[_Batch]:
+    """The batches of a file of features, as far as their list is whole."""
+    found: list[_Batch] = []
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        for line in _list(path).read_text("ascii").splitlines(keepends=True):
+            inputs, count, width, rows = line.split()
+            batch = _Batch(inputs, int(count), int(width), rows)
+            if batch.line() != line or min(batch.examples, batch.width) < 1:
+                break
+            found.append(batch)
+    return found
 
 
-def _write_header(file: BinaryIO, rows: int, width: int) -> None:
-    """Writes the header at the beginning; NumPy leaves room in it for any number of rows."""
-    file.seek(0)
-    np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (rows, width)})
-    file.seek(0, 2)
+def _are_near(stored: np.ndarray, computed: np.ndarray) -> bool:
+    """Whether features are the same but for the rounding of another device."""
+    return stored.shape == computed.shape and np.allclose(stored, computed, rtol=0.0, atol=0.01 * np.abs(stored).max())
+
+
+def _checksum(make: Callable[[], Any]) -> str:
+    """The checksum of what a function returns; one that nothing else has if there is none."""
+    try:
+        return fingerprint({"of": make()})
+    except Exception:  # of a user's layer, which may have no config, or of inputs that are no arrays
+        return secrets.token_hex(32)
+
+
+def _checksum_of_rows(rows: np.ndarray) -> str:
+    return f"{zlib.crc32(np.ascontiguousarray(rows).data):08x}"

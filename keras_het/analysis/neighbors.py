@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.batches import check_dense
-from keras_het.base.classes import check_no_id
+from keras_het.base.classes import check_counted_from_zero
 from keras_het.base.extras import import_extra
 from keras_het.base.progress import Progress
 from keras_het.base.refusal import refusal, refuse_if
@@ -41,7 +41,8 @@ def neighbor_fractions(features: Any, labels: Any, count: int, verbose: int = 0)
     Returns:
         shares `(N, K)`, float32, K the largest label and 1, and the labels `(N,)`.
     Raises:
-        ValueError: for other shapes, features that are no numbers, too many neighbours, or an id among the labels.
+        ValueError: for other shapes, features that are no numbers, too many neighbours, labels that begin with 1, or
+            an id among them.
         ImportError: for more than 20,000 examples without faiss.
     Warns: if fewer than nine of ten of the nearest were found, by 200 examples.
     Source: Malkov and Yashunin 2016, "Efficient and robust approximate nearest neighbor search using Hierarchical
@@ -53,7 +54,7 @@ def neighbor_fractions(features: Any, labels: Any, count: int, verbose: int = 0)
     """
     features = _unit_rows(_as_floats(features))
     labels = check_labels(labels, np.inf, len(features))
-    check_no_id(labels, "labels")
+    check_counted_from_zero(labels, "labels")
     is_zero = ~features.any(axis=1)
     rows = np.flatnonzero(~is_zero)
     count = check_integer("num_neighbors", count, 1, _most(len(rows)))

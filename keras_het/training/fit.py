@@ -178,10 +178,10 @@ class Trainer:
             seed: seed of the weights, the order of the batches, and all that is drawn.
         """
         keras.utils.set_random_seed(seed)
-        model = networks.discriminant_model(task, self._optimizer) if self.is_closed else self._make(task)
+        model = self._make(task)
         self._judge(model, task.x, task.y)
         if self.is_closed:
-            return model
+            return networks.discriminant_model(task, self._optimizer)
         self._fit(model, task.x, task.y, task.sample_weight, self.epochs, [])
         return model
 

@@ -376,6 +376,12 @@ def test_a_row_with_too_few_neighbours_gets_the_exact_ones():
     np.testing.assert_array_equal(np.sort(found[1]), np.sort(neighbors.exact(x, np.array([1]), 2)[0]))
 
 
+@pytest.mark.refusal
+def test_labels_that_begin_with_1_are_refused_beside_features():
+    with pytest.raises(ValueError, match=r"`labels` must begin with 0 \(labels - 1, .* Received: integers from 1 to 2"):
+        find_label_issues(features=of_clusters(60), labels=1 + np.arange(60) % 2)
+
+
 def test_without_faiss_many_examples_are_refused_and_few_are_not(monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     x, labels = of_clusters(100), np.arange(100) % 2

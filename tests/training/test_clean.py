@@ -303,6 +303,12 @@ REFUSED = {
 }
 
 
+def test_features_that_are_not_finite_are_refused_before_the_discriminant():
+    x = np.where(np.arange(240)[:, None] == 21, np.nan, X)
+    with pytest.raises(ValueError, match=r"`x` must be finite\. Received: nan or infinity in example 21"):
+        keras_het.clean_labels(None, x, LABELS, verbose=0)
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_cleaned_is_refused(case):
     arguments, text = REFUSED[case]
